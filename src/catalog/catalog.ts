@@ -1,0 +1,151 @@
+/**
+ * The catalog: every collection, compiled from its stored definition into one immutable value that is swapped as a
+ * whole. Queries, validation, DDL, redaction and the API description are functions of it (design §1.5).
+ */
+
+/** What the stored JSON of a collection looks like (`spec/schemas.md` §2). Kept as it was written. */
+export type CollectionDefinition = { readonly collectionName: string; readonly schema: SchemaJson }
+
+export type SchemaJson = {
+  readonly name?: string
+  readonly timestamps?: boolean
+  readonly paranoid?: boolean
+  readonly usertrack?: boolean
+  readonly sortEnabled?: boolean
+  readonly isJunction?: boolean
+  readonly realtime?: boolean | { enabled?: boolean; actions?: RealtimeAction[]; replicaIdentityFull?: boolean }
+  readonly fields: Readonly<Record<string, FieldJson>>
+  readonly indexes?: readonly IndexJson[]
+  readonly [other: string]: unknown
+}
+
+export type RealtimeAction = 'insert' | 'update' | 'delete'
+export type FieldJson = Readonly<Record<string, unknown>>
+export type IndexJson = {
+  readonly name?: string
+  readonly fields: readonly string[]
+  readonly unique?: boolean
+  readonly nullsNotDistinct?: boolean
+  readonly type?: IndexMethod
+}
+export type IndexMethod = 'btree' | 'hash' | 'gin' | 'gist'
+
+/**
+ * How values of a field behave: what JSON form they have, which operators apply, how they are cast. Several type
+ * names of the specification share a kind (String, Text and HTML are all `text`).
+ */
+export type Kind =
+  | 'text'
+  | 'integer'
+  | 'bigint'
+  | 'decimal'
+  | 'float'
+  | 'boolean'
+  | 'datetime'
+  | 'datetime_no_tz'
+  | 'date'
+  | 'time'
+  | 'time_no_tz'
+  | 'json'
+  | 'uuid'
+  | 'enum'
+  | 'array'
+  | 'range'
+  | 'geometry'
+  | 'geography'
+  | 'vector'
+
+export type Default =
+  | { readonly kind: 'literal'; readonly value: unknown }
+  | { readonly kind: 'uuid' | 'suid' | 'now' | 'autoincrement' | 'current_user' | 'current_tenant' }
+  | { readonly kind: 'sql'; readonly expression: string }
+
+/** One column. `name` is both the column's and the API's name. */
+export type Field = {
+  readonly name: string
+  /** The specification's type name, e.g. `DateTime`. */
+  readonly type: string
+  readonly kind: Kind
+  /** Complete PostgreSQL type, e.g. `numeric(10,2)`, `timestamptz`, `text[]`. */
+  readonly pgType: string
+  /** Kind of an array's elements or a range's bounds. */
+  readonly element: Kind | undefined
+  readonly nullable: boolean
+  readonly primaryKey: boolean
+  readonly unique: boolean
+  readonly default: Default | undefined
+  /** Expression of a VIRTUAL column; such a field is never written. */
+  readonly generated: string | undefined
+  readonly enumValues: readonly string[] | undefined
+  /** Never returned, filtered, sorted or searched by anybody, redacted in the log. */
+  readonly hidden: boolean
+  /** A change of only such fields appends nothing to the log (design §4). */
+  readonly unlogged: boolean
+  readonly validate: Readonly<Record<string, unknown>> | undefined
+  readonly systemGenerated: boolean
+}
+
+export type RelationKind = 'belongsTo' | 'hasOne' | 'hasMany' | 'belongsToMany' | 'polymorphic'
+
+/**
+ * A relation from a collection (the source) to `target`.
+ * belongsTo: source.foreignKey = target.targetKey. hasOne, hasMany: target.foreignKey = source primary key.
+ * belongsToMany: through.foreignKey = source primary key and through.otherKey = target primary key.
+ * polymorphic: target is the junction of a many-to-any relation, otherwise as hasMany; `tables` are the collections its rows may point at.
+ */
+export type Relation = {
+  readonly name: string
+  readonly kind: RelationKind
+  readonly target: string
+  readonly foreignKey: string
+  readonly targetKey: string
+  readonly through: string | undefined
+  readonly otherKey: string | undefined
+  readonly tables: readonly string[]
+  /**
+   * Only on the belongsTo of a many-to-any junction: the value its `collection` column must have for the row to
+   * point at `target`. Such relations have no database constraint.
+   */
+  readonly discriminator: { readonly column: string; readonly value: string } | undefined
+  readonly onDelete: ReferentialAction
+  readonly onUpdate: ReferentialAction
+  /** Whether a foreign key constraint exists in the database. */
+  readonly constraint: boolean
+}
+
+export type ReferentialAction = 'CASCADE' | 'RESTRICT' | 'SET NULL' | 'NO ACTION'
+
+export type Index = {
+  readonly name: string
+  readonly fields: readonly string[]
+  readonly unique: boolean
+  readonly nullsNotDistinct: boolean
+  readonly method: IndexMethod
+}
+
+export type Collection = {
+  readonly name: string
+  /** True for `svc_` collections. */
+  readonly system: boolean
+  readonly primaryKey: Field
+  /** In column order. */
+  readonly fields: ReadonlyMap<string, Field>
+  readonly relations: ReadonlyMap<string, Relation>
+  readonly indexes: readonly Index[]
+  readonly timestamps: boolean
+  readonly paranoid: boolean
+  readonly usertrack: boolean
+  readonly sortEnabled: boolean
+  /** Whether triggers append its changes to the log. */
+  readonly logged: boolean
+  readonly realtime: { readonly enabled: boolean; readonly actions: ReadonlySet<RealtimeAction> }
+  /** False where the generic item routes refuse every write (the log, definitions, migrations). */
+  readonly writable: boolean
+  readonly definition: CollectionDefinition
+}
+
+export type Catalog = {
+  /** Changes with every stored definition; compared for equality only. */
+  readonly version: string
+  readonly collections: ReadonlyMap<string, Collection>
+}

@@ -1,0 +1,61 @@
+/**
+ * An error that the caller of the API may see: its status, its words and its details are part of the
+ * interface. Everything else that is thrown becomes a 500 with a correlation id (spec: Errors).
+ */
+export class AppError extends Error {
+  /** HTTP status, 400 to 599. */
+  readonly status: number
+  /** Stable machine-readable word, e.g. `REGISTRATION_DISABLED`. */
+  readonly code: string | undefined
+  /** Shown under `details`; never holds SQL, a stack or another tenant's data. */
+  readonly details: unknown
+  /** Further members of an authentication body, e.g. `{ requiresEmailVerification: true }`. */
+  readonly members: Readonly<Record<string, unknown>> | undefined
+  /** Extra response headers, e.g. `Retry-After`. */
+  readonly headers: Readonly<Record<string, string>> | undefined
+
+  constructor(status: number, message: string, more: AppErrorOptions = {}) {
+    super(message, more.cause === undefined ? undefined : { cause: more.cause })
+    this.name = 'AppError'
+    this.status = status
+    this.code = more.code
+    this.details = more.details
+    this.members = more.members
+    this.headers = more.headers
+  }
+}
+
+export type AppErrorOptions = {
+  code?: string
+  details?: unknown
+  members?: Record<string, unknown>
+  headers?: Record<string, string>
+  cause?: unknown
+}
+
+/** The shared vocabulary: each function is one row of the specification's error tables. */
+export const errors = {
+  badQuery: (details?: unknown) => new AppError(400, 'Invalid query parameters', { code: 'BAD_QUERY', details }),
+  badBody: (message: string, details?: unknown) => new AppError(400, message, { details }),
+  unknownCollection: (name: string) => new AppError(404, `Model ${name} not found`, { code: 'UNKNOWN_COLLECTION' }),
+  unauthorized: (message = 'Authentication required') => new AppError(401, message),
+  adminOnly: () => new AppError(403, 'Access denied. Administrators only.'),
+  actionDenied: (action: Action, collection: string) =>
+    new AppError(403, `You don't have permission to ${action} items in '${collection}'`),
+  fieldDenied: (action: Action, path: string) =>
+    new AppError(403, `You don't have permission to ${action} field: ${path}`),
+  relationDenied: (action: Action, path: string) =>
+    new AppError(403, `You don't have permission to ${action} relation: ${path}`),
+  itemDenied: (action: Exclude<Action, 'create'>) =>
+    new AppError(403, `Item not found or you don't have permission to ${action} it`),
+  validation: (problems: readonly FieldProblem[]) =>
+    new AppError(400, `Validation failed: ${problems.map((p) => `${p.field}: ${p.message}`).join('; ')}`, {
+      details: { code: 'VALIDATION_ERROR', errors: problems },
+    }),
+  conflict: (message: string, details?: unknown) => new AppError(409, message, { details }),
+  unavailable: (message = 'Service temporarily unavailable') =>
+    new AppError(503, message, { headers: { 'retry-after': '1' } }),
+} as const
+
+export type Action = 'create' | 'read' | 'update' | 'delete'
+export type FieldProblem = { field: string; message: string; value?: unknown; rule: string }

@@ -1,0 +1,33 @@
+/**
+ * What a caller may do, as the query compiler sees it: a compiled decision, never a database row. Built by
+ * `features/permissions`, consumed by `resolve`, which cannot build a plan without one (design §7).
+ */
+import type { Action } from '../errors.ts'
+
+export type Access = {
+  /** The administrator role: no condition, every field but hidden ones. */
+  readonly admin: boolean
+  readonly roleId: string
+  readonly userId: string | undefined
+  readonly tenantId: string | undefined
+  /** The grant for one collection and action; undefined means refused. Not asked for administrators. */
+  grant(collection: string, action: Action): Grant | undefined
+  /** Values of `$CURRENT_…` variables; undefined where there is none (then the condition matches nothing). */
+  variable(name: VariableName, path: readonly string[]): unknown
+}
+
+export type VariableName = 'CURRENT_USER' | 'CURRENT_ROLE' | 'CURRENT_TENANT' | 'CURRENT_USERROLE' | 'CURRENT_SETTINGS'
+
+export type Grant = {
+  /**
+   * Granted field specs as stored, split on commas: `*`, `name`, `rel.*`, `rel.name`, `*.*`. Null: on read every own
+   * column, on write none (`spec/permissions.md` §2).
+   */
+  readonly fields: readonly string[] | null
+  /** Row rule in the filter language of `spec/items.md` §5, as stored. Empty object or null: every row. */
+  readonly conditions: unknown
+  /** Filters for the nested rows of relations, as stored. */
+  readonly relConditions: unknown
+  /** Put under the payload on create and update. */
+  readonly defaultValues: Readonly<Record<string, unknown>> | null
+}
