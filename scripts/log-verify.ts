@@ -1,0 +1,64 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import pg from 'pg'
+import { compileCatalog } from '../src/catalog/compile.ts'
+import { readDefinitions } from '../src/catalog/store.ts'
+import { type Config, ConfigError, loadEnv, parseConfig } from '../src/config.ts'
+import { readerOf, sessionOptions, tlsOptions, withoutSslMode } from '../src/db/pools.ts'
+import { type Verification, verifyLog } from '../src/events/verify.ts'
+
+/*
+ * `npm run log:verify`: compares every row of every logged collection with the newest event about it. Prints a table;
+ * the exit code is 1 when a difference was found or nothing could be compared. Without DATABASE_URL it looks at the
+ * embedded server that `npm start` runs.
+ */
+
+/** Numbers per collection, then the first differences: item ids and field names, never values. */
+export function report(results: readonly Verification[]): string {
+  const header = ['collection', 'rows', 'verified', 'unverifiable', 'erased', 'different']
+  const lines = results.map((result) => header.map((column) => String(result[column as keyof Verification])))
+  const widths = header.map((title, i) => Math.max(title.length, ...lines.map((line) => line[i]!.length)))
+  const format = (line: readonly string[]) =>
+    line.map((cell, i) => (i === 0 ? cell.padEnd(widths[i]!) : cell.padStart(widths[i]!))).join('  ')
+  const differences = results.flatMap(({ collection, differences }) =>
+    differences.map(({ entityId, kind, fields }) =>
+      `${collection} ${entityId}: ${kind} ${fields.join(', ')}`.trimEnd(),
+    ),
+  )
+  return [format(header), ...lines.map(format), ...differences, ''].join('\n')
+}
+
+async function run(config: Config): Promise<readonly Verification[]> {
+  const client = new pg.Client({
+    connectionString: withoutSslMode(addressOf(config)),
+    ssl: tlsOptions(config),
+    application_name: 'daybook log:verify',
+    options: sessionOptions(0, true),
+  })
+  await client.connect()
+  try {
+    const db = readerOf((text, values) => client.query(text, values as unknown[]))
+    return await verifyLog(client, compileCatalog(await readDefinitions(db)))
+  } finally {
+    await client.end()
+  }
+}
+
+function addressOf({ database }: Config): string {
+  const file = join(database.dataDir, 'database-url')
+  const address =
+    database.directUrl ?? database.url ?? (existsSync(file) ? readFileSync(file, 'utf8').trim() : undefined)
+  if (address === undefined) throw new ConfigError('DATABASE_URL is not set and there is no embedded database here')
+  return address
+}
+
+if (import.meta.main) {
+  try {
+    const results = await run(parseConfig(loadEnv(process.cwd(), process.env), { allowMissingSecret: true }))
+    process.stdout.write(report(results))
+    process.exitCode = results.some(({ different }) => different > 0) ? 1 : 0
+  } catch (error) {
+    process.stderr.write(`${(error as Error).message}\n`)
+    process.exitCode = 1
+  }
+}

@@ -1,0 +1,63 @@
+import { type Logger, pino, stdTimeFunctions } from 'pino'
+
+export type LogOptions = {
+  level: string
+  /** Name of the process. */
+  name: string
+  /** LOG_WARN_STACK: without it, errors logged below level error come without their stack. */
+  warnStack?: boolean
+}
+
+/** Members whose values never reach a log line, wherever they stand up to three levels deep. */
+const secretMembers = [
+  'password',
+  'currentPassword',
+  'newPassword',
+  'token',
+  'accessToken',
+  'refreshToken',
+  'sessionToken',
+  'secret',
+  'secretKey',
+  'authorization',
+  'cookie',
+  'smtp_pass',
+  'pass',
+  '["set-cookie"]',
+  '["x-mcp-password"]',
+]
+
+/** The process's logger: one JSON line per event on standard output, secrets replaced. */
+export function openLogger({ level, name, warnStack = false }: LogOptions): Logger {
+  return pino({
+    level,
+    base: { name, pid: process.pid },
+    timestamp: stdTimeFunctions.isoTime,
+    formatters: { level: (label) => ({ level: label }) },
+    redact: { paths: secretMembers.flatMap(atThreeDepths), censor: '[redacted]' },
+    hooks: { logMethod: warnStack ? undefined : withoutWarnStack },
+  })
+}
+
+function atThreeDepths(member: string): string[] {
+  const path = (prefix: string) => (member.startsWith('[') ? `${prefix}${member}` : `${prefix}.${member}`)
+  return [member, path('*'), path('*.*')]
+}
+
+const errorLevel = 50
+
+function withoutWarnStack(this: Logger, args: unknown[], method: (...rest: never[]) => void, level: number): void {
+  const [first] = args
+  if (
+    level < errorLevel &&
+    first !== null &&
+    typeof first === 'object' &&
+    'err' in first &&
+    first.err instanceof Error
+  ) {
+    const { name, message, code, cause } = first.err as Error & { code?: string }
+    const reason = cause instanceof Error ? cause.message : undefined
+    args[0] = { ...first, err: { type: name, message, code, cause: reason } }
+  }
+  method.apply(this, args as never[])
+}

@@ -1,0 +1,54 @@
+import { createHmac } from 'node:crypto'
+import bcrypt from 'bcrypt'
+import { errors } from '../errors.ts'
+
+const cost = 10
+const scheme = 'b1:'
+/** libuv has four threads; half of them stay free for files, DNS and TLS while hashes are computed. */
+const concurrent = 2
+const waitingAtMost = 100
+
+/**
+ * bcrypt over a keyed pre-hash: bcrypt alone reads 72 bytes and stops at a NUL, so longer passwords would be cut.
+ * The stored form starts with a scheme tag, so that another one can follow. 503 when too many hashes are waiting.
+ */
+export async function hashPassword(password: string): Promise<string> {
+  return scheme + (await inTurn(() => bcrypt.hash(preHash(password), cost)))
+}
+
+/** Compares in the time of one hash, also when there is none to compare with: an unknown account must not answer faster. */
+export async function verifyPassword(password: string, stored: string | null | undefined): Promise<boolean> {
+  const known = stored?.startsWith(scheme) === true
+  const hash = known ? stored.slice(scheme.length) : await nobody()
+  const matches = await inTurn(() => bcrypt.compare(preHash(password), hash))
+  return matches && known
+}
+
+/** 48 bytes are 64 base64 characters: no NUL, all of them read by bcrypt. The key only separates domains. */
+function preHash(password: string): string {
+  return createHmac('sha384', 'daybook password').update(password, 'utf8').digest('base64')
+}
+
+let dummy: Promise<string> | undefined
+
+function nobody(): Promise<string> {
+  dummy ??= bcrypt.hash(preHash('nobody has this password'), cost)
+  return dummy
+}
+
+let running = 0
+const waiting: (() => void)[] = []
+
+async function inTurn<T>(work: () => Promise<T>): Promise<T> {
+  if (running < concurrent) running += 1
+  else if (waiting.length >= waitingAtMost) throw errors.unavailable('Too many sign-in attempts at once')
+  else await new Promise<void>((resolve) => waiting.push(resolve))
+  try {
+    return await work()
+  } finally {
+    const next = waiting.shift()
+    // The slot goes on to the next in line, so nobody can slip in between.
+    if (next === undefined) running -= 1
+    else next()
+  }
+}

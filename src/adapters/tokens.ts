@@ -1,0 +1,98 @@
+import { createHash, createSecretKey, hkdfSync, type KeyObject, randomBytes } from 'node:crypto'
+import jwt from 'jsonwebtoken'
+import type { Config } from '../config.ts'
+
+/** What an access token says (auth facts §1). Only `sessionToken` opens anything; the session's row is the truth. */
+export type TokenClaims = {
+  readonly userId: string
+  readonly roleId: string
+  readonly tenantId: string | undefined
+  /** 64 hex digits; the database knows their hash only. */
+  readonly sessionToken: string
+}
+
+/** An access token: HS256 with SECRET_KEY, issued by PROJECT_NAME, living ACCESS_TOKEN_EXPIRES_IN seconds. */
+export function signToken(config: Config, claims: TokenClaims, now: Date): string {
+  const iat = Math.floor(now.getTime() / 1000)
+  const payload = {
+    id: claims.userId,
+    role_Id: claims.roleId,
+    sessionToken: claims.sessionToken,
+    tenant_Id: claims.tenantId ?? null,
+    iss: config.project.name,
+    iat,
+    exp: iat + config.auth.accessTokenExpiresIn,
+  }
+  return jwt.sign(payload, signingKeys(config)[0]!, { algorithm: 'HS256' })
+}
+
+/**
+ * The claims of a token that this installation signed and that has not expired; undefined for everything else.
+ * Algorithm and keys are ours: what the token's header says of them (`alg`, `kid`, `jku`, …) selects nothing.
+ */
+export function verifyToken(config: Config, token: string, now: Date): TokenClaims | undefined {
+  const options = { algorithms: ['HS256' as const], issuer: config.project.name, clockTimestamp: now.getTime() / 1000 }
+  for (const key of signingKeys(config)) {
+    const payload = verified(token, key, options)
+    if (payload !== undefined) return claimsOf(payload)
+  }
+  return undefined
+}
+
+/**
+ * A key for one purpose only, derived from SECRET_KEY: what is made with it is worth nothing anywhere else, in
+ * particular not as an access token.
+ */
+export function deriveKey(config: Config, purpose: string): KeyObject {
+  return createSecretKey(Buffer.from(hkdfSync('sha256', secretOf(config), 'daybook', purpose, 32)))
+}
+
+/** An unguessable secret: 32 random bytes as 64 hex digits. */
+export function newSecret(): string {
+  return randomBytes(32).toString('hex')
+}
+
+/** The form in which the database knows a secret: SHA-256 in hex. Enough for secrets that can't be guessed. */
+export function hashSecret(secret: string): string {
+  return createHash('sha256').update(secret).digest('hex')
+}
+
+const keysByConfig = new WeakMap<Config, readonly KeyObject[]>()
+
+/** SECRET_KEY, then SECRET_KEY_PREVIOUS. Key objects, because with strings a check costs forty times as much. */
+function signingKeys(config: Config): readonly KeyObject[] {
+  let keys = keysByConfig.get(config)
+  if (keys === undefined) {
+    const { secretKeyPrevious } = config.auth
+    const secrets = [secretOf(config), ...(secretKeyPrevious === undefined ? [] : [secretKeyPrevious])]
+    keys = secrets.map((secret) => createSecretKey(secret, 'utf8'))
+    keysByConfig.set(config, keys)
+  }
+  return keys
+}
+
+function secretOf(config: Config): string {
+  if (config.auth.secretKey === '') throw new Error('SECRET_KEY is missing: nothing can be signed')
+  return config.auth.secretKey
+}
+
+function verified(token: string, key: KeyObject, options: jwt.VerifyOptions): jwt.JwtPayload | undefined {
+  try {
+    const payload = jwt.verify(token, key, options)
+    return typeof payload === 'string' ? undefined : (payload as jwt.JwtPayload)
+  } catch (error) {
+    if (error instanceof jwt.JsonWebTokenError || error instanceof SyntaxError) return undefined
+    throw error
+  }
+}
+
+function claimsOf({ id, role_Id, tenant_Id, sessionToken, exp }: jwt.JwtPayload): TokenClaims | undefined {
+  if (typeof id !== 'string' || typeof role_Id !== 'string' || typeof sessionToken !== 'string') return undefined
+  if (exp === undefined || !/^[0-9a-f]{64}$/.test(sessionToken)) return undefined
+  return {
+    userId: id,
+    roleId: role_Id,
+    tenantId: typeof tenant_Id === 'string' ? tenant_Id : undefined,
+    sessionToken,
+  }
+}

@@ -1,0 +1,33 @@
+import type { FastifyRequest } from 'fastify'
+import { AppError, errors } from '../errors.ts'
+import { resolveCaller } from '../features/auth/authenticate.ts'
+import type { App } from '../http.ts'
+import type { Runtime } from '../runtime.ts'
+
+/**
+ * Who may call the routes of a group. `public`: anybody, a bad token counts as none. `bearer`: a live session.
+ * `admin`: the administrator role.
+ */
+export type AccessClass = 'public' | 'bearer' | 'admin'
+
+/** Resolves the caller of every request and refuses those the group is not for, before the body is read. */
+export function registerAccess(app: App, rt: Runtime, access: AccessClass): void {
+  app.addHook('onRequest', async (request) => {
+    request.caller = await resolveCaller(rt, request)
+    refuse(request, access)
+  })
+}
+
+function refuse(request: FastifyRequest, access: AccessClass): void {
+  if (access === 'public') return
+  if (request.caller.sessionId === undefined) throw unauthenticated(request)
+  if (access === 'admin' && !request.caller.admin) throw errors.adminOnly()
+}
+
+/** The specification has its own words for some routes without authentication. */
+function unauthenticated(request: FastifyRequest): AppError {
+  const { url = '' } = request.routeOptions
+  if (url === '/auth/refresh') return errors.unauthorized('Invalid or expired token')
+  if (url === '/auth/check') return new AppError(401, 'Invalid or expired token', { members: { valid: false } })
+  return errors.unauthorized(url.startsWith('/auth/') ? 'Unauthorized' : 'Authentication required')
+}

@@ -1,0 +1,82 @@
+import { randomBytes } from 'node:crypto'
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
+import { clientError, sqlState } from '../db/errors.ts'
+import { AppError } from '../errors.ts'
+import type { App, ErrorStyle } from '../http.ts'
+
+/**
+ * The one place where an error becomes an answer (spec: Errors): `{ message, … }` under /auth, a plain string for
+ * validation under /realtime, `{ error: { message, code?, details? } }` everywhere else.
+ */
+export function registerErrorBodies(app: App, options: { exposeDetails: boolean }): void {
+  app.setErrorHandler((error, request, reply) => {
+    const known = knownError(error)
+    const answer = known ?? internalError(error, request, options.exposeDetails)
+    if (known !== undefined && answer.status >= 500) request.log.warn({ err: error }, answer.message)
+    return send(reply, styleOf(request), detailed(answer, options.exposeDetails))
+  })
+  app.setNotFoundHandler((request, reply) => send(reply, styleOf(request), new AppError(404, 'Not found')))
+}
+
+/** Errors of the framework that a client caused: body too large, malformed JSON, wrong content type, schema violations. */
+function knownError(error: unknown): AppError | undefined {
+  const mapped = clientError(error)
+  if (mapped !== undefined) return mapped
+  const { statusCode, code, validation } = error as Partial<FastifyError>
+  if (validation !== undefined) return new AppError(400, (error as Error).message, { cause: error })
+  if (statusCode === 413) return new AppError(413, 'Request body is too large', { cause: error })
+  if (statusCode === 415) return new AppError(415, 'Unsupported content type', { cause: error })
+  if (code === 'FST_ERR_CTP_INVALID_JSON_BODY' || error instanceof SyntaxError)
+    return new AppError(400, 'The request body is not valid JSON', { cause: error })
+  if (statusCode !== undefined && statusCode >= 400 && statusCode < 500)
+    return new AppError(statusCode, (error as Error).message, { cause: error })
+  return undefined
+}
+
+/** A fault of ours: a generic text and an id that is also in the log; the raw text only where it may be shown. */
+function internalError(error: unknown, request: FastifyRequest, expose: boolean): AppError {
+  const reference = randomBytes(8).toString('hex')
+  request.log.error({ err: error, reference, sqlState: sqlState(error) }, 'request failed')
+  const details = expose && error instanceof Error ? error.message : `Reference: ${reference}`
+  return new AppError(500, request.routeOptions.config.failureMessage ?? 'Internal server error', { details })
+}
+
+/** With EXPOSE_ERROR_DETAILS the database's own words replace the generic ones. */
+function detailed(error: AppError, expose: boolean): AppError {
+  const raw = (error.cause as { detail?: unknown; message?: unknown } | undefined) ?? {}
+  if (!expose || sqlState(error.cause) === undefined) return error
+  const { status, message, code, members, headers } = error
+  return new AppError(status, message, {
+    code,
+    members: { ...members },
+    headers: { ...headers },
+    details: raw.detail ?? raw.message ?? error.details,
+  })
+}
+
+function styleOf(request: FastifyRequest): ErrorStyle {
+  const { errorStyle } = request.routeOptions.config ?? {}
+  if (errorStyle !== undefined) return errorStyle
+  return /^\/auth(\/|\?|$)/i.test(request.url) ? 'auth' : 'general'
+}
+
+function send(reply: FastifyReply, style: ErrorStyle, error: AppError): FastifyReply {
+  return reply
+    .code(error.status)
+    .headers({ ...error.headers })
+    .type('application/json; charset=utf-8')
+    .send(JSON.stringify(bodyOf(style, error)))
+}
+
+function bodyOf(style: ErrorStyle, { status, message, code, details, members }: AppError): object {
+  if (style === 'auth') return { message, ...(code !== undefined && { code }), ...members }
+  if (style === 'realtime' && status === 400) return { error: message }
+  return { error: { message, ...(code !== undefined && { code }), details: details ?? null, statusCode: status } }
+}
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** The specification's words for a fault of ours on this route, e.g. `Error generating report`. */
+    failureMessage?: string
+  }
+}

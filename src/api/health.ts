@@ -1,0 +1,78 @@
+import { pendingSystemMigrations } from '../db/migrate.ts'
+import { sql } from '../db/sql.ts'
+import type { Feed } from '../events/feed.ts'
+import { collectionsWithRowRules } from '../features/permissions/permissions.ts'
+import type { App } from '../http.ts'
+import type { Runtime } from '../runtime.ts'
+
+type Check = { ok: boolean; [more: string]: unknown }
+
+/**
+ * `GET /health`: the process lives. `GET /ready`: it can work, part by part, 200 or 503; asked at most once a second,
+ * so that hammering it costs the database nothing (quality D-16).
+ */
+export function healthRoutes(app: App, rt: Runtime, feed: Feed | undefined): void {
+  app.get('/health', async () => ({ status: 'ok' }))
+  const checks = onceASecond(() => readiness(rt, feed))
+  app.get('/ready', async (_request, reply) => {
+    const parts = await checks()
+    const ready = Object.values(parts).every((part) => part.ok)
+    return reply.code(ready ? 200 : 503).send({ status: ready ? 'ready' : 'not ready', ...parts })
+  })
+}
+
+async function readiness(rt: Runtime, feed: Feed | undefined): Promise<Record<string, Check>> {
+  const database = await check(rt, async () => {
+    await rt.reserved.one(sql.unsafe`select 1 as one`)
+    return {}
+  })
+  const migrations = await check(rt, async () => {
+    const pending = await pendingSystemMigrations(rt.reserved)
+    return { ok: pending.length === 0, pending }
+  })
+  return {
+    database,
+    migrations,
+    notifications: { ok: true, live: rt.listener.isLive() },
+    realtime: realtimeCheck(rt, feed),
+  }
+}
+
+/** Realtime without the WAL works by polling: slower, and worth knowing, but not a reason to take no traffic. */
+function realtimeCheck({ config, access }: Runtime, feed: Feed | undefined): Check {
+  if (feed === undefined) return { ok: true, enabled: false }
+  const { source, lagMs, reason } = feed.status()
+  const unscoped = config.realtime.rowLevelScoping ? [] : collectionsWithRowRules(access.current())
+  return {
+    ok: true,
+    enabled: true,
+    source,
+    lagMs,
+    ...(reason !== undefined && { reason }),
+    ...(unscoped.length > 0 && {
+      warning: 'REALTIME_ROW_LEVEL_SCOPING is false, row rules do not apply to realtime',
+      unscoped,
+    }),
+  }
+}
+
+async function check(rt: Runtime, look: () => Promise<object>): Promise<Check> {
+  try {
+    return { ok: true, ...(await look()) }
+  } catch (error) {
+    rt.log.warn({ err: error }, 'a readiness check failed')
+    return { ok: false }
+  }
+}
+
+function onceASecond<T>(read: () => Promise<T>): () => Promise<T> {
+  let last: Promise<T> | undefined
+  let readAt = 0
+  return () => {
+    if (last === undefined || performance.now() - readAt > 1000) {
+      readAt = performance.now()
+      last = read()
+    }
+    return last
+  }
+}

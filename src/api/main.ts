@@ -1,0 +1,49 @@
+import { openLogger } from '../adapters/logger.ts'
+import { ConfigError, loadEnv, parseConfig } from '../config.ts'
+import { exitWithParent } from '../parent.ts'
+import { openRuntime } from '../runtime.ts'
+import { buildServer } from './server.ts'
+
+/** The web process: HTTP and, when enabled, the realtime channel. */
+async function main(): Promise<void> {
+  const config = parseConfig(loadEnv(process.cwd(), process.env), { requireDatabase: true })
+  const log = openLogger({ level: config.log.level, name: 'web', warnStack: config.log.warnStack })
+  for (const warning of config.warnings) log.warn(warning)
+  const rt = await openRuntime({ config, log, name: 'web', worker: false })
+  const app = await buildServer(rt)
+  stopOnSignal(async () => {
+    await app.close()
+    await rt.close()
+  })
+  exitWithParent()
+  await app.listen({ host: config.server.host, port: config.server.port })
+  log.info({ address: app.addresses() }, 'ready')
+}
+
+/** The first signal drains: no new connection, running requests finish. The second one ends at once. */
+function stopOnSignal(stop: () => Promise<void>): void {
+  let stopping = false
+  const onSignal = () => {
+    if (stopping) process.exit(1)
+    stopping = true
+    stop().then(
+      () => process.exit(0),
+      () => process.exit(1),
+    )
+  }
+  process.on('SIGTERM', onSignal).on('SIGINT', onSignal)
+}
+
+try {
+  await main()
+} catch (error) {
+  const { code, address, port } = error as { code?: string; address?: string; port?: number }
+  const message =
+    error instanceof ConfigError
+      ? error.message
+      : code === 'EADDRINUSE'
+        ? `PORT: ${address}:${port} is taken by another program`
+        : `The server could not start: ${(error as Error).message}`
+  process.stderr.write(`${message}\n`)
+  process.exit(1)
+}

@@ -1,0 +1,277 @@
+import type { Socket } from 'socket.io'
+import type { Catalog, Collection } from '../catalog/catalog.ts'
+import {
+  type Cursor,
+  includesSnapshot,
+  isVisible,
+  parseCursor,
+  parseSnapshot,
+  type Snapshot,
+  snapshotOf,
+} from '../events/cursor.ts'
+import type { Feed, Subscription } from '../events/feed.ts'
+import { logTable } from '../events/log.ts'
+import { currentCursor, type LogEvent, pullRound } from '../events/log-reader.ts'
+import { resolveEnv } from '../features/items/reads.ts'
+import type { Access } from '../query/access.ts'
+import { compileCondition } from '../query/compile.ts'
+import { projectionSql } from '../query/projection.ts'
+import { readableFields, resolveCondition } from '../query/resolve.ts'
+import { createParams, ident, literal } from '../query/sql.ts'
+import type { Runtime } from '../runtime.ts'
+
+/**
+ * Who gets which change, in which form. What a subscriber may see of a change is computed in SQL, by the same
+ * projection and condition as a read, in one statement per batch and distinct view of a collection: subscribers with
+ * the same view share it (design §5). Whatever fails delivers nothing and tells the client to read again.
+ */
+export type Delivery = {
+  mayRead(access: Access, collection: string): boolean
+  /** Sends what happened after `from`, then goes on live. Resolves with `from`, or with where now is. */
+  subscribe(socket: Socket, access: Access, collection: string, from: Cursor | undefined): Promise<Cursor>
+  unsubscribe(socket: Socket, collection: string): void
+  count(socket: Socket): number
+  forget(socket: Socket): void
+  /** What the socket's user may do has changed: drops subscriptions that are no longer allowed, goes on with the others. */
+  renew(socket: Socket, access: Access): void
+  close(): void
+}
+
+type Subscriber = {
+  readonly socket: Socket
+  access: Access
+  /** Events that arrived live while the missed ones were still being sent; undefined once live. */
+  waiting: Message[] | undefined
+  /** What is visible here has been sent, or was before the subscription; undefined when live events are all later. */
+  seen: Snapshot | undefined
+}
+
+/** What a client receives: name `{collection}:{action}`. */
+type Message = { readonly name: string; readonly xid: bigint; readonly body: object }
+
+const catchUpPage = 500
+const waitingAtMost = 10_000
+
+export function openDelivery(rt: Runtime, feed: Feed): Delivery {
+  const byCollection = new Map<string, Map<Socket, Subscriber>>()
+  let live: Subscription | undefined
+  let closed = false
+
+  const deliver = async (batch: readonly LogEvent[], resume: string) => {
+    const wanted = Map.groupBy(
+      batch.filter((event) => event.type === 'data' && byCollection.has(event.entity)),
+      (event) => event.entity,
+    )
+    for (const [collection, events] of wanted) await deliverTo(collection, events)
+    const behind = parseSnapshot(snapshotOf(parseCursor(resume)))!
+    for (const subscribers of byCollection.values())
+      for (const subscriber of subscribers.values())
+        if (
+          subscriber.waiting === undefined &&
+          subscriber.seen !== undefined &&
+          includesSnapshot(behind, subscriber.seen)
+        )
+          subscriber.seen = undefined
+  }
+
+  const deliverTo = async (collection: string, events: readonly LogEvent[]) => {
+    const views = Map.groupBy(byCollection.get(collection)?.values() ?? [], (subscriber) =>
+      viewKey(rt, subscriber.access, collection),
+    )
+    for (const subscribers of views.values()) {
+      try {
+        const messages = await visibleChanges(rt, subscribers[0]!.access, collection, events)
+        for (const subscriber of subscribers) hand(subscriber, messages)
+      } catch (error) {
+        rt.log.error({ err: error, collection }, 'changes could not be evaluated: subscribers are told to read again')
+        for (const { socket } of subscribers) resync(socket, collection)
+      }
+    }
+  }
+
+  const hand = (subscriber: Subscriber, messages: readonly Message[]) => {
+    if (subscriber.waiting === undefined) send(subscriber, messages)
+    else if (subscriber.waiting.length < waitingAtMost) subscriber.waiting.push(...messages)
+    else throw new Error('a subscriber that catches up is too far behind')
+  }
+
+  const resync = (socket: Socket, collection: string) => {
+    byCollection.get(collection)?.delete(socket)
+    socket.emit('resync', { collection })
+  }
+
+  const follow = async () => {
+    if (live === undefined && !closed)
+      live = feed.subscribe('now', deliver, () => {
+        live = undefined
+        for (const [collection, subscribers] of byCollection)
+          for (const socket of [...subscribers.keys()]) resync(socket, collection)
+      })
+    await live?.started
+  }
+
+  const unsubscribe = (socket: Socket, collection: string) => {
+    const subscribers = byCollection.get(collection)
+    subscribers?.delete(socket)
+    if (subscribers?.size === 0) byCollection.delete(collection)
+  }
+
+  const mayRead = (access: Access, name: string) => {
+    const collection = rt.catalog.current().collections.get(name)
+    if (collection === undefined || !collection.realtime.enabled || !collection.logged) return false
+    return access.admin || access.grant(name, 'read') !== undefined
+  }
+
+  return {
+    mayRead,
+    subscribe: async (socket, access, collection, from) => {
+      await follow()
+      const subscriber: Subscriber = { socket, access, waiting: [], seen: undefined }
+      const subscribers = byCollection.get(collection) ?? new Map<Socket, Subscriber>()
+      subscribers.set(socket, subscriber)
+      byCollection.set(collection, subscribers)
+      const start = from ?? (await currentCursor(rt.db.pool))
+      const behind = from === undefined ? start : await catchUp(rt, subscriber, collection, from)
+      if (behind === undefined) resync(socket, collection)
+      else goLive(subscriber, behind)
+      return start
+    },
+    unsubscribe,
+    count: (socket) => [...byCollection.values()].filter((subscribers) => subscribers.has(socket)).length,
+    forget: (socket) => {
+      for (const collection of [...byCollection.keys()]) unsubscribe(socket, collection)
+    },
+    renew: (socket, access) => {
+      for (const [collection, subscribers] of [...byCollection]) {
+        const subscriber = subscribers.get(socket)
+        if (subscriber === undefined) continue
+        subscriber.access = access
+        if (mayRead(access, collection)) continue
+        unsubscribe(socket, collection)
+        socket.emit('unsubscribed', { collection, reason: 'No permission to subscribe to this collection' })
+      }
+    },
+    close: () => {
+      closed = true
+      live?.close()
+    },
+  }
+}
+
+/**
+ * Sends what was missed. The round ends at a snapshot taken after the subscriber was registered, so what is neither
+ * visible in it nor arrives live does not exist. Undefined when the log no longer holds what was missed.
+ */
+async function catchUp(
+  rt: Runtime,
+  subscriber: Subscriber,
+  collection: string,
+  from: Cursor,
+): Promise<Cursor | undefined> {
+  for (let cursor = from; ; ) {
+    const page = await pullRound(rt.db.pool, cursor, { collections: [collection], limit: catchUpPage })
+    if (page.resync) return undefined
+    send(subscriber, await visibleChanges(rt, subscriber.access, collection, page.events))
+    cursor = page.cursor
+    if (!page.more) return cursor
+  }
+}
+
+/** From here on live events go out at once; those that the subscriber has seen already do not. */
+function goLive(subscriber: Subscriber, behind: Cursor): void {
+  subscriber.seen = parseSnapshot(snapshotOf(behind))
+  const waiting = subscriber.waiting ?? []
+  subscriber.waiting = undefined
+  send(subscriber, waiting)
+}
+
+function send({ socket, seen }: Subscriber, messages: readonly Message[]): void {
+  for (const { name, xid, body } of messages) if (seen === undefined || !isVisible(xid, seen)) socket.emit(name, body)
+}
+
+type ChangeRow = {
+  position: string
+  action: string
+  data: object | null
+  visible: boolean
+  was_visible: boolean
+  key: unknown
+}
+
+/** The batch as one view of the collection sees it. */
+async function visibleChanges(
+  rt: Runtime,
+  access: Access,
+  name: string,
+  events: readonly LogEvent[],
+): Promise<readonly Message[]> {
+  const collection = rt.catalog.current().collections.get(name)
+  if (collection === undefined || events.length === 0) return []
+  const { text, values } = changesSql(rt, access, collection, rt.catalog.current())
+  const byPosition = new Map(events.map((event) => [event.position, event]))
+  const rows = await rt.db.run<ChangeRow>(text, [[...byPosition.keys()], ...values])
+  return rows.flatMap((row) => {
+    const event = byPosition.get(row.position)!
+    return messageOf(collection, event, row) ?? []
+  })
+}
+
+const actionNames = { create: 'insert', update: 'update', delete: 'delete' } as const
+
+function messageOf(collection: Collection, event: LogEvent, row: ChangeRow): Message | undefined {
+  const { position, createdAt: timestamp, cursor } = event
+  const message = (action: string, data: unknown) => ({
+    name: `${collection.name}:${action}`,
+    xid: BigInt(event.xid),
+    body: { action, collection: collection.name, data, timestamp, cursor, position },
+  })
+  const wanted = collection.realtime.actions.has(actionNames[event.action as keyof typeof actionNames])
+  if (event.action === 'delete') return wanted && row.was_visible ? message('delete', row.data) : undefined
+  // A row that has left the subscriber's scope is gone for it: only its id may still be told.
+  if (!row.visible) return row.was_visible ? message('remove', { [collection.primaryKey.name]: row.key }) : undefined
+  return wanted ? message(event.action, row.data) : undefined
+}
+
+/** Images become rows of today's table and go through the projection and the condition of a read. */
+function changesSql(rt: Runtime, access: Access, collection: Collection, catalog: Catalog) {
+  const params = createParams([null])
+  const members = readableFields(catalog, access, collection.name).flatMap((field) => [
+    literal(field.name),
+    projectionSql(field, 't'),
+  ])
+  const condition = (alias: string) => {
+    if (!scopesRows(rt)) return 'true'
+    const rule = resolveCondition(catalog, access, collection.name, 'read', resolveEnv(rt))
+    return rule === undefined ? 'true' : compileCondition(rule, alias, params)
+  }
+  const image = (value: string) => `lateral jsonb_populate_record(null::${ident(collection.name)}, ${value})`
+  const text = `select e.position::text as position, e.action, ${jsonObject(members)} as data, coalesce(${condition('t')}, false) as visible,
+    coalesce(${condition('old')}, false) and e.action <> 'create' as was_visible, ${projectionSql(collection.primaryKey, 't')} as key
+    from ${ident(logTable)} e,
+      ${image(`coalesce(e.changes->'after', e.changes->'before')`)} t,
+      ${image(`coalesce(e.changes->'after', '{}') || coalesce(e.changes->'before', '{}')`)} old
+    where e.position = any($1::bigint[]) order by e.position`
+  return { text, values: params.values.slice(1) }
+}
+
+/** Within PostgreSQL's limit of 100 arguments to a function. */
+function jsonObject(members: readonly string[]): string {
+  const parts: string[] = []
+  for (let i = 0; i < members.length; i += 80) parts.push(`jsonb_build_object(${members.slice(i, i + 80)})`)
+  return parts.length === 0 ? `'{}'::jsonb` : parts.join(' || ')
+}
+
+/** Tenants are always apart; other row rules only with REALTIME_ROW_LEVEL_SCOPING. */
+function scopesRows({ config }: Runtime): boolean {
+  return config.realtime.rowLevelScoping || config.tenancy.enabled
+}
+
+function viewKey(rt: Runtime, access: Access, collection: string): string {
+  const { text, values } = changesSql(
+    rt,
+    access,
+    rt.catalog.current().collections.get(collection)!,
+    rt.catalog.current(),
+  )
+  return `${text}\n${JSON.stringify(values)}`
+}

@@ -1,0 +1,188 @@
+import { createServer, type Server as HttpServer, type IncomingMessage, type RequestListener } from 'node:http'
+import type { Duplex } from 'node:stream'
+import { Server as Engine } from 'engine.io'
+import { Server, type Socket } from 'socket.io'
+import type { Config } from '../config.ts'
+import { directUrl, tlsOptions, withoutSslMode } from '../db/pools.ts'
+import { AppError } from '../errors.ts'
+import { encodeCursor, parseCursor } from '../events/cursor.ts'
+import { type Feed, openFeed } from '../events/feed.ts'
+import { callerOfToken } from '../features/auth/authenticate.ts'
+import type { Caller } from '../features/auth/caller.ts'
+import { tokenOfCookies } from '../features/auth/cookie.ts'
+import { collectionsWithRowRules } from '../features/permissions/permissions.ts'
+import type { Runtime } from '../runtime.ts'
+import { type Delivery, openDelivery } from './realtime-delivery.ts'
+
+/** The realtime channel: socket.io on SOCKET_PATH, fed from the log (realtime facts §1). */
+export type Realtime = {
+  readonly feed: Feed
+  close(): Promise<void>
+}
+
+const largestMessage = 1_000_000
+const subscriptionsAtMost = 100
+
+/**
+ * Sockets share the HTTP server. The path is also the prefix of REST endpoints, so only requests of the socket
+ * protocol (path exactly SOCKET_PATH, with its `EIO` parameter) go to the engine, all others to the application.
+ */
+export function realtimeServerFactory(config: Config, engine: Engine) {
+  const isSocket = (request: IncomingMessage) => {
+    const { pathname, searchParams } = new URL(request.url ?? '/', 'http://localhost')
+    return pathname.replace(/\/$/, '') === config.realtime.path.replace(/\/$/, '') && searchParams.has('EIO')
+  }
+  return (application: RequestListener): HttpServer => {
+    const server = createServer((request, response) =>
+      isSocket(request) ? engine.handleRequest(request as never, response) : application(request, response),
+    )
+    server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+      socket.on('error', () => socket.destroy())
+      if (isSocket(request)) engine.handleUpgrade(request as never, socket, head)
+      else socket.end('HTTP/1.1 404 Not Found\r\nconnection: close\r\n\r\n')
+    })
+    return server
+  }
+}
+
+/** The engine under the sockets; same origin only, unless SOCKET_CORS_ENABLED_ORIGINS names others. */
+export function openEngine({ realtime }: Config): Engine {
+  return new Engine({
+    pingInterval: 25_000,
+    pingTimeout: 60_000,
+    maxHttpBufferSize: largestMessage,
+    ...(realtime.corsOrigins.length > 0 && { cors: { origin: [...realtime.corsOrigins], credentials: true } }),
+    allowRequest: (request, decide) => decide(null, isAllowedOrigin(request, realtime.corsOrigins)),
+  })
+}
+
+/** Clients that are no browser send no Origin. */
+function isAllowedOrigin({ headers }: IncomingMessage, allowed: readonly string[]): boolean {
+  const { origin, host } = headers
+  if (origin === undefined) return true
+  return allowed.includes(origin) || (URL.canParse(origin) && new URL(origin).host === host)
+}
+
+/** Starts feed and socket server; sockets are accepted from here on. */
+export async function openRealtime(rt: Runtime, engine: Engine): Promise<Realtime> {
+  const { config, log } = rt
+  const feed = openFeed({
+    db: rt.db.pool,
+    directUrl: withoutSslMode(directUrl(config)),
+    tls: tlsOptions(config),
+    log,
+    walEnabled: config.realtime.walConsumerEnabled,
+  })
+  const io = new Server({ serveClient: false })
+  io.bind(engine)
+  const delivery = openDelivery(rt, feed)
+  io.use((socket, next) => {
+    authenticate(rt, socket).then(
+      () => next(),
+      (error: unknown) => next(error instanceof Error ? error : new Error(String(error))),
+    )
+  })
+  io.on('connection', (socket) => accept(rt, delivery, socket))
+  // Also told with `*` after every change of roles and permissions.
+  rt.sessions.onEnded((sessionId) => {
+    for (const socket of io.sockets.sockets.values())
+      if (sessionId === '*' || callerOf(socket).sessionId === sessionId) recheck(rt, delivery, socket)
+  })
+  warnAboutRowRules(rt)
+  return {
+    feed,
+    close: async () => {
+      delivery.close()
+      await feed.close()
+      await io.close()
+    },
+  }
+}
+
+type SocketData = { caller: Caller; token: string }
+
+function callerOf(socket: Socket): Caller {
+  return (socket.data as SocketData).caller
+}
+
+/** A live session is needed; the token comes in the handshake or as the session cookie, never in the query. */
+async function authenticate(rt: Runtime, socket: Socket): Promise<void> {
+  const { token } = socket.handshake.auth as { token?: unknown }
+  const given = typeof token === 'string' ? token : tokenOfCookies(socket.handshake.headers.cookie)
+  if (given === undefined) throw new Error('No authentication token provided')
+  const caller = await callerOfToken(rt, given)
+  if (caller === undefined) throw new Error('Invalid or expired token')
+  socket.data = { caller, token: given } satisfies SocketData
+}
+
+function accept(rt: Runtime, delivery: Delivery, socket: Socket): void {
+  const { userId, tenantId } = callerOf(socket)
+  socket.on('error', (error) => rt.log.debug({ err: error }, 'socket error'))
+  socket.on('subscribe', (request: unknown, ack: unknown) =>
+    answer(rt, ack, () => subscribe(delivery, socket, request)),
+  )
+  socket.on('unsubscribe', (request: unknown, ack: unknown) =>
+    answer(rt, ack, async () => {
+      delivery.unsubscribe(socket, collectionOf(request))
+      return {}
+    }),
+  )
+  socket.on('disconnect', () => delivery.forget(socket))
+  socket.emit('connected', { userId, tenant: tenantId ?? null })
+}
+
+/** `{status:"success", …}` or `{status:"error", message}`; a fault of ours tells nothing but that it was one. */
+async function answer(rt: Runtime, ack: unknown, work: () => Promise<object>): Promise<void> {
+  const reply = typeof ack === 'function' ? ack : () => {}
+  try {
+    reply({ status: 'success', ...(await work()) })
+  } catch (error) {
+    if (!(error instanceof AppError)) rt.log.error({ err: error }, 'a socket request failed')
+    reply({ status: 'error', message: error instanceof AppError ? error.message : 'Internal server error' })
+  }
+}
+
+/**
+ * `subscribe {collection, since?}`: from now, or from the cursor `since`: first what was missed, then live, without a
+ * hole. The answer's `cursor` is where a client resumes that has received nothing yet.
+ */
+async function subscribe(delivery: Delivery, socket: Socket, request: unknown): Promise<{ cursor: string }> {
+  const collection = collectionOf(request)
+  if (delivery.count(socket) >= subscriptionsAtMost) throw new AppError(400, 'Too many subscriptions on one connection')
+  if (!delivery.mayRead(callerOf(socket).access, collection))
+    throw new AppError(403, 'No permission to subscribe to this collection')
+  const { since } = request as { since?: unknown }
+  const from = since === undefined || since === null ? undefined : parseCursor(since)
+  return { cursor: encodeCursor(await delivery.subscribe(socket, callerOf(socket).access, collection, from)) }
+}
+
+function collectionOf(request: unknown): string {
+  const { collection } = (request ?? {}) as { collection?: unknown }
+  if (typeof collection !== 'string' || collection.length > 63) throw new AppError(400, 'collection is required')
+  return collection
+}
+
+/** The session may still be good (a changed role, a message that said "all"): look it up again, otherwise disconnect. */
+function recheck(rt: Runtime, delivery: Delivery, socket: Socket): void {
+  const { token, caller } = socket.data as SocketData
+  callerOfToken(rt, token)
+    .then((now) => {
+      if (now === undefined) return void socket.disconnect(true)
+      socket.data = { token, caller: now } satisfies SocketData
+      delivery.renew(socket, now.access)
+    })
+    .catch((error: unknown) => {
+      rt.log.warn({ err: error, userId: caller.userId }, 'a session could not be checked: its socket is closed')
+      socket.disconnect(true)
+    })
+}
+
+/** Without row scoping everybody who may read a collection sees changes of all its rows; say so where rules exist. */
+function warnAboutRowRules(rt: Runtime): void {
+  const conditioned = collectionsWithRowRules(rt.access.current())
+  if (conditioned.length > 0 && !rt.config.realtime.rowLevelScoping)
+    rt.log.warn(
+      { collections: conditioned },
+      'REALTIME_ROW_LEVEL_SCOPING is false: subscribers also see changes of rows that their read rule hides',
+    )
+}

@@ -1,0 +1,34 @@
+import type { Feed } from '../events/feed.ts'
+import { authBearerRoutes, authPublicRoutes } from '../features/auth/routes.ts'
+import { itemRoutes } from '../features/items/routes.ts'
+import { permissionAdminRoutes, permissionRoutes } from '../features/permissions/routes.ts'
+import { projectInfoRoutes } from '../features/project-info/routes.ts'
+import { schemaAdminRoutes, schemaRoutes } from '../features/schemas/routes.ts'
+import type { App } from '../http.ts'
+import type { Runtime } from '../runtime.ts'
+import { type AccessClass, registerAccess } from './access.ts'
+import { healthRoutes } from './health.ts'
+
+type RouteGroup = { readonly access: AccessClass; readonly register: (app: App, rt: Runtime) => void }
+
+/** THE list: every route of the platform, by who may call it. */
+const groups: readonly RouteGroup[] = [
+  { access: 'public', register: projectInfoRoutes },
+  { access: 'public', register: authPublicRoutes },
+  { access: 'bearer', register: authBearerRoutes },
+  { access: 'public', register: itemRoutes },
+  { access: 'public', register: schemaRoutes },
+  { access: 'admin', register: schemaAdminRoutes },
+  { access: 'public', register: permissionRoutes },
+  { access: 'admin', register: permissionAdminRoutes },
+]
+
+/** Registers every group in a scope of its own, so that access is a property of the group, not of a handler. */
+export function registerRoutes(app: App, rt: Runtime, feed: Feed | undefined): void {
+  healthRoutes(app, rt, feed)
+  for (const { access, register } of groups)
+    app.register(async (scope) => {
+      registerAccess(scope as App, rt, access)
+      register(scope as App, rt)
+    })
+}

@@ -1,0 +1,96 @@
+import cors from '@fastify/cors'
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
+import Fastify, { type FastifyBaseLogger, LogController } from 'fastify'
+import type { Config } from '../config.ts'
+import type { App } from '../http.ts'
+import type { Runtime } from '../runtime.ts'
+import { registerErrorBodies } from './error-bodies.ts'
+import { openEngine, openRealtime, realtimeServerFactory } from './realtime.ts'
+import { registerRoutes } from './routes.ts'
+
+/**
+ * Builds the HTTP server without listening. Tests call it by `inject`, `main.ts` listens. With SOCKET_ENABLED the
+ * realtime channel starts with it and ends with it.
+ */
+export async function buildServer(rt: Runtime): Promise<App> {
+  const { config } = rt
+  const engine = config.realtime.enabled ? openEngine(config) : undefined
+  const app = Fastify({
+    loggerInstance: rt.log as FastifyBaseLogger,
+    logController: new LogController({ disableRequestLogging: true }),
+    bodyLimit: config.server.bodySizeLimit,
+    trustProxy: config.server.trustProxy as never,
+    requestIdHeader: false,
+    genReqId: (request) => acceptedRequestId(request.headers['x-request-id']) ?? rt.newId(),
+    // A client that sends slowly or not at all must not hold a connection (quality D-07).
+    requestTimeout: 30_000,
+    connectionTimeout: 60_000,
+    keepAliveTimeout: 72_000,
+    http: { headersTimeout: 15_000 },
+    onProtoPoisoning: 'error',
+    onConstructorPoisoning: 'ignore',
+    return503OnClosing: true,
+    forceCloseConnections: 'idle',
+    ...(engine !== undefined && { serverFactory: realtimeServerFactory(config, engine) as never }),
+    routerOptions: { maxParamLength: 500, ignoreTrailingSlash: true },
+  }).withTypeProvider<TypeBoxTypeProvider>() as App
+  app.decorateRequest('caller', null as never)
+  registerErrorBodies(app, { exposeDetails: config.server.exposeErrorDetails })
+  acceptEmptyJson(app)
+  app.addHook('onRequest', async (request, reply) => {
+    reply.header('x-request-id', request.id)
+  })
+  app.addHook('onResponse', async (request, reply) => {
+    const { method, url } = request
+    const level = reply.statusCode >= 500 ? 'error' : 'debug'
+    request.log[level](
+      { method, path: url.split('?', 1)[0], status: reply.statusCode, ms: Math.round(reply.elapsedTime) },
+      'request',
+    )
+  })
+  await app.register(cors, corsOptions(config))
+  const realtime = engine === undefined ? undefined : await openRealtime(rt, engine)
+  app.addHook('preClose', async () => realtime?.close())
+  registerRoutes(app, rt, realtime?.feed)
+  return app
+}
+
+const requestId = /^[A-Za-z0-9._:-]{1,128}$/
+
+/** Ids of callers are taken over when they are safe to log. */
+function acceptedRequestId(header: string | string[] | undefined): string | undefined {
+  return typeof header === 'string' && requestId.test(header) ? header : undefined
+}
+
+/** Clients send `Content-Type: application/json` on requests without a body; that is not malformed JSON. */
+function acceptEmptyJson(app: App): void {
+  const parse = app.getDefaultJsonParser('error', 'ignore')
+  app.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
+    if (body === '') done(null, undefined)
+    else parse(request, body as string, done)
+  })
+}
+
+/** Listed frontends only, by exact origin; with AUTH_CORS_ALLOW_ANY_PORT any port of the same scheme and host. */
+export function corsOptions({ auth, cors: { allowedOrigins, allowAnyPort, credentials } }: Config) {
+  const origins = new Set([...allowedOrigins, ...auth.appUrls.map((url) => new URL(url).origin)])
+  const hosts = new Set([...origins].map(withoutPort))
+  const allowed = (origin: string) => origins.has(origin) || (allowAnyPort && hosts.has(withoutPort(origin)))
+  return {
+    origin: (origin: string | undefined, decide: (error: null, allow: boolean) => void) =>
+      decide(null, origin !== undefined && isOrigin(origin) && allowed(origin)),
+    credentials,
+    methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'],
+    exposedHeaders: ['x-request-id', 'retry-after', 'etag'],
+    maxAge: 600,
+  }
+}
+
+function isOrigin(value: string): boolean {
+  return URL.canParse(value) && new URL(value).origin === value
+}
+
+function withoutPort(origin: string): string {
+  const { protocol, hostname } = new URL(origin)
+  return `${protocol}//${hostname}`
+}

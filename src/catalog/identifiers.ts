@@ -1,0 +1,55 @@
+import { AppError } from '../errors.ts'
+
+const grammar = /^[A-Za-z_][A-Za-z0-9_]*$/
+const maxBytes = 63
+
+const reserved = new Set(
+  'user group order limit offset where select insert update delete table from join left right inner outer cross natural using on'.split(
+    ' ',
+  ),
+)
+
+/** Names of objects: unlikely as fields, dangerous in any JavaScript object that ever holds them. */
+const neverNames = new Set([
+  '__proto__',
+  'constructor',
+  'prototype',
+  'tableoid',
+  'ctid',
+  'xmin',
+  'xmax',
+  'cmin',
+  'cmax',
+])
+
+/**
+ * The identifier grammar of collections, fields, foreign keys and indexes: letters, digits and underscore, at most 63
+ * bytes. Enforced when a name is declared, so no later place has to fear a quote in one (spec/schemas.md §1).
+ */
+export function checkIdentifier(what: string, name: unknown): asserts name is string {
+  if (typeof name !== 'string' || !grammar.test(name) || neverNames.has(name))
+    throw new AppError(400, `Invalid ${what}: letters, digits and underscore only, not starting with a digit`, {
+      code: 'INVALID_IDENTIFIER',
+      details: [String(name).slice(0, 80)],
+    })
+  if (name.length > maxBytes)
+    throw new AppError(400, `Invalid ${what}: more than ${maxBytes} characters`, {
+      code: 'INVALID_IDENTIFIER',
+      details: [name.slice(0, 80)],
+    })
+}
+
+/** As {@link checkIdentifier}; a relation may besides not be a reserved word or its collection's name (§3). */
+export function checkRelationName(collection: string, name: string): void {
+  checkIdentifier(`relation of ${collection}`, name)
+  if (reserved.has(name.toLowerCase()) && !collection.startsWith('svc_'))
+    throw new AppError(400, `Invalid relation of ${collection}: ${name} is a reserved word`, {
+      code: 'INVALID_IDENTIFIER',
+      details: [name],
+    })
+  if (name === collection)
+    throw new AppError(400, `Invalid relation of ${collection}: it has the collection's name`, {
+      code: 'INVALID_IDENTIFIER',
+      details: [name],
+    })
+}

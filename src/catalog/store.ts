@@ -1,0 +1,78 @@
+import type { Logger } from 'pino'
+import type { Listener } from '../db/listener.ts'
+import { type Reader, sql } from '../db/sql.ts'
+import type { Catalog, CollectionDefinition } from './catalog.ts'
+import { compileCatalog } from './compile.ts'
+
+/** The process's copy of the catalog, swapped as a whole when a definition changes in any process. */
+export type CatalogStore = {
+  current(): Catalog
+  /** Reads the definitions; the promise resolves when `current()` is at least as new as this call. */
+  reload(): Promise<Catalog>
+  /** As `reload`, but only looks whether something has changed; for names this process does not know. */
+  reloadIfStale(): Promise<Catalog>
+  /** Called with the old and the new catalog after each swap. */
+  onChange(handler: (before: Catalog, after: Catalog) => void): void
+}
+
+/** Loads the catalog and keeps it in step by NOTIFY; a lost notification connection leads to a reload. */
+export async function openCatalog(db: Reader, listener: Listener | undefined, log: Logger): Promise<CatalogStore> {
+  let stamp = await readStamp(db)
+  let current = compileCatalog(await readDefinitions(db))
+  const handlers: ((before: Catalog, after: Catalog) => void)[] = []
+  let running: Promise<Catalog> | undefined
+  let queued: Promise<Catalog> | undefined
+
+  const load = async () => {
+    // Read before the definitions: a change in between makes the stamp look stale, never fresh.
+    const seen = await readStamp(db)
+    const next = compileCatalog(await readDefinitions(db))
+    const before = current
+    if (next.version !== before.version) {
+      current = next
+      for (const handler of handlers) handler(before, next)
+    }
+    stamp = seen
+    return current
+  }
+  const reloadIfStale = async () => ((await readStamp(db)) === stamp ? current : reload())
+  // A read that is under way may have missed the change this call is about, so a second one is queued behind it.
+  const reload = (): Promise<Catalog> => {
+    if (running === undefined) {
+      running = load().finally(() => {
+        running = undefined
+      })
+      return running
+    }
+    queued ??= running
+      .then(
+        () => undefined,
+        () => undefined,
+      )
+      .then(() => {
+        queued = undefined
+        return reload()
+      })
+    return queued
+  }
+  const reloadSoon = () => {
+    reload().catch((error: unknown) => log.error({ err: error }, 'the catalog could not be reloaded'))
+  }
+  listener?.on('svc_catalog', reloadSoon)
+  listener?.onReconnect(reloadSoon)
+  return { current: () => current, reload, reloadIfStale, onChange: (handler) => handlers.push(handler) }
+}
+
+async function readStamp(db: Reader): Promise<string> {
+  const { stamp } = await db.one<{ stamp: string }>(
+    sql.unsafe`select count(*) || ' ' || coalesce(max(xmin::text::bigint), 0) as stamp from "svc_SchemaDefinition"`,
+  )
+  return stamp
+}
+
+/** The stored definitions, in name order. */
+export async function readDefinitions(db: Reader): Promise<readonly CollectionDefinition[]> {
+  return db.any<CollectionDefinition>(
+    sql.unsafe`select "collectionName", schema from "svc_SchemaDefinition" order by "collectionName"`,
+  )
+}

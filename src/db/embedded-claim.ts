@@ -1,0 +1,102 @@
+import { execFile } from 'node:child_process'
+import { readFile, rm, writeFile } from 'node:fs/promises'
+import { platform } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import { EmbeddedError, type Notes } from './embedded-host.ts'
+
+/**
+ * Makes this process the only one that runs a server on `dataDir` and returns how to give it up. A claim left by a
+ * killed process does not count: it names the process id together with that process's start time, since ids are
+ * used again (in a restarted container nearly always).
+ *
+ * @throws EmbeddedError when a running process holds it
+ */
+export async function claimDirectory(dataDir: string): Promise<() => Promise<void>> {
+  const file = join(dataDir, 'launcher.pid')
+  const mine = `${process.pid} ${await startTime(process.pid)}\n`
+  try {
+    await writeFile(file, mine, { flag: 'wx' })
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+    await refuseIfHeld(file, dataDir)
+    await rm(file, { force: true })
+    await writeFile(file, mine, { flag: 'wx' })
+  }
+  return () => rm(file, { force: true })
+}
+
+async function refuseIfHeld(file: string, dataDir: string): Promise<void> {
+  const [pid = '', since = ''] = splitOnce((await readFile(file, 'utf8')).trim(), ' ')
+  if (since === '' || (await startTime(Number(pid))) !== since) return
+  throw new EmbeddedError(
+    `the database in ${dataDir} is in use by process ${pid}: stop that one first, or set DATABASE_URL to another server`,
+  )
+}
+
+/**
+ * Stops the server that a killed process left on this cluster, if there is one, so that there are never two. What
+ * counts is a live process whose command line names the cluster: `postmaster.pid` may outlive its server, and its
+ * process id may by now be anybody's.
+ */
+export async function stopLeftOver(clusterDir: string, log: Notes): Promise<void> {
+  const file = join(clusterDir, 'postmaster.pid')
+  const pid = Number((await readFile(file, 'utf8').catch(absent))?.split('\n')[0])
+  const command = Number.isInteger(pid) ? await commandLine(pid) : undefined
+  if (command === undefined) return
+  if (command.includes(clusterDir)) {
+    log.warn(`stopping the PostgreSQL server that an earlier start left behind (process ${pid})`)
+    process.kill(pid, 'SIGINT')
+    await ended(pid, clusterDir)
+  } else if (!command.includes('postgres')) {
+    // PostgreSQL would take this stranger for itself and refuse to start. Of another server it shall decide.
+    await rm(file)
+  }
+}
+
+const leftOverLimitMs = 30_000
+
+async function ended(pid: number, clusterDir: string): Promise<void> {
+  const limit = Date.now() + leftOverLimitMs
+  while ((await commandLine(pid))?.includes(clusterDir)) {
+    if (Date.now() > limit) throw new EmbeddedError(`the left-over PostgreSQL server, process ${pid}, does not stop`)
+    await delay(25)
+  }
+}
+
+/** A word that tells two processes with the same id apart; empty when there is none or it is a zombie. */
+async function startTime(pid: number): Promise<string> {
+  if (platform() !== 'linux') return ps('lstart=', pid)
+  const status = await readFile(`/proc/${pid}/stat`, 'utf8').catch(absent)
+  // The command's name may hold blanks and brackets; after it come the state and, 20th, the start time (proc(5)).
+  const words = status?.slice(status.lastIndexOf(')') + 2).split(' ') ?? []
+  return words[0] === 'Z' ? '' : (words[19] ?? '')
+}
+
+/** The command line of a running process; undefined when there is none. */
+async function commandLine(pid: number): Promise<string | undefined> {
+  if (platform() !== 'linux') return (await ps('command=', pid)) || undefined
+  const line = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(absent)
+  return line?.replaceAll('\0', ' ') || undefined
+}
+
+async function ps(column: string, pid: number): Promise<string> {
+  try {
+    return (await promisify(execFile)('ps', ['-ww', '-o', column, '-p', String(pid)])).stdout.trim()
+  } catch (error) {
+    // `ps` exits with 1 when no process has this id
+    if ((error as { code?: unknown }).code === 1) return ''
+    throw error
+  }
+}
+
+function splitOnce(text: string, separator: string): string[] {
+  const at = text.indexOf(separator)
+  return at < 0 ? [text] : [text.slice(0, at), text.slice(at + 1)]
+}
+
+/** ESRCH: a file below /proc whose process ends while it is read. */
+function absent(error: NodeJS.ErrnoException): undefined {
+  if (error.code !== 'ENOENT' && error.code !== 'ESRCH') throw error
+}

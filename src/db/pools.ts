@@ -1,0 +1,170 @@
+import { readFileSync } from 'node:fs'
+import type { ConnectionOptions as TlsOptions } from 'node:tls'
+import pg from 'pg'
+import type { Logger } from 'pino'
+import type { Config } from '../config.ts'
+import { AppError, errors } from '../errors.ts'
+import type { Query, Reader } from './sql.ts'
+
+export type PgPool = pg.Pool
+export type PgClient = pg.Client
+
+/** The pool that routes hold: read-only at the database, so a stray write fails in the first test that meets it. */
+export type Database = Reader & {
+  /**
+   * Runs a compiled plan. With a name it becomes a prepared statement of the connection (at most 200 per connection,
+   * then unnamed): about 2.5 times as fast on a primary-key read.
+   */
+  run<Row extends pg.QueryResultRow>(text: string, values: readonly unknown[], name?: string): Promise<Row[]>
+  /** The pool itself, for cursors and for libraries that need `query(text, values)`. */
+  readonly pool: pg.Pool
+}
+
+export type PoolShare = 'read' | 'hotWrite' | 'write' | 'reserved'
+
+/**
+ * DATABASE_POOL_MAX is the sum of all pools of a process (design §2): two connections stay reserved for session and
+ * health checks, so that a flood of heavy reads can't lock everybody out; the rest is shared.
+ */
+export function poolShares(max: number): Record<PoolShare, number> {
+  const reserved = max >= 8 ? 2 : 1
+  const rest = Math.max(max - reserved, 3)
+  const write = Math.max(1, Math.floor(rest * 0.3))
+  const hotWrite = Math.max(1, Math.floor(rest * 0.25))
+  return { reserved, write, hotWrite, read: Math.max(1, rest - write - hotWrite) }
+}
+
+export type PoolOptions = { config: Config; log: Logger; max: number; readOnly: boolean; name: string; url?: string }
+
+/** Opens a pg pool with the timeouts, TLS and logging of the configuration. Connections are made when needed. */
+export function openPool({ config, log, max, readOnly, name, url }: PoolOptions): pg.Pool {
+  const { database } = config
+  const pool = new pg.Pool({
+    connectionString: withoutSslMode(url ?? databaseUrl(config)),
+    max,
+    ssl: tlsOptions(config),
+    idleTimeoutMillis: database.poolIdleMs,
+    connectionTimeoutMillis: database.poolAcquireMs,
+    maxLifetimeSeconds: connectionLifetimeSeconds(database.poolEvictMs),
+    application_name: `daybook ${name}`,
+    options: sessionOptions(database.transactionTimeoutMs, readOnly),
+    keepAlive: true,
+  })
+  pool.on('error', (error) => log.warn({ err: error, pool: name }, 'an idle database connection was lost'))
+  return pool
+}
+
+/** Wraps a pool for readers; `logSql` prints every statement's text, never its values (DATABASE_LOGGING). */
+export function openDatabase(pool: pg.Pool, log: Logger, logSql: boolean): Database {
+  const query = async (text: string, values: readonly unknown[], name?: string) => {
+    if (logSql) log.info({ sql: text }, 'sql')
+    const client = await acquire(pool)
+    try {
+      const result = await client.query({ text, values: values as unknown[], name: statementName(client, text, name) })
+      client.release()
+      return result
+    } catch (error) {
+      client.release(isConnectionLoss(error) ? (error as Error) : undefined)
+      throw error
+    }
+  }
+  return {
+    ...readerOf((text, values) => query(text, values)),
+    run: async (text, values, name) => (await query(text, values, name)).rows as never,
+    pool,
+  }
+}
+
+/** The three reader functions over anything that runs a statement. */
+export function readerOf(query: (text: string, values: readonly unknown[]) => Promise<{ rows: unknown[] }>): Reader {
+  const any = async <Row>(q: Query) => (await query(plainPlaceholders(q.sql), q.values)).rows as Row[]
+  const maybeOne = async <Row>(q: Query) => {
+    const rows = await any<Row>(q)
+    if (rows.length > 1) throw new Error(`one row expected, ${rows.length} came: ${q.sql.slice(0, 80)}`)
+    return rows[0]
+  }
+  const one = async <Row>(q: Query) => {
+    const row = await maybeOne<Row>(q)
+    if (row === undefined) throw new Error(`one row expected, none came: ${q.sql.slice(0, 80)}`)
+    return row
+  }
+  return { any, maybeOne, one }
+}
+
+/** The server's address; the launcher has put the embedded server's there where none is configured. */
+export function databaseUrl(config: Config): string {
+  const { url } = config.database
+  if (url === undefined)
+    throw new AppError(500, 'DATABASE_URL is missing: name a PostgreSQL 15 or newer, or run npm start')
+  return url
+}
+
+/** Where LISTEN, advisory locks and replication connect: past any transaction pooler. */
+export function directUrl(config: Config): string {
+  return config.database.directUrl ?? databaseUrl(config)
+}
+
+/** The tag numbers its placeholders `$slonik_1` so that they can be told from text; the wire wants `$1`. */
+function plainPlaceholders(text: string): string {
+  return text.replaceAll('$slonik_', '$')
+}
+
+/** TLS for every connection: a certificate to trust, or whatever `sslmode` of the address asks for. */
+export function tlsOptions(config: Config): TlsOptions | undefined {
+  const { sslCertificate, sslRejectUnauthorized } = config.database
+  const mode = new URL(databaseUrl(config)).searchParams.get('sslmode')
+  if (sslCertificate === undefined && (mode === null || mode === 'disable')) return undefined
+  const ca = sslCertificate === undefined ? {} : { ca: readFileSync(sslCertificate, 'utf8') }
+  return { ...ca, rejectUnauthorized: sslRejectUnauthorized }
+}
+
+/** pg lets `sslmode` in the address win over `ssl`; ours is the one that counts. */
+export function withoutSslMode(url: string): string {
+  const parsed = new URL(url)
+  parsed.searchParams.delete('sslmode')
+  return parsed.toString()
+}
+
+/** Settings every session starts with; UTC so that text forms of timestamps do not depend on the server. */
+export function sessionOptions(transactionTimeoutMs: number, readOnly: boolean): string {
+  const settings = [
+    'timezone=UTC',
+    `statement_timeout=${transactionTimeoutMs}`,
+    `idle_in_transaction_session_timeout=${transactionTimeoutMs}`,
+    ...(readOnly ? ['default_transaction_read_only=on'] : []),
+  ]
+  return settings.map((setting) => `-c ${setting}`).join(' ')
+}
+
+/** DATABASE_POOL_EVICT is a base: at its default of 1 s a connection is replaced after half an hour. */
+export function connectionLifetimeSeconds(evictMs: number): number {
+  return Math.max(1, Math.round((evictMs * 1800) / 1000))
+}
+
+export function isConnectionLoss(error: unknown): boolean {
+  const code = (error as { code?: string } | null)?.code
+  if (code === undefined) return error instanceof Error && /connection terminated|timeout exceeded/i.test(error.message)
+  return code.startsWith('08') || code.startsWith('57P') || ['ECONNREFUSED', 'ECONNRESET', 'EPIPE'].includes(code)
+}
+
+async function acquire(pool: pg.Pool): Promise<pg.PoolClient> {
+  try {
+    return await pool.connect()
+  } catch (error) {
+    throw Object.assign(errors.unavailable(), { cause: error })
+  }
+}
+
+const statementsPerConnection = 200
+const preparedTexts = new WeakMap<object, Map<string, string>>()
+
+function statementName(client: object, text: string, name: string | undefined): string | undefined {
+  if (name === undefined) return undefined
+  const known = preparedTexts.get(client) ?? new Map<string, string>()
+  preparedTexts.set(client, known)
+  const before = known.get(name)
+  if (before === text) return name
+  if (before !== undefined || known.size >= statementsPerConnection) return undefined
+  known.set(name, text)
+  return name
+}

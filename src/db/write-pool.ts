@@ -1,0 +1,97 @@
+import type { Logger } from 'pino'
+import { createPool, type DatabasePool, type DatabaseTransactionConnection, type Interceptor } from 'slonik'
+import type { Config } from '../config.ts'
+import {
+  connectionLifetimeSeconds,
+  type Database,
+  databaseUrl,
+  openDatabase,
+  openPool,
+  readerOf,
+  sessionOptions,
+  tlsOptions,
+  withoutSslMode,
+} from './pools.ts'
+import { type Query, rawQuery, type Tx } from './sql.ts'
+
+/**
+ * The connections that may write. Only `events/commit.ts`, `db/unlogged.ts`, `db/migrate.ts`, `runtime.ts` and
+ * `setup.ts` may import this file (checked by the import rules), so every write goes through a door of design §6.
+ */
+export type WritePool = {
+  /** Transactions, re-run by slonik on serialization conflicts. */
+  readonly slonik: DatabasePool
+  /** Single statements with named plans: the short way of one-row item writes. */
+  readonly hot: Database
+  close(): Promise<void>
+}
+
+export async function openWritePool(options: {
+  config: Config
+  log: Logger
+  transactions: number
+  hot: number
+  name: string
+}): Promise<WritePool> {
+  const { config, log } = options
+  const { database } = config
+  const slonik = await createPool(writeUrl(config, options.name), {
+    maxPoolSize: options.transactions,
+    connectionTimeout: database.poolAcquireMs,
+    idleTimeout: database.poolIdleMs,
+    maximumConnectionAge: connectionLifetimeSeconds(database.poolEvictMs) * 1000,
+    statementTimeout: database.transactionTimeoutMs,
+    idleInTransactionSessionTimeout: database.transactionTimeoutMs,
+    ssl: tlsOptions(config) as never,
+    typeParsers: [],
+    // Our settings are local to a transaction, so nothing is left to reset; DISCARD ALL would cost a round trip.
+    resetConnection: async () => {},
+    interceptors: database.logging ? [logInterceptor(log)] : [],
+  })
+  slonik.on('error', (error) => log.warn({ err: error, pool: 'write' }, 'a database connection was lost'))
+  const hot = openPool({ config, log, max: options.hot, readOnly: false, name: `${options.name} hot` })
+  return {
+    slonik,
+    hot: openDatabase(hot, log, database.logging),
+    close: async () => {
+      await Promise.all([slonik.end(), hot.end()])
+    },
+  }
+}
+
+const pools = new WeakMap<object, WritePool>()
+
+/** Gives a runtime its write pool without showing it to whoever holds the runtime. */
+export function attachWritePool(runtime: object, pool: WritePool): void {
+  pools.set(runtime, pool)
+}
+
+export function writePoolOf(runtime: object): WritePool {
+  const pool = pools.get(runtime)
+  if (pool === undefined) throw new Error('this runtime has no write pool')
+  return pool
+}
+
+/** Our reader over slonik's transaction connection. */
+export function txOf(connection: DatabaseTransactionConnection): Tx {
+  const query = (text: string, values: readonly unknown[]) =>
+    connection.query(rawQuery(text, values)) as unknown as Promise<{ rows: unknown[] }>
+  return { ...readerOf(query), isTransaction: true }
+}
+
+function writeUrl(config: Config, name: string): string {
+  const url = new URL(withoutSslMode(databaseUrl(config)))
+  url.searchParams.set('application_name', `daybook ${name} write`)
+  url.searchParams.set('options', sessionOptions(config.database.transactionTimeoutMs, false))
+  return url.toString()
+}
+
+function logInterceptor(log: Logger): Interceptor {
+  return {
+    name: 'log',
+    beforeQueryExecution: (_context, query: { sql: Query['sql'] }) => {
+      log.info({ sql: query.sql }, 'sql')
+      return null
+    },
+  }
+}

@@ -1,0 +1,94 @@
+import { sql, type Tx } from '../db/sql.ts'
+import { txOf, writePoolOf } from '../db/write-pool.ts'
+import { errors } from '../errors.ts'
+import type { Runtime } from '../runtime.ts'
+import { enqueue } from './jobs.ts'
+import { type Reaction, reactionTo } from './reactions.ts'
+import { type Actor, actorJson, type DomainEvent } from './types.ts'
+
+/** What `work` decided: its answer, and the facts that shall be appended with it. */
+export type Outcome<Result> = { readonly result: Result; readonly events?: readonly DomainEvent[] }
+
+/**
+ * The one door for changes (design §6): opens a transaction, names the actor, runs `work`, appends the events it
+ * returns, enqueues the jobs that follow from them, and commits. Either all of it is durable or nothing is.
+ *
+ * `work` does SQL only, no mail, HTTP, file or cache write: it is run again after a serialization conflict.
+ * Errors of `work` roll back and pass through.
+ */
+export async function commit<Result>(
+  rt: Runtime,
+  actor: Actor,
+  work: (tx: Tx) => Promise<Outcome<Result>>,
+): Promise<Result> {
+  const deadline = performance.now() + rt.config.database.transactionTimeoutMs
+  const { result, reactions } = await writePoolOf(rt).slonik.transaction(async (connection) => {
+    const tx = txOf(connection)
+    await tx.any(sql.unsafe`select set_config('svc.actor', ${actorJson(actor)}, true)`)
+    const outcome = await work(tx)
+    const done = outcome.events ?? []
+    for (const event of done) await append(tx, actor, event)
+    const decided = done.map(reactionTo)
+    await enqueue(
+      rt.boss,
+      tx,
+      decided.flatMap((reaction) => reaction.jobs ?? []),
+    )
+    if (performance.now() > deadline) throw errors.unavailable('The transaction took too long')
+    return { result: outcome.result, reactions: decided }
+  })
+  await applyHere(rt, reactions)
+  return result
+}
+
+/**
+ * A single statement that changes rows and returns them, without BEGIN and COMMIT around it: one round trip. The
+ * statement's first parameter is the actor, read by a CTE it must select from (`actorCte` in log.ts). Only for changes
+ * without domain events and jobs; the rows' own events are appended by the triggers all the same.
+ */
+export async function commitRow<Row>(
+  rt: Runtime,
+  actor: Actor,
+  statement: { readonly text: string; readonly values: readonly unknown[]; readonly name?: string },
+): Promise<Row[]> {
+  const values = [actorJson(actor), ...statement.values]
+  return writePoolOf(rt).hot.run(statement.text, values, statement.name) as Promise<Row[]>
+}
+
+const eventKinds: Readonly<Record<string, { type: string; entity: string }>> = {
+  auth: { type: 'auth', entity: 'svc_User' },
+  mail: { type: 'mail', entity: 'svc_EmailLog' },
+  schema: { type: 'schema', entity: 'svc_SchemaDefinition' },
+  migration: { type: 'migration', entity: 'svc_Migration' },
+  system: { type: 'system', entity: 'svc_Settings' },
+}
+
+/** `auth.login` becomes type `auth`, action `login`, about the user (auth facts §14). */
+async function append(tx: Tx, actor: Actor, event: DomainEvent): Promise<void> {
+  const [group = '', action = ''] = event.type.split('.')
+  const { type, entity } = eventKinds[group]!
+  await tx.any(sql.unsafe`
+    insert into "svc_AuditLog" (type, entity, "entityId", action, changes, ipaddress, "userId", "roleId", "tenant_Id", "requestId", "userAgent")
+    values (${type}, ${entity}, ${entityIdOf(event)}, ${action}, ${sql.jsonb(detailsOf(event) as never)}, ${actor.ip ?? null},
+            ${actor.userId ?? null}, ${actor.roleId ?? null}, ${actor.tenantId ?? null}, ${actor.requestId ?? null}, ${actor.userAgent ?? null})`)
+}
+
+function entityIdOf({ data }: DomainEvent): string | null {
+  if ('userId' in data) return data.userId
+  if ('emailLogId' in data) return data.emailLogId
+  return 'collection' in data ? data.collection : null
+}
+
+/** Everything an event says beyond its subject. */
+function detailsOf({ data }: DomainEvent): object | null {
+  const { userId: _user, emailLogId: _mail, ...rest } = data as Record<string, unknown>
+  return Object.keys(rest).length === 0 ? null : rest
+}
+
+/** The writing process does not wait for its own NOTIFY: what it answers next already follows the change. */
+async function applyHere(rt: Runtime, reactions: readonly Reaction[]): Promise<void> {
+  const stale = new Set(reactions.flatMap((reaction) => reaction.stale ?? []))
+  if (stale.has('catalog')) await rt.catalog.reload()
+  if (stale.has('access')) await rt.access.reload()
+  if (stale.has('settings')) await rt.settings.reload()
+}

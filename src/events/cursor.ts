@@ -1,0 +1,105 @@
+/**
+ * Cursors: opaque resume points in the log (design §4). Positions are taken in another order than transactions commit,
+ * so "everything after position n" loses events; a cursor says which transactions its holder has seen.
+ */
+import { AppError } from '../errors.ts'
+
+/**
+ * `snapshot`: everything visible in `snapshot` has been read; with `upTo`, the holder is in the middle of the round that
+ * ends there and has read it up to `position`. `event`: carried by an event; everything of transactions before `horizon`
+ * has been read, later ones perhaps in part, so a holder who resumes drops repeats by position.
+ */
+export type Cursor = SnapshotCursor | EventCursor
+export type SnapshotCursor = {
+  readonly kind: 'snapshot'
+  readonly snapshot: string
+  readonly upTo: string | undefined
+  readonly position: string
+}
+export type EventCursor = { readonly kind: 'event'; readonly horizon: string; readonly position: string }
+
+/** A parsed `pg_snapshot`: transactions from `xmax` on and those in `running` are not visible in it. */
+export type Snapshot = {
+  readonly xmin: bigint
+  readonly xmax: bigint
+  /** Ascending, from xmin to below xmax. */
+  readonly running: readonly bigint[]
+}
+
+/** The cursor of somebody who has seen everything that is visible in `snapshot` (a `pg_snapshot` as text). */
+export function cursorAt(snapshot: string): SnapshotCursor {
+  return { kind: 'snapshot', snapshot, upTo: undefined, position: '0' }
+}
+
+/** The snapshot whose events need not be read again. */
+export function snapshotOf(cursor: Cursor): string {
+  return cursor.kind === 'snapshot' ? cursor.snapshot : `${cursor.horizon}:${cursor.horizon}:`
+}
+
+/** The text handed to clients: base64url, to be treated as opaque. */
+export function encodeCursor(cursor: Cursor): string {
+  const text =
+    cursor.kind === 'event'
+      ? `e/${cursor.horizon}/${cursor.position}`
+      : `s/${cursor.snapshot}/${cursor.upTo ?? ''}/${cursor.position}`
+  return Buffer.from(text, 'latin1').toString('base64url')
+}
+
+/** Reads what `encodeCursor` wrote. Throws AppError 400 `Invalid cursor` for anything else. */
+export function parseCursor(encoded: unknown): Cursor {
+  const cursor = typeof encoded === 'string' && encoded.length <= longestCursor ? decode(encoded) : undefined
+  if (cursor === undefined) throw new AppError(400, 'Invalid cursor', { code: 'INVALID_CURSOR' })
+  return cursor
+}
+
+/** Parses the text form of a `pg_snapshot`; undefined when PostgreSQL would refuse it. */
+export function parseSnapshot(text: string): Snapshot | undefined {
+  const match = /^(\d{1,20}):(\d{1,20}):((?:\d{1,20},)*\d{1,20})?$/.exec(text)
+  if (match === null) return undefined
+  const xmin = BigInt(match[1]!)
+  const xmax = BigInt(match[2]!)
+  const running = match[3]?.split(',').map(BigInt) ?? []
+  const ordered = running.every((xid, i) => xid >= (running[i - 1] ?? xmin) && xid < xmax)
+  return isTransactionId(xmin) && isTransactionId(xmax) && xmin <= xmax && ordered ? { xmin, xmax, running } : undefined
+}
+
+/** Whether a transaction that has committed was visible in the snapshot. */
+export function isVisible(xid: bigint, snapshot: Snapshot): boolean {
+  return xid < snapshot.xmin || (xid < snapshot.xmax && !snapshot.running.includes(xid))
+}
+
+/** Whether everything that is visible in `earlier` is visible in `later`. */
+export function includesSnapshot(later: Snapshot, earlier: Snapshot): boolean {
+  return later.xmax >= earlier.xmax && later.running.every((xid) => !isVisible(xid, earlier))
+}
+
+/** A snapshot lists the running transactions, some hundreds at most. */
+const longestCursor = 64_000
+const longestPosition = 2n ** 63n
+
+function decode(encoded: string): Cursor | undefined {
+  if (!/^[\w-]+$/.test(encoded)) return undefined
+  const [kind, ...parts] = Buffer.from(encoded, 'base64url').toString('latin1').split('/')
+  if (kind === 'e' && parts.length === 2) return decodeEvent(parts as [string, string])
+  if (kind === 's' && parts.length === 3) return decodeSnapshot(parts as [string, string, string])
+  return undefined
+}
+
+function decodeEvent([horizon, position]: [string, string]): Cursor | undefined {
+  const valid = /^\d{1,20}$/.test(horizon) && isTransactionId(BigInt(horizon)) && isPosition(position)
+  return valid ? { kind: 'event', horizon, position } : undefined
+}
+
+function decodeSnapshot([snapshot, upTo, position]: [string, string, string]): Cursor | undefined {
+  const valid = parseSnapshot(snapshot) && (upTo === '' || parseSnapshot(upTo)) && isPosition(position)
+  return valid ? { kind: 'snapshot', snapshot, upTo: upTo === '' ? undefined : upTo, position } : undefined
+}
+
+function isPosition(text: string): boolean {
+  return /^\d{1,19}$/.test(text) && BigInt(text) < longestPosition
+}
+
+/** 64 bits, of which the lower 32 are the transaction id proper and never zero. */
+function isTransactionId(xid: bigint): boolean {
+  return xid < 2n ** 64n && (xid & 0xffffffffn) !== 0n
+}

@@ -1,0 +1,203 @@
+/**
+ * The WAL as a bell (design §5): logical decoding over a temporary slot that lives and dies with its connection, so it
+ * can never hold back the database's disk. It says which transaction has committed; the events are read from the log.
+ */
+import { randomBytes } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
+import type { ConnectionOptions as TlsOptions } from 'node:tls'
+import type { Client } from 'pg'
+import { LogicalReplicationService, type Pgoutput, PgoutputPlugin } from 'pg-logical-replication'
+import type { Logger } from 'pino'
+import { publicationName } from './log.ts'
+import type { LogDb } from './log-reader.ts'
+
+export type Wal = {
+  status(): WalStatus
+  close(): Promise<void>
+}
+
+export type WalStatus = {
+  /** `starting` until the first attempt has ended, `down` after one that failed or a loss. */
+  readonly state: 'starting' | 'live' | 'down'
+  /** Why it is not live. */
+  readonly reason: string | undefined
+}
+
+export type WalOptions = {
+  /** Only to end the server's side of a connection that is stuck while its slot is being created. */
+  db: LogDb
+  directUrl: string
+  tls?: TlsOptions | undefined
+  log: Logger
+  /** Called for every committed transaction that appended events; perhaps a moment before they are visible. */
+  onCommit: (xid: bigint) => void
+  /** Called when the connection went live or was lost. */
+  onChange: () => void
+}
+
+/**
+ * Connects, and reconnects for ever. Creating a slot waits for every transaction that is writing at that moment, so it
+ * may take long to go live; nothing depends on it.
+ */
+export function openWal(options: WalOptions): Wal {
+  const { log, onChange } = options
+  const closing = new AbortController()
+  let status: WalStatus = { state: 'starting', reason: 'connecting' }
+  const turn = (next: WalStatus) => {
+    if (next.state !== status.state || next.reason !== status.reason)
+      log.info(next, 'the feed reads the WAL while live')
+    status = next
+    onChange()
+  }
+  const keepListening = async () => {
+    let pause = shortestPauseMs
+    while (!closing.signal.aborted) {
+      const error = await listen(options, closing.signal, {
+        onSlot: () => status.state === 'starting' && turn({ state: 'starting', reason: creatingSlot }),
+        onLive: () => {
+          pause = shortestPauseMs
+          turn({ state: 'live', reason: undefined })
+        },
+      })
+      if (closing.signal.aborted) return
+      turn({ state: 'down', reason: error.message })
+      await delay(isLasting(error) ? lastingPauseMs : pause, undefined, { signal: closing.signal }).catch(ignoreAbort)
+      pause = Math.min(pause * 2, longestPauseMs)
+    }
+  }
+  const ended = keepListening()
+  return {
+    status: () => status,
+    close: async () => {
+      closing.abort()
+      await ended
+      status = { state: 'down', reason: 'closed' }
+    },
+  }
+}
+
+const creatingSlot = 'the replication slot is being created, which waits for running transactions to end'
+const shortestPauseMs = 100
+const longestPauseMs = 5000
+/** Something an administrator has to change. */
+const lastingPauseMs = 15_000
+const pingMs = 1000
+const silentMs = 5000
+
+type Progress = { onSlot: () => void; onLive: () => void }
+
+/** One connection, from connecting to its end; answers why it ended. */
+async function listen(options: WalOptions, signal: AbortSignal, { onSlot, onLive }: Progress): Promise<Error> {
+  const service = new LogicalReplicationService(
+    {
+      connectionString: options.directUrl,
+      ...(options.tls === undefined ? {} : { ssl: options.tls }),
+      application_name: 'daybook feed',
+      connectionTimeoutMillis: 5000,
+      keepAlive: true,
+    },
+    { acknowledge: { auto: false, timeoutSeconds: 0 } },
+  )
+  let creating: number | undefined
+  let failure: Error | undefined
+  let heardAt = performance.now()
+  const plugin = commitPlugin((pid) => {
+    creating = pid
+    onSlot()
+  })
+  service.on('start', () => {
+    creating = undefined
+    heardAt = performance.now()
+    onLive()
+  })
+  service.on('data', (_lsn, xid: bigint | undefined) => {
+    heardAt = performance.now()
+    if (xid !== undefined) options.onCommit(xid)
+  })
+  service.on('heartbeat', (lsn, _time, shouldRespond) => {
+    heardAt = performance.now()
+    if (shouldRespond) void service.acknowledge(lsn)
+  })
+  service.on('error', (error) => {
+    failure ??= error
+  })
+  const stop = () => service.stop()
+  const ping = setInterval(() => {
+    if (service.isStop()) return
+    if (performance.now() - heardAt > silentMs) {
+      failure ??= new Error(`the server has been silent for ${silentMs} ms`)
+      void stop()
+    } else void service.acknowledge(service.lastLsn(), true)
+  }, pingMs)
+  const abort = () => void endStuckBackend(options, creating).then(stop)
+  signal.addEventListener('abort', abort, { once: true })
+  try {
+    signal.throwIfAborted()
+    await service.subscribe(plugin, `svc_realtime_${process.pid}_${randomBytes(4).toString('hex')}`)
+  } catch (error) {
+    failure = error as Error
+  } finally {
+    clearInterval(ping)
+    signal.removeEventListener('abort', abort)
+    await service.stop()
+  }
+  return failure ?? new Error('the replication connection ended')
+}
+
+/**
+ * pgoutput over a slot that it creates itself, reduced to one word per transaction: `parse` answers the transaction id at
+ * a commit and undefined before. Of a transaction with half a million events only the first is decoded.
+ */
+function commitPlugin(onCreating: (backendPid: number) => void): PgoutputPlugin {
+  const plugin = new PgoutputPlugin({ protoVersion: 1, publicationNames: [publicationName] })
+  const { start, parse } = plugin
+  let first: Buffer | undefined
+  return Object.assign(plugin, {
+    start: async (client: Client, slot: string) => {
+      const { rows } = await client.query(
+        `select pg_backend_pid() as pid, exists(select from pg_publication where pubname = '${publicationName}') as published`,
+      )
+      if (!rows[0].published)
+        throw Object.assign(new Error(`the publication ${publicationName} does not exist`), { code: undefinedObject })
+      onCreating(Number(rows[0].pid))
+      await client.query(`CREATE_REPLICATION_SLOT "${slot}" TEMPORARY LOGICAL pgoutput (SNAPSHOT 'nothing')`)
+      return start.call(plugin, client, slot, '0/0')
+    },
+    parse: (message: Buffer): bigint | undefined => {
+      const tag = String.fromCharCode(message[0]!)
+      if (tag === 'R') parse.call(plugin, message)
+      else if (tag === 'I') first ??= message
+      else if (tag === 'C' && first !== undefined) {
+        const { new: event } = parse.call(plugin, first) as Pgoutput.MessageInsert
+        first = undefined
+        return BigInt(event.xid)
+      }
+      return undefined
+    },
+  })
+}
+
+/** Closing a socket does not wake a server process that waits for other transactions; it would keep a WAL sender busy. */
+async function endStuckBackend({ db, log }: WalOptions, pid: number | undefined): Promise<void> {
+  if (pid === undefined) return
+  try {
+    await db.query('select pg_terminate_backend($1)', [pid])
+  } catch (error) {
+    log.warn({ err: error, pid }, 'a waiting replication connection could not be ended')
+  }
+}
+
+function isLasting(error: Error & { code?: string }): boolean {
+  return error.code !== undefined && lastingCodes.has(error.code)
+}
+
+const undefinedObject = '42704'
+/** wal_level, REPLICATION privilege, slots or WAL senders all in use, wrong password, no such database or publication. */
+const lastingCodes: ReadonlySet<string> = new Set([
+  ...['55000', '42501', '53400', '53300', '28P01', '28000', '3D000'],
+  undefinedObject,
+])
+
+function ignoreAbort(error: Error): void {
+  if (error.name !== 'AbortError') throw error
+}

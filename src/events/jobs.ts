@@ -1,0 +1,126 @@
+import { PgBoss, type Queue } from 'pg-boss'
+import type { Logger } from 'pino'
+import { type Reader, rawQuery, sql, type Tx } from '../db/sql.ts'
+
+/** Every queue and what its jobs carry: ids only, never a secret, so a job can be shown and replayed. */
+export type JobData = {
+  mail: { emailLogId: string }
+  'mail-sweep': Record<string, never>
+  'log-partitions': Record<string, never>
+}
+
+export type QueueName = keyof JobData
+export type Job = {
+  [Name in QueueName]: { readonly queue: Name; readonly data: JobData[Name]; readonly startAfterSeconds?: number }
+}[QueueName]
+
+const day = 86_400
+
+/**
+ * Settings of every queue. pg-boss retries twice at once and forgets waiting jobs after two weeks unless told
+ * otherwise; ours back off for hours and keep waiting jobs for a quarter.
+ */
+export const queues: Readonly<Record<QueueName, Omit<Queue, 'name'>>> = {
+  // From 5 s to half an hour between attempts, about a day in all: a mail server may be away that long.
+  mail: {
+    retryLimit: 52,
+    retryDelay: 5,
+    retryBackoff: true,
+    retryDelayMax: 1800,
+    expireInSeconds: 300,
+    retentionSeconds: 90 * day,
+    deleteAfterSeconds: 7 * day,
+    deadLetter: 'mail-dead',
+  },
+  'mail-sweep': {
+    retryLimit: 3,
+    retryDelay: 30,
+    retryBackoff: true,
+    expireInSeconds: 300,
+    retentionSeconds: 7 * day,
+  },
+  'log-partitions': {
+    retryLimit: 5,
+    retryDelay: 30,
+    retryBackoff: true,
+    expireInSeconds: 600,
+    retentionSeconds: 7 * day,
+  },
+}
+
+/** Queues that hold jobs whose retries ran out, until an operator looks at them. */
+export const deadLetterQueues = [
+  ...new Set(Object.values(queues).flatMap((queue) => (queue.deadLetter === undefined ? [] : [queue.deadLetter]))),
+]
+
+export const bossSchema = 'pgboss'
+
+/** What pg-boss runs its statements on. */
+type Executor = { executeSql(text: string, values?: unknown[]): Promise<{ rows: unknown[] }> }
+
+export type BossOptions = {
+  /** Our pool: pg-boss opens no connection of its own. */
+  db: Executor
+  log: Logger
+  /** Maintenance and schedules: true in workers, false where jobs are only inserted. */
+  supervise: boolean
+  /** Creates or upgrades pg-boss's tables: only in setup. */
+  install?: boolean
+}
+
+/** Starts pg-boss on our pool. `install` is for setup only; elsewhere missing tables are an error. */
+export async function startBoss({ db, log, supervise, install = false }: BossOptions): Promise<PgBoss> {
+  const boss = new PgBoss({
+    db: db as never,
+    schema: bossSchema,
+    supervise,
+    schedule: supervise,
+    migrate: install,
+    createSchema: install,
+    monitorIntervalSeconds: 60,
+  })
+  boss.on('error', (error) => log.error({ err: error }, 'job queue error'))
+  boss.on('warning', (warning) => log.warn({ warning }, 'job queue warning'))
+  try {
+    return await boss.start()
+  } catch (error) {
+    // A start that fails half-way leaves timers behind, which would keep the process alive.
+    await boss.stop({ graceful: false, close: false })
+    throw error
+  }
+}
+
+/** Creates missing queues and brings the settings of existing ones up to date. */
+export async function createQueues(boss: PgBoss): Promise<void> {
+  for (const name of deadLetterQueues) await ensureQueue(boss, name, { retentionSeconds: 365 * day })
+  for (const [name, options] of Object.entries(queues)) await ensureQueue(boss, name, options)
+}
+
+async function ensureQueue(boss: PgBoss, name: string, options: Omit<Queue, 'name'>): Promise<void> {
+  if ((await boss.getQueue(name)) === null) await boss.createQueue(name, options)
+  else await boss.updateQueue(name, options)
+}
+
+/**
+ * Inserts jobs in the caller's transaction and wakes the workers once per queue: no job exists for a rolled-back
+ * transaction. Throws when a queue is missing (pg-boss itself would return null for some refusals).
+ */
+export async function enqueue(boss: PgBoss, tx: Tx, jobs: readonly Job[]): Promise<void> {
+  const byQueue = Map.groupBy(jobs, (job) => job.queue)
+  for (const [queue, list] of byQueue) {
+    const ids = await boss.insert(queue, list.map(toInsert), { db: executorOf(tx) as never, returnId: true })
+    if (ids?.length !== list.length) throw new Error(`queue ${queue} took ${ids?.length ?? 0} of ${list.length} jobs`)
+    await tx.any(sql.unsafe`select pg_notify('svc_jobs', ${queue})`)
+  }
+}
+
+/** pg-boss's statements on a transaction of ours. */
+export function executorOf(reader: Reader): Executor {
+  return { executeSql: async (text, values = []) => ({ rows: [...(await reader.any(rawQuery(text, values)))] }) }
+}
+
+function toInsert(job: Job) {
+  return job.startAfterSeconds === undefined
+    ? { data: job.data }
+    : { data: job.data, startAfter: job.startAfterSeconds }
+}

@@ -1,0 +1,156 @@
+/**
+ * Reading the log in rounds (design §4). A round reads what became visible between two snapshots, by position: nothing
+ * is lost, nothing comes twice, and per record the order is the order of the writes.
+ *
+ * Only the primary can be read: on a standby `pg_current_snapshot()` does not list the running transactions.
+ */
+import { type Cursor, cursorAt, encodeCursor, parseSnapshot, snapshotOf } from './cursor.ts'
+import { logSchema, logTable } from './log.ts'
+
+/** What a statement needs; a pg pool and a pg client both are one. */
+export type LogDb = {
+  // biome-ignore lint/suspicious/noExplicitAny: the rows of a driver have the shape of the statement
+  query(text: string, values?: unknown[]): Promise<{ rows: any[] }>
+}
+
+/** An event without its images: who needs them reads them by position, in SQL, through the projection of a read. */
+export type LogEvent = {
+  /** bigint as text. */
+  readonly position: string
+  /** The transaction that wrote it. */
+  readonly xid: string
+  readonly horizon: string
+  /** `data` for row changes, otherwise the group of a domain event, e.g. `auth`. */
+  readonly type: string
+  readonly entity: string
+  readonly entityId: string | null
+  readonly action: string
+  readonly userId: string | null
+  readonly tenantId: string | null
+  /** ISO 8601 in UTC with milliseconds. */
+  readonly createdAt: string
+  /** Encoded; resuming from it may repeat events, to be dropped by position. */
+  readonly cursor: string
+}
+
+export type Page =
+  | {
+      readonly resync: false
+      readonly events: readonly LogEvent[]
+      /** Where to continue. */
+      readonly cursor: Cursor
+      /** Whether the round has further pages. */
+      readonly more: boolean
+    }
+  /** Events the cursor's holder has not seen are gone; `cursor` is where to start over after reading the state. */
+  | { readonly resync: true; readonly cursor: Cursor }
+
+export type PullOptions = {
+  /** Events of these collections only; default all. */
+  collections?: readonly string[] | undefined
+  /** Events per page, default 1000. */
+  limit?: number
+  /** Ends the round at this snapshot (`pg_snapshot` text) instead of now; it must include the cursor's. */
+  upTo?: string | undefined
+}
+
+/**
+ * One page of a round: call again with the returned cursor, at once while `more`, later for the next round.
+ * Each page is one statement, so its events and its snapshot belong together.
+ */
+export async function pullRound(db: LogDb, cursor: Cursor, options: PullOptions = {}): Promise<Page> {
+  const request = toRequest(cursor, options)
+  return (await nextOfDenseRound(db, request)) ?? (await nextOfRound(db, request))
+}
+
+/** The cursor of somebody who knows the state of this moment; take it before reading that state. */
+export async function currentCursor(db: LogDb): Promise<Cursor> {
+  const { rows } = await db.query('select pg_current_snapshot()::text as snapshot')
+  return cursorAt(rows[0].snapshot)
+}
+
+type Request = {
+  readonly from: string
+  readonly upTo: string | undefined
+  readonly position: string
+  readonly collections: readonly string[] | undefined
+  readonly limit: number
+}
+
+function toRequest(cursor: Cursor, { collections, limit = 1000, upTo }: PullOptions): Request {
+  const inRound = cursor.kind === 'snapshot' && cursor.upTo !== undefined
+  const start = { from: snapshotOf(cursor), collections, limit }
+  return inRound ? { ...start, upTo: cursor.upTo, position: cursor.position } : { ...start, upTo, position: '0' }
+}
+
+/** Of a large round, what is new follows closely in position; undefined where that does not fill a page. */
+async function nextOfDenseRound(db: LogDb, request: Request): Promise<Page | undefined> {
+  const { from, upTo, position, collections, limit } = request
+  if (upTo === undefined || position === '0') return undefined
+  const { rows } = await db.query(densePageSql, [upTo, from, position, limit * 4, collections ?? null, limit + 1])
+  return rows.length > limit ? toPage(request, rows) : undefined
+}
+
+async function nextOfRound(db: LogDb, request: Request): Promise<Page> {
+  const { from, upTo, position, collections, limit } = request
+  const { xmax, running } = parseSnapshot(from)!
+  const unseen = [xmax.toString(), running.map(String)]
+  const { rows } = await db.query(pageSql, [upTo ?? null, ...unseen, position, collections ?? null, limit + 1])
+  return toPage(request, rows)
+}
+
+type Row = Omit<LogEvent, 'cursor' | 'position'> & { position: string | null; upTo: string; removed: string }
+
+function toPage({ from, limit }: Request, rows: readonly Row[]): Page {
+  const { upTo, removed } = rows[0]!
+  if (BigInt(removed) >= parseSnapshot(from)!.xmin) return { resync: true, cursor: cursorAt(upTo) }
+  const found = rows.filter((row) => row.position !== null)
+  const events = found.slice(0, limit).map(toEvent)
+  if (found.length <= limit) return { resync: false, events, cursor: cursorAt(upTo), more: false }
+  const cursor = { kind: 'snapshot', snapshot: from, upTo, position: events.at(-1)!.position } as const
+  return { resync: false, events, cursor, more: true }
+}
+
+function toEvent({ upTo: _upTo, removed: _removed, ...row }: Row): LogEvent {
+  const event = { ...row, position: row.position! }
+  return { ...event, cursor: encodeCursor({ kind: 'event', horizon: event.horizon, position: event.position }) }
+}
+
+/**
+ * Both statements find the same events, each by an index of its own, and leave the planner no other: its estimates for
+ * the newest transactions are poor, and a round of three events read by position walks the whole log.
+ *
+ * By transaction: "not visible in the snapshot" is spelled as its definition, from xmax on or among the running, a range
+ * of the index on xid. With `xid >= xmin`, one long transaction would make every round read all since its start.
+ */
+const pageSql = page(
+  `where (e.xid >= $2::xid8 or e.xid = any($3::xid8[]))
+    and e.position > $4::bigint`,
+  'e.position + 0',
+)
+
+/** By position, looking at no more than `$4` events: for a round of half a million, whose pages would each sort the rest. */
+const densePageSql = page(
+  `where not pg_visible_in_snapshot(e.xid, $2::pg_snapshot)
+    and e.position > $3::bigint and e.position <= $3::bigint + $4::int`,
+  'e.position',
+)
+
+function page(where: string, order: string): string {
+  return `with round as materialized (
+  select coalesce($1::pg_snapshot, pg_current_snapshot()) as up_to, (select removed from ${logSchema}.floor) as removed
+), page as (
+  select e.position, e.xid, e.horizon, e.type, e.entity, e."entityId", e.action, e."userId", e."tenant_Id", e."createdAt"
+  from "${logTable}" e, round
+  ${where}
+    and pg_visible_in_snapshot(e.xid, round.up_to)
+    and ($5::text[] is null or e.entity = any($5))
+  order by ${order}
+  limit $6
+)
+select round.up_to::text as "upTo", coalesce(round.removed, '0')::text as removed, page.position::text, page.xid::text,
+  page.horizon::text, page.type, page.entity, page."entityId", page.action, page."userId", page."tenant_Id" as "tenantId",
+  to_char(page."createdAt" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt"
+from round left join page on true
+order by page.position`
+}

@@ -1,0 +1,383 @@
+/**
+ * The log: the table, its partitions, its guards and its publication, as SQL text (design §4). Nothing here talks to a
+ * database: setup, migrations and DDL run what these functions return, statement by statement, in their transaction.
+ *
+ * Words: an *event* is a row of the log; its *position* is its place per record; its *horizon* is the oldest
+ * transaction that was running when it was written.
+ */
+
+import type { Collection, Field, Kind } from '../catalog/catalog.ts'
+import { quoteName, quoteText } from '../db/sql.ts'
+
+export const logTable = 'svc_AuditLog'
+export const publicationName = 'svc_realtime'
+/** The schema for what belongs to the log but is no collection: the trigger functions and the retention floor. */
+export const logSchema = 'svc_log'
+
+/** What replaces the images of an erased event in `changes`; whoever erases writes it, `verifyLog` counts it. */
+export const erasedMarker = { erased: true } as const
+
+/** Opens the door for the one permitted UPDATE of events: replacing the images of an erased item. */
+export const allowEraseSql = `select set_config('svc.erase', 'on', true)`
+/** Opens the door for deleting or truncating events: retention only. */
+export const allowRetentionSql = `select set_config('svc.retention', 'on', true)`
+
+/**
+ * Sets the actor of the transaction. The only value is JSON text with any of the keys `user`, `role`, `tenant` (UUIDs),
+ * `ip`, `agent`, `request` (text); absent or null means unknown.
+ */
+export const setActorSql = `select set_config('svc.actor', $1, true)`
+
+/**
+ * `with ctx as materialized (…)`: sets the actor in the statement that writes, so that a one-row write stays one round
+ * trip. `parameter` is the number of the parameter with the actor's JSON.
+ *
+ * **The statement must read from `ctx`** (`insert … select … from ctx`, `update … from ctx`, `delete … using ctx`):
+ * PostgreSQL does not evaluate a CTE that nothing selects from, and the write would have no actor.
+ */
+export function actorCte(parameter: number): string {
+  return `with ctx as materialized (select set_config('svc.actor', $${parameter}, true))`
+}
+
+/**
+ * Creates the log with its guards and the partitions from this month to two months ahead. Safe to run again.
+ *
+ * - `createdAt` is the wall clock when the event was appended, not the start of its transaction: per record it grows
+ *   with `position`, which a state "as of a time" relies on, and no event is written into an expired partition.
+ * - `id` is a function of `position` (version 8 UUID, 48 bits): monotone, so inserts touch one page of its index, and a
+ *   generated column, so nothing can write another one. The primary key's index serves lookups by `id` alone.
+ * - `position` is a sequence without cache: with a cache, sessions would hand out blocks and lose the order per record.
+ * - The user, the role and the tenant have no constraint: deleting them must not touch the log.
+ */
+export function logTableSql(): string[] {
+  return [
+    `create schema if not exists ${logSchema}`,
+    `create sequence if not exists "${logTable}_position" as bigint cache 1`,
+    `create table if not exists "${logTable}" (
+  position bigint not null default nextval('"${logTable}_position"'),
+  id uuid not null generated always as (${eventIdSql}) stored,
+  xid xid8 not null default pg_current_xact_id(),
+  horizon xid8 not null default pg_snapshot_xmin(pg_current_snapshot()),
+  "createdAt" timestamptz not null default clock_timestamp(),
+  "updatedAt" timestamptz not null generated always as ("createdAt") stored,
+  type varchar(255) not null default 'data',
+  entity varchar(255) not null,
+  "entityId" text,
+  action varchar(255) not null,
+  changes jsonb,
+  ipaddress varchar(255),
+  "userId" uuid,
+  "roleId" uuid,
+  "tenant_Id" uuid,
+  "requestId" text,
+  "userAgent" text,
+  primary key (id, "createdAt")
+) partition by range ("createdAt")`,
+    `create index if not exists "${logTable}_position_idx" on "${logTable}" (position)`,
+    `create index if not exists "${logTable}_xid_idx" on "${logTable}" (xid)`,
+    `create index if not exists "${logTable}_entity_idx" on "${logTable}" (entity, "entityId", position)`,
+    `create index if not exists "${logTable}_createdAt_action_idx" on "${logTable}" ("createdAt", action)`,
+    ...floorSql,
+    ...guardSql,
+    `create table if not exists "${logTable}_default" partition of "${logTable}" default`,
+    `create or replace trigger "svc_log_truncate" before truncate on "${logTable}_default"
+  for each statement execute function ${logSchema}.guard()`,
+    ...ensurePartitionsSql(2),
+  ]
+}
+
+/**
+ * One statement that creates the missing monthly partitions `svc_AuditLog_YYYYMM` (UTC months) from this month to
+ * `monthsAhead` months ahead. Safe to run again, in several processes at once, and when the default partition already
+ * holds events of a missing month: they move. Takes a short exclusive lock on the default partition only.
+ */
+export function ensurePartitionsSql(monthsAhead: number): string[] {
+  return [
+    `do $do$
+declare
+  month timestamp := date_trunc('month', now() at time zone 'UTC');
+  lower_bound timestamptz;
+  upper_bound timestamptz;
+  partition_name text;
+  columns constant text := '${storedColumns}';
+begin
+  perform pg_advisory_xact_lock(hashtext('${logTable} partitions'));
+  for ahead in 0..${Math.max(0, Math.trunc(monthsAhead))} loop
+    lower_bound := (month + make_interval(months => ahead)) at time zone 'UTC';
+    upper_bound := (month + make_interval(months => ahead + 1)) at time zone 'UTC';
+    partition_name := '${logTable}_' || to_char(month + make_interval(months => ahead), 'YYYYMM');
+    continue when to_regclass(quote_ident(partition_name)) is not null;
+    execute format('create table %I (like "${logTable}" including defaults including generated)', partition_name);
+    lock table "${logTable}_default" in access exclusive mode;
+    if exists (select from "${logTable}_default" where "createdAt" >= lower_bound and "createdAt" < upper_bound) then
+      perform set_config('svc.retention', 'on', true);
+      execute format('insert into %I (%s) select %s from "${logTable}_default" where "createdAt" >= $1 and "createdAt" < $2',
+        partition_name, columns, columns) using lower_bound, upper_bound;
+      delete from "${logTable}_default" where "createdAt" >= lower_bound and "createdAt" < upper_bound;
+      perform set_config('svc.retention', '', true);
+    end if;
+    execute format('alter table "${logTable}" attach partition %I for values from (%L) to (%L)',
+      partition_name, lower_bound, upper_bound);
+    execute format('create trigger "svc_log_truncate" before truncate on %I for each statement execute function ${logSchema}.guard()',
+      partition_name);
+  end loop;
+end
+$do$`,
+  ]
+}
+
+/**
+ * One statement that creates or repairs the publication the feed listens to. It publishes inserts into the log and
+ * nothing else, and of them only the two columns the feed needs, so no image, secret or other table can leave through
+ * it. Needs the right to create publications and ownership of the log; where it fails the feed polls.
+ */
+export function publicationSql(): string[] {
+  return [
+    `do $do$
+begin
+  if not exists (select from pg_publication where pubname = '${publicationName}') then
+    create publication ${publicationName} for table "${logTable}" (position, xid)
+      with (publish = 'insert', publish_via_partition_root = true);
+  else
+    alter publication ${publicationName} set table "${logTable}" (position, xid);
+    alter publication ${publicationName} set (publish = 'insert', publish_via_partition_root = true);
+  end if;
+end
+$do$`,
+  ]
+}
+
+/**
+ * Drops and creates the collection's log triggers; for a collection that is not logged it only drops them.
+ *
+ * - create → `{after: row}`; update → `{after: row, before: old values of the changed fields}`, nothing when no logged
+ *   field changed; delete → `{before: row}`. An update of the primary key is a delete and a create; TRUNCATE is a delete
+ *   of every row.
+ * - Hidden fields are JSON null in the images and in `before`, where the key still says that they changed.
+ * - One function per table with the security of its owner: whoever may write the table needs no right to the log.
+ * - The settings that the text form of values depends on are fixed, so images don't vary with the session.
+ */
+export function logTriggersSql(collection: Collection): string[] {
+  const table = quoteName(collection.name)
+  if (!collection.logged) return dropLogTriggersSql(collection.name)
+  return [
+    ...dropTriggers(collection.name),
+    triggerFunction(collection),
+    `create trigger "svc_log_insert" after insert on ${table} referencing new table as "svc$new_rows"
+  for each statement execute function ${functionName(collection.name)}()`,
+    `create trigger "svc_log_update" after update on ${table} referencing old table as "svc$old_rows" new table as "svc$new_rows"
+  for each statement execute function ${functionName(collection.name)}()`,
+    `create trigger "svc_log_delete" after delete on ${table} referencing old table as "svc$old_rows"
+  for each statement execute function ${functionName(collection.name)}()`,
+    `create trigger "svc_log_truncate" before truncate on ${table}
+  for each statement execute function ${functionName(collection.name)}()`,
+  ]
+}
+
+/** Removes a table's log triggers. Before `DROP TABLE` nothing is needed but the function's removal, so run it before. */
+export function dropLogTriggersSql(name: string): string[] {
+  return [...dropTriggers(name), `drop function if exists ${functionName(name)}()`]
+}
+
+/**
+ * SQL expression of a row's image: every column as JSON, hidden ones null. `row` is a whole row such as `alias.*`
+ * (a bare alias would mean the column of that name, where there is one).
+ */
+export function imageSql(collection: Collection, row: string): string {
+  const hidden = [...collection.fields.values()].filter((field) => field.hidden)
+  if (hidden.length === 0) return `to_jsonb(${row})`
+  const redaction = JSON.stringify(Object.fromEntries(hidden.map((field) => [field.name, null])))
+  return `(to_jsonb(${row}) || ${quoteText(redaction)}::jsonb)`
+}
+
+/** The settings that the JSON form of values depends on; whoever compares with an image needs them too. */
+export const imageSettings = { timezone: 'UTC', datestyle: 'ISO, YMD', extra_float_digits: '1' } as const
+
+/** The position that an event's id was made of; undefined when the id is not one of ours. */
+export function positionOfEventId(id: string): string | undefined {
+  const match = /^([0-9a-f]{8})-([0-9a-f]{4})-8000-8000-0{12}$/i.exec(id)
+  return match === null ? undefined : BigInt(`0x${match[1]}${match[2]}`).toString()
+}
+
+const eventIdSql = `(lpad(to_hex(position >> 16), 8, '0') || '-' || lpad(to_hex(position & 65535), 4, '0')
+    || '-8000-8000-000000000000')::uuid`
+
+const storedColumns = [
+  'position, xid, horizon, "createdAt", type, entity, "entityId", action, changes',
+  'ipaddress, "userId", "roleId", "tenant_Id", "requestId", "userAgent"',
+].join(', ')
+
+/**
+ * The retention floor: the newest transaction of which an event was removed. It can't be derived from what is left (an
+ * empty log does not say whether it is new or was emptied), so whoever removes events raises it in the same transaction.
+ */
+const floorSql = [
+  `create table if not exists ${logSchema}.floor (
+  only_row boolean primary key default true check (only_row),
+  removed xid8 not null
+)`,
+  `insert into ${logSchema}.floor (removed) values ('0') on conflict do nothing`,
+]
+
+/**
+ * Append-only, against mistakes: an UPDATE may only replace `changes` and personal data of an erased item, DELETE and
+ * TRUNCATE belong to retention. Row triggers, because a statement trigger does not see statements on a partition.
+ */
+const guardSql = [
+  `create or replace function ${logSchema}.guard() returns trigger language plpgsql as $fn$
+begin
+  if tg_op = 'UPDATE' and current_setting('svc.erase', true) = 'on' and row(
+      new.position, new.xid, new.horizon, new."createdAt", new.type, new.entity, new."entityId", new.action, new."tenant_Id"
+    ) is not distinct from row(
+      old.position, old.xid, old.horizon, old."createdAt", old.type, old.entity, old."entityId", old.action, old."tenant_Id"
+    ) then
+    return new;
+  elsif tg_op in ('DELETE', 'TRUNCATE') and current_setting('svc.retention', true) = 'on' then
+    return old;
+  end if;
+  raise exception 'the log is append-only: % on % is refused', tg_op, tg_table_name using errcode = 'insufficient_privilege';
+end
+$fn$`,
+  `create or replace trigger "svc_log_guard" before update or delete on "${logTable}"
+  for each row execute function ${logSchema}.guard()`,
+  `create or replace trigger "svc_log_truncate" before truncate on "${logTable}"
+  for each statement execute function ${logSchema}.guard()`,
+]
+
+function dropTriggers(name: string): string[] {
+  const table = quoteName(name)
+  return ['insert', 'update', 'delete', 'truncate'].map(
+    (operation) => `drop trigger if exists "svc_log_${operation}" on ${table}`,
+  )
+}
+
+/** A table's name is unique and at most 63 bytes long, and so is its function's in a schema of their own. */
+function functionName(name: string): string {
+  return `${logSchema}.${quoteName(name)}`
+}
+
+function triggerFunction(collection: Collection): string {
+  const settings = settingsOf(collection).map((name) => `  set ${name} = '${imageSettings[name]}'`)
+  return `create or replace function ${functionName(collection.name)}() returns trigger language plpgsql security definer
+  set search_path = public, pg_temp
+${settings.join('\n')}
+as $fn$
+declare
+  actor constant jsonb := nullif(current_setting('svc.actor', true), '')::jsonb;
+  actor_user constant uuid := actor->>'user';
+  actor_role constant uuid := actor->>'role';
+  actor_tenant constant uuid := actor->>'tenant';
+  actor_ip constant text := actor->>'ip';
+  actor_agent constant text := actor->>'agent';
+  actor_request constant text := actor->>'request';
+  -- Read before any position is taken: an event that is not visible from here has no smaller xid and a later position.
+  oldest constant xid8 := pg_snapshot_xmin(pg_current_snapshot());
+begin
+  if tg_op = 'INSERT' then
+    ${append(collection, createdRows(collection))}
+  elsif tg_op = 'UPDATE' then
+    ${append(collection, updatedRows(collection))}
+  else
+    if tg_op = 'DELETE' then
+      ${append(collection, deletedRows(collection, '"svc$old_rows"', ''))}
+    else
+      ${append(collection, deletedRows(collection, `only ${quoteName(collection.name)}`, ` order by "svc$old".${key(collection)}`))}
+    end if;
+  end if;
+  return null;
+end
+$fn$`
+}
+
+/** Each SET costs a one-row write some percent, so a function has only those its columns need. */
+function settingsOf(collection: Collection): (keyof typeof imageSettings)[] {
+  const kinds = new Set([...collection.fields.values()].flatMap(({ kind, element }) => [kind, element ?? kind]))
+  const any = (...wanted: Kind[]) => wanted.some((kind) => kinds.has(kind))
+  return [
+    ...(any('datetime', 'time', 'range') ? (['timezone'] as const) : []),
+    ...(any('range') ? (['datestyle'] as const) : []),
+    ...(any('float', 'range', 'geometry', 'geography', 'vector') ? (['extra_float_digits'] as const) : []),
+  ]
+}
+
+/** `rows` yields "entityId", action, changes and the row's tenant, in the order in which positions are to be taken. */
+function append(collection: Collection, rows: string): string {
+  return `insert into "${logTable}" (entity, "entityId", action, changes, "tenant_Id",
+      "userId", "roleId", ipaddress, "userAgent", "requestId", horizon)
+    select ${quoteText(collection.name)}, event."entityId", event.action, event.changes, coalesce(event.tenant, actor_tenant),
+      actor_user, actor_role, actor_ip, actor_agent, actor_request, oldest
+    from (${rows}) event;`
+}
+
+function createdRows(collection: Collection): string {
+  return `select "svc$new".${key(collection)}::text as "entityId", 'create' as action,
+      jsonb_build_object('after', ${imageSql(collection, '"svc$new".*')}) as changes, ${tenant(collection, 'svc$new')} as tenant
+      from "svc$new_rows" "svc$new"`
+}
+
+function deletedRows(collection: Collection, source: string, order: string): string {
+  return `select "svc$old".${key(collection)}::text as "entityId", 'delete' as action,
+      jsonb_build_object('before', ${imageSql(collection, '"svc$old".*')}) as changes, ${tenant(collection, 'svc$old')} as tenant
+      from ${source} "svc$old"${order}`
+}
+
+/**
+ * Old and new rows are joined by primary key. The join is a full one because of changed keys, and that also keeps it
+ * linear: PostgreSQL can run it as a hash or merge join only, whereas the cached plan of an inner join that was made
+ * for one row would be a nested loop for a hundred thousand.
+ */
+function updatedRows(collection: Collection): string {
+  const id = key(collection)
+  const logged = [...collection.fields.values()].filter((field) => !field.unlogged && !field.primaryKey)
+  const changed = logged.map(isChanged)
+  const tenants = collection.fields.has('tenant_Id')
+    ? `case when "svc$new".${id} is null then "svc$old"."tenant_Id" else "svc$new"."tenant_Id" end`
+    : 'null::uuid'
+  return `select coalesce("svc$new".${id}, "svc$old".${id})::text as "entityId",
+      case when "svc$new".${id} is null then 'delete' when "svc$old".${id} is null then 'create' else 'update' end as action,
+      case when "svc$new".${id} is null then jsonb_build_object('before', ${imageSql(collection, '"svc$old".*')})
+        when "svc$old".${id} is null then jsonb_build_object('after', "svc$new"."svc$image")
+        else jsonb_build_object('after', "svc$new"."svc$image", 'before', ${changedValues(logged)})
+      end as changes,
+      ${tenants} as tenant
+      from (select "svc$row".*, ${imageSql(collection, '"svc$row".*')} as "svc$image", row_number() over () as "svc$ordinal"
+        from "svc$new_rows" "svc$row") "svc$new"
+      full join "svc$old_rows" "svc$old" on "svc$old".${id} = "svc$new".${id}
+      where "svc$new".${id} is null or "svc$old".${id} is null${changed.map((condition) => `\n        or ${condition}`).join('')}
+      order by "svc$new"."svc$ordinal" nulls first`
+}
+
+function changedValues(logged: readonly Field[]): string {
+  const values = logged.map((field) => {
+    const value = field.hidden ? 'null' : `"svc$old".${quoteName(field.name)}`
+    const pair = `jsonb_build_object(${quoteText(field.name)}, ${value})`
+    return `\n          || case when ${isChanged(field)} then ${pair} else '{}' end`
+  })
+  return `'{}'::jsonb${values.join('')}`
+}
+
+function isChanged(field: Field): string {
+  const column = quoteName(field.name)
+  const cast = comparedAsText.has(field.kind) ? '::text' : ''
+  return `"svc$old".${column}${cast} is distinct from "svc$new".${column}${cast}`
+}
+
+/** Types without equality (json), with an operator that is not in pg_catalog, or whose equality ignores digits (1.0 = 1.00). */
+const comparedAsText: ReadonlySet<Kind> = new Set([
+  'decimal',
+  'json',
+  'array',
+  'range',
+  'geometry',
+  'geography',
+  'vector',
+  'enum',
+])
+
+function tenant(collection: Collection, alias: string): string {
+  return collection.fields.has('tenant_Id') ? `"${alias}"."tenant_Id"` : 'null::uuid'
+}
+
+function key(collection: Collection): string {
+  return quoteName(collection.primaryKey.name)
+}

@@ -1,0 +1,30 @@
+import type { Job } from './jobs.ts'
+import type { DomainEvent, EventData, EventType } from './types.ts'
+
+/** What follows from an event, decided in one place and written in the same transaction. */
+export type Reaction = {
+  readonly jobs?: readonly Job[]
+  /** Process-wide values that are stale after the commit; other processes hear of it by the tables' own NOTIFY. */
+  readonly stale?: readonly ('catalog' | 'access' | 'settings')[]
+}
+
+const nothing: Reaction = {}
+
+const reactions: { readonly [Type in EventType]: (data: EventData[Type]) => Reaction } = {
+  'auth.register': () => nothing,
+  'auth.login': () => nothing,
+  'auth.login_failed': () => nothing,
+  'auth.logout': () => nothing,
+  'auth.refresh': () => nothing,
+  'auth.email_verified': () => nothing,
+  'mail.queued': ({ emailLogId }) => ({ jobs: [{ queue: 'mail', data: { emailLogId } }] }),
+  'schema.changed': () => ({ stale: ['catalog'] }),
+  'migration.run': () => ({ stale: ['catalog', 'access', 'settings'] }),
+  'system.setup': () => nothing,
+}
+
+/** The decision for one event. Total: an event type without an entry does not compile. */
+export function reactionTo(event: DomainEvent): Reaction {
+  const decide = reactions[event.type] as (data: DomainEvent['data']) => Reaction
+  return decide(event.data)
+}

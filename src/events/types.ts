@@ -1,0 +1,57 @@
+/**
+ * Every domain event. Row changes are appended to the log by the database itself; these are the facts beside them.
+ * A new event needs a decision in `reactions.ts`, or the project does not compile.
+ */
+export type EventData = {
+  /** An account was created by registration. */
+  'auth.register': { userId: string }
+  'auth.login': { userId: string }
+  /** Wrong credentials for an existing account; unknown addresses have no entity and are only counted by the limiter. */
+  'auth.login_failed': { userId: string }
+  'auth.logout': { userId: string }
+  'auth.refresh': { userId: string }
+  'auth.email_verified': { userId: string }
+  /** A mail was accepted: its svc_EmailLog row is in state `queued`. */
+  'mail.queued': { emailLogId: string }
+  /** A collection was created, changed or dropped. */
+  'schema.changed': { collection: string; change: 'create' | 'update' | 'delete' }
+  /** Migrations were executed. */
+  'migration.run': { versions: readonly string[] }
+  /** The system was initialised. */
+  'system.setup': { version: string }
+}
+
+export type EventType = keyof EventData
+export type DomainEvent = { [Type in EventType]: { readonly type: Type; readonly data: EventData[Type] } }[EventType]
+
+/** Who does something. Reaches the log with every change (design §4). */
+export type Actor = {
+  readonly userId: string | undefined
+  readonly roleId: string | undefined
+  readonly tenantId: string | undefined
+  readonly ip: string | undefined
+  readonly userAgent: string | undefined
+  readonly requestId: string | undefined
+}
+
+/** The platform itself: workers, setup, migrations. */
+export const systemActor: Actor = {
+  userId: undefined,
+  roleId: undefined,
+  tenantId: undefined,
+  ip: undefined,
+  userAgent: 'daybook',
+  requestId: undefined,
+}
+
+/** What the triggers read from the setting `svc.actor`; keys as in `log.ts`. */
+export function actorJson(actor: Actor): string {
+  return JSON.stringify({
+    user: actor.userId,
+    role: actor.roleId,
+    tenant: actor.tenantId,
+    ip: actor.ip,
+    agent: actor.userAgent?.slice(0, 512),
+    request: actor.requestId,
+  })
+}

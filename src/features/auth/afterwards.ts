@@ -1,0 +1,26 @@
+import type { Runtime } from '../../runtime.ts'
+
+/**
+ * Does something beside the answer to a request: its time must not show in the answer (whether an account exists would
+ * be told by it), or the answer does not depend on it. A failure is logged. The server waits for all of it when it closes.
+ */
+export function afterwards(rt: Runtime, what: string, work: () => Promise<unknown>): void {
+  const pending = pendingOf(rt)
+  const done = work()
+    .catch((error: unknown) => rt.log.warn({ err: error }, `${what} failed`))
+    .finally(() => pending.delete(done))
+  pending.add(done)
+}
+
+/** Resolves when everything begun so far has ended. */
+export async function afterwardsDone(rt: Runtime): Promise<void> {
+  await Promise.all(pendingOf(rt))
+}
+
+const pendingByRuntime = new WeakMap<Runtime, Set<Promise<unknown>>>()
+
+function pendingOf(rt: Runtime): Set<Promise<unknown>> {
+  const pending = pendingByRuntime.get(rt) ?? new Set()
+  pendingByRuntime.set(rt, pending)
+  return pending
+}

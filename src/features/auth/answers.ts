@@ -1,0 +1,51 @@
+import type { FastifyReply } from 'fastify'
+import type { Runtime } from '../../runtime.ts'
+import type { PermissionRow, Role } from '../permissions/store.ts'
+import { sessionCookie } from './cookie.ts'
+import type { AuthMode } from './input.ts'
+import type { Person } from './queries.ts'
+
+type Row = Readonly<Record<string, unknown>>
+
+/** What every answer about a signed-in user says beside the user (spec/permissions.md §6). */
+export function standingOf(rt: Runtime, role: Role) {
+  const rows = rt.access.current().permissions.get(role.id) ?? []
+  return { role: roleBody(role), permissions: rows.map(permissionBody) }
+}
+
+/** Exactly these members, whatever else the row holds. */
+export function personBody({ id, email, firstName, lastName }: Person): Person {
+  return { id, email, firstName, lastName }
+}
+
+/** A null where multi-tenancy is not used. */
+export function tenantBody(rt: Runtime, tenant: Row | null): Record<string, unknown> | null {
+  return rt.config.tenancy.enabled && tenant !== null ? { ...tenant } : null
+}
+
+/** Hands the token over: in the body, or as a cookie and then not in the body (decisions F8). */
+export function deliver<Body extends object>(
+  rt: Runtime,
+  reply: FastifyReply,
+  authMode: AuthMode,
+  token: string,
+  body: Body,
+) {
+  if (authMode === 'jwt') return { ...body, token, authMode }
+  reply.header('set-cookie', sessionCookie(rt.config, token))
+  return { message: 'Authentication successful', ...body, authMode }
+}
+
+function roleBody(role: Role) {
+  const { id, name, description, isTenantSpecific, canInviteRoleIds } = role
+  return { id, name, description, isTenantSpecific, canInviteRoleIds, app_access: role.app_access ?? null }
+}
+
+function permissionBody({ createdAt, updatedAt, ...row }: PermissionRow) {
+  return { ...row, createdAt: wireTime(createdAt), updatedAt: wireTime(updatedAt) }
+}
+
+/** The rules are kept as PostgreSQL spells them. */
+function wireTime(timestamp: string): string {
+  return new Date(timestamp).toISOString()
+}

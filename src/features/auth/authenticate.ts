@@ -1,0 +1,113 @@
+import type { FastifyRequest } from 'fastify'
+import { verifyToken } from '../../adapters/tokens.ts'
+import { extendSession } from '../../db/unlogged.ts'
+import type { VariableName } from '../../query/access.ts'
+import type { Runtime } from '../../runtime.ts'
+import { accessOf } from '../permissions/permissions.ts'
+import type { AccessRules, Role } from '../permissions/store.ts'
+import type { Caller } from './caller.ts'
+import { tokenOfCookies } from './cookie.ts'
+import { refuseForgedWrite } from './origins.ts'
+import type { Session } from './session-store.ts'
+
+/**
+ * Who makes a request: the user of the live session that its bearer token names, or its cookie where there is no
+ * bearer token; the public role when the token is missing, malformed, expired or its session has ended. Routes that
+ * need a session refuse the public role themselves.
+ *
+ * Throws 503 when the database can't tell, 403 when a cookie's write comes from another site.
+ */
+export async function resolveCaller(rt: Runtime, request: FastifyRequest): Promise<Caller> {
+  const credential = credentialOf(request)
+  const session = credential === undefined ? undefined : await sessionOf(rt, credential.token)
+  if (session === undefined) return publicCaller(rt)
+  if (credential?.from === 'cookie') refuseForgedWrite(rt.config, request)
+  if (session.extendable) await extend(rt, session)
+  return callerOf(rt, session)
+}
+
+/** The user of a token, for channels other than HTTP requests; undefined when it opens nothing. 503 as above. */
+export async function callerOfToken(rt: Runtime, token: string): Promise<Caller | undefined> {
+  const session = await sessionOf(rt, token)
+  return session === undefined ? undefined : callerOf(rt, session)
+}
+
+/** The caller without a session: the role `public`. */
+export function publicCaller(rt: Runtime): Caller {
+  const rules = rt.access.current()
+  return remembered(rules, rules, () =>
+    makeCaller(rt, rules, { role: rules.publicRole, userId: undefined, tenantId: undefined, sessionId: undefined }, {}),
+  )
+}
+
+type Credential = { readonly token: string; readonly from: 'header' | 'cookie' }
+
+/** A bearer header decides, even a broken one; tokens in bodies and query strings are never looked at (quality A-29). */
+function credentialOf({ headers }: FastifyRequest): Credential | undefined {
+  const [, bearer] = /^bearer +(\S+) *$/i.exec(headers.authorization ?? '') ?? []
+  if (bearer !== undefined) return { token: bearer, from: 'header' }
+  if (/^bearer\b/i.test(headers.authorization ?? '')) return undefined
+  const token = tokenOfCookies(headers.cookie)
+  return token === undefined ? undefined : { token, from: 'cookie' }
+}
+
+async function sessionOf(rt: Runtime, token: string): Promise<Session | undefined> {
+  const claims = verifyToken(rt.config, token, rt.clock())
+  if (claims === undefined) return undefined
+  const session = await rt.sessions.find(claims.sessionToken)
+  return session?.userId === claims.userId ? session : undefined
+}
+
+function callerOf(rt: Runtime, session: Session): Caller {
+  const rules = rt.access.current()
+  return remembered(session, rules, () => {
+    const { id: sessionId, role, userId, tenantId, user, tenant, userRole } = session
+    const rows = { CURRENT_USER: user, CURRENT_ROLE: role, CURRENT_TENANT: tenant, CURRENT_USERROLE: userRole }
+    return { ...makeCaller(rt, rules, { role, userId, tenantId, sessionId }, rows), user }
+  })
+}
+
+type Identity = { role: Role; userId: string | undefined; tenantId: string | undefined; sessionId: string | undefined }
+type Rows = Partial<Record<VariableName, Readonly<Record<string, unknown>> | undefined>>
+
+function makeCaller(rt: Runtime, rules: AccessRules, identity: Identity, rows: Rows): Caller {
+  const { role, userId, tenantId } = identity
+  const access = accessOf(rules, { role, userId, tenantId, rows: withSettings(rt, tenantId, rows) })
+  return { ...identity, admin: access.admin, user: undefined, access }
+}
+
+/** Settings are looked up when a rule asks for them: a caller may be remembered for longer than they stand. */
+function withSettings(rt: Runtime, tenantId: string | undefined, rows: Rows) {
+  const given = Object.fromEntries(Object.entries(rows).filter(([, row]) => row !== undefined))
+  return Object.defineProperty(given, 'CURRENT_SETTINGS', {
+    enumerable: true,
+    get: () => visibleSettings(rt, tenantId),
+  }) as Record<VariableName, Readonly<Record<string, unknown>>>
+}
+
+function visibleSettings(rt: Runtime, tenantId: string | undefined): Readonly<Record<string, unknown>> {
+  const fields = rt.catalog.current().collections.get('svc_Settings')!.fields
+  const settings = Object.entries(rt.settings.current(tenantId))
+  return Object.fromEntries(settings.filter(([name]) => fields.get(name)?.hidden === false))
+}
+
+type Remembered = { readonly rules: AccessRules; readonly caller: Caller }
+const callers = new WeakMap<object, Remembered>()
+
+/** One caller per session (or public role) and version of the rules. */
+function remembered(key: object, rules: AccessRules, make: () => Caller): Caller {
+  const known = callers.get(key)
+  if (known?.rules === rules) return known.caller
+  const caller = make()
+  callers.set(key, { rules, caller })
+  return caller
+}
+
+/** Failing to extend is no reason to refuse: the session is live, and the next request tries again. */
+async function extend(rt: Runtime, { id }: Session): Promise<void> {
+  try {
+    await extendSession(rt, id, rt.config.auth.accessTokenExpiresIn)
+  } catch (error) {
+    rt.log.warn({ err: error }, 'a session could not be extended')
+  }
+}

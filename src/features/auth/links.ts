@@ -1,0 +1,40 @@
+import { AppError } from '../../errors.ts'
+import type { Runtime } from '../../runtime.ts'
+
+/**
+ * The base address that a mailed link begins with: `link` when it is one of the trusted frontends, else 400
+ * `Invalid link` (auth facts §9, quality A-31). Ask before any account is looked up.
+ *
+ * The text must *be* a trusted address (AUTH_APP_URL, the settings' app_url and project_url) or its origin, but for
+ * trailing slashes. Nothing of the caller's is parsed, so no reading of it can differ from the browser's.
+ */
+export function trustedLink(rt: Runtime, link: unknown): string {
+  const address = typeof link === 'string' && link.length <= longest ? link.replace(/\/+$/, '') : ''
+  if (!trustedAddresses(rt).some((trusted) => address === trusted || address === new URL(trusted).origin))
+    throw invalidLink()
+  return address
+}
+
+/** The first trusted frontend; 400 where the installation names none. */
+export function defaultLink(rt: Runtime): string {
+  const [first] = trustedAddresses(rt)
+  if (first === undefined) throw invalidLink()
+  return first
+}
+
+const longest = 2048
+const invalidLink = () => new AppError(400, 'Invalid link')
+
+function trustedAddresses(rt: Runtime): string[] {
+  const { app_url, project_url } = rt.settings.current()
+  return [
+    ...rt.config.auth.appUrls,
+    ...[app_url, project_url].filter(isWebAddress).map((url) => url.replace(/\/+$/, '')),
+  ]
+}
+
+/** Settings are free text: only http(s) addresses without user name, query or fragment count. */
+function isWebAddress(value: unknown): value is string {
+  if (typeof value !== 'string' || !/^https?:\/\/[^\\\s?#@]+$/i.test(value)) return false
+  return URL.canParse(value)
+}

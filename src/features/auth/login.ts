@@ -1,0 +1,96 @@
+import type { FastifyRequest } from 'fastify'
+import { verifyPassword } from '../../adapters/passwords.ts'
+import { AppError } from '../../errors.ts'
+import { commit } from '../../events/commit.ts'
+import { actorOf } from '../../http.ts'
+import type { Runtime } from '../../runtime.ts'
+import { afterwards } from './afterwards.ts'
+import { personBody, standingOf, tenantBody } from './answers.ts'
+import { emailOf, membersOf, secretOf, sessionTypeOf, textOf } from './input.ts'
+import { type Account, findAccount, type Membership, membershipsOf } from './queries.ts'
+import type { SessionType } from './session-store.ts'
+import { openSession } from './sessions.ts'
+
+/**
+ * Signs in with e-mail and password (spec: POST /auth/login; auth facts §2). An unknown address, an account without
+ * a password and a wrong one are answered alike and in the same time; what stands against an account is said only to
+ * whoever knows its password.
+ */
+export async function login(rt: Runtime, request: FastifyRequest) {
+  checkLocal(rt)
+  const { email, password, type, tenantId } = readLogin(request.body)
+  const account = await findAccount(rt.db, email)
+  const matches = await verifyPassword(password, account?.password)
+  if (account === undefined || !matches) throw refuse(rt, request, account)
+  checkMaySignIn(rt, account)
+  const membership = await membershipOf(rt, account.id, tenantId)
+  const token = await signIn(rt, request, account, membership, type)
+  const tenant = tenantBody(rt, membership.tenant)
+  return { token, body: { user: personBody(account), ...standingOf(rt, membership.role), tenant } }
+}
+
+/** 403 where signing in with a password is switched off (LOCAL in AUTH_SERVICES_ENABLED). */
+export function checkLocal(rt: Runtime): void {
+  if (!rt.config.auth.local) throw new AppError(403, 'Local authentication is disabled')
+}
+
+function readLogin(body: unknown) {
+  const members = membersOf(body)
+  const email = textOf(members.email)
+  const password = secretOf(members.password)
+  if (email === undefined || password === undefined) throw new AppError(400, 'Email and password are required')
+  const type = sessionTypeOf(members.authType)
+  return { email: emailOf(email), password, type, tenantId: textOf(members.tenant_Id) }
+}
+
+const wrongPassword = () => new AppError(400, 'Incorrect password.')
+
+/** The event is appended beside the answer: waiting for it would tell that the account exists. */
+function refuse(rt: Runtime, request: FastifyRequest, account: Account | undefined): AppError {
+  if (account !== undefined) {
+    const actor = actorOf(request)
+    afterwards(rt, 'recording a failed login', () =>
+      commit(rt, actor, async () => ({
+        result: undefined,
+        events: [{ type: 'auth.login_failed', data: { userId: account.id } }],
+      })),
+    )
+  }
+  return wrongPassword()
+}
+
+function checkMaySignIn(rt: Runtime, { status, emailVerified }: Account): void {
+  if (status !== 'active') throw new AppError(403, `Account is ${status}`)
+  if (rt.config.auth.requireEmailVerification && !emailVerified)
+    throw new AppError(403, 'Email not verified. Please verify your email before logging in.', {
+      members: { requiresEmailVerification: true },
+    })
+}
+
+/** The role at the tenant that was asked for, else the oldest one. Outside multi-tenant mode nobody can ask. */
+async function membershipOf(rt: Runtime, userId: string, tenantId: string | undefined): Promise<Membership> {
+  const memberships = await membershipsOf(rt.db, rt.catalog.current(), userId)
+  const asked = rt.config.tenancy.enabled ? tenantId : undefined
+  const chosen = asked === undefined ? memberships[0] : memberships.find((one) => one.tenantId === asked.toLowerCase())
+  if (chosen !== undefined) return chosen
+  throw new AppError(
+    403,
+    asked === undefined ? 'No role is assigned to this account' : 'Access denied for specified tenant',
+  )
+}
+
+async function signIn(
+  rt: Runtime,
+  request: FastifyRequest,
+  account: Account,
+  { role, tenantId }: Membership,
+  type: SessionType,
+): Promise<string> {
+  const actor = actorOf(request, { userId: account.id, tenantId: tenantId ?? undefined, role })
+  const wanted = { userId: account.id, roleId: role.id, tenantId, type, passwordHash: account.password }
+  return commit(rt, actor, async (tx) => {
+    const token = await openSession(rt, tx, request, wanted)
+    if (token === undefined) throw wrongPassword()
+    return { result: token, events: [{ type: 'auth.login', data: { userId: account.id } }] }
+  })
+}

@@ -1,0 +1,195 @@
+import type { Catalog } from '../../catalog/catalog.ts'
+import type { Database } from '../../db/pools.ts'
+import { type Reader, rawQuery, sql, type Tx } from '../../db/sql.ts'
+import { statementName } from '../../db/statement-names.ts'
+import type { Role } from '../permissions/store.ts'
+import { ownRowSql } from './own-row.ts'
+import type { SessionType } from './session-store.ts'
+
+/** Whom an answer is about (spec: User as returned by auth endpoints). */
+export type Person = {
+  readonly id: string
+  readonly email: string
+  readonly firstName: string
+  readonly lastName: string | null
+}
+
+export type Account = Person & {
+  readonly status: string
+  readonly emailVerified: boolean
+  /** The stored hash; null for accounts that sign in elsewhere. */
+  readonly password: string | null
+}
+
+/** A role of a user, at a tenant in multi-tenant mode. Rows are in wire form. */
+export type Membership = {
+  readonly tenantId: string | null
+  readonly role: Role
+  readonly tenant: Readonly<Record<string, unknown>> | null
+}
+
+/** The account of an address in canonical form. */
+export function findAccount(db: Reader, email: string): Promise<Account | undefined> {
+  return db.maybeOne<Account>(sql.unsafe`
+    select id, email, "firstName", "lastName", status, "emailVerified", password from "svc_User" where email = ${email}`)
+}
+
+/** Every role of a user, the oldest first. */
+export function membershipsOf(db: Reader, catalog: Catalog, userId: string): Promise<readonly Membership[]> {
+  const row = (name: string, alias: string) => ownRowSql(catalog.collections.get(name)!, alias)
+  const text = `
+    select ur."tenant_Id" as "tenantId", ${row('svc_Role', 'r')} as role,
+      case when t.id is not null then ${row('svc_Tenant', 't')} end as tenant
+    from "svc_UserRole" ur
+    join "svc_Role" r on r.id = ur."role_Id"
+    left join "svc_Tenant" t on t.id = ur."tenant_Id"
+    where ur."user_Id" = $1
+    order by ur."createdAt", ur.id`
+  return db.any<Membership>(rawQuery(text, [userId]))
+}
+
+export type OwnRow = {
+  readonly user: Readonly<Record<string, unknown>>
+  /** Not noted as present for five minutes. */
+  readonly idle: boolean
+}
+
+/** A user's own row in wire form, without hidden fields. */
+export async function readOwnRow(db: Database, catalog: Catalog, userId: string): Promise<OwnRow | undefined> {
+  const text = `
+    select ${ownRowSql(catalog.collections.get('svc_User')!, 'u')} as "user",
+      u."lastAccess" is null or u."lastAccess" < now() - interval '5 minutes' as idle
+    from "svc_User" u where u.id = $1`
+  const [row] = await db.run<OwnRow>(text, [userId], statementName(text))
+  return row
+}
+
+export type NewUser = Omit<Person, 'lastName'> & {
+  readonly lastName: string
+  readonly phone: string | null
+  readonly passwordHash: string
+  readonly roleId: string
+}
+
+/** Creates an account with its role; false when its address or phone number is another account's already. */
+export async function insertUser(tx: Tx, user: NewUser): Promise<boolean> {
+  const inserted = await tx.maybeOne<{ id: string }>(sql.unsafe`
+    insert into "svc_User" (id, "firstName", "lastName", email, phone, password)
+    values (${user.id}, ${user.firstName}, ${user.lastName}, ${user.email}, ${user.phone}, ${user.passwordHash})
+    on conflict do nothing returning id`)
+  if (inserted === undefined) return false
+  await tx.any(sql.unsafe`insert into "svc_UserRole" ("user_Id", "role_Id") values (${user.id}, ${user.roleId})`)
+  return true
+}
+
+export type SessionOrigin = {
+  readonly tokenHash: string
+  readonly seconds: number
+  readonly ip: string
+  readonly userAgent: string | null
+}
+
+export type NewSession = SessionOrigin & {
+  readonly userId: string
+  readonly roleId: string
+  readonly tenantId: string | null
+  readonly type: SessionType
+  /** The hash that the caller's password was checked against. */
+  readonly passwordHash: string | null
+}
+
+/**
+ * Opens a session; false when the account was suspended or its password changed since it was checked. The lock keeps
+ * both from happening before the session can be seen, so a password reset that changes the user's row first and then
+ * deletes the sessions misses none.
+ */
+export async function insertSession(tx: Tx, session: NewSession): Promise<boolean> {
+  const rows = await tx.any(sql.unsafe`
+    insert into "svc_Sessions" (token, "user_Id", "role_Id", "tenant_Id", "expiresAt", "ipAddress", "userAgent", type)
+    select ${session.tokenHash}, u.id, ${session.roleId}::uuid, ${session.tenantId}::uuid,
+           now() + make_interval(secs => ${session.seconds}), ${session.ip}, ${session.userAgent}, ${session.type}
+    from "svc_User" u
+    where u.id = ${session.userId} and u.status = 'active' and u.password is not distinct from ${session.passwordHash}
+    for share
+    returning id`)
+  return rows.length === 1
+}
+
+/**
+ * Ends a live session and opens its successor, in one statement: of any number at the same time exactly one gets
+ * through. False when the session has ended already. Locks the user like `insertSession`.
+ */
+export async function replaceSession(tx: Tx, sessionId: string, roleId: string, next: SessionOrigin): Promise<boolean> {
+  const rows = await tx.any(sql.unsafe`
+    with owner as materialized (
+      select u.id from "svc_User" u join "svc_Sessions" s on s."user_Id" = u.id
+      where s.id = ${sessionId} and u.status = 'active' for share of u),
+    ended as (
+      delete from "svc_Sessions" s using owner
+      where s.id = ${sessionId} and s."user_Id" = owner.id and s."expiresAt" > now() returning s.*)
+    insert into "svc_Sessions" (token, "user_Id", "role_Id", "tenant_Id", "expiresAt", "ipAddress", "userAgent", type)
+    select ${next.tokenHash}, "user_Id", ${roleId}::uuid, "tenant_Id", now() + make_interval(secs => ${next.seconds}),
+           ${next.ip}, ${next.userAgent}, type
+    from ended
+    returning id`)
+  return rows.length === 1
+}
+
+/** False when it had ended before. */
+export async function deleteSession(tx: Tx, sessionId: string): Promise<boolean> {
+  const rows = await tx.any(sql.unsafe`delete from "svc_Sessions" where id = ${sessionId} returning id`)
+  return rows.length === 1
+}
+
+/** What decides whether a verification mail is sent. */
+export type VerificationState = Pick<Account, 'id' | 'email' | 'emailVerified' | 'status'>
+
+/** By address in canonical form, or by user. */
+export function verificationStateOf(
+  db: Reader,
+  who: { email: string } | { userId: string },
+): Promise<VerificationState | undefined> {
+  const condition = 'email' in who ? sql.fragment`email = ${who.email}` : sql.fragment`id = ${who.userId}`
+  return db.maybeOne<VerificationState>(sql.unsafe`
+    select id, email, "emailVerified", status from "svc_User" where email is not null and ${condition}`)
+}
+
+/** Whether a verification mail to the address was accepted within the last `seconds`, by the database's clock. */
+export async function wasMailedRecently(db: Reader, email: string, seconds: number): Promise<boolean> {
+  const { recent } = await db.one<{ recent: boolean }>(sql.unsafe`
+    select exists(
+      select from "svc_EmailLog"
+      where email = ${email} and "templateName" = 'verification'
+        and "createdAt" > clock_timestamp() - make_interval(secs => ${seconds})) as recent`)
+  return recent
+}
+
+/** Until the transaction ends nobody else sends to the address; false when somebody is at it now. */
+export async function lockVerificationOf(tx: Tx, email: string): Promise<boolean> {
+  const { locked } = await tx.one<{ locked: boolean }>(sql.unsafe`
+    select pg_try_advisory_xact_lock(hashtextextended(${`email-verification:${email}`}, 0)) as locked`)
+  return locked
+}
+
+/**
+ * Uses up a verification token and marks the address it was sent to as verified; the user's id, or undefined for a
+ * token that is unknown, used, expired, replaced by a newer one, or sent to an address the account no longer has.
+ */
+export async function consumeVerification(
+  tx: Tx,
+  tokenHash: string,
+  identifierPrefix: string,
+): Promise<string | undefined> {
+  const user = await tx.maybeOne<{ id: string }>(sql.unsafe`
+    with consumed as (
+      delete from "svc_Verification" v
+      where v.value = ${tokenHash} and starts_with(v.identifier, ${identifierPrefix}) and v."expiresAt" > now()
+        and not exists (
+          select from "svc_Verification" newer
+          where newer.identifier = v.identifier and (newer."createdAt", newer.id) > (v."createdAt", v.id))
+      returning v.identifier)
+    update "svc_User" u set "emailVerified" = true, "updatedAt" = now()
+    from consumed where u.email = substr(consumed.identifier, char_length(${identifierPrefix}) + 1)
+    returning u.id`)
+  return user?.id
+}

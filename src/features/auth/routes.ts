@@ -1,0 +1,88 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { TSchema } from 'typebox'
+import type { App } from '../../http.ts'
+import type { Runtime } from '../../runtime.ts'
+import { afterwardsDone } from './afterwards.ts'
+import { deliver } from './answers.ts'
+import { clearedSessionCookie } from './cookie.ts'
+import { type AuthMode, authModeOf, membersOf } from './input.ts'
+import { login } from './login.ts'
+import { me } from './me.ts'
+import { refuseForeignPage } from './origins.ts'
+import { register } from './register.ts'
+import { CheckShape, MeShape, MessageShape, RefreshedShape, RegisteredShape, SignedInShape } from './schema.ts'
+import { endSession, refreshSession, signedIn } from './sessions.ts'
+import { resendVerification, verifyEmail } from './verification.ts'
+
+/** Answers 200 by the shape; bodies are small here. */
+const answers = <Shape extends TSchema>(shape: Shape) => ({ schema: { response: { 200: shape } }, bodyLimit: 16_384 })
+
+/** `/auth` for everybody. Register and login emit auth.register, auth.login, auth.login_failed and mail.queued. */
+export function authPublicRoutes(app: App, rt: Runtime): void {
+  prepare(app)
+  app.addHook('onClose', () => afterwardsDone(rt))
+
+  app.post('/auth/register', answers(RegisteredShape), async (request, reply) => {
+    const authMode = signInMode(rt, request)
+    const { token, body } = await register(rt, request)
+    return token === undefined ? body : deliver(rt, reply, authMode, token, body)
+  })
+  app.post('/auth/login', answers(SignedInShape), async (request, reply) => {
+    const authMode = signInMode(rt, request)
+    const { token, body } = await login(rt, request)
+    return deliver(rt, reply, authMode, token, body)
+  })
+  app.post('/auth/email/verify/resend', answers(MessageShape), (request) => resendVerification(rt, request))
+  // Scanners look at mailed links with HEAD: that must not use a token up (quality, facts).
+  app.get<{ Params: { token: string } }>(
+    '/auth/email/verify/:token',
+    { ...answers(MessageShape), exposeHeadRoute: false },
+    async (request) => {
+      await verifyEmail(rt, request, request.params.token)
+      return { message: 'Email verified successfully' }
+    },
+  )
+}
+
+/** `/auth` for callers with a session. They emit auth.refresh, auth.logout and mail.queued. */
+export function authBearerRoutes(app: App, rt: Runtime): void {
+  prepare(app)
+
+  app.get('/auth/me', answers(MeShape), (request) => me(rt, request))
+  app.get('/auth/check', answers(CheckShape), async (request) => ({
+    valid: true,
+    user: { id: signedIn(request.caller).userId },
+  }))
+  app.post('/auth/refresh', answers(RefreshedShape), async (request, reply) => {
+    const authMode = modeOf(request)
+    const token = await refreshSession(rt, request)
+    return deliver(rt, reply, authMode, token, { expiresIn: rt.config.auth.accessTokenExpiresIn })
+  })
+  const logout = async (request: FastifyRequest, reply: FastifyReply) => {
+    await endSession(rt, request)
+    reply.header('set-cookie', clearedSessionCookie(rt.config))
+    return { message: 'Logged out successfully' }
+  }
+  app.get('/auth/logout', { ...answers(MessageShape), exposeHeadRoute: false }, logout)
+  app.post('/auth/logout', answers(MessageShape), logout)
+  // The legacy alias of resend for signed-in callers.
+  app.post('/auth/email/verify', answers(MessageShape), (request) => resendVerification(rt, request))
+}
+
+/** Bodies are JSON only (a form of another site can't send that), and no answer may be kept by a cache. */
+function prepare(app: App): void {
+  app.removeContentTypeParser('text/plain')
+  app.addHook('onSend', async (_request, reply) => {
+    reply.header('cache-control', 'no-store')
+  })
+}
+
+function modeOf(request: FastifyRequest): AuthMode {
+  return authModeOf(membersOf(request.body).authMode)
+}
+
+function signInMode(rt: Runtime, request: FastifyRequest): AuthMode {
+  const authMode = modeOf(request)
+  if (authMode === 'cookie') refuseForeignPage(rt.config, request)
+  return authMode
+}

@@ -1,0 +1,75 @@
+import type { FastifyRequest } from 'fastify'
+import { hashSecret, newSecret, signToken } from '../../adapters/tokens.ts'
+import type { Tx } from '../../db/sql.ts'
+import { errors } from '../../errors.ts'
+import { commit } from '../../events/commit.ts'
+import { actorOf } from '../../http.ts'
+import type { Runtime } from '../../runtime.ts'
+import type { Caller } from './caller.ts'
+import { deleteSession, insertSession, replaceSession, type SessionOrigin } from './queries.ts'
+import type { SessionType } from './session-store.ts'
+
+export type SessionRequest = {
+  readonly userId: string
+  readonly roleId: string
+  readonly tenantId: string | null
+  readonly type: SessionType
+  /** The hash that the password was checked against. */
+  readonly passwordHash: string | null
+}
+
+/**
+ * Opens a session in the transaction of whatever signs its user in. The access token, or undefined when the account
+ * was suspended or got another password meanwhile.
+ */
+export async function openSession(
+  rt: Runtime,
+  tx: Tx,
+  request: FastifyRequest,
+  wanted: SessionRequest,
+): Promise<string | undefined> {
+  const sessionToken = newSecret()
+  const opened = await insertSession(tx, { ...wanted, ...originOf(rt, request, sessionToken) })
+  if (!opened) return undefined
+  const { userId, roleId, tenantId } = wanted
+  return signToken(rt.config, { userId, roleId, tenantId: tenantId ?? undefined, sessionToken }, rt.clock())
+}
+
+/** Replaces the caller's session by a new one and gives its token; 401 for all but one of simultaneous calls. */
+export async function refreshSession(rt: Runtime, request: FastifyRequest): Promise<string> {
+  const { sessionId, userId, role, tenantId } = signedIn(request.caller)
+  const sessionToken = newSecret()
+  await commit(rt, actorOf(request), async (tx) => {
+    const replaced = await replaceSession(tx, sessionId, role.id, originOf(rt, request, sessionToken))
+    if (!replaced) throw errors.unauthorized('Invalid or expired token')
+    return { result: undefined, events: [{ type: 'auth.refresh', data: { userId } }] }
+  })
+  rt.sessions.forget(sessionId)
+  return signToken(rt.config, { userId, roleId: role.id, tenantId, sessionToken }, rt.clock())
+}
+
+/** Ends the caller's session; returns when that is committed and every process has been told. */
+export async function endSession(rt: Runtime, request: FastifyRequest): Promise<void> {
+  const { sessionId, userId } = signedIn(request.caller)
+  await commit(rt, actorOf(request), async (tx) => {
+    const ended = await deleteSession(tx, sessionId)
+    return { result: undefined, events: ended ? [{ type: 'auth.logout', data: { userId } }] : [] }
+  })
+  rt.sessions.forget(sessionId)
+}
+
+/** A caller of a route that needs a session; 401 for others. */
+export function signedIn(caller: Caller): Caller & { readonly sessionId: string; readonly userId: string } {
+  const { sessionId, userId } = caller
+  if (sessionId === undefined || userId === undefined) throw errors.unauthorized('Unauthorized')
+  return { ...caller, sessionId, userId }
+}
+
+function originOf(rt: Runtime, request: FastifyRequest, sessionToken: string): SessionOrigin {
+  return {
+    tokenHash: hashSecret(sessionToken),
+    seconds: rt.config.auth.accessTokenExpiresIn,
+    ip: request.ip,
+    userAgent: request.headers['user-agent']?.slice(0, 512) ?? null,
+  }
+}

@@ -1,0 +1,97 @@
+import type { Readable } from 'node:stream'
+import { isStalePlan } from '../../db/errors.ts'
+import { statementName } from '../../db/statement-names.ts'
+import { AppError, errors } from '../../errors.ts'
+import type { Access } from '../../query/access.ts'
+import { compileCount, compileList, compileOne, compileStream } from '../../query/compile.ts'
+import { parseListQuery } from '../../query/parse.ts'
+import { type Plan, type ResolveEnv, resolveList, resolveOne } from '../../query/resolve.ts'
+import type { Statement } from '../../query/sql.ts'
+import type { Runtime } from '../../runtime.ts'
+import { streamList } from './stream.ts'
+
+/** The largest list that one statement returns whole; beyond it rows are streamed (design §7). */
+export const largestWholeList = 1000
+
+/**
+ * `GET /items/{collection}`: `{"data":[…],"totalCount":n}`, as the text PostgreSQL built or, where it may be of any size,
+ * as a stream of it. 400 for a query that makes no sense, 403 for what the caller may not read, 404 for an unknown
+ * collection.
+ */
+export async function readList(
+  rt: Runtime,
+  access: Access,
+  collection: string,
+  raw: Record<string, unknown>,
+): Promise<string | Readable> {
+  return withFreshCatalog(rt, async () => {
+    const plan = resolveList(rt.catalog.current(), access, collection, parseListQuery(raw), resolveEnv(rt))
+    if (plan.limit !== undefined && plan.limit <= largestWholeList) return wholeList(rt, plan)
+    return streamList(rt, compileStream(plan), plan.count ? compileCount(plan) : undefined)
+  })
+}
+
+async function wholeList(rt: Runtime, plan: Plan): Promise<string> {
+  const [row] = await run<{ data: string; total: string | null }>(rt, compileList(plan))
+  return plan.count ? `{"data":${row!.data},"totalCount":${row!.total}}` : `{"data":${row!.data}}`
+}
+
+/** `GET /items/{collection}/{id}`: `{"data":{…}}`. 403 when the item is missing or not the caller's to see. */
+export async function readOne(
+  rt: Runtime,
+  access: Access,
+  collection: string,
+  id: string,
+  raw: Record<string, unknown>,
+): Promise<string> {
+  return withFreshCatalog(rt, async () => {
+    const plan = resolveOne(rt.catalog.current(), access, collection, id, parseListQuery(raw), resolveEnv(rt))
+    const [row] = await run<{ data: string }>(rt, compileOne(plan))
+    if (row === undefined) throw errors.itemDenied('read')
+    return `{"data":${row.data}}`
+  })
+}
+
+export function resolveEnv({ config, clock }: Runtime): ResolveEnv {
+  return {
+    now: clock(),
+    multiTenant: {
+      enabled: config.tenancy.enabled,
+      strict: config.tenancy.strictIsolation,
+      ignored: new Set(config.tenancy.ignoredTables),
+    },
+    countByDefault: config.query.countByDefault,
+    maxLimit: config.query.maxLimit,
+    postgis: config.database.postgis,
+    vector: config.database.vector,
+  }
+}
+
+/** How often a request follows collections that change under it before it asks the client to come back. */
+const attempts = 5
+
+/**
+ * Runs `work` again when it failed for what another process's change of a collection explains: a name this process does
+ * not know yet, or a plan of a table that has changed (design §7). 503 when the changes do not stop.
+ */
+export async function withFreshCatalog<T>(rt: Runtime, work: () => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt += 1) {
+    const { version } = rt.catalog.current()
+    try {
+      return await work()
+    } catch (error) {
+      if (!isStalePlan(error) && !namesUnknown(error)) throw error
+      const { version: now } = await rt.catalog.reloadIfStale()
+      if (now === version && !isStalePlan(error)) throw error
+      if (attempt === attempts) throw Object.assign(errors.unavailable(), { cause: error })
+    }
+  }
+}
+
+function namesUnknown(error: unknown): boolean {
+  return error instanceof AppError && (error.code === 'UNKNOWN_COLLECTION' || error.code === 'BAD_QUERY')
+}
+
+function run<Row extends object>(rt: Runtime, { text, values, key }: Statement): Promise<Row[]> {
+  return rt.db.run(text, values, statementName(key)) as Promise<Row[]>
+}

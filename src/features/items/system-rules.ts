@@ -1,0 +1,85 @@
+import { hashPassword } from '../../adapters/passwords.ts'
+import type { Collection } from '../../catalog/catalog.ts'
+import { sql } from '../../db/sql.ts'
+import { type Action, AppError, errors } from '../../errors.ts'
+import type { Access } from '../../query/access.ts'
+import type { Runtime } from '../../runtime.ts'
+import { canonicalEmail } from '../auth/email-address.ts'
+import { administratorRole, publicRole } from '../permissions/permissions.ts'
+import type { Cell, PayloadContext } from './payload.ts'
+
+/** Rules of system collections that hold however their rows are written (quality P-18, P-20; spec/items.md §11). */
+
+const administeredOnly = new Set([
+  'svc_Role',
+  'svc_Permission',
+  'svc_UserRole',
+  'svc_ACL',
+  'svc_Settings',
+  'svc_Template',
+])
+
+/** 403 for collections that the generic routes never write, and for those that only an administrator may. */
+export function checkWritable(collection: Collection, access: Access, action: Exclude<Action, 'read'>): void {
+  const refused = !collection.writable || (administeredOnly.has(collection.name) && !access.admin)
+  if (refused) throw errors.actionDenied(action, collection.name)
+}
+
+/** What a row must pass or become before it is written: hashed passwords, canonical addresses, protected roles. */
+export async function beforeWrite(
+  rt: Runtime,
+  { collection }: PayloadContext,
+  cells: readonly Cell[],
+  id?: string,
+): Promise<readonly Cell[]> {
+  if (collection.name === 'svc_User') return Promise.all(cells.map(userCell))
+  if (collection.name === 'svc_Role') await protectRoles(rt, cells, id)
+  return cells
+}
+
+/** Deleting `administrator`, `public` or `user` would lock everybody out. */
+export async function beforeDelete(rt: Runtime, collection: Collection, ids: readonly string[]): Promise<void> {
+  if (collection.name !== 'svc_Role') return
+  for (const id of ids) if (await isBuiltIn(rt, id)) throw new AppError(403, 'System roles cannot be deleted')
+}
+
+async function userCell(cell: Cell): Promise<Cell> {
+  if (cell.value === null) return cell
+  if (cell.field.name === 'password')
+    return { ...cell, value: await hashPassword(checkedPassword(cell.value as string)) }
+  if (cell.field.name !== 'email') return cell
+  const email = canonicalEmail(cell.value as string)
+  if (email === undefined)
+    throw errors.validation([{ field: 'email', message: 'is not an e-mail address', rule: 'isEmail' }])
+  return { ...cell, value: email }
+}
+
+function checkedPassword(password: string): string {
+  const length = [...password].length
+  if (length >= 8 && length <= 128) return password
+  throw errors.validation([{ field: 'password', message: 'must be 8 to 128 characters long', rule: 'len' }])
+}
+
+const builtInRoles = new Set([administratorRole, publicRole, 'user'])
+
+async function protectRoles(rt: Runtime, cells: readonly Cell[], id: string | undefined): Promise<void> {
+  const name = cells.find((cell) => cell.field.name === 'name')?.value
+  if (typeof name !== 'string') return
+  const renamed = id !== undefined && (await isBuiltIn(rt, id))
+  if (renamed) throw new AppError(403, 'System role names cannot be changed')
+  if (looksBuiltIn(name)) throw new AppError(403, 'System role names cannot be changed')
+}
+
+/** Compares what people read: case, width and look-alike accents do not make another name. */
+function looksBuiltIn(name: string): boolean {
+  const plain = name
+    .normalize('NFKD')
+    .replace(/[\p{M}\p{Cf}\s]/gu, '')
+    .toLowerCase()
+  return builtInRoles.has(plain)
+}
+
+async function isBuiltIn(rt: Runtime, id: string): Promise<boolean> {
+  const role = await rt.db.maybeOne<{ name: string }>(sql.unsafe`select name from "svc_Role" where id::text = ${id}`)
+  return role !== undefined && builtInRoles.has(role.name)
+}

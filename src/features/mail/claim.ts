@@ -1,0 +1,94 @@
+import { createHmac } from 'node:crypto'
+import { mailboxOf } from '../../adapters/mailer.ts'
+import { deriveKey, hashSecret } from '../../adapters/tokens.ts'
+import type { MailSender } from '../../config/families.ts'
+import type { Config } from '../../config.ts'
+import type { Tx } from '../../db/sql.ts'
+import { lockSecret, renewSecret, replaceSecret } from '../../db/unlogged.ts'
+import { commit } from '../../events/commit.ts'
+import { systemActor } from '../../events/types.ts'
+import type { Runtime } from '../../runtime.ts'
+import type { Person, TenantRow } from '../templates/variables.ts'
+import { type ClaimedMail, claimMail, mailStatus, newerMailExists, personOf, settleMail, tenantOf } from './queries.ts'
+import { type MailSecret, mailTypes, secretIdentifier, typesOfPurpose } from './types.ts'
+
+/** A mail that this worker may send now, with everything that goes into it. */
+export type MailToSend = {
+  readonly mail: ClaimedMail
+  readonly person: Person | undefined
+  readonly tenant: TenantRow | undefined
+  /** Empty for mails without one. */
+  readonly secret: string
+}
+
+/** `finished`: sent, failed, or failed just now because it must not be sent any more. */
+export type Claim =
+  | { readonly state: 'claimed'; readonly toSend: MailToSend }
+  | { readonly state: 'busy' | 'finished' | 'deleted' }
+
+/**
+ * Claims a mail for one attempt and makes its secret, in one transaction: a claimed mail has its secret, and whoever
+ * finds a claim without an outcome knows that the secret may be in somebody's hands.
+ */
+export function claim(rt: Runtime, id: string, sender: MailSender | undefined, claimSeconds: number): Promise<Claim> {
+  return commit(rt, systemActor, async (tx): Promise<{ result: Claim }> => {
+    const request = { id, token: rt.newId(), claimSeconds, messageId: sender && messageIdOf(id, sender) }
+    const mail = await claimMail(tx, request)
+    if (mail === undefined) return { result: { state: await whyNot(tx, id) } }
+    const prepared = await prepare(tx, rt.config, mail)
+    if (typeof prepared !== 'string') return { result: { state: 'claimed', toSend: prepared } }
+    await settleMail(tx, id, mail.claimToken, { status: 'failed', reason: prepared })
+    return { result: { state: 'finished' } }
+  })
+}
+
+/**
+ * The secret of a mail: the same for every attempt to send it, so that whichever copy arrives works, and unknown to
+ * the database. Hexadecimal, 256 bits.
+ */
+export function secretOf(config: Config, emailLogId: string, { purpose }: MailSecret): string {
+  return createHmac('sha256', deriveKey(config, 'mail secrets')).update(`${emailLogId} ${purpose}`).digest('hex')
+}
+
+/** The domain is the sender's, so that it does not depend on the machine. */
+function messageIdOf(id: string, sender: MailSender): string {
+  const { address } = mailboxOf(sender)
+  return `<${id}@${address.slice(address.lastIndexOf('@') + 1)}>`
+}
+
+async function whyNot(tx: Tx, id: string): Promise<'busy' | 'finished' | 'deleted'> {
+  const status = await mailStatus(tx, id)
+  if (status === undefined) return 'deleted'
+  return status === 'sent' || status === 'failed' ? 'finished' : 'busy'
+}
+
+/** What goes into the mail, or the reason why it must not be sent. */
+async function prepare(tx: Tx, config: Config, mail: ClaimedMail): Promise<MailToSend | string> {
+  const person = mail.userId === null ? undefined : await personOf(tx, mail.userId)
+  if (mail.userId !== null && person?.email !== mail.email) return 'the account is gone or has another address now'
+  const tenant = mail.tenantId === null ? undefined : await tenantOf(tx, mail.tenantId)
+  if (mail.tenantId !== null && tenant === undefined) return 'the tenant is gone'
+  const kind = mailTypes[mail.type].secret
+  if (kind === undefined) return { mail, person, tenant, secret: '' }
+  const secret = secretOf(config, mail.id, kind)
+  return (await refusalOfSecret(tx, mail, kind, secret)) ?? { mail, person, tenant, secret }
+}
+
+/**
+ * Stores the secret's hash. A newer mail's secret is not replaced by an older mail's retry, and a secret that may have
+ * arrived is not brought back after somebody used it.
+ */
+async function refusalOfSecret(
+  tx: Tx,
+  mail: ClaimedMail,
+  kind: MailSecret,
+  secret: string,
+): Promise<string | undefined> {
+  const identifier = secretIdentifier(kind.purpose, mail.email)
+  const row = { identifier, hash: hashSecret(secret), lifetimeSeconds: kind.lifetimeSeconds }
+  await lockSecret(tx, identifier)
+  if (await newerMailExists(tx, mail.id, typesOfPurpose(kind.purpose))) return 'superseded by a newer mail'
+  if (!mail.mayHaveArrived) await replaceSecret(tx, row)
+  else if (!(await renewSecret(tx, row))) return 'an earlier attempt may have arrived, and its link is used or expired'
+  return undefined
+}

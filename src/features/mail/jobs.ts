@@ -1,0 +1,143 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { TemplateError } from '../../adapters/liquid.ts'
+import type { Delivery, Mailer, OutgoingMail } from '../../adapters/mailer.ts'
+import type { MailSender } from '../../config/families.ts'
+import { commit } from '../../events/commit.ts'
+import { systemActor } from '../../events/types.ts'
+import type { Runtime } from '../../runtime.ts'
+import { oneLine, renderMail } from '../templates/templates.ts'
+import { commonVariables } from '../templates/variables.ts'
+import { claim, type MailToSend } from './claim.ts'
+import { failAbandonedMails, settleMail, type Verdict } from './queries.ts'
+import { type MailContext, type MailType, mailTypes } from './types.ts'
+
+/** The attempt of a job, as the workers' loop gives it. */
+type Attempt = { readonly retryCount: number; readonly retryLimit: number; readonly signal: AbortSignal }
+
+/** Longest time of one attempt to send, below the queue's time limit so that its outcome can still be recorded. */
+const sendMs = 180_000
+/** After this a claim without an outcome is taken over; its worker has stopped sending by then. */
+const claimSeconds = 240
+/** Mails that changed later than this may still be on their way into the queue. */
+const abandonedAfterSeconds = 600
+
+/**
+ * Sends one mail. Database effects happen once, the mail is sent at least once: a repetition is possible only when
+ * the line broke, or this process died, before the answer of the SMTP server was recorded, and has the same
+ * Message-ID.
+ *
+ * Throws when the mail shall be tried again (the queue's backoff) and when the last attempt failed; a refused mail is
+ * recorded as `failed` and needs no further attempt.
+ */
+export async function sendMail(rt: Runtime, mailer: Mailer, emailLogId: string, attempt: Attempt): Promise<void> {
+  const sender = defaultSender(rt)
+  const claimed = await claim(rt, emailLogId, sender, claimSeconds)
+  if (claimed.state === 'busy') throw new Error('another worker holds the mail')
+  if (claimed.state !== 'claimed') return rt.log.info({ emailLogId }, `the mail is ${claimed.state}`)
+  const { delivery, subject } = await deliver(rt, mailer, sender, claimed.toSend, attempt.signal)
+  const isLast = attempt.retryCount >= attempt.retryLimit
+  const verdict = { ...verdictOn(delivery, claimed.toSend, isLast), sender: sender?.name, subject }
+  const recorded = await record(rt, claimed.toSend, verdict, attempt.signal)
+  if (!recorded)
+    return rt.log.warn({ emailLogId }, 'the claim of a mail was lost: its outcome is another worker’s to record')
+  rt.log.info({ emailLogId, status: verdict.status, reason: verdict.reason }, 'mail attempted')
+  if (delivery.outcome === 'delayed' || delivery.outcome === 'uncertain') throw new Error(delivery.reason)
+}
+
+/** Ends mails that no job will send any more. */
+export async function sweepMails(rt: Runtime): Promise<void> {
+  const failed = await commit(rt, systemActor, async (tx) => ({
+    result: await failAbandonedMails(tx, abandonedAfterSeconds),
+  }))
+  if (failed > 0) rt.log.warn({ mails: failed }, 'mails were given up: no job is left that would send them')
+}
+
+/** The sender of mails that name none; undefined when none is complete. */
+export function defaultSender({ config }: Runtime): MailSender | undefined {
+  const { senders, defaultSender: name } = config.mail
+  return name === undefined ? undefined : senders[name]
+}
+
+type Attempted = { readonly delivery: Delivery; readonly subject?: string }
+
+async function deliver(
+  rt: Runtime,
+  mailer: Mailer,
+  sender: MailSender | undefined,
+  toSend: MailToSend,
+  signal: AbortSignal,
+): Promise<Attempted> {
+  if (sender === undefined) return withoutSender(rt)
+  const composed = composeOrRefuse(rt, toSend)
+  if ('outcome' in composed) return { delivery: composed }
+  const limited = AbortSignal.any([signal, AbortSignal.timeout(sendMs)])
+  return {
+    delivery: withoutSecret(await mailer.send(sender, composed, limited), toSend.secret),
+    subject: hideSecret(composed.subject, toSend.secret),
+  }
+}
+
+function withoutSender(rt: Runtime): Attempted {
+  const reason = 'no mail sender is configured: set MAIL_SENDERS_ENABLED'
+  rt.log.warn(reason)
+  return { delivery: { outcome: 'delayed', reason } }
+}
+
+/** A broken template does not mend itself between attempts. */
+function composeOrRefuse(rt: Runtime, toSend: MailToSend): OutgoingMail | Extract<Delivery, { reason: string }> {
+  try {
+    return compose(rt, toSend)
+  } catch (error) {
+    const reason = `the mail could not be composed: ${(error as Error).message}`
+    return {
+      outcome: error instanceof TemplateError ? 'refused' : 'delayed',
+      reason: hideSecret(reason, toSend.secret),
+    }
+  }
+}
+
+function compose(rt: Runtime, { mail, person, tenant, secret }: MailToSend): OutgoingMail {
+  const settings = rt.settings.current(mail.tenantId ?? undefined)
+  const entry = mailTypes[mail.type]
+  const variables = {
+    ...commonVariables(settings, mail.email, person, tenant, rt.clock()),
+    ...entry.variables(mail.context as MailContext[MailType] & typeof mail.context, secret),
+  }
+  const rendered = renderMail(entry.template, variables, mail.context.subject)
+  if (mail.messageId === null) throw new Error('the mail has no Message-ID')
+  const fromName = oneLine(String(settings.from_email_name ?? settings.project_name ?? ''))
+  return { ...rendered, fromName, to: mail.email, messageId: mail.messageId }
+}
+
+/** Servers quote what they refuse, and a template may put the secret into its subject; neither is to be kept. */
+function withoutSecret(delivery: Delivery, secret: string): Delivery {
+  if (delivery.outcome === 'accepted') return delivery
+  return { ...delivery, reason: hideSecret(delivery.reason, secret) }
+}
+
+function hideSecret(text: string, secret: string): string {
+  return secret === '' ? text : text.replaceAll(secret, '•••')
+}
+
+/** Once an attempt ended without an answer, the mail stays `sending` until an answer ends it. */
+function verdictOn(delivery: Delivery, { mail }: MailToSend, isLast: boolean): Verdict {
+  if (delivery.outcome === 'accepted') return { status: 'sent', reason: null }
+  const { outcome, reason } = delivery
+  if (outcome === 'refused' || isLast) return { status: 'failed', reason }
+  return { status: outcome === 'uncertain' || mail.mayHaveArrived ? 'sending' : 'queued', reason }
+}
+
+/** Insists while the database is away: an accepted mail whose acceptance is forgotten would be sent again. */
+async function record(rt: Runtime, { mail }: MailToSend, verdict: Verdict, signal: AbortSignal): Promise<boolean> {
+  for (let waitMs = 100; ; waitMs = Math.min(waitMs * 2, 5000)) {
+    try {
+      return await commit(rt, systemActor, async (tx) => ({
+        result: await settleMail(tx, mail.id, mail.claimToken, verdict),
+      }))
+    } catch (error) {
+      if (signal.aborted) throw error
+      rt.log.warn({ err: error, emailLogId: mail.id }, 'the outcome of a mail could not be recorded yet')
+      await delay(waitMs)
+    }
+  }
+}

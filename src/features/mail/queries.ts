@@ -1,0 +1,135 @@
+import { type Reader, sql, type Tx } from '../../db/sql.ts'
+import { bossSchema } from '../../events/jobs.ts'
+import type { Person, TenantRow } from '../templates/variables.ts'
+import type { MailType } from './types.ts'
+
+/**
+ * The statements about svc_EmailLog. A row's status: `queued` (surely not sent yet) → `sending` (claimed, or an attempt
+ * ended without the server's answer) → `sent` | `failed`. A claim is a token that the worker must still hold to record
+ * what became of its attempt.
+ */
+
+export type NewMail = {
+  readonly type: MailType
+  readonly to: string
+  readonly userId: string | undefined
+  readonly tenantId: string | undefined
+  readonly context: object
+  readonly subject: string
+}
+
+/** The id of the new row, in state `queued`. */
+export async function insertMail(tx: Tx, mail: NewMail): Promise<string> {
+  const { id } = await tx.one<{ id: string }>(sql.unsafe`
+    insert into "svc_EmailLog" (email, subject, "templateName", status, context, "user_Id", "tenant_Id")
+    values (${mail.to}, ${mail.subject}, ${mail.type}, 'queued', ${sql.json(mail.context as never)},
+            ${mail.userId ?? null}, ${mail.tenantId ?? null})
+    returning id`)
+  return id
+}
+
+export type ClaimedMail = {
+  readonly id: string
+  readonly type: MailType
+  readonly email: string
+  readonly context: { readonly subject?: string }
+  readonly userId: string | null
+  readonly tenantId: string | null
+  /** Null until a sender was known. */
+  readonly messageId: string | null
+  readonly claimToken: string
+  /** An earlier attempt ended without an answer, so the message may have arrived. */
+  readonly mayHaveArrived: boolean
+}
+
+export type ClaimRequest = {
+  readonly id: string
+  readonly token: string
+  /** A claim that is older has been lost with its worker. */
+  readonly claimSeconds: number
+  /** Kept if the row has one. */
+  readonly messageId: string | undefined
+}
+
+/** Takes the mail for one attempt; undefined when it is finished or somebody else holds it. */
+export async function claimMail(tx: Tx, request: ClaimRequest): Promise<ClaimedMail | undefined> {
+  return tx.maybeOne<ClaimedMail>(sql.unsafe`
+    with free as (
+      select id, status from "svc_EmailLog"
+      where id = ${request.id}
+        and (status = 'queued' or status = 'sending' and ("claimToken" is null
+          or "claimedAt" < now() - make_interval(secs => ${request.claimSeconds})))
+      for update)
+    update "svc_EmailLog" m
+    set status = 'sending', "claimToken" = ${request.token}, "claimedAt" = now(), attempts = attempts + 1,
+        "messageId" = coalesce(m."messageId", ${request.messageId ?? null}), "updatedAt" = now()
+    from free where m.id = free.id
+    returning m.id, m."templateName" as type, m.email, m.context, m."user_Id" as "userId", m."tenant_Id" as "tenantId",
+      m."messageId", m."claimToken", free.status = 'sending' as "mayHaveArrived"`)
+}
+
+/** Undefined when the row was deleted. */
+export async function mailStatus(tx: Reader, id: string): Promise<string | undefined> {
+  return (await tx.maybeOne<{ status: string }>(sql.unsafe`select status from "svc_EmailLog" where id = ${id}`))?.status
+}
+
+export type Verdict = {
+  readonly status: 'queued' | 'sending' | 'sent' | 'failed'
+  /** Null when there is nothing to complain about. */
+  readonly reason: string | null
+  readonly sender?: string
+  /** As it was sent. */
+  readonly subject?: string
+}
+
+/** Records what became of an attempt and gives the claim back; false when the claim was lost meanwhile. */
+export async function settleMail(tx: Tx, id: string, claimToken: string, verdict: Verdict): Promise<boolean> {
+  const row = await tx.maybeOne(sql.unsafe`
+    update "svc_EmailLog"
+    set status = ${verdict.status}, "errorMessage" = ${verdict.reason}, "claimToken" = null, "claimedAt" = null,
+        sender = coalesce(${verdict.sender ?? null}, sender), subject = coalesce(${verdict.subject ?? null}, subject),
+        "sentAt" = case when ${verdict.status} = 'sent' then now() else "sentAt" end, "updatedAt" = now()
+    where id = ${id} and "claimToken" = ${claimToken}
+    returning id`)
+  return row !== undefined
+}
+
+/** Whether a mail of one of the types was accepted for the same address after this one and has not failed. */
+export async function newerMailExists(tx: Reader, id: string, types: readonly MailType[]): Promise<boolean> {
+  const { exists } = await tx.one<{ exists: boolean }>(sql.unsafe`
+    select exists (
+      select from "svc_EmailLog" this join "svc_EmailLog" newer on newer.email = this.email
+      where this.id = ${id} and newer."templateName" = any(${sql.array(types, 'text')}) and newer.status <> 'failed'
+        and (newer."createdAt", newer.id) > (this."createdAt", this.id)) as exists`)
+  return exists
+}
+
+export async function personOf(tx: Reader, userId: string): Promise<Person | undefined> {
+  return tx.maybeOne<Person>(
+    sql.unsafe`select "firstName", "lastName", email, phone from "svc_User" where id = ${userId}`,
+  )
+}
+
+export async function tenantOf(tx: Reader, tenantId: string): Promise<TenantRow | undefined> {
+  const row = await tx.maybeOne<{ tenant: TenantRow }>(
+    sql.unsafe`select to_jsonb(t) as tenant from "svc_Tenant" t where id = ${tenantId}`,
+  )
+  return row?.tenant
+}
+
+/**
+ * Fails unfinished mails that no job will send any more: the job's last attempt died with its worker, or an operator
+ * deleted it. Rows younger than `olderThanSeconds` are left alone. Returns how many.
+ */
+export async function failAbandonedMails(tx: Tx, olderThanSeconds: number): Promise<number> {
+  const rows = await tx.any(sql.unsafe`
+    update "svc_EmailLog" m
+    set status = 'failed', "claimToken" = null, "claimedAt" = null, "updatedAt" = now(),
+        "errorMessage" = 'given up: no attempt is left' || coalesce('; the last one: ' || m."errorMessage", '')
+    where m.status in ('queued', 'sending') and m."updatedAt" < now() - make_interval(secs => ${olderThanSeconds})
+      and not exists (
+        select from ${sql.identifier([bossSchema, 'job'])} j
+        where j.name = 'mail' and j.state in ('created', 'retry', 'active', 'cancelled') and j.data->>'emailLogId' = m.id::text)
+    returning m.id`)
+  return rows.length
+}

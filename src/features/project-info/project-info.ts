@@ -1,0 +1,66 @@
+import packageJson from '../../../package.json' with { type: 'json' }
+import type { Runtime } from '../../runtime.ts'
+import type { SettingsRow } from '../settings/store.ts'
+
+/**
+ * Public project information and enabled ways to sign in (spec: Project info). Answered twice: as the specification's
+ * `data`, and as the `project` and `version` that older clients read (decisions D). No secret, no client id.
+ */
+export function projectInfo(rt: Runtime) {
+  const { config } = rt
+  const settings = rt.settings.current()
+  const auth = {
+    registration: config.auth.publicRegistration && config.auth.local,
+    emailPassword: config.auth.local,
+    magicLink: config.auth.local && hasMailSender(rt, settings),
+    passkey: config.passkey !== undefined,
+    twoFactor: config.auth.twoFactor,
+    socialProviders: Object.keys(config.oauth.providers),
+  }
+  const data = {
+    project_name: text(settings, 'project_name'),
+    title: text(settings, 'title'),
+    project_color: text(settings, 'project_color'),
+    secondary_color: text(settings, 'secondary_color'),
+    description: text(settings, 'description'),
+    project_url: text(settings, 'project_url') ?? config.server.baseUrl ?? null,
+    app_url: text(settings, 'app_url') ?? config.auth.appUrls[0] ?? null,
+    auth,
+  }
+  const project = {
+    name: data.project_name,
+    title: data.title,
+    url: data.project_url,
+    app_url: data.app_url,
+    color: data.project_color,
+    secondary_color: data.secondary_color,
+    description: data.description,
+    keywords: text(settings, 'keywords'),
+    localization: {
+      timezone: text(settings, 'timezone'),
+      language: text(settings, 'language'),
+      date_format: text(settings, 'date_format'),
+      currency: text(settings, 'currency'),
+    },
+    smtp_enabled: settings.smtp_enabled === true,
+    multitenant: config.tenancy.enabled,
+    auth,
+  }
+  return { data, project, version: packageJson.version }
+}
+
+const smtpKeys = ['smtp_host', 'smtp_port', 'smtp_user', 'smtp_pass', 'smtp_from_address'] as const
+
+/** A sender of the environment, or settings that are switched on and complete. */
+export function hasMailSender({ config }: Runtime, settings: SettingsRow): boolean {
+  if (Object.keys(config.mail.senders).length > 0) return true
+  return (
+    settings.smtp_enabled === true &&
+    smtpKeys.every((key) => settings[key] !== null && settings[key] !== undefined && settings[key] !== '')
+  )
+}
+
+function text(settings: SettingsRow, key: string): string | null {
+  const value = settings[key]
+  return typeof value === 'string' ? value : null
+}

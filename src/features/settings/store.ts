@@ -1,0 +1,41 @@
+import type { Logger } from 'pino'
+import type { Listener } from '../../db/listener.ts'
+import { type Reader, sql } from '../../db/sql.ts'
+
+/** A row of svc_Settings in its wire form. */
+export type SettingsRow = Readonly<Record<string, unknown>> & { readonly id: number; readonly tenant_Id: string | null }
+
+export type SettingsStore = {
+  /** The installation's settings, overridden key by key by the tenant's own (realtime facts §9). */
+  current(tenantId?: string): SettingsRow
+  reload(): Promise<void>
+}
+
+/** Loads every settings row and keeps them in step by NOTIFY. */
+export async function openSettings(db: Reader, listener: Listener, log: Logger): Promise<SettingsStore> {
+  let rows = await readRows(db)
+  const reload = async () => {
+    rows = await readRows(db)
+  }
+  const reloadSoon = () => {
+    reload().catch((error: unknown) => log.error({ err: error }, 'the settings could not be reloaded'))
+  }
+  listener.on('svc_settings', reloadSoon)
+  listener.onReconnect(reloadSoon)
+  return { current: (tenantId) => merged(rows, tenantId), reload }
+}
+
+async function readRows(db: Reader): Promise<readonly SettingsRow[]> {
+  const found = await db.any<{ settings: SettingsRow }>(
+    sql.unsafe`select to_jsonb(s) as settings from "svc_Settings" s order by s.id`,
+  )
+  return found.map(({ settings }) => settings)
+}
+
+function merged(rows: readonly SettingsRow[], tenantId: string | undefined): SettingsRow {
+  const global = rows.find((row) => row.tenant_Id === null)
+  if (global === undefined) throw new Error('the global settings are missing: run the setup')
+  const own = tenantId === undefined ? undefined : rows.find((row) => row.tenant_Id === tenantId)
+  if (own === undefined) return global
+  return { ...global, ...Object.fromEntries(Object.entries(own).filter(([, value]) => value !== null)) } as SettingsRow
+}

@@ -1,0 +1,85 @@
+import type { SettingsRow } from '../settings/store.ts'
+
+/** Who a mail is for, as templates see them. */
+export type Person = {
+  readonly firstName: string
+  readonly lastName: string | null
+  readonly email: string
+  readonly phone: string | null
+}
+
+/** A tenant's row; only the members of the specification are shown. */
+export type TenantRow = Readonly<Record<string, unknown>>
+
+/**
+ * The variables that every template has (spec: Email template; realtime facts §9, both vocabularies). What does not
+ * exist is the empty string, so that templates need no test for null.
+ */
+export function commonVariables(
+  settings: SettingsRow,
+  email: string,
+  person: Person | undefined,
+  tenant: TenantRow | undefined,
+  now: Date,
+) {
+  const firstName = person?.firstName ?? ''
+  const lastName = person?.lastName ?? ''
+  const fullName = `${firstName} ${lastName}`.trim()
+  return {
+    ...projectVariables(settings),
+    ...timeVariables(settings, now),
+    name: firstName,
+    user: { firstName, lastName, fullName, email, phone: person?.phone ?? '' },
+    tenant: picked(tenant ?? {}, ['name', 'logo', 'website', 'address', 'phone', 'email']),
+  }
+}
+
+function projectVariables(settings: SettingsRow) {
+  const texts = picked(settings, ['project_name', 'project_color', 'project_url', 'app_url', 'email_signature'])
+  const icon = textIn(settings, 'email_icon_Id')
+  const base = texts.project_url?.replace(/\/+$/, '')
+  return {
+    ...texts,
+    project_color: texts.project_color || '#663399',
+    logo_url: base && icon ? `${base}/assets/${icon}` : '',
+    loginLink: texts.app_url ? `${texts.app_url.replace(/\/+$/, '')}/login` : '',
+  }
+}
+
+/** In the time zone and form of the settings. */
+function timeVariables(settings: SettingsRow, now: Date) {
+  const part = partsOf(now, textIn(settings, 'timezone') || 'UTC')
+  const form = textIn(settings, 'date_format') || 'YYYY-MM-DD'
+  const date = form.replace(/YYYY|YY|MM|DD/g, (token) => part[token] ?? token)
+  return { currentDate: date, currentTime: `${part.HH}:${part.mm}`, currentYear: part.YYYY }
+}
+
+function partsOf(now: Date, timeZone: string): Record<string, string> {
+  const parts = clockIn(timeZone).formatToParts(now)
+  const get = (type: Intl.DateTimeFormatPartTypes) => parts.find((part) => part.type === type)?.value ?? ''
+  const year = get('year')
+  return { YYYY: year, YY: year.slice(-2), MM: get('month'), DD: get('day'), HH: get('hour'), mm: get('minute') }
+}
+
+/** A time zone that the settings have wrong must not stop a mail: then it is UTC. */
+function clockIn(timeZone: string): Intl.DateTimeFormat {
+  const options = { hourCycle: 'h23', dateStyle: 'short', timeStyle: 'short' } as const
+  try {
+    return new Intl.DateTimeFormat('sv-SE', { ...options, timeZone })
+  } catch (error) {
+    if (error instanceof RangeError) return new Intl.DateTimeFormat('sv-SE', { ...options, timeZone: 'UTC' })
+    throw error
+  }
+}
+
+function picked<const Key extends string>(
+  row: Readonly<Record<string, unknown>>,
+  keys: readonly Key[],
+): Record<Key, string> {
+  return Object.fromEntries(keys.map((key) => [key, textIn(row, key)])) as Record<Key, string>
+}
+
+function textIn(row: Readonly<Record<string, unknown>>, key: string): string {
+  const value = row[key]
+  return value === null || value === undefined ? '' : String(value)
+}

@@ -1,0 +1,42 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
+import type { FastifyBaseLogger, FastifyInstance, FastifyRequest, RawServerDefault } from 'fastify'
+import type { Actor } from './events/types.ts'
+import type { Caller } from './features/auth/caller.ts'
+
+/** The server as route files see it: schemas are TypeBox, handlers get typed requests. */
+export type App = FastifyInstance<
+  RawServerDefault,
+  IncomingMessage,
+  ServerResponse,
+  FastifyBaseLogger,
+  TypeBoxTypeProvider
+>
+
+/** Which of the specification's two error bodies a route answers with; realtime's validation errors are a third. */
+export type ErrorStyle = 'auth' | 'general' | 'realtime'
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Who calls; set before the handler of every route, the public role without a valid session. */
+    caller: Caller
+  }
+  interface FastifyContextConfig {
+    errorStyle?: ErrorStyle
+  }
+}
+
+/** Who acts, as the log records it. `caller` may stand for somebody else than the request's own, e.g. at login. */
+export function actorOf(
+  request: FastifyRequest,
+  caller: Pick<Caller, 'userId' | 'tenantId'> & { role: { id: string } } = request.caller,
+): Actor {
+  return {
+    userId: caller.userId,
+    roleId: caller.role.id,
+    tenantId: caller.tenantId,
+    ip: request.ip,
+    userAgent: request.headers['user-agent'],
+    requestId: request.id,
+  }
+}

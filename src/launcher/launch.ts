@@ -1,0 +1,162 @@
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { type Config, ConfigError, loadEnv, parseConfig } from '../config.ts'
+import { startEmbedded } from '../db/embedded.ts'
+import { EmbeddedError } from '../db/embedded-host.ts'
+import { type Admin, addressOf, banner, docsAddress } from './banner.ts'
+import { type Child, type ChildOptions, startChild, supervise } from './children.ts'
+import { type Output, openOutput } from './output.ts'
+import { StartError, secretKey, usablePort } from './preflight.ts'
+
+type Launch = {
+  readonly output: Output
+  /** What runs, in the order of its start; the parts of a stage stop together. */
+  readonly stages: Child[][]
+  /** Settled once, by the first signal or the first failure. */
+  readonly ending: PromiseWithResolvers<Ending>
+  readonly aborted: AbortSignal
+}
+
+/** Why the launcher ends; exit code 0 when it was told to. */
+type Ending = { code: number; reason?: string }
+
+/**
+ * Starts everything, waits for a signal or a failure, stops everything: web first, so that no request is lost, then
+ * the workers, PostgreSQL last. A second signal doesn't wait.
+ *
+ * @param dir where .env is looked for
+ * @returns the exit code: 0 after a signal, 1 after a failure, whose reason has then been shown
+ */
+export async function launch(dir: string, processEnv: NodeJS.ProcessEnv): Promise<number> {
+  const output = openOutput(processEnv.NODE_ENV === 'production' && !process.stdout.isTTY)
+  const abort = new AbortController()
+  const it: Launch = { output, stages: [], ending: Promise.withResolvers(), aborted: abort.signal }
+  listenForSignals(it)
+  bringUp(it, dir, processEnv).catch((error) => it.ending.resolve({ code: 1, reason: describe(error) }))
+  const { code, reason } = await it.ending.promise
+  abort.abort()
+  if (reason) output.complain(reason)
+  if (code === 0) output.say('\nStopping. A second Ctrl-C does not wait.')
+  for (const stage of it.stages.toReversed()) await Promise.all(stage.map((part) => part.stop()))
+  if (code === 0) output.say('Stopped.')
+  return code
+}
+
+async function bringUp(it: Launch, dir: string, processEnv: NodeJS.ProcessEnv): Promise<void> {
+  const config = parseConfig(loadEnv(dir, processEnv), { allowMissingSecret: true })
+  const port = await usablePort(config.server)
+  const env: NodeJS.ProcessEnv = { ...processEnv, PORT: String(port), SECRET_KEY: await secretKey(config) }
+  if (config.database.url === undefined) env.DATABASE_URL = await startDatabase(it, config)
+  const admin = await setUp(it, env)
+  it.aborted.throwIfAborted()
+  // The workers stop after the web process, whose last requests may still need them, but start after it as well:
+  // the first answer comes sooner.
+  const workers: Child[] = []
+  it.stages.push(workers)
+  it.stages.push([keepRunning(it, { name: 'web', script: 'api/main.ts', env })])
+  const url = addressOf(config.server.host, port)
+  await untilReady(it, url)
+  const { workerNames } = await import('../workers/workers.ts')
+  it.aborted.throwIfAborted()
+  workers.push(...workerNames.map((name) => keepRunning(it, { name, script: 'workers/main.ts', args: [name], env })))
+  it.output.say(banner({ url, docs: await docsAddress(url), config, admin }))
+}
+
+const sameKeyPressMs = 500
+const forcedExitCode = 130
+
+function listenForSignals({ ending, stages }: Launch): void {
+  let first: number | undefined
+  const onSignal = () => {
+    first ??= Date.now()
+    // npm passes on the Ctrl-C that the terminal has sent us already: one key press arrives as two signals.
+    if (Date.now() - first > sameKeyPressMs) forceEnd(stages)
+    ending.resolve({ code: 0 })
+  }
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, onSignal)
+}
+
+/** PostgreSQL recovers from this; its guardian sees to it that it ends after us (db/embedded.ts). */
+function forceEnd(stages: readonly Child[][]): never {
+  for (const part of stages.flat()) part.kill()
+  process.exit(forcedExitCode)
+}
+
+/** Starts the embedded server and returns its address. */
+async function startDatabase(it: Launch, { database }: Config): Promise<string> {
+  const log = { info: it.output.note('info'), warn: it.output.note('warn') }
+  const starting = startEmbedded({ dataDir: database.dataDir, log })
+  // Noted before it is up, so that a Ctrl-C meanwhile finds it. A start that fails leaves nothing to stop.
+  const stop = (mode?: 'immediate') =>
+    starting.then(
+      (server) => server.stop(mode),
+      () => undefined,
+    )
+  it.stages.push([{ stop: () => stop(), kill: () => void stop('immediate') }])
+  const server = await starting
+  void server.ended.then((log) => it.ending.resolve({ code: 1, reason: `PostgreSQL has ended: ${log}` }))
+  return server.url
+}
+
+/** Runs the release step. Its last line says whether an administrator was made; a failure it explains itself. */
+async function setUp(it: Launch, env: NodeJS.ProcessEnv): Promise<Admin> {
+  it.aborted.throwIfAborted()
+  let admin: Admin
+  let explained = false
+  const onLine = (text: string) => {
+    if (text.startsWith('{"admin":')) admin = JSON.parse(text).admin
+    else if (text !== '{}') it.output.line('setup', text)
+  }
+  const onError = (text: string) => {
+    explained = true
+    it.output.complain(text)
+  }
+  const setup = startChild({ name: 'setup', script: scriptPath('setup.ts'), env, onLine, onError })
+  it.stages.push([setup])
+  const how = await setup.ended
+  if (how !== 'exit code 0') throw new StartError(explained ? '' : `Setup failed (${how}); its lines above say why.`)
+  return admin
+}
+
+function keepRunning(
+  { output, ending }: Launch,
+  options: Pick<ChildOptions, 'name' | 'script' | 'args' | 'env'>,
+): Child {
+  const { name, script } = options
+  const part = supervise({
+    ...options,
+    script: scriptPath(script),
+    onLine: (text) => output.line(name, text),
+    onRestart: (how) => output.note('warn')(`${name} ended (${how}); starting it again`),
+  })
+  part.failed.catch((error: Error) => ending.resolve({ code: 1, reason: error.message }))
+  return part
+}
+
+const readyLimitMs = 60_000
+
+async function untilReady({ aborted }: Launch, url: string): Promise<void> {
+  const limit = Date.now() + readyLimitMs
+  for (;;) {
+    const answer = await fetch(`${url}/ready`).catch(notListening)
+    if (answer?.ok) return
+    const state = await answer?.text()
+    if (Date.now() > limit) throw new StartError(`The web process does not get ready: ${state ?? 'it does not listen'}`)
+    await delay(50, undefined, { signal: aborted })
+  }
+}
+
+/** `fetch` rejects with a TypeError when there is no connection. */
+function notListening(error: Error): undefined {
+  if (!(error instanceof TypeError)) throw error
+}
+
+function scriptPath(script: string): string {
+  return join(import.meta.dirname, '..', script)
+}
+
+function describe(error: unknown): string {
+  const known = [StartError, ConfigError, EmbeddedError].some((kind) => error instanceof kind)
+  if (known || (error instanceof Error && 'syscall' in error)) return (error as Error).message
+  return String((error as Error).stack)
+}

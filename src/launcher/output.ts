@@ -1,0 +1,66 @@
+/** What the launcher shows: its own notes, the log lines of all processes, and the banner. */
+export type Output = {
+  /** A line of a process: JSON lines are made readable unless the output is raw. */
+  line(source: string, text: string): void
+  /** A note of the launcher's own, as a log line. */
+  note(level: 'info' | 'warn'): (message: string) => void
+  /** Text for the person at the terminal, as it is. */
+  say(text: string): void
+  /** Why the start failed. */
+  complain(text: string): void
+}
+
+type Streams = { stdout: { write(text: string): unknown }; stderr: { write(text: string): unknown } }
+
+/** `raw` passes log lines on as they are, for machines; otherwise people read along. */
+export function openOutput(raw: boolean, { stdout, stderr }: Streams = process): Output {
+  const line = (source: string, text: string) => stdout.write(`${raw ? text : readable(source, text)}\n`)
+  return {
+    line,
+    note: (level) => (msg) =>
+      line('start', JSON.stringify({ level, time: new Date().toISOString(), name: 'start', msg })),
+    say: (text) => stdout.write(`${text}\n`),
+    complain: (text) => stderr.write(`${text}\n`),
+  }
+}
+
+/** `12:30:01 web    info  message key=value`; what is no log line keeps its text behind the name of its source. */
+export function readable(source: string, text: string): string {
+  const record = parseRecord(text)
+  if (record === undefined) return `${' '.repeat(8)} ${source.padEnd(sourceWidth)} ${text}`
+  const { time, level, msg, err, name: _name, pid: _pid, hostname: _hostname, ...rest } = record
+  const members = Object.entries(rest).map(([key, value]) => `${key}=${shown(value)}`)
+  const head = [clockTime(time), source.padEnd(sourceWidth), String(level).padEnd(5), msg ?? '', ...members].join(' ')
+  return err === undefined ? head : `${head}${describeError(err)}`
+}
+
+const sourceWidth = 11
+
+type LogRecord = { level: unknown; time?: unknown; msg?: unknown; err?: unknown; [member: string]: unknown }
+
+function parseRecord(text: string): LogRecord | undefined {
+  if (!text.startsWith('{')) return undefined
+  try {
+    const value = JSON.parse(text)
+    return 'level' in value ? value : undefined
+  } catch {
+    // A cut line or somebody else's braces: shown as text.
+    return undefined
+  }
+}
+
+function clockTime(time: unknown): string {
+  const date = new Date(time as string | number)
+  return Number.isNaN(date.getTime()) ? ' '.repeat(8) : date.toTimeString().slice(0, 8)
+}
+
+function shown(value: unknown): string {
+  if (typeof value === 'string' && /^[^\s"=]+$/.test(value)) return value
+  return JSON.stringify(value)
+}
+
+function describeError(err: unknown): string {
+  const { type, message, stack } = err as { type?: string; message?: string; stack?: string }
+  if (stack) return `\n${stack.replace(/^/gm, '    ')}`
+  return `: ${[type, message].filter(Boolean).join(': ')}`
+}

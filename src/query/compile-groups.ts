@@ -1,0 +1,105 @@
+/** Aggregated lists: one grouped query, computed once for both the rows and their number. */
+import { type Compiling, clause, columnSql, conditions, whereSql } from './compile-predicate.ts'
+import { createJoins, type Joins, selectionSql } from './compile-select.ts'
+import type { Aggregate, Grouping, GroupKey, PlanContent, Selection } from './plan.ts'
+import { wireSql } from './projection.ts'
+import { ident, literal } from './sql.ts'
+
+/** A query of the groups: columns k1, k2, … for the keys, a1, a2, … for the aggregates, r for the first row. */
+export function groupsSql(plan: PlanContent, grouping: Grouping, compiling: Compiling): string {
+  const joins = createJoins(['t'], compiling)
+  const keys = grouping.keys.map((key) => `${keySql(key, grouping.timezone, joins, compiling)} as ${key.name}`)
+  const primaryKey = columnSql(plan.collection.primaryKey.name, 't')
+  const aggregates = grouping.aggregates.map((each) => `${aggregateSql(each, primaryKey, joins)} as ${each.name}`)
+  const first = grouping.detail === undefined ? [] : [`${firstRowSql(plan)} as r`]
+  const list = [...keys, ...aggregates, ...first].join(', ')
+  const where = whereSql(plan.where, ['t'], compiling)
+  const by = clause(
+    'group by',
+    grouping.keys.map((_, i) => String(i + 1)),
+    ', ',
+  )
+  const grouped = `select ${list} from ${ident(plan.collection.name)} t${joins.sql()}${where}${by}`
+  return havingSql(grouped, grouping, compiling)
+}
+
+/** A query of `object`, each group of `page` (ordered and cut, called g) as JSON, in order. */
+export function groupObjectsSql(plan: PlanContent, grouping: Grouping, page: string, compiling: Compiling): string {
+  const object = objectSql(grouping, compiling)
+  if (grouping.detail === undefined) return `select ${object} as object from (${page}) g`
+  // A join need not keep the order of the page.
+  return `select ${object} as object from (${page}) g${detailSql(plan, grouping.detail, compiling)}${groupOrderSql(plan)}`
+}
+
+/** ORDER BY of groups called g. */
+export function groupOrderSql({ sort }: PlanContent): string {
+  const terms = sort.flatMap(({ by, direction }) =>
+    by.kind === 'output' ? [`g.${by.name}${direction === 'desc' ? ' desc' : ''}`] : [],
+  )
+  return clause('order by', terms, ', ')
+}
+
+function keySql({ path, part }: GroupKey, timezone: string | undefined, joins: Joins, { params }: Compiling): string {
+  const column = columnSql(path.column.name, joins.alias(path.steps))
+  if (part === undefined) return column
+  if (path.column.kind === 'date') return `extract(${part} from ${column}::timestamp)::integer`
+  if (path.column.kind !== 'datetime') return `extract(${part} from ${column})::integer`
+  const zone = timezone === undefined ? `'UTC'` : params.bind(timezone, 'text')
+  return `extract(${part} from ${column} at time zone ${zone})::integer`
+}
+
+function aggregateSql({ fn, path }: Aggregate, primaryKey: string, joins: Joins): string {
+  if (path === undefined) return 'count(*)'
+  const column = columnSql(path.column.name, joins.alias(path.steps))
+  switch (fn) {
+    case 'distinct':
+      return `count(distinct ${column})`
+    case 'avg':
+      return `avg(${column})::double precision`
+    case 'array_agg':
+      return `coalesce(json_agg(${wireSql(column, path.column)} order by ${primaryKey}), '[]')`
+    default:
+      return `${fn}(${column})`
+  }
+}
+
+/** The first row of a group by primary key. PostgreSQL has no min(uuid) before version 18. */
+function firstRowSql({ collection: { primaryKey } }: PlanContent): string {
+  const column = columnSql(primaryKey.name, 't')
+  return primaryKey.kind === 'uuid' ? `min(${column}::text)::uuid` : `min(${column})`
+}
+
+function havingSql(grouped: string, { having }: Grouping, compiling: Compiling): string {
+  const kept = conditions(having, ['g'], compiling)
+  return kept.length === 0 ? grouped : `select * from (${grouped}) g${clause('where', kept)}`
+}
+
+/** Names chosen by the request travel as parameters. */
+function objectSql({ keys, aggregates, detail }: Grouping, { params }: Compiling): string {
+  const members = [
+    ...keys.flatMap((key) => key.keys.map((name) => `${literal(name)}, ${keyValueSql(key)}`)),
+    ...aggregates.map((aggregate) => `${params.bind(aggregate.alias, 'text')}, ${aggregateValueSql(aggregate)}`),
+    ...(detail?.columns ?? []).map(({ name }) => `${literal(name)}, ${columnSql(name, 'd')}`),
+    ...(detail?.nested ?? []).map(
+      ({ step }) => `${literal(step.relation.name)}, ${columnSql(step.relation.name, 'd')}`,
+    ),
+  ]
+  return `json_build_object(${members.join(', ')})`
+}
+
+const keyValueSql = ({ name, part, path }: GroupKey): string =>
+  part === undefined ? wireSql(`g.${name}`, path.column) : `g.${name}`
+
+/** Numbers stay numbers, also those of Decimal columns (`spec/items.md` §9); all else has its usual form. */
+function aggregateValueSql({ name, fn, path }: Aggregate): string {
+  const isExtreme = fn === 'min' || fn === 'max'
+  return isExtreme && path !== undefined && path.column.kind !== 'decimal'
+    ? wireSql(`g.${name}`, path.column)
+    : `g.${name}`
+}
+
+function detailSql({ collection }: PlanContent, detail: Selection, compiling: Compiling): string {
+  const list = selectionSql(detail, ['t'], compiling)
+  const isFirst = `${columnSql(collection.primaryKey.name, 't')} = g.r`
+  return ` left join lateral (select ${list} from ${ident(collection.name)} t where ${isFirst}) d on true`
+}

@@ -1,0 +1,111 @@
+/**
+ * compile: a plan as one SQL statement whose result is already the response text. Pure; two plans that differ in
+ * values only give the same text (but for small limits, see below), so `key` names a prepared statement.
+ */
+import type { Field } from '../catalog/catalog.ts'
+import { groupObjectsSql, groupOrderSql, groupsSql } from './compile-groups.ts'
+import { type Compiling, columnSql, predicateSql, startCompiling, whereSql } from './compile-predicate.ts'
+import { columnsRead, orderSql, selectionSql } from './compile-select.ts'
+import type { Grouping, PlanContent } from './plan.ts'
+import type { Plan, ResolvedFilter } from './resolve.ts'
+import { createParams, ident, type Params, type Statement, statement } from './sql.ts'
+
+/** One row: `data`, the text of a JSON array, and `total`, the number of matching rows as text or null when not counted. */
+export function compileList(plan: Plan): Statement {
+  return compiled((compiling) =>
+    plan.grouping ? groupedListSql(plan, plan.grouping, compiling) : listSql(plan, compiling),
+  )
+}
+
+/** One row with `data`, the text of a JSON object, or no row. */
+export function compileOne(plan: Plan): Statement {
+  return compiled((compiling) => {
+    const where = whereSql(plan.where, ['t'], compiling)
+    const list = selectionSql(plan.selection, ['t'], compiling)
+    return `select row_to_json(o.*)::text as data from (select ${list} from ${ident(plan.collection.name)} t${where}) o`
+  })
+}
+
+/** One row per item with `data`, the text of a JSON object; for cursors. */
+export function compileStream(plan: Plan): Statement {
+  return compiled((compiling) => {
+    if (plan.grouping === undefined) {
+      return `select row_to_json(o.*)::text as data from ${rowsSql(plan, compiling).rows} o`
+    }
+    const groups = `(${groupsSql(plan, plan.grouping, compiling)})`
+    return `select o.object::text as data from (${groupPageSql(plan, plan.grouping, groups, compiling)}) o`
+  })
+}
+
+/** One row with `total` as text: what {@link compileStream} would yield without limit and offset. */
+export function compileCount(plan: Plan): Statement {
+  return compiled((compiling) => {
+    if (plan.grouping === undefined) return `select ${countSql(plan, whereSql(plan.where, ['t'], compiling))} as total`
+    const groups = groupsSql(plan, { ...plan.grouping, detail: undefined }, compiling)
+    return `select count(*)::text as total from (${groups}) g`
+  })
+}
+
+/**
+ * The condition on a row that the surrounding statement calls `alias`. Aliases q1, q2, … are used inside. Own
+ * {@link Params} let a caller supply the values in another way than as `$1`.
+ */
+export function compileCondition(filter: ResolvedFilter, alias: string, params: Params): string {
+  return predicateSql(filter.predicate, [alias], startCompiling(params))
+}
+
+function compiled(build: (compiling: Compiling) => string): Statement {
+  const params = createParams()
+  return statement(build(startCompiling(params)), params.values)
+}
+
+function listSql(plan: PlanContent, compiling: Compiling): string {
+  const { rows, where } = rowsSql(plan, compiling)
+  return `select coalesce(json_agg(o.*), '[]')::text as data, ${totalSql(plan, where)} as total from ${rows} o`
+}
+
+/** Without a window the rows themselves are the total. */
+function totalSql(plan: PlanContent, where: string): string {
+  if (!plan.count) return 'null::text'
+  return plan.limit === undefined && plan.offset === 0 ? 'count(*)::text' : countSql(plan, where)
+}
+
+const countSql = ({ collection }: PlanContent, where: string): string =>
+  `(select count(*) from ${ident(collection.name)} t${where})::text`
+
+/** The selected rows of a plan: found, ordered and cut first, made into JSON form only then. */
+function rowsSql(plan: PlanContent, compiling: Compiling): { readonly rows: string; readonly where: string } {
+  const where = whereSql(plan.where, ['t'], compiling)
+  const { joins, order } = orderSql(plan.sort, ['t'], compiling)
+  const columns = columnsRead(plan.selection).map((field: Field) => columnSql(field.name, 't'))
+  const found = `select ${columns.join(', ')} from ${ident(plan.collection.name)} t${joins}${where}${order}`
+  const list = selectionSql(plan.selection, ['t'], compiling)
+  return { rows: `(select ${list} from (${found}${limitSql(plan, compiling)}) t)`, where }
+}
+
+/**
+ * PostgreSQL takes an unknown limit for a tenth of the table and then plans such a statement anew at every execution.
+ * The few small limits that pages have are therefore part of the text; larger ones are parameters, so that the number
+ * of texts stays small.
+ */
+const LARGEST_INLINE_LIMIT = 100
+
+function limitSql({ limit, offset }: PlanContent, { params }: Compiling): string {
+  const rows = limit === undefined || limit <= LARGEST_INLINE_LIMIT ? limit : params.bind(limit, 'bigint')
+  const take = rows === undefined ? '' : ` limit ${rows}`
+  return offset === 0 ? take : `${take} offset ${params.bind(offset, 'bigint')}`
+}
+
+function groupedListSql(plan: PlanContent, grouping: Grouping, compiling: Compiling): string {
+  const groups = groupsSql(plan, grouping, compiling)
+  // The name cannot be a collection's, so nothing below can mean the groups by accident.
+  const objects = groupPageSql(plan, grouping, '"$groups"', compiling)
+  const data = `(select coalesce(json_agg(o.object), '[]') from (${objects}) o)::text`
+  const total = plan.count ? '(select count(*) from "$groups")::text' : 'null::text'
+  return `with "$groups" as materialized (${groups}) select ${data} as data, ${total} as total`
+}
+
+function groupPageSql(plan: PlanContent, grouping: Grouping, groups: string, compiling: Compiling): string {
+  const page = `select g.* from ${groups} g${groupOrderSql(plan)}${limitSql(plan, compiling)}`
+  return groupObjectsSql(plan, grouping, page, compiling)
+}

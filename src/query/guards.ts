@@ -1,0 +1,87 @@
+/**
+ * Limits on what a request may make us walk, checked before anything recurses (design §7, Guards). All of them
+ * answer 400.
+ */
+import { errors } from '../errors.ts'
+
+/** Characters of a parameter that is JSON text; ten thousand UUIDs are 390 000. */
+export const MAX_TEXT = 1_000_000
+export const MAX_DEPTH = 20
+export const MAX_NODES = 1_000
+/** Members of one array, such as the operand of `in`. */
+export const MAX_ARRAY = 10_000
+/** Array members of one parameter in all. */
+export const MAX_VALUES = 20_000
+/** Relations from the collection to the furthest row. */
+export const MAX_RELATION_DEPTH = 7
+export const MAX_LIST = 1_000
+export const MAX_SORT_KEYS = 20
+export const MAX_GROUP_KEYS = 10
+export const MAX_AGGREGATES = 25
+/** Relations that wildcards and names together may select. */
+export const MAX_NESTED = 250
+export const MAX_SEARCH_LENGTH = 500
+export const MAX_SEARCH_WORDS = 32
+export const MAX_PATTERN = 200
+export const MAX_JSONPATH = 1_000
+
+type Visit = { value: unknown; objects: number; arrays: number }
+
+/**
+ * Throws 400 when a parsed JSON value nests deeper than 20 objects or 20 arrays, has more than 1 000 members, an array
+ * of more than 10 000 values, a number that is not finite or a NUL character (which PostgreSQL text cannot hold). An
+ * array of scalars is one node. Iterative, so that no input can exhaust the stack.
+ */
+export function guard(parameter: string, root: unknown): void {
+  const pending: Visit[] = [{ value: root, objects: 0, arrays: 0 }]
+  let nodes = 0
+  let values = 0
+  const tooLarge = (): never => {
+    throw errors.badQuery(`${parameter}: too large or too deep`)
+  }
+  for (let visit = pending.pop(); visit !== undefined; visit = pending.pop()) {
+    const { value, objects, arrays } = visit
+    if (typeof value !== 'object' || value === null) {
+      guardScalar(parameter, value)
+      continue
+    }
+    if (objects > MAX_DEPTH || arrays > MAX_DEPTH) tooLarge()
+    if (Array.isArray(value)) {
+      values += value.length
+      if (value.length > MAX_ARRAY || values > MAX_VALUES) tooLarge()
+      for (const member of value) {
+        if (isObject(member)) nodes += 1
+        pending.push({ value: member, objects, arrays: arrays + 1 })
+      }
+    } else {
+      const keys = Object.keys(value)
+      nodes += keys.length
+      if (nodes > MAX_NODES) tooLarge()
+      for (const key of keys) {
+        guardScalar(parameter, key)
+        pending.push({ value: (value as Record<string, unknown>)[key], objects: objects + 1, arrays })
+      }
+    }
+    if (nodes > MAX_NODES) tooLarge()
+  }
+}
+
+export function guardScalar(parameter: string, value: unknown): void {
+  if (typeof value === 'number' && !Number.isFinite(value)) {
+    throw errors.badQuery(`${parameter}: numbers must be finite`)
+  }
+  if (typeof value === 'string' && value.includes('\0')) {
+    throw errors.badQuery(`${parameter}: NUL characters are not allowed`)
+  }
+}
+
+/** A JSON object: neither null nor an array. Its members are read with Object.entries and Object.hasOwn only. */
+export const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** A member of an object of the request; never one that it inherits. */
+export const member = (object: Readonly<Record<string, unknown>>, key: string): unknown =>
+  Object.hasOwn(object, key) ? object[key] : undefined
+
+/** The request's own word in an error, cut short. */
+export const quoted = (text: string): string => JSON.stringify(text.length > 64 ? `${text.slice(0, 64)}…` : text)

@@ -1,0 +1,161 @@
+/**
+ * What a query has become after `resolve`: catalog objects and typed parameter values, nothing else. `compile` is a
+ * pure function of it.
+ *
+ * Words: a *step* follows one relation, a *predicate* is a resolved filter, a *rule* is the predicate that the
+ * caller's permissions put on rows, a *selection* is what is returned of a row.
+ */
+import type { Collection, Field, Relation } from '../catalog/catalog.ts'
+import type { Direction } from './ast.ts'
+import type { Operand, Operator } from './operator.ts'
+import type { TypedValue } from './sql.ts'
+import type { ValueType } from './values.ts'
+
+/** The part of a field that decides how it is compared; aggregates and casts have one too. */
+export type Column = Pick<Field, 'name' | 'kind' | 'pgType' | 'element'> & { readonly nullable: boolean }
+
+/** A column of the row that `up` enclosing steps back is the current one. */
+export type ColumnRef = {
+  readonly column: Column
+  readonly up: number
+  readonly cast: ValueType | undefined
+}
+
+/** From a row of `source` to the rows of `target` that the caller may see. */
+export type Step = {
+  readonly relation: Relation
+  readonly source: Collection
+  readonly target: Collection
+  readonly through: Collection | undefined
+  /** Evaluated on the target row. */
+  readonly rule: Predicate
+  /** Whether soft-deleted rows of the link table count. */
+  readonly includeDeleted: boolean
+}
+
+/** A column at the end of a chain of steps (none: the row's own). */
+export type ColumnPath = { readonly steps: readonly Step[]; readonly column: Column }
+
+export type Predicate =
+  | { readonly kind: 'always' | 'never' }
+  | { readonly kind: 'and' | 'or'; readonly of: readonly Predicate[] }
+  | { readonly kind: 'not'; readonly of: Predicate }
+  | { readonly kind: 'test'; readonly left: ColumnRef; readonly operator: Operator; readonly operand: Operand }
+  | {
+      readonly kind: 'compare'
+      readonly left: ColumnRef
+      /** An SQL comparison operator. */
+      readonly comparison: string
+      readonly steps: readonly Step[]
+      readonly right: ColumnRef
+    }
+  | { readonly kind: 'exists'; readonly step: Step; readonly where: Predicate }
+  | { readonly kind: 'search'; readonly search: Search }
+
+/** Full-text search of `query` (a `to_tsquery` text) over the concatenated columns. */
+export type Search = { readonly columns: readonly ColumnPath[]; readonly query: string }
+
+/** What is returned of a row, in output order. */
+export type Selection = {
+  readonly collection: Collection
+  readonly columns: readonly Field[]
+  readonly nested: readonly NestedSelection[]
+}
+
+export type NestedSelection = {
+  readonly step: Step
+  readonly selection: Selection
+  /** The request's relConditions. */
+  readonly where: Predicate
+  /** Junction rows are restricted to these values of the discriminator (many-to-any). */
+  readonly only: { readonly column: string; readonly values: readonly string[] } | undefined
+}
+
+export type SortTerm = { readonly by: SortBy; readonly direction: Direction }
+
+export type SortBy =
+  | { readonly kind: 'path'; readonly path: ColumnPath }
+  | { readonly kind: 'relevance'; readonly search: Search }
+  | { readonly kind: 'distance'; readonly column: Column; readonly longitude: number; readonly latitude: number }
+  | { readonly kind: 'vectorDistance'; readonly column: Column; readonly operator: string; readonly vector: TypedValue }
+  | { readonly kind: 'output'; readonly name: string }
+
+export type DatePart = 'year' | 'month' | 'day' | 'hour' | 'minute' | 'week' | 'dow' | 'isodow'
+
+/** One groupBy entry; `keys` are the members it becomes in every row. */
+export type GroupKey = {
+  /** Generated name inside the statement: k1, k2, … */
+  readonly name: string
+  readonly path: ColumnPath
+  readonly part: DatePart | undefined
+  readonly keys: readonly string[]
+}
+
+export type AggregateFunction = 'count' | 'sum' | 'avg' | 'min' | 'max' | 'distinct' | 'array_agg'
+
+export type Aggregate = {
+  /** Generated name inside the statement: a1, a2, … */
+  readonly name: string
+  /** The request's output name; travels as a parameter. */
+  readonly alias: string
+  readonly fn: AggregateFunction
+  /** Undefined: `*`. */
+  readonly path: ColumnPath | undefined
+}
+
+export type Grouping = {
+  readonly keys: readonly GroupKey[]
+  readonly aggregates: readonly Aggregate[]
+  readonly having: Predicate
+  readonly timezone: string | undefined
+  /** Of the first row of each group: own columns and relations that a report asks for beside the group. */
+  readonly detail: Selection | undefined
+}
+
+/** The content of a plan; the brand that makes it one is put on in resolve.ts only. */
+export type PlanContent = {
+  readonly collection: Collection
+  readonly selection: Selection
+  readonly where: Predicate
+  readonly sort: readonly SortTerm[]
+  /** Undefined: every row. */
+  readonly limit: number | undefined
+  readonly offset: number
+  readonly count: boolean
+  readonly grouping: Grouping | undefined
+  /** Every collection that the statement reads: cache tags and realtime dependencies. */
+  readonly collections: ReadonlySet<string>
+}
+
+export const ALWAYS: Predicate = { kind: 'always' }
+export const NEVER: Predicate = { kind: 'never' }
+
+/** Conjunction without the members that say nothing. */
+export function allOf(predicates: readonly Predicate[]): Predicate {
+  const said = predicates.flatMap((p) => (p.kind === 'and' ? p.of : p.kind === 'always' ? [] : [p]))
+  if (said.some((p) => p.kind === 'never')) return NEVER
+  return said.length === 1 ? said[0]! : said.length === 0 ? ALWAYS : { kind: 'and', of: said }
+}
+
+/** Disjunction; of nothing: never. */
+export function anyOf(predicates: readonly Predicate[]): Predicate {
+  const possible = predicates.flatMap((p) => (p.kind === 'or' ? p.of : p.kind === 'never' ? [] : [p]))
+  if (possible.some((p) => p.kind === 'always')) return ALWAYS
+  return possible.length === 1 ? possible[0]! : possible.length === 0 ? NEVER : { kind: 'or', of: possible }
+}
+
+export function negate(predicate: Predicate): Predicate {
+  switch (predicate.kind) {
+    case 'always':
+      return NEVER
+    case 'never':
+      return ALWAYS
+    case 'not':
+      return predicate.of
+    default:
+      return { kind: 'not', of: predicate }
+  }
+}
+
+export const isToMany = (relation: Relation): boolean =>
+  relation.kind === 'hasMany' || relation.kind === 'belongsToMany' || relation.kind === 'polymorphic'

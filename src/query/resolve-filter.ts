@@ -1,0 +1,178 @@
+/**
+ * Filters resolved against a view. A dotted path through relations means: some related row matches, so parents never
+ * multiply. Tests for a missing value (`isNull`, `eq null`, `empty`) on such a path also hold where there is no
+ * related row.
+ */
+import type { Field } from '../catalog/catalog.ts'
+import { errors } from '../errors.ts'
+import type { Filter, FilterEntry } from './ast.ts'
+import { comparable, readCast } from './casts.ts'
+import { isObject, member, quoted } from './guards.ts'
+import type { Operator } from './operator.ts'
+import { comparisonOf, findOperator } from './operators.ts'
+import { parseFilter } from './parse.ts'
+import { ALWAYS, allOf, anyOf, isToMany, negate, type Predicate, type Step } from './plan.ts'
+import { resolveColumn, resolvePath } from './resolve-path.ts'
+import type { ValueType } from './values.ts'
+import type { View } from './view.ts'
+
+/** Throws 400 for unknown names, operators and operands, 403 for what the view does not show. */
+export function resolveFilter(filter: Filter | undefined, view: View, parameter = 'filter'): Predicate {
+  if (filter === undefined) return ALWAYS
+  switch (filter.kind) {
+    case 'and':
+      return allOf(filter.of.map((part) => resolveFilter(part, view, parameter)))
+    case 'or':
+      return anyOf(filter.of.map((part) => resolveFilter(part, view, parameter)))
+    case 'not':
+      return negate(resolveFilter(filter.of, view, parameter))
+    case 'entry':
+      return resolveEntry(filter, view, parameter)
+  }
+}
+
+/** The left side of a test. */
+type Subject = {
+  readonly field: Field
+  readonly cast: ValueType | undefined
+  readonly steps: readonly Step[]
+  /** Where the entry stands; `$COL(…)` counts from here. */
+  readonly view: View
+  readonly label: string
+}
+
+function resolveEntry(entry: FilterEntry, view: View, parameter: string): Predicate {
+  const { steps, view: last, target } = resolvePath(entry.path, view, parameter)
+  const label = `${parameter}.${entry.path.slice(0, 128)}`
+  if ('relation' in target) {
+    const entered = last.enter(target.relation)
+    if (entered === undefined) throw errors.relationDenied('read', entry.path)
+    return resolveRelated(entry.value, [...steps, entered.step], entered.view, parameter, label)
+  }
+  const { tests, cast } = testsOf(entry.value, label)
+  const subject: Subject = { field: target.field, cast, steps, view, label }
+  return throughSteps(
+    tests.map(([name, raw]) => resolveTest(name, raw, subject)),
+    subject,
+  )
+}
+
+/** `relation: null`, `relation: { isNull }`, otherwise `relation: filter`, whose members meet the same row. */
+function resolveRelated(
+  value: unknown,
+  steps: readonly Step[],
+  view: View,
+  parameter: string,
+  label: string,
+): Predicate {
+  const exists = existence(value, view)
+  if (exists !== undefined) return exists ? through(steps, ALWAYS) : negate(through(steps, ALWAYS))
+  if (!isObject(value)) throw errors.badQuery(`${label}: expected a filter of the relation's fields`)
+  return through(steps, resolveFilter(parseFilter(value), view, parameter))
+}
+
+function existence(value: unknown, view: View): boolean | undefined {
+  if (value === null) return false
+  if (!isObject(value) || Object.keys(value).length !== 1) return undefined
+  for (const [name, whenTrue] of [['isNull', false] as const, ['isNotNull', true] as const]) {
+    if (view.collection.fields.has(name) || view.collection.relations.has(name)) continue
+    const raw = member(value, name)
+    if (raw === true || raw === 'true') return whenTrue
+    if (raw === false || raw === 'false') return !whenTrue
+  }
+  return undefined
+}
+
+function testsOf(value: unknown, label: string): { tests: [string, unknown][]; cast: ValueType | undefined } {
+  if (Array.isArray(value)) throw errors.badQuery(`${label}: expected a value or operators`)
+  if (!isObject(value)) return { tests: [['eq', value]], cast: undefined }
+  const members = Object.entries(value).filter(([, raw]) => raw !== undefined)
+  const cast = members.find(([name]) => name === 'cast')
+  return {
+    tests: members.filter(([name]) => name !== 'cast'),
+    cast: cast && readCast(cast[1], label),
+  }
+}
+
+function resolveTest(name: string, raw: unknown, subject: Subject): Predicate {
+  const found = findOperator(name)
+  if (found === undefined) throw errors.badQuery(`${subject.label}: unknown operator ${quoted(name)}`)
+  const comparison = comparisonOf(found.name)
+  const other = comparison === undefined ? undefined : columnOperand(raw)
+  if (comparison !== undefined && other !== undefined) return compareColumns(comparison, other, subject)
+  const value = subject.view.substitute(raw)
+  const operator = spread(found.name, raw, value) ?? found.operator
+  const type = subject.cast ?? subject.field
+  requireApplicable(name, operator, type, subject)
+  const operand = operator.read(value, type, `${subject.label}.${name}`)
+  return { kind: 'test', left: { column: subject.field, up: 0, cast: subject.cast }, operator, operand }
+}
+
+/** A variable over a to-many relation has several values: equal to it means equal to one of them. */
+function spread(name: string, raw: unknown, value: unknown): Operator | undefined {
+  if (typeof raw !== 'string' || !Array.isArray(value)) return undefined
+  if (name === 'eq') return findOperator('in')?.operator
+  return name === 'ne' || name === 'not' ? findOperator('notIn')?.operator : undefined
+}
+
+function requireApplicable(name: string, operator: Operator, type: ValueType, { view, label }: Subject): void {
+  if (operator.kinds !== undefined && !operator.kinds.has(type.kind)) {
+    throw errors.badQuery(`${label}: ${quoted(name)} does not apply to this type of field`)
+  }
+  if (operator.needs !== undefined && !view.hasExtension(operator.needs)) {
+    throw errors.badQuery(`${label}: ${quoted(name)} needs a database extension that is not enabled`)
+  }
+}
+
+const COLUMN = /^\$COL\(([^():]+)(?:::([\w [\]]+))?\)$/
+
+function columnOperand(raw: unknown): { path: string; cast: string | undefined } | undefined {
+  const match = typeof raw === 'string' ? COLUMN.exec(raw) : null
+  return match === null ? undefined : { path: match[1]!, cast: match[2] }
+}
+
+function compareColumns(
+  comparison: string,
+  other: { path: string; cast: string | undefined },
+  subject: Subject,
+): Predicate {
+  const right = resolveColumn(other.path, subject.view, subject.label)
+  const cast = other.cast === undefined ? undefined : readCast(other.cast, subject.label)
+  if (!comparable((subject.cast ?? subject.field).kind, (cast ?? right.column).kind)) {
+    throw errors.badQuery(`${subject.label}: the two columns differ in type, cast one`)
+  }
+  return {
+    kind: 'compare',
+    left: { column: subject.field, up: 0, cast: subject.cast },
+    comparison,
+    steps: right.steps,
+    // Counted from the row that the left column is of.
+    right: { column: right.column, up: subject.steps.length, cast },
+  }
+}
+
+/** Tests at the end of a path. Those for present values must hold on one and the same related row. */
+function throughSteps(tests: readonly Predicate[], { steps }: Subject): Predicate {
+  if (steps.length === 0) return allOf(tests)
+  const present = tests.filter((test) => !asksForMissing(test))
+  const missing = tests.filter(asksForMissing).map((test) => missingThrough(steps, test))
+  return allOf([...(present.length > 0 ? [through(steps, allOf(present))] : []), ...missing])
+}
+
+const asksForMissing = (test: Predicate): boolean => test.kind === 'test' && test.operand.matchesNull
+
+const through = (steps: readonly Step[], where: Predicate): Predicate =>
+  steps.reduceRight<Predicate>((inner, step) => ({ kind: 'exists', step, where: inner }), where)
+
+/** As an outer join would see it: there is no related row, or one that passes. */
+function missingThrough([step, ...rest]: readonly Step[], test: Predicate): Predicate {
+  if (step === undefined) return test
+  const behind = missingThrough(rest, test)
+  if (!isToMany(step.relation)) return negate({ kind: 'exists', step, where: negate(behind) })
+  const none = negate({ kind: 'exists', step, where: ALWAYS })
+  return rest.length === 0 && cannotHold(behind) ? none : anyOf([none, { kind: 'exists', step, where: behind }])
+}
+
+/** `is null` of a column that is never null. */
+const cannotHold = (test: Predicate): boolean =>
+  test.kind === 'test' && test.operand.variant === 'is null' && !test.left.column.nullable

@@ -1,0 +1,66 @@
+/** Names of a request looked up in a view: each dotted segment becomes a step, the last one a field or relation. */
+import type { Field, Relation } from '../catalog/catalog.ts'
+import { errors } from '../errors.ts'
+import { MAX_RELATION_DEPTH, quoted } from './guards.ts'
+import type { ColumnPath, Step } from './plan.ts'
+import type { View } from './view.ts'
+
+export type Resolved = {
+  readonly steps: readonly Step[]
+  /** Of the collection that the last segment belongs to. */
+  readonly view: View
+  readonly target: { readonly field: Field } | { readonly relation: Relation }
+}
+
+/**
+ * `a.b.column` or `$a.b.column$`. 400 where a name is unknown, 403 where the caller may not read it, in the same
+ * words whether it is hidden or not granted.
+ */
+export function resolvePath(path: string, view: View, parameter: string): Resolved {
+  const segments = unwrap(path).split('.')
+  if (segments.length > MAX_RELATION_DEPTH + 1) throw errors.badQuery(`${parameter}: too many relations in a path`)
+  const steps: Step[] = []
+  let current = view
+  for (const segment of segments.slice(0, -1)) {
+    const entered = enter(current, segment, path, parameter)
+    steps.push(entered.step)
+    current = entered.view
+  }
+  return { steps, view: current, target: lastSegment(current, segments.at(-1)!, path, parameter) }
+}
+
+/** As {@link resolvePath} where only a column will do. */
+export function resolveColumn(path: string, view: View, parameter: string): ColumnPath & { readonly field: Field } {
+  const { steps, target } = resolvePath(path, view, parameter)
+  if ('relation' in target) throw errors.badQuery(`${parameter}: ${quoted(path)} is a relation`)
+  return { steps, column: target.field, field: target.field }
+}
+
+/** The step over the relation named by a segment; 400 or 403. */
+export function enter(view: View, segment: string, path: string, parameter: string): { step: Step; view: View } {
+  const relation = view.collection.relations.get(segment)
+  if (relation === undefined) {
+    const field = view.collection.fields.get(segment)
+    if (field !== undefined && !view.mayRead(field)) throw errors.fieldDenied('read', path)
+    throw unknownName(parameter, path)
+  }
+  const entered = view.enter(relation)
+  if (entered === undefined) throw errors.relationDenied('read', path)
+  return entered
+}
+
+export const unknownName = (parameter: string, path: string) =>
+  errors.badQuery(`${parameter}: unknown field ${quoted(path)}`)
+
+function lastSegment(view: View, segment: string, path: string, parameter: string): Resolved['target'] {
+  const field = view.collection.fields.get(segment)
+  if (field !== undefined) {
+    if (!view.mayRead(field)) throw errors.fieldDenied('read', path)
+    return { field }
+  }
+  const relation = view.collection.relations.get(segment)
+  if (relation === undefined) throw unknownName(parameter, path)
+  return { relation }
+}
+
+const unwrap = (path: string): string => (/^\$.+\$$/.test(path) ? path.slice(1, -1) : path)

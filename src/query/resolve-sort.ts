@@ -1,0 +1,101 @@
+/** Sorting and full-text search resolved against a view (`spec/items.md` §7, §8). */
+import type { Field, Kind } from '../catalog/catalog.ts'
+import { errors } from '../errors.ts'
+import type { ListQuery, SortKey } from './ast.ts'
+import { MAX_SEARCH_WORDS, quoted } from './guards.ts'
+import { VECTOR_METRICS, vectorValue } from './operators-geo.ts'
+import type { ColumnPath, Search, SortTerm } from './plan.ts'
+import { resolveColumn } from './resolve-path.ts'
+import { readableColumns, type View } from './view.ts'
+
+const UNSORTABLE: ReadonlySet<Kind> = new Set(['json', 'geometry', 'geography', 'vector'])
+const SEARCHABLE: ReadonlySet<Kind> = new Set(['text', 'enum', 'uuid'])
+
+/** The sort terms with the primary key last, so that pages never overlap (`spec/decisions.md` B26). */
+export function resolveSort(query: ListQuery, search: Search | undefined, view: View): readonly SortTerm[] {
+  const { primaryKey } = view.collection
+  const asked = query.sort.map((key) => resolveKey(key, view))
+  const terms = asked.length > 0 ? asked : byRelevance(query, search)
+  const isTotal = terms.some(
+    ({ by }) => by.kind === 'path' && by.path.steps.length === 0 && by.path.column === primaryKey,
+  )
+  // In the direction of the key before it, so that one index can serve both.
+  const direction = terms.at(-1)?.direction ?? 'asc'
+  return isTotal ? terms : [...terms, { by: { kind: 'path', path: ownColumn(primaryKey) }, direction }]
+}
+
+/** The words of `search` over the named columns, or over every text and uuid column that may be read. */
+export function resolveSearch(query: ListQuery, view: View): Search | undefined {
+  if (query.search === undefined) return undefined
+  const columns = query.searchFields?.map((path) => searchColumn(path, view)) ?? defaultColumns(view)
+  return { columns, query: toTsQuery(query.search) }
+}
+
+function byRelevance({ sortByRelevance }: ListQuery, search: Search | undefined): SortTerm[] {
+  return sortByRelevance && search !== undefined ? [{ by: { kind: 'relevance', search }, direction: 'desc' }] : []
+}
+
+function resolveKey(key: SortKey, view: View): SortTerm {
+  switch (key.kind) {
+    case 'path':
+      return { by: { kind: 'path', path: sortPath(key.path, view) }, direction: key.direction }
+    case 'distance':
+      return distanceTerm(key, view)
+    case 'vectorDistance':
+      return vectorTerm(key, view)
+  }
+}
+
+function sortPath(path: string, view: View): ColumnPath {
+  const { steps, column } = resolveColumn(path, view, 'sort')
+  if (UNSORTABLE.has(column.kind)) throw errors.badQuery(`sort: ${quoted(path)} has no order`)
+  return { steps, column }
+}
+
+function distanceTerm({ column: name, target, direction }: SortKey & { kind: 'distance' }, view: View): SortTerm {
+  const column = ownField(name, view, ['geometry', 'geography'])
+  if (!view.hasExtension('postgis')) throw errors.badQuery('sort: _distance needs a database extension')
+  const [longitude, latitude] = Array.isArray(target) ? target.map(Number) : []
+  if (!Number.isFinite(longitude) || !Number.isFinite(latitude)) {
+    throw errors.badQuery('sort: _distance needs target [longitude, latitude]')
+  }
+  return { by: { kind: 'distance', column, longitude: longitude!, latitude: latitude! }, direction }
+}
+
+function vectorTerm(key: SortKey & { kind: 'vectorDistance' }, view: View): SortTerm {
+  const column = ownField(key.column, view, ['vector'])
+  if (!view.hasExtension('vector')) throw errors.badQuery('sort: _vectorDistance needs a database extension')
+  const operator = VECTOR_METRICS.get(key.metric)
+  if (operator === undefined) throw errors.badQuery('sort: _vectorDistance operator is unknown')
+  const vector = vectorValue(key.vector, column, 'sort._vectorDistance')
+  return { by: { kind: 'vectorDistance', column, operator, vector }, direction: key.direction }
+}
+
+function ownField(name: string, view: View, kinds: readonly Kind[]): Field {
+  const { steps, field } = resolveColumn(name, view, 'sort')
+  if (steps.length > 0 || !kinds.includes(field.kind)) throw errors.badQuery(`sort: ${quoted(name)} has no distance`)
+  return field
+}
+
+function searchColumn(path: string, view: View): ColumnPath {
+  const { steps, column } = resolveColumn(path, view, 'searchFields')
+  if (!SEARCHABLE.has(column.kind)) throw errors.badQuery(`searchFields: ${quoted(path)} is not text`)
+  return { steps, column }
+}
+
+const defaultColumns = (view: View): ColumnPath[] =>
+  readableColumns(view)
+    .filter((field) => SEARCHABLE.has(field.kind))
+    .map(ownColumn)
+
+const ownColumn = (column: Field): ColumnPath => ({ steps: [], column })
+
+/**
+ * Every word as a quoted prefix: `'foo':* & 'bar':*`. Quotes and backslashes are the only characters with a meaning
+ * inside the quotes; without them nothing a caller types is an operator.
+ */
+function toTsQuery(search: string): string {
+  const words = search.split(/\s+/u).filter((word) => /[\p{L}\p{N}]/u.test(word))
+  if (words.length > MAX_SEARCH_WORDS) throw errors.badQuery(`search: at most ${MAX_SEARCH_WORDS} words`)
+  return words.map((word) => `'${word.replace(/['\\]/g, ' ')}':*`).join(' & ')
+}

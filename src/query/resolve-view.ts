@@ -1,0 +1,212 @@
+/**
+ * The two kinds of view. An *access view* shows what a caller's grants show: the grant of the collection that the
+ * query starts from must name every path, and the related collections' own row rules, tenant scope and soft delete
+ * hold on the way (`spec/decisions.md` A3, A6, F16). A *trusted view* resolves the administrator's own texts, the
+ * conditions of permission rows: everything but hidden fields.
+ */
+import type { Catalog, Collection, Field, Relation } from '../catalog/catalog.ts'
+import { type Action, AppError, errors } from '../errors.ts'
+import type { Access, Grant } from './access.ts'
+import type { Filter } from './ast.ts'
+import { compileGrant, type FieldGrant, grantOf, reaches } from './grants.ts'
+import { guard, isObject, member } from './guards.ts'
+import type { Extension } from './operator.ts'
+import { findOperator } from './operators.ts'
+import { parseFilter } from './parse.ts'
+import { ALWAYS, allOf, NEVER, type Predicate, type Step } from './plan.ts'
+import { resolveFilter } from './resolve-filter.ts'
+import { type TenantRules, tenantFilter } from './tenant.ts'
+import { substitute, type VariableScope } from './variables.ts'
+import type { Entered, View } from './view.ts'
+
+/** What resolving one query needs to know besides the query. */
+export type ResolveContext = {
+  readonly catalog: Catalog
+  readonly access: Access
+  readonly now: Date
+  readonly tenants: TenantRules
+  readonly extensions: ReadonlySet<Extension>
+  readonly includeDeleted: boolean
+  /** Every collection met on the way is added. */
+  readonly collections: Set<string>
+}
+
+/** The view that a query of `collection` starts from. 403 without a read grant. */
+export function accessView(collection: Collection, context: ResolveContext): View {
+  const grant = requireGrant(collection, 'read', context)
+  const fields = grant === undefined ? undefined : compileGrant(grant.fields)
+  const relConditions = [grant?.relConditions ?? null]
+  return viewOf({ collection, path: [], root: fields, own: fields, relConditions, context })
+}
+
+/** The grant for an action, undefined for administrators; 403 without one. */
+export function requireGrant(collection: Collection, action: Action, { access }: ResolveContext): Grant | undefined {
+  if (access.admin) return undefined
+  const grant = access.grant(collection.name, action)
+  if (grant === undefined) throw errors.actionDenied(action, collection.name)
+  return grant
+}
+
+/** Rows of a collection that the caller may use for an action: its conditions, the tenant and soft delete. */
+export function rowRule(
+  collection: Collection,
+  action: Action,
+  grant: Grant | undefined,
+  context: ResolveContext,
+): Predicate {
+  return allOf([
+    storedRule(grant?.conditions, collection, context),
+    tenantRule(collection, action, context),
+    deletionRule(collection, context),
+  ])
+}
+
+/** A stored condition; one that no longer resolves (unknown field or operator) lets nothing through. */
+export function storedRule(conditions: unknown, collection: Collection, context: ResolveContext): Predicate {
+  if (conditions === undefined || conditions === null) return ALWAYS
+  if (Array.isArray(conditions) && conditions.length === 0) return ALWAYS
+  try {
+    return resolveStored(conditions, collection, context)
+  } catch (error) {
+    if (error instanceof AppError) return NEVER
+    throw error
+  }
+}
+
+/** As {@link storedRule}, but throws what is wrong with it; for checking a rule before it is stored. */
+export function resolveStored(conditions: unknown, collection: Collection, context: ResolveContext): Predicate {
+  guard('conditions', conditions)
+  return resolveTrusted(parseFilter(conditions), collection, context)
+}
+
+const resolveTrusted = (filter: Filter, collection: Collection, context: ResolveContext): Predicate =>
+  resolveFilter(filter, trustedView(collection, context), 'conditions')
+
+function tenantRule(collection: Collection, action: Action, context: ResolveContext): Predicate {
+  const filter = tenantFilter(collection, action, context.access, context.tenants)
+  return filter === undefined ? ALWAYS : filter === 'nothing' ? NEVER : resolveTrusted(filter, collection, context)
+}
+
+const deletionRule = (collection: Collection, { includeDeleted }: ResolveContext): Predicate =>
+  includeDeleted ? ALWAYS : notDeleted(collection)
+
+function notDeleted(collection: Collection): Predicate {
+  const column = collection.paranoid ? collection.fields.get('deletedAt') : undefined
+  if (column === undefined) return ALWAYS
+  const { operator } = findOperator('isNull')!
+  const operand = operator.read(true, column, column.name)
+  return { kind: 'test', left: { column, up: 0, cast: undefined }, operator, operand }
+}
+
+/** A caller's position in the catalog. `root` is undefined for administrators. */
+type Position = {
+  readonly collection: Collection
+  /** Relation names from the collection that the query starts from. */
+  readonly path: readonly string[]
+  readonly root: FieldGrant | undefined
+  /** The collection's own read grant; undefined for junctions reached through their parent. */
+  readonly own: FieldGrant | undefined
+  /** Stored relConditions that hold for relations from here. */
+  readonly relConditions: readonly unknown[]
+  readonly context: ResolveContext
+}
+
+function viewOf(position: Position): View {
+  const { collection, context } = position
+  context.collections.add(collection.name)
+  const entered = new Map<string, Entered | undefined>()
+  return {
+    collection,
+    mayRead: (field) => mayRead(field, position),
+    // A thousand paths over one relation resolve its rule once.
+    enter: (relation) => {
+      if (!entered.has(relation.name)) entered.set(relation.name, enterGranted(relation, position))
+      return entered.get(relation.name)
+    },
+    ...shared(context, true),
+  }
+}
+
+/** A named path is deliberate; a wildcard gives no more than the collection's own grant does. */
+function mayRead(field: Field, { root, own, path }: Position): boolean {
+  if (field.hidden) return false
+  if (root === undefined || field.primaryKey) return true
+  const granted = grantOf(root, [...path, field.name])
+  if (granted === 'wildcard' && path.length > 0 && own !== undefined) return grantOf(own, [field.name]) !== undefined
+  return granted !== undefined
+}
+
+function enterGranted(relation: Relation, position: Position): Entered | undefined {
+  const { context, root } = position
+  const target = context.catalog.collections.get(relation.target)
+  if (target === undefined) return undefined
+  const path = [...position.path, relation.name]
+  const grant = context.access.admin ? undefined : context.access.grant(target.name, 'read')
+  if (root !== undefined && !reaches(root, path)) return undefined
+  // The rows of a junction are the relation itself: without a grant or a tenant of their own they have their parent's.
+  const isLink = target.definition.schema.isJunction === true
+  if (root !== undefined && grant === undefined && !isLink) return undefined
+  const inherited = position.relConditions.map((conditions) => relConditionsAt(conditions, relation.name))
+  const rule = allOf([
+    storedRule(grant?.conditions, target, context),
+    isLink && !target.fields.has('tenant_Id') ? ALWAYS : tenantRule(target, 'read', context),
+    deletionRule(target, context),
+    ...inherited.map((conditions) => storedRule(rowPart(conditions, target), target, context)),
+  ])
+  const view = viewOf({
+    collection: target,
+    path,
+    root,
+    own: grant && compileGrant(grant.fields),
+    relConditions: [...inherited, grant?.relConditions ?? null],
+    context,
+  })
+  return { step: stepOver(relation, position.collection, target, rule, context), view }
+}
+
+function trustedView(collection: Collection, context: ResolveContext): View {
+  context.collections.add(collection.name)
+  return {
+    collection,
+    mayRead: (field) => !field.hidden,
+    enter: (relation) => {
+      const target = context.catalog.collections.get(relation.target)
+      if (target === undefined) return undefined
+      const step = stepOver(relation, collection, target, notDeleted(target), { ...context, includeDeleted: false })
+      return { step, view: trustedView(target, context) }
+    },
+    ...shared(context, false),
+  }
+}
+
+function shared(context: ResolveContext, ofRequest: boolean): Pick<View, 'substitute' | 'hasExtension'> {
+  const scope: VariableScope = { catalog: context.catalog, access: context.access, now: context.now, ofRequest }
+  return {
+    substitute: (value) => substitute(value, scope),
+    hasExtension: (name) => context.extensions.has(name),
+  }
+}
+
+function stepOver(
+  relation: Relation,
+  source: Collection,
+  target: Collection,
+  rule: Predicate,
+  { catalog, collections, includeDeleted }: ResolveContext,
+): Step {
+  const through = relation.through === undefined ? undefined : catalog.collections.get(relation.through)
+  if (through !== undefined) collections.add(through.name)
+  return { relation, source, target, through, rule, includeDeleted }
+}
+
+/** The part of `{ relation: { …filter…, nested: {…} } }` behind one relation. */
+export function relConditionsAt(conditions: unknown, relation: string): unknown {
+  return isObject(conditions) ? (member(conditions, relation) ?? null) : null
+}
+
+/** Its members that are filters of the row itself; those named after a relation belong to the rows behind it. */
+export function rowPart(conditions: unknown, collection: Collection): unknown {
+  if (!isObject(conditions)) return conditions
+  const own = Object.entries(conditions).filter(([key, value]) => !(collection.relations.has(key) && isObject(value)))
+  return Object.fromEntries(own)
+}

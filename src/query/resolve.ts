@@ -1,0 +1,220 @@
+/**
+ * resolve: names become objects of the catalog, the caller's grants, row rules and tenant are ANDed in. The only place
+ * that makes a {@link Plan} or a {@link ResolvedFilter}, so neither exists without them (design §7).
+ *
+ * Errors: 404 unknown collection, 403 no grant, 400 everything that does not resolve.
+ */
+import type { Catalog, Collection, Field } from '../catalog/catalog.ts'
+import { type Action, errors } from '../errors.ts'
+import type { Access } from './access.ts'
+import type { Filter, ListQuery } from './ast.ts'
+import type { Extension } from './operator.ts'
+import { findOperator } from './operators.ts'
+import { ALWAYS, allOf, type PlanContent, type Predicate, type Search } from './plan.ts'
+import { resolveFields } from './resolve-fields.ts'
+import { resolveFilter } from './resolve-filter.ts'
+import { resolveGrouping, resolveGroupSort } from './resolve-groups.ts'
+import { resolveSearch, resolveSort } from './resolve-sort.ts'
+import { accessView, type ResolveContext, requireGrant, resolveStored, rowRule } from './resolve-view.ts'
+import type { TenantRules } from './tenant.ts'
+import type { VariableScope } from './variables.ts'
+import { readableColumns, type View } from './view.ts'
+
+declare const resolved: unique symbol
+
+/** A query that may run: only resolve.ts can make one. */
+export type Plan = PlanContent & { readonly [resolved]: true }
+
+/** A condition on the rows of `collection` that has passed the caller's access. */
+export type ResolvedFilter = {
+  readonly collection: Collection
+  readonly predicate: Predicate
+  /** Every collection that it reads; a change in one may change what matches. */
+  readonly collections: ReadonlySet<string>
+  readonly [resolved]: true
+}
+
+/** Settings that decide what a query means. `multiTenant` as in tenant.ts. */
+export type ResolveEnv = {
+  /** Value of `$NOW`. */
+  readonly now: Date
+  readonly multiTenant: TenantRules
+  /** COUNT_BY_DEFAULT. */
+  readonly countByDefault: boolean
+  /** QUERY_MAX_LIMIT. */
+  readonly maxLimit?: number | undefined
+  /** DATABASE_POSTGIS. */
+  readonly postgis: boolean
+  /** DATABASE_VECTOR. */
+  readonly vector: boolean
+}
+
+/** Rows when a page is asked for without a limit. */
+const DEFAULT_PAGE_SIZE = 10
+
+/** A list, or with aggregate or groupBy a list of groups. */
+export function resolveList(
+  catalog: Catalog,
+  access: Access,
+  collectionName: string,
+  query: ListQuery,
+  env: ResolveEnv,
+): Plan {
+  const { collection, view, context, rule } = open(catalog, access, collectionName, query, env)
+  const search = resolveSearch(query, view)
+  const grouping = resolveGrouping(query, view)
+  return plan({
+    collection,
+    selection: grouping ? emptySelection(collection) : selectionOf(query, view),
+    where: allOf([rule, resolveFilter(query.filter, view), ...searched(search)]),
+    sort: grouping ? resolveGroupSort(query.sort, grouping) : resolveSort(query, search, view),
+    ...window(query, env),
+    count: query.count ?? env.countByDefault,
+    grouping,
+    collections: context.collections,
+  })
+}
+
+/** One item by its primary key; accepts fields, relConditions and filter. 400 for an id of the wrong type. */
+export function resolveOne(
+  catalog: Catalog,
+  access: Access,
+  collectionName: string,
+  id: string,
+  query: ListQuery,
+  env: ResolveEnv,
+): Plan {
+  const { collection, view, context, rule } = open(catalog, access, collectionName, query, env)
+  return plan({
+    collection,
+    selection: selectionOf(query, view),
+    where: allOf([hasId(collection, id), rule, resolveFilter(query.filter, view)]),
+    sort: [],
+    limit: undefined,
+    offset: 0,
+    count: false,
+    grouping: undefined,
+    collections: context.collections,
+  })
+}
+
+export type ConditionOptions = {
+  /** Soft-deleted rows pass too, as when one is restored. */
+  readonly includeDeleted?: boolean
+  /** A request's own filter, ANDed inside the rule and checked against the caller's read grant. */
+  readonly filter?: Filter | undefined
+}
+
+/**
+ * What a row must satisfy for the caller to use it in this way: the grant's conditions, the tenant, soft delete.
+ * Undefined: every row does. 403 without a grant.
+ */
+export function resolveCondition(
+  catalog: Catalog,
+  access: Access,
+  collectionName: string,
+  action: Action,
+  env: ResolveEnv,
+  options: ConditionOptions = {},
+): ResolvedFilter | undefined {
+  const collection = requireCollection(catalog, collectionName)
+  const context = contextOf(catalog, access, env, options.includeDeleted ?? false)
+  const rule = rowRule(collection, action, requireGrant(collection, action, context), context)
+  const asked = options.filter === undefined ? ALWAYS : resolveFilter(options.filter, accessView(collection, context))
+  const predicate = allOf([rule, asked])
+  if (predicate.kind === 'always') return undefined
+  context.collections.add(collection.name)
+  return { collection, predicate, collections: context.collections } as unknown as ResolvedFilter
+}
+
+/** The columns that `*` gives the caller, in column order. 403 without a read grant. */
+export function readableFields(catalog: Catalog, access: Access, collectionName: string): readonly Field[] {
+  const context = contextOf(catalog, access, NO_SETTINGS, false)
+  return readableColumns(accessView(requireCollection(catalog, collectionName), context))
+}
+
+/** Throws 400 or 403 with what is wrong in a permission condition that is about to be stored. */
+export function checkConditions(
+  catalog: Catalog,
+  access: Access,
+  collectionName: string,
+  conditions: unknown,
+  env: ResolveEnv,
+): void {
+  const collection = requireCollection(catalog, collectionName)
+  resolveStored(conditions, collection, contextOf(catalog, access, env, false))
+}
+
+/** Where variables of default values are looked up (see `resolveDefaults`). */
+export const variableScope = (catalog: Catalog, access: Access, now: Date): VariableScope => ({
+  catalog,
+  access,
+  now,
+  ofRequest: false,
+})
+
+/** Enough to ask what may be read; no condition is resolved with it. */
+const NO_SETTINGS: ResolveEnv = {
+  now: new Date(0),
+  multiTenant: { enabled: false, strict: true, ignored: new Set() },
+  countByDefault: false,
+  postgis: false,
+  vector: false,
+}
+
+const plan = (content: PlanContent): Plan => content as Plan
+
+function open(catalog: Catalog, access: Access, collectionName: string, query: ListQuery, env: ResolveEnv) {
+  const collection = requireCollection(catalog, collectionName)
+  const context = contextOf(catalog, access, env, !query.paranoid)
+  const view = accessView(collection, context)
+  const rule = rowRule(collection, 'read', requireGrant(collection, 'read', context), context)
+  return { collection, view, context, rule }
+}
+
+function requireCollection(catalog: Catalog, name: string): Collection {
+  const collection = catalog.collections.get(name)
+  if (collection === undefined) throw errors.unknownCollection(name)
+  return collection
+}
+
+function contextOf(catalog: Catalog, access: Access, env: ResolveEnv, includeDeleted: boolean): ResolveContext {
+  const extensions = new Set<Extension>()
+  if (env.postgis) extensions.add('postgis')
+  if (env.vector) extensions.add('vector')
+  return {
+    catalog,
+    access,
+    now: env.now,
+    tenants: env.multiTenant,
+    extensions,
+    includeDeleted,
+    collections: new Set(),
+  }
+}
+
+function selectionOf(query: ListQuery, view: View) {
+  const ignored = new Set(query.aggregate.map(({ alias }) => alias))
+  return resolveFields({ fields: query.fields ?? ['*'], relConditions: query.relConditions, ignored }, view)
+}
+
+const emptySelection = (collection: Collection) => ({ collection, columns: [], nested: [] })
+
+const searched = (search: Search | undefined): Predicate[] => (search ? [{ kind: 'search', search }] : [])
+
+function hasId({ primaryKey }: Collection, id: string): Predicate {
+  const { operator } = findOperator('eq')!
+  const operand = operator.read(id, primaryKey, 'id')
+  return { kind: 'test', left: { column: primaryKey, up: 0, cast: undefined }, operator, operand }
+}
+
+/** limit, page and offset as the rows to skip and to take; `page` wins over `offset`, -1 takes all. */
+function window(query: ListQuery, { maxLimit }: ResolveEnv): { limit: number | undefined; offset: number } {
+  const asked = query.limit ?? (query.page === undefined ? -1 : DEFAULT_PAGE_SIZE)
+  const size = asked === -1 ? undefined : asked
+  const limit = maxLimit === undefined ? size : Math.min(size ?? maxLimit, maxLimit)
+  const paged = query.page !== undefined && size !== undefined
+  const offset = paged ? (query.page! - 1) * limit! : query.page === undefined ? (query.offset ?? 0) : 0
+  if (!Number.isSafeInteger(offset)) throw errors.badQuery('page: too far')
+  return { limit, offset }
+}

@@ -1,0 +1,36 @@
+/** The few primitives of SQL text. Everything that reaches `ident` and `literal` comes from the catalog. */
+
+export type ParamValue = string | number | boolean | null | readonly ParamValue[]
+
+/** A value on its way into a statement, with the PostgreSQL type that its placeholder is cast to. */
+export type TypedValue = { readonly value: ParamValue; readonly pgType: string }
+
+/** Takes a value, gives the SQL that stands for it. Realtime supplies its own, whose values are joined in as rows. */
+export type Params = { bind(value: ParamValue, pgType: string): string }
+
+/** A statement as the drivers want it. */
+export type Statement = {
+  readonly text: string
+  readonly values: readonly ParamValue[]
+  /** Equal for statements that differ in their values only; names the prepared statement. */
+  readonly key: string
+}
+
+/** Numbered placeholders: `$1::uuid`. `values` grows with every `bind`; the first number follows those given. */
+export function createParams(values: ParamValue[] = []): Params & { readonly values: ParamValue[] } {
+  return {
+    values,
+    bind(value, pgType) {
+      values.push(value)
+      return `$${values.length}::${pgType}`
+    },
+  }
+}
+
+/** A quoted identifier. */
+export const ident = (name: string): string => `"${name.replaceAll('"', '""')}"`
+
+/** A quoted string constant; for names of the catalog only, values are bound. */
+export const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`
+
+export const statement = (text: string, values: readonly ParamValue[]): Statement => ({ text, values, key: text })

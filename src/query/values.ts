@@ -1,0 +1,222 @@
+/**
+ * Values of a request, coerced to the type of the column they meet before they come near SQL. What does not fit
+ * answers 400, so no statement fails on a cast and no value can change a statement's meaning.
+ */
+import type { Kind } from '../catalog/catalog.ts'
+import { errors } from '../errors.ts'
+import { guardScalar, isObject, member } from './guards.ts'
+import type { ParamValue, TypedValue } from './sql.ts'
+import { hasUnresolved, UNRESOLVED } from './variables.ts'
+
+/** What decides how a value is read: a column, an element of one, or a cast. */
+export type ValueType = { readonly kind: Kind; readonly pgType: string; readonly element: Kind | undefined }
+
+/** The type that a placeholder for values of such a column is cast to: the column's, without its modifiers. */
+export function parameterType(type: ValueType): string {
+  return PARAMETER_TYPES[type.kind]?.(type) ?? baseType(type.pgType)
+}
+
+/** The value as a parameter; null for a variable without a value. `label` is the path named in errors. */
+export function readValue(raw: unknown, type: ValueType, label: string): TypedValue {
+  const value = type.kind === 'json' ? readJson(raw) : raw === UNRESOLVED ? null : readKind(raw, type, label)
+  return { value, pgType: parameterType(type) }
+}
+
+/** Several values as one array parameter; nulls are left out (`spec/decisions.md` F12). */
+export function readValues(raw: readonly unknown[], type: ValueType, label: string): TypedValue {
+  const present = raw.filter((entry) => entry !== null && entry !== undefined && entry !== UNRESOLVED)
+  const value = present.map((entry) => readValue(entry, type, label).value)
+  return { value, pgType: `${parameterType(type)}[]` }
+}
+
+/** The element of an array or the bounds of a range, as a type of its own. */
+export function elementType(type: ValueType): ValueType {
+  const kind = type.element ?? 'text'
+  const pgType = type.kind === 'array' ? baseType(type.pgType).replace(/\[\]$/, '') : (BOUND_TYPES[kind] ?? kind)
+  return { kind, pgType, element: undefined }
+}
+
+/** `numeric(10,2)` → `numeric`, `geometry(Point,4326)` → `geometry`, `timestamp(3) with time zone[]` keeps its words. */
+export const baseType = (pgType: string): string => pgType.replace(/\s*\([^)]*\)/g, '')
+
+const PARAMETER_TYPES: Partial<Record<Kind, (type: ValueType) => string>> = {
+  text: (type) => (baseType(type.pgType) === 'citext' ? 'citext' : 'text'),
+  enum: () => 'text',
+  integer: () => 'integer',
+  bigint: () => 'bigint',
+  decimal: () => 'numeric',
+  float: (type) => (baseType(type.pgType) === 'real' ? 'real' : 'double precision'),
+  boolean: () => 'boolean',
+  datetime: () => 'timestamptz',
+  datetime_no_tz: () => 'timestamp',
+  date: () => 'date',
+  time: () => 'timetz',
+  time_no_tz: () => 'time',
+  json: () => 'jsonb',
+  uuid: () => 'uuid',
+  array: (type) => `${parameterType(elementType(type))}[]`,
+}
+
+const BOUND_TYPES: Partial<Record<Kind, string>> = { float: 'double precision', decimal: 'numeric' }
+
+type Reader = (raw: unknown, type: ValueType, label: string) => ParamValue
+
+const READERS: Record<Exclude<Kind, 'json'>, Reader> = {
+  text: (raw, _type, label) => readText(raw, label),
+  enum: (raw, _type, label) => readText(raw, label),
+  integer: (raw, _type, label) => Number(readWhole(raw, label, 'an integer', -(2n ** 31n), 2n ** 31n - 1n)),
+  bigint: (raw, _type, label) => readWhole(raw, label, 'a whole number', -(2n ** 63n), 2n ** 63n - 1n).toString(),
+  decimal: (raw, _type, label) => readDecimal(raw, label),
+  float: (raw, type, label) => readFloat(raw, baseType(type.pgType) === 'real', label),
+  boolean: (raw, _type, label) => readBoolean(raw, label),
+  datetime: (raw, _type, label) => readMoment(raw, label).zoned,
+  datetime_no_tz: (raw, _type, label) => readMoment(raw, label).local,
+  date: (raw, _type, label) => readMoment(raw, label).date,
+  time: (raw, _type, label) => readTime(raw, label, true),
+  time_no_tz: (raw, _type, label) => readTime(raw, label, false),
+  uuid: (raw, _type, label) => matching(raw, UUID, label, 'a UUID'),
+  array: (raw, type, label) => readArray(raw, type, label),
+  range: (raw, type, label) => readRange(raw, type, label),
+  geometry: (raw, _type, label) => readGeoJson(raw, label),
+  geography: (raw, _type, label) => readGeoJson(raw, label),
+  vector: (raw, _type, label) => readVector(raw, label),
+}
+
+function readKind(raw: unknown, type: ValueType, label: string): ParamValue {
+  guardScalar(label, raw)
+  return READERS[type.kind as Exclude<Kind, 'json'>](raw, type, label)
+}
+
+const UUID = /^[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}$/i
+const DECIMAL = /^[+-]?(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:e[+-]?\d{1,3})?$/i
+const TIME = /^([01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,9})?)?(Z|[+-](?:0\d|1[0-5])(?::?[0-5]\d)?)?$/i
+const MOMENT =
+  /^(\d{4})-(\d\d)-(\d\d)(?:[T ]((?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,9})?)?) ?(Z|[+-](?:0\d|1[0-5])(?::?[0-5]\d)?)?)?$/i
+
+function refuse(label: string, expected: string): never {
+  throw errors.badQuery(`${label}: expected ${expected}`)
+}
+
+function matching(raw: unknown, pattern: RegExp, label: string, expected: string): string {
+  return typeof raw === 'string' && pattern.test(raw) ? raw : refuse(label, expected)
+}
+
+function readText(raw: unknown, label: string): string {
+  if (typeof raw === 'string') return raw
+  return typeof raw === 'number' || typeof raw === 'boolean' ? String(raw) : refuse(label, 'a string')
+}
+
+function readWhole(raw: unknown, label: string, expected: string, least: bigint, most: bigint): bigint {
+  const isWhole = Number.isSafeInteger(raw) || (typeof raw === 'string' && /^[+-]?\d{1,19}$/.test(raw))
+  if (!isWhole) return refuse(label, expected)
+  const value = BigInt(raw as number | string)
+  return value >= least && value <= most ? value : refuse(label, `${expected} within its range`)
+}
+
+function readDecimal(raw: unknown, label: string): string {
+  const text = typeof raw === 'number' ? String(raw) : raw
+  const isDecimal = typeof text === 'string' && DECIMAL.test(text) && Number.isFinite(Number(text))
+  return isDecimal ? text : refuse(label, 'a number')
+}
+
+function readFloat(raw: unknown, single: boolean, label: string): number {
+  const exact = Number(readDecimal(raw, label))
+  const value = single ? Math.fround(exact) : exact
+  return Number.isFinite(value) ? value : refuse(label, 'a number within its range')
+}
+
+function readBoolean(raw: unknown, label: string): boolean {
+  if (raw === true || raw === 'true') return true
+  return raw === false || raw === 'false' ? false : refuse(label, 'true or false')
+}
+
+/** One ISO date with or without time, in the three forms that columns take. Text without a zone is UTC. */
+function readMoment(raw: unknown, label: string): { zoned: string; local: string; date: string } {
+  const match = typeof raw === 'string' ? MOMENT.exec(raw) : null
+  if (match === null) return refuse(label, 'an ISO date')
+  const [, year, month, day, time = '00:00:00', zone = 'Z'] = match as unknown as string[]
+  if (!isCalendarDay(Number(year), Number(month), Number(day))) return refuse(label, 'an ISO date')
+  const date = `${year}-${month}-${day}`
+  return { date, local: `${date}T${time}`, zoned: `${date}T${time}${zone}` }
+}
+
+function isCalendarDay(year: number, month: number, day: number): boolean {
+  const leap = (year % 4 === 0 && year % 100 !== 0) || year % 400 === 0
+  const days = [31, leap ? 29 : 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][month - 1] ?? 0
+  return year >= 1 && day >= 1 && day <= days
+}
+
+function readTime(raw: unknown, label: string, zoned: boolean): string {
+  const text = matching(raw, TIME, label, 'a time such as 13:45:00')
+  const zone = TIME.exec(text)?.[2] ?? ''
+  if (zoned) return zone === '' ? `${text}Z` : text
+  return text.slice(0, text.length - zone.length)
+}
+
+function readArray(raw: unknown, type: ValueType, label: string): ParamValue {
+  if (!Array.isArray(raw)) return refuse(label, 'an array')
+  const element = elementType(type)
+  return raw.map((entry) => (entry === null ? null : readValue(entry, element, label).value))
+}
+
+/** `{ lower, upper, lowerInclusive, upperInclusive }` as PostgreSQL range text; bounds default to `[lower, upper)`. */
+function readRange(raw: unknown, type: ValueType, label: string): string {
+  if (!isObject(raw)) return refuse(label, '{ lower, upper }')
+  if (hasUnresolved(raw)) return refuse(label, '{ lower, upper }')
+  const bound = (name: string) => {
+    const value = member(raw, name) ?? null
+    return value === null ? '' : `"${readKind(value, elementType(type), label)}"`
+  }
+  const opening = member(raw, 'lowerInclusive') === false ? '(' : '['
+  const closing = member(raw, 'upperInclusive') === true ? ']' : ')'
+  return requireOrdered(`${opening}${bound('lower')},${bound('upper')}${closing}`, raw, type, label)
+}
+
+function requireOrdered(text: string, raw: Readonly<Record<string, unknown>>, type: ValueType, label: string): string {
+  const order = (name: string) => orderOf(member(raw, name) ?? null, elementType(type), label)
+  const [lower, upper] = [order('lower'), order('upper')]
+  if (lower === undefined || upper === undefined || lower <= upper) return text
+  return refuse(label, 'a lower bound that is not above the upper one')
+}
+
+function orderOf(value: unknown, type: ValueType, label: string): number | bigint | string | undefined {
+  if (value === null) return undefined
+  const read = readKind(value, type, label)
+  if (type.kind === 'datetime') return Date.parse(isoMillis(String(read)))
+  if (type.kind === 'bigint') return BigInt(String(read))
+  return type.kind === 'decimal' ? Number(read) : (read as number | string)
+}
+
+/** The zone as JavaScript reads it: `+02` and `+0200` become `+02:00`. */
+const isoMillis = (text: string): string =>
+  text.replace(' ', 'T').replace(/([+-]\d\d):?(\d\d)?$/, (_, hours, minutes = '00') => `${hours}:${minutes}`)
+
+const GEOJSON = new Set(['Point', 'LineString', 'Polygon', 'MultiPoint', 'MultiLineString', 'MultiPolygon'])
+
+function readGeoJson(raw: unknown, label: string): string {
+  return isGeometry(raw) ? JSON.stringify(raw) : refuse(label, 'a GeoJSON geometry')
+}
+
+function isGeometry(raw: unknown): boolean {
+  if (!isObject(raw)) return false
+  const type = member(raw, 'type')
+  if (type === 'GeometryCollection') {
+    const geometries = member(raw, 'geometries')
+    return Array.isArray(geometries) && geometries.every(isGeometry)
+  }
+  return typeof type === 'string' && GEOJSON.has(type) && isCoordinates(member(raw, 'coordinates'))
+}
+
+const isCoordinates = (raw: unknown): boolean =>
+  Array.isArray(raw) && raw.every((entry) => typeof entry === 'number' || isCoordinates(entry))
+
+/** A pgvector's text form. */
+export function readVector(raw: unknown, label: string): string {
+  const isVector = Array.isArray(raw) && raw.length > 0 && raw.every((n) => typeof n === 'number' && Number.isFinite(n))
+  return isVector ? JSON.stringify(raw) : refuse(label, 'a list of numbers')
+}
+
+/** JSON text; null when a variable in it has no value, so that the test matches nothing. */
+function readJson(raw: unknown): string | null {
+  return hasUnresolved(raw) ? null : JSON.stringify(raw ?? null)
+}

@@ -1,0 +1,107 @@
+import type { PgBoss } from 'pg-boss'
+import type { Logger } from 'pino'
+import { v7 } from 'uuid'
+import { type CatalogStore, openCatalog } from './catalog/store.ts'
+import type { Config } from './config.ts'
+import { type Listener, openListener } from './db/listener.ts'
+import { type Database, openDatabase, openPool, poolShares } from './db/pools.ts'
+import { attachWritePool, openWritePool } from './db/write-pool.ts'
+import { startBoss } from './events/jobs.ts'
+import { openSessionStore, type SessionStore } from './features/auth/session-store.ts'
+import { type AccessStore, openAccessStore } from './features/permissions/store.ts'
+import { openSettings, type SettingsStore } from './features/settings/store.ts'
+
+/**
+ * Everything a process shares: opened once, passed as a value, closed in reverse order. It can read; to write, call
+ * `commit` (events/commit.ts) or a statement of `db/unlogged.ts`.
+ */
+export type Runtime = {
+  readonly config: Config
+  readonly log: Logger
+  /** The read-only pool of the routes. */
+  readonly db: Database
+  /** Two connections of their own for session and health checks. */
+  readonly reserved: Database
+  readonly boss: PgBoss
+  readonly listener: Listener
+  readonly catalog: CatalogStore
+  readonly access: AccessStore
+  /** The live sessions; on the reserved connections. */
+  readonly sessions: SessionStore
+  readonly settings: SettingsStore
+  /** The time of this process; expiries use the database's. */
+  clock(): Date
+  /** A new UUIDv7. */
+  newId(): string
+  close(): Promise<void>
+}
+
+export type RuntimeOptions = {
+  config: Config
+  log: Logger
+  /** Name of the process in logs and in pg_stat_activity: `web`, `mail`, … */
+  name: string
+  /** Workers keep pg-boss's maintenance running; web processes only insert jobs. */
+  worker: boolean
+}
+
+const workerConnections = 5
+
+/** Opens pools, notification connection, job queue, catalog and caches. Fails if the database can't be reached. */
+export async function openRuntime({ config, log, name, worker }: RuntimeOptions): Promise<Runtime> {
+  const shares = poolShares(worker ? Math.min(workerConnections, config.database.poolMax) : config.database.poolMax)
+  const closers: (() => Promise<void>)[] = []
+  const opened = <T>(value: T, close: (value: T) => Promise<void>): T => {
+    closers.unshift(() => close(value))
+    return value
+  }
+  const database = (share: 'read' | 'reserved') => {
+    const pool = openPool({ config, log, max: shares[share], readOnly: true, name: `${name} ${share}` })
+    return openDatabase(
+      opened(pool, (p) => p.end()),
+      log,
+      config.database.logging,
+    )
+  }
+  const close = async () => {
+    for (const closer of closers) await closer()
+  }
+  try {
+    const db = database('read')
+    const reserved = database('reserved')
+    const writePool = opened(
+      await openWritePool({ config, log, transactions: shares.write, hot: shares.hotWrite, name }),
+      (pool) => pool.close(),
+    )
+    const listener = opened(await openListener(config, log), (l) => l.close())
+    const catalog = await openCatalog(db, listener, log)
+    const access = await openAccessStore(reserved, listener, log)
+    const sessions = openSessionStore({ db: reserved, listener, catalog, access, config, log })
+    const settings = await openSettings(reserved, listener, log)
+    // Maintenance of pg-boss sends several statements in one query, which slonik refuses.
+    const executor = { executeSql: (text: string, values?: unknown[]) => writePool.hot.pool.query(text, values) }
+    const boss = opened(await startBoss({ db: executor, log, supervise: worker }), (b) =>
+      b.stop({ graceful: false, close: false }),
+    )
+    const runtime: Runtime = {
+      config,
+      log,
+      db,
+      reserved,
+      boss,
+      listener,
+      catalog,
+      access,
+      sessions,
+      settings,
+      clock: () => new Date(),
+      newId: () => v7(),
+      close,
+    }
+    attachWritePool(runtime, writePool)
+    return runtime
+  } catch (error) {
+    await close()
+    throw error
+  }
+}

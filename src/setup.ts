@@ -1,0 +1,124 @@
+import { randomBytes } from 'node:crypto'
+import type { Logger } from 'pino'
+import { openLogger } from './adapters/logger.ts'
+import { hashPassword } from './adapters/passwords.ts'
+import { type Config, ConfigError, loadEnv, parseConfig } from './config.ts'
+import { type DirectSession, openDirectSession, runSystemMigrations } from './db/migrate.ts'
+import { openPool } from './db/pools.ts'
+import { rawQuery, sql, type Tx } from './db/sql.ts'
+import { createQueues, startBoss } from './events/jobs.ts'
+import { ensurePartitionsSql, publicationSql } from './events/log.ts'
+import { systemActor } from './events/types.ts'
+
+export type SetupResult = {
+  /** Set when this setup created the administrator; the password only when it was made up here. */
+  readonly admin: { readonly email: string; readonly password: string | null } | undefined
+}
+
+const oldestServer = 150_000
+const partitionsAhead = 3
+
+/**
+ * The release step: system schema, log partitions, publication, queues, seeds. May run any number of times and in any
+ * number of processes at once: an advisory lock lets one after the other through, and each part looks before it acts.
+ */
+export async function runSetup(config: Config, log: Logger): Promise<SetupResult> {
+  const session = await connectWithRetry(config, log)
+  try {
+    await checkServer(session)
+    await session.any(sql.unsafe`select pg_advisory_lock(hashtext('daybook setup'))`)
+    await runSystemMigrations(session, log)
+    for (const statement of ensurePartitionsSql(partitionsAhead)) await session.any(rawQuery(statement))
+    await createPublication(session, log)
+    await installQueues(config, log)
+    return await session.transaction(systemActor, (tx) => seed(tx, config))
+  } finally {
+    await session.close()
+  }
+}
+
+/** DATABASE_MAX_RETRY attempts, DATABASE_RETRY_INTERVAL apart. */
+async function connectWithRetry(config: Config, log: Logger): Promise<DirectSession> {
+  const { maxRetry, retryIntervalMs } = config.database
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await openDirectSession(config)
+    } catch (error) {
+      if (attempt >= Math.max(1, maxRetry))
+        throw new ConfigError(
+          `DATABASE_URL: the database cannot be reached (${attempt} attempts): ${(error as Error).message || (error as { code?: string }).code}`,
+        )
+      log.warn({ attempt, err: error }, 'the database cannot be reached yet')
+      await new Promise((resolve) => setTimeout(resolve, retryIntervalMs))
+    }
+  }
+}
+
+async function checkServer(session: DirectSession): Promise<void> {
+  const { version } = await session.one<{ version: number }>(
+    sql.unsafe`select current_setting('server_version_num')::int as version`,
+  )
+  if (version < oldestServer)
+    throw new ConfigError(`DATABASE_URL: PostgreSQL 15 or newer is needed, this is ${Math.floor(version / 10_000)}`)
+}
+
+/** Without it realtime works by polling, so a missing privilege is no reason to stop. */
+async function createPublication(session: DirectSession, log: Logger): Promise<void> {
+  try {
+    for (const statement of publicationSql()) await session.any(rawQuery(statement))
+  } catch (error) {
+    log.warn({ err: error }, 'no publication could be created: realtime will poll the log')
+  }
+}
+
+async function installQueues(config: Config, log: Logger): Promise<void> {
+  const pool = openPool({ config, log, max: 2, readOnly: false, name: 'setup' })
+  try {
+    const db = { executeSql: (text: string, values?: unknown[]) => pool.query(text, values) }
+    const boss = await startBoss({ db, log, supervise: false, install: true })
+    await createQueues(boss)
+    await boss.stop({ graceful: false, close: false })
+  } finally {
+    await pool.end()
+  }
+}
+
+/** Roles, settings and the default administrator; only what is missing (spec/schemas.md §4). */
+async function seed(tx: Tx, config: Config): Promise<SetupResult> {
+  await tx.any(sql.unsafe`
+    insert into "svc_Role" (name, description, "isTenantSpecific") values
+      ('administrator', 'May do everything', false), ('user', 'Registered users', true), ('public', 'Callers without a session', false)
+    on conflict do nothing`)
+  await tx.any(sql.unsafe`
+    insert into "svc_Settings" (project_name, title, project_color)
+    select ${config.project.name}, ${config.project.name}, '#663399' where not exists (select from "svc_Settings" where "tenant_Id" is null)`)
+  return { admin: await seedAdministrator(tx, config) }
+}
+
+async function seedAdministrator(tx: Tx, config: Config): Promise<SetupResult['admin']> {
+  const { exists } = await tx.one<{ exists: boolean }>(sql.unsafe`
+    select exists(select from "svc_UserRole" ur join "svc_Role" r on r.id = ur."role_Id" where r.name = 'administrator') as exists`)
+  if (exists) return undefined
+  const { email, password } = config.admin
+  const chosen = password ?? randomBytes(15).toString('base64url')
+  await tx.any(sql.unsafe`
+    with account as (
+      insert into "svc_User" ("firstName", "lastName", email, "emailVerified", password)
+      values ('Admin', 'User', ${email}, true, ${await hashPassword(chosen)}) returning id)
+    insert into "svc_UserRole" ("user_Id", "role_Id")
+    select account.id, r.id from account, "svc_Role" r where r.name = 'administrator'`)
+  return { email, password: password === undefined ? chosen : null }
+}
+
+if (import.meta.main) {
+  const log = openLogger({ level: 'info', name: 'setup' })
+  try {
+    const config = parseConfig(loadEnv(process.cwd(), process.env), { allowMissingSecret: true, requireDatabase: true })
+    const { admin } = await runSetup(config, log)
+    process.stdout.write(`${JSON.stringify({ admin })}\n`)
+  } catch (error) {
+    if (error instanceof ConfigError) process.stderr.write(`${error.message}\n`)
+    else log.fatal({ err: error }, 'setup failed')
+    process.exitCode = 1
+  }
+}

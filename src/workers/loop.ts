@@ -1,0 +1,224 @@
+import type { JobWithMetadata } from 'pg-boss'
+import type { JobData, QueueName } from '../events/jobs.ts'
+import type { Runtime } from '../runtime.ts'
+
+/** One claim of a job by this process. It lapses when the queue's time limit is over, or when the job was given away. */
+export type JobAttempt = {
+  readonly id: string
+  /** 0 for the first attempt. With `retryCount === retryLimit` a failure is final and the job becomes a dead letter. */
+  readonly retryCount: number
+  readonly retryLimit: number
+  /** Aborts when the attempt lapses and when the worker cannot wait any longer; whoever goes on then is a zombie. */
+  readonly signal: AbortSignal
+}
+
+/**
+ * Does one job. Runs at least once per job, so its effects must bear a repetition. Throwing means a retry with the
+ * queue's backoff; throwing a `PermanentError` means that no retry can help.
+ */
+export type Handler<Name extends QueueName> = (rt: Runtime, data: JobData[Name], job: JobAttempt) => Promise<void>
+
+/** No retry can help. The job ends at once, its output says why; the record of the failure belongs in a row of ours. */
+export class PermanentError extends Error {
+  override readonly name = 'PermanentError'
+}
+
+export type QueueOptions<Name extends QueueName> = {
+  readonly queue: Name
+  readonly handler: Handler<Name>
+  /** Jobs that run at the same time in this process. Every fetched job starts at once, so no claim grows old unused. */
+  readonly concurrency: number
+  /** Jobs fetched at once; as many as may run when not given. */
+  readonly batchSize?: number
+  /** Milliseconds between looks at the queue when nothing wakes the loop. Retries and schedules are found by it. */
+  readonly pollMs?: number
+}
+
+export type QueueRun = {
+  /**
+   * Takes no new job, waits up to `waitMs` for the running ones, then aborts them. What ends because of that goes back
+   * to the queue and is retried; what does not end comes back when its time limit is over. Never rejects.
+   */
+  stop(waitMs: number): Promise<void>
+}
+
+const defaultPollMs = 2000
+const longestBackoffMs = 10_000
+/** What an aborted handler gets to clean up, and the last outcomes to be written. */
+const graceMs = 5000
+
+/**
+ * Works on a queue until stopped: fetches batches, runs them with bounded concurrency and reports their outcomes in
+ * batches. New jobs wake it by NOTIFY; a backlog is drained without pauses. Database errors only slow it down.
+ *
+ * Ours, because pg-boss's own `work()` waits a poll interval between batches (design §6).
+ */
+export function runQueue<Name extends QueueName>(rt: Runtime, options: QueueOptions<Name>): QueueRun {
+  const { queue, handler, concurrency, batchSize = concurrency, pollMs = defaultPollMs } = options
+  const running = new Map<AbortController, Promise<void>>()
+  const alarm = openAlarm()
+  const outcomes = openOutcomes(rt, queue)
+  let stopping = false
+
+  const start = (job: FetchedJob<Name>) => {
+    const controller = new AbortController()
+    const attempt = runJob(rt, handler, job, controller).then((error) => {
+      outcomes.add({ id: job.id, retryCount: job.retryCount, error })
+      const wasFull = running.size >= concurrency
+      running.delete(controller)
+      if (wasFull) alarm.ring()
+    })
+    running.set(controller, attempt)
+  }
+
+  const work = async () => {
+    let backoff = 0
+    while (!stopping) {
+      const free = concurrency - running.size
+      const jobs = free === 0 ? [] : await fetchJobs<Name>(rt, queue, Math.min(free, batchSize))
+      for (const job of jobs ?? []) start(job)
+      backoff = jobs === undefined ? Math.min(backoff * 2 + 100, longestBackoffMs) : 0
+      if (jobs === undefined || jobs.length === 0) await alarm.wait(free === 0 ? undefined : backoff || pollMs)
+    }
+  }
+
+  rt.listener.on('svc_jobs', (name) => name === queue && alarm.ring())
+  rt.listener.onReconnect(alarm.ring)
+  const worked = work()
+
+  const idle = () => Promise.all(running.values())
+  return {
+    async stop(waitMs) {
+      stopping = true
+      alarm.ring()
+      await within(waitMs, worked.then(idle))
+      for (const controller of running.keys()) controller.abort(new Error('the worker is stopping'))
+      await within(graceMs, idle())
+      if (running.size > 0) rt.log.warn({ queue, jobs: running.size }, 'jobs did not stop; they will be run again')
+      await within(graceMs, outcomes.written())
+    },
+  }
+}
+
+type FetchedJob<Name extends QueueName> = JobWithMetadata<JobData[Name]>
+
+/** Undefined when the database could not answer. */
+async function fetchJobs<Name extends QueueName>(
+  rt: Runtime,
+  queue: Name,
+  batchSize: number,
+): Promise<FetchedJob<Name>[] | undefined> {
+  try {
+    return await rt.boss.fetch<JobData[Name]>(queue, { batchSize, includeMetadata: true })
+  } catch (error) {
+    rt.log.warn({ err: error, queue }, 'jobs could not be fetched')
+    return undefined
+  }
+}
+
+/** Resolves with what the handler threw, undefined when it succeeded. */
+async function runJob<Name extends QueueName>(
+  rt: Runtime,
+  handler: Handler<Name>,
+  { id, data, retryCount, retryLimit, expireInSeconds }: FetchedJob<Name>,
+  controller: AbortController,
+): Promise<Error | undefined> {
+  const lapse = () => controller.abort(new Error(`the job took longer than ${expireInSeconds} s`))
+  const timer = setTimeout(lapse, expireInSeconds * 1000)
+  try {
+    await handler(rt, data, { id, retryCount, retryLimit, signal: controller.signal })
+    return undefined
+  } catch (thrown) {
+    return thrown instanceof Error ? thrown : new Error(String(thrown))
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+type Outcome = { readonly id: string; readonly retryCount: number; readonly error: Error | undefined }
+
+/** Collects outcomes while one batch of them is being written, and writes them until the database has taken them. */
+function openOutcomes(rt: Runtime, queue: QueueName) {
+  let waiting: Outcome[] = []
+  let writing: Promise<void> | undefined
+
+  const write = async () => {
+    let backoff = 0
+    while (waiting.length > 0) {
+      const batch = waiting
+      waiting = []
+      try {
+        await writeOutcomes(rt, queue, batch)
+        backoff = 0
+      } catch (error) {
+        waiting = [...batch, ...waiting]
+        backoff = Math.min(backoff * 2 + 100, longestBackoffMs)
+        rt.log.warn({ err: error, queue, jobs: waiting.length }, 'outcomes of jobs could not be written yet')
+        await new Promise((resolve) => setTimeout(resolve, backoff).unref())
+      }
+    }
+    writing = undefined
+  }
+
+  return {
+    add(outcome: Outcome) {
+      waiting.push(outcome)
+      writing ??= write()
+    },
+    written: async () => writing,
+  }
+}
+
+/**
+ * Every report names the attempt (`id` and `retryCount`): pg-boss ignores it when the job has been given to somebody
+ * else meanwhile. Writing one twice is harmless for the same reason. One round trip for all successes, one for each
+ * reason of failure.
+ */
+async function writeOutcomes(rt: Runtime, queue: QueueName, batch: readonly Outcome[]): Promise<void> {
+  for (const group of Map.groupBy(batch, reasonOf).values()) {
+    const attempts = group.map(({ id, retryCount }) => ({ id, retryCount }))
+    const error = group[0]?.error
+    const permanent = error instanceof PermanentError
+    if (error !== undefined)
+      rt.log.warn({ queue, attempts, err: error }, permanent ? 'jobs ended in failure' : 'jobs failed')
+    if (error === undefined) await rt.boss.complete(queue, attempts)
+    else if (permanent) await rt.boss.complete(queue, attempts, { message: error.message, permanent })
+    else await rt.boss.fail(queue, attempts, { message: error.message })
+  }
+}
+
+function reasonOf({ error }: Outcome): string {
+  return error === undefined ? '' : `${error.name} ${error.message}`
+}
+
+/** A bell that is heard by the next who waits, also when it rang before. */
+function openAlarm() {
+  let rung = false
+  let awake: (() => void) | undefined
+  const ring = () => {
+    rung = true
+    awake?.()
+  }
+  /** Until it rings, at most `ms`. */
+  const wait = async (ms: number | undefined) => {
+    if (!rung) {
+      let timer: NodeJS.Timeout | undefined
+      await new Promise<void>((resolve) => {
+        awake = resolve
+        if (ms !== undefined) timer = setTimeout(resolve, ms)
+      })
+      clearTimeout(timer)
+    }
+    rung = false
+  }
+  return { ring, wait }
+}
+
+async function within(ms: number, work: Promise<unknown>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined
+  const over = new Promise((resolve) => {
+    timer = setTimeout(resolve, ms)
+  })
+  await Promise.race([work, over])
+  clearTimeout(timer)
+}

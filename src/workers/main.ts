@@ -1,0 +1,74 @@
+import { openLogger } from '../adapters/logger.ts'
+import { ConfigError, loadEnv, parseConfig } from '../config.ts'
+import { exitWithParent } from '../parent.ts'
+import { openRuntime, type Runtime } from '../runtime.ts'
+import { runQueue } from './loop.ts'
+import { type QueueWorker, type WorkerName, workerNames, workers } from './workers.ts'
+
+/*
+ * A worker process: `node src/workers/main.ts <name>`. SIGTERM and SIGINT let running jobs finish for
+ * TASK_SHUTDOWN_WAIT_TIME and exit 0; a second signal exits at once.
+ */
+
+const unknownWorker = 2
+const interrupted = 130
+
+const name = process.argv[2] ?? ''
+if (isWorkerName(name)) await runWorker(name)
+else {
+  process.stderr.write(`There is no worker ${JSON.stringify(name)}; there are: ${workerNames.join(', ')}\n`)
+  process.exitCode = unknownWorker
+}
+
+function isWorkerName(text: string): text is WorkerName {
+  return Object.hasOwn(workers, text)
+}
+
+async function runWorker(worker: WorkerName): Promise<void> {
+  exitWithParent()
+  let log = openLogger({ level: 'info', name: worker })
+  try {
+    const config = parseConfig(loadEnv(process.cwd(), process.env), { requireDatabase: true })
+    log = openLogger({ level: config.log.level, name: worker, warnStack: config.log.warnStack })
+    const stop = stopSignal()
+    const rt = await openRuntime({ config, log, name: worker, worker: true })
+    await serveUntil(stop, rt, workers[worker]).finally(rt.close)
+  } catch (error) {
+    if (error instanceof ConfigError) process.stderr.write(`${error.message}\n`)
+    else log.fatal({ err: error }, `the worker failed: ${(error as Error).message}`)
+    process.exitCode = 1
+  }
+}
+
+async function serveUntil(stop: Promise<void>, rt: Runtime, queues: readonly QueueWorker[]): Promise<void> {
+  await scheduleAll(rt, queues)
+  const runs = queues.map(({ queue, concurrency, open }) => {
+    const { handler, close } = open(rt)
+    return { ...runQueue(rt, { queue, concurrency, handler }), close }
+  })
+  rt.log.info('ready')
+  await stop
+  rt.log.info('stopping')
+  await Promise.all(runs.map((run) => run.stop(rt.config.tasks.shutdownWaitSeconds * 1000)))
+  for (const run of runs) run.close()
+}
+
+/** Any number of processes may do it: a schedule is a row. One that was missed while no worker ran is made up for. */
+async function scheduleAll(rt: Runtime, queues: readonly QueueWorker[]): Promise<void> {
+  for (const { queue, schedule } of queues)
+    if (schedule !== undefined) await rt.boss.schedule(queue, schedule, {}, { tz: 'UTC', missed: 'once' })
+}
+
+/** Resolves at the first signal. */
+function stopSignal(): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  let asked = false
+  const onSignal = () => {
+    if (asked) process.exit(interrupted)
+    asked = true
+    resolve()
+  }
+  process.on('SIGTERM', onSignal)
+  process.on('SIGINT', onSignal)
+  return promise
+}

@@ -1,0 +1,61 @@
+import { openMailer } from '../adapters/mailer.ts'
+import type { QueueName } from '../events/jobs.ts'
+import { defaultSender, sendMail, sweepMails } from '../features/mail/jobs.ts'
+import type { Runtime } from '../runtime.ts'
+import { ensureLogPartitions } from './log-partitions.ts'
+import type { Handler } from './loop.ts'
+
+/** One queue that a worker process serves. Retries and time limits are the queue's own (events/jobs.ts). */
+export type QueueWorker<Name extends QueueName = QueueName> = {
+  readonly queue: Name
+  /** Jobs at the same time in one process. */
+  readonly concurrency: number
+  /** Cron expression in UTC: when a job is put into the queue by itself, once however many processes there are. */
+  readonly schedule?: string
+  open(rt: Runtime): OpenedWorker<Name>
+}
+
+export type OpenedWorker<Name extends QueueName = QueueName> = {
+  readonly handler: Handler<Name>
+  /** Gives back what the handler held, after its last job. */
+  close(): void
+}
+
+/** THE list: every worker process by its name, and the queues it serves. */
+export const workers = {
+  mail: [
+    serve({ queue: 'mail', concurrency: 5, open: openMailQueue }),
+    serve({ queue: 'mail-sweep', concurrency: 1, schedule: '7 * * * *', open: () => stateless(sweepMails) }),
+  ],
+  'log-cleanup': [
+    serve({
+      queue: 'log-partitions',
+      concurrency: 1,
+      schedule: '17 2 * * *',
+      open: () => stateless(ensureLogPartitions),
+    }),
+  ],
+} satisfies Readonly<Record<string, readonly QueueWorker[]>>
+
+export type WorkerName = keyof typeof workers
+
+export const workerNames = Object.keys(workers) as readonly WorkerName[]
+
+function openMailQueue(rt: Runtime): OpenedWorker<'mail'> {
+  if (defaultSender(rt) === undefined)
+    rt.log.warn('no mail sender is configured: mails wait until MAIL_SENDERS_ENABLED names a complete one')
+  const mailer = openMailer()
+  return {
+    handler: (_rt, { emailLogId }, job) => sendMail(rt, mailer, emailLogId, job),
+    close: () => mailer.close(),
+  }
+}
+
+function stateless<Name extends QueueName>(work: (rt: Runtime) => Promise<void>): OpenedWorker<Name> {
+  return { handler: (rt) => work(rt), close: () => undefined }
+}
+
+/** Checks an entry against its queue's data; beyond the list all entries are alike. */
+function serve<Name extends QueueName>(worker: QueueWorker<Name>): QueueWorker {
+  return worker as unknown as QueueWorker
+}

@@ -1,0 +1,193 @@
+import jwt from 'jsonwebtoken'
+import pino from 'pino'
+import { beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { openListener } from '../../src/db/listener.ts'
+import type { Database } from '../../src/db/pools.ts'
+import { openSessionStore, type SessionStore } from '../../src/features/auth/session-store.ts'
+import { type Api, startApi } from '../support/api.ts'
+import { waitFor } from '../support/wait.ts'
+
+let api: Api
+beforeAll(async () => {
+  api = await startApi()
+})
+
+type Watched = {
+  store: SessionStore
+  reads: () => number
+  ended: string[]
+  hold: () => () => void
+  cut: () => Promise<void>
+}
+
+/** A store of its own on the database, whose reads are counted and, between `hold` and release, delivered late. */
+async function watchedStore(): Promise<Watched> {
+  const { config, reserved, catalog, access } = api.rt
+  const log = pino({ level: 'silent' })
+  const listener = await openListener(config, log)
+  let closed = false
+  const cut = async () => {
+    if (!closed) await listener.close()
+    closed = true
+  }
+  onTestFinished(cut)
+  let reads = 0
+  let gate = Promise.resolve()
+  const run: Database['run'] = async (text, values, name) => {
+    reads += 1
+    const rows = await reserved.run(text, values, name)
+    await gate
+    return rows as never
+  }
+  const ended: string[] = []
+  const store = openSessionStore({ db: { ...reserved, run }, listener, catalog, access, config, log })
+  store.onEnded((id) => ended.push(id))
+  const hold = () => {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    gate = promise
+    return resolve
+  }
+  return { store, reads: () => reads, ended, hold, cut }
+}
+
+async function session() {
+  const { token, id: userId, roleId } = await api.user()
+  const { sessionToken } = jwt.decode(token) as { sessionToken: string }
+  const [{ id }] = await api.sql('select id from "svc_Sessions" where "user_Id" = $1', [userId])
+  return { id, userId, roleId, sessionToken }
+}
+
+const end = (id: string) => api.sql('delete from "svc_Sessions" where id = $1', [id])
+
+describe('the session store', () => {
+  it('finds whom a session stands for, by statement of the moment', async () => {
+    const { store } = await watchedStore()
+    const { id, userId, roleId, sessionToken } = await session()
+    const found = await store.find(sessionToken)
+    expect(found).toMatchObject({
+      id,
+      userId,
+      type: 'default',
+      tenantId: undefined,
+      tenant: undefined,
+      extendable: false,
+    })
+    expect(found).toMatchObject({
+      role: { id: roleId },
+      user: { id: userId },
+      userRole: { user_Id: userId, role_Id: roleId },
+    })
+    expect(JSON.stringify(found)).not.toContain('b1:$2')
+    expect(await store.find(`${sessionToken.slice(1)}0`)).toBeUndefined()
+  })
+
+  it('serves from memory while notifications arrive', async () => {
+    const { store, reads } = await watchedStore()
+    const { sessionToken } = await session()
+    await store.find(sessionToken)
+    for (let i = 0; i < 10; i += 1) await store.find(sessionToken)
+    // Entries live for a second, so a slow machine may read twice.
+    expect(reads()).toBeLessThanOrEqual(3)
+  })
+
+  it('reads once for callers at the same time', async () => {
+    const { store, reads, hold } = await watchedStore()
+    const { sessionToken, id } = await session()
+    const release = hold()
+    const finds = [store.find(sessionToken), store.find(sessionToken), store.find(sessionToken)]
+    release()
+    expect((await Promise.all(finds)).map((found) => found?.id)).toEqual([id, id, id])
+    expect(reads()).toBe(1)
+  })
+
+  it('reads every time when no notification could arrive', async () => {
+    const { store, reads, cut } = await watchedStore()
+    const { id, sessionToken } = await session()
+    await store.find(sessionToken)
+    await cut()
+    await waitFor(async () => {
+      const before = reads()
+      await store.find(sessionToken)
+      return reads() > before
+    })
+    const before = reads()
+    for (let i = 0; i < 3; i += 1) await store.find(sessionToken)
+    expect(reads()).toBe(before + 3)
+    await end(id)
+    expect(await store.find(sessionToken)).toBeUndefined()
+  })
+
+  it('does not keep what was read before an end it heard of while reading', async () => {
+    const { store, reads, ended, hold } = await watchedStore()
+    const { id, sessionToken } = await session()
+    const release = hold()
+    const early = store.find(sessionToken)
+    await waitFor(() => reads() === 1)
+    await end(id)
+    await waitFor(() => ended.includes(id))
+    release()
+    await early
+    expect(await store.find(sessionToken)).toBeUndefined()
+  })
+
+  it('does not let a caller share a read that began before an end it heard of', async () => {
+    const { store, reads, ended, hold } = await watchedStore()
+    const { id, sessionToken } = await session()
+    const release = hold()
+    const early = store.find(sessionToken)
+    await waitFor(() => reads() === 1)
+    await end(id)
+    await waitFor(() => ended.includes(id))
+    const late = store.find(sessionToken)
+    release()
+    await early
+    expect(await late).toBeUndefined()
+  })
+
+  it('forgets at once what its own process ended', async () => {
+    const { store, ended } = await watchedStore()
+    const { id, sessionToken } = await session()
+    await store.find(sessionToken)
+    await end(id)
+    store.forget(id)
+    expect(ended).toContain(id)
+    expect(await store.find(sessionToken)).toBeUndefined()
+  })
+
+  it.each([
+    ['its id when one ends', 'delete from "svc_Sessions" where id = $1', (id: string) => id],
+    ['its id when one changes', `update "svc_Sessions" set "expiresAt" = now() where id = $1`, (id: string) => id],
+    [
+      '* when a user is suspended',
+      `update "svc_User" set status = 'suspended' where id = (select "user_Id" from "svc_Sessions" where id = $1)`,
+      () => '*',
+    ],
+    ['* when a role changes', `update "svc_Role" set description = $1`, () => '*'],
+  ])('tells its watchers %s', async (_what, statement, told) => {
+    const { ended } = await watchedStore()
+    const { id } = await session()
+    // What preparing the session notified may still be on its way; the row's own notice is what is waited for.
+    ended.length = 0
+    await api.sql(statement, [id])
+    await waitFor(() => ended.includes(told(id)))
+  })
+
+  it('tells its watchers * after the notification connection was lost', async () => {
+    const { store, ended } = await watchedStore()
+    const { sessionToken } = await session()
+    await store.find(sessionToken)
+    ended.length = 0
+    await api.sql(
+      `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'daybook listen' and datname = current_database()`,
+    )
+    await waitFor(() => ended.includes('*'))
+  })
+
+  it('answers 503 when the database can not tell (decisions F20)', async () => {
+    const { rt } = api
+    const broken: Database = { ...rt.reserved, run: () => Promise.reject(new Error('connection terminated')) }
+    const log = pino({ level: 'silent' })
+    const store = openSessionStore({ ...rt, db: broken, log })
+    await expect(store.find((await session()).sessionToken)).rejects.toMatchObject({ status: 503 })
+  })
+})

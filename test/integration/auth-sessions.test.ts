@@ -1,0 +1,338 @@
+import jwt from 'jsonwebtoken'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { hashSecret, newSecret, signToken } from '../../src/adapters/tokens.ts'
+import { commit } from '../../src/events/commit.ts'
+import { systemActor } from '../../src/events/types.ts'
+import { afterwardsDone } from '../../src/features/auth/afterwards.ts'
+import { insertSession, type NewSession } from '../../src/features/auth/queries.ts'
+import { type Api, startApi } from '../support/api.ts'
+import { configured } from '../support/configured.ts'
+import { waitFor } from '../support/wait.ts'
+
+let api: Api
+/** A second web process on the same database. */
+let other: Api
+beforeAll(async () => {
+  api = await startApi()
+  other = await startApi({}, api.database)
+})
+
+const readUsers = [{ collection: 'svc_User', action: 'read', fields: ['*'] }]
+const facts = async (after: bigint) =>
+  (await api.log(after)).map(({ entityId, action, userId }) => ({ entityId, action, userId }))
+const sessionsOf = (id: string) => api.sql('select * from "svc_Sessions" where "user_Id" = $1', [id])
+const unauthorized = { status: 401, body: { message: 'Unauthorized' } }
+const badToken = { status: 401, body: { message: 'Invalid or expired token' } }
+const badCheck = { status: 401, body: { valid: false, message: 'Invalid or expired token' } }
+
+describe('GET /auth/me', () => {
+  it('answers the own row without hidden fields, and where the caller stands', async () => {
+    const { call, id, email, roleId } = await api.user(readUsers)
+    const { status, body } = await call('GET', '/auth/me')
+    expect(status).toBe(200)
+    expect(body).toEqual({
+      user: expect.objectContaining({
+        id,
+        email,
+        firstName: 'U',
+        emailVerified: true,
+        status: 'active',
+        createdAt: expect.stringMatching(/^\d{4}-.*T.*\.\d{3}Z$/),
+      }),
+      role: expect.objectContaining({ id: roleId }),
+      permissions: [
+        expect.objectContaining({ role_Id: roleId, collection: 'svc_User', action: 'read', fields: ['*'] }),
+      ],
+      tenant: null,
+    })
+    expect(body.user).not.toHaveProperty('password')
+  })
+
+  it('needs read permission on svc_User', async () => {
+    const { call } = await api.user()
+    expect(await call('GET', '/auth/me')).toMatchObject({
+      status: 403,
+      body: { message: "You don't have permission to read items in 'svc_User'" },
+    })
+  })
+
+  it('needs none of an administrator, who sees no hidden field either (P-06)', async () => {
+    const { status, body } = await api.admin('GET', '/auth/me')
+    expect(status).toBe(200)
+    expect(body.user).toMatchObject({ email: 'admin@example.com' })
+    expect(body.user).not.toHaveProperty('password')
+  })
+
+  it('shows what the caller has just changed', async () => {
+    const { call, id } = await api.user(readUsers)
+    await call('GET', '/auth/me')
+    await api.admin('PATCH', `/items/svc_User/${id}`, { firstName: 'Changed' })
+    expect((await call('GET', '/auth/me')).body.user.firstName).toBe('Changed')
+  })
+
+  it('notes the last access every five minutes, without an event', async () => {
+    const { call, id } = await api.user(readUsers)
+    const seen = async () => {
+      await call('GET', '/auth/me')
+      await afterwardsDone(api.rt)
+      return (await api.sql('select "lastAccess" from "svc_User" where id = $1', [id]))[0].lastAccess
+    }
+    const before = await api.position()
+    const first = await seen()
+    expect(first).toBeInstanceOf(Date)
+    expect(await seen()).toEqual(first)
+    await api.sql(`update "svc_User" set "lastAccess" = now() - interval '301 seconds' where id = $1`, [id])
+    expect((await seen()).getTime()).toBeGreaterThanOrEqual(first.getTime())
+    expect(await facts(before)).toEqual([])
+  })
+})
+
+describe('routes that need a session', () => {
+  const routes = [
+    ['GET', '/auth/me', unauthorized],
+    ['GET', '/auth/logout', unauthorized],
+    ['POST', '/auth/logout', unauthorized],
+    ['POST', '/auth/email/verify', unauthorized],
+    ['POST', '/auth/refresh', badToken],
+    ['GET', '/auth/check', badCheck],
+  ] as const
+
+  const expired = () =>
+    jwt.sign(
+      { id: 'x', role_Id: 'x', sessionToken: newSecret(), iss: api.rt.config.project.name, exp: 1 },
+      api.rt.config.auth.secretKey,
+    )
+  const unknown = () =>
+    signToken(api.rt.config, { userId: 'x', roleId: 'x', tenantId: undefined, sessionToken: newSecret() }, new Date())
+
+  it.each(routes)('%s %s refuses callers without a live one', async (method, path, answer) => {
+    expect(await api.anonymous(method, path)).toMatchObject(answer)
+    for (const token of ['garbage', expired(), unknown()])
+      expect(await api.as(token)(method, path)).toMatchObject(answer)
+  })
+
+  it.each(routes)('%s %s takes the token from nowhere but header and cookie (A-29)', async (method, path, answer) => {
+    const { token } = await api.user(readUsers)
+    expect(await api.anonymous(method, `${path}?access_token=${token}&token=${token}`)).toMatchObject(answer)
+    if (method === 'POST')
+      expect(await api.anonymous(method, path, { access_token: token, token, refreshToken: token })).toMatchObject(
+        answer,
+      )
+    expect(
+      await api.anonymous(method, path, undefined, { 'x-access-token': token, authorization: token }),
+    ).toMatchObject(answer)
+  })
+
+  it('take a token that only SECRET_KEY_PREVIOUS signed', async () => {
+    const { token } = await api.user()
+    const rotated = {
+      SECRET_KEY: 'the next key of this installation, for tests',
+      SECRET_KEY_PREVIOUS: api.rt.config.auth.secretKey,
+    }
+    const check = async (env: Record<string, string>) =>
+      (
+        await (
+          await configured(api.database, env)
+        ).inject({ url: '/auth/check', headers: { authorization: `bearer  ${token}` } })
+      ).statusCode
+    expect(await check(rotated)).toBe(200)
+    expect(await check({ SECRET_KEY: rotated.SECRET_KEY })).toBe(401)
+  })
+
+  it('refuse a session whose token says another user', async () => {
+    const one = await api.user()
+    const two = await api.user()
+    const { sessionToken } = jwt.decode(one.token) as { sessionToken: string }
+    const forged = signToken(
+      api.rt.config,
+      { userId: two.id, roleId: two.roleId, tenantId: undefined, sessionToken },
+      new Date(),
+    )
+    expect((await api.as(forged)('GET', '/auth/check')).status).toBe(401)
+  })
+
+  it('treat a bad token as the public role elsewhere', async () => {
+    const anonymous = await api.anonymous('GET', '/items/svc_User')
+    expect(anonymous.status).toBe(403)
+    expect(await api.as('garbage')('GET', '/items/svc_User')).toMatchObject({ status: 403, body: anonymous.body })
+  })
+})
+
+describe('POST /auth/refresh', () => {
+  it('replaces the session by a new one of the same kind', async () => {
+    const { id, email } = await api.user()
+    const { body } = await api.anonymous('POST', '/auth/login', {
+      email,
+      password: 'password of a user',
+      authType: 'mobile',
+    })
+    const [old] = (await sessionsOf(id)).filter(({ type }) => type === 'mobile')
+    const before = await api.position()
+    const answer = await api.as(body.token)('POST', '/auth/refresh', { refreshToken: 'whatever', authMode: 'jwt' })
+    expect(answer).toMatchObject({ status: 200, body: { authMode: 'jwt', expiresIn: 604_800 } })
+    expect(Object.keys(answer.body).sort()).toEqual(['authMode', 'expiresIn', 'token'])
+    expect(await facts(before)).toEqual([{ entityId: id, action: 'refresh', userId: id }])
+    const mobile = (await sessionsOf(id)).filter(({ type }) => type === 'mobile')
+    expect(mobile).toHaveLength(1)
+    expect(mobile[0].id).not.toBe(old.id)
+    expect((await api.as(body.token)('GET', '/auth/check')).status).toBe(401)
+    expect((await api.as(answer.body.token)('GET', '/auth/check')).status).toBe(200)
+    await waitFor(async () => (await other.as(body.token)('GET', '/auth/check')).status === 401, { timeout: 1000 })
+  })
+
+  it('lets exactly one of 50 at the same time through (A-16)', async () => {
+    const { id, token } = await api.user()
+    const before = await api.position()
+    const calls = Array.from({ length: 50 }, (_, i) => (i % 2 === 0 ? api : other).as(token)('POST', '/auth/refresh'))
+    const answers = await Promise.all(calls)
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(1)
+    expect(
+      answers.filter(({ status, body }) => status === 401 && body.message === 'Invalid or expired token'),
+    ).toHaveLength(49)
+    expect(await sessionsOf(id)).toHaveLength(1)
+    expect(await facts(before)).toEqual([{ entityId: id, action: 'refresh', userId: id }])
+    const { token: next } = answers.find(({ status }) => status === 200)!.body
+    expect((await other.as(next)('GET', '/auth/check')).status).toBe(200)
+  })
+
+  it('refuses an unknown authMode and keeps the session', async () => {
+    const { call } = await api.user()
+    expect(await call('POST', '/auth/refresh', { authMode: 'x' })).toMatchObject({ status: 400 })
+    expect((await call('GET', '/auth/check')).status).toBe(200)
+  })
+})
+
+describe('logout', () => {
+  it.each(['GET', 'POST'])('by %s ends the session at once, in every process (A-14)', async (method) => {
+    const { id, token } = await api.user(readUsers)
+    expect((await other.as(token)('GET', '/auth/me')).status).toBe(200)
+    const before = await api.position()
+    expect(await api.as(token)(method, '/auth/logout')).toMatchObject({
+      status: 200,
+      body: { message: 'Logged out successfully' },
+    })
+    expect(await api.as(token)('GET', '/auth/me')).toMatchObject(unauthorized)
+    await waitFor(async () => (await other.as(token)('GET', '/auth/me')).status === 401, { timeout: 1000 })
+    expect(await facts(before)).toEqual([{ entityId: id, action: 'logout', userId: id }])
+    expect(await sessionsOf(id)).toEqual([])
+    expect((await api.as(token)('POST', '/auth/refresh')).status).toBe(401)
+  })
+
+  it('leaves the other sessions alone', async () => {
+    const { email, token } = await api.user()
+    const second = await api.anonymous('POST', '/auth/login', { email, password: 'password of a user' })
+    await api.as(token)('GET', '/auth/logout')
+    expect((await api.as(second.body.token)('GET', '/auth/check')).status).toBe(200)
+  })
+
+  it('by HEAD does not exist', async () => {
+    const { token } = await api.user()
+    expect((await api.as(token)('HEAD', '/auth/logout')).status).toBe(404)
+    expect((await api.as(token)('GET', '/auth/check')).status).toBe(200)
+  })
+})
+
+describe('a live session', () => {
+  /** Both processes have it in their caches. */
+  async function warm(token: string) {
+    for (const process of [api, other]) expect((await process.as(token)('GET', '/auth/check')).status).toBe(200)
+  }
+  async function ends(token: string) {
+    for (const process of [api, other])
+      await waitFor(async () => (await process.as(token)('GET', '/auth/check')).status === 401, { timeout: 1500 })
+  }
+
+  it.each([
+    ['its user is suspended', `update "svc_User" set status = 'suspended' where id = $1`],
+    ['its user is deleted', `delete from "svc_User" where id = $1`],
+    ['its user loses the role', `delete from "svc_UserRole" where "user_Id" = $1`],
+    ['its row is deleted', `delete from "svc_Sessions" where "user_Id" = $1`],
+    ['its row expires', `update "svc_Sessions" set "expiresAt" = now() where "user_Id" = $1`],
+  ])('counts no more when %s, whoever does it (A-18, A-38)', async (_what, statement) => {
+    const { token, id } = await api.user()
+    await warm(token)
+    await api.sql(statement, [id])
+    await ends(token)
+  })
+
+  it('follows a change of the role (A-38)', async () => {
+    const { token, id } = await api.user(readUsers)
+    await warm(token)
+    await api.admin(
+      'PATCH',
+      `/items/svc_UserRole/${(await api.sql('select id from "svc_UserRole" where "user_Id" = $1', [id]))[0].id}`,
+      {
+        role_Id: (await api.sql(`select id from "svc_Role" where name = 'user'`))[0].id,
+      },
+    )
+    for (const process of [api, other])
+      await waitFor(async () => (await process.as(token)('GET', '/auth/me')).status === 403, { timeout: 1500 })
+  })
+
+  it('ends by the clock of the database, also from the cache', async () => {
+    const { token, id } = await api.user()
+    await api.sql(`update "svc_Sessions" set "expiresAt" = now() + interval '300 milliseconds' where "user_Id" = $1`, [
+      id,
+    ])
+    await ends(token)
+    expect(await sessionsOf(id)).toHaveLength(1)
+  })
+
+  it('is extended once a day', async () => {
+    const { token, id } = await api.user()
+    const touch = async (age: string) => {
+      await api.sql(
+        `update "svc_Sessions" set "updatedAt" = now() - $2::interval, "expiresAt" = now() + interval '1 hour' where "user_Id" = $1`,
+        [id, age],
+      )
+      await waitFor(async () => {
+        await api.as(token)('GET', '/auth/check')
+        return (
+          await api.sql(
+            `select "expiresAt" > now() + interval '6 days' as extended from "svc_Sessions" where "user_Id" = $1`,
+            [id],
+          )
+        )[0].extended
+      })
+    }
+    await touch('25 hours')
+    await api.sql(
+      `update "svc_Sessions" set "updatedAt" = now() - interval '23 hours', "expiresAt" = now() + interval '1 hour' where "user_Id" = $1`,
+      [id],
+    )
+    // Read anew: the update was notified before this answer's own statement ran.
+    await waitFor(
+      async () =>
+        (await api.rt.sessions.find((jwt.decode(token) as { sessionToken: string }).sessionToken))?.extendable ===
+        false,
+    )
+    await api.as(token)('GET', '/auth/check')
+    expect(
+      (
+        await api.sql(
+          `select "expiresAt" < now() + interval '2 hours' as kept from "svc_Sessions" where "user_Id" = $1`,
+          [id],
+        )
+      )[0].kept,
+    ).toBe(true)
+  })
+})
+
+describe('opening a session', () => {
+  it.each([
+    ['the password changed since it was checked', `update "svc_User" set password = 'other' where id = $1`],
+    ['the account was suspended since', `update "svc_User" set status = 'suspended' where id = $1`],
+    ['the account was deleted since', `delete from "svc_User" where id = $1`],
+  ])('fails when %s', async (_what, statement) => {
+    const { id, roleId } = await api.user()
+    const [{ password }] = await api.sql('select password from "svc_User" where id = $1', [id])
+    const session = (): NewSession => ({
+      ...{ userId: id, roleId, tenantId: null, type: 'default', passwordHash: password },
+      ...{ tokenHash: hashSecret(newSecret()), seconds: 60, ip: '127.0.0.1', userAgent: null },
+    })
+    const open = () => commit(api.rt, systemActor, async (tx) => ({ result: await insertSession(tx, session()) }))
+    expect(await open()).toBe(true)
+    await api.sql(statement, [id])
+    expect(await open()).toBe(false)
+  })
+})

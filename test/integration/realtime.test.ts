@@ -1,0 +1,249 @@
+import { beforeAll, describe, expect, it } from 'vitest'
+import { type Api, startApi } from '../support/api.ts'
+import { administrator } from '../support/prepare.ts'
+import { connect } from '../support/socket.ts'
+import { waitFor } from '../support/wait.ts'
+
+let api: Api
+let address: string
+let token: string
+
+beforeAll(async () => {
+  api = await startApi({ SOCKET_ENABLED: 'true' })
+  address = await api.app.listen({ host: '127.0.0.1', port: 0 })
+  token = (await api.anonymous('POST', '/auth/login', administrator)).body.token
+  await api.admin('POST', '/schemas', {
+    collectionName: 'note',
+    schema: {
+      fields: {
+        text: { type: 'String' },
+        price: { type: 'Decimal' },
+        at: { type: 'DateTime' },
+        secret: { type: 'String', hidden: true },
+      },
+    },
+  })
+  await api.admin('POST', '/schemas', {
+    collectionName: 'silent',
+    schema: { realtime: false, fields: { text: { type: 'String' } } },
+  })
+})
+
+const login = async (email: string) =>
+  (await api.anonymous('POST', '/auth/login', { email, password: 'password of a user' })).body.token
+
+describe('the path', () => {
+  it('serves sockets and REST side by side', async () => {
+    const rest = await fetch(`${address}/realtime/nothing`)
+    expect(rest.status).toBe(404)
+    expect(await rest.json()).toMatchObject({ error: { message: 'Not found' } })
+    const polling = await connect(address, token, { transports: ['polling'] })
+    expect(polling.socket.connected).toBe(true)
+    const upgraded = await connect(address, token)
+    expect(upgraded.notices[0]).toMatchObject({ name: 'connected', body: { userId: expect.any(String), tenant: null } })
+  })
+})
+
+describe('connecting', () => {
+  it.each([
+    ['no token', undefined, 'No authentication token provided'],
+    ['garbage', 'abc', 'Invalid or expired token'],
+    [
+      'an unsigned token',
+      `${Buffer.from('{"alg":"none"}').toString('base64url')}.${Buffer.from('{"id":"x"}').toString('base64url')}.`,
+      'Invalid or expired token',
+    ],
+  ])('is refused with %s', async (_what, given, message) => {
+    await expect(connect(address, given)).rejects.toThrow(message)
+  })
+
+  it('does not look at tokens in the query', async () => {
+    await expect(connect(address, undefined, { query: { token } })).rejects.toThrow('No authentication token provided')
+  })
+
+  it('is refused from a foreign origin', async () => {
+    await expect(connect(address, token, { extraHeaders: { origin: 'https://evil.test' } })).rejects.toThrow()
+    await expect(
+      connect(address, token, { transports: ['polling'], extraHeaders: { origin: 'https://evil.test' } }),
+    ).rejects.toThrow()
+  })
+
+  it('ends with the session, at once', async () => {
+    const own = (await api.anonymous('POST', '/auth/login', administrator)).body.token
+    const other = await connect(address, token)
+    const socket = await connect(address, own)
+    await api.as(own)('GET', '/auth/logout')
+    await waitFor(() => !socket.socket.connected)
+    expect(other.socket.connected).toBe(true)
+  })
+})
+
+describe('subscribing', () => {
+  it('delivers creates, updates and deletes of any writer in wire form, with a cursor', async () => {
+    const client = await connect(address, token)
+    expect(await client.subscribe('note')).toEqual({ status: 'success', cursor: expect.any(String) })
+    const { id } = (
+      await api.admin('POST', '/items/note', { text: 'a', price: '1.10', at: '2024-01-01T00:00:00Z', secret: 'canary' })
+    ).body.data
+    await api.admin('PATCH', `/items/note/${id}`, { text: 'b' })
+    await api.sql('update note set text = $1 where id = $2', ['by hand', id])
+    await api.admin('DELETE', `/items/note/${id}`)
+    await client.frame((frame) => frame.action === 'delete')
+    expect(client.frames.map(({ name, data }) => [name, data.text])).toEqual([
+      ['note:create', 'a'],
+      ['note:update', 'b'],
+      ['note:update', 'by hand'],
+      ['note:delete', 'by hand'],
+    ])
+    expect(client.frames[0]).toMatchObject({
+      action: 'create',
+      collection: 'note',
+      data: { id, price: '1.10', at: '2024-01-01T00:00:00.000Z' },
+      timestamp: expect.any(String),
+      cursor: expect.any(String),
+    })
+    expect(JSON.stringify(client.frames)).not.toContain('canary')
+  })
+
+  it('delivers nothing of a rolled-back transaction, and nothing after unsubscribe', async () => {
+    const client = await connect(address, token)
+    await client.subscribe('note')
+    await api.admin('POST', '/items/note/bulk', [{ text: 'x' }, { text: { not: 'text' } }])
+    await api.admin('POST', '/items/note', { text: 'marker' })
+    await client.frame((frame) => frame.data.text === 'marker')
+    expect(client.frames).toHaveLength(1)
+    expect(await client.emit('unsubscribe', { collection: 'note' })).toEqual({ status: 'success' })
+    const second = await connect(address, token)
+    await second.subscribe('note')
+    await api.admin('POST', '/items/note', { text: 'after' })
+    await second.frame((frame) => frame.data.text === 'after')
+    expect(client.frames).toHaveLength(1)
+  })
+
+  it.each(['nowhere', 'silent', 'svc_User', 'svc_AuditLog', '*', '__proto__', 'collection:note'])(
+    'to %s is refused',
+    async (name) => {
+      const client = await connect(address, token)
+      expect(await client.subscribe(name)).toEqual({
+        status: 'error',
+        message: 'No permission to subscribe to this collection',
+      })
+    },
+  )
+
+  it.each([
+    undefined,
+    null,
+    3,
+    {},
+    { collection: 3 },
+    { collection: 'note', since: 'garbage' },
+    { collection: 'note', since: {} },
+  ])('with %j is an error, not a crash', async (request) => {
+    const client = await connect(address, token)
+    expect(await client.emit('subscribe', request)).toMatchObject({ status: 'error', message: expect.any(String) })
+    expect((await fetch(`${address}/health`)).status).toBe(200)
+  })
+
+  it('shows granted fields only, and ends when the permission does', async () => {
+    const user = await api.user([{ collection: 'note', action: 'read', fields: 'text' }])
+    const client = await connect(address, await login(user.email))
+    await client.subscribe('note')
+    await api.admin('POST', '/items/note', { text: 'seen', price: 5 })
+    const frame = await client.frame(({ data }) => data.text === 'seen')
+    expect(Object.keys(frame.data).sort()).toEqual(['id', 'text'])
+    const [permission] = (await api.admin('GET', `/permissions?filter=${JSON.stringify({ role_Id: user.roleId })}`))
+      .body.data
+    await api.admin('DELETE', `/permissions/${permission.id}`)
+    await waitFor(() => client.notices.some(({ name }) => name === 'unsubscribed'))
+    expect(await client.subscribe('note')).toMatchObject({ status: 'error' })
+  })
+
+  it('says in /ready what is off', async () => {
+    await api.user([{ collection: 'note', action: 'read', fields: '*', conditions: { text: 'mine' } }])
+    const ready = await waitFor(async () => {
+      const { body } = await api.anonymous('GET', '/ready')
+      return body.realtime.warning === undefined ? undefined : body
+    })
+    expect(ready).toMatchObject({ status: 'ready', realtime: { enabled: true, unscoped: ['note'] } })
+  })
+})
+
+describe('resuming', () => {
+  it('gets what was missed, in order, then live', async () => {
+    const first = await connect(address, token)
+    const { cursor } = await first.subscribe('note')
+    first.close()
+    for (const text of ['m1', 'm2', 'm3']) await api.admin('POST', '/items/note', { text })
+    const second = await connect(address, token)
+    expect((await second.subscribe('note', cursor)).status).toBe('success')
+    await api.admin('POST', '/items/note', { text: 'm4' })
+    await second.frame(({ data }) => data.text === 'm4')
+    expect(second.frames.map(({ data }) => data.text)).toEqual(['m1', 'm2', 'm3', 'm4'])
+    const third = await connect(address, token)
+    await third.subscribe('note', second.frames[1]!.cursor)
+    await third.frame(({ data }) => data.text === 'm4')
+    const positions = new Set(second.frames.slice(0, 2).map((frame) => frame.position))
+    expect(third.frames.filter((frame) => !positions.has(frame.position)).map(({ data }) => data.text)).toEqual([
+      'm3',
+      'm4',
+    ])
+  })
+
+  it('loses nothing and inverts nothing while many write', async () => {
+    const watcher = await connect(address, token)
+    const { cursor } = await watcher.subscribe('note')
+    watcher.close()
+    const ids = (
+      await api.admin(
+        'POST',
+        '/items/note/bulk',
+        Array.from({ length: 5 }, (_, i) => ({ text: `w${i}` })),
+      )
+    ).body.data as string[]
+    const write = async (writer: number) => {
+      for (let i = 0; i < 20; i += 1)
+        await api.admin('PATCH', `/items/note/${ids[(writer + i) % ids.length]}`, { text: `${writer}/${i}` })
+    }
+    const writing = Promise.all([0, 1, 2, 3, 4, 5].map(write))
+    const joiner = await connect(address, token)
+    await joiner.subscribe('note', cursor)
+    await writing
+    const expected = await api.sql(
+      `select position::text as at, "entityId" as id from "svc_AuditLog" where entity = 'note' and "entityId" = any($1) order by position`,
+      [ids],
+    )
+    await waitFor(() => joiner.frames.filter(({ data }) => ids.includes(data.id)).length >= expected.length)
+    const received = joiner.frames.filter(({ data }) => ids.includes(data.id))
+    expect(new Set(received.map(({ position }) => position)).size).toBe(received.length)
+    for (const id of ids)
+      expect(received.filter(({ data }) => data.id === id).map(({ position }) => position)).toEqual(
+        expected.filter((row) => row.id === id).map((row) => row.at),
+      )
+  })
+})
+
+describe('REALTIME_ROW_LEVEL_SCOPING', () => {
+  it('delivers a row while it is in scope, its id when it leaves, and no deletion of what was never seen', async () => {
+    const scoped = await startApi({ SOCKET_ENABLED: 'true', REALTIME_ROW_LEVEL_SCOPING: 'true' }, api.database)
+    const scopedAddress = await scoped.app.listen({ host: '127.0.0.1', port: 0 })
+    const user = await api.user([
+      { collection: 'note', action: 'read', fields: '*', conditions: { text: { startsWith: 'mine' } } },
+    ])
+    const client = await connect(scopedAddress, await login(user.email))
+    expect((await client.subscribe('note')).status).toBe('success')
+    const mine = (await api.admin('POST', '/items/note', { text: 'mine 1' })).body.data.id
+    const other = (await api.admin('POST', '/items/note', { text: 'other' })).body.data.id
+    await api.admin('PATCH', `/items/note/${mine}`, { text: 'no longer' })
+    await api.admin('PATCH', `/items/note/${other}`, { text: 'mine 2' })
+    await api.admin('DELETE', `/items/note/${mine}`)
+    await api.admin('DELETE', `/items/note/${other}`)
+    await client.frame(({ action }) => action === 'delete')
+    expect(client.frames.map(({ name, data }) => [name, data])).toEqual([
+      ['note:create', expect.objectContaining({ id: mine, text: 'mine 1' })],
+      ['note:remove', { id: mine }],
+      ['note:update', expect.objectContaining({ id: other, text: 'mine 2' })],
+      ['note:delete', expect.objectContaining({ id: other, text: 'mine 2' })],
+    ])
+  })
+})

@@ -1,0 +1,232 @@
+import { beforeAll, describe, expect, it } from 'vitest'
+import { type Api, startApi } from '../support/api.ts'
+import { waitFor } from '../support/wait.ts'
+
+let api: Api
+beforeAll(async () => {
+  api = await startApi()
+})
+
+const note = {
+  fields: {
+    title: { type: 'String', allowNull: false, values: { stringLength: 50 } },
+    body: { type: 'Text' },
+    stars: { type: 'Integer', defaultValue: 3 },
+    views: { type: 'BigInt' },
+    price: { type: 'Decimal', values: { precision: 10, scale: 2 } },
+    ratio: { type: 'Double' },
+    done: { type: 'Boolean', defaultValue: false },
+    due: { type: 'DateTime' },
+    day: { type: 'Date' },
+    meta: { type: 'JSON', defaultValue: { a: 1 } },
+    ref: { type: 'UUID' },
+    level: { type: 'ENUM', values: ['low', 'high'], defaultValue: 'low' },
+    slug: { type: 'String', unique: true },
+  },
+  indexes: [{ fields: ['stars', 'title'] }],
+}
+
+describe('POST /schemas', () => {
+  it('creates table, definition and event together', async () => {
+    const before = await api.position()
+    const answer = await api.admin('POST', '/schemas', { collectionName: 'note', schema: note })
+    expect(answer).toMatchObject({ status: 201, body: { message: 'Schema created successfully' } })
+    const events = await api.log(before)
+    expect(events.map(({ type, entity, entityId, action }) => [type, entity, entityId, action])).toEqual([
+      ['data', 'svc_SchemaDefinition', 'note', 'create'],
+      ['schema', 'svc_SchemaDefinition', 'note', 'changed'],
+    ])
+    const columns = await api.sql(
+      `select column_name, data_type, is_nullable from information_schema.columns where table_name = 'note' order by ordinal_position`,
+    )
+    expect(columns).toContainEqual({ column_name: 'price', data_type: 'numeric', is_nullable: 'YES' })
+    expect(columns).toContainEqual({
+      column_name: 'createdAt',
+      data_type: 'timestamp with time zone',
+      is_nullable: 'NO',
+    })
+    const indexes = await api.sql(`select indexname from pg_indexes where tablename = 'note'`)
+    expect(indexes.map((row) => row.indexname)).toEqual(
+      expect.arrayContaining(['note_pkey', 'note_slug_key', 'note_stars_title_idx']),
+    )
+  })
+
+  it('answers it to everybody, hidden fields to administrators only', async () => {
+    await api.admin('POST', '/schemas', {
+      collectionName: 'vault',
+      schema: { fields: { name: { type: 'String' }, secret: { type: 'String', hidden: true } } },
+    })
+    const publicAnswer = await api.anonymous('GET', '/schemas/vault')
+    expect(publicAnswer.status).toBe(200)
+    expect(Object.keys(publicAnswer.body.data.schema.fields)).toEqual(['name'])
+    expect((await api.admin('GET', '/schemas/vault')).body.data.schema.fields.secret).toEqual({
+      type: 'String',
+      hidden: true,
+    })
+    const list = await api.anonymous('GET', '/schemas?search=svc_u&limit=2')
+    expect(list.body).toMatchObject({
+      totalCount: 3,
+      pagination: { currentPage: 1, totalPages: 2, limit: 2, hasNextPage: true },
+    })
+  })
+
+  it.each([
+    ['a name with a quote', { collectionName: 'a"b', schema: { fields: {} } }],
+    ['a name of 64 characters', { collectionName: 'x'.repeat(64), schema: { fields: {} } }],
+    ['a reserved prefix', { collectionName: 'svc_mine', schema: { fields: {} } }],
+    ['a reserved suffix', { collectionName: 'a_junction', schema: { fields: {} } }],
+    ['a missing schema', { collectionName: 'ok' }],
+    ['fields that are no object', { collectionName: 'ok', schema: { fields: [] } }],
+    ['an unknown type', { collectionName: 'ok', schema: { fields: { a: { type: 'Strange' } } } }],
+    ['an ENUM without values', { collectionName: 'ok', schema: { fields: { a: { type: 'ENUM' } } } }],
+    [
+      'a default of another type',
+      { collectionName: 'ok', schema: { fields: { a: { type: 'Integer', defaultValue: 'x' } } } },
+    ],
+    [
+      'a relation to nowhere',
+      { collectionName: 'ok', schema: { fields: { a: { relType: 'BelongsTo', target: 'nowhere' } } } },
+    ],
+    ['an index on an unknown field', { collectionName: 'ok', schema: { fields: {}, indexes: [{ fields: ['x'] }] } }],
+    [
+      'two primary keys',
+      {
+        collectionName: 'ok',
+        schema: { fields: { a: { type: 'UUID', primaryKey: true }, b: { type: 'UUID', primaryKey: true } } },
+      },
+    ],
+    [
+      'a field named __proto__',
+      JSON.parse('{"collectionName":"ok","schema":{"fields":{"constructor":{"type":"Text"}}}}'),
+    ],
+    [
+      'SQL that does not run as default',
+      {
+        collectionName: 'ok',
+        schema: { fields: { a: { type: 'Integer', defaultValue: { type: 'SQL', value: 'no_such()' } } } },
+      },
+    ],
+  ])('refuses %s and writes nothing', async (_what, body) => {
+    const before = await api.position()
+    const answer = await api.admin('POST', '/schemas', body)
+    expect(answer.status).toBe(400)
+    expect(answer.body.error.message).toEqual(expect.any(String))
+    expect(await api.log(before)).toEqual([])
+    expect(await api.sql(`select to_regclass('ok') as t`)).toEqual([{ t: null }])
+    expect((await api.anonymous('GET', '/schemas/ok')).status).toBe(404)
+  })
+
+  it('answers 409 for a known name, 403 to others, 401-free', async () => {
+    expect((await api.admin('POST', '/schemas', { collectionName: 'note', schema: note })).status).toBe(409)
+    expect((await api.anonymous('POST', '/schemas', { collectionName: 'x', schema: note })).status).toBe(401)
+    const user = await api.user()
+    expect((await user.call('POST', '/schemas', { collectionName: 'x', schema: note })).status).toBe(403)
+  })
+})
+
+describe('PATCH and DELETE /schemas', () => {
+  it('adds, alters and drops columns; the log goes on with the new shape', async () => {
+    await api.admin('POST', '/schemas', {
+      collectionName: 'thing',
+      schema: { fields: { a: { type: 'String' }, b: { type: 'Integer' } } },
+    })
+    const { body } = await api.admin('POST', '/items/thing', { a: '12', b: 1 })
+    const { data } = (await api.admin('GET', '/schemas/thing')).body
+    const { b: _b, ...kept } = data.schema.fields
+    const schema = {
+      ...data.schema,
+      fields: { ...kept, a: { type: 'Integer' }, c: { type: 'Text', defaultValue: 'new' } },
+    }
+    expect(await api.admin('PATCH', '/schemas/thing', { schema })).toMatchObject({
+      status: 200,
+      body: { message: 'Schema updated successfully' },
+    })
+    const item = await api.admin('GET', `/items/thing/${body.data.id}`)
+    expect(item.body.data).toMatchObject({ a: 12, c: 'new' })
+    const before = await api.position()
+    await api.admin('PATCH', `/items/thing/${body.data.id}`, { c: 'changed' })
+    const [event] = await api.log(before)
+    expect(event?.changes.after).toMatchObject({ a: 12, c: 'changed' })
+    expect(event?.changes.after).not.toHaveProperty('b')
+  })
+
+  it('leaves everything as it was when the change cannot be made', async () => {
+    await api.admin('POST', '/schemas', { collectionName: 'stiff', schema: { fields: { a: { type: 'String' } } } })
+    await api.admin('POST', '/items/stiff', { a: 'not a number' })
+    const answer = await api.admin('PATCH', '/schemas/stiff', {
+      schema: { fields: { a: { type: 'Integer' }, b: { type: 'Text' } } },
+    })
+    expect(answer.status).toBe(400)
+    expect((await api.admin('GET', '/schemas/stiff')).body.data.schema.fields).not.toHaveProperty('b')
+    expect((await api.admin('GET', '/items/stiff')).body.data[0].a).toBe('not a number')
+  })
+
+  it('drops a collection with its table, but none that others point at, and no system collection', async () => {
+    await api.admin('POST', '/schemas', { collectionName: 'parent', schema: { fields: { name: { type: 'String' } } } })
+    await api.admin('POST', '/schemas', {
+      collectionName: 'child',
+      schema: { fields: { parent: { relType: 'BelongsTo', target: 'parent' } } },
+    })
+    expect((await api.admin('DELETE', '/schemas/parent')).status).toBe(409)
+    expect(await api.admin('DELETE', '/schemas/child')).toMatchObject({
+      status: 200,
+      body: { message: 'Schema deleted successfully' },
+    })
+    expect((await api.admin('DELETE', '/schemas/parent')).status).toBe(200)
+    expect(await api.sql(`select to_regclass('parent') as p, to_regclass('child') as c`)).toEqual([
+      { p: null, c: null },
+    ])
+    expect((await api.admin('GET', '/items/parent')).status).toBe(404)
+    expect((await api.admin('DELETE', '/schemas/svc_User')).status).toBe(403)
+    expect((await api.admin('DELETE', '/schemas/nowhere')).status).toBe(404)
+  })
+
+  it('lets an installation add fields to a system collection, not change its own', async () => {
+    const { schema } = (await api.admin('GET', '/schemas/svc_Tenant')).body.data
+    const more = { ...schema, fields: { ...schema.fields, plan: { type: 'String' } } }
+    expect((await api.admin('PATCH', '/schemas/svc_Tenant', { schema: more })).status).toBe(200)
+    expect((await api.admin('POST', '/items/svc_Tenant', { name: 'T', plan: 'gold' })).status).toBe(201)
+    const { name: _name, ...without } = more.fields
+    expect((await api.admin('PATCH', '/schemas/svc_Tenant', { schema: { ...more, fields: without } })).status).toBe(403)
+  })
+})
+
+describe('the catalog of another process', () => {
+  it('follows at once: a new collection, a new field, a dropped one', async () => {
+    const other = await startApi({}, api.database)
+    await api.admin('POST', '/schemas', { collectionName: 'shared', schema: { fields: { a: { type: 'String' } } } })
+    expect((await other.admin('POST', '/items/shared', { a: 'x' })).status).toBe(201)
+    await api.admin('PATCH', '/schemas/shared', {
+      schema: { fields: { a: { type: 'String' }, b: { type: 'Integer' } } },
+    })
+    expect((await other.admin('GET', '/items/shared?fields=a,b&filter={"b":null}')).body.data).toEqual([
+      { a: 'x', b: null },
+    ])
+    await api.admin('PATCH', '/schemas/shared', { schema: { fields: { b: { type: 'Integer' } } } })
+    await waitFor(async () => (await other.admin('GET', '/items/shared?fields=a')).status === 400)
+    expect((await other.admin('GET', '/items/shared')).status).toBe(200)
+    await api.admin('DELETE', '/schemas/shared')
+    expect((await other.admin('GET', '/items/shared')).status).toBe(404)
+  })
+
+  it('never answers 500 while collections change under running requests', async () => {
+    const other = await startApi({}, api.database)
+    await api.admin('POST', '/schemas', { collectionName: 'moving', schema: { fields: { a: { type: 'String' } } } })
+    await api.admin('POST', '/items/moving', { a: 'x' })
+    const statuses = new Set<number>()
+    let running = true
+    const reader = (async () => {
+      while (running) statuses.add((await other.admin('GET', '/items/moving')).status)
+    })()
+    const writer = (async () => {
+      while (running) statuses.add((await other.admin('POST', '/items/moving', { a: 'y' })).status)
+    })()
+    for (let i = 0; i < 10; i += 1) {
+      const fields = i % 2 === 0 ? { a: { type: 'String' }, b: { type: 'Integer' } } : { a: { type: 'Text' } }
+      expect((await api.admin('PATCH', '/schemas/moving', { schema: { fields } })).status).toBe(200)
+    }
+    running = false
+    await Promise.all([reader, writer])
+    expect([...statuses].sort()).toEqual([200, 201])
+  })
+})

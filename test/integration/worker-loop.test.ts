@@ -1,0 +1,225 @@
+import pino from 'pino'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { commit } from '../../src/events/commit.ts'
+import { enqueue, queues } from '../../src/events/jobs.ts'
+import { systemActor } from '../../src/events/types.ts'
+import { openRuntime, type Runtime } from '../../src/runtime.ts'
+import { type Handler, PermanentError, type QueueOptions, type QueueRun, runQueue } from '../../src/workers/loop.ts'
+import { createDatabase } from '../support/postgres.ts'
+import { testConfig } from '../support/prepare.ts'
+import { withClient } from '../support/server.ts'
+import { waitFor } from '../support/wait.ts'
+
+const hour = 3_600_000
+
+let rt: Runtime
+let url: string
+const logged: { msg: string; level: number }[] = []
+const runs: QueueRun[] = []
+
+beforeAll(async () => {
+  ;({ url } = await createDatabase())
+  const log = pino({ level: 'warn' }, { write: (line: string) => logged.push(JSON.parse(line)) })
+  rt = await openRuntime({ config: testConfig(url), log, name: 'loop test', worker: false })
+  await rt.boss.updateQueue('mail', { retryDelay: 0, retryBackoff: false })
+})
+
+afterEach(async () => {
+  await Promise.all(runs.splice(0).map((run) => run.stop(5000)))
+  await withClient(url, (client) => client.query('delete from pgboss.job'))
+  logged.length = 0
+})
+
+afterAll(() => rt.close())
+
+describe('runQueue', () => {
+  it('drains a backlog without waiting for a poll, and never runs more at once than it may', async () => {
+    await insert(40)
+    const done = new Set<string>()
+    let now = 0
+    let most = 0
+    serve({
+      concurrency: 4,
+      pollMs: hour,
+      handler: async (_rt, { emailLogId }) => {
+        now += 1
+        most = Math.max(most, now)
+        await new Promise(setImmediate)
+        now -= 1
+        done.add(emailLogId)
+      },
+    })
+    await waitFor(() => done.size === 40)
+    expect(most).toBe(4)
+    await waitFor(async () => (await states()).every((state) => state === 'completed'))
+  })
+
+  it('is woken by the transaction that enqueues', async () => {
+    const done: string[] = []
+    serve({ pollMs: hour, handler: async (_rt, { emailLogId }) => void done.push(emailLogId) })
+    for (const n of [1, 2, 3]) {
+      await insert(1)
+      await waitFor(() => done.length === n)
+    }
+  })
+
+  it('finds by polling what nothing announced', async () => {
+    const done: string[] = []
+    serve({ pollMs: 20, handler: async (_rt, { emailLogId }) => void done.push(emailLogId) })
+    await rt.boss.insert('mail', [{ data: { emailLogId: 'silent' } }])
+    await waitFor(() => done.includes('silent'))
+  })
+
+  it('tells the handler which attempt it is, and retries what was thrown', async () => {
+    const attempts: number[] = []
+    serve({
+      handler: async (_rt, _data, { retryCount, retryLimit }) => {
+        attempts.push(retryCount)
+        expect(retryLimit).toBe(queues.mail.retryLimit)
+        if (retryCount < 2) throw new Error('not yet')
+      },
+    })
+    await insert(1)
+    await waitFor(async () => (await states()).includes('completed'))
+    expect(attempts).toEqual([0, 1, 2])
+  })
+
+  it('keeps the reason of the last failure and moves the job to the dead letters', async () => {
+    await rt.boss.insert('mail', [{ data: { emailLogId: 'poison' }, retryLimit: 1 }])
+    serve({ handler: async () => Promise.reject(new Error('broken for ever')) })
+    const dead = await waitFor(async () => (await rt.boss.fetch('mail-dead', { includeMetadata: true }))[0])
+    expect(dead).toMatchObject({ data: { emailLogId: 'poison' }, sourceName: 'mail', sourceRetryCount: 1 })
+    expect(dead?.sourceOutput).toMatchObject({ message: 'broken for ever' })
+  })
+
+  it('ends a job at once on a PermanentError', async () => {
+    let attempts = 0
+    serve({
+      handler: async () => {
+        attempts += 1
+        throw new PermanentError('no use')
+      },
+    })
+    await insert(1)
+    const job = await waitFor(async () => (await jobs()).find(({ state }) => state === 'completed'))
+    expect(job?.output).toEqual({ message: 'no use', permanent: true })
+    expect(attempts).toBe(1)
+  })
+
+  it('does not end an attempt that belongs to somebody else by now', async () => {
+    const { promise: released, resolve: release } = Promise.withResolvers<void>()
+    const { promise: taken, resolve: take } = Promise.withResolvers<string>()
+    const run = serve({
+      concurrency: 1,
+      handler: (_rt, _data, { id }) => {
+        take(id)
+        return released
+      },
+    })
+    await insert(1)
+    const id = await taken
+    await rt.boss.fail('mail', id, { message: 'its worker is gone' })
+    const second = await waitFor(async () => (await rt.boss.fetch('mail'))[0])
+    expect(second).toMatchObject({ id, retryCount: 1 })
+    release()
+    await run.stop(5000)
+    expect(await states()).toEqual(['active'])
+  })
+
+  it('aborts an attempt whose time is over', async () => {
+    await rt.boss.insert('mail', [{ data: { emailLogId: 'slow' }, expireInSeconds: 1 }])
+    const reasons: string[] = []
+    serve({ handler: async (_rt, _data, { signal }) => void reasons.push(await aborted(signal)) })
+    await waitFor(() => reasons.length > 0)
+    expect(reasons).toEqual(['the job took longer than 1 s'])
+  })
+
+  it('goes on after the database failed it', async () => {
+    const done: string[] = []
+    await withClient(url, (client) => client.query('alter table pgboss.job_common rename to gone'))
+    serve({ pollMs: 20, handler: async (_rt, { emailLogId }) => void done.push(emailLogId) })
+    await waitFor(() => logged.some(({ msg }) => msg === 'jobs could not be fetched'))
+    await withClient(url, (client) => client.query('alter table pgboss.gone rename to job_common'))
+    await insert(1)
+    await waitFor(() => done.length === 1)
+  })
+
+  it('writes an outcome when the database takes it again', async () => {
+    const { promise: released, resolve: release } = Promise.withResolvers<void>()
+    const started: string[] = []
+    serve({
+      handler: (_rt, { emailLogId }) => {
+        started.push(emailLogId)
+        return released
+      },
+    })
+    await insert(1)
+    await waitFor(() => started.length === 1)
+    await withClient(url, (client) => client.query('alter table pgboss.job_common rename to gone'))
+    release()
+    await waitFor(() => logged.some(({ msg }) => msg === 'outcomes of jobs could not be written yet'))
+    await withClient(url, (client) => client.query('alter table pgboss.gone rename to job_common'))
+    await waitFor(async () => (await states()).includes('completed'))
+    expect(started).toHaveLength(1)
+  })
+})
+
+describe('stop', () => {
+  it('waits for the running job and takes no other', async () => {
+    const { promise: released, resolve: release } = Promise.withResolvers<void>()
+    const started: string[] = []
+    const run = serve({
+      concurrency: 1,
+      handler: (_rt, { emailLogId }) => {
+        started.push(emailLogId)
+        return released
+      },
+    })
+    await insert(2)
+    await waitFor(() => started.length === 1)
+    const stopped = run.stop(hour)
+    release()
+    await stopped
+    expect(started).toHaveLength(1)
+    expect((await states()).toSorted()).toEqual(['completed', 'created'])
+  })
+
+  it('aborts what does not end in time and hands it back', async () => {
+    const running = Promise.withResolvers<void>()
+    const run = serve({
+      handler: async (_rt, _data, { signal }) => {
+        running.resolve()
+        throw new Error(await aborted(signal))
+      },
+    })
+    await insert(1)
+    await running.promise
+    await run.stop(0)
+    expect((await jobs()).map(({ state, output }) => ({ state, output }))).toEqual([
+      { state: 'retry', output: { message: 'the worker is stopping' } },
+    ])
+  })
+})
+
+function serve(options: Partial<QueueOptions<'mail'>> & { handler: Handler<'mail'> }): QueueRun {
+  const run = runQueue(rt, { queue: 'mail', concurrency: 5, pollMs: 50, ...options })
+  runs.push(run)
+  return run
+}
+
+function insert(count: number): Promise<unknown> {
+  const list = Array.from({ length: count }, () => ({ queue: 'mail' as const, data: { emailLogId: rt.newId() } }))
+  return commit(rt, systemActor, async (tx) => ({ result: await enqueue(rt.boss, tx, list) }))
+}
+
+function jobs() {
+  return rt.boss.findJobs('mail')
+}
+
+async function states(): Promise<string[]> {
+  return (await jobs()).map(({ state }) => state)
+}
+
+function aborted(signal: AbortSignal): Promise<string> {
+  return new Promise((resolve) => signal.addEventListener('abort', () => resolve((signal.reason as Error).message)))
+}

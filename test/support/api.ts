@@ -1,0 +1,133 @@
+import pg from 'pg'
+import pino from 'pino'
+import { afterAll } from 'vitest'
+import { buildServer } from '../../src/api/server.ts'
+import type { App } from '../../src/http.ts'
+import { openRuntime, type Runtime } from '../../src/runtime.ts'
+import { createDatabase, type TestDatabase } from './postgres.ts'
+import { administrator, testConfig } from './prepare.ts'
+
+export type Answer = { status: number; body: any; text: string; headers: Record<string, unknown> }
+export type Call = (method: string, path: string, body?: unknown, headers?: Record<string, string>) => Promise<Answer>
+
+export type LogRow = {
+  type: string
+  entity: string
+  entityId: string | null
+  action: string
+  changes: any
+  userId: string | null
+}
+
+export type Api = {
+  readonly database: TestDatabase
+  readonly rt: Runtime
+  readonly app: App
+  /** Without a token. */
+  readonly anonymous: Call
+  readonly admin: Call
+  /** With a token. */
+  as(token: string): Call
+  /** Creates a user with a role of its own and signs in; `permissions` are rows without role_Id. */
+  user(
+    permissions?: readonly object[],
+  ): Promise<{ call: Call; id: string; roleId: string; email: string; token: string }>
+  /** The log's rows, oldest first, from the given position on. */
+  log(after?: bigint): Promise<LogRow[]>
+  position(): Promise<bigint>
+  /** Jobs of a queue that are not finished. */
+  jobs(queue: string): Promise<{ data: any }[]>
+  /** A superuser's statement, as from psql. */
+  sql(text: string, values?: unknown[]): Promise<any[]>
+}
+
+const closers: (() => Promise<void>)[] = []
+
+// Registered after postgres.ts's own, and hooks run in reverse: connections close before their database is dropped.
+afterAll(async () => {
+  await Promise.all(closers.map((close) => close()))
+})
+
+/** The web process in this process, on a database of its own; everything is closed after the file. */
+export async function startApi(env: Record<string, string> = {}, database?: TestDatabase): Promise<Api> {
+  const own = database ?? (await createDatabase())
+  const config = testConfig(own.url, env)
+  const rt = await openRuntime({
+    config,
+    log: pino({ level: process.env.TEST_LOG_LEVEL ?? 'fatal' }),
+    name: 'web',
+    worker: false,
+  })
+  const app = await buildServer(rt)
+  await app.ready()
+  const client = new pg.Pool({ connectionString: own.url, max: 2 })
+  closers.push(async () => {
+    await app.close()
+    await rt.close()
+    await client.end()
+  })
+  const sql = async (text: string, values: unknown[] = []) => (await client.query(text, values)).rows
+  const as = (token?: string): Call => call(app, token)
+  const anonymous = as()
+  const login = await anonymous('POST', '/auth/login', administrator)
+  if (login.status !== 200) throw new Error(`the administrator cannot sign in: ${login.text}`)
+  const admin = as(login.body.token)
+  let users = 0
+  return {
+    database: own,
+    rt,
+    app,
+    anonymous,
+    admin,
+    as,
+    sql,
+    user: async (permissions = []) => {
+      users += 1
+      const email = `user${users}@example.com`
+      const role = await admin('POST', '/items/svc_Role', { name: `role${users}` })
+      const roleId = role.body.data.id
+      for (const permission of permissions) {
+        const made = await admin('POST', '/permissions', { role_Id: roleId, ...permission })
+        if (made.status !== 201) throw new Error(`permission refused: ${made.text}`)
+      }
+      const created = await admin('POST', '/items/svc_User', {
+        firstName: 'U',
+        lastName: `${users}`,
+        email,
+        password: 'password of a user',
+        emailVerified: true,
+      })
+      const id = created.body.data.id
+      await admin('POST', '/items/svc_UserRole', { user_Id: id, role_Id: roleId })
+      const { body } = await anonymous('POST', '/auth/login', { email, password: 'password of a user' })
+      return { call: as(body.token), id, roleId, email, token: body.token }
+    },
+    log: (after = 0n) =>
+      sql(
+        'select type, entity, "entityId", action, changes, "userId" from "svc_AuditLog" where position > $1 order by position',
+        [String(after)],
+      ),
+    position: async () => BigInt((await sql('select coalesce(max(position), 0) as p from "svc_AuditLog"'))[0].p),
+    jobs: (queue) =>
+      sql(`select data from pgboss.job where name = $1 and state in ('created', 'retry', 'active')`, [queue]),
+  }
+}
+
+function call(app: App, token: string | undefined): Call {
+  return async (method, path, body, headers = {}) => {
+    const response = await app.inject({
+      method: method as 'GET',
+      url: path,
+      headers: { ...(token !== undefined && { authorization: `Bearer ${token}` }), ...headers },
+      ...(body !== undefined && { payload: body as object }),
+    })
+    const text = response.body
+    const isJson = String(response.headers['content-type'] ?? '').includes('json')
+    return {
+      status: response.statusCode,
+      body: isJson && text !== '' ? JSON.parse(text) : undefined,
+      text,
+      headers: response.headers,
+    }
+  }
+}

@@ -1,0 +1,110 @@
+import { randomBytes } from 'node:crypto'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pino from 'pino'
+import { afterAll, inject } from 'vitest'
+import { type Embedded, type EmbeddedOptions, type StopMode, startEmbedded } from '../../src/db/embedded.ts'
+import { prepareDatabase } from './prepare.ts'
+import { urlOf, withClient } from './server.ts'
+import { waitFor } from './wait.ts'
+
+export type TestDatabase = {
+  url: string
+  name: string
+  /** Removes it. Fails when a connection is still open: some pool was not closed. */
+  drop(): Promise<void>
+}
+
+/**
+ * A database of its own with the system schema and the default administrator, as `node src/setup.ts` leaves it.
+ * Dropped after the test file unless the test does so; a connection that is open then fails the file.
+ */
+export function createDatabase(): Promise<TestDatabase> {
+  return create(`template ${inject('server').template}`)
+}
+
+/** The same without anything in it. */
+export function createEmptyDatabase(): Promise<TestDatabase> {
+  return create('template template0')
+}
+
+/** A server for one test file, to be stopped, crashed and started again. `url` stays the same. */
+export type PrivateServer = {
+  readonly url: string
+  readonly pid: number
+  readonly dataDir: string
+  start(): Promise<void>
+  /** `immediate` is what a crash of the server looks like to its clients. */
+  stop(mode?: StopMode): Promise<void>
+}
+
+/** Starts an embedded server on a directory of its own, crash-safe, its database prepared by setup. */
+export async function startPrivateServer(settings: EmbeddedOptions['settings'] = {}): Promise<PrivateServer> {
+  const dataDir = await mkdtemp(join(tmpdir(), 'daybook-private-'))
+  const options = { dataDir, log: pino({ level: 'warn' }), settings }
+  let running: Embedded | undefined = await startEmbedded(options)
+  const { url } = running
+  cleanups.push(async () => {
+    await running?.stop('immediate')
+    await rm(dataDir, { recursive: true })
+  })
+  await prepareDatabase(url)
+  const current = () => running ?? fail('the private server is stopped')
+  return {
+    url,
+    dataDir,
+    get pid() {
+      return current().pid
+    },
+    async start() {
+      running ??= await startEmbedded(options)
+    },
+    async stop(mode) {
+      const server = current()
+      running = undefined
+      await server.stop(mode)
+    },
+  }
+}
+
+async function create(source: string): Promise<TestDatabase> {
+  const server = inject('server')
+  const name = `${server.prefix}${randomBytes(5).toString('hex')}`
+  await withClient(server.url, (client) => client.query(`create database ${name} ${source}`))
+  let dropped = false
+  const drop = async () => {
+    if (dropped) return
+    dropped = true
+    await dropUnused(server.url, name)
+  }
+  cleanups.push(drop)
+  return { url: urlOf(server.url, name), name, drop }
+}
+
+/** A closed pool's sessions end a moment later, hence the wait. The end of the run drops what is still in use. */
+async function dropUnused(serverUrl: string, name: string): Promise<void> {
+  const statement = 'select application_name, state, query from pg_stat_activity where datname = $1'
+  await withClient(serverUrl, async (client) => {
+    const sessions = async () => (await client.query(statement, [name])).rows
+    const leaked = await waitFor(async () => (await sessions()).length === 0, { timeout: 5_000 }).then(
+      () => [],
+      sessions,
+    )
+    if (leaked.length > 0) fail(`connections to ${name} were left open: ${JSON.stringify(leaked)}`)
+    await client.query(`drop database ${name}`)
+  })
+}
+
+const cleanups: (() => Promise<void>)[] = []
+
+// Registered when the test file imports this module, so it runs after all hooks of the file itself.
+afterAll(async () => {
+  const outcomes = await Promise.allSettled(cleanups.reverse().map((cleanup) => cleanup()))
+  const failed = outcomes.filter((outcome) => outcome.status === 'rejected').map((outcome) => outcome.reason)
+  if (failed.length > 0) throw new AggregateError(failed, failed.map(String).join('\n'))
+})
+
+function fail(message: string): never {
+  throw new Error(message)
+}

@@ -1,0 +1,89 @@
+import { randomBytes } from 'node:crypto'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { PostgreSqlContainer } from '@testcontainers/postgresql'
+import pg from 'pg'
+import pino from 'pino'
+import { startEmbedded } from '../../src/db/embedded.ts'
+import { prepareDatabase } from './prepare.ts'
+
+/** The server that all test files share, and the database on it that theirs are copies of. */
+export type TestServer = {
+  /** Address of a database to connect to for creating others; its role may create databases and replicate. */
+  url: string
+  /** Name of the database with the system schema; nothing may be connected to it. */
+  template: string
+  /** What the names of all databases of this run begin with. */
+  prefix: string
+}
+
+/**
+ * Starts the server of a test run and prepares the template: TEST_DATABASE_URL if set, a container with
+ * TEST_POSTGRES=container (image TEST_POSTGRES_IMAGE, default postgres:18), otherwise the embedded one.
+ */
+export async function startTestServer(): Promise<TestServer & { stop(): Promise<void> }> {
+  const { url, stop } = await startServer()
+  const prefix = `daybook_test_${randomBytes(3).toString('hex')}_`
+  const template = `${prefix}template`
+  const end = () => dropDatabases(url, prefix).finally(stop)
+  try {
+    await withClient(url, (client) => client.query(`create database ${template}`))
+    await prepareDatabase(urlOf(url, template))
+    return { url, template, prefix, stop: end }
+  } catch (error) {
+    await end()
+    throw error
+  }
+}
+
+/** The address of another database on the same server. */
+export function urlOf(url: string, database: string): string {
+  const other = new URL(url)
+  other.pathname = `/${database}`
+  return other.href
+}
+
+export async function withClient<T>(url: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
+  const client = new pg.Client({ connectionString: url, application_name: 'daybook test support' })
+  await client.connect()
+  try {
+    return await work(client)
+  } finally {
+    await client.end()
+  }
+}
+
+type Server = { url: string; stop(): Promise<void> }
+
+function startServer(): Promise<Server> {
+  const { TEST_DATABASE_URL, TEST_POSTGRES = 'embedded' } = process.env
+  if (TEST_DATABASE_URL) return Promise.resolve({ url: TEST_DATABASE_URL, stop: async () => undefined })
+  if (TEST_POSTGRES === 'container') return startContainer()
+  if (TEST_POSTGRES === 'embedded') return startThrowaway()
+  throw new Error(`TEST_POSTGRES is ${TEST_POSTGRES}: it can be embedded or container`)
+}
+
+async function startThrowaway(): Promise<Server> {
+  const dataDir = await mkdtemp(join(tmpdir(), 'daybook-tests-'))
+  const server = await startEmbedded({ dataDir, log: pino({ level: 'warn' }), durable: false })
+  const stop = async () => {
+    await server.stop()
+    await rm(dataDir, { recursive: true })
+  }
+  return { url: server.url, stop }
+}
+
+async function startContainer(): Promise<Server> {
+  const container = await new PostgreSqlContainer(process.env.TEST_POSTGRES_IMAGE ?? 'postgres:18')
+    .withCommand(['postgres', ...['wal_level=logical', 'max_connections=200', 'fsync=off'].flatMap((s) => ['-c', s])])
+    .start()
+  return { url: container.getConnectionUri(), stop: async () => void (await container.stop()) }
+}
+
+async function dropDatabases(url: string, prefix: string): Promise<void> {
+  await withClient(url, async (client) => {
+    const { rows } = await client.query('select datname from pg_database where starts_with(datname, $1)', [prefix])
+    for (const { datname } of rows) await client.query(`drop database ${datname} with (force)`)
+  })
+}

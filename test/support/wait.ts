@@ -1,0 +1,28 @@
+import { setTimeout as delay } from 'node:timers/promises'
+
+export type WaitOptions = {
+  /** Milliseconds until it fails; default 10 seconds. */
+  timeout?: number
+  /** Named in the failure. */
+  what?: string
+}
+
+/** Asks until the answer is truthy, and returns it. An exception counts as "not yet" and is shown on failure. */
+export async function waitFor<T>(condition: () => T | Promise<T>, options: WaitOptions = {}): Promise<Truthy<T>> {
+  const { timeout = 10_000, what = condition.toString() } = options
+  const limit = performance.now() + timeout
+  let last: unknown
+  while (performance.now() < limit) {
+    try {
+      const answer = await condition()
+      if (answer) return answer as Truthy<T>
+      last = answer
+    } catch (error) {
+      last = error
+    }
+    await delay(20)
+  }
+  throw new Error(`waited ${timeout} ms in vain for ${what}; last: ${String(last)}`, { cause: last })
+}
+
+type Truthy<T> = Exclude<T, undefined | null | false | 0 | ''>

@@ -1,0 +1,44 @@
+import { describe, expect, it } from 'vitest'
+import { parseConfig } from '../../src/config.ts'
+import { addressOf, banner } from '../../src/launcher/banner.ts'
+
+const facts = (env: Record<string, string> = {}) => ({
+  url: 'http://127.0.0.1:8055',
+  docs: 'README.md',
+  config: parseConfig({ SECRET_KEY: 'k', ...env }),
+  admin: undefined,
+})
+
+describe('the banner', () => {
+  it('shows a password that was made up', () => {
+    const text = banner({ ...facts(), admin: { email: 'a@example.com', password: 'made-up' } })
+    expect(text).toContain('a@example.com')
+    expect(text).toContain('made-up   (shown only this once)')
+  })
+
+  it('points to ADMIN_PASSWORD instead of repeating it', () => {
+    const own = facts({ ADMIN_PASSWORD: 'of my own choice' })
+    const text = banner({ ...own, admin: { email: 'a@example.com', password: null } })
+    expect(text).toContain('as in ADMIN_PASSWORD')
+    expect(text).not.toContain('of my own choice')
+  })
+
+  it('says nothing of an administrator who was there before', () => {
+    expect(banner(facts())).not.toMatch(/Admin|Password/)
+  })
+
+  it('names the server of DATABASE_URL without its password', () => {
+    const text = banner(facts({ DATABASE_URL: 'postgres://me:hidden@db.example.com:6000/shop' }))
+    expect(text).toContain('db.example.com:6000/shop')
+    expect(text).not.toContain('hidden')
+  })
+})
+
+it.each([
+  ['127.0.0.1', 'http://127.0.0.1:80'],
+  ['0.0.0.0', 'http://127.0.0.1:80'],
+  ['::', 'http://[::1]:80'],
+  ['localhost', 'http://localhost:80'],
+])('a server that listens on %s is reached under %s', (host, address) => {
+  expect(addressOf(host, 80)).toBe(address)
+})
