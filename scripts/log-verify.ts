@@ -31,7 +31,7 @@ export function report(results: readonly Verification[]): string {
 async function run(config: Config): Promise<readonly Verification[]> {
   const client = new pg.Client({
     connectionString: withoutSslMode(addressOf(config)),
-    ssl: tlsOptions(config),
+    ssl: config.database.url === undefined ? undefined : tlsOptions(config),
     application_name: 'daybook log:verify',
     options: sessionOptions(0, true),
   })

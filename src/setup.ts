@@ -9,6 +9,7 @@ import { rawQuery, sql, type Tx } from './db/sql.ts'
 import { createQueues, startBoss } from './events/jobs.ts'
 import { ensurePartitionsSql, publicationSql } from './events/log.ts'
 import { systemActor } from './events/types.ts'
+import { exitWithParent } from './parent.ts'
 
 export type SetupResult = {
   /** Set when this setup created the administrator; the password only when it was made up here. */
@@ -111,6 +112,7 @@ async function seedAdministrator(tx: Tx, config: Config): Promise<SetupResult['a
 }
 
 if (import.meta.main) {
+  exitWithParent()
   const log = openLogger({ level: 'info', name: 'setup' })
   try {
     const config = parseConfig(loadEnv(process.cwd(), process.env), { allowMissingSecret: true, requireDatabase: true })

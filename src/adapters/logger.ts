@@ -1,4 +1,4 @@
-import { type Logger, pino, stdTimeFunctions } from 'pino'
+import { type Logger, pino, stdSerializers, stdTimeFunctions } from 'pino'
 
 export type LogOptions = {
   level: string
@@ -33,6 +33,7 @@ export function openLogger({ level, name, warnStack = false }: LogOptions): Logg
     level,
     base: { name, pid: process.pid },
     timestamp: stdTimeFunctions.isoTime,
+    serializers: { err: (err: unknown) => (err instanceof Error ? stdSerializers.err(err) : err) },
     formatters: { level: (label) => ({ level: label }) },
     redact: { paths: secretMembers.flatMap(atThreeDepths), censor: '[redacted]' },
     hooks: { logMethod: warnStack ? undefined : withoutWarnStack },

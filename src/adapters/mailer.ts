@@ -102,7 +102,7 @@ function isBeforeMessage({ code, timeoutType, originalCode }: NodemailerError): 
 function reasonOf({ message, cause, code }: NodemailerError): string {
   const why = cause instanceof Error ? ` (${cause.message})` : ''
   const text = `${code === undefined ? '' : `${code}: `}${message}${why}`
-  return text.replace(/[\p{C}\s]+/gu, ' ').slice(0, 500)
+  return text.replace(/[\p{C}\s]+/gu, ' ')
 }
 
 function openTransport(sender: MailSender, timeouts: MailerTimeouts) {

@@ -57,7 +57,8 @@ function detailed(error: AppError, expose: boolean): AppError {
 function styleOf(request: FastifyRequest): ErrorStyle {
   const { errorStyle } = request.routeOptions.config ?? {}
   if (errorStyle !== undefined) return errorStyle
-  return /^\/auth(\/|\?|$)/i.test(request.url) ? 'auth' : 'general'
+  if (/^\/auth(\/|\?|$)/i.test(request.url)) return 'auth'
+  return /^\/realtime(\/|\?|$)/i.test(request.url) ? 'realtime' : 'general'
 }
 
 function send(reply: FastifyReply, style: ErrorStyle, error: AppError): FastifyReply {

@@ -1,7 +1,8 @@
 import { openLogger } from '../adapters/logger.ts'
 import { ConfigError, loadEnv, parseConfig } from '../config.ts'
+import { hasMailSender } from '../features/project-info/project-info.ts'
 import { exitWithParent } from '../parent.ts'
-import { openRuntime } from '../runtime.ts'
+import { openRuntime, type Runtime } from '../runtime.ts'
 import { buildServer } from './server.ts'
 
 /** The web process: HTTP and, when enabled, the realtime channel. */
@@ -10,6 +11,7 @@ async function main(): Promise<void> {
   const log = openLogger({ level: config.log.level, name: 'web', warnStack: config.log.warnStack })
   for (const warning of config.warnings) log.warn(warning)
   const rt = await openRuntime({ config, log, name: 'web', worker: false })
+  checkVerificationMail(rt)
   const app = await buildServer(rt)
   stopOnSignal(async () => {
     await app.close()
@@ -18,6 +20,16 @@ async function main(): Promise<void> {
   exitWithParent()
   await app.listen({ host: config.server.host, port: config.server.port })
   log.info({ address: app.addresses() }, 'ready')
+}
+
+/** Requiring verification without a way to send it would lock every new user out. */
+function checkVerificationMail(rt: Runtime): void {
+  const { auth, server } = rt.config
+  if (!auth.verificationNeedsSettingsSmtp || hasMailSender(rt, rt.settings.current())) return
+  const message =
+    'REQUIRE_EMAIL_VERIFICATION: no mail sender is configured, neither by MAIL_SENDERS_ENABLED nor in the settings'
+  if (server.environment === 'production') throw new ConfigError(message)
+  rt.log.warn(message)
 }
 
 /** The first signal drains: no new connection, running requests finish. The second one ends at once. */

@@ -4,7 +4,8 @@ import type { Config } from '../config.ts'
 import { directUrl, tlsOptions, withoutSslMode } from './pools.ts'
 
 /** The channels of the platform; payloads are short keys, never data. */
-export type Channel = 'svc_catalog' | 'svc_access' | 'svc_settings' | 'svc_sessions' | 'svc_jobs'
+const channels = ['svc_catalog', 'svc_access', 'svc_settings', 'svc_sessions', 'svc_jobs'] as const
+export type Channel = (typeof channels)[number]
 
 /**
  * The one LISTEN connection of a process. It reconnects for ever; whoever keeps a cache flushes it on reconnect,
@@ -46,7 +47,7 @@ export async function openListener(config: Config, log: Logger): Promise<Listene
     next.on('error', (error) => lose(next, error))
     next.on('end', () => lose(next, new Error('connection ended')))
     await next.connect()
-    for (const channel of handlers.keys()) await next.query(`listen ${channel}`)
+    await next.query(channels.map((channel) => `listen ${channel}`).join('; '))
     client = next
     lastAnswer = Date.now()
     timer = setTimeout(beat, heartbeatMs)
@@ -91,10 +92,7 @@ export async function openListener(config: Config, log: Logger): Promise<Listene
     on: (channel, handler) => {
       const known = handlers.get(channel)
       if (known) known.push(handler)
-      else {
-        handlers.set(channel, [handler])
-        client?.query(`listen ${channel}`).catch((error: Error) => client && lose(client, error))
-      }
+      else handlers.set(channel, [handler])
     },
     onReconnect: (handler) => reconnectHandlers.push(handler),
     isLive: () => client !== undefined && Date.now() - lastAnswer < liveForMs,

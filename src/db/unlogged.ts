@@ -8,7 +8,66 @@ import { sql, type Tx } from './sql.ts'
 import { statementName } from './statement-names.ts'
 import { writePoolOf } from './write-pool.ts'
 
-// Sessions
+// Sessions. Those that open and end one ride in the transaction of the event that says so; hence they take a Tx.
+
+export type SessionOrigin = {
+  readonly tokenHash: string
+  readonly seconds: number
+  readonly ip: string
+  readonly userAgent: string | null
+}
+
+export type NewSession = SessionOrigin & {
+  readonly userId: string
+  readonly roleId: string
+  readonly tenantId: string | null
+  readonly type: string
+  /** The hash that the caller's password was checked against. */
+  readonly passwordHash: string | null
+}
+
+/**
+ * Opens a session; false when the account was suspended or its password changed since it was checked. The lock keeps
+ * both from happening before the session can be seen, so a password reset that changes the user's row first and then
+ * deletes the sessions misses none.
+ */
+export async function insertSession(tx: Tx, session: NewSession): Promise<boolean> {
+  const rows = await tx.any(sql.unsafe`
+    insert into "svc_Sessions" (token, "user_Id", "role_Id", "tenant_Id", "expiresAt", "ipAddress", "userAgent", type)
+    select ${session.tokenHash}, u.id, ${session.roleId}::uuid, ${session.tenantId}::uuid,
+           now() + make_interval(secs => ${session.seconds}), ${session.ip}, ${session.userAgent}, ${session.type}
+    from "svc_User" u
+    where u.id = ${session.userId} and u.status = 'active' and u.password is not distinct from ${session.passwordHash}
+    for share
+    returning id`)
+  return rows.length === 1
+}
+
+/**
+ * Ends a live session and opens its successor, in one statement: of any number at the same time exactly one gets
+ * through. False when the session has ended already. Locks the user like `insertSession`.
+ */
+export async function replaceSession(tx: Tx, sessionId: string, roleId: string, next: SessionOrigin): Promise<boolean> {
+  const rows = await tx.any(sql.unsafe`
+    with owner as materialized (
+      select u.id from "svc_User" u join "svc_Sessions" s on s."user_Id" = u.id
+      where s.id = ${sessionId} and u.status = 'active' for share of u),
+    ended as (
+      delete from "svc_Sessions" s using owner
+      where s.id = ${sessionId} and s."user_Id" = owner.id and s."expiresAt" > now() returning s.*)
+    insert into "svc_Sessions" (token, "user_Id", "role_Id", "tenant_Id", "expiresAt", "ipAddress", "userAgent", type)
+    select ${next.tokenHash}, "user_Id", ${roleId}::uuid, "tenant_Id", now() + make_interval(secs => ${next.seconds}),
+           ${next.ip}, ${next.userAgent}, type
+    from ended
+    returning id`)
+  return rows.length === 1
+}
+
+/** False when it had ended before. */
+export async function deleteSession(tx: Tx, sessionId: string): Promise<boolean> {
+  const rows = await tx.any(sql.unsafe`delete from "svc_Sessions" where id = ${sessionId} returning id`)
+  return rows.length === 1
+}
 
 /** Moves the end of a live session to `seconds` from now, at most once a day (auth facts §1, sliding expiry). */
 export async function extendSession(rt: Runtime, sessionId: string, seconds: number): Promise<void> {
@@ -28,10 +87,6 @@ export async function touchLastAccess(rt: Runtime, userId: string): Promise<void
      where id = $1 and ("lastAccess" is null or "lastAccess" < now() - interval '5 minutes')`,
     [userId],
   )
-}
-
-async function run<Row>(rt: Runtime, text: string, values: readonly unknown[]): Promise<Row[]> {
-  return writePoolOf(rt).hot.run(text, values, statementName(text)) as Promise<Row[]>
 }
 
 // One-time secrets of mails. They ride in the transaction that claims the mail, so that a mail whose claim is committed
@@ -65,4 +120,24 @@ export async function renewSecret(tx: Tx, { identifier, hash, lifetimeSeconds }:
     update "svc_Verification" set "expiresAt" = now() + make_interval(secs => ${lifetimeSeconds}), "updatedAt" = now()
     where identifier = ${identifier} and value = ${hash} returning id`)
   return rows.length > 0
+}
+
+/**
+ * Uses up the newest secret of a purpose and gives the address it was sent to; undefined when it is unknown, used,
+ * expired or replaced. One conditional statement: of any number of simultaneous uses one succeeds.
+ */
+export async function consumeSecret(tx: Tx, purpose: string, hash: string): Promise<string | undefined> {
+  const prefix = `${purpose}:`
+  const consumed = await tx.maybeOne<{ email: string }>(sql.unsafe`
+    delete from "svc_Verification" v
+    where v.value = ${hash} and starts_with(v.identifier, ${prefix}) and v."expiresAt" > now()
+      and not exists (
+        select from "svc_Verification" newer
+        where newer.identifier = v.identifier and (newer."createdAt", newer.id) > (v."createdAt", v.id))
+    returning substr(v.identifier, char_length(${prefix}) + 1) as email`)
+  return consumed?.email
+}
+
+async function run<Row>(rt: Runtime, text: string, values: readonly unknown[]): Promise<Row[]> {
+  return writePoolOf(rt).hot.run(text, values, statementName(text)) as Promise<Row[]>
 }

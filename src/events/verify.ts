@@ -1,6 +1,6 @@
 /** Proof that the tables are what the log says (design §1.2): the newest event of every row against the row. */
-import type { ClientBase } from 'pg'
 import type { Catalog, Collection } from '../catalog/catalog.ts'
+import type { PgClient } from '../db/pools.ts'
 import { quoteName } from '../db/sql.ts'
 import { imageSettings, imageSql, logTable } from './log.ts'
 
@@ -21,10 +21,7 @@ export type Verification = {
 
 export type Difference = {
   readonly entityId: string
-  /**
-   * `changed`: other values than the newest event; `lost`: in the log, not in the table; `unlogged delete undone`, i.e.
-   * `revived`: in the table although its newest event is a delete.
-   */
+  /** Other values than the newest event's; in the log, not in the table; in the table after its delete in the log. */
   readonly kind: 'changed' | 'lost' | 'revived'
   /** The fields that differ, never their values. */
   readonly fields: readonly string[]
@@ -35,7 +32,7 @@ export type Difference = {
  * redacted on both sides, unlogged fields ignored, and so are fields that are younger than the event. Reads everything:
  * seconds per million rows. Needs one connection, not a pool, without an open transaction.
  */
-export async function verifyLog(client: ClientBase, catalog: Catalog): Promise<Verification[]> {
+export async function verifyLog(client: PgClient, catalog: Catalog): Promise<Verification[]> {
   const logged = [...catalog.collections.values()].filter((collection) => collection.logged)
   await client.query('begin isolation level repeatable read read only')
   try {
@@ -49,7 +46,7 @@ export async function verifyLog(client: ClientBase, catalog: Catalog): Promise<V
   }
 }
 
-async function verifyCollection(client: ClientBase, collection: Collection): Promise<Verification> {
+async function verifyCollection(client: PgClient, collection: Collection): Promise<Verification> {
   const fields = [...collection.fields.values()]
   const names = (wanted: (field: (typeof fields)[number]) => boolean) => fields.filter(wanted).map(({ name }) => name)
   const compared = names(({ unlogged, hidden }) => !unlogged && !hidden)

@@ -3,6 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { type Config, ConfigError, loadEnv, parseConfig } from '../config.ts'
 import { startEmbedded } from '../db/embedded.ts'
 import { EmbeddedError } from '../db/embedded-host.ts'
+import { workerNames } from '../workers/names.ts'
 import { type Admin, addressOf, banner, docsAddress } from './banner.ts'
 import { type Child, type ChildOptions, startChild, supervise } from './children.ts'
 import { type Output, openOutput } from './output.ts'
@@ -56,8 +57,6 @@ async function bringUp(it: Launch, dir: string, processEnv: NodeJS.ProcessEnv): 
   it.stages.push([keepRunning(it, { name: 'web', script: 'api/main.ts', env })])
   const url = addressOf(config.server.host, port)
   await untilReady(it, url)
-  const { workerNames } = await import('../workers/workers.ts')
-  it.aborted.throwIfAborted()
   workers.push(...workerNames.map((name) => keepRunning(it, { name, script: 'workers/main.ts', args: [name], env })))
   it.output.say(banner({ url, docs: await docsAddress(url), config, admin }))
 }

@@ -3,7 +3,8 @@ import { ConfigError, loadEnv, parseConfig } from '../config.ts'
 import { exitWithParent } from '../parent.ts'
 import { openRuntime, type Runtime } from '../runtime.ts'
 import { runQueue } from './loop.ts'
-import { type QueueWorker, type WorkerName, workerNames, workers } from './workers.ts'
+import { type WorkerName, workerNames } from './names.ts'
+import { type QueueWorker, workers } from './workers.ts'
 
 /*
  * A worker process: `node src/workers/main.ts <name>`. SIGTERM and SIGINT let running jobs finish for

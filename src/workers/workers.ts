@@ -4,6 +4,7 @@ import { defaultSender, sendMail, sweepMails } from '../features/mail/jobs.ts'
 import type { Runtime } from '../runtime.ts'
 import { ensureLogPartitions } from './log-partitions.ts'
 import type { Handler } from './loop.ts'
+import type { WorkerName } from './names.ts'
 
 /** One queue that a worker process serves. Retries and time limits are the queue's own (events/jobs.ts). */
 export type QueueWorker<Name extends QueueName = QueueName> = {
@@ -35,11 +36,7 @@ export const workers = {
       open: () => stateless(ensureLogPartitions),
     }),
   ],
-} satisfies Readonly<Record<string, readonly QueueWorker[]>>
-
-export type WorkerName = keyof typeof workers
-
-export const workerNames = Object.keys(workers) as readonly WorkerName[]
+} satisfies Readonly<Record<WorkerName, readonly QueueWorker[]>>
 
 function openMailQueue(rt: Runtime): OpenedWorker<'mail'> {
   if (defaultSender(rt) === undefined)

@@ -24,7 +24,9 @@ type Watched = {
 async function watchedStore(): Promise<Watched> {
   const { config, reserved, catalog, access } = api.rt
   const log = pino({ level: 'silent' })
+  const before = await listeners()
   const listener = await openListener(config, log)
+  const [pid] = (await listeners()).filter((one) => !before.includes(one))
   let closed = false
   const cut = async () => {
     if (!closed) await listener.close()
@@ -47,7 +49,7 @@ async function watchedStore(): Promise<Watched> {
     gate = promise
     return resolve
   }
-  return { store, reads: () => reads, ended, hold, cut }
+  return { store, reads: () => reads, ended, hold, cut, pid: pid! }
 }
 
 async function session() {
@@ -173,13 +175,8 @@ describe('the session store', () => {
   })
 
   it('tells its watchers * after the notification connection was lost', async () => {
-    const { store, ended } = await watchedStore()
-    const { sessionToken } = await session()
-    await store.find(sessionToken)
-    ended.length = 0
-    await api.sql(
-      `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'daybook listen' and datname = current_database()`,
-    )
+    const { ended, pid } = await watchedStore()
+    await api.sql('select pg_terminate_backend($1)', [pid])
     await waitFor(() => ended.includes('*'))
   })
 

@@ -153,12 +153,14 @@ describe('queueMail', () => {
 
 describe('the secret of a mail', () => {
   it('is known to the recipient only', async () => {
-    smtp.answer({ code: 450, at: 'data' }, 'reset')
+    smtp.answer({ code: 450, at: 'data', quoting: /verify-email.*/ }, 'reset')
     await serveMails()
     const user = await createUser('Ada')
-    const id = await queue(user.email, { user })
+    const id = await queue(user.email, { user, subject: 'Open {{ verificationLink }}' })
     await waitForStatus(id, 'sent')
     const token = tokenIn(smtp.accepted[0]!)
+    expect(smtp.accepted[0]!.subject).toContain(token)
+    expect(await mailRow(id)).toMatchObject({ subject: 'Open https://app.example/start/auth/verify-email/•••' })
     expect(token).toMatch(/^[0-9a-f]{64}$/)
     for (const table of ['"svc_EmailLog"', '"svc_AuditLog"', '"svc_Verification"', 'pgboss.job', '"svc_Settings"'])
       expect(JSON.stringify(await query(`select * from ${table}`)), table).not.toContain(token)
@@ -412,7 +414,7 @@ function attempt(retryCount: number) {
   return { retryCount, retryLimit, signal: new AbortController().signal }
 }
 
-function queue(to: string, more: { user?: { id: string } } = {}): Promise<string> {
+function queue(to: string, more: { user?: { id: string }; subject?: string } = {}): Promise<string> {
   return commit(rt, systemActor, async (tx) => {
     const { emailLogId, event } = await queueMail(tx, { type: 'verification', to, context: { link }, ...more })
     return { result: emailLogId, events: [event] }

@@ -7,14 +7,15 @@ import { afterAll } from 'vitest'
 
 /**
  * What the server does with one message. `hang` never answers, `reset` cuts the line before the answer, `hold` accepts
- * once the promise is fulfilled, a code refuses: the recipient, or the message after its data.
+ * once the promise is fulfilled, a code refuses: the recipient, or the message after its data, and may quote what
+ * `quoting` finds in its text.
  */
 export type SmtpAnswer =
   | 'accept'
   | 'hang'
   | 'reset'
   | { readonly hold: Promise<void> }
-  | { readonly code: number; readonly at: 'rcpt' | 'data' }
+  | { readonly code: number; readonly at: 'rcpt' | 'data'; readonly quoting?: RegExp }
 
 export type ReceivedMail = Email & { readonly raw: string; readonly recipients: readonly string[] }
 
@@ -78,7 +79,8 @@ function openServer(script: SmtpAnswer[], received: ReceivedMail[], accepted: Re
     const answer = script.shift() ?? 'accept'
     if (answer === 'hang') return
     if (answer === 'reset') return socketOf(server, session.id).destroy()
-    if (typeof answer === 'object' && 'code' in answer) return done(refusal(answer.code))
+    if (typeof answer === 'object' && 'code' in answer)
+      return done(refusal(answer.code, answer.quoting?.exec(mail.text ?? '')?.[0]))
     if (typeof answer === 'object') await answer.hold
     accepted.push(mail)
     done(null, 'OK: kept')
@@ -98,8 +100,8 @@ function openServer(script: SmtpAnswer[], received: ReceivedMail[], accepted: Re
   return server
 }
 
-function refusal(code: number): Error {
-  return Object.assign(new Error('as the script says'), { responseCode: code })
+function refusal(code: number, quoted = ''): Error {
+  return Object.assign(new Error(`as the script says ${quoted}`.trim()), { responseCode: code })
 }
 
 function socketOf(server: SMTPServer, sessionId: string): Socket {

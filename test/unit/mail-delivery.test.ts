@@ -46,13 +46,12 @@ describe('failedDelivery', () => {
     expect(failedDelivery(smtpError(members)).outcome).toBe('uncertain')
   })
 
-  it('gives the reason on one bounded line', () => {
-    const error = Object.assign(new Error(`refused: 550 no\r\nsuch\u202e user ${'x'.repeat(1000)}`), {
+  it('gives the reason on one line', () => {
+    const error = Object.assign(new Error(`refused: 550 no\r\nsuch\u202e user`), {
       code: 'EENVELOPE',
     })
     const { reason } = failedDelivery(error)
-    expect(reason).toMatch(/^EENVELOPE: refused: 550 no such user x+$/)
-    expect(reason).toHaveLength(500)
+    expect(reason).toMatch(/^EENVELOPE: refused: 550 no such user$/)
   })
 
   it('names the reason of an abort', () => {

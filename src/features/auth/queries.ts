@@ -4,7 +4,6 @@ import { type Reader, rawQuery, sql, type Tx } from '../../db/sql.ts'
 import { statementName } from '../../db/statement-names.ts'
 import type { Role } from '../permissions/store.ts'
 import { ownRowSql } from './own-row.ts'
-import type { SessionType } from './session-store.ts'
 
 /** Whom an answer is about (spec: User as returned by auth endpoints). */
 export type Person = {
@@ -82,65 +81,6 @@ export async function insertUser(tx: Tx, user: NewUser): Promise<boolean> {
   return true
 }
 
-export type SessionOrigin = {
-  readonly tokenHash: string
-  readonly seconds: number
-  readonly ip: string
-  readonly userAgent: string | null
-}
-
-export type NewSession = SessionOrigin & {
-  readonly userId: string
-  readonly roleId: string
-  readonly tenantId: string | null
-  readonly type: SessionType
-  /** The hash that the caller's password was checked against. */
-  readonly passwordHash: string | null
-}
-
-/**
- * Opens a session; false when the account was suspended or its password changed since it was checked. The lock keeps
- * both from happening before the session can be seen, so a password reset that changes the user's row first and then
- * deletes the sessions misses none.
- */
-export async function insertSession(tx: Tx, session: NewSession): Promise<boolean> {
-  const rows = await tx.any(sql.unsafe`
-    insert into "svc_Sessions" (token, "user_Id", "role_Id", "tenant_Id", "expiresAt", "ipAddress", "userAgent", type)
-    select ${session.tokenHash}, u.id, ${session.roleId}::uuid, ${session.tenantId}::uuid,
-           now() + make_interval(secs => ${session.seconds}), ${session.ip}, ${session.userAgent}, ${session.type}
-    from "svc_User" u
-    where u.id = ${session.userId} and u.status = 'active' and u.password is not distinct from ${session.passwordHash}
-    for share
-    returning id`)
-  return rows.length === 1
-}
-
-/**
- * Ends a live session and opens its successor, in one statement: of any number at the same time exactly one gets
- * through. False when the session has ended already. Locks the user like `insertSession`.
- */
-export async function replaceSession(tx: Tx, sessionId: string, roleId: string, next: SessionOrigin): Promise<boolean> {
-  const rows = await tx.any(sql.unsafe`
-    with owner as materialized (
-      select u.id from "svc_User" u join "svc_Sessions" s on s."user_Id" = u.id
-      where s.id = ${sessionId} and u.status = 'active' for share of u),
-    ended as (
-      delete from "svc_Sessions" s using owner
-      where s.id = ${sessionId} and s."user_Id" = owner.id and s."expiresAt" > now() returning s.*)
-    insert into "svc_Sessions" (token, "user_Id", "role_Id", "tenant_Id", "expiresAt", "ipAddress", "userAgent", type)
-    select ${next.tokenHash}, "user_Id", ${roleId}::uuid, "tenant_Id", now() + make_interval(secs => ${next.seconds}),
-           ${next.ip}, ${next.userAgent}, type
-    from ended
-    returning id`)
-  return rows.length === 1
-}
-
-/** False when it had ended before. */
-export async function deleteSession(tx: Tx, sessionId: string): Promise<boolean> {
-  const rows = await tx.any(sql.unsafe`delete from "svc_Sessions" where id = ${sessionId} returning id`)
-  return rows.length === 1
-}
-
 /** What decides whether a verification mail is sent. */
 export type VerificationState = Pick<Account, 'id' | 'email' | 'emailVerified' | 'status'>
 
@@ -171,25 +111,9 @@ export async function lockVerificationOf(tx: Tx, email: string): Promise<boolean
   return locked
 }
 
-/**
- * Uses up a verification token and marks the address it was sent to as verified; the user's id, or undefined for a
- * token that is unknown, used, expired, replaced by a newer one, or sent to an address the account no longer has.
- */
-export async function consumeVerification(
-  tx: Tx,
-  tokenHash: string,
-  identifierPrefix: string,
-): Promise<string | undefined> {
+/** Marks an address as verified; the user's id, or undefined when no account has it any more. */
+export async function markVerified(tx: Tx, email: string): Promise<string | undefined> {
   const user = await tx.maybeOne<{ id: string }>(sql.unsafe`
-    with consumed as (
-      delete from "svc_Verification" v
-      where v.value = ${tokenHash} and starts_with(v.identifier, ${identifierPrefix}) and v."expiresAt" > now()
-        and not exists (
-          select from "svc_Verification" newer
-          where newer.identifier = v.identifier and (newer."createdAt", newer.id) > (v."createdAt", v.id))
-      returning v.identifier)
-    update "svc_User" u set "emailVerified" = true, "updatedAt" = now()
-    from consumed where u.email = substr(consumed.identifier, char_length(${identifierPrefix}) + 1)
-    returning u.id`)
+    update "svc_User" set "emailVerified" = true, "updatedAt" = now() where email = ${email} returning id`)
   return user?.id
 }

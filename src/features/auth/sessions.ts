@@ -1,12 +1,12 @@
 import type { FastifyRequest } from 'fastify'
 import { hashSecret, newSecret, signToken } from '../../adapters/tokens.ts'
 import type { Tx } from '../../db/sql.ts'
+import { deleteSession, insertSession, replaceSession, type SessionOrigin } from '../../db/unlogged.ts'
 import { errors } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import type { Caller } from './caller.ts'
-import { deleteSession, insertSession, replaceSession, type SessionOrigin } from './queries.ts'
 import type { SessionType } from './session-store.ts'
 
 export type SessionRequest = {

@@ -1,16 +1,17 @@
 import type { FastifyRequest } from 'fastify'
 import { hashSecret } from '../../adapters/tokens.ts'
+import { consumeSecret } from '../../db/unlogged.ts'
 import { AppError } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
-import { queueMail, secretIdentifier } from '../mail/mail.ts'
+import { queueMail } from '../mail/mail.ts'
 import { afterwards } from './afterwards.ts'
 import { emailOf, membersOf, textOf } from './input.ts'
 import { trustedLink } from './links.ts'
 import {
-  consumeVerification,
   lockVerificationOf,
+  markVerified,
   type VerificationState,
   verificationStateOf,
   wasMailedRecently,
@@ -34,7 +35,8 @@ export async function resendVerification(rt: Runtime, request: FastifyRequest): 
 /** Marks the address that the token was mailed to as verified. The token works once; 400 when it does not. */
 export async function verifyEmail(rt: Runtime, request: FastifyRequest, token: string): Promise<void> {
   await commit(rt, actorOf(request), async (tx) => {
-    const userId = await consumeVerification(tx, hashSecret(token), secretIdentifier('email-verification', ''))
+    const email = await consumeSecret(tx, 'email-verification', hashSecret(token))
+    const userId = email === undefined ? undefined : await markVerified(tx, email)
     if (userId === undefined) throw new AppError(400, 'Invalid or expired verification token')
     return { result: undefined, events: [{ type: 'auth.email_verified', data: { userId } }] }
   })

@@ -1,15 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { TemplateError } from '../../adapters/liquid.ts'
-import type { Delivery, Mailer, OutgoingMail } from '../../adapters/mailer.ts'
+import type { Delivery, Mailer } from '../../adapters/mailer.ts'
 import type { MailSender } from '../../config/families.ts'
 import { commit } from '../../events/commit.ts'
 import { systemActor } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
-import { oneLine, renderMail } from '../templates/templates.ts'
-import { commonVariables } from '../templates/variables.ts'
 import { claim, type MailToSend } from './claim.ts'
+import { type ComposedMail, compose, withoutSecret } from './compose.ts'
 import { failAbandonedMails, settleMail, type Verdict } from './queries.ts'
-import { type MailContext, type MailType, mailTypes } from './types.ts'
 
 /** The attempt of a job, as the workers' loop gives it. */
 type Attempt = { readonly retryCount: number; readonly retryLimit: number; readonly signal: AbortSignal }
@@ -37,10 +35,9 @@ export async function sendMail(rt: Runtime, mailer: Mailer, emailLogId: string, 
   const { delivery, subject } = await deliver(rt, mailer, sender, claimed.toSend, attempt.signal)
   const isLast = attempt.retryCount >= attempt.retryLimit
   const verdict = { ...verdictOn(delivery, claimed.toSend, isLast), sender: sender?.name, subject }
-  const recorded = await record(rt, claimed.toSend, verdict, attempt.signal)
-  if (!recorded)
-    return rt.log.warn({ emailLogId }, 'the claim of a mail was lost: its outcome is another worker’s to record')
-  rt.log.info({ emailLogId, status: verdict.status, reason: verdict.reason }, 'mail attempted')
+  if (await record(rt, claimed.toSend, verdict, attempt.signal))
+    rt.log.info({ emailLogId, status: verdict.status, reason: verdict.reason }, 'mail attempted')
+  else rt.log.warn({ emailLogId }, 'the claim of a mail was lost: its outcome is for another worker to record')
   if (delivery.outcome === 'delayed' || delivery.outcome === 'uncertain') throw new Error(delivery.reason)
 }
 
@@ -68,13 +65,13 @@ async function deliver(
   signal: AbortSignal,
 ): Promise<Attempted> {
   if (sender === undefined) return withoutSender(rt)
-  const composed = composeOrRefuse(rt, toSend)
+  const composed = composeOrFail(rt, toSend)
   if ('outcome' in composed) return { delivery: composed }
   const limited = AbortSignal.any([signal, AbortSignal.timeout(sendMs)])
-  return {
-    delivery: withoutSecret(await mailer.send(sender, composed, limited), toSend.secret),
-    subject: hideSecret(composed.subject, toSend.secret),
-  }
+  const delivery = await mailer.send(sender, composed.outgoing, limited)
+  const subject = composed.recordedSubject
+  if (delivery.outcome === 'accepted') return { delivery, subject }
+  return { delivery: { ...delivery, reason: withoutSecret(delivery.reason, toSend.secret) }, subject }
 }
 
 function withoutSender(rt: Runtime): Attempted {
@@ -84,39 +81,13 @@ function withoutSender(rt: Runtime): Attempted {
 }
 
 /** A broken template does not mend itself between attempts. */
-function composeOrRefuse(rt: Runtime, toSend: MailToSend): OutgoingMail | Extract<Delivery, { reason: string }> {
+function composeOrFail(rt: Runtime, toSend: MailToSend): ComposedMail | Extract<Delivery, { reason: string }> {
   try {
     return compose(rt, toSend)
   } catch (error) {
-    const reason = `the mail could not be composed: ${(error as Error).message}`
-    return {
-      outcome: error instanceof TemplateError ? 'refused' : 'delayed',
-      reason: hideSecret(reason, toSend.secret),
-    }
+    const reason = withoutSecret(`the mail could not be composed: ${(error as Error).message}`, toSend.secret)
+    return { outcome: error instanceof TemplateError ? 'refused' : 'delayed', reason }
   }
-}
-
-function compose(rt: Runtime, { mail, person, tenant, secret }: MailToSend): OutgoingMail {
-  const settings = rt.settings.current(mail.tenantId ?? undefined)
-  const entry = mailTypes[mail.type]
-  const variables = {
-    ...commonVariables(settings, mail.email, person, tenant, rt.clock()),
-    ...entry.variables(mail.context as MailContext[MailType] & typeof mail.context, secret),
-  }
-  const rendered = renderMail(entry.template, variables, mail.context.subject)
-  if (mail.messageId === null) throw new Error('the mail has no Message-ID')
-  const fromName = oneLine(String(settings.from_email_name ?? settings.project_name ?? ''))
-  return { ...rendered, fromName, to: mail.email, messageId: mail.messageId }
-}
-
-/** Servers quote what they refuse, and a template may put the secret into its subject; neither is to be kept. */
-function withoutSecret(delivery: Delivery, secret: string): Delivery {
-  if (delivery.outcome === 'accepted') return delivery
-  return { ...delivery, reason: hideSecret(delivery.reason, secret) }
-}
-
-function hideSecret(text: string, secret: string): string {
-  return secret === '' ? text : text.replaceAll(secret, '•••')
 }
 
 /** Once an attempt ended without an answer, the mail stays `sending` until an answer ends it. */

@@ -16,7 +16,12 @@ const longestSubject = 250
  */
 export function renderMail(type: TemplateType, variables: object, subject = subjectOf(type)): RenderedMail {
   const html = renderLiquid(builtInTemplates[type].body, variables, 'html')
-  return { subject: oneLine(renderLiquid(subject, variables, 'text')), html, text: textOf(html) }
+  return { subject: renderSubject(subject, variables), html, text: textOf(html) }
+}
+
+/** @throws {TemplateError} */
+export function renderSubject(source: string, variables: object): string {
+  return oneLine(renderLiquid(source, variables, 'text'))
 }
 
 /** The subject before its variables are known. */

@@ -1,0 +1,208 @@
+import { describe, expect, it } from 'vitest'
+import { listOf, planOf, refusal } from './support/compiled.ts'
+
+const count = { n: { function: 'count', field: '*' } }
+const groups = (query: Record<string, unknown>) => listOf({ query }).text
+const refused = (query: Record<string, unknown>) =>
+  expect(refusal(() => listOf({ query }))).toMatchObject({ status: 400, message: 'Invalid query parameters' })
+
+describe('groupBy', () => {
+  it.each([
+    ['status', ['status']],
+    ['owner.name', ['owner.name', 'owner_name']],
+    ['owner.team.name', ['owner.team.name', 'owner_team_name']],
+    ['date:year:published', ['date:year:published', 'year_published']],
+    ['date:dow:comments.at', ['date:dow:comments.at', 'dow_comments_at']],
+  ])('%s becomes the members %j', (entry, keys) => {
+    expect(planOf({ query: { groupBy: [entry] } }).grouping?.keys[0]?.keys).toEqual(keys)
+  })
+
+  it.each(['year', 'month', 'day', 'hour', 'minute', 'week', 'dow', 'isodow'])('extracts the %s in UTC', (part) => {
+    expect(groups({ groupBy: [`date:${part}:published`] })).toContain(
+      `extract(${part} from t."published" at time zone 'UTC')::integer as k1`,
+    )
+  })
+
+  it('extracts from other kinds without a zone', () => {
+    const text = groups({ groupBy: ['date:hour:due', 'date:hour:local', 'date:minute:alarm'], timezone: 'Asia/Tokyo' })
+    expect(text).toContain(
+      'extract(hour from t."due"::timestamp)::integer as k1, extract(hour from t."local")::integer as k2, extract(minute from t."alarm")::integer as k3',
+    )
+  })
+
+  it('takes the name of a time zone as a parameter', () => {
+    const { text, values } = listOf({ query: { groupBy: ['date:hour:published'], timezone: 'Europe/Vienna' } })
+    expect(text).toContain('at time zone $1::text')
+    expect(values).toEqual(['Europe/Vienna'])
+  })
+
+  it.each(['+02:00', 'Nowhere/City', `UTC'; drop`, 'UTC+3', '-05'])('refuses the zone %j', (timezone) => {
+    refused({ groupBy: ['date:hour:published'], timezone })
+  })
+
+  it.each([
+    'date:year);select pg_sleep(5)--:published',
+    'date::published',
+    'date:YEAR FROM now()) --:x',
+    'DATE:year:published',
+    'date:YEAR:published',
+    'date:century:published',
+    'date:year:title',
+    'date:year:alarm',
+    'date:year',
+    'date:year:nope',
+    'nope',
+    'owner',
+    '__proto__',
+    'status"',
+  ])('refuses %j', (entry) => {
+    refused({ groupBy: [entry] })
+  })
+})
+
+describe('aggregate', () => {
+  it.each([
+    ['count', '*', 'count(*)'],
+    ['count', 'stars', 'count(t."stars")'],
+    ['sum', 'price', 'sum(t."price")'],
+    ['avg', 'stars', 'avg(t."stars")::double precision'],
+    ['min', 'title', 'min(t."title")'],
+    ['max', 'published', 'max(t."published")'],
+    ['distinct', 'owner_Id', 'count(distinct t."owner_Id")'],
+    ['array_agg', 'stars', `coalesce(json_agg(t."stars" order by t."id"), '[]')`],
+    ['sum', 'comments.likes', 'sum(q1."likes")'],
+  ])('%s of %s', (fn, field, sql) => {
+    expect(groups({ aggregate: { a: { function: fn, field } } })).toContain(`select ${sql} as a1`)
+  })
+
+  it.each([
+    [{ function: 'pg_sleep', field: 'stars' }],
+    [{ function: 'COUNT(*)', field: '*' }],
+    [{ function: 'string_agg', field: 'title' }],
+    [{ function: 'toString', field: 'title' }],
+    [{ function: 'sum', field: '*' }],
+    [{ function: 'sum', field: 'title' }],
+    [{ function: 'avg', field: 'published' }],
+    [{ function: 'min', field: 'meta' }],
+    [{ function: 'max', field: 'code' }],
+    [{ function: 'count', field: 'nope' }],
+    [{ function: 'count', field: 'owner' }],
+  ])('refuses %j', (entry) => {
+    refused({ aggregate: { a: entry } })
+  })
+
+  it.each([
+    ['a"b'],
+    [`a'--`],
+    ['a b'],
+    ['1a'],
+    [''],
+    ['ä'],
+    ['a'.repeat(64)],
+    ['__proto__'],
+    ['constructor'],
+    ['prototype'],
+    ['stars'],
+    ['owner'],
+    ['canary'],
+    ['secret'],
+    ['year_published'],
+  ])('refuses the output name %j', (alias) => {
+    refused({
+      aggregate: JSON.parse(`{${JSON.stringify(alias)}:{"function":"count","field":"*"}}`),
+      groupBy: ['date:year:published'],
+    })
+  })
+
+  it('takes output names as parameters', () => {
+    const { text, values } = listOf({ query: { aggregate: { totalSales: { function: 'sum', field: 'price' } } } })
+    expect(text).not.toContain('totalSales')
+    expect(values).toEqual(['totalSales'])
+  })
+
+  it('refuses two to-many relations, whose rows would multiply', () => {
+    const max = (field: string) => ({ function: 'max', field })
+    refused({ aggregate: { a: max('comments.likes'), b: max('labels.name') } })
+    refused({ aggregate: { a: max('comments.likes') }, groupBy: ['labels.name'] })
+    expect(
+      groups({ aggregate: { a: max('comments.likes'), b: max('comments.author.name') }, groupBy: ['owner.name'] }),
+    ).toBeDefined()
+  })
+})
+
+describe('a grouped list', () => {
+  it('counts its groups and honours limit, page, search and filter', () => {
+    const { text, values } = listOf({
+      query: { aggregate: count, groupBy: ['status'], limit: 5, page: 2, search: 'x', filter: { stars: 1 } },
+    })
+    expect(text).toContain('order by g.k1 limit 5 offset $3::bigint')
+    expect(text).toContain('(select count(*) from "$groups")::text as total')
+    expect(values).toEqual([1, `'x':*`, 5, 'n'])
+  })
+
+  it.each([
+    ['n', 'order by g.a1, g.k1, g.k2'],
+    ['-n', 'order by g.a1 desc, g.k1, g.k2'],
+    [{ status: 'desc' }, 'order by g.k1 desc, g.k2'],
+    ['-date:year:published', 'order by g.k2 desc, g.k1'],
+    ['year_published', 'order by g.k2, g.k1'],
+  ])('is sorted by %j', (sort, order) => {
+    expect(groups({ aggregate: count, groupBy: ['status', 'date:year:published'], sort })).toContain(order)
+  })
+
+  it('is not sorted by anything else', () => {
+    for (const sort of ['title', 'secret', '_distance', 'a1', { _distance: { column: 'at', target: [1, 2] } }]) {
+      refused({ aggregate: count, groupBy: ['status'], sort })
+    }
+  })
+
+  it('is filtered by having', () => {
+    const query = {
+      aggregate: { ...count, mean: { function: 'avg', field: 'stars' } },
+      groupBy: ['status', 'owner.name'],
+    }
+    const text = groups({
+      ...query,
+      having: { n: { gt: 1 }, OR: [{ mean: { lt: 3.5 } }, { status: 'draft' }, { owner_name: 'Ann' }] },
+    })
+    expect(text).toContain(
+      'g where g."a1" > $1::bigint and (g."a2" < $2::double precision or g."k1" = $3::text or g."k2" = $4::text)',
+    )
+    for (const having of [{ title: 'x' }, { secret: 'x' }, { 'owner.name': 'x' }, { n: 'abc' }, { n: '$COL(title)' }]) {
+      refused({ ...query, having })
+    }
+    refused({ having: { n: 1 } })
+  })
+
+  it('shows dotted fields of the first row of each group', () => {
+    const grouping = (query: Record<string, unknown>) => planOf({ query: { aggregate: count, ...query } }).grouping
+    expect(grouping({ groupBy: ['status'], fields: ['status', 'title'] })?.detail).toBeUndefined()
+    const detail = grouping({
+      groupBy: ['category_Id'],
+      fields: ['category_Id', 'category.name', 'title', 'n'],
+    })?.detail
+    expect(detail?.columns.map(({ name }) => name)).toEqual(['title'])
+    expect(detail?.nested.map(({ step }) => step.relation.name)).toEqual(['category'])
+    expect(grouping({ groupBy: ['owner.name'] })?.detail?.nested[0]?.selection.columns.map(({ name }) => name)).toEqual(
+      ['id', 'name'],
+    )
+    expect(groups({ aggregate: count, groupBy: ['owner.name'] })).toContain('min(t."id") as r')
+    expect(listOf({ collection: 'users', query: { groupBy: ['team.name'] } }).text).toContain(
+      'min(t."id"::text)::uuid as r',
+    )
+  })
+
+  it('never lets a column stand for a key or an aggregate', () => {
+    const { text } = listOf({
+      query: { aggregate: count, groupBy: ['status', 'owner.name'], fields: ['*', 'owner.name'] },
+    })
+    expect(text.match(/'status', /g)).toHaveLength(1)
+  })
+
+  it('has at most 50 members, which is what one object takes', () => {
+    const aggregate = Object.fromEntries(
+      Array.from({ length: 25 }, (_, i) => [`a${i}`, { function: 'count', field: '*' }]),
+    )
+    refused({ aggregate, groupBy: ['owner.name'], fields: ['*', 'owner.name'] })
+  })
+})
