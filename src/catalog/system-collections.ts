@@ -285,7 +285,10 @@ export const systemCollections: readonly CollectionDefinition[] = [
       user_Id: uuid,
       tenant_Id: uuid,
     },
-    indexes: [index('svc_EmailLog_status_idx', ['status', 'createdAt'])],
+    indexes: [
+      index('svc_EmailLog_status_idx', ['status', 'createdAt']),
+      index('svc_EmailLog_email_idx', ['email', 'createdAt']),
+    ],
   }),
   define('svc_Notification', {
     realtime: true,

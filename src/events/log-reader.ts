@@ -2,7 +2,8 @@
  * Reading the log in rounds (design §4). A round reads what became visible between two snapshots, by position: nothing
  * is lost, nothing comes twice, and per record the order is the order of the writes.
  *
- * Only the primary can be read: on a standby `pg_current_snapshot()` does not list the running transactions.
+ * Only the primary can be read: on a standby `pg_current_snapshot()` does not list the running transactions. Nor may the
+ * reader's own transaction have written: its snapshots would show its events before they are committed.
  */
 import { type Cursor, cursorAt, encodeCursor, parseSnapshot, snapshotOf } from './cursor.ts'
 import { logSchema, logTable } from './log.ts'

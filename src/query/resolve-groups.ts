@@ -39,11 +39,12 @@ export function resolveGrouping(query: ListQuery, view: View): Grouping | undefi
   }
 }
 
-/** Sort terms over aggregate aliases and group keys; the keys themselves break ties. */
+/** Sort terms over aggregate aliases (but lists) and group keys; the keys themselves break ties. */
 export function resolveGroupSort(sort: readonly SortKey[], { keys, aggregates }: Grouping): readonly SortTerm[] {
   const asked = sort.map((key): SortTerm => {
     const path = key.kind === 'path' ? key.path : `_${key.kind}`
-    const output = aggregates.find(({ alias }) => alias === path) ?? keys.find((group) => group.keys.includes(path))
+    const sortable = aggregates.filter(({ fn }) => fn !== 'array_agg')
+    const output = sortable.find(({ alias }) => alias === path) ?? keys.find((group) => group.keys.includes(path))
     if (output === undefined) throw errors.badQuery(`sort: ${quoted(path)} is neither an aggregate nor a group`)
     return { by: { kind: 'output', name: output.name }, direction: key.direction }
   })

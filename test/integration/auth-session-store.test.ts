@@ -18,6 +18,16 @@ type Watched = {
   ended: string[]
   hold: () => () => void
   cut: () => Promise<void>
+  /** Process id of its notification connection at the server. */
+  pid: number
+}
+
+/** Process ids of the notification connections to the database. */
+async function listeners(): Promise<number[]> {
+  const rows = await api.sql(
+    `select pid from pg_stat_activity where application_name = 'daybook listen' and datname = current_database()`,
+  )
+  return rows.map(({ pid }) => pid)
 }
 
 /** A store of its own on the database, whose reads are counted and, between `hold` and release, delivered late. */

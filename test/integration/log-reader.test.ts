@@ -269,17 +269,3 @@ describe('under twelve concurrent writers', () => {
     }
   })
 })
-
-describe('a reader inside a transaction that has written', () => {
-  it('does not read its own events, so that it can’t skip them after a rollback', async () => {
-    const writer = await session()
-    const start = await currentCursor(writer)
-    await writer.query('begin')
-    await upsert(writer, 1, 1)
-    const inside = await pullRound(writer, start)
-    await writer.query('commit')
-    if (inside.resync) throw new Error('resync')
-    expect(inside.events).toEqual([])
-    expect(ids((await round(inside.cursor)).events)).toEqual([1])
-  })
-})

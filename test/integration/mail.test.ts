@@ -355,6 +355,33 @@ describe('a worker', () => {
     expect(smtp.received).toEqual([])
   })
 
+  it('remembers an accepted mail until the database can record it', async () => {
+    const { promise: released, resolve: release } = Promise.withResolvers<void>()
+    smtp.answer({ hold: released })
+    await serveMails(rt, { silence: 20_000 })
+    const id = await queue('user@mail.example')
+    await waitFor(() => smtp.received.length === 1)
+    await query('alter table "svc_EmailLog" rename to gone')
+    release()
+    await waitFor(() => logged.join('').includes('could not be recorded yet'))
+    await query('alter table gone rename to "svc_EmailLog"')
+    await waitForStatus(id, 'sent')
+    await waitFor(async () => (await jobStates()).join() === 'completed')
+    expect(smtp.received).toHaveLength(1)
+  })
+
+  it('fails a mail whose template is broken, once', async () => {
+    await serveMails()
+    const id = await queue('user@mail.example', { subject: 'Dear {% if %}' })
+    await waitForStatus(id, 'failed')
+    expect(await mailRow(id)).toMatchObject({
+      attempts: 1,
+      errorMessage: expect.stringContaining('the mail could not be composed: invalid value expression'),
+    })
+    await waitFor(async () => (await jobStates()).join() === 'completed')
+    expect(smtp.received).toEqual([])
+  })
+
   it('hands a mail back when it has to stop', async () => {
     smtp.answer('hang')
     const run = await serveMails(rt, { silence: 20_000 })

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { afterAll } from 'vitest'
-import type { TestDatabase } from './postgres.ts'
+import { createDatabase } from './postgres.ts'
 import { administrator, testEnv } from './prepare.ts'
 import { type Exit, type OutputLine, startProcess, type TestProcess } from './processes.ts'
 
@@ -28,6 +28,8 @@ export type Web = Member & {
 export type Answer = { readonly status: number; readonly text: string; readonly body: any; readonly headers: Headers }
 
 export type ClusterOptions = {
+  /** Default: a database of its own. */
+  database?: { readonly url: string }
   /** Variables of all processes, over those of `testEnv`. */
   env?: Readonly<Record<string, string>>
   /** How many web processes; default 1. */
@@ -48,10 +50,9 @@ export type Cluster = {
 }
 
 /** Starts processes on one database and signs in; what still runs after the test file is ended. */
-export async function startCluster(
-  { url }: Pick<TestDatabase, 'url'>,
-  { env = {}, web: webs = 1, workers: names = [] }: ClusterOptions = {},
-): Promise<Cluster> {
+export async function startCluster(options: ClusterOptions = {}): Promise<Cluster> {
+  const { env = {}, web: webs = 1, workers: names = [] } = options
+  const { url } = options.database ?? (await createDatabase())
   const variables = { ...testEnv(url), ...unlimited, ...env }
   const [web, workers] = await Promise.all([
     Promise.all(Array.from({ length: webs }, () => startWeb(variables, () => token))),

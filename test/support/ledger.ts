@@ -47,7 +47,9 @@ export function openLedger(): Ledger {
         ...ghosts,
         ...[...entries].flatMap(([key, outcome]) => {
           const copies = found.map(({ counts }) => counts.get(key) ?? 0)
-          return isSound(outcome, copies) ? [] : `${outcome} ${key}: ${found.map(({ kind }, i) => `${copies[i]} ${kind}`)}`
+          return isSound(outcome, copies)
+            ? []
+            : `${outcome} ${key}: ${found.map(({ kind }, i) => `${copies[i]} ${kind}`)}`
         }),
       ]
     },
@@ -80,7 +82,8 @@ export function streamFaults(
   const strangers = [...received.keys()].filter((position) => !positions.has(position))
   const repeats = resumed ? 0 : frames.length - received.size
   const inverted = [...Map.groupBy(received.values(), ({ data }) => String(data.id))].filter(
-    ([, ofRecord]) => !ofRecord.every((frame, i) => i === 0 || BigInt(frame.position) > BigInt(ofRecord[i - 1]!.position)),
+    ([, ofRecord]) =>
+      !ofRecord.every((frame, i) => i === 0 || BigInt(frame.position) > BigInt(ofRecord[i - 1]!.position)),
   )
   return [
     ...missing.map(({ position, entityId }) => `missing: ${position} of ${entityId}`),

@@ -156,6 +156,10 @@ describe('a grouped list', () => {
     }
   })
 
+  it('is not sorted by a list', () => {
+    refused({ aggregate: { all: { function: 'array_agg', field: 'stars' } }, groupBy: ['status'], sort: 'all' })
+  })
+
   it('is filtered by having', () => {
     const query = {
       aggregate: { ...count, mean: { function: 'avg', field: 'stars' } },

@@ -1,4 +1,6 @@
 import fc from 'fast-check'
+import { operatorNames } from '../../../../src/query/operators.ts'
+import { catalog } from './catalog.ts'
 
 /** Part of every string of a generated query that is not a name of the catalog. */
 export const MARK = 'zqMARKqz'
@@ -52,10 +54,55 @@ const entry = fc.oneof(
   fc.array(text, { minLength: 1, maxLength: 3 }).map((list) => ({ tags: { arraycontains: list } })),
 )
 
+const column = fc.constantFrom(...catalog.collections.get('notes')!.fields.keys())
+const anyPath = fc.oneof(
+  column,
+  column.map((name) => `comments.note.${name}`),
+  path,
+)
+const date = fc.constantFrom('2024-05-01', '2024-05-01T10:00:00.5+02:00', '10:30', '$NOW-DAYS_3', '$CURRENT_TENANT')
+const scalar = fc.oneof(
+  fc.integer({ min: -9, max: 9 }),
+  fc.double({ noNaN: true }),
+  fc.boolean(),
+  date,
+  fc.uuid(),
+  text,
+  fc.constant(null),
+)
+const comparison = fc.constantFrom('eq', 'ne', 'gt', 'gte', 'lt', 'lte', 'like', 'ilike')
+const operand = fc.oneof(
+  { weight: 3, arbitrary: scalar },
+  fc.array(scalar, { maxLength: 3 }),
+  fc.record({ lower: scalar, upper: scalar, lowerInclusive: fc.boolean() }),
+  fc.record({ key: text, value: scalar, values: fc.array(scalar, { maxLength: 2 }), pattern: text }),
+  fc.record({ path: fc.array(text, { maxLength: 2 }), op: comparison, value: scalar }),
+  anyPath.map((name) => `$COL(${name})`),
+)
+const cast = fc.constantFrom(
+  'text',
+  'integer',
+  'numeric',
+  'date',
+  'timestamptz',
+  'timestamp',
+  'time',
+  'uuid',
+  'jsonb',
+  'text[]',
+  'boolean',
+)
+/** Any operator on any column, with operands that often fit one of them. */
+const blind = fc.oneof(
+  fc.tuple(anyPath, fc.constantFrom(...operatorNames()), operand).map(([name, op, raw]) => ({ [name]: { [op]: raw } })),
+  fc.tuple(anyPath, comparison, operand, cast).map(([name, op, raw, to]) => ({ [name]: { [op]: raw, cast: to } })),
+)
+
 const filter: fc.Arbitrary<Record<string, unknown>> = fc.letrec<{ filter: Record<string, unknown> }>((tie) => ({
   filter: fc.oneof(
     { maxDepth: 3, withCrossShrink: true },
     entry,
+    blind,
     fc.array(tie('filter'), { maxLength: 3 }).map((of) => ({ OR: of })),
     fc.array(tie('filter'), { maxLength: 3 }).map((of) => ({ AND: of })),
     tie('filter').map((of) => ({ NOT: of })),
@@ -67,14 +114,14 @@ const field = often(
   text,
 )
 const sort = fc.oneof(
-  fc.array(path, { maxLength: 3 }),
-  fc.dictionary(path, fc.constantFrom('asc', 'desc'), { maxKeys: 3 }),
+  fc.array(anyPath, { maxLength: 3 }),
+  fc.dictionary(anyPath, fc.constantFrom('asc', 'desc'), { maxKeys: 3 }),
   textPath.map((name) => `-${name}`),
 )
 const alias = often(fc.constantFrom('n', 'total', MARK, `${MARK}_2`), text)
 const aggregateEntry = fc.record({
-  function: often(fc.constantFrom('count', 'min', 'max', 'distinct', 'array_agg'), text),
-  field: often(fc.constantFrom('title', 'stars', 'owner.name'), text),
+  function: often(fc.constantFrom('count', 'sum', 'avg', 'min', 'max', 'distinct', 'array_agg'), text),
+  field: often(fc.oneof(anyPath, fc.constant('*')), text),
 })
 
 const list = fc.record(
@@ -94,6 +141,10 @@ const list = fc.record(
   { requiredKeys: [] },
 )
 
+const datePart = fc
+  .tuple(fc.constantFrom('year', 'week', 'hour', 'isodow'), anyPath)
+  .map(([part, name]) => `date:${part}:${name}`)
+
 const grouped = fc.record(
   {
     filter,
@@ -103,6 +154,7 @@ const grouped = fc.record(
     }),
     fields: fc.array(field, { maxLength: 2 }),
     limit: fc.integer({ min: -1, max: 300 }),
+    having: fc.constantFrom({ n: { gt: 0 } }, { total: { ne: '1' } }, { n: null }, undefined),
     sort: fc.constantFrom('n', '-total', 'status', undefined),
     timezone: fc.constantFrom('Europe/Vienna', undefined),
   },

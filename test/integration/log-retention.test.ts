@@ -1,0 +1,262 @@
+import type pg from 'pg'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { cursorAt, parseCursor } from '../../src/events/cursor.ts'
+import {
+  allowEraseSql,
+  allowRetentionSql,
+  ensurePartitionsSql,
+  logTableSql,
+  positionOfEventId,
+  publicationSql,
+} from '../../src/events/log.ts'
+import { currentCursor, pullRound } from '../../src/events/log-reader.ts'
+import { expireEvents } from '../../src/events/retention.ts'
+import { clearLog, connect, createLogDatabase, run } from '../support/log.ts'
+
+let url: string
+let db: pg.Client
+
+beforeAll(async () => {
+  url = await createLogDatabase()
+  db = await connect(url)
+})
+
+afterAll(() => db.end())
+
+beforeEach(async () => {
+  await clearLog(db)
+  await db.query(`update svc_log.floor set removed = '0'`)
+})
+
+const append = async (at: string | null, count = 1) => {
+  await db.query(
+    `insert into "svc_AuditLog" (entity, "entityId", action, "createdAt")
+     select 'items', i::text, 'create', coalesce($1::timestamptz, clock_timestamp()) from generate_series(1, $2::int) i`,
+    [at, count],
+  )
+}
+const partitions = async (): Promise<string[]> => {
+  const { rows } = await db.query(
+    `select relname from pg_inherits join pg_class c on c.oid = inhrelid where inhparent = '"svc_AuditLog"'::regclass order by 1`,
+  )
+  return rows.map(({ relname }) => relname)
+}
+const partitionOf = async (at: string): Promise<string[]> => {
+  const { rows } = await db.query(
+    'select tableoid::regclass::text as name from "svc_AuditLog" where "createdAt" = $1',
+    [at],
+  )
+  return rows.map(({ name }) => name.replaceAll('"', ''))
+}
+/** The first of the month so many months from now, 12:00 UTC. */
+const month = (ahead: number) => {
+  const now = new Date()
+  return new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + ahead, 1, 12)).toISOString()
+}
+const nameOf = (at: string) => `svc_AuditLog_${at.slice(0, 4)}${at.slice(5, 7)}`
+
+describe('the log’s table', () => {
+  it('can be made again without harm', async () => {
+    await append(null)
+    await run(db, [...logTableSql(), ...publicationSql()])
+    expect((await db.query('select from "svc_AuditLog"')).rowCount).toBe(1)
+  })
+
+  it('has ids that grow with the position and lead back to it', async () => {
+    await append(null, 300)
+    const { rows } = await db.query('select id, position from "svc_AuditLog" order by id')
+    expect(rows.map(({ id }) => positionOfEventId(id))).toEqual(rows.map(({ position }) => position))
+    expect(rows.map(({ position }) => Number(position))).toEqual(
+      rows.map(({ position }) => Number(position)).sort((a, b) => a - b),
+    )
+    expect(positionOfEventId('11111111-1111-4111-8111-111111111111')).toBeUndefined()
+  })
+
+  it('has partitions that begin and end with the months of UTC', async () => {
+    await db.query(`set timezone = 'Asia/Tokyo'`)
+    await run(db, ensurePartitionsSql(5))
+    await db.query('reset timezone')
+    expect(await partitions()).toEqual([
+      ...[0, 1, 2, 3, 4, 5].map((ahead) => nameOf(month(ahead))),
+      'svc_AuditLog_default',
+    ])
+    const first = `${month(1).slice(0, 8)}01T00:00:00.000Z`
+    const justBefore = new Date(Date.parse(first) - 1).toISOString()
+    await append(first)
+    await append(justBefore)
+    expect(await partitionOf(first)).toEqual([nameOf(month(1))])
+    expect(await partitionOf(justBefore)).toEqual([nameOf(month(0))])
+  })
+
+  it('keeps events of a month without a partition, and moves them when it gets one', async () => {
+    const at = month(7)
+    await append(at, 3)
+    expect(await partitionOf(at)).toEqual(Array(3).fill('svc_AuditLog_default'))
+    const before = (await db.query('select * from "svc_AuditLog" order by position')).rows
+    await run(db, ensurePartitionsSql(7))
+    expect(await partitionOf(at)).toEqual(Array(3).fill(nameOf(at)))
+    expect((await db.query('select * from "svc_AuditLog" order by position')).rows).toEqual(before)
+    const { rows } = await db.query('select removed from svc_log.floor')
+    expect(rows).toEqual([{ removed: '0' }])
+  })
+
+  it('gets its partitions once, however many ask', async () => {
+    const others = await Promise.all([1, 2, 3].map(() => connect(url)))
+    await Promise.all(others.map((client) => run(client, ensurePartitionsSql(9))))
+    await Promise.all(others.map((client) => client.end()))
+    expect(await partitions()).toContain(nameOf(month(9)))
+  })
+
+  it('publishes inserts, and of them two columns', async () => {
+    const { rows } = await db.query('select tablename, attnames::text[] as columns from pg_publication_tables')
+    expect(rows).toEqual([{ tablename: 'svc_AuditLog', columns: ['position', 'xid'] }])
+    const { rows: publications } = await db.query(
+      'select pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot from pg_publication',
+    )
+    expect(publications).toEqual([
+      { pubinsert: true, pubupdate: false, pubdelete: false, pubtruncate: false, pubviaroot: true },
+    ])
+  })
+
+  it('repairs a publication that somebody widened', async () => {
+    await db.query('create table secrets (token text)')
+    await db.query(
+      `alter publication svc_realtime add table secrets; alter publication svc_realtime set (publish = 'insert, update')`,
+    )
+    await run(db, publicationSql())
+    const { rows } = await db.query('select tablename from pg_publication_tables')
+    expect(rows).toEqual([{ tablename: 'svc_AuditLog' }])
+    expect((await db.query('select pubupdate from pg_publication')).rows).toEqual([{ pubupdate: false }])
+  })
+})
+
+describe('an event', () => {
+  const refused = 'the log is append-only'
+  it.each([
+    'update "svc_AuditLog" set changes = null',
+    `update "${nameOf(month(0))}" set action = 'x'`,
+    'delete from "svc_AuditLog"',
+    `delete from "${nameOf(month(0))}"`,
+    'truncate "svc_AuditLog"',
+    `truncate "${nameOf(month(0))}"`,
+    'truncate "svc_AuditLog_default"',
+  ])('stays: %s', async (statement) => {
+    await append(null)
+    await expect(db.query(statement)).rejects.toThrow(refused)
+    expect((await db.query('select action from "svc_AuditLog"')).rows).toEqual([{ action: 'create' }])
+  })
+
+  it('may be deleted by retention and changed by erasure, each behind its own door, until the transaction ends', async () => {
+    await append(null)
+    await db.query('begin')
+    await db.query(allowEraseSql)
+    await db.query(`update "svc_AuditLog" set changes = '{"erased": true}', ipaddress = null, "userAgent" = null`)
+    await db.query('savepoint s')
+    await expect(db.query('delete from "svc_AuditLog"')).rejects.toThrow(refused)
+    await db.query('rollback to s')
+    await expect(db.query(`update "svc_AuditLog" set action = 'login'`)).rejects.toThrow(refused)
+    await db.query('rollback to s')
+    await db.query('commit')
+    await expect(db.query('update "svc_AuditLog" set changes = null')).rejects.toThrow(refused)
+    await db.query('begin')
+    await db.query(allowRetentionSql)
+    await expect(db.query('update "svc_AuditLog" set changes = null')).rejects.toThrow(refused)
+    await db.query('rollback')
+    expect((await db.query('select changes, action from "svc_AuditLog"')).rows).toEqual([
+      { changes: { erased: true }, action: 'create' },
+    ])
+  })
+
+  it('cannot be given an id', async () => {
+    await expect(
+      db.query(`insert into "svc_AuditLog" (id, entity, action) values (gen_random_uuid(), 'x', 'y')`),
+    ).rejects.toThrow('id')
+  })
+})
+
+describe('expireEvents', () => {
+  const makePartition = (at: string) => {
+    const from = `${at.slice(0, 8)}01T00:00:00Z`
+    return db.query(`create table "${nameOf(at)}" partition of "svc_AuditLog" for values from ('${from}')
+      to ('${new Date(Date.UTC(Number(at.slice(0, 4)), Number(at.slice(5, 7)), 1)).toISOString()}')`)
+  }
+
+  it('drops whole months, deletes the rest in batches, and keeps what is younger', async () => {
+    const [old, older] = [month(-3), month(-4)]
+    await makePartition(old)
+    await makePartition(older)
+    await append(older, 5)
+    await append(old, 5)
+    const boundary = new Date(Date.parse(month(-2)))
+    await append(new Date(boundary.getTime() - 1000).toISOString(), 1)
+    await append(new Date(boundary.getTime() - 3_600_000).toISOString(), 24)
+    await append(boundary.toISOString(), 2)
+    await append(null, 3)
+    const expiry = await expireEvents(db, boundary, 10)
+    expect(expiry).toEqual({ dropped: [nameOf(older), nameOf(old)], postponed: [], deleted: 25 })
+    expect((await db.query('select from "svc_AuditLog"')).rowCount).toBe(5)
+    expect(await expireEvents(db, boundary, 10)).toEqual({ dropped: [], postponed: [], deleted: 0 })
+  })
+
+  it('leaves a month that a transaction is using for the next run', async () => {
+    const old = month(-3)
+    await makePartition(old)
+    await append(old, 2)
+    const reader = await connect(url)
+    await reader.query('begin')
+    await reader.query(`select from "${nameOf(old)}"`)
+    expect(await expireEvents(db, new Date(month(-1)))).toEqual({ dropped: [], postponed: [nameOf(old)], deleted: 0 })
+    await reader.query('commit')
+    await reader.end()
+    expect(await expireEvents(db, new Date(month(-1)))).toMatchObject({ dropped: [nameOf(old)], deleted: 0 })
+  })
+})
+
+describe('a cursor whose events are gone', () => {
+  const pull = async (cursor: Parameters<typeof pullRound>[1]) => {
+    const page = await pullRound(db, cursor)
+    return page.resync ? 'resync' : page.events.length
+  }
+
+  it('is told to start over, with a cursor that works', async () => {
+    const before = await currentCursor(db)
+    await append(month(-3), 2)
+    const between = await currentCursor(db)
+    await append(null)
+    expect(await pull(before)).toBe(3)
+    await expireEvents(db, new Date(month(-1)))
+    expect(await pull(before)).toBe('resync')
+    expect(await pull(between)).toBe(1)
+    const page = await pullRound(db, before)
+    expect(await pull(page.cursor)).toBe(0)
+  })
+
+  it('is told so when the log was emptied, and is not when it is new', async () => {
+    const early = cursorAt('3:3:')
+    expect(await pull(early)).toBe(0)
+    await append(month(-3))
+    await expireEvents(db, new Date(month(-1)))
+    expect((await db.query('select from "svc_AuditLog"')).rowCount).toBe(0)
+    expect(await pull(early)).toBe('resync')
+    expect(await pull(await currentCursor(db))).toBe(0)
+  })
+
+  it('is told so in the middle of a round', async () => {
+    const before = await currentCursor(db)
+    await append(month(-3), 5)
+    const page = await pullRound(db, before, { limit: 2 })
+    await expireEvents(db, new Date(month(-1)))
+    expect(await pull(page.cursor)).toBe('resync')
+  })
+
+  it('carried by the newest removed event is told so, by the event after it is not', async () => {
+    await append(month(-3))
+    await append(null)
+    const page = await pullRound(db, cursorAt('3:3:'))
+    if (page.resync) throw new Error('resync')
+    const [removed, kept] = page.events
+    await expireEvents(db, new Date(month(-1)))
+    expect(await pull(parseCursor(removed!.cursor))).toBe('resync')
+    expect(await pull(parseCursor(kept!.cursor))).toBe(1)
+  })
+})
