@@ -33,11 +33,12 @@ const functions = [
   `create function svc_notify() returns trigger language plpgsql as $$
      begin perform pg_notify(tg_argv[0], ''); return null; end
    $$`,
-  // Ended sessions by id, so that other processes forget just these; many at once are one message: forget all.
+  // Whose sessions changed, so that other processes forget just these; many at once are one message: forget all.
+  // The argument is the column that names them: `id` of a session, or the user's.
   `create function svc_notify_sessions() returns trigger language plpgsql as $$
      begin
-       if (select count(*) from gone) > 50 then perform pg_notify('svc_sessions', '*');
-       else perform pg_notify('svc_sessions', id::text) from gone;
+       if (select count(*) from changed) > 50 then perform pg_notify('svc_sessions', '*');
+       else perform pg_notify('svc_sessions', tg_argv[0] || ':' || (to_jsonb(c)->>tg_argv[1])) from changed c;
        end if;
        return null;
      end
@@ -46,22 +47,27 @@ const functions = [
 
 /** Tables whose changes every process must hear of at once (design §6: item writes never notify). */
 function notifications(): string[] {
-  const access = ['svc_Role', 'svc_Permission', 'svc_UserRole', 'svc_ACL'].map((table) =>
+  const access = ['svc_Role', 'svc_Permission', 'svc_ACL'].map((table) =>
     notifyOn(table, 'svc_access', 'insert or update or delete'),
   )
   return [
     notifyOn('svc_SchemaDefinition', 'svc_catalog', 'insert or update or delete'),
     notifyOn('svc_Settings', 'svc_settings', 'insert or update or delete'),
     ...access,
-    // Columns that decide whether and as whom a session counts; lastAccess is not among them.
-    notifyOn('svc_User', 'svc_access', 'delete or update of status, email, "emailVerified", password, session_limits'),
-    `create trigger svc_notify_ended after delete on "svc_Sessions" referencing old table as gone
-       for each statement execute function svc_notify_sessions()`,
-    `create trigger svc_notify_changed after update on "svc_Sessions" referencing new table as gone
-       for each statement execute function svc_notify_sessions()`,
+    ...notifySessions('svc_Sessions', 'session', 'id', ['delete', 'update']),
+    ...notifySessions('svc_User', 'user', 'id', ['delete', 'update']),
+    ...notifySessions('svc_UserRole', 'user', 'user_Id', ['insert', 'delete', 'update']),
   ]
 }
 
 function notifyOn(table: string, channel: string, change: string): string {
   return `create trigger svc_notify after ${change} on "${table}" for each statement execute function svc_notify('${channel}')`
+}
+
+function notifySessions(table: string, kind: 'session' | 'user', column: string, changes: string[]): string[] {
+  return changes.map(
+    (change) =>
+      `create trigger svc_notify_${change} after ${change} on "${table}" referencing ${change === 'delete' ? 'old' : 'new'} table as changed
+       for each statement execute function svc_notify_sessions('${kind}', '${column}')`,
+  )
 }

@@ -75,7 +75,7 @@ export async function openRuntime({ config, log, name, worker }: RuntimeOptions)
     )
     const listener = opened(await openListener(config, log), (l) => l.close())
     const catalog = await openCatalog(db, listener, log)
-    const access = await openAccessStore(reserved, listener, log)
+    const access = await openAccessStore(reserved, catalog, listener, log)
     const sessions = openSessionStore({ db: reserved, listener, catalog, access, config, log })
     const settings = await openSettings(reserved, listener, log)
     // Maintenance of pg-boss sends several statements in one query, which slonik refuses.

@@ -9,6 +9,7 @@ import { rawQuery, sql, type Tx } from './db/sql.ts'
 import { createQueues, startBoss } from './events/jobs.ts'
 import { ensurePartitionsSql, publicationSql } from './events/log.ts'
 import { systemActor } from './events/types.ts'
+import { canonicalEmail } from './features/auth/email-address.ts'
 import { exitWithParent } from './parent.ts'
 
 export type SetupResult = {
@@ -100,7 +101,9 @@ async function seedAdministrator(tx: Tx, config: Config): Promise<SetupResult['a
   const { exists } = await tx.one<{ exists: boolean }>(sql.unsafe`
     select exists(select from "svc_UserRole" ur join "svc_Role" r on r.id = ur."role_Id" where r.name = 'administrator') as exists`)
   if (exists) return undefined
-  const { email, password } = config.admin
+  const { password } = config.admin
+  const email = canonicalEmail(config.admin.email)
+  if (email === undefined) throw new ConfigError('ADMIN_EMAIL: this is not an e-mail address')
   const chosen = password ?? randomBytes(15).toString('base64url')
   await tx.any(sql.unsafe`
     with account as (

@@ -83,10 +83,12 @@ export async function openRealtime(rt: Runtime, engine: Engine): Promise<Realtim
     )
   })
   io.on('connection', (socket) => accept(rt, delivery, socket))
-  // Also told with `*` after every change of roles and permissions.
-  rt.sessions.onEnded((sessionId) => {
-    for (const socket of io.sockets.sockets.values())
-      if (sessionId === '*' || callerOf(socket).sessionId === sessionId) recheck(rt, delivery, socket)
+  // Told after every change of roles and permissions too.
+  rt.sessions.onEnded((concerns) => {
+    for (const socket of io.sockets.sockets.values()) {
+      const { sessionId: id, userId } = callerOf(socket)
+      if (concerns({ id, userId })) recheck(rt, delivery, socket)
+    }
   })
   warnAboutRowRules(rt)
   return {

@@ -2,6 +2,7 @@ import cors from '@fastify/cors'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import Fastify, { type FastifyBaseLogger, LogController } from 'fastify'
 import type { Config } from '../config.ts'
+import { isTrustedOrigin } from '../features/auth/origins.ts'
 import type { App } from '../http.ts'
 import type { Runtime } from '../runtime.ts'
 import { registerErrorBodies } from './error-bodies.ts'
@@ -71,26 +72,14 @@ function acceptEmptyJson(app: App): void {
   })
 }
 
-/** Listed frontends only, by exact origin; with AUTH_CORS_ALLOW_ANY_PORT any port of the same scheme and host. */
-export function corsOptions({ auth, cors: { allowedOrigins, allowAnyPort, credentials } }: Config) {
-  const origins = new Set([...allowedOrigins, ...auth.appUrls.map((url) => new URL(url).origin)])
-  const hosts = new Set([...origins].map(withoutPort))
-  const allowed = (origin: string) => origins.has(origin) || (allowAnyPort && hosts.has(withoutPort(origin)))
+/** Trusted frontends only, by exact origin; never `*` with credentials. */
+function corsOptions(config: Config) {
   return {
     origin: (origin: string | undefined, decide: (error: null, allow: boolean) => void) =>
-      decide(null, origin !== undefined && isOrigin(origin) && allowed(origin)),
-    credentials,
+      decide(null, origin !== undefined && isTrustedOrigin(config, origin)),
+    credentials: config.cors.credentials,
     methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'],
     exposedHeaders: ['x-request-id', 'retry-after', 'etag'],
     maxAge: 600,
   }
-}
-
-function isOrigin(value: string): boolean {
-  return URL.canParse(value) && new URL(value).origin === value
-}
-
-function withoutPort(origin: string): string {
-  const { protocol, hostname } = new URL(origin)
-  return `${protocol}//${hostname}`
 }

@@ -98,15 +98,15 @@ async function listen(options: WalOptions, signal: AbortSignal, { onSlot, onLive
     },
     { acknowledge: { auto: false, timeoutSeconds: 0 } },
   )
-  let creating: number | undefined
+  let backend: number | undefined
   let failure: Error | undefined
   let heardAt = performance.now()
   const plugin = commitPlugin((pid) => {
-    creating = pid
+    signal.throwIfAborted()
+    backend = pid
     onSlot()
   })
   service.on('start', () => {
-    creating = undefined
     heardAt = performance.now()
     onLive()
   })
@@ -129,7 +129,10 @@ async function listen(options: WalOptions, signal: AbortSignal, { onSlot, onLive
       void stop()
     } else void service.acknowledge(service.lastLsn(), true)
   }, pingMs)
-  const abort = () => void endStuckBackend(options, creating).then(stop)
+  // While it is still connecting there is nothing to end yet: the plugin will find the signal aborted.
+  const abort = () => {
+    if (backend !== undefined) void endBackend(options, backend).then(stop)
+  }
   signal.addEventListener('abort', abort, { once: true })
   try {
     signal.throwIfAborted()
@@ -148,7 +151,7 @@ async function listen(options: WalOptions, signal: AbortSignal, { onSlot, onLive
  * pgoutput over a slot that it creates itself, reduced to one word per transaction: `parse` answers the transaction id at
  * a commit and undefined before. Of a transaction with half a million events only the first is decoded.
  */
-function commitPlugin(onCreating: (backendPid: number) => void): PgoutputPlugin {
+function commitPlugin(beforeSlot: (backendPid: number) => void): PgoutputPlugin {
   const plugin = new PgoutputPlugin({ protoVersion: 1, publicationNames: [publicationName] })
   const { start, parse } = plugin
   let first: Buffer | undefined
@@ -159,7 +162,7 @@ function commitPlugin(onCreating: (backendPid: number) => void): PgoutputPlugin 
       )
       if (!rows[0].published)
         throw Object.assign(new Error(`the publication ${publicationName} does not exist`), { code: undefinedObject })
-      onCreating(Number(rows[0].pid))
+      beforeSlot(Number(rows[0].pid))
       await client.query(`CREATE_REPLICATION_SLOT "${slot}" TEMPORARY LOGICAL pgoutput (SNAPSHOT 'nothing')`)
       return start.call(plugin, client, slot, '0/0')
     },
@@ -178,12 +181,11 @@ function commitPlugin(onCreating: (backendPid: number) => void): PgoutputPlugin 
 }
 
 /** Closing a socket does not wake a server process that waits for other transactions; it would keep a WAL sender busy. */
-async function endStuckBackend({ db, log }: WalOptions, pid: number | undefined): Promise<void> {
-  if (pid === undefined) return
+async function endBackend({ db, log }: WalOptions, pid: number): Promise<void> {
   try {
     await db.query('select pg_terminate_backend($1)', [pid])
   } catch (error) {
-    log.warn({ err: error, pid }, 'a waiting replication connection could not be ended')
+    log.warn({ err: error, pid }, 'a replication connection could not be ended')
   }
 }
 

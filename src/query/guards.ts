@@ -25,7 +25,8 @@ export const MAX_SEARCH_WORDS = 32
 export const MAX_PATTERN = 200
 export const MAX_JSONPATH = 1_000
 
-type Visit = { value: unknown; objects: number; arrays: number }
+/** A value still to be looked at, and how many objects and arrays it is inside. */
+type Visit = { readonly value: unknown; readonly objects: number; readonly arrays: number }
 
 /**
  * Throws 400 when a parsed JSON value nests deeper than 20 objects or 20 arrays, has more than 1 000 members, an array
@@ -36,34 +37,30 @@ export function guard(parameter: string, root: unknown): void {
   const pending: Visit[] = [{ value: root, objects: 0, arrays: 0 }]
   let nodes = 0
   let values = 0
-  const tooLarge = (): never => {
-    throw errors.badQuery(`${parameter}: too large or too deep`)
-  }
   for (let visit = pending.pop(); visit !== undefined; visit = pending.pop()) {
-    const { value, objects, arrays } = visit
-    if (typeof value !== 'object' || value === null) {
+    const { value } = visit
+    if (Array.isArray(value)) {
+      values += value.length
+      nodes += value.length > MAX_ARRAY ? 0 : value.filter(isObject).length
+    } else if (isObject(value)) {
+      nodes += Object.keys(value).length
+    } else {
       guardScalar(parameter, value)
       continue
     }
-    if (objects > MAX_DEPTH || arrays > MAX_DEPTH) tooLarge()
-    if (Array.isArray(value)) {
-      values += value.length
-      if (value.length > MAX_ARRAY || values > MAX_VALUES) tooLarge()
-      for (const member of value) {
-        if (isObject(member)) nodes += 1
-        pending.push({ value: member, objects, arrays: arrays + 1 })
-      }
-    } else {
-      const keys = Object.keys(value)
-      nodes += keys.length
-      if (nodes > MAX_NODES) tooLarge()
-      for (const key of keys) {
-        guardScalar(parameter, key)
-        pending.push({ value: (value as Record<string, unknown>)[key], objects: objects + 1, arrays })
-      }
-    }
-    if (nodes > MAX_NODES) tooLarge()
+    const isTooDeep = visit.objects > MAX_DEPTH || visit.arrays > MAX_DEPTH
+    const isTooLarge = nodes > MAX_NODES || values > MAX_VALUES || (Array.isArray(value) && value.length > MAX_ARRAY)
+    if (isTooDeep || isTooLarge) throw errors.badQuery(`${parameter}: too large or too deep`)
+    pending.push(...membersOf(parameter, visit))
   }
+}
+
+function membersOf(parameter: string, { value, objects, arrays }: Visit): Visit[] {
+  if (Array.isArray(value)) return value.map((entry) => ({ value: entry, objects, arrays: arrays + 1 }))
+  return Object.entries(value as object).map(([key, entry]) => {
+    guardScalar(parameter, key)
+    return { value: entry, objects: objects + 1, arrays }
+  })
 }
 
 export function guardScalar(parameter: string, value: unknown): void {

@@ -139,29 +139,27 @@ function mayRead(field: Field, { root, own, path }: Position): boolean {
 function enterGranted(relation: Relation, position: Position): Entered | undefined {
   const { context, root } = position
   const target = context.catalog.collections.get(relation.target)
-  if (target === undefined) return undefined
   const path = [...position.path, relation.name]
+  if (target === undefined || (root !== undefined && !reaches(root, path))) return undefined
   const grant = context.access.admin ? undefined : context.access.grant(target.name, 'read')
-  if (root !== undefined && !reaches(root, path)) return undefined
-  // The rows of a junction are the relation itself: without a grant or a tenant of their own they have their parent's.
-  const isLink = target.definition.schema.isJunction === true
-  if (root !== undefined && grant === undefined && !isLink) return undefined
+  if (root !== undefined && grant === undefined && !isLink(target)) return undefined
   const inherited = position.relConditions.map((conditions) => relConditionsAt(conditions, relation.name))
   const rule = allOf([
-    storedRule(grant?.conditions, target, context),
-    isLink && !target.fields.has('tenant_Id') ? ALWAYS : tenantRule(target, 'read', context),
-    deletionRule(target, context),
+    relatedRule(target, grant, context),
     ...inherited.map((conditions) => storedRule(rowPart(conditions, target), target, context)),
   ])
-  const view = viewOf({
-    collection: target,
-    path,
-    root,
-    own: grant && compileGrant(grant.fields),
-    relConditions: [...inherited, grant?.relConditions ?? null],
-    context,
-  })
+  const own = grant && compileGrant(grant.fields)
+  const relConditions = [...inherited, grant?.relConditions ?? null]
+  const view = viewOf({ collection: target, path, root, own, relConditions, context })
   return { step: stepOver(relation, position.collection, target, rule, context), view }
+}
+
+/** The rows of a junction are the relation itself: without a grant or a tenant of their own they have their parent's. */
+const isLink = (collection: Collection): boolean => collection.definition.schema.isJunction === true
+
+function relatedRule(target: Collection, grant: Grant | undefined, context: ResolveContext): Predicate {
+  if (!isLink(target) || target.fields.has('tenant_Id')) return rowRule(target, 'read', grant, context)
+  return allOf([storedRule(grant?.conditions, target, context), deletionRule(target, context)])
 }
 
 function trustedView(collection: Collection, context: ResolveContext): View {

@@ -124,7 +124,7 @@ export function resolveCondition(
   const predicate = allOf([rule, asked])
   if (predicate.kind === 'always') return undefined
   context.collections.add(collection.name)
-  return { collection, predicate, collections: context.collections } as unknown as ResolvedFilter
+  return { collection, predicate, collections: context.collections } as ResolvedFilter
 }
 
 /** The columns that `*` gives the caller, in column order. 403 without a read grant. */

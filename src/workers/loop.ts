@@ -59,9 +59,12 @@ export function runQueue<Name extends QueueName>(rt: Runtime, options: QueueOpti
   const alarm = openAlarm()
   const outcomes = openOutcomes(rt, queue)
   let stopping = false
+  let impatient = false
 
   const start = (job: FetchedJob<Name>) => {
     const controller = new AbortController()
+    // A fetch that was under way when the waiting ended may still bring jobs: they go straight back.
+    if (impatient) controller.abort(stopReason())
     const attempt = runJob(rt, handler, job, controller).then((error) => {
       outcomes.add({ id: job.id, retryCount: job.retryCount, error })
       const wasFull = running.size >= concurrency
@@ -92,12 +95,17 @@ export function runQueue<Name extends QueueName>(rt: Runtime, options: QueueOpti
       stopping = true
       alarm.ring()
       await within(waitMs, worked.then(idle))
-      for (const controller of running.keys()) controller.abort(new Error('the worker is stopping'))
-      await within(graceMs, idle())
+      impatient = true
+      for (const controller of running.keys()) controller.abort(stopReason())
+      await within(graceMs, worked.then(idle))
       if (running.size > 0) rt.log.warn({ queue, jobs: running.size }, 'jobs did not stop; they will be run again')
       await within(graceMs, outcomes.written())
     },
   }
+}
+
+function stopReason(): Error {
+  return new Error('the worker is stopping')
 }
 
 type FetchedJob<Name extends QueueName> = JobWithMetadata<JobData[Name]>

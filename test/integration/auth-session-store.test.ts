@@ -3,7 +3,7 @@ import pino from 'pino'
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { openListener } from '../../src/db/listener.ts'
 import type { Database } from '../../src/db/pools.ts'
-import { openSessionStore, type SessionStore } from '../../src/features/auth/session-store.ts'
+import { type Concerns, openSessionStore, type SessionStore } from '../../src/features/auth/session-store.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -15,7 +15,8 @@ beforeAll(async () => {
 type Watched = {
   store: SessionStore
   reads: () => number
-  ended: string[]
+  /** Of each notice: whether it concerns exactly this session, its user, or everybody. */
+  ended: Concerns[]
   hold: () => () => void
   cut: () => Promise<void>
   /** Process id of its notification connection at the server. */
@@ -51,9 +52,9 @@ async function watchedStore(): Promise<Watched> {
     await gate
     return rows as never
   }
-  const ended: string[] = []
+  const ended: Concerns[] = []
   const store = openSessionStore({ db: { ...reserved, run }, listener, catalog, access, config, log })
-  store.onEnded((id) => ended.push(id))
+  store.onEnded((concerns) => ended.push(concerns))
   const hold = () => {
     const { promise, resolve } = Promise.withResolvers<void>()
     gate = promise
@@ -67,6 +68,15 @@ async function session() {
   const { sessionToken } = jwt.decode(token) as { sessionToken: string }
   const [{ id }] = await api.sql('select id from "svc_Sessions" where "user_Id" = $1', [userId])
   return { id, userId, roleId, sessionToken }
+}
+
+type Who = { id: string; userId: string }
+
+/** Whether a notice means this session or user and nobody else; everybody where neither is given. */
+function told(concerns: Concerns, { id, userId }: Partial<Who>): boolean {
+  const somebodyElse = concerns({ id: 'another', userId: 'another' })
+  const meant = concerns({ id: id ?? 'another', userId: userId ?? 'another' })
+  return id === undefined && userId === undefined ? somebodyElse : meant && !somebodyElse
 }
 
 const end = (id: string) => api.sql('delete from "svc_Sessions" where id = $1', [id])
@@ -136,7 +146,7 @@ describe('the session store', () => {
     const early = store.find(sessionToken)
     await waitFor(() => reads() === 1)
     await end(id)
-    await waitFor(() => ended.includes(id))
+    await waitFor(() => ended.some((concerns) => told(concerns, { id })))
     release()
     await early
     expect(await store.find(sessionToken)).toBeUndefined()
@@ -149,7 +159,7 @@ describe('the session store', () => {
     const early = store.find(sessionToken)
     await waitFor(() => reads() === 1)
     await end(id)
-    await waitFor(() => ended.includes(id))
+    await waitFor(() => ended.some((concerns) => told(concerns, { id })))
     const late = store.find(sessionToken)
     release()
     await early
@@ -162,32 +172,41 @@ describe('the session store', () => {
     await store.find(sessionToken)
     await end(id)
     store.forget(id)
-    expect(ended).toContain(id)
+    expect(ended.some((concerns) => told(concerns, { id }))).toBe(true)
     expect(await store.find(sessionToken)).toBeUndefined()
   })
 
   it.each([
-    ['its id when one ends', 'delete from "svc_Sessions" where id = $1', (id: string) => id],
-    ['its id when one changes', `update "svc_Sessions" set "expiresAt" = now() where id = $1`, (id: string) => id],
+    ['the session when one ends', 'delete from "svc_Sessions" where id = $1', ({ id }: Who) => ({ id })],
     [
-      '* when a user is suspended',
-      `update "svc_User" set status = 'suspended' where id = (select "user_Id" from "svc_Sessions" where id = $1)`,
-      () => '*',
+      'the session when one changes',
+      `update "svc_Sessions" set "expiresAt" = now() where id = $1`,
+      ({ id }: Who) => ({ id }),
     ],
-    ['* when a role changes', `update "svc_Role" set description = $1`, () => '*'],
-  ])('tells its watchers %s', async (_what, statement, told) => {
+    [
+      'the user who is suspended',
+      `update "svc_User" set status = 'suspended' where id = (select "user_Id" from "svc_Sessions" where id = $1)`,
+      ({ userId }: Who) => ({ userId }),
+    ],
+    [
+      'the user who loses a role',
+      `delete from "svc_UserRole" where "user_Id" = (select "user_Id" from "svc_Sessions" where id = $1)`,
+      ({ userId }: Who) => ({ userId }),
+    ],
+    ['everybody when a role changes', `update "svc_Role" set description = $1`, () => ({})],
+  ])('tells its watchers of %s', async (_what, statement, whom) => {
     const { ended } = await watchedStore()
-    const { id } = await session()
+    const who = await session()
     // What preparing the session notified may still be on its way; the row's own notice is what is waited for.
     ended.length = 0
-    await api.sql(statement, [id])
-    await waitFor(() => ended.includes(told(id)))
+    await api.sql(statement, [who.id])
+    await waitFor(() => ended.some((concerns) => told(concerns, whom(who))))
   })
 
-  it('tells its watchers * after the notification connection was lost', async () => {
+  it('tells its watchers of everybody after the notification connection was lost', async () => {
     const { ended, pid } = await watchedStore()
     await api.sql('select pg_terminate_backend($1)', [pid])
-    await waitFor(() => ended.includes('*'))
+    await waitFor(() => ended.some((concerns) => told(concerns, {})))
   })
 
   it('answers 503 when the database can not tell (decisions F20)', async () => {

@@ -12,6 +12,7 @@ import {
 import { currentCursor, pullRound } from '../../src/events/log-reader.ts'
 import { expireEvents } from '../../src/events/retention.ts'
 import { clearLog, connect, createLogDatabase, run } from '../support/log.ts'
+import { waitFor } from '../support/wait.ts'
 
 let url: string
 let db: pg.Client
@@ -213,6 +214,15 @@ describe('expireEvents', () => {
 })
 
 describe('a cursor whose events are gone', () => {
+  /** A cursor is trusted once it is later than every transaction that ran when the events were written; others do run. */
+  const settled = () =>
+    waitFor(async () => {
+      const { rows } = await db.query(
+        'select pg_snapshot_xmin(pg_current_snapshot()) > (select max(xid) from "svc_AuditLog") as settled',
+      )
+      return rows[0].settled
+    })
+
   const pull = async (cursor: Parameters<typeof pullRound>[1]) => {
     const page = await pullRound(db, cursor)
     return page.resync ? 'resync' : page.events.length
@@ -221,6 +231,7 @@ describe('a cursor whose events are gone', () => {
   it('is told to start over, with a cursor that works', async () => {
     const before = await currentCursor(db)
     await append(month(-3), 2)
+    await settled()
     const between = await currentCursor(db)
     await append(null)
     expect(await pull(before)).toBe(3)
@@ -251,6 +262,7 @@ describe('a cursor whose events are gone', () => {
 
   it('carried by the newest removed event is told so, by the event after it is not', async () => {
     await append(month(-3))
+    await settled()
     await append(null)
     const page = await pullRound(db, cursorAt('3:3:'))
     if (page.resync) throw new Error('resync')

@@ -3,8 +3,9 @@ import { compileCatalog } from '../../src/catalog/compile.ts'
 import { readDefinitions } from '../../src/catalog/store.ts'
 import { readerOf } from '../../src/db/pools.ts'
 import { verifyLog } from '../../src/events/verify.ts'
-import type { Cluster } from './cluster.ts'
-import type { Frame } from './socket.ts'
+import type { Cluster, Web } from './cluster.ts'
+import { connect, type Frame } from './socket.ts'
+import { waitFor } from './wait.ts'
 
 /**
  * What a client knows of its write. `acknowledged`: a 2xx, so it must be there. `refused`: a 4xx, so nothing of it may
@@ -91,6 +92,45 @@ export function streamFaults(
     ...(repeats > 0 ? [`${repeats} repeated without a resume`] : []),
     ...inverted.map(([id]) => `out of order: ${id}`),
   ]
+}
+
+export type Follower = {
+  /** Everything received, over all its connections. */
+  readonly frames: readonly Frame[]
+  /** How often its line broke, and how often it was told to start over. */
+  readonly interruptions: { lines: number; resyncs: number }
+  /** Waits until it has received all of these; who looks at its frames then sees what is missing. */
+  caughtUp(committed: readonly Change[]): Promise<void>
+}
+
+/** A subscriber that does what ours shall do: when its line breaks it comes back and resumes from its last cursor. */
+export async function follow({ address }: Web, token: string, collection: string): Promise<Follower> {
+  const client = await connect(address, token, { reconnection: true, reconnectionDelay: 20, reconnectionDelayMax: 100 })
+  const { socket, frames } = client
+  const { cursor: start } = await client.subscribe(collection)
+  const interruptions = { lines: 0, resyncs: 0 }
+  const subscribe = async () =>
+    !socket.connected || (await client.subscribe(collection, frames.at(-1)?.cursor ?? start)).status === 'success'
+  const resume = () => void waitFor(subscribe, { timeout: 30_000, what: 'a subscriber to resume' })
+  socket.on('connected', resume)
+  socket.on('resync', () => {
+    interruptions.resyncs += 1
+    resume()
+  })
+  socket.on('disconnect', (reason) => {
+    interruptions.lines += 1
+    if (reason === 'io server disconnect') socket.connect()
+  })
+  // A refusal, other than a dead line, ends the library's own attempts.
+  socket.on('connect_error', () => socket.active || setTimeout(() => socket.connect(), 50))
+  return {
+    frames,
+    interruptions,
+    caughtUp: async (committed) => {
+      const isMissing = ({ position }: Change) => !frames.some((frame) => frame.position === position)
+      await waitFor(() => !committed.some(isMissing), { timeout: 20_000 }).catch(() => undefined)
+    },
+  }
 }
 
 /** What log and tables disagree about; empty when the log tells how every row came to be what it is. */

@@ -1,6 +1,6 @@
 import type { FastifyReply } from 'fastify'
 import type { Runtime } from '../../runtime.ts'
-import type { PermissionRow, Role } from '../permissions/store.ts'
+import type { Role } from '../permissions/store.ts'
 import { sessionCookie } from './cookie.ts'
 import type { AuthMode } from './input.ts'
 import type { Person } from './queries.ts'
@@ -10,7 +10,7 @@ type Row = Readonly<Record<string, unknown>>
 /** What every answer about a signed-in user says beside the user (spec/permissions.md §6). */
 export function standingOf(rt: Runtime, role: Role) {
   const rows = rt.access.current().permissions.get(role.id) ?? []
-  return { role: roleBody(role), permissions: rows.map(permissionBody) }
+  return { role: roleBody(role), permissions: [...rows] }
 }
 
 /** Exactly these members, whatever else the row holds. */
@@ -39,13 +39,4 @@ export function deliver<Body extends object>(
 function roleBody(role: Role) {
   const { id, name, description, isTenantSpecific, canInviteRoleIds } = role
   return { id, name, description, isTenantSpecific, canInviteRoleIds, app_access: role.app_access ?? null }
-}
-
-function permissionBody({ createdAt, updatedAt, ...row }: PermissionRow) {
-  return { ...row, createdAt: wireTime(createdAt), updatedAt: wireTime(updatedAt) }
-}
-
-/** The rules are kept as PostgreSQL spells them. */
-function wireTime(timestamp: string): string {
-  return new Date(timestamp).toISOString()
 }

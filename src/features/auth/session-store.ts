@@ -40,11 +40,14 @@ export type SessionStore = {
   /** Forgets a session that this process has just ended, without waiting for the notification. */
   forget(sessionId: string): void
   /**
-   * Calls the handler with the id of a session that ended or changed, in whichever process, or with `*` when it may be
-   * any. Whoever holds a connection of such a session asks `find` again.
+   * Calls the handler when sessions ended or changed, in whichever process, with a test for them. Whoever holds a
+   * connection of such a session asks `find` again.
    */
-  onEnded(handler: (sessionId: string | '*') => void): void
+  onEnded(handler: (concerns: Concerns) => void): void
 }
+
+/** Whether a change concerns a session. */
+export type Concerns = (session: { readonly id: string | undefined; readonly userId: string | undefined }) => boolean
 
 export type SessionStoreOptions = {
   /** The connections kept for session checks. */
@@ -70,16 +73,15 @@ export function openSessionStore(options: SessionStoreOptions): SessionStore {
   const { db, listener, catalog, access, config, log } = options
   const entries = new Map<string, Entry>()
   const reading = new Map<string, Promise<Session | undefined>>()
-  const handlers: ((sessionId: string | '*') => void)[] = []
+  const handlers: ((concerns: Concerns) => void)[] = []
   // What was read before an invalidation must not be kept after it: a read keeps its result only in its own generation.
   let generation = 0
 
-  const invalidate = (sessionId: string | '*') => {
+  const invalidate = (concerns: Concerns) => {
     generation += 1
     reading.clear()
-    if (sessionId === '*') entries.clear()
-    else for (const [key, { session }] of entries) if (session.id === sessionId) entries.delete(key)
-    for (const handler of handlers) handler(sessionId)
+    for (const [key, { session }] of entries) if (concerns(session)) entries.delete(key)
+    for (const handler of handlers) handler(concerns)
   }
 
   const load = async (key: string): Promise<Found | undefined> => {
@@ -125,11 +127,23 @@ export function openSessionStore(options: SessionStoreOptions): SessionStore {
     }
   }
 
-  listener.on('svc_sessions', invalidate)
-  listener.on('svc_access', () => invalidate('*'))
-  listener.onReconnect(() => invalidate('*'))
-  access.onChange(() => invalidate('*'))
-  return { find, forget: invalidate, onEnded: (handler) => handlers.push(handler) }
+  listener.on('svc_sessions', (payload) => invalidate(concernsOf(payload)))
+  listener.onReconnect(() => invalidate(everybody))
+  access.onChange(() => invalidate(everybody))
+  return {
+    find,
+    forget: (sessionId) => invalidate((session) => session.id === sessionId),
+    onEnded: (handler) => handlers.push(handler),
+  }
+}
+
+const everybody: Concerns = () => true
+
+/** Payloads are `session:<id>`, `user:<id>` or `*`; what is not understood concerns everybody. */
+function concernsOf(payload: string): Concerns {
+  const [kind, id] = payload.split(':')
+  if (kind === 'session') return (session) => session.id === id
+  return kind === 'user' ? (session) => session.userId === id : everybody
 }
 
 type Found = { readonly session: Session; readonly remainingMs: number }

@@ -5,6 +5,7 @@ import { type Action, AppError, errors } from '../../errors.ts'
 import type { Access } from '../../query/access.ts'
 import type { Runtime } from '../../runtime.ts'
 import { canonicalEmail } from '../auth/email-address.ts'
+import { checkNewPassword } from '../auth/input.ts'
 import { administratorRole, publicRole } from '../permissions/permissions.ts'
 import type { Cell, PayloadContext } from './payload.ts'
 
@@ -55,9 +56,8 @@ async function userCell(cell: Cell): Promise<Cell> {
 }
 
 function checkedPassword(password: string): string {
-  const length = [...password].length
-  if (length >= 8 && length <= 128) return password
-  throw errors.validation([{ field: 'password', message: 'must be 8 to 128 characters long', rule: 'len' }])
+  checkNewPassword(password)
+  return password
 }
 
 const builtInRoles = new Set([administratorRole, publicRole, 'user'])

@@ -1,6 +1,9 @@
 import type { Logger } from 'pino'
+import type { Catalog } from '../../catalog/catalog.ts'
+import type { CatalogStore } from '../../catalog/store.ts'
 import type { Listener } from '../../db/listener.ts'
-import { type Reader, sql } from '../../db/sql.ts'
+import { type Reader, rawQuery } from '../../db/sql.ts'
+import { projectionList } from '../../query/projection.ts'
 
 export type Role = {
   readonly id: string
@@ -43,9 +46,14 @@ export type AccessStore = {
 
 const ttlMs = 30_000
 
-export async function openAccessStore(db: Reader, listener: Listener, log: Logger): Promise<AccessStore> {
+export async function openAccessStore(
+  db: Reader,
+  catalog: CatalogStore,
+  listener: Listener,
+  log: Logger,
+): Promise<AccessStore> {
   let version = 0
-  let rules = await readRules(db, version)
+  let rules = await readRules(db, catalog.current(), version)
   let loadedAt = Date.now()
   let loading: Promise<void> | undefined
   let again = false
@@ -54,7 +62,7 @@ export async function openAccessStore(db: Reader, listener: Listener, log: Logge
   const load = async () => {
     do {
       again = false
-      const next = await readRules(db, ++version)
+      const next = await readRules(db, catalog.current(), ++version)
       rules = next
       loadedAt = Date.now()
     } while (again)
@@ -85,17 +93,17 @@ export async function openAccessStore(db: Reader, listener: Listener, log: Logge
   }
 }
 
-async function readRules(db: Reader, version: number): Promise<AccessRules> {
-  const roles = await db.any<{ role: Role }>(sql.unsafe`select to_jsonb(r) as role from "svc_Role" r`)
-  const rows = await db.any<{ permission: PermissionRow }>(
-    sql.unsafe`select to_jsonb(p) as permission from "svc_Permission" p order by p.collection, p.action`,
-  )
-  const byId = new Map(roles.map(({ role }) => [role.id, role]))
+async function readRules(db: Reader, catalog: Catalog, version: number): Promise<AccessRules> {
+  const all = <Row>(name: string, order: string) => {
+    const { fields } = catalog.collections.get(name)!
+    const columns = projectionList([...fields.values()], 't')
+    return db.any<Row>(rawQuery(`select ${columns} from "${name}" t order by ${order}`))
+  }
+  const roles = await all<Role>('svc_Role', 't.name')
+  const rows = await all<PermissionRow>('svc_Permission', 't.collection, t.action')
+  const byId = new Map(roles.map((role) => [role.id, role]))
   const publicRole = [...byId.values()].find((role) => role.name === 'public')
   if (publicRole === undefined) throw new Error('the role public is missing: run the setup')
-  const permissions = Map.groupBy(
-    rows.map((row) => row.permission),
-    (permission) => permission.role_Id,
-  )
+  const permissions = Map.groupBy(rows, (permission) => permission.role_Id)
   return { roles: byId, publicRole, permissions, version }
 }

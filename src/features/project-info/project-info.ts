@@ -10,7 +10,8 @@ export function projectInfo(rt: Runtime) {
   const { config } = rt
   const settings = rt.settings.current()
   const auth = {
-    registration: config.auth.publicRegistration && config.auth.local,
+    // Registering in multi-tenant mode would create a tenant, which is not possible yet.
+    registration: config.auth.publicRegistration && config.auth.local && !config.tenancy.enabled,
     emailPassword: config.auth.local,
     magicLink: config.auth.local && hasMailSender(rt, settings),
     passkey: config.passkey !== undefined,

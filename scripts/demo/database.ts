@@ -1,0 +1,74 @@
+import { randomBytes } from 'node:crypto'
+import { mkdtempSync } from 'node:fs'
+import { rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import pg from 'pg'
+import { startEmbedded } from '../../src/db/embedded.ts'
+
+export type Place = {
+  readonly databaseUrl: string
+  /** Empty, in the system's temporary directory. */
+  readonly directory: string
+  /** For people. */
+  readonly description: string
+}
+
+/**
+ * An empty database for the demo alone: on the server of DATABASE_URL, whose own data stay untouched, or on an embedded
+ * one. What has to be removed is put on `cleanup` before it is made, so that an interruption finds it.
+ */
+export async function openPlace(serverUrl: string | undefined, cleanup: AsyncDisposableStack): Promise<Place> {
+  const directory = mkdtempSync(join(tmpdir(), 'daybook-demo-'))
+  cleanup.defer(() => rm(directory, { recursive: true, force: true }))
+  const databaseUrl =
+    serverUrl === undefined ? await startServer(directory, cleanup) : await createDatabase(serverUrl, cleanup)
+  const [{ version }] = (await query<{ version: string }>(
+    databaseUrl,
+    'select split_part(version(), $1, 2) as version',
+    [' '],
+  )) as [{ version: string }]
+  const where = serverUrl === undefined ? 'embedded' : `a new database on ${new URL(serverUrl).host}`
+  return { databaseUrl, directory, description: `PostgreSQL ${version}, ${where}` }
+}
+
+/** Runs one statement on a connection of its own. */
+export async function query<Row extends pg.QueryResultRow>(
+  url: string,
+  text: string,
+  values: unknown[] = [],
+): Promise<Row[]> {
+  const client = new pg.Client({ connectionString: url, application_name: 'daybook demo' })
+  await client.connect()
+  try {
+    return (await client.query<Row>(text, values)).rows
+  } finally {
+    await client.end()
+  }
+}
+
+async function startServer(directory: string, cleanup: AsyncDisposableStack): Promise<string> {
+  const log = { info: () => {}, warn: (message: string) => void process.stderr.write(`${message}\n`) }
+  const starting = startEmbedded({ dataDir: directory, log })
+  cleanup.defer(async () => {
+    const [outcome] = await Promise.allSettled([starting])
+    if (outcome.status === 'rejected') return
+    await outcome.value.stop('immediate')
+    // Not always below our directory: where the server's user can't enter that one, the rows have a place of their own.
+    await rm(dirname(outcome.value.clusterDir), { recursive: true, force: true })
+  })
+  return (await starting).url
+}
+
+async function createDatabase(serverUrl: string, cleanup: AsyncDisposableStack): Promise<string> {
+  const name = `daybook_demo_${randomBytes(5).toString('hex')}`
+  const url = new URL(serverUrl)
+  url.pathname = `/${name}`
+  const creating = query(serverUrl, `create database ${name}`)
+  cleanup.defer(async () => {
+    const [outcome] = await Promise.allSettled([creating])
+    if (outcome.status === 'fulfilled') await query(serverUrl, `drop database ${name} with (force)`)
+  })
+  await creating
+  return url.href
+}
