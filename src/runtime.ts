@@ -2,9 +2,11 @@ import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
 import { v7 } from 'uuid'
 import { type CatalogStore, openCatalog } from './catalog/store.ts'
-import type { Config } from './config.ts'
+import { type Config, ConfigError } from './config.ts'
 import { type Listener, openListener } from './db/listener.ts'
 import { type Database, openDatabase, openPool, poolShares } from './db/pools.ts'
+import { reachDatabase } from './db/reach.ts'
+import { sql } from './db/sql.ts'
 import { attachWritePool, openWritePool } from './db/write-pool.ts'
 import { startBoss } from './events/jobs.ts'
 import { openSessionStore, type SessionStore } from './features/auth/session-store.ts'
@@ -49,6 +51,7 @@ const workerConnections = 5
 
 /** Opens pools, notification connection, job queue, catalog and caches. Fails if the database can't be reached. */
 export async function openRuntime({ config, log, name, worker }: RuntimeOptions): Promise<Runtime> {
+  await reachDatabase(config, log)
   const shares = poolShares(worker ? Math.min(workerConnections, config.database.poolMax) : config.database.poolMax)
   const closers: (() => Promise<void>)[] = []
   const opened = <T>(value: T, close: (value: T) => Promise<void>): T => {
@@ -69,6 +72,7 @@ export async function openRuntime({ config, log, name, worker }: RuntimeOptions)
   try {
     const db = database('read')
     const reserved = database('reserved')
+    await checkSetUp(reserved)
     const writePool = opened(
       await openWritePool({ config, log, transactions: shares.write, hot: shares.hotWrite, name }),
       (pool) => pool.close(),
@@ -104,4 +108,11 @@ export async function openRuntime({ config, log, name, worker }: RuntimeOptions)
     await close()
     throw error
   }
+}
+
+async function checkSetUp(db: Database): Promise<void> {
+  const { done } = await db.one<{ done: boolean }>(
+    sql.unsafe`select to_regclass('"svc_SchemaDefinition"') is not null as done`,
+  )
+  if (!done) throw new ConfigError('DATABASE_URL: this database has not been set up yet: run node src/setup.ts')
 }

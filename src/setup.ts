@@ -5,6 +5,7 @@ import { hashPassword } from './adapters/passwords.ts'
 import { type Config, ConfigError, loadEnv, parseConfig } from './config.ts'
 import { type DirectSession, openDirectSession, runSystemMigrations } from './db/migrate.ts'
 import { openPool } from './db/pools.ts'
+import { reachDatabase } from './db/reach.ts'
 import { rawQuery, sql, type Tx } from './db/sql.ts'
 import { createQueues, startBoss } from './events/jobs.ts'
 import { ensurePartitionsSql, publicationSql } from './events/log.ts'
@@ -25,7 +26,8 @@ const partitionsAhead = 3
  * number of processes at once: an advisory lock lets one after the other through, and each part looks before it acts.
  */
 export async function runSetup(config: Config, log: Logger): Promise<SetupResult> {
-  const session = await connectWithRetry(config, log)
+  await reachDatabase(config, log)
+  const session = await openDirectSession(config)
   try {
     await checkServer(session)
     await session.any(sql.unsafe`select pg_advisory_lock(hashtext('daybook setup'))`)
@@ -36,23 +38,6 @@ export async function runSetup(config: Config, log: Logger): Promise<SetupResult
     return await session.transaction(systemActor, (tx) => seed(tx, config))
   } finally {
     await session.close()
-  }
-}
-
-/** DATABASE_MAX_RETRY attempts, DATABASE_RETRY_INTERVAL apart. */
-async function connectWithRetry(config: Config, log: Logger): Promise<DirectSession> {
-  const { maxRetry, retryIntervalMs } = config.database
-  for (let attempt = 1; ; attempt += 1) {
-    try {
-      return await openDirectSession(config)
-    } catch (error) {
-      if (attempt >= Math.max(1, maxRetry))
-        throw new ConfigError(
-          `DATABASE_URL: the database cannot be reached (${attempt} attempts): ${(error as Error).message || (error as { code?: string }).code}`,
-        )
-      log.warn({ attempt, err: error }, 'the database cannot be reached yet')
-      await new Promise((resolve) => setTimeout(resolve, retryIntervalMs))
-    }
   }
 }
 

@@ -18,18 +18,18 @@ export type Place = {
  * An empty database for the demo alone: on the server of DATABASE_URL, whose own data stay untouched, or on an embedded
  * one. What has to be removed is put on `cleanup` before it is made, so that an interruption finds it.
  */
-export async function openPlace(serverUrl: string | undefined, cleanup: AsyncDisposableStack): Promise<Place> {
+export async function openPlace(
+  serverUrl: string | undefined,
+  say: (text: string) => void,
+  cleanup: AsyncDisposableStack,
+): Promise<Place> {
   const directory = mkdtempSync(join(tmpdir(), 'daybook-demo-'))
   cleanup.defer(() => rm(directory, { recursive: true, force: true }))
   const databaseUrl =
-    serverUrl === undefined ? await startServer(directory, cleanup) : await createDatabase(serverUrl, cleanup)
-  const [{ version }] = (await query<{ version: string }>(
-    databaseUrl,
-    'select split_part(version(), $1, 2) as version',
-    [' '],
-  )) as [{ version: string }]
+    serverUrl === undefined ? await startServer(directory, say, cleanup) : await createDatabase(serverUrl, cleanup)
+  const [row] = await query<{ server_version: string }>(databaseUrl, 'show server_version')
   const where = serverUrl === undefined ? 'embedded' : `a new database on ${new URL(serverUrl).host}`
-  return { databaseUrl, directory, description: `PostgreSQL ${version}, ${where}` }
+  return { databaseUrl, directory, description: `PostgreSQL ${row?.server_version}, ${where}` }
 }
 
 /** Runs one statement on a connection of its own. */
@@ -47,9 +47,12 @@ export async function query<Row extends pg.QueryResultRow>(
   }
 }
 
-async function startServer(directory: string, cleanup: AsyncDisposableStack): Promise<string> {
-  const log = { info: () => {}, warn: (message: string) => void process.stderr.write(`${message}\n`) }
-  const starting = startEmbedded({ dataDir: directory, log })
+async function startServer(
+  directory: string,
+  say: (text: string) => void,
+  cleanup: AsyncDisposableStack,
+): Promise<string> {
+  const starting = startEmbedded({ dataDir: directory, log: { info: say, warn: say } })
   cleanup.defer(async () => {
     const [outcome] = await Promise.allSettled([starting])
     if (outcome.status === 'rejected') return

@@ -14,8 +14,11 @@ export type Change = {
 }
 
 export type Watcher = {
-  /** Every change once, in the order of arrival. */
-  readonly changes: readonly Change[]
+  /**
+   * Every change once, in the order of arrival. Throws when the subscription can't go on: the session or the permission
+   * has ended, or the log no longer holds what was missed.
+   */
+  changes(): readonly Change[]
   /** Changes that came again after a resumption and were dropped. */
   readonly repeats: number
   /** How often the subscription has begun or gone on. */
@@ -23,30 +26,34 @@ export type Watcher = {
   close(): void
 }
 
+/** Sooner than the library's default, which is meant for thousands of clients. */
+const reconnection = { reconnectionDelay: 100, reconnectionDelayMax: 500 }
+
 type Subscribed = { status: 'success'; cursor: string } | { status: 'error'; message: string }
 
 /**
  * Subscribes to a collection over socket.io and stays subscribed: the library reconnects by itself, and each time the
  * subscription goes on behind the last change that came. Resolves when the first one has begun.
- *
- * @param onEnd told when it cannot go on: the session or the permission ended, or the log no longer holds what was missed
  */
-export async function watch(
-  url: string,
-  token: string,
-  collection: string,
-  onEnd: (why: string) => void,
-): Promise<Watcher> {
+export async function watch(url: string, token: string, collection: string): Promise<Watcher> {
   const changes: Change[] = []
   const seen = new Set<string>()
   let repeats = 0
   let subscriptions = 0
   let since: string | undefined
+  let ended: string | undefined
+  const end = (why: string) => {
+    ended ??= why
+  }
+  const unlessEnded = <T>(value: T) => {
+    if (ended !== undefined) throw new Error(`the subscription to ${collection} has ended: ${ended}`)
+    return value
+  }
 
-  const socket = io(url, { path: '/realtime', auth: { token }, transports: ['websocket'], reconnectionDelay: 100 })
+  const socket = io(url, { path: '/realtime', auth: { token }, transports: ['websocket'], ...reconnection })
   socket.on('connect', () =>
     socket.emit('subscribe', { collection, since }, (answer: Subscribed) => {
-      if (answer.status !== 'success') return onEnd(answer.message)
+      if (answer.status !== 'success') return end(answer.message)
       since ??= answer.cursor
       subscriptions += 1
     }),
@@ -58,15 +65,15 @@ export async function watch(
       else changes.push(change)
       seen.add(change.position)
     })
-  socket.on('resync', () => onEnd('the server asks to read the collection again'))
-  socket.on('unsubscribed', ({ reason }: { reason: string }) => onEnd(reason))
+  socket.on('resync', () => end('the server asks to read the collection again'))
+  socket.on('unsubscribed', ({ reason }: { reason: string }) => end(reason))
   // After a refusal the library does not try again.
-  socket.on('connect_error', ({ message }) => socket.active || onEnd(message))
-  socket.on('disconnect', (reason) => socket.active || reason === 'io client disconnect' || onEnd(reason))
+  socket.on('connect_error', ({ message }) => socket.active || end(message))
+  socket.on('disconnect', (reason) => socket.active || reason === 'io client disconnect' || end(reason))
 
-  await until('the subscription', () => subscriptions > 0)
+  await until('the subscription', () => unlessEnded(subscriptions > 0))
   return {
-    changes,
+    changes: () => unlessEnded(changes),
     get repeats() {
       return repeats
     },

@@ -47,6 +47,8 @@ export async function openDirectSession(config: Config): Promise<DirectSession> 
     application_name: 'daybook setup',
     options: sessionOptions(0, false),
   })
+  // The next statement rejects; the event without a listener ends the process.
+  client.on('error', () => undefined)
   await client.connect()
   const reader = readerOf((text, values) => client.query(text, values as unknown[]))
   const transaction = async <T>(actor: Actor, work: (tx: Tx) => Promise<T>): Promise<T> => {

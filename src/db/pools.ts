@@ -51,6 +51,10 @@ export function openPool({ config, log, max, readOnly, name, url }: PoolOptions)
     keepAlive: true,
   })
   pool.on('error', (error) => log.warn({ err: error, pool: name }, 'an idle database connection was lost'))
+  // The borrower of a connection hears of its loss by the failed statement; the event without a listener ends the process.
+  pool.on('connect', (client) => {
+    client.on('error', (error) => log.debug({ err: error, pool: name }, 'a database connection was lost'))
+  })
   return pool
 }
 

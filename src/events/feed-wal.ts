@@ -44,8 +44,7 @@ export function openWal(options: WalOptions): Wal {
   const closing = new AbortController()
   let status: WalStatus = { state: 'starting', reason: 'connecting' }
   const turn = (next: WalStatus) => {
-    if (next.state !== status.state || next.reason !== status.reason)
-      log.info(next, 'the feed reads the WAL while live')
+    if (next.state !== status.state || next.reason !== status.reason) log.info(next, 'the feed’s connection to the WAL')
     status = next
     onChange()
   }
@@ -61,7 +60,7 @@ export function openWal(options: WalOptions): Wal {
       })
       if (closing.signal.aborted) return
       turn({ state: 'down', reason: error.message })
-      await delay(isLasting(error) ? lastingPauseMs : pause, undefined, { signal: closing.signal }).catch(ignoreAbort)
+      await delay(pause, undefined, { signal: closing.signal }).catch(ignoreAbort)
       pause = Math.min(pause * 2, longestPauseMs)
     }
   }
@@ -79,8 +78,6 @@ export function openWal(options: WalOptions): Wal {
 const creatingSlot = 'the replication slot is being created, which waits for running transactions to end'
 const shortestPauseMs = 100
 const longestPauseMs = 5000
-/** Something an administrator has to change. */
-const lastingPauseMs = 15_000
 const pingMs = 1000
 const silentMs = 5000
 
@@ -160,8 +157,7 @@ function commitPlugin(beforeSlot: (backendPid: number) => void): PgoutputPlugin 
       const { rows } = await client.query(
         `select pg_backend_pid() as pid, exists(select from pg_publication where pubname = '${publicationName}') as published`,
       )
-      if (!rows[0].published)
-        throw Object.assign(new Error(`the publication ${publicationName} does not exist`), { code: undefinedObject })
+      if (!rows[0].published) throw new Error(`the publication ${publicationName} does not exist`)
       beforeSlot(Number(rows[0].pid))
       await client.query(`CREATE_REPLICATION_SLOT "${slot}" TEMPORARY LOGICAL pgoutput (SNAPSHOT 'nothing')`)
       return start.call(plugin, client, slot, '0/0')
@@ -188,17 +184,6 @@ async function endBackend({ db, log }: WalOptions, pid: number): Promise<void> {
     log.warn({ err: error, pid }, 'a replication connection could not be ended')
   }
 }
-
-function isLasting(error: Error & { code?: string }): boolean {
-  return error.code !== undefined && lastingCodes.has(error.code)
-}
-
-const undefinedObject = '42704'
-/** wal_level, REPLICATION privilege, slots or WAL senders all in use, wrong password, no such database or publication. */
-const lastingCodes: ReadonlySet<string> = new Set([
-  ...['55000', '42501', '53400', '53300', '28P01', '28000', '3D000'],
-  undefinedObject,
-])
 
 function ignoreAbort(error: Error): void {
   if (error.name !== 'AbortError') throw error

@@ -26,12 +26,13 @@ declare const resolved: unique symbol
 export type Plan = PlanContent & { readonly [resolved]: true }
 
 /** A condition on the rows of `collection` that has passed the caller's access. */
-export type ResolvedFilter = {
+export type ResolvedFilter = ConditionContent & { readonly [resolved]: true }
+
+type ConditionContent = {
   readonly collection: Collection
   readonly predicate: Predicate
   /** Every collection that it reads; a change in one may change what matches. */
   readonly collections: ReadonlySet<string>
-  readonly [resolved]: true
 }
 
 /** Settings that decide what a query means. `multiTenant` as in tenant.ts. */
@@ -124,7 +125,8 @@ export function resolveCondition(
   const predicate = allOf([rule, asked])
   if (predicate.kind === 'always') return undefined
   context.collections.add(collection.name)
-  return { collection, predicate, collections: context.collections } as ResolvedFilter
+  const content: ConditionContent = { collection, predicate, collections: context.collections }
+  return content as ResolvedFilter
 }
 
 /** The columns that `*` gives the caller, in column order. 403 without a read grant. */

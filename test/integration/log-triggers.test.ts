@@ -1,7 +1,17 @@
 import type pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { actorCte, dropLogTriggersSql, imageSettings, logTriggersSql, setActorSql } from '../../src/events/log.ts'
-import { clearLog, collectionOf, connect, createLogDatabase, createLogged, logged, run, story } from '../support/log.ts'
+import {
+  asSuperuser,
+  clearLog,
+  collectionOf,
+  connect,
+  createLogDatabase,
+  createLogged,
+  logged,
+  run,
+  story,
+} from '../support/log.ts'
 
 const notesFields = {
   id: { kind: 'integer' },
@@ -492,10 +502,3 @@ describe('other roles', () => {
     expect(await story(db)).toEqual(['create 1'])
   })
 })
-
-/** The embedded server's superuser has the password of the application's role. */
-function asSuperuser(address: string): string {
-  const parsed = new URL(address)
-  parsed.username = 'postgres'
-  return parsed.href
-}

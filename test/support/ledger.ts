@@ -63,7 +63,7 @@ export type Change = { readonly position: string; readonly entityId: string }
 /** The changes of a collection that have been committed, in the order of the log. */
 export async function changesOf(cluster: Cluster, collection: string): Promise<Change[]> {
   return cluster.sql(
-    `select position::text, "entityId" from "svc_AuditLog" where entity = $1 and type = 'data' order by position`,
+    `select l.position::text, l."entityId" from "svc_AuditLog" l where entity = $1 and type = 'data' order by l.position`,
     [collection],
   )
 }

@@ -87,6 +87,13 @@ export async function clearLog(client: pg.Client): Promise<void> {
   await client.query(`begin; select set_config('svc.retention', 'on', true); truncate "svc_AuditLog"; commit`)
 }
 
+/** The embedded server's superuser has the password of the application's role. */
+export function asSuperuser(address: string): string {
+  const parsed = new URL(address)
+  parsed.username = 'postgres'
+  return parsed.href
+}
+
 function fieldOf(name: string, spec: FieldSpec, primaryKey: boolean): Field {
   return {
     name,
