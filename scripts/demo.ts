@@ -1,66 +1,57 @@
 import { openPlace } from './demo/database.ts'
 import { openStage, type Stage } from './demo/stage.ts'
-import { playStory, type Step } from './demo/story.ts'
+import { showSteps } from './demo/steps.ts'
+import { playStory } from './demo/story.ts'
 
 /*
- * `npm run demo`: shows what Daybook does, on real processes, and checks that it is so. Needs nothing that runs: it
- * starts PostgreSQL (or makes a database of its own on the server of DATABASE_URL), an SMTP server, the web process and
- * the mail worker, plays the story of demo/story.ts and removes all of it again, also on Ctrl-C. Exit code 0 means that
- * every expectation held.
+ * `npm run demo`: shows what Daybook does, on real processes, and checks that it is so. Nothing has to run: it starts
+ * PostgreSQL (or makes a database of its own on the server of DATABASE_URL), an SMTP server, the web process and the
+ * mail worker, plays the story of demo/story.ts, and removes all of it again, also on Ctrl-C.
  */
 
+const held = 0
 const failed = 1
 const interrupted = 130
 
-/** Plays the story before an audience. Resolves with the exit code once everything is removed. */
-export async function demo(env: NodeJS.ProcessEnv, say: (text: string) => void): Promise<number> {
+/** Plays the story. Resolves with the exit code when everything is removed: 0 only if every expectation held. */
+export async function demo(databaseUrl: string | undefined, say: (text: string) => void): Promise<number> {
   await using cleanup = new AsyncDisposableStack()
-  const signal = Promise.race(['SIGINT', 'SIGTERM', 'SIGHUP'].map((name) => signalled(name as NodeJS.Signals)))
+  let over = false
+  const tell = (text: string) => over || say(text)
   let stage: Stage | undefined
   const play = async () => {
-    const place = await openPlace(env.DATABASE_URL || undefined, cleanup)
-    stage = await openStage(place, (close) => cleanup.defer(close))
-    say(
-      `Daybook on ${place.description}; web process ${stage.url}; mail worker; SMTP server on port ${stage.smtp.port}\n`,
-    )
-    await playStory(stage, steps(say))
-    return 0
+    const place = await openPlace(databaseUrl, tell, cleanup)
+    stage = await openStage(place, cleanup)
+    tell(`${place.description}; web process on ${stage.url}; mail worker; SMTP server on port ${stage.smtp.port}\n`)
+    await playStory(stage, showSteps(tell))
+    return held
   }
   try {
-    return await Promise.race([play(), signal])
+    return await Promise.race([play(), firstSignal()])
   } catch (error) {
-    say(`\n${error instanceof Error ? error.message : String(error)}`)
-    if (stage !== undefined) say(`\nThe last lines of the processes:\n${stage.lastWords()}`)
+    tell(`\n${error instanceof Error ? error.message : String(error)}`)
+    if (stage !== undefined) tell(`\nThe last lines of the processes:\n${stage.lastWords()}`)
     return failed
+  } finally {
+    over = true
   }
 }
 
-/** Shows every step: its title when it has held, and under it what was seen. */
-export function steps(say: (text: string) => void): Step {
-  return async (title, run) => {
-    const seen: string[] = []
-    try {
-      const result = await run((what) => seen.push(what))
-      say(`✓ ${title}`)
-      return result
-    } catch (error) {
-      say(`✗ ${title}`)
-      throw error
-    } finally {
-      for (const what of seen) say(`    ${what}`)
-    }
-  }
+/** Resolves at the first one. Later ones change nothing: the removal is on its way and takes a moment at most. */
+function firstSignal(): Promise<number> {
+  return new Promise((resolve) => {
+    for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, () => resolve(interrupted))
+  })
 }
 
-/** Resolves with the exit code at the first signal. Later ones change nothing: the removal is on its way. */
-function signalled(name: NodeJS.Signals): Promise<number> {
-  return new Promise((resolve) => process.on(name, () => resolve(interrupted)))
+const endings: Readonly<Record<number, string>> = {
+  [held]: 'Everything held.',
+  [failed]: 'Something did not hold.',
+  [interrupted]: 'Interrupted; everything is removed.',
 }
 
 if (import.meta.main) {
-  const startedAt = performance.now()
-  const code = await demo(process.env, (text) => process.stdout.write(`${text}\n`))
-  const seconds = ((performance.now() - startedAt) / 1000).toFixed(1)
-  process.stdout.write(code === 0 ? `\nEverything held (${seconds} s).\n` : '\nStopped; everything is removed.\n')
+  const code = await demo(process.env.DATABASE_URL || undefined, (text) => process.stdout.write(`${text}\n`))
+  process.stdout.write(`\n${endings[code]}\n`)
   process.exit(code)
 }

@@ -1,15 +1,15 @@
 import assert from 'node:assert/strict'
 import { type Call, callerOf, expectStatus, type List, list, type Refusal } from './http.ts'
 import type { Stage } from './stage.ts'
-import type { See } from './story.ts'
+import type { See } from './steps.ts'
 import { until } from './wait.ts'
 
 export type Account = { readonly call: Call; readonly token: string }
 
 const user = { email: 'ada@reader.example', password: 'a long enough password', firstName: 'Ada', lastName: 'Reader' }
 
-export async function signIn({ url }: Stage, { email, password }: { email: string; password: string }): Promise<Call> {
-  return (await openSession(url, email, password)).call
+export async function signIn({ url, administrator }: Stage): Promise<Call> {
+  return (await openSession(url, administrator.email, administrator.password)).call
 }
 
 async function openSession(url: string, email: string, password: string): Promise<Account> {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { continentRows, countryRows, definitions } from './countries.ts'
 import { type Call, expectStatus, type List, list } from './http.ts'
-import type { See } from './story.ts'
+import type { See } from './steps.ts'
 
 export async function makeCollections(admin: Call, see: See): Promise<void> {
   for (const definition of definitions) {

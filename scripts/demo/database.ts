@@ -72,6 +72,8 @@ async function createDatabase(serverUrl: string, cleanup: AsyncDisposableStack):
     const [outcome] = await Promise.allSettled([creating])
     if (outcome.status === 'fulfilled') await query(serverUrl, `drop database ${name} with (force)`)
   })
-  await creating
+  await creating.catch((error: Error & { code?: string }) => {
+    throw new Error(`DATABASE_URL: no database for the demo can be made there: ${error.message || error.code}`)
+  })
   return url.href
 }

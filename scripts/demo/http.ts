@@ -2,8 +2,13 @@ import assert from 'node:assert/strict'
 
 export type Answer<Body> = { readonly status: number; readonly body: Body }
 
+export type List<Row> = { readonly data: readonly Row[]; readonly totalCount: number }
+export type Refusal = { readonly error: { readonly message: string } }
+
 /** Calls the API. `body` goes out as JSON, the answer's JSON is taken to be what the caller says it is. */
 export type Call = <Body = unknown>(method: string, path: string, body?: unknown) => Promise<Answer<Body>>
+
+const patienceMs = 30_000
 
 /** A caller with that token, or without one. */
 export function callerOf(url: string, token?: string): Call {
@@ -15,6 +20,7 @@ export function callerOf(url: string, token?: string): Call {
         ...(body !== undefined && { 'content-type': 'application/json' }),
       },
       body: body === undefined ? null : JSON.stringify(body),
+      signal: AbortSignal.timeout(patienceMs),
     })
     const text = await response.text()
     return { status: response.status, body: (text === '' ? undefined : JSON.parse(text)) as Body }

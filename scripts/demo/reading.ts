@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { type Continent, type Country, countryRows } from './countries.ts'
 import { type Call, expectStatus, type List, list, type Refusal } from './http.ts'
-import type { See } from './story.ts'
+import type { See } from './steps.ts'
 
 /** The part of the world that the user's role may see, and the fields of it. */
 const granted = {
@@ -11,7 +11,8 @@ const granted = {
   },
   continent: { fields: ['code', 'name'] },
 }
-const ownFields = ['capital', 'code', 'languages', 'name', 'native']
+/** Of a country's own fields, sorted. */
+export const grantedFields = ['capital', 'code', 'languages', 'name', 'native']
 
 export async function grantEurope(admin: Call, see: See): Promise<void> {
   const path = list('svc_Role', { filter: { name: 'user' }, fields: ['id'] })
@@ -30,7 +31,7 @@ export async function readAsUser(call: Call, see: See): Promise<void> {
     all.data.map(({ code }) => code),
     europe.map(({ code }) => code),
   )
-  assert.deepEqual(Object.keys(all.data[0]!).sort(), ownFields)
+  assert.deepEqual(Object.keys(all.data[0]!).sort(), grantedFields)
   see(`all countries: ${all.totalCount} of ${countryRows.length}`)
 
   const filter = { languages: { jsonbContains: [{ code: 'de' }] } }

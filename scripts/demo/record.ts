@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { type Country, countryRows } from './countries.ts'
 import { type Call, expectStatus, type List, list } from './http.ts'
 import type { Stage } from './stage.ts'
-import type { See } from './story.ts'
+import type { See } from './steps.ts'
 
 type AuditRow = { action: string; userId: string | null; changes: { before: Country | null; after: Country | null } }
 

@@ -71,7 +71,11 @@ export async function watch(url: string, token: string, collection: string): Pro
   socket.on('connect_error', ({ message }) => socket.active || end(message))
   socket.on('disconnect', (reason) => socket.active || reason === 'io client disconnect' || end(reason))
 
-  await until('the subscription', () => unlessEnded(subscriptions > 0))
+  const close = () => void socket.close()
+  await until('the subscription', () => unlessEnded(subscriptions > 0)).catch((error) => {
+    close()
+    throw error
+  })
   return {
     changes: () => unlessEnded(changes),
     get repeats() {
@@ -80,6 +84,6 @@ export async function watch(url: string, token: string, collection: string): Pro
     get subscriptions() {
       return subscriptions
     },
-    close: () => void socket.close(),
+    close,
   }
 }

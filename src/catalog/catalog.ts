@@ -83,6 +83,11 @@ export type Field = {
   readonly unlogged: boolean
   readonly validate: Readonly<Record<string, unknown>> | undefined
   readonly systemGenerated: boolean
+  /**
+   * What readers get instead of the stored value: an SQL function of these columns of the row. Such a field can be
+   * selected, not filtered, sorted or grouped by.
+   */
+  readonly shownBy?: { readonly function: string; readonly arguments: readonly string[] } | undefined
 }
 
 export type RelationKind = 'belongsTo' | 'hasOne' | 'hasMany' | 'belongsToMany' | 'polymorphic'

@@ -15,7 +15,7 @@ import type {
 } from './catalog.ts'
 import { fieldTypes } from './field-types.ts'
 import { checkIdentifier, checkRelationName } from './identifiers.ts'
-import { unloggedCollections, unwritableCollections } from './system-collections.ts'
+import { shownFields, unloggedCollections, unwritableCollections } from './system-collections.ts'
 
 /**
  * Compiles stored definitions into the catalog. Pure. Throws an AppError (400) that names the collection and the
@@ -144,6 +144,7 @@ function fieldOf(collection: string, name: string, json: FieldJson): Field {
     enumValues: type.kind === 'enum' ? enumValuesOf(collection, name, json.values) : undefined,
     hidden: json.hidden === true,
     unlogged: json.unlogged === true,
+    shownBy: shownFields.get(`${collection}.${name}`),
     validate: objectOrUndefined(json.validate),
     systemGenerated: json.SystemGenerated === true || json.SystemGenerated === 'true',
   }

@@ -1,4 +1,4 @@
-import type { CollectionDefinition, FieldJson, IndexJson, SchemaJson } from './catalog.ts'
+import type { CollectionDefinition, Field, FieldJson, IndexJson, SchemaJson } from './catalog.ts'
 
 /**
  * The system collections of `spec/schemas.md` §5 and §6, declared in the shape of user collections. The first
@@ -16,6 +16,14 @@ export const unwritableCollections: ReadonlySet<string> = new Set([
   'svc_Sessions',
   'svc_Verification',
   'svc_EmailLog',
+])
+
+/**
+ * The log's images are shown whole and without what is hidden today, also where it was not hidden when it was written
+ * (design §4, auth facts §14).
+ */
+export const shownFields: ReadonlyMap<string, NonNullable<Field['shownBy']>> = new Map([
+  ['svc_AuditLog.changes', { function: 'svc_log.shown', arguments: ['type', 'entity', 'action', 'changes'] }],
 ])
 
 const uuid: FieldJson = { type: 'UUID' }

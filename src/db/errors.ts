@@ -29,12 +29,15 @@ export function clientError(error: unknown): AppError | undefined {
   return known?.(error)
 }
 
-const answers: Readonly<Record<string, (error: unknown) => AppError>> = {
+const answers: Readonly<Record<string, (error: unknown) => AppError | undefined>> = {
   '23505': (cause) => answer(409, 'Unique constraint violation', 'A record with this value already exists', cause),
   '23503': (cause) => answer(409, 'Foreign key constraint violation', 'Referenced record does not exist', cause),
   '23001': (cause) => answer(409, 'Foreign key constraint violation', 'The record is still referenced', cause),
   '23502': (cause) => answer(400, 'Required field missing', source(cause).column, cause),
   '23514': (cause) => checkAnswer(cause),
+  // The one text that PostgreSQL parses for a client: everything else in a statement is ours.
+  '42601': (cause) =>
+    /jsonpath/.test(source(cause).message ?? '') ? errors.badQuery('malformed jsonpath') : undefined,
   '22': (cause) => answer(400, 'Invalid value', 'A value does not fit its field', cause),
   '57014': (cause) => answer(503, 'The request took too long', null, cause),
   '25P03': (cause) => unavailable(cause),

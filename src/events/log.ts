@@ -78,6 +78,7 @@ export function logTableSql(): string[] {
     `create index if not exists "${logTable}_entity_idx" on "${logTable}" (entity, "entityId", position)`,
     `create index if not exists "${logTable}_createdAt_action_idx" on "${logTable}" ("createdAt", action)`,
     ...floorSql,
+    shownSql,
     ...guardSql,
     `create table if not exists "${logTable}_default" partition of "${logTable}" default`,
     `create or replace trigger "svc_log_truncate" before truncate on "${logTable}_default"
@@ -206,6 +207,24 @@ const storedColumns = [
   'position, xid, horizon, "createdAt", type, entity, "entityId", action, changes',
   'ipaddress, "userId", "roleId", "tenant_Id", "requestId", "userAgent"',
 ].join(', ')
+
+/**
+ * An event's changes as the API shows them: both images whole, null where there is none, without the fields that are
+ * hidden today. Domain events say what they say.
+ */
+const shownSql = `create or replace function ${logSchema}.shown(type text, entity text, action text, changes jsonb)
+  returns jsonb language plpgsql stable set search_path = public, pg_temp as $fn$
+begin
+  return (select case when type <> 'data' or changes is null or changes ? 'erased' then changes else jsonb_build_object(
+    'before', case when action = 'update' then (changes->'after') || (changes->'before') else changes->'before' end - hidden.names,
+    'after', (changes->'after') - hidden.names) end
+  from (
+    select coalesce(array_agg(f.key), '{}') as names
+    from "svc_SchemaDefinition" d, jsonb_each(d.schema->'fields') f
+    where d."collectionName" = entity and f.value->>'hidden' = 'true'
+  ) hidden);
+end
+$fn$`
 
 /**
  * The retention floor: the newest transaction of which an event was removed. It can't be derived from what is left (an

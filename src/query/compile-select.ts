@@ -12,7 +12,7 @@ import {
   searchSql,
 } from './compile-predicate.ts'
 import { isToMany, type NestedSelection, type Selection, type SortTerm, type Step } from './plan.ts'
-import { projectionSql } from './projection.ts'
+import { columnsShown, projectionSql } from './projection.ts'
 import { ident, literal } from './sql.ts'
 
 /** The select list of a selection over the row `rows.at(-1)`. */
@@ -26,7 +26,7 @@ export function selectionSql(selection: Selection, rows: readonly string[], comp
 
 /** Every column that the select list reads from the row, in catalog order. */
 export function columnsRead({ collection, columns, nested }: Selection): readonly Field[] {
-  const names = new Set(columns.map((field) => field.name))
+  const names = new Set(columns.flatMap(columnsShown))
   for (const { step } of nested) for (const name of keysRead(step)) names.add(name)
   return [...collection.fields.values()].filter((field) => names.has(field.name))
 }

@@ -8,7 +8,15 @@ import { ident } from './sql.ts'
 import { baseType, elementType, type ValueType } from './values.ts'
 
 /** The expression for a field of the row `alias`. */
-export const projectionSql = (field: Field, alias: string): string => wireSql(`${alias}.${ident(field.name)}`, field)
+export const projectionSql = (field: Field, alias: string): string => wireSql(shownSql(field, alias), field)
+
+/** Every column of the row that the expression of a field reads. */
+export const columnsShown = (field: Field): readonly string[] => field.shownBy?.arguments ?? [field.name]
+
+const shownSql = ({ name, shownBy }: Field, alias: string): string => {
+  const column = (of: string) => `${alias}.${ident(of)}`
+  return shownBy === undefined ? column(name) : `${shownBy.function}(${shownBy.arguments.map(column).join(', ')})`
+}
 
 /** `expression as "name"` for each field, for a select list. */
 export const projectionList = (fields: readonly Field[], alias: string): string =>

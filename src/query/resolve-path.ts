@@ -56,6 +56,8 @@ function lastSegment(view: View, segment: string, path: string, parameter: strin
   const field = view.collection.fields.get(segment)
   if (field !== undefined) {
     if (!view.mayRead(field)) throw errors.fieldDenied('read', path)
+    // What is shown differs from what is stored, and comparing with that would tell it.
+    if (field.shownBy !== undefined) throw errors.badQuery(`${parameter}: ${quoted(path)} can only be selected`)
     return { field }
   }
   const relation = view.collection.relations.get(segment)

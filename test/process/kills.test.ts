@@ -107,19 +107,20 @@ describe('kill -9 of a web process', () => {
     const before = await traces(cluster)
     const seen = (await changesOf(cluster, 'note')).length
     const followers = await Promise.all(cluster.web.map((web) => follow(web, cluster.token, 'note')))
-    const writing = Promise.all(
-      Array.from({ length: 8 }, (_, writer) => write(writer, { notes, registrations, changes })),
-    )
-    for (const kill of [1, 2, 3]) {
-      const limit = Math.floor(kill * 20 + random() * 15)
+    let over = false
+    const ledgers = { notes, registrations, changes }
+    const writing = Promise.all(Array.from({ length: 6 }, (_, writer) => write(writer, ledgers, () => over)))
+    for (const _kill of [1, 2, 3]) {
+      const limit = notes.begun() + Math.floor(10 + random() * 30)
       await waitFor(() => notes.begun() >= limit)
       const victim = cluster.web[Math.floor(random() * 2)]!
       await victim.kill('SIGKILL')
       await victim.restart()
     }
+    over = true
     await writing
     await settled(cluster)
-    report({ notes, registrations, changes })
+    report(ledgers)
     const after = await traces(cluster)
     expect(notes.faults(without(after.notes, before.notes))).toEqual([])
     expect(registrations.faults(without(after.registrations, before.registrations))).toEqual([])
@@ -135,10 +136,14 @@ describe('kill -9 of a web process', () => {
   })
 
   /** Goes to the other process when one does not answer, as behind a load balancer. */
-  async function write(writer: number, ledgers: Record<'notes' | 'registrations' | 'changes', Ledger>): Promise<void> {
+  async function write(
+    writer: number,
+    ledgers: Record<'notes' | 'registrations' | 'changes', Ledger>,
+    isOver: () => boolean,
+  ): Promise<void> {
     let at = writer
     const web = () => cluster.web[at % 2]!
-    for (let i = 0; i < 12; i += 1) {
+    for (let i = 0; !isOver(); i += 1) {
       const key = `${writer}-${i}`
       let id: string | undefined
       const outcome = await ledgers.notes.write(key, async () => {

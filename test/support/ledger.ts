@@ -20,6 +20,8 @@ export type Ledger = {
   /** How many writes have been begun. */
   begun(): number
   count(outcome: Outcome): number
+  /** The keys of the writes that came out so. */
+  keys(outcome: Outcome): string[]
   /**
    * What is wrong with the traces that the writes left, one list of keys for each kind of trace (row, event, job, …):
    * lost writes, repeated ones, halves, and ghosts that nobody wrote. Empty when all is well.
@@ -29,6 +31,7 @@ export type Ledger = {
 
 export function openLedger(): Ledger {
   const entries = new Map<string, Outcome | 'open'>()
+  const keys = (outcome: Outcome) => [...entries].filter(([, entry]) => entry === outcome).map(([key]) => key)
   return {
     write: async (key, attempt) => {
       if (entries.has(key)) throw new Error(`the key ${key} is used twice`)
@@ -38,7 +41,8 @@ export function openLedger(): Ledger {
       return outcome
     },
     begun: () => entries.size,
-    count: (outcome) => [...entries.values()].filter((entry) => entry === outcome).length,
+    count: (outcome) => keys(outcome).length,
+    keys,
     faults: (traces) => {
       const found = Object.entries(traces).map(([kind, keys]) => ({ kind, counts: countsOf(keys) }))
       const ghosts = found.flatMap(({ kind, counts }) =>
@@ -127,8 +131,11 @@ export async function follow({ address }: Web, token: string, collection: string
     frames,
     interruptions,
     caughtUp: async (committed) => {
-      const isMissing = ({ position }: Change) => !frames.some((frame) => frame.position === position)
-      await waitFor(() => !committed.some(isMissing), { timeout: 20_000 }).catch(() => undefined)
+      const isComplete = () => {
+        const received = new Set(frames.map(({ position }) => position))
+        return committed.every(({ position }) => received.has(position))
+      }
+      await waitFor(isComplete, { timeout: 20_000 }).catch(() => undefined)
     },
   }
 }

@@ -1,0 +1,157 @@
+import { once } from 'node:events'
+import { get, type IncomingMessage } from 'node:http'
+import { connect as openSocket } from 'node:net'
+import { text } from 'node:stream/consumers'
+import type pg from 'pg'
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { type Cluster, type Member, startCluster, type Web } from '../support/cluster.ts'
+import { changesOf, follow, type Ledger, logFaults, openLedger, streamFaults } from '../support/ledger.ts'
+import { waitFor } from '../support/processes.ts'
+import { type SmtpDouble, startSmtp } from '../support/smtp.ts'
+import { connect } from '../support/socket.ts'
+
+const ended = { code: 0, signal: null }
+
+describe('a web process that is asked to stop', () => {
+  let cluster: Cluster
+  let web: Web
+
+  beforeAll(async () => {
+    cluster = await startCluster({ web: 2 })
+    await cluster.web[0]!.call('POST', '/schemas', {
+      collectionName: 'note',
+      schema: { fields: { text: { type: 'Text' } } },
+    })
+  })
+
+  beforeEach(async () => {
+    web = cluster.web[0]!
+  })
+
+  it('takes no new connection, answers what it has accepted, ends its sockets and then itself', async () => {
+    const socket = await connect(web.address, cluster.token)
+    const { answer, release } = await requestThatWaits()
+    const exit = web.kill('SIGTERM')
+    await refusesConnections(web)
+    await waitFor(() => !socket.socket.connected)
+    await release()
+    expect((await answer).status).toBe(201)
+    expect(await exit).toEqual(ended)
+    await web.restart()
+  })
+
+  it('sends a long answer to its end', async () => {
+    await cluster.sql(`insert into note (text) select repeat('x', 1000) from generate_series(1, 20000)`)
+    const [{ count }] = await cluster.sql('select count(*)::int from note')
+    const headers = { authorization: `Bearer ${cluster.token}` }
+    const [response] = (await once(get(`${web.address}/items/note?limit=-1`, { headers }), 'response')) as [
+      IncomingMessage,
+    ]
+    const exit = web.kill('SIGTERM')
+    await refusesConnections(web)
+    const body = JSON.parse(await text(response))
+    expect([body.data.length, body.totalCount]).toEqual([count, count])
+    expect(await exit).toEqual(ended)
+    await cluster.sql('truncate note')
+    await web.restart()
+  })
+
+  it('ends at once on a second signal', async () => {
+    const { answer, release } = await requestThatWaits()
+    const exit = web.kill('SIGTERM')
+    await refusesConnections(web)
+    void web.kill('SIGTERM')
+    expect(await exit).toEqual({ code: 1, signal: null })
+    await expect(answer).rejects.toThrow()
+    await release()
+    await web.restart()
+  })
+
+  it('drops nothing it has accepted when all are restarted in turn under load', async () => {
+    const ledger = openLedger()
+    const followers = await Promise.all(cluster.web.map((one) => follow(one, cluster.token, 'note')))
+    const seen = (await changesOf(cluster, 'note')).length
+    let over = false
+    const writing = Promise.all(Array.from({ length: 6 }, (_, writer) => write(ledger, writer, () => over)))
+    for (const one of cluster.web) {
+      const limit = ledger.begun() + 40
+      await waitFor(() => ledger.begun() >= limit)
+      expect(await one.kill('SIGTERM')).toEqual(ended)
+      await one.restart()
+    }
+    over = true
+    await writing
+    const rows = (await cluster.sql(`select text from note`)).map((row) => row.text)
+    expect(ledger.faults({ row: rows })).toEqual([])
+    expect(ledger.keys('unknown').filter((key) => rows.includes(key))).toEqual([])
+    expect(await logFaults(await cluster.connect())).toEqual([])
+    const committed = (await changesOf(cluster, 'note')).slice(seen)
+    for (const follower of followers) {
+      await follower.caughtUp(committed)
+      expect(streamFaults(follower.frames, committed, { resumed: true })).toEqual([])
+      expect(follower.interruptions.resyncs).toBe(0)
+    }
+  })
+
+  /** A write that has been accepted and waits for a lock of ours. */
+  async function requestThatWaits(): Promise<{ answer: Promise<{ status: number }>; release: () => Promise<unknown> }> {
+    const blocker: pg.Client = await cluster.connect()
+    await blocker.query('begin; lock table note in share mode')
+    const answer = web.call('POST', '/items/note', { text: 'waits' })
+    answer.catch(() => undefined)
+    const waiting = `select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`
+    await waitFor(async () => (await cluster.sql(waiting)).length === 1, { what: 'the write to wait' })
+    return { answer, release: () => blocker.query('commit') }
+  }
+
+  /** Goes to the other process when one has gone, as behind a load balancer. */
+  async function write(ledger: Ledger, writer: number, isOver: () => boolean): Promise<void> {
+    let at = writer
+    for (let i = 0; !isOver(); i += 1) {
+      const key = `${writer}-${i}`
+      const one = cluster.web[at % 2]!
+      const outcome = await ledger.write(key, () => one.call('POST', '/items/note', { text: key }))
+      if (outcome === 'unknown') at += 1
+    }
+  }
+})
+
+describe('a mail worker that is asked to stop', () => {
+  it('hands back what does not end in time, and the next one sends the same message', async () => {
+    const smtp: SmtpDouble = await startSmtp()
+    const env = {
+      REQUIRE_EMAIL_VERIFICATION: 'true',
+      AUTH_APP_URL: 'https://app.example',
+      TASK_SHUTDOWN_WAIT_TIME: '1',
+    }
+    const cluster = await startCluster({ env: { ...smtp.env, ...env }, workers: ['mail'] })
+    const [worker] = cluster.workers as [Member]
+    await cluster.sql(`update pgboss.queue set retry_delay = 0, retry_backoff = false where name = 'mail'`)
+    smtp.answer('hang')
+    const person = { email: 'late@mail.example', password: 'long enough', firstName: 'L', lastName: 'L' }
+    expect((await cluster.web[0]!.call('POST', '/auth/register', person, null)).status).toBe(200)
+    await waitFor(() => smtp.received.length === 1)
+    expect(await worker.kill('SIGTERM')).toEqual(ended)
+    const [job] = await cluster.sql(`select state from pgboss.job where name = 'mail'`)
+    expect(job.state).toBe('retry')
+    await worker.restart()
+    await waitFor(() => smtp.accepted.length === 1)
+    expect(smtp.received.map(({ messageId }) => messageId)).toEqual(Array(2).fill(smtp.accepted[0]!.messageId))
+  })
+})
+
+async function refusesConnections({ address }: Web): Promise<void> {
+  const { hostname, port } = new URL(address)
+  await waitFor(
+    async () => {
+      const socket = openSocket(Number(port), hostname)
+      const refused = await once(socket, 'connect').then(
+        () => false,
+        () => true,
+      )
+      socket.destroy()
+      return refused
+    },
+    { what: 'connections to be refused' },
+  )
+}
