@@ -58,7 +58,8 @@ if (import.meta.main) {
     process.stdout.write(report(results))
     process.exitCode = results.some(({ different }) => different > 0) ? 1 : 0
   } catch (error) {
-    process.stderr.write(`${(error as Error).message}\n`)
+    const { message, code } = error as Error & { code?: string }
+    process.stderr.write(`${message || code}\n`)
     process.exitCode = 1
   }
 }

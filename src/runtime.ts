@@ -24,6 +24,8 @@ export type Runtime = {
   readonly db: Database
   /** Two connections of their own for session and health checks. */
   readonly reserved: Database
+  /** What the realtime channel reads through; of its own where that is enabled. */
+  readonly feedDb: Database
   readonly boss: PgBoss
   readonly listener: Listener
   readonly catalog: CatalogStore
@@ -52,13 +54,14 @@ const workerConnections = 5
 /** Opens pools, notification connection, job queue, catalog and caches. Fails if the database can't be reached. */
 export async function openRuntime({ config, log, name, worker }: RuntimeOptions): Promise<Runtime> {
   await reachDatabase(config, log)
-  const shares = poolShares(worker ? Math.min(workerConnections, config.database.poolMax) : config.database.poolMax)
+  const { poolMax } = config.database
+  const shares = poolShares(worker ? Math.min(workerConnections, poolMax) : poolMax, !worker && config.realtime.enabled)
   const closers: (() => Promise<void>)[] = []
   const opened = <T>(value: T, close: (value: T) => Promise<void>): T => {
     closers.unshift(() => close(value))
     return value
   }
-  const database = (share: 'read' | 'reserved') => {
+  const database = (share: 'read' | 'reserved' | 'feed') => {
     const pool = openPool({ config, log, max: shares[share], readOnly: true, name: `${name} ${share}` })
     return openDatabase(
       opened(pool, (p) => p.end()),
@@ -72,6 +75,7 @@ export async function openRuntime({ config, log, name, worker }: RuntimeOptions)
   try {
     const db = database('read')
     const reserved = database('reserved')
+    const feedDb = shares.feed > 0 ? database('feed') : db
     await checkSetUp(reserved)
     const writePool = opened(
       await openWritePool({ config, log, transactions: shares.write, hot: shares.hotWrite, name }),
@@ -92,6 +96,7 @@ export async function openRuntime({ config, log, name, worker }: RuntimeOptions)
       log,
       db,
       reserved,
+      feedDb,
       boss,
       listener,
       catalog,

@@ -8,7 +8,7 @@ import { openPool } from './db/pools.ts'
 import { reachDatabase } from './db/reach.ts'
 import { rawQuery, sql, type Tx } from './db/sql.ts'
 import { createQueues, startBoss } from './events/jobs.ts'
-import { ensurePartitionsSql, publicationSql } from './events/log.ts'
+import { adoptRestoredEventsSql, ensurePartitionsSql, publicationSql } from './events/log.ts'
 import { systemActor } from './events/types.ts'
 import { canonicalEmail } from './features/auth/email-address.ts'
 import { exitWithParent } from './parent.ts'
@@ -32,7 +32,8 @@ export async function runSetup(config: Config, log: Logger): Promise<SetupResult
     await checkServer(session)
     await session.any(sql.unsafe`select pg_advisory_lock(hashtext('daybook setup'))`)
     await runSystemMigrations(session, log)
-    for (const statement of ensurePartitionsSql(partitionsAhead)) await session.any(rawQuery(statement))
+    for (const statement of [...adoptRestoredEventsSql(), ...ensurePartitionsSql(partitionsAhead)])
+      await session.any(rawQuery(statement))
     await createPublication(session, log)
     await installQueues(config, log)
     return await session.transaction(systemActor, (tx) => seed(tx, config))

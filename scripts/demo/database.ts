@@ -28,7 +28,8 @@ export async function openPlace(
   const databaseUrl =
     serverUrl === undefined ? await startServer(directory, say, cleanup) : await createDatabase(serverUrl, cleanup)
   const [row] = await query<{ server_version: string }>(databaseUrl, 'show server_version')
-  const where = serverUrl === undefined ? 'embedded' : `a new database on ${new URL(serverUrl).host}`
+  const { host, pathname } = new URL(databaseUrl)
+  const where = serverUrl === undefined ? 'embedded' : `database ${pathname.slice(1)} on ${host}`
   return { databaseUrl, directory, description: `PostgreSQL ${row?.server_version}, ${where}` }
 }
 

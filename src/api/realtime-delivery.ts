@@ -130,7 +130,7 @@ export function openDelivery(rt: Runtime, feed: Feed): Delivery {
       const subscribers = byCollection.get(collection) ?? new Map<Socket, Subscriber>()
       subscribers.set(socket, subscriber)
       byCollection.set(collection, subscribers)
-      const start = from ?? (await currentCursor(rt.db.pool))
+      const start = from ?? (await currentCursor(rt.feedDb.pool))
       const behind = from === undefined ? start : await catchUp(rt, subscriber, collection, from)
       if (behind === undefined) resync(socket, collection)
       else goLive(subscriber, behind)
@@ -169,7 +169,7 @@ async function catchUp(
   from: Cursor,
 ): Promise<Cursor | undefined> {
   for (let cursor = from; ; ) {
-    const page = await pullRound(rt.db.pool, cursor, { collections: [collection], limit: catchUpPage })
+    const page = await pullRound(rt.feedDb.pool, cursor, { collections: [collection], limit: catchUpPage })
     if (page.resync) return undefined
     send(subscriber, await visibleChanges(rt, subscriber.access, collection, page.events))
     cursor = page.cursor
@@ -209,7 +209,7 @@ async function visibleChanges(
   if (collection === undefined || events.length === 0) return []
   const { text, values } = changesSql(rt, access, collection, rt.catalog.current())
   const byPosition = new Map(events.map((event) => [event.position, event]))
-  const rows = await rt.db.run<ChangeRow>(text, [[...byPosition.keys()], ...values])
+  const rows = await rt.feedDb.run<ChangeRow>(text, [[...byPosition.keys()], ...values])
   return rows.flatMap((row) => {
     const event = byPosition.get(row.position)!
     return messageOf(collection, event, row) ?? []

@@ -67,7 +67,7 @@ function isAllowedOrigin({ headers }: IncomingMessage, allowed: readonly string[
 export async function openRealtime(rt: Runtime, engine: Engine): Promise<Realtime> {
   const { config, log } = rt
   const feed = openFeed({
-    db: rt.db.pool,
+    db: rt.feedDb.pool,
     directUrl: withoutSslMode(directUrl(config)),
     tls: tlsOptions(config),
     log,

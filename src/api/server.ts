@@ -1,3 +1,4 @@
+import type { Server } from 'node:http'
 import cors from '@fastify/cors'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import Fastify, { type FastifyBaseLogger, LogController } from 'fastify'
@@ -5,6 +6,7 @@ import type { Config } from '../config.ts'
 import { isTrustedOrigin } from '../features/auth/origins.ts'
 import type { App } from '../http.ts'
 import type { Runtime } from '../runtime.ts'
+import { drainOnClose } from './drain.ts'
 import { registerErrorBodies } from './error-bodies.ts'
 import { openEngine, openRealtime, realtimeServerFactory } from './realtime.ts'
 import { registerRoutes } from './routes.ts'
@@ -23,18 +25,16 @@ export async function buildServer(rt: Runtime): Promise<App> {
     trustProxy: config.server.trustProxy as never,
     requestIdHeader: false,
     genReqId: (request) => acceptedRequestId(request.headers['x-request-id']) ?? rt.newId(),
-    // A client that sends slowly or not at all must not hold a connection (quality D-07).
-    requestTimeout: 30_000,
-    connectionTimeout: 60_000,
-    keepAliveTimeout: 72_000,
-    http: { headersTimeout: 15_000 },
     onProtoPoisoning: 'error',
     onConstructorPoisoning: 'ignore',
-    return503OnClosing: true,
+    // While the server closes, requests on connections that are open are still answered, and end them.
+    return503OnClosing: false,
     forceCloseConnections: 'idle',
     ...(engine !== undefined && { serverFactory: realtimeServerFactory(config, engine) as never }),
     routerOptions: { maxParamLength: 500, ignoreTrailingSlash: true },
   }).withTypeProvider<TypeBoxTypeProvider>() as App
+  limitTimes(app.server)
+  drainOnClose(app.server)
   app.decorateRequest('caller', null as never)
   registerErrorBodies(app, { exposeDetails: config.server.exposeErrorDetails })
   acceptEmptyJson(app)
@@ -51,9 +51,31 @@ export async function buildServer(rt: Runtime): Promise<App> {
   })
   await app.register(cors, corsOptions(config))
   const realtime = engine === undefined ? undefined : await openRealtime(rt, engine)
-  app.addHook('preClose', async () => realtime?.close())
+  closeWith(app, async () => realtime?.close())
   registerRoutes(app, rt, realtime?.feed)
   return app
+}
+
+/** A client that sends slowly or not at all must not hold a connection (quality D-07). Milliseconds. */
+function limitTimes(server: Server): void {
+  server.headersTimeout = 15_000
+  server.requestTimeout = 30_000
+  server.keepAliveTimeout = 72_000
+  server.setTimeout(60_000)
+}
+
+/** Begins to close something together with the server, which waits for its sockets, without delaying the server's end. */
+function closeWith(app: App, close: () => Promise<void>): void {
+  let closed: Promise<PromiseSettledResult<void>[]> | undefined
+  const begin = () => {
+    closed ??= Promise.allSettled([close()])
+    return closed
+  }
+  app.addHook('preClose', async () => void begin())
+  app.addHook('onClose', async () => {
+    const [outcome] = await begin()
+    if (outcome?.status === 'rejected') throw outcome.reason
+  })
 }
 
 const requestId = /^[A-Za-z0-9._:-]{1,128}$/

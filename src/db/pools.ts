@@ -20,18 +20,20 @@ export type Database = Reader & {
   readonly pool: pg.Pool
 }
 
-export type PoolShare = 'read' | 'hotWrite' | 'write' | 'reserved'
+export type PoolShare = 'read' | 'hotWrite' | 'write' | 'reserved' | 'feed'
 
 /**
  * DATABASE_POOL_MAX is the sum of all pools of a process (design §2): two connections stay reserved for session and
- * health checks, so that a flood of heavy reads can't lock everybody out; the rest is shared.
+ * health checks, and two for realtime where it is on, so that a flood of heavy reads can neither lock everybody out nor
+ * delay changes; the rest is shared.
  */
-export function poolShares(max: number): Record<PoolShare, number> {
-  const reserved = max >= 8 ? 2 : 1
-  const rest = Math.max(max - reserved, 3)
+export function poolShares(max: number, realtime: boolean): Record<PoolShare, number> {
+  const few = max >= 8 ? 2 : 1
+  const feed = realtime ? few : 0
+  const rest = Math.max(max - few - feed, 3)
   const write = Math.max(1, Math.floor(rest * 0.3))
   const hotWrite = Math.max(1, Math.floor(rest * 0.25))
-  return { reserved, write, hotWrite, read: Math.max(1, rest - write - hotWrite) }
+  return { reserved: few, feed, write, hotWrite, read: Math.max(1, rest - write - hotWrite) }
 }
 
 export type PoolOptions = { config: Config; log: Logger; max: number; readOnly: boolean; name: string; url?: string }

@@ -73,6 +73,14 @@ export function includesSnapshot(later: Snapshot, earlier: Snapshot): boolean {
   return later.xmax >= earlier.xmax && later.running.every((xid) => !isVisible(xid, earlier))
 }
 
+/** The 64-bit transaction id whose lower half is `xid`, next to `near`: the protocol of replication sends only that half. */
+export function widenXid(xid: number, near: bigint): bigint {
+  const guess = near - (near % epoch) + BigInt(xid)
+  if (guess > near + epoch / 2n && guess >= epoch) return guess - epoch
+  return guess < near - epoch / 2n ? guess + epoch : guess
+}
+
+const epoch = 2n ** 32n
 /** A snapshot lists the running transactions, some hundreds at most. */
 const longestCursor = 64_000
 const longestPosition = 2n ** 63n

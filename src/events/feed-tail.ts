@@ -12,6 +12,7 @@ import {
   parseSnapshot,
   type Snapshot,
   snapshotOf,
+  widenXid,
 } from './cursor.ts'
 import { type LogDb, type Page, pullRound } from './log-reader.ts'
 
@@ -20,8 +21,8 @@ export type Tail = {
   read(cursor: Cursor): Promise<Reading>
   /** Resolves when the bell has rung again since the reading that `rung` came with, or the tail was closed. */
   next(rung: number): Promise<void>
-  /** Rings for a committed transaction, again and again until its events are visible. */
-  expect(xid: bigint): void
+  /** Rings for a committed transaction (the lower half of its id), again and again until its events are visible. */
+  expect(xid: number): void
   /** Rings. */
   wake(): void
   /** Repeats work that fails, with growing pauses; rejects only when the tail is closed. */
@@ -92,8 +93,10 @@ export function openTail({ db, log, intervalMs }: TailOptions): Tail {
   return {
     read: (cursor) => pages.get(encodeCursor(cursor), () => read(cursor)),
     next: (rung) => bell.after(rung),
-    expect: (xid) => {
-      if (end.snapshot !== undefined && isVisible(xid, end.snapshot)) return
+    expect: (half) => {
+      if (end.snapshot === undefined) return
+      const xid = widenXid(half, end.snapshot.xmax)
+      if (isVisible(xid, end.snapshot)) return
       if (awaited.size < mostAwaited) awaited.add(xid)
       bell.ring()
     },

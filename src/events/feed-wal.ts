@@ -6,7 +6,7 @@ import { randomBytes } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { ConnectionOptions as TlsOptions } from 'node:tls'
 import type { Client } from 'pg'
-import { LogicalReplicationService, type Pgoutput, PgoutputPlugin } from 'pg-logical-replication'
+import { LogicalReplicationService, PgoutputPlugin } from 'pg-logical-replication'
 import type { Logger } from 'pino'
 import { publicationName } from './log.ts'
 import type { LogDb } from './log-reader.ts'
@@ -29,8 +29,11 @@ export type WalOptions = {
   directUrl: string
   tls?: TlsOptions | undefined
   log: Logger
-  /** Called for every committed transaction that appended events; perhaps a moment before they are visible. */
-  onCommit: (xid: bigint) => void
+  /**
+   * Called for every committed transaction that appended events, perhaps a moment before they are visible, with the
+   * lower 32 bits of its id.
+   */
+  onCommit: (xid: number) => void
   /** Called when the connection went live or was lost. */
   onChange: () => void
 }
@@ -92,6 +95,7 @@ async function listen(options: WalOptions, signal: AbortSignal, { onSlot, onLive
       application_name: 'daybook feed',
       connectionTimeoutMillis: 5000,
       keepAlive: true,
+      keepAliveInitialDelayMillis: 5000,
     },
     { acknowledge: { auto: false, timeoutSeconds: 0 } },
   )
@@ -107,7 +111,7 @@ async function listen(options: WalOptions, signal: AbortSignal, { onSlot, onLive
     heardAt = performance.now()
     onLive()
   })
-  service.on('data', (_lsn, xid: bigint | undefined) => {
+  service.on('data', (_lsn, xid: number | undefined) => {
     heardAt = performance.now()
     if (xid !== undefined) options.onCommit(xid)
   })
@@ -146,12 +150,12 @@ async function listen(options: WalOptions, signal: AbortSignal, { onSlot, onLive
 
 /**
  * pgoutput over a slot that it creates itself, reduced to one word per transaction: `parse` answers the transaction id at
- * a commit and undefined before. Of a transaction with half a million events only the first is decoded.
+ * its commit and undefined before. Rows are not looked at: none can be too many, or of a type that is not understood.
  */
 function commitPlugin(beforeSlot: (backendPid: number) => void): PgoutputPlugin {
   const plugin = new PgoutputPlugin({ protoVersion: 1, publicationNames: [publicationName] })
-  const { start, parse } = plugin
-  let first: Buffer | undefined
+  const { start } = plugin
+  let xid: number | undefined
   return Object.assign(plugin, {
     start: async (client: Client, slot: string) => {
       const { rows } = await client.query(
@@ -162,19 +166,17 @@ function commitPlugin(beforeSlot: (backendPid: number) => void): PgoutputPlugin 
       await client.query(`CREATE_REPLICATION_SLOT "${slot}" TEMPORARY LOGICAL pgoutput (SNAPSHOT 'nothing')`)
       return start.call(plugin, client, slot, '0/0')
     },
-    parse: (message: Buffer): bigint | undefined => {
-      const tag = String.fromCharCode(message[0]!)
-      if (tag === 'R') parse.call(plugin, message)
-      else if (tag === 'I') first ??= message
-      else if (tag === 'C' && first !== undefined) {
-        const { new: event } = parse.call(plugin, first) as Pgoutput.MessageInsert
-        first = undefined
-        return BigInt(event.xid)
-      }
-      return undefined
+    parse: (message: Buffer) => {
+      if (message[0] === begin) xid = message.readUInt32BE(xidInBegin)
+      return message[0] === commit ? xid : undefined
     },
   })
 }
+
+/** Message types of pgoutput; of Begin: after the type, the commit's LSN and its time, 8 bytes each. */
+const begin = 'B'.charCodeAt(0)
+const commit = 'C'.charCodeAt(0)
+const xidInBegin = 17
 
 /** Closing a socket does not wake a server process that waits for other transactions; it would keep a WAL sender busy. */
 async function endBackend({ db, log }: WalOptions, pid: number): Promise<void> {

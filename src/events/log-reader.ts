@@ -43,7 +43,7 @@ export type Page =
       /** Whether the round has further pages. */
       readonly more: boolean
     }
-  /** Events the cursor's holder has not seen are gone; `cursor` is where to start over after reading the state. */
+  /** What the cursor's holder has not seen is gone or unknown; `cursor` is where to go on after reading the state. */
   | { readonly resync: true; readonly cursor: Cursor }
 
 export type PullOptions = {
@@ -100,11 +100,17 @@ async function nextOfRound(db: LogDb, request: Request): Promise<Page> {
   return toPage(request, rows)
 }
 
-type Row = Omit<LogEvent, 'cursor' | 'position'> & { position: string | null; upTo: string; removed: string }
+type Row = Omit<LogEvent, 'cursor' | 'position'> & {
+  position: string | null
+  upTo: string
+  removed: string
+  now: string
+}
 
 function toPage({ from, limit }: Request, rows: readonly Row[]): Page {
-  const { upTo, removed } = rows[0]!
-  if (BigInt(removed) >= parseSnapshot(from)!.xmin) return { resync: true, cursor: cursorAt(upTo) }
+  const { upTo, removed, now } = rows[0]!
+  if (BigInt(removed) >= parseSnapshot(from)!.xmin || !hasHappened(from, now) || !hasHappened(upTo, now))
+    return { resync: true, cursor: cursorAt(now) }
   const found = rows.filter((row) => row.position !== null)
   const events = found.slice(0, limit).map(toEvent)
   if (found.length <= limit) return { resync: false, events, cursor: cursorAt(upTo), more: false }
@@ -112,7 +118,12 @@ function toPage({ from, limit }: Request, rows: readonly Row[]): Page {
   return { resync: false, events, cursor, more: true }
 }
 
-function toEvent({ upTo: _upTo, removed: _removed, ...row }: Row): LogEvent {
+/** A cursor from before a restore or a failover may name transactions that this server has yet to begin. */
+function hasHappened(snapshot: string, now: string): boolean {
+  return parseSnapshot(snapshot)!.xmax <= parseSnapshot(now)!.xmax
+}
+
+function toEvent({ upTo: _upTo, removed: _removed, now: _now, ...row }: Row): LogEvent {
   const event = { ...row, position: row.position! }
   return { ...event, cursor: encodeCursor({ kind: 'event', horizon: event.horizon, position: event.position }) }
 }
@@ -149,7 +160,7 @@ function page(where: string, order: string): string {
   order by ${order}
   limit $6
 )
-select round.up_to::text as "upTo", coalesce(round.removed, '0')::text as removed, page.position::text, page.xid::text,
+select round.up_to::text as "upTo", pg_current_snapshot()::text as now, coalesce(round.removed, '0')::text as removed, page.position::text, page.xid::text,
   page.horizon::text, page.type, page.entity, page."entityId", page.action, page."userId", page."tenant_Id" as "tenantId",
   to_char(page."createdAt" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt"
 from round left join page on true

@@ -14,6 +14,9 @@ export const publicationName = 'svc_realtime'
 /** The schema for what belongs to the log but is no collection: the trigger functions and the retention floor. */
 export const logSchema = 'svc_log'
 
+/** Its name is none a collection can have: their trigger functions live beside it. */
+const guardFunction = `${logSchema}."$guard"`
+
 /** What replaces the images of an erased event in `changes`; whoever erases writes it, `verifyLog` counts it. */
 export const erasedMarker = { erased: true } as const
 
@@ -82,7 +85,7 @@ export function logTableSql(): string[] {
     ...guardSql,
     `create table if not exists "${logTable}_default" partition of "${logTable}" default`,
     `create or replace trigger "svc_log_truncate" before truncate on "${logTable}_default"
-  for each statement execute function ${logSchema}.guard()`,
+  for each statement execute function ${guardFunction}()`,
     ...ensurePartitionsSql(2),
   ]
 }
@@ -119,7 +122,7 @@ begin
     end if;
     execute format('alter table "${logTable}" attach partition %I for values from (%L) to (%L)',
       partition_name, lower_bound, upper_bound);
-    execute format('create trigger "svc_log_truncate" before truncate on %I for each statement execute function ${logSchema}.guard()',
+    execute format('create trigger "svc_log_truncate" before truncate on %I for each statement execute function ${guardFunction}()',
       partition_name);
   end loop;
 end
@@ -129,18 +132,18 @@ $do$`,
 
 /**
  * One statement that creates or repairs the publication the feed listens to. It publishes inserts into the log and
- * nothing else, and of them only the two columns the feed needs, so no image, secret or other table can leave through
- * it. Needs the right to create publications and ownership of the log; where it fails the feed polls.
+ * nothing else, and of them only the position: the feed needs to know that, not what. So no image, secret or other table
+ * can leave through it. Needs the right to create publications and ownership of the log; where it fails the feed polls.
  */
 export function publicationSql(): string[] {
   return [
     `do $do$
 begin
   if not exists (select from pg_publication where pubname = '${publicationName}') then
-    create publication ${publicationName} for table "${logTable}" (position, xid)
+    create publication ${publicationName} for table "${logTable}" (position)
       with (publish = 'insert', publish_via_partition_root = true);
   else
-    alter publication ${publicationName} set table "${logTable}" (position, xid);
+    alter publication ${publicationName} set table "${logTable}" (position);
     alter publication ${publicationName} set (publish = 'insert', publish_via_partition_root = true);
   end if;
 end
@@ -194,6 +197,26 @@ export function imageSql(collection: Collection, row: string): string {
 /** The settings that the JSON form of values depends on; whoever compares with an image needs them too. */
 export const imageSettings = { timezone: 'UTC', datestyle: 'ISO, YMD', extra_float_digits: '1' } as const
 
+/**
+ * One statement for setup, after a logical restore (pg_dump): the events then carry transaction ids of another server,
+ * which here lie in the future. They become older than every transaction of this server, and cursors from before the
+ * restore are told to start over. Does nothing otherwise.
+ */
+export function adoptRestoredEventsSql(): string[] {
+  return [
+    `do $do$
+begin
+  if exists (select from "${logTable}" where xid >= pg_snapshot_xmax(pg_current_snapshot())) then
+    perform set_config('svc.adopt', 'on', true);
+    update "${logTable}" set xid = '3', horizon = '3' where xid <> '3';
+    update ${logSchema}.floor set removed = pg_current_xact_id();
+    perform set_config('svc.adopt', '', true);
+  end if;
+end
+$do$`,
+  ]
+}
+
 /** The position that an event's id was made of; undefined when the id is not one of ours. */
 export function positionOfEventId(id: string): string | undefined {
   const match = /^([0-9a-f]{8})-([0-9a-f]{4})-8000-8000-0{12}$/i.exec(id)
@@ -243,13 +266,15 @@ const floorSql = [
  * TRUNCATE belong to retention. Row triggers, because a statement trigger does not see statements on a partition.
  */
 const guardSql = [
-  `create or replace function ${logSchema}.guard() returns trigger language plpgsql as $fn$
+  `create or replace function ${guardFunction}() returns trigger language plpgsql as $fn$
 begin
   if tg_op = 'UPDATE' and current_setting('svc.erase', true) = 'on' and row(
       new.position, new.xid, new.horizon, new."createdAt", new.type, new.entity, new."entityId", new.action, new."tenant_Id"
     ) is not distinct from row(
       old.position, old.xid, old.horizon, old."createdAt", old.type, old.entity, old."entityId", old.action, old."tenant_Id"
     ) then
+    return new;
+  elsif tg_op = 'UPDATE' and current_setting('svc.adopt', true) = 'on' then
     return new;
   elsif tg_op in ('DELETE', 'TRUNCATE') and current_setting('svc.retention', true) = 'on' then
     return old;
@@ -258,9 +283,9 @@ begin
 end
 $fn$`,
   `create or replace trigger "svc_log_guard" before update or delete on "${logTable}"
-  for each row execute function ${logSchema}.guard()`,
+  for each row execute function ${guardFunction}()`,
   `create or replace trigger "svc_log_truncate" before truncate on "${logTable}"
-  for each statement execute function ${logSchema}.guard()`,
+  for each statement execute function ${guardFunction}()`,
 ]
 
 function dropTriggers(name: string): string[] {
@@ -289,7 +314,7 @@ declare
   actor_ip constant text := actor->>'ip';
   actor_agent constant text := actor->>'agent';
   actor_request constant text := actor->>'request';
-  -- Read before any position is taken: an event that is not visible from here has no smaller xid and a later position.
+  -- Read before any position is taken: whoever resumes from here gets all that was not yet visible at this moment.
   oldest constant xid8 := pg_snapshot_xmin(pg_current_snapshot());
 begin
   if tg_op = 'INSERT' then

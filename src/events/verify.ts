@@ -30,7 +30,7 @@ export type Difference = {
 /**
  * Compares every row of every logged collection with its newest retained event, in one snapshot. Hidden fields are
  * redacted on both sides, unlogged fields ignored, and so are fields that are younger than the event. Reads everything:
- * seconds per million rows. Needs one connection, not a pool, without an open transaction.
+ * about half a minute per million rows. Needs one connection, not a pool, without an open transaction.
  */
 export async function verifyLog(client: PgClient, catalog: Catalog): Promise<Verification[]> {
   const logged = [...catalog.collections.values()].filter((collection) => collection.logged)

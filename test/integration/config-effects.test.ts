@@ -30,9 +30,11 @@ function pool(url: string, env: Record<string, string>, max = 2) {
 describe('the database variables', () => {
   it('DATABASE_POOL_MAX is the sum of all pools of a process', () => {
     for (const max of [5, 8, 20, 100]) {
-      const shares = poolShares(max)
-      expect(Object.values(shares).reduce((a, b) => a + b)).toBeLessThanOrEqual(Math.max(max, 4))
-      expect(Math.min(...Object.values(shares))).toBeGreaterThanOrEqual(1)
+      for (const realtime of [false, true]) {
+        const { feed, ...others } = poolShares(max, realtime)
+        expect(Object.values(others).reduce((a, b) => a + b, feed)).toBeLessThanOrEqual(max)
+        expect(Math.min(...Object.values(others), realtime ? feed : 1)).toBeGreaterThanOrEqual(1)
+      }
     }
   })
 

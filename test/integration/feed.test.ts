@@ -117,9 +117,9 @@ function writeUntilStopped(clients: readonly pg.Client[]): () => Promise<void> {
   }
 }
 
-describe.each([
-  ['the WAL', () => openLive()],
-  ['polling', async () => open({ walEnabled: false })],
+describe.each<[string, (options?: Partial<FeedOptions>) => Promise<Feed>]>([
+  ['the WAL', (options = {}) => openLive(options)],
+  ['polling', async (options = {}) => open({ ...options, walEnabled: false })],
 ])('over %s, the feed', (_, start) => {
   it('delivers what is committed after the subscription, and only that', async () => {
     await insert(1)
@@ -149,6 +149,28 @@ describe.each([
       [2, 3],
       [1, 2, 3],
     ])
+  })
+
+  it('shares one statement among subscribers at the same place', async () => {
+    let statements = 0
+    const counting = {
+      query: (text: string, values?: unknown[]) => {
+        statements += 1
+        return pool.query(text, values)
+      },
+    }
+    const feed = await start({ db: counting })
+    const listeners = await Promise.all(Array.from({ length: 20 }, () => listen(feed)))
+    await insert(1)
+    await waitFor(() => listeners.every(({ events }) => events.length === 1))
+    const before = statements
+    for (let id = 2; id <= 20; id += 1) {
+      await insert(id)
+      await waitFor(() => listeners.every(({ events }) => events.length === id))
+    }
+    expect(listeners.map(({ batches }) => batches)).toEqual(listeners.map(() => listeners[0]!.batches))
+    // Far fewer than one each, however often the clock has rung meanwhile.
+    expect(statements - before).toBeLessThan(19 * 20)
   })
 
   it('resumes behind the last batch without gap or repeat', async () => {

@@ -2,6 +2,7 @@ import type pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { cursorAt, parseCursor } from '../../src/events/cursor.ts'
 import {
+  adoptRestoredEventsSql,
   allowEraseSql,
   allowRetentionSql,
   ensurePartitionsSql,
@@ -108,9 +109,9 @@ describe('the log’s table', () => {
     expect(await partitions()).toContain(nameOf(month(9)))
   })
 
-  it('publishes inserts, and of them two columns', async () => {
+  it('publishes inserts, and of them only the position', async () => {
     const { rows } = await db.query('select tablename, attnames::text[] as columns from pg_publication_tables')
-    expect(rows).toEqual([{ tablename: 'svc_AuditLog', columns: ['position', 'xid'] }])
+    expect(rows).toEqual([{ tablename: 'svc_AuditLog', columns: ['position'] }])
     const { rows: publications } = await db.query(
       'select pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot from pg_publication',
     )
@@ -270,5 +271,48 @@ describe('a cursor whose events are gone', () => {
     await expireEvents(db, new Date(month(-1)))
     expect(await pull(parseCursor(removed!.cursor))).toBe('resync')
     expect(await pull(parseCursor(kept!.cursor))).toBe(1)
+  })
+})
+
+describe('after a restore into another server', () => {
+  const future = '900000000000'
+  /** As pg_dump leaves it: events, and a floor, of transactions that this server will not reach for years. */
+  const restore = async () => {
+    await append(null, 3)
+    await db.query(`begin; select set_config('svc.adopt', 'on', true);
+      update "svc_AuditLog" set xid = '${future}', horizon = '${future}'; update svc_log.floor set removed = '890000000000'; commit`)
+  }
+
+  it('the log works like a new one, and keeps its history', async () => {
+    await restore()
+    await run(db, adoptRestoredEventsSql())
+    const page = await pullRound(db, cursorAt('3:3:'))
+    expect(page.resync).toBe(true)
+    await waitFor(async () => !(await pullRound(db, await currentCursor(db))).resync)
+    const now = await currentCursor(db)
+    await append(null)
+    expect(await pullRound(db, now)).toMatchObject({ resync: false, events: [{ entityId: '1' }] })
+    expect((await db.query('select from "svc_AuditLog"')).rowCount).toBe(4)
+    await expect(db.query('update "svc_AuditLog" set changes = null')).rejects.toThrow('append-only')
+  })
+
+  it('a cursor from before is told to start over, adopted or not, also in the middle of a round', async () => {
+    await restore()
+    for (const cursor of [
+      cursorAt(`${future}:${future}:`),
+      { kind: 'event', horizon: future, position: '1' } as const,
+      { kind: 'snapshot', snapshot: '3:3:', upTo: `${future}:${future}:`, position: '5' } as const,
+    ]) {
+      await db.query(`update svc_log.floor set removed = '0'`)
+      expect((await pullRound(db, cursor)).resync).toBe(true)
+    }
+  })
+
+  it('an ordinary start changes nothing', async () => {
+    await append(null, 2)
+    const before = (await db.query('select * from "svc_AuditLog" order by position')).rows
+    await run(db, adoptRestoredEventsSql())
+    expect((await db.query('select * from "svc_AuditLog" order by position')).rows).toEqual(before)
+    expect((await db.query('select removed from svc_log.floor')).rows).toEqual([{ removed: '0' }])
   })
 })

@@ -410,6 +410,16 @@ describe('images', () => {
   })
 })
 
+describe('a collection', () => {
+  it.each(['guard', 'shown', 'floor', 'svc_log'])('may be called %s, and the log stays guarded', async (name) => {
+    await createLogged(db, collectionOf(name, { id: { kind: 'integer' } }), 'id integer primary key')
+    await db.query(`insert into "${name}" values (1)`)
+    await db.query(`truncate "${name}"`)
+    expect(await story(db, name)).toEqual(['create 1', 'delete 1'])
+    await expect(db.query('delete from "svc_AuditLog"')).rejects.toThrow('append-only')
+  })
+})
+
 describe('after DDL', () => {
   const before = collectionOf('shapes', { id: { kind: 'integer' }, a: { kind: 'text' }, b: { kind: 'text' } })
 

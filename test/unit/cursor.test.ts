@@ -8,6 +8,7 @@ import {
   parseCursor,
   parseSnapshot,
   snapshotOf,
+  widenXid,
 } from '../../src/events/cursor.ts'
 
 const cursors: Cursor[] = [
@@ -88,5 +89,21 @@ describe('a snapshot', () => {
     ['12:25:12,20', '10:20:12,15', true],
   ])('%s includes %s: %s', (later, earlier, included) => {
     expect(includesSnapshot(parseSnapshot(later)!, parseSnapshot(earlier)!)).toBe(included)
+  })
+})
+
+describe('half a transaction id is widened to the one nearest by', () => {
+  const epoch = 2n ** 32n
+  it.each([
+    [800, 790n, 800n],
+    [780, 790n, 780n],
+    [800, epoch + 790n, epoch + 800n],
+    [5, epoch - 10n, epoch + 5n],
+    [4294967290, epoch + 10n, epoch - 6n],
+    [4294967290, 5n * epoch, 5n * epoch - 6n],
+    [3, 3n, 3n],
+    [4000000000, 10n, 4000000000n],
+  ])('%s near %s is %s', (half, near, whole) => {
+    expect(widenXid(half, near)).toBe(whole)
   })
 })
