@@ -28,6 +28,8 @@ export default defineConfig({
         },
       },
     ],
+    // The last line of a run is the summary's.
+    reporters: ['default', './test/support/summary.ts'],
     teardownTimeout: 30_000,
   },
 })

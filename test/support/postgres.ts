@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { chmod, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pino from 'pino'
@@ -42,6 +42,8 @@ export type PrivateServer = {
 /** Starts an embedded server on a directory of its own, crash-safe, its database prepared by setup. */
 export async function startPrivateServer(settings: EmbeddedOptions['settings'] = {}): Promise<PrivateServer> {
   const dataDir = await mkdtemp(join(tmpdir(), 'daybook-private-'))
+  // Open to the server's own OS user, or its data would be kept elsewhere and stay behind.
+  await chmod(dataDir, 0o755)
   const options = { dataDir, log: pino({ level: 'warn' }), settings }
   let running: Embedded | undefined = await startEmbedded(options)
   const { url } = running

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { chmod, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { PostgreSqlContainer } from '@testcontainers/postgresql'
@@ -66,6 +66,8 @@ function startServer(): Promise<Server> {
 
 async function startThrowaway(): Promise<Server> {
   const dataDir = await mkdtemp(join(tmpdir(), 'daybook-tests-'))
+  // Open to the server's own OS user, or its data would be kept elsewhere and stay behind.
+  await chmod(dataDir, 0o755)
   const server = await startEmbedded({ dataDir, log: pino({ level: 'warn' }), durable: false })
   const stop = async () => {
     await server.stop()
