@@ -7,6 +7,8 @@ import { buildServer } from './server.ts'
 
 /** The web process: HTTP and, when enabled, the realtime channel. */
 async function main(): Promise<void> {
+  // Before anything else: whoever has lost its launcher by now would not hear of it later.
+  exitWithParent()
   const config = parseConfig(loadEnv(process.cwd(), process.env), { requireDatabase: true })
   const log = openLogger({ level: config.log.level, name: 'web', warnStack: config.log.warnStack })
   for (const warning of config.warnings) log.warn(warning)
@@ -17,7 +19,6 @@ async function main(): Promise<void> {
     await app.close()
     await rt.close()
   })
-  exitWithParent()
   await app.listen({ host: config.server.host, port: config.server.port })
   log.info({ address: app.addresses() }, 'ready')
 }
