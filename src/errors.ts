@@ -52,6 +52,8 @@ export const errors = {
     new AppError(400, `Validation failed: ${problems.map((p) => `${p.field}: ${p.message}`).join('; ')}`, {
       details: { code: 'VALIDATION_ERROR', errors: problems },
     }),
+  keyReused: () =>
+    new AppError(409, 'Idempotency-Key was used for another request', { code: 'IDEMPOTENCY_KEY_REUSED' }),
   conflict: (message: string, details?: unknown) => new AppError(409, message, { details }),
   unavailable: (message = 'Service temporarily unavailable') =>
     new AppError(503, message, { headers: { 'retry-after': '1' } }),

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyBaseLogger, FastifyInstance, FastifyRequest, RawServerDefault } from 'fastify'
-import type { Actor } from './events/types.ts'
+import type { Actor, RepeatableRequest } from './events/types.ts'
 import type { Caller } from './features/auth/caller.ts'
 
 /** The server as route files see it: schemas are TypeBox, handlers get typed requests. */
@@ -20,6 +20,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Who calls; set before the handler of every route, the public role without a valid session. */
     caller: Caller
+    /** Set where the client sent an Idempotency-Key. */
+    repeatable: RepeatableRequest | undefined
   }
   interface FastifyContextConfig {
     errorStyle?: ErrorStyle
@@ -38,5 +40,13 @@ export function actorOf(
     ip: request.ip,
     userAgent: request.headers['user-agent'],
     requestId: request.id,
+    repeatable: request.repeatable,
   }
+}
+
+/** Makes a body that only its handler can read part of what the request's Idempotency-Key stands for. */
+export function identifyBody(request: FastifyRequest, digest: string): void {
+  if (request.repeatable === undefined) return
+  const { fingerprint } = request.repeatable
+  request.repeatable = { ...request.repeatable, fingerprint: `${fingerprint} ${digest}` }
 }

@@ -82,7 +82,7 @@ export async function openRuntime({ config, log, name, worker }: RuntimeOptions)
       (pool) => pool.close(),
     )
     const listener = opened(await openListener(config, log), (l) => l.close())
-    const catalog = await openCatalog(db, listener, log)
+    const catalog = await openCatalog(db, listener, log, { multiTenant: config.tenancy.enabled })
     const access = await openAccessStore(reserved, catalog, listener, log)
     const sessions = openSessionStore({ db: reserved, listener, catalog, access, config, log })
     const settings = await openSettings(reserved, listener, log)

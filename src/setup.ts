@@ -2,6 +2,9 @@ import { randomBytes } from 'node:crypto'
 import type { Logger } from 'pino'
 import { openLogger } from './adapters/logger.ts'
 import { hashPassword } from './adapters/passwords.ts'
+import { createExtensionSql } from './catalog/ddl.ts'
+import { type Extension, switchOf } from './catalog/field-types.ts'
+import { adoptTenants } from './catalog/manager.ts'
 import { type Config, ConfigError, loadEnv, parseConfig } from './config.ts'
 import { type DirectSession, openDirectSession, runSystemMigrations } from './db/migrate.ts'
 import { openPool } from './db/pools.ts'
@@ -32,6 +35,8 @@ export async function runSetup(config: Config, log: Logger): Promise<SetupResult
     await checkServer(session)
     await session.any(sql.unsafe`select pg_advisory_lock(hashtext('daybook setup'))`)
     await runSystemMigrations(session, log)
+    await createExtensions(session, config)
+    if (config.tenancy.enabled) await session.transaction(systemActor, adoptTenants)
     for (const statement of [...adoptRestoredEventsSql(), ...ensurePartitionsSql(partitionsAhead)])
       await session.any(rawQuery(statement))
     await createPublication(session, log)
@@ -48,6 +53,22 @@ async function checkServer(session: DirectSession): Promise<void> {
   )
   if (version < oldestServer)
     throw new ConfigError(`DATABASE_URL: PostgreSQL 15 or newer is needed, this is ${Math.floor(version / 10_000)}`)
+}
+
+/** Those that are turned on; the database role needs the right to, unless they are there. */
+async function createExtensions(session: DirectSession, { database }: Config): Promise<void> {
+  const wanted: Extension[] = [
+    ...(database.postgis ? ['postgis' as const] : []),
+    ...(database.vector ? ['vector' as const] : []),
+  ]
+  for (const extension of wanted)
+    try {
+      await session.any(rawQuery(createExtensionSql(extension)))
+    } catch (error) {
+      throw new ConfigError(
+        `${switchOf[extension]}: the extension ${extension} cannot be created: ${(error as Error).message}`,
+      )
+    }
 }
 
 /** Without it realtime works by polling, so a missing privilege is no reason to stop. */

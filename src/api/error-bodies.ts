@@ -1,4 +1,6 @@
 import { randomBytes } from 'node:crypto'
+import { STATUS_CODES } from 'node:http'
+import type { Socket } from 'node:net'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { clientError, sqlState } from '../db/errors.ts'
 import { AppError } from '../errors.ts'
@@ -16,6 +18,33 @@ export function registerErrorBodies(app: App, options: { exposeDetails: boolean 
     return send(reply, styleOf(request), detailed(answer, options.exposeDetails))
   })
   app.setNotFoundHandler((request, reply) => send(reply, styleOf(request), new AppError(404, 'Not found')))
+}
+
+/** Requests that the router refuses before a route is found: a path that cannot be decoded, or with too long a part. */
+export function answerBadPath(error: FastifyError, request: FastifyRequest, reply: FastifyReply): void {
+  const { statusCode = 400 } = error
+  const message = statusCode === 414 ? 'A part of the path is too long' : 'The path is not valid'
+  send(reply, styleOf(request), new AppError(statusCode, message))
+}
+
+/** What never became a request: broken HTTP, headers that are too large or come too slowly. Its line is cut. */
+export function answerBrokenRequest(error: Error & { code: string }, socket: Socket): void {
+  if (error.code === 'ECONNRESET' || socket.destroyed) return
+  const answer = brokenRequests[error.code] ?? new AppError(400, 'The request is not valid HTTP')
+  const body = JSON.stringify(bodyOf('general', answer))
+  const head = [
+    `HTTP/1.1 ${answer.status} ${STATUS_CODES[answer.status]}`,
+    'content-type: application/json; charset=utf-8',
+    `content-length: ${Buffer.byteLength(body)}`,
+    'connection: close',
+  ]
+  if (socket.writable) socket.write(`${head.join('\r\n')}\r\n\r\n${body}`)
+  socket.destroy(error)
+}
+
+const brokenRequests: Readonly<Record<string, AppError>> = {
+  HPE_HEADER_OVERFLOW: new AppError(431, 'The headers of the request are too large'),
+  ERR_HTTP_REQUEST_TIMEOUT: new AppError(408, 'The request took too long to arrive'),
 }
 
 /** Errors of the framework that a client caused: body too large, malformed JSON, wrong content type, schema violations. */
@@ -70,7 +99,9 @@ function send(reply: FastifyReply, style: ErrorStyle, error: AppError): FastifyR
 }
 
 function bodyOf(style: ErrorStyle, { status, message, code, details, members }: AppError): object {
-  if (style === 'auth') return { message, ...(code !== undefined && { code }), ...members }
+  // A fault's reference has no other place there.
+  const fault = status === 500 && { details }
+  if (style === 'auth') return { message, ...(code !== undefined && { code }), ...fault, ...members }
   if (style === 'realtime' && status === 400) return { error: message }
   return { error: { message, ...(code !== undefined && { code }), details: details ?? null, statusCode: status } }
 }

@@ -1,6 +1,6 @@
 import type { Feed } from '../events/feed.ts'
 import { authBearerRoutes, authPublicRoutes } from '../features/auth/routes.ts'
-import { itemRoutes } from '../features/items/routes.ts'
+import { itemBearerRoutes, itemRoutes } from '../features/items/routes.ts'
 import { permissionAdminRoutes, permissionRoutes } from '../features/permissions/routes.ts'
 import { projectInfoRoutes } from '../features/project-info/routes.ts'
 import { schemaAdminRoutes, schemaRoutes } from '../features/schemas/routes.ts'
@@ -8,6 +8,7 @@ import type { App } from '../http.ts'
 import type { Runtime } from '../runtime.ts'
 import { type AccessClass, registerAccess } from './access.ts'
 import { healthRoutes } from './health.ts'
+import { registerIdempotency } from './idempotency.ts'
 
 type RouteGroup = { readonly access: AccessClass; readonly register: (app: App, rt: Runtime) => void }
 
@@ -17,6 +18,7 @@ const groups: readonly RouteGroup[] = [
   { access: 'public', register: authPublicRoutes },
   { access: 'bearer', register: authBearerRoutes },
   { access: 'public', register: itemRoutes },
+  { access: 'bearer', register: itemBearerRoutes },
   { access: 'public', register: schemaRoutes },
   { access: 'admin', register: schemaAdminRoutes },
   { access: 'public', register: permissionRoutes },
@@ -26,6 +28,7 @@ const groups: readonly RouteGroup[] = [
 /** Registers every group in a scope of its own, so that access is a property of the group, not of a handler. */
 export function registerRoutes(app: App, rt: Runtime, feed: Feed | undefined): void {
   healthRoutes(app, rt, feed)
+  registerIdempotency(app, rt)
   for (const { access, register } of groups)
     app.register(async (scope) => {
       registerAccess(scope as App, rt, access)

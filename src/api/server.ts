@@ -7,7 +7,8 @@ import { isTrustedOrigin } from '../features/auth/origins.ts'
 import type { App } from '../http.ts'
 import type { Runtime } from '../runtime.ts'
 import { drainOnClose } from './drain.ts'
-import { registerErrorBodies } from './error-bodies.ts'
+import { answerBadPath, answerBrokenRequest, registerErrorBodies } from './error-bodies.ts'
+import { acceptJsonBodies } from './json-body.ts'
 import { openEngine, openRealtime, realtimeServerFactory } from './realtime.ts'
 import { registerRoutes } from './routes.ts'
 
@@ -30,6 +31,8 @@ export async function buildServer(rt: Runtime): Promise<App> {
     // While the server closes, requests on connections that are open are still answered, and end them.
     return503OnClosing: false,
     forceCloseConnections: 'idle',
+    frameworkErrors: answerBadPath as never,
+    clientErrorHandler: answerBrokenRequest,
     ...(engine !== undefined && { serverFactory: realtimeServerFactory(config, engine) as never }),
     routerOptions: { maxParamLength: 500, ignoreTrailingSlash: true },
   }).withTypeProvider<TypeBoxTypeProvider>() as App
@@ -37,7 +40,7 @@ export async function buildServer(rt: Runtime): Promise<App> {
   drainOnClose(app.server)
   app.decorateRequest('caller', null as never)
   registerErrorBodies(app, { exposeDetails: config.server.exposeErrorDetails })
-  acceptEmptyJson(app)
+  acceptJsonBodies(app)
   app.addHook('onRequest', async (request, reply) => {
     reply.header('x-request-id', request.id)
   })
@@ -83,15 +86,6 @@ const requestId = /^[A-Za-z0-9._:-]{1,128}$/
 /** Ids of callers are taken over when they are safe to log. */
 function acceptedRequestId(header: string | string[] | undefined): string | undefined {
   return typeof header === 'string' && requestId.test(header) ? header : undefined
-}
-
-/** Clients send `Content-Type: application/json` on requests without a body; that is not malformed JSON. */
-function acceptEmptyJson(app: App): void {
-  const parse = app.getDefaultJsonParser('error', 'ignore')
-  app.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
-    if (body === '') done(null, undefined)
-    else parse(request, body as string, done)
-  })
 }
 
 /** Trusted frontends only, by exact origin; never `*` with credentials. */

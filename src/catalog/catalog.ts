@@ -16,6 +16,7 @@ export type SchemaJson = {
   readonly realtime?: boolean | { enabled?: boolean; actions?: RealtimeAction[]; replicaIdentityFull?: boolean }
   readonly fields: Readonly<Record<string, FieldJson>>
   readonly indexes?: readonly IndexJson[]
+  readonly constraints?: readonly ConstraintJson[]
   readonly [other: string]: unknown
 }
 
@@ -28,6 +29,15 @@ export type IndexJson = {
   readonly nullsNotDistinct?: boolean
   readonly type?: IndexMethod
 }
+/** A rule of the table beyond its fields: a CHECK over an SQL expression, or several fields unique together. */
+export type ConstraintJson =
+  | { readonly type: 'check'; readonly name: string; readonly expression: string }
+  | {
+      readonly type: 'unique'
+      readonly name?: string
+      readonly fields: readonly string[]
+      readonly nullsNotDistinct?: boolean
+    }
 export type IndexMethod = 'btree' | 'hash' | 'gin' | 'gist'
 
 /**
@@ -57,7 +67,7 @@ export type Kind =
 
 export type Default =
   | { readonly kind: 'literal'; readonly value: unknown }
-  | { readonly kind: 'uuid' | 'suid' | 'now' | 'autoincrement' | 'current_user' | 'current_tenant' }
+  | { readonly kind: 'uuid' | 'suid' | 'token' | 'now' | 'autoincrement' | 'current_user' | 'current_tenant' }
   | { readonly kind: 'sql'; readonly expression: string }
 
 /** One column. `name` is both the column's and the API's name. */
@@ -108,8 +118,9 @@ export type Relation = {
   readonly otherKey: string | undefined
   readonly tables: readonly string[]
   /**
-   * Only on the belongsTo of a many-to-any junction: the value its `collection` column must have for the row to
-   * point at `target`. Such relations have no database constraint.
+   * Only around a many-to-any junction: the value its `collection` column must have for a row to count. On the
+   * junction's belongsTo the row then points at `target`; on the hasMany of a target the row then points at the source.
+   * Such relations have no database constraint.
    */
   readonly discriminator: { readonly column: string; readonly value: string } | undefined
   readonly onDelete: ReferentialAction
@@ -125,8 +136,12 @@ export type Index = {
   readonly fields: readonly string[]
   readonly unique: boolean
   readonly nullsNotDistinct: boolean
+  /** Only rows in which these fields have values are in the index. */
+  readonly whereNotNull: readonly string[]
   readonly method: IndexMethod
 }
+
+export type Check = { readonly name: string; readonly expression: string }
 
 export type Collection = {
   readonly name: string
@@ -147,6 +162,11 @@ export type Collection = {
   /** False where the generic item routes refuse every write (the log, definitions, migrations). */
   readonly writable: boolean
   readonly definition: CollectionDefinition
+}
+
+export type CatalogOptions = {
+  /** MULTI_TENANT: every collection but the system's own belongs to tenants (spec/permissions.md §7). */
+  readonly multiTenant?: boolean
 }
 
 export type Catalog = {

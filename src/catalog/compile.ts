@@ -2,111 +2,154 @@ import { createHash } from 'node:crypto'
 import { AppError } from '../errors.ts'
 import type {
   Catalog,
+  CatalogOptions,
   Collection,
   CollectionDefinition,
-  Default,
   Field,
   FieldJson,
   Index,
   RealtimeAction,
-  ReferentialAction,
   Relation,
   SchemaJson,
 } from './catalog.ts'
-import { fieldTypes } from './field-types.ts'
+import { fieldOf, flag, invalid, objectOrUndefined } from './compile-field.ts'
+import { checksOf, indexesOf, perTenant, uniqueFieldIndex } from './compile-index.ts'
+import { addForeignKeys, type Draft, type Drafts, relationsOf } from './compile-relation.ts'
 import { checkIdentifier, checkRelationName } from './identifiers.ts'
-import { shownFields, unloggedCollections, unwritableCollections } from './system-collections.ts'
+import { unloggedCollections, unwritableCollections } from './system-collections.ts'
 
 /**
  * Compiles stored definitions into the catalog. Pure. Throws an AppError (400) that names the collection and the
  * field; a catalog is therefore always whole (spec/schemas.md §2).
  */
-export function compileCatalog(definitions: readonly CollectionDefinition[]): Catalog {
-  const drafts = new Map(definitions.map((definition) => [definition.collectionName, draftOf(definition)]))
-  const collections = new Map<string, Collection>()
-  for (const draft of drafts.values()) collections.set(draft.name, collectionOf(draft, drafts))
+export function compileCatalog(definitions: readonly CollectionDefinition[], options: CatalogOptions = {}): Catalog {
+  const drafts = new Map(definitions.map((definition) => [definition.collectionName, draftOf(definition, options)]))
+  for (const draft of drafts.values()) addForeignKeys(draft, drafts)
+  const referenced = referencedKeys(drafts)
+  const collections = new Map(
+    [...drafts.values()].map((draft) => [draft.name, collectionOf(draft, drafts, referenced, options)]),
+  )
   return { version: versionOf(definitions), collections }
 }
 
-type Draft = {
-  readonly name: string
-  readonly definition: CollectionDefinition
-  readonly fields: Map<string, Field>
-  readonly relations: Map<string, FieldJson>
-  readonly primaryKey: Field
+/**
+ * What is wrong with definitions, each looked at for itself and then among the others; empty for definitions that
+ * compile. For answers that list everything at once.
+ */
+export function definitionProblems(
+  definitions: readonly CollectionDefinition[],
+  options: CatalogOptions = {},
+): { collectionName: string; error: string }[] {
+  const drafts = new Map<string, Draft>()
+  const steps = [
+    (definition: CollectionDefinition) => void drafts.set(definition.collectionName, draftOf(definition, options)),
+    ({ collectionName }: CollectionDefinition) => addForeignKeys(drafts.get(collectionName)!, drafts),
+    ({ collectionName }: CollectionDefinition) =>
+      void collectionOf(drafts.get(collectionName)!, drafts, referencedKeys(drafts), options),
+  ]
+  for (const step of steps) {
+    const problems = definitions.flatMap((definition) => problemOf(definition.collectionName, () => step(definition)))
+    if (problems.length > 0) return problems
+  }
+  return []
 }
 
-function draftOf(definition: CollectionDefinition): Draft {
+function problemOf(collectionName: string, work: () => void): { collectionName: string; error: string }[] {
+  try {
+    work()
+    return []
+  } catch (error) {
+    if (error instanceof AppError) return [{ collectionName, error: error.message }]
+    throw error
+  }
+}
+
+function draftOf(definition: CollectionDefinition, options: CatalogOptions): Draft {
   const { collectionName: name, schema } = definition
   checkIdentifier('collection name', name)
   const fields = new Map<string, Field>()
   const relations = new Map<string, FieldJson>()
   for (const [key, json] of Object.entries(fieldsOf(name, schema))) {
-    if (isRelation(json)) {
-      checkRelationName(name, key)
+    if (json.relType !== undefined) {
+      // The relations of a junction are named after the collections it links, whatever those are called.
+      if (schema.isJunction === true) checkIdentifier(`relation of ${name}`, key)
+      else checkRelationName(name, key)
       relations.set(key, json)
     } else {
       checkIdentifier(`field of ${name}`, key)
       fields.set(key, fieldOf(name, key, json))
     }
   }
-  for (const [key, json] of impliedFields(schema)) if (!fields.has(key)) fields.set(key, fieldOf(name, key, json))
-  for (const [key, json] of impliedRelations(schema)) if (!relations.has(key)) relations.set(key, json)
+  const implied = impliedOf(name, schema, options)
+  for (const [key, json] of implied.fields) addImplied(name, fields, key, json)
+  for (const [key, json] of implied.relations) if (!relations.has(key) && !fields.has(key)) relations.set(key, json)
   return { name, definition, fields, relations, primaryKey: primaryKeyOf(name, fields) }
 }
 
-function fieldsOf(name: string, schema: SchemaJson): Record<string, FieldJson> {
-  if (schema === null || typeof schema !== 'object' || Array.isArray(schema))
-    throw invalid(name, 'schema must be an object')
-  const { fields } = schema
-  if (fields === undefined || fields === null || typeof fields !== 'object' || Array.isArray(fields))
-    throw invalid(name, 'schema.fields must be an object')
-  for (const [key, json] of Object.entries(fields))
-    if (json === null || typeof json !== 'object' || Array.isArray(json))
-      throw invalid(name, `field ${key} must be an object`)
-  const declared = fields as Record<string, FieldJson>
-  const hasPrimaryKey = Object.values(declared).some((json) => json.primaryKey === true)
-  return hasPrimaryKey
-    ? declared
-    : {
-        id: { ...declared.id, type: 'UUID', primaryKey: true, defaultValue: { type: 'UUIDV4' } },
-        ...without(declared, 'id'),
-      }
+/** 400 unless a schema is an object whose fields are objects: what everything that edits definitions relies on. */
+export function checkShape(name: string, schema: unknown): void {
+  const fields = objectOrUndefined(objectOrUndefined(schema)?.fields)
+  if (fields === undefined) throw invalid(name, 'schema.fields must be an object')
+  const bad = Object.entries(fields).find(([, json]) => objectOrUndefined(json) === undefined)
+  if (bad !== undefined) throw invalid(name, `field ${bad[0]} must be an object`)
 }
 
-function without<T>(record: Record<string, T>, key: string): Record<string, T> {
-  return Object.fromEntries(Object.entries(record).filter(([name]) => name !== key))
+function fieldsOf(name: string, schema: SchemaJson): Readonly<Record<string, FieldJson>> {
+  checkShape(name, schema)
+  const { fields: declared } = schema
+  const hasKey = Object.values(declared).some(({ primaryKey }) => primaryKey === true || primaryKey === 'true')
+  if (hasKey) return declared
+  const { id = { type: 'UUID' }, ...others } = declared
+  return { id: { ...(id.type === 'UUID' && madeUp), ...id, primaryKey: true }, ...others }
 }
 
-const now = { type: 'NOW' }
+const madeUp: FieldJson = { defaultValue: { type: 'UUIDV4' } }
 
-function impliedFields(schema: SchemaJson): [string, FieldJson][] {
-  const implied: [string, FieldJson][] = []
-  if (schema.usertrack === true)
-    implied.push(['userCreated_Id', { type: 'UUID' }], ['userUpdated_Id', { type: 'UUID' }])
-  if (schema.sortEnabled === true) implied.push(['sort', { type: 'Integer' }])
-  if (schema.timestamps !== false)
-    implied.push(
-      ['createdAt', { type: 'DateTime', allowNull: false, defaultValue: now }],
-      ['updatedAt', { type: 'DateTime', allowNull: false, defaultValue: now }],
-    )
-  if (schema.paranoid === true) implied.push(['deletedAt', { type: 'DateTime' }])
-  return implied.map(([key, json]) => [key, { ...json, SystemGenerated: 'true' }])
+type Implied = { readonly fields: [string, FieldJson][]; readonly relations: [string, FieldJson][] }
+
+/** What the switches of a definition add (spec/schemas.md §2). */
+function impliedOf(name: string, schema: SchemaJson, options: CatalogOptions): Implied {
+  const on = (key: string, absent = false) => switchOf(name, schema, key, absent)
+  const fields: [string, FieldJson][] = []
+  const relations: [string, FieldJson][] = []
+  if (on('usertrack'))
+    for (const key of ['userCreated', 'userUpdated']) {
+      fields.push([`${key}_Id`, { type: 'UUID' }])
+      relations.push([key, reference('svc_User', `${key}_Id`, 'SET NULL')])
+    }
+  if (on('sortEnabled')) fields.push(['sort', { type: 'Integer' }])
+  if (isTenantScoped(name, options)) {
+    fields.push(['tenant_Id', { type: 'UUID', defaultValue: { type: 'CURRENT_TENANT' } }])
+    relations.push(['tenant', reference('svc_Tenant', 'tenant_Id', 'CASCADE')])
+  }
+  if (on('timestamps', true)) fields.push(['createdAt', stamp], ['updatedAt', stamp])
+  if (on('paranoid')) fields.push(['deletedAt', { type: 'DateTime' }])
+  return { fields, relations }
 }
 
-function impliedRelations(schema: SchemaJson): [string, FieldJson][] {
-  if (schema.usertrack !== true) return []
-  const toUser = (foreignKey: string): FieldJson => ({
-    relType: 'BelongsTo',
-    target: 'svc_User',
-    foreignKey,
-    onDelete: 'SET NULL',
-    SystemGenerated: 'true',
-  })
-  return [
-    ['userCreated', toUser('userCreated_Id')],
-    ['userUpdated', toUser('userUpdated_Id')],
-  ]
+const stamp: FieldJson = { type: 'DateTime', allowNull: false, defaultValue: { type: 'NOW' } }
+
+function reference(target: string, foreignKey: string, onDelete: string): FieldJson {
+  return { relType: 'BelongsTo', target, foreignKey, onDelete, SystemGenerated: 'true' }
+}
+
+function isTenantScoped(name: string, { multiTenant }: CatalogOptions): boolean {
+  return multiTenant === true && !name.startsWith('svc_')
+}
+
+/** A definition may declare such a field itself, e.g. with a description, but not as something else. */
+function addImplied(collection: string, fields: Map<string, Field>, key: string, json: FieldJson): void {
+  const implied = fieldOf(collection, key, { ...json, SystemGenerated: 'true' })
+  const declared = fields.get(key)
+  if (declared === undefined) fields.set(key, implied)
+  else if (declared.kind !== implied.kind) throw invalid(collection, `field ${key} must be of type ${implied.type}`)
+}
+
+function switchOf(collection: string, schema: SchemaJson, key: string, absent = false): boolean {
+  const refuse = (problem: string) => {
+    throw invalid(collection, `it ${problem}`)
+  }
+  return flag(schema, key, refuse, absent)
 }
 
 function primaryKeyOf(name: string, fields: ReadonlyMap<string, Field>): Field {
@@ -115,151 +158,39 @@ function primaryKeyOf(name: string, fields: ReadonlyMap<string, Field>): Field {
   return keys[0]!
 }
 
-function isRelation(json: FieldJson): boolean {
-  return json.relType !== undefined
+type ReferencedKeys = ReadonlyMap<string, ReadonlySet<string>>
+
+/** Fields that other collections point at, by collection. */
+function referencedKeys(drafts: Drafts): ReferencedKeys {
+  const keys = new Map<string, Set<string>>()
+  for (const { relations } of drafts.values())
+    for (const { relType, target, targetKey } of relations.values())
+      if (relType === 'BelongsTo' && typeof targetKey === 'string')
+        keys.set(String(target), (keys.get(String(target)) ?? new Set()).add(targetKey))
+  return keys
 }
 
-/** One column from its stored JSON. */
-function fieldOf(collection: string, name: string, json: FieldJson): Field {
-  const typeName = json.type
-  const type = typeof typeName === 'string' && Object.hasOwn(fieldTypes, typeName) ? fieldTypes[typeName] : undefined
-  if (type === undefined) throw invalid(collection, `field ${name} has unknown type ${JSON.stringify(typeName)}`)
-  const values = valuesOf(json)
-  const generated = typeName === 'VIRTUAL' ? requireText(collection, name, json.calculated, 'calculated') : undefined
-  const field: Field = {
-    name,
-    type: typeName as string,
-    kind: type.kind,
-    pgType: type.pgType({
-      length: wholeNumber(collection, name, values.stringLength ?? values.length),
-      precision: wholeNumber(collection, name, values.precision),
-      scale: wholeNumber(collection, name, values.scale),
-    }),
-    element: type.element,
-    primaryKey: json.primaryKey === true,
-    nullable: json.primaryKey !== true && json.allowNull !== false,
-    unique: json.unique === true,
-    default: defaultOf(collection, name, json.defaultValue),
-    generated,
-    enumValues: type.kind === 'enum' ? enumValuesOf(collection, name, json.values) : undefined,
-    hidden: json.hidden === true,
-    unlogged: json.unlogged === true,
-    shownBy: shownFields.get(`${collection}.${name}`),
-    validate: objectOrUndefined(json.validate),
-    systemGenerated: json.SystemGenerated === true || json.SystemGenerated === 'true',
-  }
-  checkDefault(collection, field)
-  return field
-}
-
-function valuesOf(json: FieldJson): FieldJson {
-  return objectOrUndefined(json.values) ?? {}
-}
-
-function objectOrUndefined(value: unknown): FieldJson | undefined {
-  return value !== null && typeof value === 'object' && !Array.isArray(value) ? (value as FieldJson) : undefined
-}
-
-function wholeNumber(collection: string, field: string, value: unknown): number | undefined {
-  if (value === undefined || value === null || value === '') return undefined
-  const number = Number(value)
-  if (!Number.isInteger(number) || number < 0 || number > 10_000_000)
-    throw invalid(collection, `field ${field}: length, precision and scale are whole numbers`)
-  return number
-}
-
-function requireText(collection: string, field: string, value: unknown, key: string): string {
-  if (typeof value !== 'string' || value.trim() === '') throw invalid(collection, `field ${field} needs ${key}`)
-  return value
-}
-
-function enumValuesOf(collection: string, field: string, values: unknown): readonly string[] {
-  const list = Array.isArray(values) ? values : objectOrUndefined(values)?.values
-  if (!Array.isArray(list) || list.length === 0 || !list.every((value) => typeof value === 'string'))
-    throw invalid(collection, `field ${field}: an ENUM needs values, a list of strings`)
-  return [...new Set(list as string[])]
-}
-
-const namedDefaults: Readonly<Record<string, Default>> = {
-  UUIDV4: { kind: 'uuid' },
-  SUID: { kind: 'suid' },
-  NOW: { kind: 'now' },
-  AUTOINCREMENT: { kind: 'autoincrement' },
-  CURRENT_USER: { kind: 'current_user' },
-  CURRENT_TENANT: { kind: 'current_tenant' },
-}
-
-function defaultOf(collection: string, field: string, json: unknown): Default | undefined {
-  if (json === undefined || json === null) return undefined
-  const named = objectOrUndefined(json)
-  if (named === undefined) return { kind: 'literal', value: json }
-  const { type } = named
-  if (type === 'SQL')
-    return { kind: 'sql', expression: requireText(collection, field, named.value, 'defaultValue.value') }
-  if (typeof type === 'string') {
-    const known = Object.hasOwn(namedDefaults, type) ? namedDefaults[type] : undefined
-    if (known === undefined) throw invalid(collection, `field ${field} has unknown default type ${type}`)
-    return known
-  }
-  return { kind: 'literal', value: Object.hasOwn(named, 'value') ? named.value : json }
-}
-
-/** A default that cannot be stored is refused when the collection is declared, not at the first insert. */
-function checkDefault(collection: string, field: Field): void {
-  const { default: chosen } = field
-  if (chosen === undefined) return
-  if (chosen.kind === 'autoincrement' && field.kind !== 'integer' && field.kind !== 'bigint')
-    throw invalid(collection, `field ${field.name}: AUTOINCREMENT needs an Integer or BigInt`)
-  if (chosen.kind === 'literal' && !fits(field, chosen.value))
-    throw invalid(collection, `field ${field.name}: the default does not fit type ${field.type}`)
-}
-
-function fits(field: Field, value: unknown): boolean {
-  switch (field.kind) {
-    case 'integer':
-      return Number.isInteger(value)
-    case 'bigint':
-      return Number.isSafeInteger(value) || (typeof value === 'string' && /^-?\d{1,19}$/.test(value))
-    case 'decimal':
-      return Number.isFinite(value) || (typeof value === 'string' && /^-?\d+(\.\d+)?$/.test(value))
-    case 'float':
-      return Number.isFinite(value)
-    case 'boolean':
-      return typeof value === 'boolean'
-    case 'enum':
-      return typeof value === 'string' && field.enumValues!.includes(value)
-    case 'json':
-    case 'array':
-    case 'range':
-      return true
-    default:
-      return typeof value === 'string'
-  }
-}
-
-function collectionOf(draft: Draft, drafts: ReadonlyMap<string, Draft>): Collection {
+function collectionOf(draft: Draft, drafts: Drafts, referenced: ReferencedKeys, options: CatalogOptions): Collection {
   const { name, definition } = draft
   const { schema } = definition
-  const fields = new Map(draft.fields)
-  const relations = new Map<string, Relation>()
-  for (const [key, json] of draft.relations) {
-    if (fields.has(key)) throw invalid(name, `relation ${key} has the name of a field`)
-    const relation = relationOf(draft, key, json, drafts)
-    relations.set(key, relation)
-    if (relation.kind === 'belongsTo' && !fields.has(relation.foreignKey))
-      fields.set(relation.foreignKey, foreignKeyField(name, relation, json, drafts))
-  }
+  const relations = relationsOf(draft, drafts)
+  const scoped = isTenantScoped(name, options)
+  const global = new Set([...(referenced.get(name) ?? []), ...foreignKeysOf(relations)])
+  const { fields, indexes } = scoped ? scopedUniques(draft, global) : { fields: draft.fields, indexes: [] }
+  const declared = indexesOf(definition, fields)
+  checksOf(definition)
+  if (!['undefined', 'boolean'].includes(typeof schema.isJunction)) throw invalid(name, 'isJunction is true or false')
   return {
     name,
     system: name.startsWith('svc_'),
     primaryKey: draft.primaryKey,
     fields,
     relations,
-    indexes: indexesOf(name, schema, fields),
-    timestamps: schema.timestamps !== false,
-    paranoid: schema.paranoid === true,
-    usertrack: schema.usertrack === true,
-    sortEnabled: schema.sortEnabled === true,
+    indexes: scoped ? [...declared.map((index) => perTenant(index, fields)), ...indexes] : declared,
+    timestamps: switchOf(name, schema, 'timestamps', true),
+    paranoid: switchOf(name, schema, 'paranoid'),
+    usertrack: switchOf(name, schema, 'usertrack'),
+    sortEnabled: switchOf(name, schema, 'sortEnabled'),
     logged: !unloggedCollections.has(name),
     realtime: realtimeOf(name, schema),
     writable: !unwritableCollections.has(name),
@@ -267,116 +198,35 @@ function collectionOf(draft: Draft, drafts: ReadonlyMap<string, Draft>): Collect
   }
 }
 
-const relationKinds = {
-  BelongsTo: 'belongsTo',
-  HasOne: 'hasOne',
-  HasMany: 'hasMany',
-  BelongsToMany: 'belongsToMany',
-} as const
-
-function relationOf(draft: Draft, name: string, json: FieldJson, drafts: ReadonlyMap<string, Draft>): Relation {
-  const relType = json.relType
-  if (typeof relType !== 'string' || !Object.hasOwn(relationKinds, relType))
-    throw invalid(draft.name, `relation ${name}: relType must be BelongsTo, HasOne, HasMany or BelongsToMany`)
-  const kind = json.polymorphic === true ? 'polymorphic' : relationKinds[relType as keyof typeof relationKinds]
-  const target = typeof json.target === 'string' ? drafts.get(json.target) : undefined
-  if (target === undefined) throw invalid(draft.name, `relation ${name}: unknown target ${JSON.stringify(json.target)}`)
-  const text = (key: string): string | undefined =>
-    typeof json[key] === 'string' && json[key] !== '' ? (json[key] as string) : undefined
-  const foreignKey = text('foreignKey') ?? `${kind === 'belongsTo' ? name : draft.name}_Id`
-  checkIdentifier(`foreign key of ${draft.name}.${name}`, foreignKey)
-  const scope = objectOrUndefined(json.scope)
-  const discriminator = scope === undefined ? undefined : Object.entries(scope)[0]
-  return {
-    name,
-    kind,
-    target: target.name,
-    foreignKey,
-    targetKey: text('targetKey') ?? target.primaryKey.name,
-    through: kind === 'belongsToMany' ? (text('through') ?? missing(draft.name, name, 'through')) : undefined,
-    otherKey: kind === 'belongsToMany' ? (text('otherKey') ?? `${target.name}_Id`) : undefined,
-    tables: Array.isArray(json.tables) ? (json.tables as string[]) : [],
-    discriminator:
-      discriminator === undefined ? undefined : { column: discriminator[0], value: String(discriminator[1]) },
-    onDelete: referentialAction(
-      draft.name,
-      name,
-      json.onDelete,
-      draft.fields.get(foreignKey)?.nullable ?? json.allowNull !== false,
-    ),
-    onUpdate: referentialAction(draft.name, name, json.onUpdate ?? 'CASCADE', true),
-    constraint: kind === 'belongsTo' && json.constraints !== false,
-  }
+function foreignKeysOf(relations: ReadonlyMap<string, Relation>): string[] {
+  return [...relations.values()].filter(({ kind }) => kind === 'belongsTo').map(({ foreignKey }) => foreignKey)
 }
 
-function missing(collection: string, relation: string, key: string): never {
-  throw invalid(collection, `relation ${relation} needs ${key}`)
-}
-
-const referentialActions = new Set(['CASCADE', 'RESTRICT', 'SET NULL', 'NO ACTION'])
-
-function referentialAction(collection: string, relation: string, value: unknown, nullable: boolean): ReferentialAction {
-  if (value === undefined || value === null) return nullable ? 'SET NULL' : 'RESTRICT'
-  if (typeof value !== 'string' || !referentialActions.has(value))
-    throw invalid(
-      collection,
-      `relation ${relation}: onDelete and onUpdate are CASCADE, RESTRICT, SET NULL or NO ACTION`,
-    )
-  return value as ReferentialAction
-}
-
-function foreignKeyField(
-  collection: string,
-  relation: Relation,
-  json: FieldJson,
-  drafts: ReadonlyMap<string, Draft>,
-): Field {
-  const key = drafts.get(relation.target)!.fields.get(relation.targetKey)
-  if (key === undefined)
-    throw invalid(collection, `relation ${relation.name}: ${relation.target} has no field ${relation.targetKey}`)
-  return {
-    ...key,
-    name: relation.foreignKey,
-    primaryKey: false,
-    unique: false,
-    nullable: json.allowNull !== false,
-    default: undefined,
-    generated: undefined,
-    hidden: false,
-    unlogged: false,
-    validate: undefined,
-  }
-}
-
-function indexesOf(name: string, schema: SchemaJson, fields: ReadonlyMap<string, Field>): readonly Index[] {
-  if (schema.indexes !== undefined && !Array.isArray(schema.indexes)) throw invalid(name, 'indexes must be a list')
-  return (schema.indexes ?? []).map((json) => {
-    const columns = json?.fields
-    if (!Array.isArray(columns) || columns.length === 0) throw invalid(name, 'an index needs fields')
-    for (const column of columns)
-      if (!fields.has(column)) throw invalid(name, `an index names the unknown field ${JSON.stringify(column)}`)
-    const index = json.name ?? `${name}_${columns.join('_')}_idx`
-    checkIdentifier(`index of ${name}`, index)
-    const method = json.type ?? 'btree'
-    if (!['btree', 'hash', 'gin', 'gist'].includes(method)) throw invalid(name, `index ${index}: unknown type`)
-    return {
-      name: index,
-      fields: columns,
-      unique: json.unique === true,
-      nullsNotDistinct: json.nullsNotDistinct === true,
-      method,
-    }
-  })
+/**
+ * Unique fields of a tenant's collection are unique per tenant, so the fields themselves are no longer. Foreign keys and
+ * keys that others point at stay as they are: the row they name has one tenant, and a constraint needs them unique.
+ */
+function scopedUniques({ name, fields }: Draft, global: ReadonlySet<string>) {
+  const isScoped = (field: Field) => field.unique && !field.primaryKey && !global.has(field.name)
+  const scoped: Index[] = [...fields.values()]
+    .filter(isScoped)
+    .map((field) => perTenant(uniqueFieldIndex(name, field), fields))
+  const plain = new Map([...fields].map(([key, field]) => [key, isScoped(field) ? { ...field, unique: false } : field]))
+  return { fields: plain, indexes: scoped }
 }
 
 const allActions: readonly RealtimeAction[] = ['insert', 'update', 'delete']
 
 /** User collections are on unless they say false; system collections are off unless they say so (realtime facts §1). */
-function realtimeOf(name: string, schema: SchemaJson): Collection['realtime'] {
-  const { realtime } = schema
-  if (realtime === undefined) return { enabled: !name.startsWith('svc_'), actions: new Set(allActions) }
+function realtimeOf(name: string, { realtime }: SchemaJson): Collection['realtime'] {
+  if (realtime === undefined || realtime === null)
+    return { enabled: !name.startsWith('svc_'), actions: new Set(allActions) }
   if (typeof realtime === 'boolean') return { enabled: realtime, actions: new Set(allActions) }
-  return { enabled: realtime.enabled !== false, actions: new Set(realtime.actions ?? allActions) }
+  const { enabled = true, actions = allActions } = objectOrUndefined(realtime) ?? { enabled: realtime }
+  const isList = Array.isArray(actions) && actions.every((action) => allActions.includes(action))
+  if (typeof enabled !== 'boolean' || !isList)
+    throw invalid(name, `realtime is true, false or {enabled, actions: [${allActions}]}`)
+  return { enabled, actions: new Set(actions as RealtimeAction[]) }
 }
 
 function versionOf(definitions: readonly CollectionDefinition[]): string {
@@ -386,8 +236,4 @@ function versionOf(definitions: readonly CollectionDefinition[]): string {
   ))
     hash.update(collectionName).update('\0').update(JSON.stringify(schema)).update('\0')
   return hash.digest('base64url').slice(0, 16)
-}
-
-function invalid(collection: string, problem: string): AppError {
-  return new AppError(400, `Invalid schema for ${collection}: ${problem}`, { code: 'INVALID_SCHEMA' })
 }

@@ -1,251 +1,259 @@
+import { isDeepStrictEqual } from 'node:util'
 import { quoteName, quoteText } from '../db/sql.ts'
 import { AppError } from '../errors.ts'
 import { dropLogTriggersSql, logTriggersSql } from '../events/log.ts'
-import type { Catalog, Collection, Default, Field, Index, Relation } from './catalog.ts'
+import type { Catalog, Check, Collection, Field, Index, Relation } from './catalog.ts'
+import { checksOf, plainIndex } from './compile-index.ts'
+import { changeColumnSql, columnSql, enumCheckSql, isReplaced } from './ddl-column.ts'
+import { type Extension, extensionOf } from './field-types.ts'
+import { shortened } from './identifiers.ts'
 
 /**
- * Table definitions as SQL text, each function one change of the catalog. Pure; the statements of one change run in
- * the transaction that stores the definition, so a failing one leaves table, definition and catalog as they were.
+ * The statements that bring the tables of one catalog to the next. Pure. They run in the transaction that stores the
+ * definitions, so a failing one leaves tables, definitions and catalog as they were.
+ *
+ * The order is what makes any mixture of changes work: what is in the way goes first (foreign keys, checks, indexes,
+ * dropped tables), then tables and columns, then what needs them (indexes, foreign keys), last the log triggers.
  */
-
-/** Everything for a new collection but its foreign keys, which may point at collections that come after it. */
-export function createTableSql(collection: Collection): string[] {
-  const columns = [...collection.fields.values()].map((field) => columnSql(collection, field))
+export function catalogChangesSql(before: Catalog, after: Catalog): string[] {
+  const dropped = [...before.collections.values()].filter(({ name }) => !after.collections.has(name))
+  const created = [...after.collections.values()].filter(({ name }) => !before.collections.has(name))
+  const kept = [...after.collections.values()].flatMap((collection): Pair[] => {
+    const old = before.collections.get(collection.name)
+    return old === undefined ? [] : [{ old, collection }]
+  })
+  for (const pair of kept) checkKeyKept(pair)
   return [
-    `create table ${quoteName(collection.name)} (${columns.join(', ')})`,
-    ...[...collection.fields.values()].flatMap((field) => checkSql(collection, field)),
-    ...collection.indexes.map((index) => indexSql(collection, index)),
-    ...foreignKeyIndexesSql(collection),
-    ...(collection.logged ? logTriggersSql(collection) : []),
+    ...extensionsSql(before, after),
+    ...kept.flatMap(removalsSql),
+    ...dropped.flatMap((collection) =>
+      foreignKeysOf(collection).map((relation) => dropForeignKeySql(collection, relation)),
+    ),
+    ...kept.flatMap((pair) => orphanedLinksSql(pair, dropped)),
+    ...dropped.flatMap(dropTableSql),
+    ...created.flatMap(createTableSql),
+    ...kept.flatMap(columnsSql),
+    ...kept.flatMap(additionsSql),
+    ...created.flatMap((collection) =>
+      foreignKeysOf(collection).map((relation) => addForeignKeySql(collection, relation)),
+    ),
+    ...kept.flatMap(newForeignKeysSql),
+    ...created.flatMap(logTriggersSql),
+    ...kept.flatMap(changedTriggersSql),
   ]
 }
 
-/** The foreign keys of a new collection. */
-export function foreignKeysSql(collection: Collection): string[] {
-  return constraintsOf(collection).map((relation) => addForeignKeySql(collection, relation))
+/** Every index that a collection's table has besides its constraints': the declared ones and those of foreign keys. */
+export function tableIndexes(collection: Collection): readonly Index[] {
+  return [...collection.indexes, ...foreignKeyIndexes(collection)]
 }
 
-/** From one version of a collection to the next: columns, constraints, indexes and, if columns changed, the log triggers. */
-export function alterTableSql(before: Collection, after: Collection): string[] {
-  if (before.primaryKey.name !== after.primaryKey.name || before.primaryKey.pgType !== after.primaryKey.pgType)
-    throw new AppError(400, `Invalid schema for ${after.name}: the primary key cannot be changed`, {
-      code: 'INVALID_SCHEMA',
-    })
-  const changes = [...dropsSql(before, after), ...columnsSql(before, after), ...addsSql(before, after)]
-  const imagesChanged = fieldShape(before) !== fieldShape(after)
-  if (!imagesChanged || !after.logged) return changes
-  return [...dropLogTriggersSql(after.name), ...changes, ...logTriggersSql(after)]
-}
-
-/** Removes the table and what belongs to it; other collections must no longer point at it. */
-export function dropTableSql(collection: Collection, referencing: readonly Collection[]): string[] {
-  if (referencing.length > 0)
-    throw new AppError(409, `Collection ${collection.name} is still the target of relations`, {
-      code: 'COLLECTION_IN_USE',
-      details: referencing.map((other) => other.name),
-    })
-  return [...(collection.logged ? dropLogTriggersSql(collection.name) : []), `drop table ${quoteName(collection.name)}`]
-}
-
-/** Collections other than itself with a relation to `name`. */
-export function referencingCollections(catalog: Catalog, name: string): Collection[] {
-  return [...catalog.collections.values()].filter(
-    (other) =>
-      other.name !== name &&
-      [...other.relations.values()].some((relation) => relation.target === name || relation.through === name),
+export function createIndexSql(collection: Collection, index: Index): string {
+  const { name, fields, unique, nullsNotDistinct, whereNotNull, method } = index
+  const columns = fields.map(quoteName).join(', ')
+  const nulls = nullsNotDistinct ? ' nulls not distinct' : ''
+  const where = whereNotNull.map((field) => `${quoteName(field)} is not null`).join(' and ')
+  return (
+    `create ${unique ? 'unique ' : ''}index ${quoteName(name)} on ${quoteName(collection.name)} ` +
+    `using ${method} (${columns})${nulls}${where === '' ? '' : ` where ${where}`}`
   )
 }
 
-function columnSql(collection: Collection, field: Field): string {
-  const parts = [quoteName(field.name), columnType(field)]
-  if (field.generated !== undefined) parts.push(`generated always as (${field.generated}) stored`)
-  else if (field.default !== undefined) parts.push(defaultSql(field.default, field))
-  if (field.primaryKey) parts.push(`constraint ${quoteName(constraintName(collection, field, 'pkey'))} primary key`)
-  else if (!field.nullable) parts.push('not null')
-  if (field.unique && !field.primaryKey)
-    parts.push(`constraint ${quoteName(constraintName(collection, field, 'key'))} unique`)
-  return parts.join(' ')
+/** Creates an extension unless it is there; only then it needs the right to. */
+export function createExtensionSql(extension: Extension): string {
+  return `create extension if not exists ${quoteName(extension)}`
 }
 
-function columnType(field: Field): string {
-  if (field.default?.kind !== 'autoincrement') return field.pgType
-  return field.kind === 'bigint'
-    ? 'bigint generated by default as identity'
-    : 'integer generated by default as identity'
+type Pair = { readonly old: Collection; readonly collection: Collection }
+
+function checkKeyKept({ old, collection }: Pair): void {
+  const [before, after] = [old.primaryKey, collection.primaryKey]
+  if (before.name !== after.name || before.pgType !== after.pgType)
+    throw new AppError(400, `Invalid schema for ${collection.name}: the primary key cannot be changed`, {
+      code: 'INVALID_SCHEMA',
+    })
 }
 
-/** The `default …` clause, or nothing where the server fills the value in (current user, tenant). */
-function defaultSql(chosen: Default, field: Field): string {
-  switch (chosen.kind) {
-    case 'uuid':
-      return field.kind === 'uuid' ? 'default gen_random_uuid()' : 'default gen_random_uuid()::text'
-    case 'suid':
-      return 'default svc_short_id()'
-    case 'now':
-      return field.kind === 'datetime' ? 'default now()' : `default (now() at time zone 'UTC')::${field.pgType}`
-    case 'sql':
-      return `default (${chosen.expression})`
-    case 'literal':
-      return `default ${literalSql(chosen.value, field)}`
-    default:
-      return ''
-  }
+function extensionsSql(before: Catalog, after: Catalog): string[] {
+  const known = extensionsOf(before)
+  return [...extensionsOf(after)].filter((extension) => !known.has(extension)).map(createExtensionSql)
 }
 
-function literalSql(value: unknown, field: Field): string {
-  if (field.kind === 'json') return `${quoteText(JSON.stringify(value))}::jsonb`
-  return `${quoteText(String(value))}::${field.pgType}`
+function extensionsOf({ collections }: Catalog): ReadonlySet<Extension> {
+  const types = [...collections.values()].flatMap(({ fields }) => [...fields.values()].map(({ type }) => type))
+  return new Set(types.map(extensionOf).filter((extension) => extension !== undefined))
 }
 
-function checkSql(collection: Collection, field: Field): string[] {
-  if (field.enumValues === undefined) return []
-  const values = field.enumValues.map(quoteText).join(', ')
-  const name = quoteName(constraintName(collection, field, 'check'))
+function createTableSql(collection: Collection): string[] {
+  const fields = [...collection.fields.values()]
+  const columns = fields.map((field) => columnSql(collection, field))
   return [
-    `alter table ${quoteName(collection.name)} add constraint ${name} check (${quoteName(field.name)} in (${values}))`,
+    `create table ${quoteName(collection.name)} (${columns.join(', ')})`,
+    ...fields.flatMap((field) => enumCheckSql(collection, field)),
+    ...checksOf(collection.definition).map((check) => addCheckSql(collection, check)),
+    ...tableIndexes(collection).map((index) => createIndexSql(collection, index)),
   ]
 }
 
-function indexSql(collection: Collection, index: Index): string {
-  const columns = index.fields.map(quoteName).join(', ')
-  const unique = index.unique ? 'unique ' : ''
-  const nulls = index.unique && index.nullsNotDistinct ? ' nulls not distinct' : ''
-  return `create ${unique}index ${quoteName(index.name)} on ${quoteName(collection.name)} using ${index.method} (${columns})${nulls}`
+function dropTableSql(collection: Collection): string[] {
+  return [...dropLogTriggersSql(collection.name), `drop table ${quoteName(collection.name)}`]
+}
+
+/** Rows of a many-to-any junction that point at a collection which is being dropped. */
+function orphanedLinksSql({ old }: Pair, dropped: readonly Collection[]): string[] {
+  const gone = new Set(dropped.map(({ name }) => name))
+  return [...old.relations.values()].flatMap(({ kind, target, discriminator }) =>
+    kind === 'belongsTo' && discriminator !== undefined && gone.has(target)
+      ? [
+          `delete from ${quoteName(old.name)} where ${quoteName(discriminator.column)} = ${quoteText(discriminator.value)}`,
+        ]
+      : [],
+  )
+}
+
+/** What is in the way of the new columns, or is gone. */
+function removalsSql(pair: Pair): string[] {
+  const { old, collection } = pair
+  const table = `alter table ${quoteName(old.name)}`
+  const foreignKeys = foreignKeysOf(old).filter((relation) => !hasForeignKey(collection, relation))
+  const kept = keptIndexes(pair)
+  const indexes = tableIndexes(old).filter((index) => !kept.has(index.name))
+  const checks = checksOf(old.definition).filter((check) => !isKeptCheck(pair, check))
+  return [
+    ...foreignKeys.map((relation) => dropForeignKeySql(old, relation)),
+    ...indexes.map((index) => `drop index if exists ${quoteName(index.name)}`),
+    ...checks.map((check) => `${table} drop constraint ${quoteName(check.name)}`),
+  ]
+}
+
+/** VIRTUAL columns depend on others: they are dropped before them and added after them. */
+function columnsSql(pair: Pair): string[] {
+  const { old, collection } = pair
+  const table = `alter table ${quoteName(collection.name)}`
+  const stays = (name: string) => isKeptField(pair, name)
+  const [gone, fields] = [lostFields(pair), [...collection.fields.values()]]
+  const added = fields.filter(({ name }) => !stays(name))
+  return [
+    ...[...gone.filter(isGenerated), ...gone.filter(isStored)].map(
+      ({ name }) => `${table} drop column ${quoteName(name)}`,
+    ),
+    ...fields
+      .filter(({ name }) => stays(name))
+      .flatMap((field) => changeColumnSql(collection, old.fields.get(field.name)!, field)),
+    ...[...added.filter(isStored), ...added.filter(isGenerated)].flatMap((field) => [
+      `${table} add column ${columnSql(collection, field)}`,
+      ...enumCheckSql(collection, field),
+    ]),
+  ]
+}
+
+const isGenerated = ({ generated }: Field) => generated !== undefined
+const isStored = ({ generated }: Field) => generated === undefined
+
+/** Columns that the change drops, some of them to be made anew. */
+function lostFields(pair: Pair): Field[] {
+  return [...pair.old.fields.values()].filter(({ name }) => !isKeptField(pair, name))
+}
+
+function isKeptField({ old, collection }: Pair, name: string): boolean {
+  const [before, after] = [old.fields.get(name), collection.fields.get(name)]
+  return before !== undefined && after !== undefined && !isReplaced(before, after)
+}
+
+function additionsSql(pair: Pair): string[] {
+  const { collection } = pair
+  const checks = checksOf(collection.definition).filter((check) => !isKeptCheck(pair, check))
+  const kept = keptIndexes(pair)
+  const indexes = tableIndexes(collection).filter((index) => !kept.has(index.name))
+  return [
+    ...checks.map((check) => addCheckSql(collection, check)),
+    ...indexes.map((index) => createIndexSql(collection, index)),
+  ]
+}
+
+function newForeignKeysSql({ old, collection }: Pair): string[] {
+  return foreignKeysOf(collection)
+    .filter((relation) => !hasForeignKey(old, relation))
+    .map((relation) => addForeignKeySql(collection, relation))
+}
+
+function changedTriggersSql({ old, collection }: Pair): string[] {
+  return isDeepStrictEqual(imageShape(old), imageShape(collection)) ? [] : logTriggersSql(collection)
+}
+
+/** Names of indexes that are the same before and after, on columns that stay the same ones. */
+function keptIndexes(pair: Pair): ReadonlySet<string> {
+  const before = new Map(tableIndexes(pair.old).map((index) => [index.name, index]))
+  const kept = tableIndexes(pair.collection).filter(
+    (index) =>
+      isDeepStrictEqual(before.get(index.name), index) && index.fields.every((field) => isKeptField(pair, field)),
+  )
+  return new Set(kept.map(({ name }) => name))
 }
 
 /** Every foreign key column has an index, or cascades and to-many reads would scan the table. */
-function foreignKeyIndexesSql(collection: Collection): string[] {
-  const indexed = new Set(collection.indexes.map((index) => index.fields[0]))
-  const columns = new Set(constraintsOf(collection).map((relation) => relation.foreignKey))
-  return [...columns]
-    .filter((column) => !indexed.has(column) && column !== collection.primaryKey.name)
-    .map(
-      (column) =>
-        `create index if not exists ${quoteName(shortened(`${collection.name}_${column}_fk`))} on ${quoteName(collection.name)} (${quoteName(column)})`,
-    )
+function foreignKeyIndexes(collection: Collection): Index[] {
+  const leading = new Set(
+    collection.indexes
+      .filter(({ method, whereNotNull }) => method === 'btree' && whereNotNull.length === 0)
+      .map(({ fields }) => fields[0]),
+  )
+  return foreignKeysOf(collection)
+    .map(({ foreignKey }) => collection.fields.get(foreignKey)!)
+    .filter(({ name, unique, primaryKey }) => !leading.has(name) && !unique && !primaryKey)
+    .map(({ name }) => plainIndex(shortened(`${collection.name}_${name}_fk`), [name], false))
 }
 
-function constraintsOf(collection: Collection): Relation[] {
-  return [...collection.relations.values()].filter((relation) => relation.constraint)
+/** One relation per constrained column: two aliases of one column share its constraint. */
+function foreignKeysOf(collection: Collection): Relation[] {
+  const constrained = [...collection.relations.values()].filter(({ constraint }) => constraint)
+  return [...new Map(constrained.map((relation) => [relation.foreignKey, relation])).values()]
+}
+
+function hasForeignKey(collection: Collection, relation: Relation): boolean {
+  return foreignKeysOf(collection).some((other) => isDeepStrictEqual(constraintShape(other), constraintShape(relation)))
+}
+
+function constraintShape({ foreignKey, target, targetKey, onDelete, onUpdate }: Relation) {
+  return { foreignKey, target, targetKey, onDelete, onUpdate }
 }
 
 function addForeignKeySql(collection: Collection, relation: Relation): string {
   return (
-    `alter table ${quoteName(collection.name)} add constraint ${quoteName(foreignKeyName(collection, relation))} ` +
+    `alter table ${quoteName(collection.name)} add constraint ${foreignKeyName(collection, relation)} ` +
     `foreign key (${quoteName(relation.foreignKey)}) references ${quoteName(relation.target)} (${quoteName(relation.targetKey)}) ` +
     `on delete ${relation.onDelete.toLowerCase()} on update ${relation.onUpdate.toLowerCase()}`
   )
 }
 
+function dropForeignKeySql(collection: Collection, relation: Relation): string {
+  return `alter table ${quoteName(collection.name)} drop constraint ${foreignKeyName(collection, relation)}`
+}
+
 function foreignKeyName(collection: Collection, relation: Relation): string {
-  return shortened(`${collection.name}_${relation.foreignKey}_fkey`)
+  return quoteName(shortened(`${collection.name}_${relation.foreignKey}_fkey`))
 }
 
-function constraintName(collection: Collection, field: Field, suffix: string): string {
-  return shortened(
-    field.primaryKey && suffix === 'pkey' ? `${collection.name}_pkey` : `${collection.name}_${field.name}_${suffix}`,
-  )
+function addCheckSql(collection: Collection, { name, expression }: Check): string {
+  return `alter table ${quoteName(collection.name)} add constraint ${quoteName(name)} check (${expression})`
 }
 
-/** PostgreSQL cuts names at 63 bytes; cutting in the middle keeps the telling suffix. */
-function shortened(name: string): string {
-  if (name.length <= 63) return name
-  const cut = name.lastIndexOf('_')
-  return `${name.slice(0, 63 - (name.length - cut))}${name.slice(cut)}`
+/** PostgreSQL silently drops a CHECK with any column it reads, so all are made again when one goes. */
+function isKeptCheck(pair: Pair, check: Check): boolean {
+  const [before, after] = [pair.old, pair.collection].map(({ definition }) => checksOf(definition))
+  const isIn = (checks: readonly Check[]) => checks.some((other) => isDeepStrictEqual(other, check))
+  return lostFields(pair).length === 0 && isIn(before!) && isIn(after!)
 }
 
-function dropsSql(before: Collection, after: Collection): string[] {
-  const table = quoteName(after.name)
-  const goneConstraints = constraintsOf(before).filter(
-    (relation) => !sameConstraint(relation, after.relations.get(relation.name)),
-  )
-  const goneIndexes = before.indexes.filter((index) => !after.indexes.some((other) => same(index, other)))
-  const goneFields = [...before.fields.values()].filter((field) => !after.fields.has(field.name))
-  return [
-    ...goneConstraints.map(
-      (relation) => `alter table ${table} drop constraint ${quoteName(foreignKeyName(before, relation))}`,
-    ),
-    ...goneIndexes.map((index) => `drop index ${quoteName(index.name)}`),
-    ...goneFields.map((field) => `alter table ${table} drop column ${quoteName(field.name)}`),
-  ]
-}
-
-function addsSql(before: Collection, after: Collection): string[] {
-  const newIndexes = after.indexes.filter((index) => !before.indexes.some((other) => same(index, other)))
-  const newConstraints = constraintsOf(after).filter(
-    (relation) => !sameConstraint(relation, before.relations.get(relation.name)),
-  )
-  return [
-    ...newIndexes.map((index) => indexSql(after, index)),
-    ...newConstraints.map((relation) => addForeignKeySql(after, relation)),
-    ...(newConstraints.length > 0 ? foreignKeyIndexesSql(after) : []),
-  ]
-}
-
-function columnsSql(before: Collection, after: Collection): string[] {
-  return [...after.fields.values()].flatMap((field) => {
-    const old = before.fields.get(field.name)
-    if (old !== undefined) return changeColumnSql(after, old, field)
-    const table = quoteName(after.name)
-    return [`alter table ${table} add column ${columnSql(after, field)}`, ...checkSql(after, field)]
-  })
-}
-
-function changeColumnSql(collection: Collection, old: Field, field: Field): string[] {
-  const alter = `alter table ${quoteName(collection.name)}`
-  const column = `${alter} alter column ${quoteName(field.name)}`
-  const changes: string[] = []
-  if (old.generated !== field.generated)
-    return [`${alter} drop column ${quoteName(field.name)}`, `${alter} add column ${columnSql(collection, field)}`]
-  if (old.enumValues !== undefined && !same(old.enumValues, field.enumValues))
-    changes.push(`${alter} drop constraint ${quoteName(constraintName(collection, field, 'check'))}`)
-  const retyped = old.pgType !== field.pgType
-  if (retyped && old.default !== undefined) changes.push(`${column} drop default`)
-  if (retyped) changes.push(`${column} type ${field.pgType} using ${quoteName(field.name)}::${field.pgType}`)
-  if (retyped || !same(old.default, field.default)) changes.push(...changeDefaultSql(column, old, field))
-  if (old.nullable !== field.nullable) changes.push(`${column} ${field.nullable ? 'drop' : 'set'} not null`)
-  if (old.unique !== field.unique) changes.push(changeUniqueSql(collection, field))
-  if (!same(old.enumValues, field.enumValues)) changes.push(...checkSql(collection, field))
-  return changes
-}
-
-function changeDefaultSql(column: string, old: Field, field: Field): string[] {
-  if ((old.default?.kind === 'autoincrement') !== (field.default?.kind === 'autoincrement'))
-    throw new AppError(400, `field ${field.name}: AUTOINCREMENT can only be chosen when the field is created`, {
-      code: 'INVALID_SCHEMA',
-    })
-  const clause = field.default === undefined ? '' : defaultSql(field.default, field)
-  if (clause !== '') return [`${column} set ${clause}`]
-  return field.default?.kind === 'autoincrement' ? [] : [`${column} drop default`]
-}
-
-function changeUniqueSql(collection: Collection, field: Field): string {
-  const name = quoteName(constraintName(collection, field, 'key'))
-  const alter = `alter table ${quoteName(collection.name)}`
-  return field.unique
-    ? `${alter} add constraint ${name} unique (${quoteName(field.name)})`
-    : `${alter} drop constraint ${name}`
-}
-
-function sameConstraint(a: Relation, b: Relation | undefined): boolean {
-  const shape = ({ constraint, foreignKey, target, targetKey, onDelete, onUpdate }: Relation) =>
-    [constraint, foreignKey, target, targetKey, onDelete, onUpdate] as const
-  return b !== undefined && same(shape(a), shape(b))
-}
-
-/** What the log triggers of a collection are made from. */
-function fieldShape(collection: Collection): string {
-  return JSON.stringify(
-    [...collection.fields.values()].map((field) => [
-      field.name,
-      field.pgType,
-      field.hidden,
-      field.unlogged,
-      field.generated,
-    ]),
-  )
-}
-
-function same(a: unknown, b: unknown): boolean {
-  return JSON.stringify(a) === JSON.stringify(b)
+/** What the log triggers of a collection are made from, whatever the order of the fields. */
+function imageShape({ logged, fields }: Collection) {
+  const shape = [...fields.values()].map(({ name, kind, element, pgType, hidden, unlogged }) => ({
+    name,
+    kind,
+    element,
+    pgType,
+    hidden,
+    unlogged,
+  }))
+  return { logged, fields: shape.sort((a, b) => (a.name < b.name ? -1 : 1)) }
 }

@@ -1,7 +1,9 @@
+import { createHash } from 'node:crypto'
 import { AppError } from '../errors.ts'
 
 const grammar = /^[A-Za-z_][A-Za-z0-9_]*$/
-const maxBytes = 63
+/** PostgreSQL's limit in bytes; the grammar allows one-byte characters only. */
+export const maxNameLength = 63
 
 const reserved = new Set(
   'user group order limit offset where select insert update delete table from join left right inner outer cross natural using on'.split(
@@ -32,8 +34,8 @@ export function checkIdentifier(what: string, name: unknown): asserts name is st
       code: 'INVALID_IDENTIFIER',
       details: [String(name).slice(0, 80)],
     })
-  if (name.length > maxBytes)
-    throw new AppError(400, `Invalid ${what}: more than ${maxBytes} characters`, {
+  if (name.length > maxNameLength)
+    throw new AppError(400, `Invalid ${what}: more than ${maxNameLength} characters`, {
       code: 'INVALID_IDENTIFIER',
       details: [name.slice(0, 80)],
     })
@@ -52,4 +54,17 @@ export function checkRelationName(collection: string, name: string): void {
       code: 'INVALID_IDENTIFIER',
       details: [name],
     })
+}
+
+/** Whether a relation of the collection could have this name, as far as the name itself goes. */
+export function isRelationName(collection: string, name: string): boolean {
+  return name !== collection && !reserved.has(name.toLowerCase())
+}
+
+/** PostgreSQL cuts names at 63 bytes and two may become one; a hash of the whole keeps generated names apart. */
+export function shortened(name: string): string {
+  if (name.length <= maxNameLength) return name
+  const hash = createHash('sha256').update(name).digest('hex').slice(0, 8)
+  const suffix = name.slice(name.lastIndexOf('_'))
+  return `${name.slice(0, maxNameLength - suffix.length - 9)}_${hash}${suffix}`
 }

@@ -1,73 +1,141 @@
+import { isDeepStrictEqual } from 'node:util'
 import { rawQuery, sql, type Tx } from '../db/sql.ts'
 import { AppError } from '../errors.ts'
-import type { Catalog, CollectionDefinition } from './catalog.ts'
-import { compileCatalog } from './compile.ts'
-import { alterTableSql, createTableSql, dropTableSql, foreignKeysSql, referencingCollections } from './ddl.ts'
+import type { Catalog, CatalogOptions, CollectionDefinition } from './catalog.ts'
+import { checkShape, compileCatalog } from './compile.ts'
+import { catalogChangesSql } from './ddl.ts'
+import { type Definitions, definitionsOf, knownDefinitions, listOf, withSchema } from './definitions.ts'
+import { withMissingJunctions } from './junctions.ts'
+import { withoutCollection } from './relationship-edits.ts'
 import { readDefinitions } from './store.ts'
 
 /**
- * Changes of the catalog: definition row and table in the caller's transaction, so that a failing statement leaves
+ * Changes of the catalog: definition rows and tables in the caller's transaction, so that a failing statement leaves
  * both as they were (spec/schemas.md §1). One change at a time in the whole database.
  */
 
-/** Creates collections that may point at each other. 409 when one exists. */
-export async function createCollections(tx: Tx, definitions: readonly CollectionDefinition[]): Promise<void> {
+export type CollectionChange = { readonly collection: string; readonly change: 'create' | 'update' | 'delete' }
+
+/**
+ * The one way to change definitions: `edit` makes the next ones from the catalog as it is inside the transaction, the
+ * tables follow by the difference. Junctions that a BelongsToMany names and nobody declares are added.
+ *
+ * @returns what was done to which collection, in name order
+ * @throws AppError 400 for definitions that do not compile or cannot be reached from the present ones
+ */
+export async function changeDefinitions(
+  tx: Tx,
+  edit: (catalog: Catalog) => Definitions,
+  options: CatalogOptions = {},
+): Promise<readonly CollectionChange[]> {
   const stored = await lockedDefinitions(tx)
-  for (const { collectionName } of definitions)
-    if (stored.some((known) => known.collectionName === collectionName))
+  const before = compileCatalog(stored, options)
+  const edited = edit(before)
+  for (const [name, schema] of edited) checkShape(name, schema)
+  const next = withMissingJunctions(edited)
+  const after = compileCatalog(listOf(next), options)
+  for (const statement of catalogChangesSql(before, after)) await tx.any(rawQuery(statement))
+  const changes = changesBetween(definitionsOf(before), next)
+  for (const change of changes) await storeChange(tx, change, next)
+  return changes
+}
+
+/** Lets one change of definitions after the other through; the lock ends with the transaction, readers never wait. */
+export async function lockCatalog(tx: Tx): Promise<void> {
+  await tx.any(sql.unsafe`select pg_advisory_xact_lock(hashtext('daybook catalog'))`)
+}
+
+/** Creates collections that may point at each other. 409 when one exists. */
+export async function createCollections(
+  tx: Tx,
+  definitions: readonly CollectionDefinition[],
+  options: CatalogOptions = {},
+): Promise<void> {
+  await changeDefinitions(tx, (catalog) => withNew(catalog, definitions), options)
+}
+
+/** The definitions of a catalog and new ones beside them. 409 when one exists. */
+export function withNew(catalog: Catalog, definitions: readonly CollectionDefinition[]): Definitions {
+  const next = new Map(definitionsOf(catalog))
+  for (const { collectionName, schema } of definitions) {
+    if (next.has(collectionName))
       throw new AppError(409, `Collection ${collectionName} already exists`, { code: 'COLLECTION_EXISTS' })
-  const catalog = compileCatalog([...stored, ...definitions])
-  const created = definitions.map(({ collectionName }) => catalog.collections.get(collectionName)!)
-  for (const collection of created) await run(tx, createTableSql(collection))
-  for (const collection of created) await run(tx, foreignKeysSql(collection))
-  for (const definition of definitions) await storeDefinition(tx, definition)
+    next.set(collectionName, schema)
+  }
+  return next
 }
 
 /** Registers a collection whose table exists already: the log, whose table is made by `events/log.ts`. */
 export async function adoptCollection(tx: Tx, definition: CollectionDefinition): Promise<void> {
   compileCatalog([...(await lockedDefinitions(tx)), definition])
-  await storeDefinition(tx, definition)
+  const { collectionName, schema } = definition
+  await storeChange(tx, { collection: collectionName, change: 'create' }, new Map([[collectionName, schema]]))
 }
 
 /** Brings table and definition to a new version. 404 for an unknown collection. */
-export async function updateCollection(tx: Tx, definition: CollectionDefinition): Promise<void> {
+export async function updateCollection(
+  tx: Tx,
+  { collectionName, schema }: CollectionDefinition,
+  options: CatalogOptions = {},
+): Promise<void> {
+  const edit = (catalog: Catalog) => withSchema(knownDefinitions(catalog, collectionName), collectionName, schema)
+  await changeDefinitions(tx, edit, options)
+}
+
+/**
+ * Drops table and definition, and with them the junctions that were made for its relationships and what others declare
+ * about it. 404 for an unknown collection, 409 while others have a foreign key to it.
+ */
+export async function deleteCollection(tx: Tx, name: string, options: CatalogOptions = {}): Promise<void> {
+  await changeDefinitions(tx, (catalog) => withoutCollection(knownDefinitions(catalog, name), name), options)
+}
+
+/**
+ * Gives the tables that were made before MULTI_TENANT was turned on their tenant column and makes their unique fields
+ * unique per tenant. Part of setup; safe to run again. Returns the collections it changed.
+ */
+export async function adoptTenants(tx: Tx): Promise<readonly string[]> {
   const stored = await lockedDefinitions(tx)
-  const others = stored.filter((known) => known.collectionName !== definition.collectionName)
-  const before = collectionOf(compileCatalog(stored), definition.collectionName)
-  const after = collectionOf(compileCatalog([...others, definition]), definition.collectionName)
-  await run(tx, alterTableSql(before, after))
-  await tx.any(sql.unsafe`
-    update "svc_SchemaDefinition" set schema = ${sql.jsonb(definition.schema as never)}, "updatedAt" = now()
-    where "collectionName" = ${definition.collectionName}`)
+  const [plain, tenanted] = [compileCatalog(stored), compileCatalog(stored, { multiTenant: true })]
+  const rows = await tx.any<{ name: string }>(sql.unsafe`
+    select table_name as name from information_schema.columns where column_name = 'tenant_Id' and table_schema = 'public'`)
+  const done = new Set(rows.map(({ name }) => name))
+  const missing = [...plain.collections.keys()].filter((name) => !name.startsWith('svc_') && !done.has(name))
+  const present = new Map(tenanted.collections)
+  for (const name of missing) present.set(name, plain.collections.get(name)!)
+  const statements = catalogChangesSql({ ...plain, collections: present }, tenanted)
+  for (const statement of statements) await tx.any(rawQuery(statement))
+  return missing
 }
 
-/** Drops table and definition. 404 for an unknown collection, 409 while others point at it. */
-export async function deleteCollection(tx: Tx, name: string): Promise<void> {
-  const catalog = compileCatalog(await lockedDefinitions(tx))
-  await run(tx, dropTableSql(collectionOf(catalog, name), referencingCollections(catalog, name)))
-  await tx.any(sql.unsafe`delete from "svc_SchemaDefinition" where "collectionName" = ${name}`)
+function changesBetween(before: Definitions, after: Definitions): CollectionChange[] {
+  const names = [...new Set([...before.keys(), ...after.keys()])].sort()
+  return names.flatMap((collection): CollectionChange[] => {
+    if (!before.has(collection)) return [{ collection, change: 'create' }]
+    if (!after.has(collection)) return [{ collection, change: 'delete' }]
+    const isSame = isDeepStrictEqual(before.get(collection), after.get(collection))
+    return isSame ? [] : [{ collection, change: 'update' }]
+  })
 }
 
-function collectionOf(catalog: Catalog, name: string) {
-  const collection = catalog.collections.get(name)
-  if (collection === undefined) throw new AppError(404, 'Schema not found')
-  return collection
+async function storeChange(tx: Tx, { collection, change }: CollectionChange, definitions: Definitions): Promise<void> {
+  const schema = sql.jsonb((definitions.get(collection) ?? null) as never)
+  if (change === 'create')
+    await tx.any(
+      sql.unsafe`insert into "svc_SchemaDefinition" ("collectionName", schema) values (${collection}, ${schema})`,
+    )
+  if (change === 'update')
+    await tx.any(
+      sql.unsafe`update "svc_SchemaDefinition" set schema = ${schema}, "updatedAt" = now() where "collectionName" = ${collection}`,
+    )
+  if (change === 'delete')
+    await tx.any(sql.unsafe`delete from "svc_SchemaDefinition" where "collectionName" = ${collection}`)
 }
 
-/** Serialises all changes of definitions; the lock ends with the transaction. */
 async function lockedDefinitions(tx: Tx): Promise<readonly CollectionDefinition[]> {
-  await tx.any(sql.unsafe`select pg_advisory_xact_lock(hashtext('daybook catalog'))`)
+  await lockCatalog(tx)
   const { exists } = await tx.one<{ exists: boolean }>(
     sql.unsafe`select to_regclass('"svc_SchemaDefinition"') is not null as exists`,
   )
   return exists ? readDefinitions(tx) : []
-}
-
-async function storeDefinition(tx: Tx, { collectionName, schema }: CollectionDefinition): Promise<void> {
-  await tx.any(sql.unsafe`
-    insert into "svc_SchemaDefinition" ("collectionName", schema) values (${collectionName}, ${sql.jsonb(schema as never)})`)
-}
-
-async function run(tx: Tx, statements: readonly string[]): Promise<void> {
-  for (const statement of statements) await tx.any(rawQuery(statement))
 }

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import type { Listener } from '../db/listener.ts'
 import { type Reader, sql } from '../db/sql.ts'
-import type { Catalog, CollectionDefinition } from './catalog.ts'
+import type { Catalog, CatalogOptions, CollectionDefinition } from './catalog.ts'
 import { compileCatalog } from './compile.ts'
 
 /** The process's copy of the catalog, swapped as a whole when a definition changes in any process. */
@@ -15,10 +15,18 @@ export type CatalogStore = {
   onChange(handler: (before: Catalog, after: Catalog) => void): void
 }
 
-/** Loads the catalog and keeps it in step by NOTIFY; a lost notification connection leads to a reload. */
-export async function openCatalog(db: Reader, listener: Listener | undefined, log: Logger): Promise<CatalogStore> {
+/**
+ * Loads the catalog and keeps it in step by NOTIFY; a lost notification connection leads to a reload. `options` are
+ * those of every change of the catalog, or tables and catalog would not fit.
+ */
+export async function openCatalog(
+  db: Reader,
+  listener: Listener | undefined,
+  log: Logger,
+  options: CatalogOptions = {},
+): Promise<CatalogStore> {
   let stamp = await readStamp(db)
-  let current = compileCatalog(await readDefinitions(db))
+  let current = compileCatalog(await readDefinitions(db), options)
   const handlers: ((before: Catalog, after: Catalog) => void)[] = []
   let running: Promise<Catalog> | undefined
   let queued: Promise<Catalog> | undefined
@@ -26,7 +34,7 @@ export async function openCatalog(db: Reader, listener: Listener | undefined, lo
   const load = async () => {
     // Read before the definitions: a change in between makes the stamp look stale, never fresh.
     const seen = await readStamp(db)
-    const next = compileCatalog(await readDefinitions(db))
+    const next = compileCatalog(await readDefinitions(db), options)
     const before = current
     if (next.version !== before.version) {
       current = next

@@ -39,6 +39,7 @@ const answers: Readonly<Record<string, (error: unknown) => AppError | undefined>
   '42601': (cause) =>
     /jsonpath/.test(source(cause).message ?? '') ? errors.badQuery('malformed jsonpath') : undefined,
   '22': (cause) => answer(400, 'Invalid value', 'A value does not fit its field', cause),
+  '54': (cause) => answer(400, 'Invalid value', 'A value is too large for its field', cause),
   '57014': (cause) => answer(503, 'The request took too long', null, cause),
   '25P03': (cause) => unavailable(cause),
   '53300': (cause) => unavailable(cause),

@@ -1,4 +1,5 @@
-import { sql, type Tx } from '../db/sql.ts'
+import { rawQuery, sql, type Tx } from '../db/sql.ts'
+import { rememberCommit, reserveCommit } from '../db/unlogged.ts'
 import { txOf, writePoolOf } from '../db/write-pool.ts'
 import { errors } from '../errors.ts'
 import type { Runtime } from '../runtime.ts'
@@ -14,7 +15,8 @@ export type Outcome<Result> = { readonly result: Result; readonly events?: reado
  * returns, enqueues the jobs that follow from them, and commits. Either all of it is durable or nothing is.
  *
  * `work` does SQL only, no mail, HTTP, file or cache write: it is run again after a serialization conflict.
- * Errors of `work` roll back and pass through.
+ * Errors of `work` roll back and pass through. For a repeated request whose commit is done already `work` is not run: the
+ * result is the one of then, so it must be JSON. 409 when the request's key stands for another one.
  */
 export async function commit<Result>(
   rt: Runtime,
@@ -25,6 +27,8 @@ export async function commit<Result>(
   const { result, reactions } = await writePoolOf(rt).slonik.transaction(async (connection) => {
     const tx = txOf(connection)
     await tx.any(sql.unsafe`select set_config('svc.actor', ${actorJson(actor)}, true)`)
+    const before = await earlierResult<Result>(tx, actor)
+    if (before !== undefined) return { result: before.result, reactions: [] }
     const outcome = await work(tx)
     const done = outcome.events ?? []
     for (const event of done) await append(tx, actor, event)
@@ -34,9 +38,11 @@ export async function commit<Result>(
       tx,
       decided.flatMap((reaction) => reaction.jobs ?? []),
     )
+    if (actor.repeatable !== undefined) await rememberCommit(tx, actor.repeatable, outcome.result)
     if (performance.now() > deadline) throw errors.unavailable('The transaction took too long')
     return { result: outcome.result, reactions: decided }
   })
+  if (actor.repeatable !== undefined) actor.repeatable.commits += 1
   await applyHere(rt, reactions)
   return result
 }
@@ -52,6 +58,8 @@ export async function commitRow<Row>(
   statement: { readonly text: string; readonly values: readonly unknown[]; readonly name?: string },
 ): Promise<Row[]> {
   const values = [actorJson(actor), ...statement.values]
+  if (actor.repeatable !== undefined)
+    return commit(rt, actor, async (tx) => ({ result: [...(await tx.any<Row>(rawQuery(statement.text, values)))] }))
   return writePoolOf(rt).hot.run(statement.text, values, statement.name) as Promise<Row[]>
 }
 
@@ -77,6 +85,14 @@ function entityIdOf({ data }: DomainEvent): string | null {
   if ('userId' in data) return data.userId
   if ('emailLogId' in data) return data.emailLogId
   return 'collection' in data ? data.collection : null
+}
+
+/** What the same commit of the same request came to; undefined when it is to be done now. */
+async function earlierResult<Result>(tx: Tx, { repeatable }: Actor): Promise<{ result: Result } | undefined> {
+  const earlier = repeatable && (await reserveCommit(tx, repeatable))
+  if (earlier === undefined) return undefined
+  if (earlier.fingerprint !== repeatable!.fingerprint) throw errors.keyReused()
+  return { result: earlier.result as Result }
 }
 
 /** Everything an event says beyond its subject. */

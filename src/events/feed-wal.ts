@@ -117,7 +117,7 @@ async function listen(options: WalOptions, signal: AbortSignal, { onSlot, onLive
   })
   service.on('heartbeat', (lsn, _time, shouldRespond) => {
     heardAt = performance.now()
-    if (shouldRespond) void service.acknowledge(lsn)
+    if (shouldRespond) void service.acknowledge(byteBefore(lsn))
   })
   service.on('error', (error) => {
     failure ??= error
@@ -128,7 +128,7 @@ async function listen(options: WalOptions, signal: AbortSignal, { onSlot, onLive
     if (performance.now() - heardAt > silentMs) {
       failure ??= new Error(`the server has been silent for ${silentMs} ms`)
       void stop()
-    } else void service.acknowledge(service.lastLsn(), true)
+    } else void service.acknowledge(byteBefore(service.lastLsn()), true)
   }, pingMs)
   // While it is still connecting there is nothing to end yet: the plugin will find the signal aborted.
   const abort = () => {
@@ -177,6 +177,17 @@ function commitPlugin(beforeSlot: (backendPid: number) => void): PgoutputPlugin 
 const begin = 'B'.charCodeAt(0)
 const commit = 'C'.charCodeAt(0)
 const xidInBegin = 17
+
+/**
+ * The library confirms the byte behind the one it is given. A server that shuts down waits until exactly what it has
+ * sent is confirmed, and would wait for ever.
+ */
+function byteBefore(lsn: string): string {
+  const [upper, lower] = lsn.split('/').map((part) => BigInt(`0x${part}`)) as [bigint, bigint]
+  const position = (upper << 32n) + lower
+  const before = position === 0n ? 0n : position - 1n
+  return `${(before >> 32n).toString(16)}/${(before & 0xffff_ffffn).toString(16)}`
+}
 
 /** Closing a socket does not wake a server process that waits for other transactions; it would keep a WAL sender busy. */
 async function endBackend({ db, log }: WalOptions, pid: number): Promise<void> {

@@ -402,11 +402,14 @@ function changedValues(logged: readonly Field[]): string {
 
 function isChanged(field: Field): string {
   const column = quoteName(field.name)
-  const cast = comparedAsText.has(field.kind) ? '::text' : ''
+  const cast = comparedAsText.has(field.kind) || field.pgType === 'citext' ? '::text' : ''
   return `"svc$old".${column}${cast} is distinct from "svc$new".${column}${cast}`
 }
 
-/** Types without equality (json), with an operator that is not in pg_catalog, or whose equality ignores digits (1.0 = 1.00). */
+/**
+ * Types without equality (json), with an operator that is not in pg_catalog, or whose equality ignores digits
+ * (1.0 = 1.00); so does citext's with case.
+ */
 const comparedAsText: ReadonlySet<Kind> = new Set([
   'decimal',
   'json',

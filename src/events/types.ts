@@ -32,6 +32,21 @@ export type Actor = {
   readonly ip: string | undefined
   readonly userAgent: string | undefined
   readonly requestId: string | undefined
+  /** Set where the request may be repeated without being done twice. */
+  readonly repeatable?: RepeatableRequest | undefined
+}
+
+/**
+ * A request that its client may repeat with the same `Idempotency-Key`. Each of its commits is remembered with its
+ * result, in its own transaction; a repeated request gets these results and does nothing again.
+ */
+export type RepeatableRequest = {
+  readonly caller: string
+  readonly key: string
+  /** Hash of method, path, query and body: a key stands for one request. */
+  readonly fingerprint: string
+  /** How many commits it has made so far. */
+  commits: number
 }
 
 /** The platform itself: workers, setup, migrations. */

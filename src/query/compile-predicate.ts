@@ -102,7 +102,8 @@ export const parenthesised = (from: string): string => (from.includes(' join ') 
 
 function correlation({ relation, source }: Step, sourceAlias: string, alias: string): string[] {
   if (relation.kind !== 'belongsTo') {
-    return [`${columnSql(relation.foreignKey, alias)} = ${columnSql(source.primaryKey.name, sourceAlias)}`]
+    const key = `${columnSql(relation.foreignKey, alias)} = ${columnSql(source.primaryKey.name, sourceAlias)}`
+    return [key, ...discriminated(relation, alias)]
   }
   const key = `${columnSql(relation.targetKey, alias)} = ${columnSql(relation.foreignKey, sourceAlias)}`
   return [key, ...discriminated(relation, sourceAlias)]

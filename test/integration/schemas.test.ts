@@ -70,10 +70,40 @@ describe('POST /schemas', () => {
     })
   })
 
+  it('pages, sorts and searches; neither indexes nor constraints tell of hidden fields', async () => {
+    const fields = { open: { type: 'Integer' }, secret: { type: 'Integer', hidden: true } }
+    const indexes = [{ fields: ['open'] }, { fields: ['secret', 'open'] }]
+    const constraints = [{ type: 'check', name: 'secretly', expression: 'secret > 0' }]
+    await api.admin('POST', '/schemas', { collectionName: 'safe', schema: { fields, indexes, constraints } })
+    const { schema } = (await api.anonymous('GET', '/schemas/safe')).body.data
+    expect(schema).toEqual({ fields: { open: { type: 'Integer' } }, indexes: [{ fields: ['open'] }] })
+    const names = async (query: string) =>
+      (await api.anonymous('GET', `/schemas?${query}`)).body.data.map((entry: any) => entry.collectionName)
+    expect(await names('search=SVC_WORK&sort=collectionName:desc')).toEqual([
+      'svc_WorkflowExecutionLog',
+      'svc_WorkflowExecution',
+      'svc_Workflow',
+    ])
+    expect(await names('search=svc_Work&page=2&limit=1')).toEqual(['svc_WorkflowExecution'])
+    const last = await api.anonymous('GET', '/schemas?search=svc_Work&page=2')
+    expect(last.body.pagination).toEqual({
+      currentPage: 2,
+      totalPages: 1,
+      limit: 50,
+      hasNextPage: false,
+      hasPrevPage: true,
+      nextPage: null,
+      prevPage: 1,
+    })
+    for (const query of ['page=0', 'limit=-1', 'sort=name', 'search=a&search=b'])
+      expect((await api.anonymous('GET', `/schemas?${query}`)).status).toBe(400)
+  })
+
   it.each([
     ['a name with a quote', { collectionName: 'a"b', schema: { fields: {} } }],
     ['a name of 64 characters', { collectionName: 'x'.repeat(64), schema: { fields: {} } }],
     ['a reserved prefix', { collectionName: 'svc_mine', schema: { fields: {} } }],
+    ["a prefix of PostgreSQL's", { collectionName: 'pg_authid', schema: { fields: {} } }],
     ['a reserved suffix', { collectionName: 'a_junction', schema: { fields: {} } }],
     ['a missing schema', { collectionName: 'ok' }],
     ['fields that are no object', { collectionName: 'ok', schema: { fields: [] } }],
@@ -110,17 +140,42 @@ describe('POST /schemas', () => {
     const before = await api.position()
     const answer = await api.admin('POST', '/schemas', body)
     expect(answer.status).toBe(400)
-    expect(answer.body.error.message).toEqual(expect.any(String))
+    expect(answer.body.error.message).toMatch(/^Error creating schema$|^schema must be an object$/)
     expect(await api.log(before)).toEqual([])
     expect(await api.sql(`select to_regclass('ok') as t`)).toEqual([{ t: null }])
     expect((await api.anonymous('GET', '/schemas/ok')).status).toBe(404)
   })
 
   it('answers 409 for a known name, 403 to others, 401-free', async () => {
-    expect((await api.admin('POST', '/schemas', { collectionName: 'note', schema: note })).status).toBe(409)
+    expect(await api.admin('POST', '/schemas', { collectionName: 'note', schema: note })).toMatchObject({
+      status: 409,
+      body: { error: { message: 'Error creating schema', details: 'Collection note already exists' } },
+    })
     expect((await api.anonymous('POST', '/schemas', { collectionName: 'x', schema: note })).status).toBe(401)
     const user = await api.user()
     expect((await user.call('POST', '/schemas', { collectionName: 'x', schema: note })).status).toBe(403)
+  })
+})
+
+describe('changes at the same time', () => {
+  it('create a collection once, and lose none of several relations to it', async () => {
+    const schema = { fields: { name: { type: 'String' } } }
+    const create = () => api.admin('POST', '/schemas', { collectionName: 'hub', schema })
+    const statuses = (await Promise.all([create(), create(), create()])).map(({ status }) => status)
+    expect(statuses.sort()).toEqual([201, 409, 409])
+    const names = ['spoke1', 'spoke2', 'spoke3']
+    await Promise.all(names.map((collectionName) => api.admin('POST', '/schemas', { collectionName, schema })))
+    const relate = (name: string) =>
+      api.admin('POST', `/schemas/${name}/relationships`, {
+        type: 'M2O',
+        name: 'hub',
+        target: 'hub',
+        alias: `${name}s`,
+      })
+    const answers = await Promise.all(names.map(relate))
+    expect(answers.map(({ status }) => status)).toEqual([201, 201, 201])
+    const { fields } = (await api.admin('GET', '/schemas/hub')).body.data.schema
+    expect(Object.keys(fields).sort()).toEqual(['name', 'spoke1s', 'spoke2s', 'spoke3s'])
   })
 })
 

@@ -1,14 +1,14 @@
 import type { FastifyRequest } from 'fastify'
 import { verifyToken } from '../../adapters/tokens.ts'
 import { extendSession } from '../../db/unlogged.ts'
-import type { VariableName } from '../../query/access.ts'
+import type { Access, VariableName } from '../../query/access.ts'
 import type { Runtime } from '../../runtime.ts'
 import { accessOf } from '../permissions/permissions.ts'
 import type { AccessRules, Role } from '../permissions/store.ts'
 import type { Caller } from './caller.ts'
 import { tokenOfCookies } from './cookie.ts'
 import { refuseForgedWrite } from './origins.ts'
-import type { Session } from './session-store.ts'
+import type { Session, Standing } from './session-store.ts'
 
 /**
  * Who makes a request: the user of the live session that its bearer token names, or its cookie where there is no
@@ -35,9 +35,24 @@ export async function callerOfToken(rt: Runtime, token: string): Promise<Caller 
 /** The caller without a session: the role `public`. */
 export function publicCaller(rt: Runtime): Caller {
   const rules = rt.access.current()
-  return remembered(rules, rules, () =>
-    makeCaller(rt, rules, { role: rules.publicRole, userId: undefined, tenantId: undefined, sessionId: undefined }, {}),
-  )
+  return remembered(rules, () => {
+    const access = accessOfRole(rt, rules, rules.publicRole, undefined)
+    const nobody = { userId: undefined, tenantId: undefined, sessionId: undefined, user: undefined }
+    return { ...nobody, role: rules.publicRole, admin: access.admin, access }
+  })
+}
+
+/** What a user may do somewhere, with a session there. */
+export function accessOfStanding(rt: Runtime, standing: Standing): Access {
+  const { rules, related, role, userId, tenantId, user, tenant, userRole } = standing
+  const rows = { CURRENT_USER: user, CURRENT_ROLE: role, CURRENT_TENANT: tenant, CURRENT_USERROLE: userRole }
+  return accessOf(rules, { role, userId, tenantId, rows: withSettings(rt, tenantId, rows), related })
+}
+
+/** What anybody in a role may do of whom no more is known. */
+export function accessOfRole(rt: Runtime, rules: AccessRules, role: Role, tenantId: string | undefined): Access {
+  const rows = withSettings(rt, tenantId, { CURRENT_ROLE: role })
+  return accessOf(rules, { role, userId: undefined, tenantId, rows, related: new Map() })
 }
 
 type Credential = { readonly token: string; readonly from: 'header' | 'cookie' }
@@ -59,22 +74,14 @@ async function sessionOf(rt: Runtime, token: string): Promise<Session | undefine
 }
 
 function callerOf(rt: Runtime, session: Session): Caller {
-  const rules = rt.access.current()
-  return remembered(session, rules, () => {
-    const { id: sessionId, role, userId, tenantId, user, tenant, userRole } = session
-    const rows = { CURRENT_USER: user, CURRENT_ROLE: role, CURRENT_TENANT: tenant, CURRENT_USERROLE: userRole }
-    return { ...makeCaller(rt, rules, { role, userId, tenantId, sessionId }, rows), user }
+  return remembered(session, () => {
+    const { id: sessionId, role, userId, tenantId, user } = session
+    const access = accessOfStanding(rt, session)
+    return { sessionId, role, userId, tenantId, user, admin: access.admin, access }
   })
 }
 
-type Identity = { role: Role; userId: string | undefined; tenantId: string | undefined; sessionId: string | undefined }
 type Rows = Partial<Record<VariableName, Readonly<Record<string, unknown>> | undefined>>
-
-function makeCaller(rt: Runtime, rules: AccessRules, identity: Identity, rows: Rows): Caller {
-  const { role, userId, tenantId } = identity
-  const access = accessOf(rules, { role, userId, tenantId, rows: withSettings(rt, tenantId, rows) })
-  return { ...identity, admin: access.admin, user: undefined, access }
-}
 
 /** Settings are looked up when a rule asks for them: a caller may be remembered for longer than they stand. */
 function withSettings(rt: Runtime, tenantId: string | undefined, rows: Rows) {
@@ -91,15 +98,12 @@ function visibleSettings(rt: Runtime, tenantId: string | undefined): Readonly<Re
   return Object.fromEntries(settings.filter(([name]) => fields.get(name)?.hidden === false))
 }
 
-type Remembered = { readonly rules: AccessRules; readonly caller: Caller }
-const callers = new WeakMap<object, Remembered>()
+const callers = new WeakMap<object, Caller>()
 
-/** One caller per session (or public role) and version of the rules. */
-function remembered(key: object, rules: AccessRules, make: () => Caller): Caller {
-  const known = callers.get(key)
-  if (known?.rules === rules) return known.caller
-  const caller = make()
-  callers.set(key, { rules, caller })
+/** One caller per session, or per version of the rules for the public role. */
+function remembered(key: object, make: () => Caller): Caller {
+  const caller = callers.get(key) ?? make()
+  callers.set(key, caller)
   return caller
 }
 

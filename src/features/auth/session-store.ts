@@ -8,23 +8,31 @@ import type { Listener } from '../../db/listener.ts'
 import type { Database } from '../../db/pools.ts'
 import { statementName } from '../../db/statement-names.ts'
 import { errors } from '../../errors.ts'
-import type { AccessStore, Role } from '../permissions/store.ts'
-import { ownRowSql } from './own-row.ts'
+import { relatedPathsOf } from '../permissions/permissions.ts'
+import { loadRelated, type Related } from '../permissions/related.ts'
+import type { AccessRules, AccessStore, Role } from '../permissions/store.ts'
+import { standingSql } from './own-row.ts'
 
 export type SessionType = 'default' | 'web' | 'mobile'
 
-/** A live session and whom it stands for, as one statement saw them. Rows are in wire form, without hidden fields. */
-export type Session = {
-  readonly id: string
-  readonly type: SessionType
+/** Who somebody is, as one statement saw it. Rows are in wire form, without hidden fields. */
+export type Standing = {
   readonly userId: string
-  /** The tenant it was opened for; undefined outside multi-tenant mode. */
+  /** Undefined outside multi-tenant mode. */
   readonly tenantId: string | undefined
-  /** The role that the user has now, not the one at sign-in. */
   readonly role: Role
   readonly user: Row
   readonly userRole: Row
   readonly tenant: Row | undefined
+  /** The rules that say what it may do, and what their variables over relations stand for. */
+  readonly rules: AccessRules
+  readonly related: Related
+}
+
+/** A live session. Its tenant is the one it was opened for, its role the one that the user has there now. */
+export type Session = Standing & {
+  readonly id: string
+  readonly type: SessionType
   /** Its row was last touched more than a day ago: time to extend it. */
   readonly extendable: boolean
 }
@@ -86,11 +94,20 @@ export function openSessionStore(options: SessionStoreOptions): SessionStore {
 
   const load = async (key: string): Promise<Found | undefined> => {
     try {
-      return await readSession(db, catalog.current(), config, key)
+      return await readFresh(key)
     } catch (error) {
       if (!isStalePlan(error)) throw error
-      return readSession(db, await catalog.reload(), config, key)
+      await catalog.reload()
+      return readFresh(key)
     }
+  }
+
+  const readFresh = async (key: string): Promise<Found | undefined> => {
+    const row = await readSession(db, catalog.current(), key)
+    if (row === undefined) return undefined
+    const { remainingMs, id, type, extendable, ...found } = row
+    const standing = await standingOf(db, access.current(), config.tenancy.enabled, found, log)
+    return { session: { ...standing, id, type, extendable }, remainingMs }
   }
 
   const read = async (key: string): Promise<Session | undefined> => {
@@ -148,36 +165,41 @@ function concernsOf(payload: string): Concerns {
 
 type Found = { readonly session: Session; readonly remainingMs: number }
 
-type FoundRow = {
-  id: string
-  type: SessionType
+/** What a statement with {@link standingSql} finds. */
+export type StandingRow = {
   userId: string
   tenantId: string | null
   role: Role
   user: Row
   userRole: Row
   tenant: Row | null
-  extendable: boolean
-  remainingMs: number
 }
 
-async function readSession(
+type FoundRow = StandingRow & { id: string; type: SessionType; extendable: boolean; remainingMs: number }
+
+/** Adds what the role's rules need to know of the user; one more statement where they follow relations. */
+export async function standingOf(
   db: Database,
-  catalog: Catalog,
-  config: Config,
-  tokenHash: string,
-): Promise<Found | undefined> {
+  rules: AccessRules,
+  multiTenant: boolean,
+  { tenantId, tenant, ...same }: StandingRow,
+  log: Logger,
+): Promise<Standing> {
+  const paths = relatedPathsOf(rules, same.role.id)
+  const related = await loadRelated(db, rules.catalog, paths, String(same.userRole.id), log)
+  return {
+    ...same,
+    tenantId: multiTenant ? (tenantId ?? undefined) : undefined,
+    tenant: multiTenant ? (tenant ?? undefined) : undefined,
+    rules,
+    related,
+  }
+}
+
+async function readSession(db: Database, catalog: Catalog, tokenHash: string): Promise<FoundRow | undefined> {
   const text = sessionSql(catalog)
   const [row] = await db.run<FoundRow>(text, [tokenHash], statementName(text))
-  if (row === undefined) return undefined
-  const { remainingMs, tenantId, tenant, ...same } = row
-  const multi = config.tenancy.enabled
-  const session = {
-    ...same,
-    tenantId: multi ? (tenantId ?? undefined) : undefined,
-    tenant: multi ? (tenant ?? undefined) : undefined,
-  }
-  return { session, remainingMs }
+  return row
 }
 
 const texts = new WeakMap<Catalog, string>()
@@ -190,11 +212,8 @@ function sessionSql(catalog: Catalog): string {
 
 /** A session counts with the role that its user has at its tenant now: demotion and removal act at once. */
 function makeSessionSql(catalog: Catalog): string {
-  const row = (name: string, alias: string) => ownRowSql(catalog.collections.get(name)!, alias)
   return `
-    select s.id, s.type, s."user_Id" as "userId", s."tenant_Id" as "tenantId",
-      ${row('svc_Role', 'r')} as role, ${row('svc_User', 'u')} as "user", ${row('svc_UserRole', 'ur')} as "userRole",
-      case when t.id is not null then ${row('svc_Tenant', 't')} end as tenant,
+    select s.id, s.type, s."user_Id" as "userId", s."tenant_Id" as "tenantId", ${standingSql(catalog)},
       s."updatedAt" < now() - interval '1 day' as extendable,
       (extract(epoch from s."expiresAt" - now()) * 1000)::float8 as "remainingMs"
     from "svc_Sessions" s

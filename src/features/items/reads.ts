@@ -1,12 +1,15 @@
 import type { Readable } from 'node:stream'
+import type { Config } from '../../config.ts'
 import { isStalePlan } from '../../db/errors.ts'
 import { statementName } from '../../db/statement-names.ts'
 import { AppError, errors } from '../../errors.ts'
 import type { Access } from '../../query/access.ts'
-import { compileCount, compileList, compileOne, compileStream } from '../../query/compile.ts'
+import { compileCount, compileList, compileStream } from '../../query/compile.ts'
+import { startCompiling, whereSql } from '../../query/compile-predicate.ts'
+import { selectionSql } from '../../query/compile-select.ts'
 import { parseListQuery } from '../../query/parse.ts'
 import { type Plan, type ResolveEnv, resolveList, resolveOne } from '../../query/resolve.ts'
-import type { Statement } from '../../query/sql.ts'
+import { createParams, ident, type Statement, statement } from '../../query/sql.ts'
 import type { Runtime } from '../../runtime.ts'
 import { streamList } from './stream.ts'
 
@@ -44,17 +47,31 @@ export async function readOne(
   id: string,
   raw: Record<string, unknown>,
 ): Promise<string> {
+  return (await readVersion(rt, access, collection, id, raw)).body
+}
+
+/** As {@link readOne}, and which version of the row the answer is made from (see versions.ts). */
+export async function readVersion(
+  rt: Runtime,
+  access: Access,
+  collection: string,
+  id: string,
+  raw: Record<string, unknown>,
+): Promise<{ readonly body: string; readonly version: string }> {
   return withFreshCatalog(rt, async () => {
     const plan = resolveOne(rt.catalog.current(), access, collection, id, parseListQuery(raw), resolveEnv(rt))
-    const [row] = await run<{ data: string }>(rt, compileOne(plan))
+    const [row] = await run<{ data: string; version: string }>(rt, compileVersion(plan))
     if (row === undefined) throw errors.itemDenied('read')
-    return `{"data":${row.data}}`
+    return { body: `{"data":${row.data}}`, version: row.version }
   })
 }
 
-export function resolveEnv({ config, clock }: Runtime): ResolveEnv {
+export const resolveEnv = ({ config, clock }: Runtime): ResolveEnv => envOf(config, clock())
+
+/** What the configuration and the clock decide about the meaning of a query. */
+export function envOf(config: Config, now: Date): ResolveEnv {
   return {
-    now: clock(),
+    now,
     multiTenant: {
       enabled: config.tenancy.enabled,
       strict: config.tenancy.strictIsolation,
@@ -90,6 +107,16 @@ export async function withFreshCatalog<T>(rt: Runtime, work: () => Promise<T>): 
 
 function namesUnknown(error: unknown): boolean {
   return error instanceof AppError && (error.code === 'UNKNOWN_COLLECTION' || error.code === 'BAD_QUERY')
+}
+
+/** As `compileOne`; the version must come from the very row that the answer is made from. */
+function compileVersion(plan: Plan): Statement {
+  const params = createParams()
+  const compiling = startCompiling(params)
+  const where = whereSql(plan.where, ['t'], compiling)
+  const list = selectionSql(plan.selection, ['t'], compiling)
+  const text = `select (select row_to_json(o.*)::text from (select ${list}) o) as data, t.xmin::text as version from ${ident(plan.collection.name)} t${where}`
+  return statement(text, params.values)
 }
 
 function run<Row extends object>(rt: Runtime, { text, values, key }: Statement): Promise<Row[]> {

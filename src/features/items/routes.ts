@@ -3,8 +3,12 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { errors } from '../../errors.ts'
 import { type App, actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
-import { readList, readOne } from './reads.ts'
-import { createItem, createItems, deleteItems, updateItem, updateItems, type Writer } from './writes.ts'
+import type { Written } from './answers.ts'
+import { sortItem } from './manual-sort.ts'
+import { readList, readVersion } from './reads.ts'
+import { upsertItems, upsertPayloads } from './upsert.ts'
+import { isFresh, itemTag, listTag, versionsOf } from './versions.ts'
+import { deleteItem, deleteItems, type Writer, writeChange, writeChanges, writeNew } from './writes.ts'
 
 type OfCollection = { Params: { collection: string } }
 type OfItem = { Params: { collection: string; id: string } }
@@ -12,62 +16,85 @@ type OfItem = { Params: { collection: string; id: string } }
 /** `/items/{collection}` (spec/items.md §1). Row events are appended by the database; these routes emit no others. */
 export function itemRoutes(app: App, rt: Runtime): void {
   app.get<OfCollection>('/items/:collection', async (request, reply) => {
-    const answer = await readList(rt, request.caller.access, request.params.collection, queryOf(request))
-    return json(reply, answer)
+    const list = await readList(rt, request.caller.access, request.params.collection, queryOf(request))
+    return typeof list === 'string' ? tagged(request, reply, listTag(list), list) : json(reply, list)
   })
-  app.get<OfItem>('/items/:collection/:id', async (request, reply) =>
-    json(
-      reply,
-      await readOne(rt, request.caller.access, request.params.collection, request.params.id, queryOf(request)),
-    ),
-  )
+  app.get<OfItem>('/items/:collection/:id', async (request, reply) => {
+    const { collection, id } = request.params
+    const { version, body } = await readVersion(rt, request.caller.access, collection, id, queryOf(request))
+    return tagged(request, reply, itemTag(version, body), body)
+  })
   app.post<OfCollection>('/items/:collection', async (request, reply) => {
-    const id = await createItem(rt, writerOf(request), request.params.collection, request.body)
-    return json(reply.code(201), `{"data":{"id":${id}}}`)
+    const written = await writeNew(rt, writerOf(request), request.params.collection, [request.body], {
+      answer: queryOf(request),
+    })
+    return json(reply.code(201), `{"data":${answersOf(written)}}`)
   })
   app.patch<OfItem>('/items/:collection/:id', async (request, reply) => {
-    const id = await updateItem(rt, writerOf(request), request.params.collection, request.params.id, request.body)
-    return json(reply, `{"data":{"id":${id}}}`)
+    const { collection, id } = request.params
+    const options = { answer: queryOf(request), ifMatch: versionsOf(request.headers['if-match']) }
+    const written = await writeChange(rt, writerOf(request), collection, id, request.body, options)
+    return json(reply, `{"data":${answersOf(written)}}`)
   })
   app.delete<OfItem>('/items/:collection/:id', async (request, reply) => {
-    const [id] = await deleteItems(rt, writerOf(request), request.params.collection, [request.params.id])
-    return json(reply, `{"data":{"id":${id}}}`)
+    const { collection, id } = request.params
+    const gone = await deleteItem(rt, writerOf(request), collection, id, versionsOf(request.headers['if-match']))
+    return json(reply, `{"data":{"id":${gone}}}`)
   })
+  app.put<OfCollection>('/items/:collection', async (request, reply) => {
+    const { payloads, isList } = upsertPayloads(request.body)
+    const written = await upsertItems(rt, writerOf(request), request.params.collection, payloads, queryOf(request))
+    if (isList) return json(reply, `{"data":[${written.rows ?? written.ids}]}`)
+    return json(reply.code(written.created ? 201 : 200), `{"data":${answersOf(written)}}`)
+  })
+  bulkRoutes(app, rt)
+}
+
+/** Routes that nobody may call without a session. */
+export function itemBearerRoutes(app: App, rt: Runtime): void {
+  app.post<OfCollection>('/utils/sort/:collection', async (request) => ({
+    data: await sortItem(rt, writerOf(request), request.params.collection, request.body),
+  }))
+}
+
+function bulkRoutes(app: App, rt: Runtime): void {
   app.post<OfCollection>('/items/:collection/bulk', async (request, reply) => {
-    const ids = await createItems(
-      rt,
-      writerOf(request),
-      request.params.collection,
-      listOf(request.body, 'Request body must be an array'),
-    )
-    return json(reply.code(201), `{"data":[${ids}]}`)
+    const payloads = listOf(request.body, 'Request body must be an array')
+    const answer = queryOf(request)
+    const { ids, rows } = await writeNew(rt, writerOf(request), request.params.collection, payloads, { answer })
+    return json(reply.code(201), `{"data":[${rows ?? ids}]}`)
   })
   app.patch<OfCollection>('/items/:collection/bulk', async (request, reply) => {
-    const ids = await updateItems(
-      rt,
-      writerOf(request),
-      request.params.collection,
-      listOf(request.body, 'Request body must be an array'),
-    )
-    return json(reply, `{"data":[${ids}]}`)
+    const changes = listOf(request.body, 'Request body must be an array')
+    const answer = queryOf(request)
+    const { ids, rows } = await writeChanges(rt, writerOf(request), request.params.collection, changes, { answer })
+    return json(reply, `{"data":[${rows ?? ids}]}`)
   })
   app.delete<OfCollection>('/items/:collection/bulk', async (request, reply) => {
-    await deleteItems(
-      rt,
-      writerOf(request),
-      request.params.collection,
-      listOf(request.body, 'Request body must be an array of IDs'),
-    )
+    const ids = listOf(request.body, 'Request body must be an array of IDs')
+    await deleteItems(rt, writerOf(request), request.params.collection, ids)
     return reply.code(204).send()
   })
 }
 
-function writerOf(request: FastifyRequest): Writer {
+export function writerOf(request: FastifyRequest): Writer {
   return { actor: actorOf(request), access: request.caller.access }
 }
 
-function queryOf(request: FastifyRequest): Record<string, unknown> {
+export function queryOf(request: FastifyRequest): Record<string, unknown> {
   return request.query as Record<string, unknown>
+}
+
+/** The one row that was written: its id alone, or what was asked for of it. */
+function answersOf({ ids, rows }: Written): string {
+  return rows === undefined ? `{"id":${ids[0]}}` : rows[0]!
+}
+
+/** An answer that the client can keep; 304 when it has it already (RFC 9110 §13.1.2). */
+function tagged(request: FastifyRequest, reply: FastifyReply, tag: string, body: string): FastifyReply {
+  reply.header('etag', tag)
+  if (isFresh(request.headers['if-none-match'], tag)) return reply.code(304).send()
+  return json(reply, body)
 }
 
 /** The text is JSON already; serialising it again would cost more than the query. */

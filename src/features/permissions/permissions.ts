@@ -1,5 +1,8 @@
+import { errors } from '../../errors.ts'
 import type { Access, Grant, VariableName } from '../../query/access.ts'
-import type { AccessRules, PermissionRow, Role } from './store.ts'
+import { grantOf, isNone } from './grants.ts'
+import { type Related, type RelatedPath, relatedPath, variableKey, variablesIn } from './related.ts'
+import type { AccessRules, Role } from './store.ts'
 
 /** The administrator role is known by its name, which nobody can rename, create twice or delete. */
 export const administratorRole = 'administrator'
@@ -11,16 +14,13 @@ export type Subject = {
   readonly tenantId: string | undefined
   /** Rows behind `$CURRENT_USER.x`, `$CURRENT_TENANT.x`, …; wire forms, without hidden fields. */
   readonly rows: Partial<Record<VariableName, Readonly<Record<string, unknown>>>>
+  /** What {@link relatedPathsOf} asked for. */
+  readonly related: Related
 }
 
-/** What a subject may do, compiled from the stored rows once per role and change (spec/permissions.md §3). */
+/** What a subject may do, compiled from the stored rules once per role and change (spec/permissions.md §3). */
 export function accessOf(rules: AccessRules, subject: Subject): Access {
-  const grants = grantsOf(rules, subject.role.id)
-  const ids: Partial<Record<VariableName, string | undefined>> = {
-    CURRENT_USER: subject.userId,
-    CURRENT_ROLE: subject.role.id,
-    CURRENT_TENANT: subject.tenantId,
-  }
+  const { grants } = compiledRole(rules, subject.role.id)
   return {
     admin: subject.role.name === administratorRole,
     roleId: subject.role.id,
@@ -28,58 +28,67 @@ export function accessOf(rules: AccessRules, subject: Subject): Access {
     tenantId: subject.tenantId,
     tenantSpecific: subject.role.isTenantSpecific,
     grant: (collection, action) => grants.get(`${action} ${collection}`),
-    variable: (name, path) => {
-      if (path.length === 0) return ids[name] ?? subject.rows[name]?.id
-      const [column, ...deeper] = path as [string, ...string[]]
-      const row = subject.rows[name]
-      return deeper.length === 0 && row !== undefined && Object.hasOwn(row, column) ? row[column] : undefined
-    },
+    variable: (name, path) => variableOf(rules, subject, name, path),
   }
 }
 
-const compiled = new WeakMap<AccessRules, Map<string, ReadonlyMap<string, Grant>>>()
-
-function grantsOf(rules: AccessRules, roleId: string): ReadonlyMap<string, Grant> {
-  const byRole = compiled.get(rules) ?? new Map<string, ReadonlyMap<string, Grant>>()
-  compiled.set(rules, byRole)
-  let grants = byRole.get(roleId)
-  if (grants === undefined) {
-    grants = new Map(
-      (rules.permissions.get(roleId) ?? []).map((row) => [`${row.action} ${row.collection}`, grantOf(row)]),
-    )
-    byRole.set(roleId, grants)
-  }
-  return grants
-}
-
-function grantOf(row: PermissionRow): Grant {
-  return {
-    fields: fieldSpecs(row.fields),
-    conditions: row.conditions ?? null,
-    relConditions: row.relConditions ?? null,
-    defaultValues:
-      row.defaultValues !== null && typeof row.defaultValues === 'object'
-        ? (row.defaultValues as Grant['defaultValues'])
-        : null,
-  }
-}
-
-/** `*`, `a, b.*` and `["a", "b.*"]` are all accepted; null and an empty list mean "none given". */
-export function fieldSpecs(stored: unknown): readonly string[] | null {
-  const list =
-    typeof stored === 'string'
-      ? [stored]
-      : Array.isArray(stored)
-        ? stored.filter((spec) => typeof spec === 'string')
-        : []
-  const specs = list.flatMap((spec: string) => spec.split(',')).map((spec) => spec.trim())
-  const given = specs.filter((spec) => spec !== '')
-  return given.length === 0 ? null : given
+/** The variables over relations in the rules of a role: what must be loaded before its access is made. */
+export function relatedPathsOf(rules: AccessRules, roleId: string): readonly RelatedPath[] {
+  return compiledRole(rules, roleId).paths
 }
 
 /** Collections with a read permission that has a row rule. */
 export function collectionsWithRowRules(rules: AccessRules): readonly string[] {
   const reads = [...rules.permissions.values()].flat().filter(({ action }) => action === 'read')
-  const ruled = reads.filter(({ conditions }) => conditions !== null && Object.keys(conditions as object).length > 0)
+  const ruled = reads.filter((row) => !isNone(grantOf(row, rules)?.conditions))
   return [...new Set(ruled.map(({ collection }) => collection))]
+}
+
+function variableOf(rules: AccessRules, subject: Subject, name: VariableName, path: readonly string[]): unknown {
+  const row = subject.rows[name]
+  if (path.length === 0) return ownIds(subject)[name] ?? row?.id
+  const [column] = path as [string]
+  if (path.length === 1 && row !== undefined && Object.hasOwn(row, column)) return row[column]
+  const key = variableKey({ name, path })
+  const isKnown = relatedPathsOf(rules, subject.role.id).some((known) => known.key === key)
+  if (!isKnown && relatedPath(rules.catalog, { name, path }) !== undefined)
+    throw errors.badQuery(`$${key}: only stored permissions can follow the relations of the caller`)
+  return subject.related.get(key)
+}
+
+function ownIds({ userId, role, tenantId }: Subject): Partial<Record<VariableName, string | undefined>> {
+  return { CURRENT_USER: userId, CURRENT_ROLE: role.id, CURRENT_TENANT: tenantId }
+}
+
+type CompiledRole = { readonly grants: ReadonlyMap<string, Grant>; readonly paths: readonly RelatedPath[] }
+
+const compiled = new WeakMap<AccessRules, Map<string, CompiledRole>>()
+
+function compiledRole(rules: AccessRules, roleId: string): CompiledRole {
+  const byRole = compiled.get(rules) ?? new Map<string, CompiledRole>()
+  compiled.set(rules, byRole)
+  const known = byRole.get(roleId) ?? compileRole(rules, roleId)
+  byRole.set(roleId, known)
+  return known
+}
+
+function compileRole(rules: AccessRules, roleId: string): CompiledRole {
+  const grants = new Map<string, Grant>()
+  for (const row of rules.permissions.get(roleId) ?? []) {
+    const grant = grantOf(row, rules)
+    if (grant !== undefined) grants.set(`${row.action} ${row.collection}`, grant)
+  }
+  return { grants, paths: pathsIn(rules, [...grants.values()]) }
+}
+
+function pathsIn({ catalog }: AccessRules, grants: readonly Grant[]): readonly RelatedPath[] {
+  const values = grants.flatMap(({ conditions, relConditions, defaultValues }) => [
+    conditions,
+    relConditions,
+    defaultValues,
+  ])
+  const paths = values
+    .flatMap((value) => variablesIn(value, catalog))
+    .flatMap((variable) => relatedPath(catalog, variable) ?? [])
+  return [...new Map(paths.map((path) => [path.key, path])).values()]
 }

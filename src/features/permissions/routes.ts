@@ -1,64 +1,105 @@
-import type { FastifyReply } from 'fastify'
-import { sql } from '../../db/sql.ts'
-import { AppError } from '../../errors.ts'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { AppError, errors } from '../../errors.ts'
 import { type App, actorOf } from '../../http.ts'
+import { isObject } from '../../query/guards.ts'
 import type { Runtime } from '../../runtime.ts'
 import { readList, readOne } from '../items/reads.ts'
 import { createItem, deleteItems, updateItem, type Writer } from '../items/writes.ts'
-import { checkPermission } from './check.ts'
+import { checkRule, checkRuleDelete } from './check.ts'
+import { explain } from './explain.ts'
+import { storedRow } from './queries.ts'
+import { exportPermissions, importPermissions, previewImport } from './transfer.ts'
+import { acceptUploads, uploadedPermissions } from './upload.ts'
 
-type OfPermission = { Params: { id: string } }
-const collection = 'svc_Permission'
+type OfRow = { Params: { id: string } }
+type Row = Readonly<Record<string, unknown>>
 
-/** Reading permissions follows the ordinary read permission on svc_Permission (spec/permissions.md §4). */
+/** Permissions and named rules are stored in collections of their own, and read like any other (spec/permissions.md §4). */
+const stores = [
+  { path: '/permissions', collection: 'svc_Permission', what: 'Permission' },
+  { path: '/acls', collection: 'svc_ACL', what: 'ACL' },
+] as const
+
+type Store = (typeof stores)[number]
+
+/** Reading follows the ordinary read permission on the collection. */
 export function permissionRoutes(app: App, rt: Runtime): void {
-  app.get('/permissions', async (request, reply) => {
-    const answer = await readList(rt, request.caller.access, collection, request.query as Record<string, unknown>)
-    return json(reply, answer)
-  })
-  app.get<OfPermission>('/permissions/:id', async (request, reply) =>
-    json(
-      reply,
-      await readOne(rt, request.caller.access, collection, request.params.id, request.query as Record<string, unknown>),
-    ),
-  )
+  for (const { path, collection } of stores) {
+    app.get(path, async (request, reply) =>
+      json(reply, await readList(rt, request.caller.access, collection, queryOf(request))),
+    )
+    app.get<OfRow>(`${path}/:id`, async (request, reply) =>
+      json(reply, await readOne(rt, request.caller.access, collection, request.params.id, queryOf(request))),
+    )
+  }
 }
 
-/** Changes answer the raw permission, not wrapped; they hold everywhere within a second, here at once. */
+/** Changes answer the raw row, not wrapped; they hold everywhere within a second, here at once. */
 export function permissionAdminRoutes(app: App, rt: Runtime): void {
-  app.post('/permissions', async (request, reply) => {
-    const id = await createItem(rt, writer(request), collection, checkPermission(rt, request.body))
-    await rt.access.reload()
-    return reply.code(201).send(await storedPermission(rt, JSON.parse(id)))
-  })
-  app.patch<OfPermission>('/permissions/:id', async (request) => {
-    const before = await storedPermission(rt, request.params.id)
-    checkPermission(rt, { ...before, ...(request.body as object) })
-    await updateItem(rt, writer(request), collection, request.params.id, request.body)
-    await rt.access.reload()
-    return storedPermission(rt, request.params.id)
-  })
-  app.delete<OfPermission>('/permissions/:id', async (request, reply) => {
-    await deleteItems(rt, writer(request), collection, [request.params.id])
-    await rt.access.reload()
-    return reply.code(204).send()
-  })
+  for (const store of stores) writeRoutes(app, rt, store)
   app.post('/permissions/reload', async () => {
     await rt.access.reload()
     return { message: 'Permission cache reloaded successfully' }
   })
+  app.get('/permissions/explain', (request) => explain(rt, queryOf(request)))
+  app.get('/permissions-export', async (_request, reply) => {
+    const file = await exportPermissions(rt)
+    const name = `permissions-${file.timestamp.slice(0, 10)}.json`
+    return reply.header('content-disposition', `attachment; filename="${name}"`).send(file)
+  })
+  app.register(async (scope) => {
+    await acceptUploads(scope as App, rt)
+    scope.post('/permissions-preview-import', async (request) => previewImport(rt, await uploadedPermissions(request)))
+    scope.post('/permissions-import', async (request) =>
+      importPermissions(rt, actorOf(request), await uploadedPermissions(request)),
+    )
+  })
 }
 
-function writer(request: Parameters<typeof actorOf>[0]): Writer {
+function writeRoutes(app: App, rt: Runtime, store: Store): void {
+  const { path, collection } = store
+  app.post(path, async (request, reply) => {
+    const row = rowOf(request.body)
+    await checkRule(rt, collection, row)
+    const id = await createItem(rt, writerOf(request), collection, row)
+    await rt.access.reload()
+    return reply.code(201).send(await stored(rt, store, JSON.parse(id)))
+  })
+  app.patch<OfRow>(`${path}/:id`, async (request) => {
+    const { id } = request.params
+    const changes = rowOf(request.body)
+    await stored(rt, store, id)
+    await checkRule(rt, collection, changes, id)
+    await updateItem(rt, writerOf(request), collection, id, changes)
+    await rt.access.reload()
+    return stored(rt, store, id)
+  })
+  app.delete<OfRow>(`${path}/:id`, async (request, reply) => {
+    const { id } = request.params
+    await checkRuleDelete(rt, collection, [id])
+    await deleteItems(rt, writerOf(request), collection, [id])
+    await rt.access.reload()
+    return reply.code(204).send()
+  })
+}
+
+function writerOf(request: FastifyRequest): Writer {
   return { actor: actorOf(request), access: request.caller.access }
 }
 
-async function storedPermission(rt: Runtime, id: string): Promise<object> {
-  const row = await rt.db.maybeOne<{ permission: object }>(
-    sql.unsafe`select to_jsonb(p) as permission from "svc_Permission" p where id::text = ${id}`,
-  )
-  if (row === undefined) throw new AppError(404, 'Permission not found')
-  return row.permission
+function rowOf(body: unknown): Row {
+  if (!isObject(body)) throw errors.badBody('Request body must be an object')
+  return body
+}
+
+async function stored(rt: Runtime, { collection, what }: Store, id: string): Promise<Row> {
+  const row = await storedRow(rt.db, rt.catalog.current(), collection, id)
+  if (row === undefined) throw new AppError(404, `${what} not found`)
+  return row
+}
+
+function queryOf(request: FastifyRequest): Record<string, unknown> {
+  return request.query as Record<string, unknown>
 }
 
 function json(reply: FastifyReply, body: unknown): FastifyReply {

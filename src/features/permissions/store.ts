@@ -14,25 +14,37 @@ export type Role = {
   readonly [more: string]: unknown
 }
 
-/** A stored row of svc_Permission in its wire form (spec/permissions.md §6). */
-export type PermissionRow = {
-  readonly id: string
-  readonly role_Id: string
-  readonly collection: string
-  readonly action: string
+/** What a permission row or a named rule says, as stored. */
+export type StoredRule = {
   readonly fields: unknown
   readonly conditions: unknown
   readonly relConditions: unknown
   readonly defaultValues: unknown
+}
+
+/** A stored row of svc_Permission in its wire form (spec/permissions.md §6). */
+export type PermissionRow = StoredRule & {
+  readonly id: string
+  readonly role_Id: string
+  readonly collection: string
+  readonly action: string
+  readonly acl_Ids: unknown
   readonly createdAt: string
   readonly updatedAt: string
 }
+
+/** A stored row of svc_ACL in its wire form: a rule with a name, which permissions of any collection refer to. */
+export type AclRow = StoredRule & { readonly id: string; readonly name: string; readonly system: boolean }
 
 export type AccessRules = {
   readonly roles: ReadonlyMap<string, Role>
   readonly publicRole: Role
   /** Rows of a role, in collection and action order. */
   readonly permissions: ReadonlyMap<string, readonly PermissionRow[]>
+  /** Named rules by id. */
+  readonly acls: ReadonlyMap<string, AclRow>
+  /** What their names mean. */
+  readonly catalog: Catalog
   /** Different after every change; part of cache keys. */
   readonly version: number
 }
@@ -59,14 +71,19 @@ export async function openAccessStore(
   let again = false
   const handlers: (() => void)[] = []
 
+  // Whoever keeps something made from the rules hears of new ones before anybody can see them.
+  const swap = (next: AccessRules) => {
+    rules = next
+    for (const handler of handlers) handler()
+  }
   const load = async () => {
     do {
       again = false
       const next = await readRules(db, catalog.current(), ++version)
-      rules = next
       loadedAt = Date.now()
+      // The collections may have changed while this was read; then it is read again, too.
+      swap({ ...next, catalog: catalog.current() })
     } while (again)
-    for (const handler of handlers) handler()
   }
   const reload = (): Promise<void> => {
     if (loading !== undefined) {
@@ -83,6 +100,11 @@ export async function openAccessStore(
   }
   listener.on('svc_access', reloadSoon)
   listener.onReconnect(reloadSoon)
+  // A rule is compiled against the collections: what a name means may have changed, and roles may have new columns.
+  catalog.onChange((_before, after) => {
+    swap({ ...rules, catalog: after, version: ++version })
+    reloadSoon()
+  })
   return {
     current: () => {
       if (Date.now() - loadedAt > ttlMs && loading === undefined) reloadSoon()
@@ -101,9 +123,16 @@ async function readRules(db: Reader, catalog: Catalog, version: number): Promise
   }
   const roles = await all<Role>('svc_Role', 't.name')
   const rows = await all<PermissionRow>('svc_Permission', 't.collection, t.action')
+  const acls = await all<AclRow>('svc_ACL', 't.name')
   const byId = new Map(roles.map((role) => [role.id, role]))
   const publicRole = [...byId.values()].find((role) => role.name === 'public')
   if (publicRole === undefined) throw new Error('the role public is missing: run the setup')
-  const permissions = Map.groupBy(rows, (permission) => permission.role_Id)
-  return { roles: byId, publicRole, permissions, version }
+  return {
+    roles: byId,
+    publicRole,
+    permissions: Map.groupBy(rows, (permission) => permission.role_Id),
+    acls: new Map(acls.map((acl) => [acl.id, acl])),
+    catalog,
+    version,
+  }
 }

@@ -1,0 +1,102 @@
+import { createHash } from 'node:crypto'
+import type { FastifyReply, FastifyRequest, RouteOptions } from 'fastify'
+import { findRepeatable, type StoredAnswer, storeAnswer } from '../db/unlogged.ts'
+import { errors } from '../errors.ts'
+import type { RepeatableRequest } from '../events/types.ts'
+import type { App } from '../http.ts'
+import type { Runtime } from '../runtime.ts'
+
+/**
+ * `Idempotency-Key` on every POST outside /auth: the same caller's same request (path, query, body) is done once within
+ * 24 hours, however often and by however many processes it is received, and answered alike. Another request with the
+ * same key is 409.
+ *
+ * What makes it safe is not here: each commit of the request stores its result in its own transaction (events/commit.ts).
+ * The answer is stored after it, and if a crash comes between the two, the repeated request makes its answer from the
+ * stored results. Answers other than 2xx are not kept: nothing was written, so the request may be tried again.
+ */
+export function registerIdempotency(app: App, rt: Runtime): void {
+  app.decorateRequest('repeatable', undefined)
+  app.addHook('onRoute', (route) => {
+    if (!route.method.includes('POST') || /^\/auth(\/|$)/.test(route.url)) return
+    route.preHandler = [...listOf(route.preHandler), beginning(rt)]
+    route.onSend = [...listOf(route.onSend), ending(rt)]
+  })
+}
+
+/** Larger answers are made again from the results of their commits. */
+const largestAnswer = 1_000_000
+
+type Hooks<Name extends 'preHandler' | 'onSend'> = Extract<NonNullable<RouteOptions[Name]>, readonly unknown[]>
+
+function beginning(rt: Runtime): Hooks<'preHandler'>[number] {
+  return (request, reply, done) => {
+    const header = request.headers['idempotency-key']
+    if (header === undefined) return done()
+    begin(rt, request, reply, header).then((isAnswered) => isAnswered || done(), done)
+  }
+}
+
+/** True when the request was answered from what is stored. */
+async function begin(
+  rt: Runtime,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  header: string | string[],
+): Promise<boolean> {
+  if (typeof header !== 'string' || !/^[\x21-\x7e]{1,255}$/.test(header))
+    throw errors.badBody('Idempotency-Key must be 1 to 255 visible characters')
+  const repeatable = { caller: callerOf(request), key: header, fingerprint: fingerprintOf(request), commits: 0 }
+  // Of a body that only the handler reads the fingerprint knows nothing yet; see `identifyBody`.
+  const isRead = !request.headers['content-type']?.startsWith('multipart/')
+  const known = isRead ? await findRepeatable(rt, repeatable) : undefined
+  if (known !== undefined && known.fingerprint !== repeatable.fingerprint) throw errors.keyReused()
+  if (known?.answer === undefined) {
+    request.repeatable = repeatable
+    return false
+  }
+  const { status, contentType, body } = known.answer
+  reply.code(status).header('idempotent-replayed', 'true')
+  if (contentType !== null) reply.type(contentType)
+  reply.send(body === '' ? undefined : body)
+  return true
+}
+
+function ending(rt: Runtime): Hooks<'onSend'>[number] {
+  return (request, reply, payload, done) => {
+    const { repeatable } = request
+    const isDone = repeatable !== undefined && repeatable.commits > 0 && reply.statusCode < 300
+    const body = payload ?? ''
+    if (!isDone || typeof body !== 'string' || body.length > largestAnswer) return done(null, payload)
+    keep(rt, repeatable, reply, body).then((kept) => done(null, kept), done)
+  }
+}
+
+async function keep(rt: Runtime, repeatable: RepeatableRequest, reply: FastifyReply, body: string): Promise<unknown> {
+  const type = reply.getHeader('content-type')
+  const own: StoredAnswer = {
+    status: reply.statusCode,
+    contentType: typeof type === 'string' ? type : null,
+    body,
+  }
+  const kept = await storeAnswer(rt, repeatable, own)
+  reply.code(kept.status)
+  if (kept.body !== body) reply.removeHeader('content-length')
+  return kept.body
+}
+
+/** Sessions may change under a key, who it belongs to may not. Without one, an address is all there is to tell callers apart. */
+function callerOf({ caller, ip }: FastifyRequest): string {
+  const { userId, tenantId, role } = caller
+  return [userId ?? `address ${ip}`, role.id, tenantId ?? ''].join(' ')
+}
+
+function fingerprintOf({ method, url, body }: FastifyRequest): string {
+  return createHash('sha256')
+    .update(`${method} ${url}\n${JSON.stringify(body ?? null)}`)
+    .digest('base64url')
+}
+
+function listOf<T>(hooks: T | readonly T[] | undefined): T[] {
+  return hooks === undefined ? [] : Array.isArray(hooks) ? [...hooks] : [hooks as T]
+}

@@ -1,0 +1,247 @@
+import { AppError } from '../errors.ts'
+import type { Catalog, Collection, Field, FieldJson, SchemaJson } from './catalog.ts'
+import { type Definitions, definitionsOf, keyReference, withField, withSchema } from './definitions.ts'
+import { isRelationName, maxNameLength } from './identifiers.ts'
+import { anySchema, type JunctionEnd, pairSchema } from './junctions.ts'
+
+/**
+ * New relationships as edits of definitions (spec/schemas.md §3): the catalog in, the definitions after the change out.
+ * Pure; what they mean for tables follows from the difference.
+ */
+
+export const relationshipTypes = ['M2O', 'O2M', 'O2O', 'M2M', 'M2A'] as const
+export type RelationshipType = (typeof relationshipTypes)[number]
+
+/** What the ends of a relationship say besides where they point. */
+export type RelationshipDetails = {
+  readonly description?: string
+  readonly onDelete?: string
+  readonly onUpdate?: string
+  readonly showAs?: readonly unknown[]
+}
+
+export type Relationship = {
+  readonly type: RelationshipType
+  readonly name: string
+  /** Every type but M2A has one. */
+  readonly target?: string | undefined
+  /** Name of the relation back, on the target. */
+  readonly alias?: string | undefined
+  readonly foreignKey?: string | undefined
+  /** Name of the junction of M2M and M2A. */
+  readonly through?: string | undefined
+  /** The collections that M2A can point at. */
+  readonly tables?: readonly string[] | undefined
+  readonly details: RelationshipDetails
+}
+
+/** 404 for unknown collections, 409 for names that are taken, 400 for generated names that are too long. */
+export function withRelationship(catalog: Catalog, source: string, relationship: Relationship): Definitions {
+  const definitions = definitionsOf(catalog)
+  if (!definitions.has(source)) throw unknownEnd()
+  switch (relationship.type) {
+    case 'M2O':
+    case 'O2O':
+      return withToOne(catalog, definitions, source, relationship)
+    case 'O2M':
+      return withToMany(catalog, definitions, source, relationship)
+    case 'M2M':
+      return withPairs(catalog, definitions, source, relationship)
+    case 'M2A':
+      return withAny(catalog, definitions, source, relationship)
+  }
+}
+
+function withToOne(
+  catalog: Catalog,
+  definitions: Definitions,
+  source: string,
+  relationship: Relationship,
+): Definitions {
+  const { type, name, alias, details } = relationship
+  const target = knownTarget(definitions, relationship)
+  const foreignKey = relationship.foreignKey ?? `${name}_id`
+  checkLengths([name, foreignKey, alias])
+  const isUnique = type === 'O2O'
+  const keyed = withForeignKey(catalog, definitions, { source, foreignKey, target, isUnique })
+  const related = withNewEntry(catalog, keyed, source, name, {
+    relType: 'BelongsTo',
+    target,
+    foreignKey,
+    description: type,
+    ...details,
+  })
+  if (alias === undefined) return related
+  return withNewEntry(catalog, related, target, alias, reverseJson(source, foreignKey, type))
+}
+
+/** The relation is declared on the source, the column is the target's. */
+function withToMany(
+  catalog: Catalog,
+  definitions: Definitions,
+  source: string,
+  relationship: Relationship,
+): Definitions {
+  const { name, details } = relationship
+  const target = knownTarget(definitions, relationship)
+  const foreignKey = relationship.foreignKey ?? `${source}_id`
+  const alias = relationship.alias ?? backName(catalog, source, target, name)
+  checkLengths([name, foreignKey, alias])
+  const { onDelete, onUpdate, ...shown } = details
+  const isHeld = [...catalog.collections.get(target)!.relations.values()].some(
+    (relation) => relation.kind === 'belongsTo' && relation.foreignKey === foreignKey && relation.target === source,
+  )
+  const keyed = withForeignKey(catalog, definitions, { source: target, foreignKey, target: source, isUnique: false })
+  const held = isHeld
+    ? keyed
+    : withNewEntry(catalog, keyed, target, alias, {
+        relType: 'BelongsTo',
+        target: source,
+        foreignKey,
+        description: 'O2M Alias',
+        ...(onDelete !== undefined && { onDelete }),
+        ...(onUpdate !== undefined && { onUpdate }),
+      })
+  return withNewEntry(catalog, held, source, name, {
+    relType: 'HasMany',
+    target,
+    foreignKey,
+    description: 'O2M',
+    ...shown,
+  })
+}
+
+function withPairs(
+  catalog: Catalog,
+  definitions: Definitions,
+  source: string,
+  relationship: Relationship,
+): Definitions {
+  const { name, alias, details } = relationship
+  const target = knownTarget(definitions, relationship)
+  const isSelf = source === target
+  const junction = relationship.through ?? `${source}_${target}_${name}_junction`
+  const near: JunctionEnd = { collection: source, foreignKey: `${source}_id`, alias: source }
+  const far: JunctionEnd = {
+    collection: target,
+    foreignKey: isSelf ? `${target}_id_2` : `${target}_id`,
+    alias: isSelf ? `${target}_2` : target,
+  }
+  checkLengths([name, alias, junction, near.foreignKey, far.foreignKey, far.alias])
+  const linked = withJunction(definitions, junction, pairSchema(definitions, junction, [near, far]))
+  const related = withNewEntry(catalog, linked, source, name, toJunction(junction, near, 'M2M', details))
+  if (alias === undefined) return related
+  return withNewEntry(catalog, related, target, alias, toJunction(junction, far, 'M2M Alias', {}))
+}
+
+function withAny(catalog: Catalog, definitions: Definitions, source: string, relationship: Relationship): Definitions {
+  const { name, tables = [], details } = relationship
+  checkTables(catalog, tables)
+  const junction = relationship.through ?? `${source}_${name}_junction`
+  const alias = relationship.alias ?? `${source}_${name}`
+  const owner: JunctionEnd = {
+    collection: source,
+    foreignKey: `${source}_id`,
+    alias: tables.includes(source) ? `${source}_source` : source,
+  }
+  checkLengths([name, alias, junction, owner.foreignKey, owner.alias])
+  const linked = withJunction(definitions, junction, anySchema(definitions, junction, owner, tables))
+  const related = withNewEntry(catalog, linked, source, name, {
+    ...toJunction(junction, owner, 'M2A', details),
+    polymorphic: true,
+    tables,
+  })
+  return tables.reduce(
+    (next, table) =>
+      withNewEntry(catalog, next, table, alias, {
+        ...toJunction(junction, { foreignKey: 'item_id' }, 'M2A Alias', {}),
+        scope: { collection: table },
+      }),
+    related,
+  )
+}
+
+function toJunction(
+  junction: string,
+  { foreignKey }: Pick<JunctionEnd, 'foreignKey'>,
+  description: string,
+  details: RelationshipDetails,
+) {
+  return { relType: 'HasMany', target: junction, foreignKey, description, ...details }
+}
+
+function reverseJson(target: string, foreignKey: string, type: RelationshipType): FieldJson {
+  return { relType: type === 'O2O' ? 'HasOne' : 'HasMany', target, foreignKey, description: `${type} Alias` }
+}
+
+type ForeignKey = { source: string; foreignKey: string; target: string; isUnique: boolean }
+
+/** Declares the column, or takes the one that is there if it can hold the target's keys. */
+function withForeignKey(catalog: Catalog, definitions: Definitions, key: ForeignKey): Definitions {
+  const { source, foreignKey, target, isUnique } = key
+  const known = catalog.collections.get(source)!.fields.get(foreignKey)
+  const reference = keyReference(definitions.get(target)!)
+  if (known === undefined)
+    return withField(definitions, source, foreignKey, { ...reference, ...(isUnique && { unique: true }) })
+  checkHolds(known, catalog.collections.get(target)!)
+  const declared = definitions.get(source)!.fields[foreignKey]
+  if (!isUnique || known.unique || known.primaryKey) return definitions
+  return withField(definitions, source, foreignKey, { ...(declared ?? reference), unique: true })
+}
+
+function checkHolds(field: Field, { name, primaryKey }: Collection): void {
+  if (field.kind !== primaryKey.kind)
+    throw new AppError(400, `Field ${field.name} is ${field.type}, ${name}.${primaryKey.name} is ${primaryKey.type}`)
+}
+
+function withNewEntry(
+  catalog: Catalog,
+  definitions: Definitions,
+  collection: string,
+  name: string,
+  json: FieldJson,
+): Definitions {
+  const known = catalog.collections.get(collection)!
+  const isTaken =
+    known.fields.has(name) || known.relations.has(name) || Object.hasOwn(definitions.get(collection)!.fields, name)
+  if (isTaken) throw new AppError(409, `${collection} has a field ${name} already`)
+  return withField(definitions, collection, name, json)
+}
+
+function withJunction(definitions: Definitions, name: string, schema: SchemaJson): Definitions {
+  if (definitions.has(name)) throw new AppError(409, `Collection ${name} already exists`)
+  return withSchema(definitions, name, schema)
+}
+
+function knownTarget(definitions: Definitions, { target }: Relationship): string {
+  if (target === undefined || !definitions.has(target)) throw unknownEnd()
+  return target
+}
+
+function unknownEnd(): AppError {
+  return new AppError(404, 'Source or target collection not found', { code: 'UNKNOWN_COLLECTION' })
+}
+
+function checkTables(catalog: Catalog, tables: readonly string[]): void {
+  const targets = tables.map((table) => catalog.collections.get(table))
+  if (targets.length === 0 || targets.includes(undefined)) throw new AppError(404, 'Target table not found')
+  const types = new Set(targets.map((target) => target!.primaryKey.kind))
+  if (types.size > 1) throw new AppError(400, 'Target tables must have the same id type')
+}
+
+/** All names that the relationship needs, judged together. */
+function checkLengths(names: readonly (string | undefined)[]): void {
+  const long = names.filter((name) => name !== undefined && name.length > maxNameLength)
+  if (long.length > 0)
+    throw new AppError(400, `Identifiers of more than ${maxNameLength} characters: ${long.join(', ')}`, {
+      code: 'INVALID_IDENTIFIER',
+      details: long,
+    })
+}
+
+/** The relation back of an O2M without an alias is named after the source where that is possible. */
+function backName(catalog: Catalog, source: string, target: string, name: string): string {
+  const { fields, relations } = catalog.collections.get(target)!
+  const isUsable = isRelationName(target, source) && !fields.has(source) && !relations.has(source)
+  return isUsable ? source : `${source}_${name}`
+}

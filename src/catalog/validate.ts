@@ -1,0 +1,240 @@
+import { isIP } from 'node:net'
+import type { FieldProblem } from '../errors.ts'
+import type { Field, Kind } from './catalog.ts'
+import { compilePattern, maxMatchedLength, maxPatternLength } from './patterns.ts'
+
+/**
+ * What is wrong with a value of a payload beyond its type: the rules of `validate` (spec/schemas.md §2, failure texts
+ * included) and the limits a type has by itself. `value` is as the client sent it; null and values of another type pass,
+ * because whether a value is needed and readable at all is decided elsewhere.
+ */
+export function ruleProblems(field: Field, value: unknown): FieldProblem[] {
+  if (value === null || value === undefined) return []
+  const broken = [...ownLimits(field, value), ...declaredRules(field, value)]
+  return broken.map(({ rule, message }) => ({ field: field.name, message, value: shown(field, value), rule }))
+}
+
+/** What is wrong with the declaration of a field's rules; undefined when nothing is. */
+export function rulesProblem(field: Field): string | undefined {
+  for (const [name, json] of Object.entries(field.validate ?? {})) {
+    const rule = Object.hasOwn(rules, name) ? rules[name]! : undefined
+    if (rule === undefined) return `unknown validate rule ${name} (known: ${Object.keys(rules).join(', ')})`
+    if (!rule.appliesTo(field)) return `validate rule ${name} does not apply to ${field.type}`
+    const { argument } = argumentOf(json)
+    if (argument !== false && rule.read(argument) === undefined) return `validate rule ${name} needs ${rule.needs}`
+  }
+  return undefined
+}
+
+type Broken = { readonly rule: string; readonly message: string }
+/** The failure text for a value, or undefined. */
+type Test = (value: unknown) => string | undefined
+
+type Rule = {
+  readonly appliesTo: (field: Field) => boolean
+  readonly needs: string
+  /** The test for an argument; undefined when the argument is none of this rule's. */
+  readonly read: (argument: unknown) => Test | undefined
+}
+
+const numberKinds: ReadonlySet<Kind> = new Set(['integer', 'bigint', 'decimal', 'float'])
+const isNumber = ({ kind }: Field) => numberKinds.has(kind)
+const isText = ({ kind }: Field) => kind === 'text'
+const holdsNumbers = ({ kind, element }: Field) => numberKinds.has(element ?? kind)
+
+const rules: Readonly<Record<string, Rule>> = {
+  min: limit((value, least) => value < least, 'less than minimum'),
+  max: limit((value, most) => value > most, 'greater than maximum'),
+  isInt: flag(isNumber, (value) => {
+    const number = numberOf(value)
+    return number === undefined || Number.isInteger(number) ? undefined : 'must be an integer'
+  }),
+  notEmpty: textFlag((text) => text.trim() !== '', 'cannot be empty'),
+  len: { appliesTo: isText, needs: '[min, max]', read: lengthTest },
+  isEmail: textFlag(isEmail, 'Invalid email format'),
+  isUrl: textFlag(isUrl, 'Invalid URL format'),
+  isIP: textFlag((text) => isIP(text) !== 0, 'Invalid IP format'),
+  isUUID: textFlag((text) => uuidForm.test(text), 'Invalid UUID format'),
+  is: { appliesTo: isText, needs: patternNeeds(), read: patternTest },
+  matches: { appliesTo: isText, needs: patternNeeds(), read: patternTest },
+}
+
+function limit(isBroken: (value: number, limit: number) => boolean, words: string): Rule {
+  return {
+    appliesTo: holdsNumbers,
+    needs: 'a number',
+    read: (argument) => {
+      const bound = numberOf(single(argument))
+      if (bound === undefined) return undefined
+      return (value) => {
+        const number = numberOf(value)
+        return number !== undefined && isBroken(number, bound) ? `Value ${value} is ${words} ${bound}` : undefined
+      }
+    },
+  }
+}
+
+function flag(appliesTo: Rule['appliesTo'], test: Test): Rule {
+  return { appliesTo, needs: 'true or false', read: (argument) => (argument === true ? test : undefined) }
+}
+
+function textFlag(isGood: (text: string) => boolean, message: string): Rule {
+  return flag(isText, (value) => {
+    const text = textOf(value)
+    return text === undefined || isGood(text) ? undefined : message
+  })
+}
+
+function lengthTest(argument: unknown): Test | undefined {
+  const [least, most] = Array.isArray(argument) && argument.length <= 2 ? argument : []
+  if (!isCount(least) || !(most === undefined || isCount(most))) return undefined
+  return (value) => {
+    const text = textOf(value)
+    if (text === undefined) return undefined
+    const length = [...text].length
+    if (length < least) return `must be at least ${least} characters long`
+    return most !== undefined && length > most ? `must be at most ${most} characters long` : undefined
+  }
+}
+
+function patternNeeds(): string {
+  return `an RE2 pattern of at most ${maxPatternLength} characters (no look-around, no back-references)`
+}
+
+/** The pattern as text, or `[pattern, 'i']`. */
+function patternTest(argument: unknown): Test | undefined {
+  const [source, flags] = Array.isArray(argument) ? argument : [argument]
+  if (typeof source !== 'string' || !(flags === undefined || flags === '' || flags === 'i')) return undefined
+  const matches = compilePattern(source, flags === 'i')
+  if (matches === undefined) return undefined
+  return (value) => {
+    const text = textOf(value)
+    if (text === undefined) return undefined
+    if (text.length > maxMatchedLength) return `must be at most ${maxMatchedLength} characters long for its pattern`
+    return matches(text) ? undefined : 'does not match required pattern'
+  }
+}
+
+type DeclaredRule = { readonly rule: string; readonly test: Test; readonly message: string | undefined }
+
+const declared = new WeakMap<object, readonly DeclaredRule[]>()
+
+/** The rules of a field, read once per declaration. */
+function rulesOf({ validate }: Field): readonly DeclaredRule[] {
+  if (validate === undefined) return []
+  const known = declared.get(validate)
+  if (known !== undefined) return known
+  const read = Object.entries(validate).flatMap(([rule, json]): DeclaredRule[] => {
+    const { argument, message } = argumentOf(json)
+    const test = rules[rule]?.read(argument)
+    return test === undefined ? [] : [{ rule, test, message }]
+  })
+  declared.set(validate, read)
+  return read
+}
+
+function declaredRules(field: Field, value: unknown): Broken[] {
+  const subjects = subjectsOf(field, value)
+  return rulesOf(field).flatMap(({ rule, test, message }) =>
+    subjects.flatMap(({ prefix, value: subject }): Broken[] => {
+      const problem = subject === null || subject === undefined ? undefined : test(subject)
+      return problem === undefined ? [] : [{ rule, message: message ?? `${prefix}${problem}` }]
+    }),
+  )
+}
+
+/** What rules are about: the value itself, the elements of an array, the bounds of a range. */
+function subjectsOf({ kind }: Field, value: unknown): { prefix: string; value: unknown }[] {
+  if (kind === 'array')
+    return Array.isArray(value) ? value.map((element, i) => ({ prefix: `Array element [${i}]: `, value: element })) : []
+  if (kind !== 'range') return [{ prefix: '', value }]
+  const { lower, upper } = boundsOf(value)
+  return [
+    { prefix: 'Lower bound: ', value: lower },
+    { prefix: 'Upper bound: ', value: upper },
+  ]
+}
+
+/** The limits a column has by itself; what PostgreSQL would refuse is named here with its field. */
+function ownLimits(field: Field, value: unknown): Broken[] {
+  const text = textOf(value)
+  if (field.enumValues !== undefined && text !== undefined && !field.enumValues.includes(text))
+    return [{ rule: 'enum', message: `must be one of ${field.enumValues.join(', ')}` }]
+  const length = field.kind === 'text' ? /^varchar\((\d+)\)$/.exec(field.pgType)?.[1] : undefined
+  if (length !== undefined && text !== undefined && [...text].length > Number(length))
+    return [{ rule: 'len', message: `must be at most ${length} characters long` }]
+  return field.kind === 'range' ? rangeOrder(field, value) : []
+}
+
+function rangeOrder({ element }: Field, value: unknown): Broken[] {
+  const bounds = boundsOf(value)
+  const [lower, upper] = [orderOf(bounds.lower, element), orderOf(bounds.upper, element)]
+  if (lower === undefined || upper === undefined || lower <= upper) return []
+  return [{ rule: 'range', message: 'Lower bound cannot exceed upper bound' }]
+}
+
+/** A value that compares as the bounds do; undefined for what only PostgreSQL can order. */
+function orderOf(bound: unknown, element: Kind | undefined): number | string | undefined {
+  if (element === undefined || numberKinds.has(element)) return numberOf(bound)
+  if (typeof bound !== 'string') return undefined
+  if (element === 'date') return bound.slice(0, 10)
+  if (element === 'time' || element === 'time_no_tz') return /^[\d:.]+$/.test(bound) ? bound : undefined
+  const instant = Date.parse(isoInstant(bound))
+  return Number.isNaN(instant) ? undefined : instant
+}
+
+/** Text without a zone is UTC, and `+02` is spelled `+02:00`. */
+function isoInstant(text: string): string {
+  const iso = text.replace(' ', 'T')
+  if (!iso.includes('T') || /z$/i.test(iso)) return iso
+  const zone = /([+-]\d\d):?(\d\d)?$/.exec(iso.slice(iso.indexOf('T')))
+  return zone === null ? `${iso}Z` : `${iso.slice(0, iso.length - zone[0].length)}${zone[1]}:${zone[2] ?? '00'}`
+}
+
+function boundsOf(value: unknown): { lower?: unknown; upper?: unknown } {
+  return value !== null && typeof value === 'object' && !Array.isArray(value) ? value : {}
+}
+
+/** `argument`, or `{ args: argument, msg: text }` with a failure text of its own. */
+function argumentOf(json: unknown): { argument: unknown; message?: string | undefined } {
+  if (json === null || typeof json !== 'object' || Array.isArray(json)) return { argument: json }
+  const { args = true, msg } = json as { args?: unknown; msg?: unknown }
+  return { argument: args, message: typeof msg === 'string' ? msg : undefined }
+}
+
+function single(argument: unknown): unknown {
+  return Array.isArray(argument) && argument.length === 1 ? argument[0] : argument
+}
+
+function isCount(value: unknown): value is number {
+  return typeof value === 'number' && Number.isInteger(value) && value >= 0
+}
+
+/** Numbers may come as text: BigInt beyond 2⁵³ and Decimal do. */
+function numberOf(value: unknown): number | undefined {
+  const isNumeric = typeof value === 'number' || (typeof value === 'string' && value.trim() !== '')
+  const number = isNumeric ? Number(value) : Number.NaN
+  return Number.isFinite(number) ? number : undefined
+}
+
+function textOf(value: unknown): string | undefined {
+  if (typeof value === 'string') return value
+  return typeof value === 'number' || typeof value === 'boolean' ? String(value) : undefined
+}
+
+/** RFC 5321's lengths and one @; whether mail arrives only a mail can tell. */
+function isEmail(text: string): boolean {
+  const at = text.lastIndexOf('@')
+  return at > 0 && at <= 64 && text.length <= 254 && /^[^\s@"(),:;<>[\\\]]+@(?:[^\s@.]+\.)+[^\s@.]+$/.test(text)
+}
+
+function isUrl(text: string): boolean {
+  return text.length <= 2083 && /^(?:https?|ftp):\/\/[^\s/]/i.test(text) && URL.canParse(text)
+}
+
+const uuidForm = /^[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}$/i
+
+function shown(field: Field, value: unknown): unknown {
+  if (field.hidden) return undefined
+  return typeof value === 'string' && value.length > 200 ? `${value.slice(0, 200)}…` : value
+}

@@ -1,0 +1,340 @@
+import type { Catalog, Collection } from '../../catalog/catalog.ts'
+import { defaultExpression } from '../../catalog/defaults.ts'
+import { errors } from '../../errors.ts'
+import { actorCte } from '../../events/log.ts'
+import { projectionSql } from '../../query/projection.ts'
+import { createParams, ident, literal, type Params, type ParamValue } from '../../query/sql.ts'
+import { parameterType, readValue } from '../../query/values.ts'
+import { ruleSql, type WriteContext } from './context.ts'
+import type { Cell, Payload } from './payload.ts'
+import { type Reference, referenceSql } from './references.ts'
+import type { Versions } from './versions.ts'
+
+/**
+ * Writes of rows as SQL, each one statement with its checks in it. Every statement takes the actor's JSON as its first
+ * parameter, which is not among `values`, and returns `id`, the JSON text of the primary key, per written row.
+ */
+export type Write = { readonly text: string; readonly values: readonly ParamValue[] }
+
+/** A row to write; references are by the name of their column. */
+export type Row = Pick<Payload, 'cells' | 'references' | 'sortsLast'>
+
+export type CheckOptions = {
+  /** False: whether the row as written is within the caller's rule is checked later, when its related rows are there. */
+  readonly checked?: boolean
+}
+
+export function insertStatement(context: WriteContext, rows: readonly Row[], options: CheckOptions = {}): Write {
+  const { params, values } = parameters()
+  const text =
+    rows.length === 1 ? insertOne(context, rows[0]!, params, options) : insertMany(context, rows, params, options)
+  return { text, values: values() }
+}
+
+export type UpdateOptions = CheckOptions & {
+  /** Versions (see versions.ts) of which the row must have one. The answer then has a row in any case; see {@link Changed}. */
+  readonly ifMatch?: Versions | undefined
+  /** Keeps other writers away from rows that are looked at but not changed. */
+  readonly locked?: boolean
+}
+
+/** Changes the rows with these keys that the caller may update. Rows that it may not, or that are missing, don't come back. */
+export function updateStatement(
+  context: WriteContext,
+  ids: readonly string[],
+  { cells, references }: Pick<Row, 'cells' | 'references'>,
+  options: UpdateOptions = {},
+): Write {
+  const { params, values } = parameters()
+  const { collection } = context
+  const assignments = cells.map((cell) => ({ cell, column: ident(cell.field.name), value: bindCell(cell, params) }))
+  const where = [`${keyCondition(collection, ids, params)} and ${ruleSql(context, 't', params)}`]
+  const matching = options.ifMatch === undefined ? [] : [versionCondition(options.ifMatch, params)]
+  if (assignments.length === 0) {
+    const found = `select ${projection(collection)} from ${ident(collection.name)} t where $1::text is not null and ${[...where, ...matching].join(' and ')}`
+    const text = options.locked ? `${found} for update of t` : found
+    return {
+      text: options.ifMatch === undefined ? text : orWhetherFound(`(${text})`, '', context, where),
+      values: values(),
+    }
+  }
+  const sets = [...assignments.map(({ column, value }) => `${column} = ${value}`), ...touched(collection, assignments)]
+  const conditions = [...where, ...matching, ...checksOf(assignments, references, params)].join(' and ')
+  const change = `update ${ident(collection.name)} as t set ${sets.join(', ')} from ctx where ${conditions} returning ${returning(context, params, options)}`
+  const text =
+    options.ifMatch === undefined
+      ? `${actorCte(1)} ${change}`
+      : orWhetherFound('changed', `${actorCte(1)}, changed as (${change}) `, context, where)
+  return { text, values: values() }
+}
+
+/**
+ * What a statement on one item answers: no row where there is no such item, or with a condition on its version (always
+ * one row) `found`, and no `id` when the version was another one.
+ */
+export type Changed = { readonly id: string | null; readonly found?: boolean }
+
+/** Deletes (or, with `paranoid`, marks) exactly these items, or ends with 403. */
+export function deleteStatement(
+  context: WriteContext,
+  ids: readonly string[],
+  options: { readonly ifMatch?: Versions | undefined } = {},
+): Write {
+  const { params, values } = parameters()
+  const { collection, catalog } = context
+  const where = [`${keyCondition(collection, ids, params, true)} and ${ruleSql(context, 't', params)}`]
+  const matching = options.ifMatch === undefined ? [] : [versionCondition(options.ifMatch, params)]
+  const conditions = [...where, ...matching].join(' and ')
+  const change = collection.paranoid
+    ? `update ${ident(collection.name)} as t set "deletedAt" = now() from ctx where ${conditions}`
+    : `delete from ${ident(collection.name)} as t using ctx where ${conditions}`
+  const links = collection.paranoid ? [] : linkDeletions(catalog, collection)
+  const key = links.length === 0 ? '' : `, t.${ident(collection.primaryKey.name)} as key`
+  const gone = `${actorCte(1)}, gone as (${change} returning ${projection(collection)}${key})${links.map((link) => `, ${link}`).join('')}`
+  if (options.ifMatch !== undefined)
+    return { text: orWhetherFound('(select id from gone)', `${gone} `, context, where), values: values() }
+  // Fewer rows than asked for: one is missing or not the caller's, so nothing may be deleted.
+  const count = params.bind(ids.length, 'int')
+  const refusal = params.bind(errors.itemDenied('delete').message, 'text')
+  const checked = `select case when count(*) = ${count} then true else svc_refuse(${refusal}) end as ok from gone`
+  return { text: `${gone} select gone.id from (${checked}) c left join gone on c.ok`, values: values() }
+}
+
+/** Ends with 403 unless the rows as they are now are within the caller's rule; undefined where it has none. */
+export function recheckStatement(context: WriteContext, id: string): Write | undefined {
+  const { params, values } = parameters()
+  const { collection, access } = context
+  const rule = access.admin ? 'true' : ruleSql(context, 't', params)
+  if (rule === 'true') return undefined
+  const where = keyCondition(collection, [id], params)
+  const kept = `case when ${rule} or ${refusalSql(context, params)} then ${keyProjection(collection)} end as id`
+  return {
+    text: `select ${kept} from ${ident(collection.name)} t where $1::text is not null and ${where}`,
+    values: values(),
+  }
+}
+
+/** Parameter 1 is the actor; whoever runs the statement puts it in front. */
+export function parameters(): { params: Params; values: () => readonly ParamValue[] } {
+  const params = createParams([null])
+  return { params, values: () => params.values.slice(1) }
+}
+
+/** The key as it is stored, for comparing ids that came in different spellings. 400 for text that cannot be a key. */
+export function canonicalKey(collection: Collection, id: unknown): string {
+  const value = String(readValue(id, collection.primaryKey, collection.primaryKey.name).value)
+  return collection.primaryKey.kind === 'uuid' ? value.toLowerCase() : value
+}
+
+/** The key as JSON text, for a select list. */
+export function projection(collection: Collection, alias = 't'): string {
+  return `${keyProjection(collection, alias)} as id`
+}
+
+export function keyProjection(collection: Collection, alias = 't'): string {
+  return `to_jsonb(${projectionSql(collection.primaryKey, alias)})::text`
+}
+
+/**
+ * The id, after a check that the row as written is still within the caller's rule (decisions F17): a row may neither be
+ * created outside it nor moved out of it. `svc_refuse` ends the statement, and with it everything it wrote.
+ */
+function returning(context: WriteContext, params: Params, { checked = true }: CheckOptions): string {
+  const { access, collection } = context
+  if (access.admin || !checked) return projection(collection)
+  const condition = ruleSql(context, 't', params)
+  if (condition === 'true') return projection(collection)
+  return `case when ${condition} or ${refusalSql(context, params)} then ${keyProjection(collection)} end as id`
+}
+
+export function refusalSql({ action, collection }: WriteContext, params: Params): string {
+  const refusal = action === 'create' ? errors.actionDenied('create', collection.name) : errors.itemDenied('update')
+  return `svc_refuse(${params.bind(refusal.message, 'text')})`
+}
+
+function insertOne(context: WriteContext, row: Row, params: Params, options: CheckOptions): string {
+  const source = insertSource(context, row, params)
+  return `${actorCte(1)} insert into ${ident(context.collection.name)} as t ${source} returning ${returning(context, params, options)}`
+}
+
+/** `(columns) select values from ctx`, for an insert of one row into `t`. */
+export function insertSource(context: WriteContext, row: Row, params: Params): string {
+  const { collection } = context
+  const assignments = row.cells.map((cell) => ({ cell, value: bindCell(cell, params) }))
+  const columns = assignments.map(({ cell }) => ident(cell.field.name))
+  const written = assignments.map(({ value }) => value)
+  if (row.sortsLast) {
+    columns.push(ident('sort'))
+    written.push(lastSort(context, row, params))
+  }
+  const target =
+    columns.length === 0
+      ? `(${ident(collection.primaryKey.name)}) select ${keyDefault(collection)} from ctx`
+      : `(${columns}) select ${written} from ctx`
+  const checks = checksOf(assignments, row.references, params)
+  return checks.length === 0 ? target : `${target} where ${checks.join(' and ')}`
+}
+
+/** An insert that names no column cannot select from the actor's CTE; it names the key, whose default is an expression. */
+function keyDefault(collection: Collection): string {
+  const { primaryKey } = collection
+  if (primaryKey.default?.kind === 'autoincrement')
+    return `nextval(pg_get_serial_sequence('${ident(collection.name)}', '${primaryKey.name}'))`
+  const expression = defaultExpression(primaryKey)
+  if (expression !== undefined) return expression
+  throw errors.validation([{ field: primaryKey.name, message: 'is required', rule: 'notNull' }])
+}
+
+/**
+ * Rows may have different keys; an absent one means the column's default. `jsonb_populate_recordset` cannot say
+ * "default", so rows with the same keys form one insert each, chained as CTEs of one statement.
+ */
+function insertMany(context: WriteContext, rows: readonly Row[], params: Params, options: CheckOptions): string {
+  const groups = Map.groupBy(
+    rows.map((row, index) => ({ row, index })),
+    ({ row }) => shapeOf(row),
+  )
+  const inserts = [...groups.values()].map((group) => insertGroup(context, params, group, options))
+  const order = [...groups.values()].flatMap((group) => group.map(({ index }) => index))
+  const all = inserts.map(
+    (_, number) => `select id, ${number} as grp, row_number() over () as nth from insert_${number}`,
+  )
+  const ctes = inserts.map((insert, number) => `insert_${number} as (${insert})`).join(', ')
+  const position = params.bind(order, 'int[]')
+  return (
+    `${actorCte(1)}, ${ctes} select id from (select id, row_number() over (order by grp, nth) as nth from (${all.join(' union all ')}) g) r ` +
+    `order by (${position})[r.nth]`
+  )
+}
+
+/** Rows of one shape set the same columns with the same checks. */
+function shapeOf({ cells, references, sortsLast }: Row): string {
+  const checks = [...references].map(([column, { relation }]) => `${column} ${relation.name}`)
+  return [sortsLast, ...cells.map((cell) => cell.field.name), '', ...checks].join('\n')
+}
+
+type Numbered = { readonly row: Row; readonly index: number }
+
+function insertGroup(context: WriteContext, params: Params, group: readonly Numbered[], options: CheckOptions): string {
+  const { cells, references, sortsLast } = group[0]!.row
+  const { collection } = context
+  const columns = cells.map((cell) => ident(cell.field.name))
+  const selected = columns.map((column) => `r.${column}`)
+  if (sortsLast) {
+    columns.push(ident('sort'))
+    selected.push(`${lastSort(context, group[0]!.row, params)} + r."svc$index"`)
+  }
+  const target = columns.length === 0 ? ident(collection.primaryKey.name) : columns
+  const values = columns.length === 0 ? keyDefault(collection) : selected
+  const assignments = cells.map((cell) => ({ cell, value: `r.${ident(cell.field.name)}` }))
+  const checks = checksOf(assignments, references, params)
+  const where = checks.length === 0 ? '' : ` where ${checks.join(' and ')}`
+  return `insert into ${ident(collection.name)} as t (${target}) select ${values} from ctx, ${recordsSql(group, params)}${where} returning ${returning(context, params, options)}`
+}
+
+/** The rows of a group as the table `r`; `svc$index` is the row's place in the request. */
+function recordsSql(group: readonly Numbered[], params: Params): string {
+  const { cells, sortsLast } = group[0]!.row
+  if (cells.length === 0 && !sortsLast) return `generate_series(1, ${params.bind(group.length, 'int')})`
+  const records = group.map(({ row, index }) => ({
+    ...Object.fromEntries(row.cells.map((cell) => [cell.field.name, recordValue(cell)])),
+    ...(sortsLast && { svc$index: index }),
+  }))
+  const shape = [
+    ...cells.map((cell) => `${ident(cell.field.name)} ${cell.field.pgType}`),
+    ...(sortsLast ? ['"svc$index" int'] : []),
+  ]
+  return `jsonb_to_recordset(${params.bind(JSON.stringify(records), 'jsonb')}) as r(${shape})`
+}
+
+/** JSON columns travel as JSON inside the record, everything else as its text or number. */
+function recordValue(cell: Cell): unknown {
+  return cell.field.kind === 'json' && typeof cell.value === 'string' ? JSON.parse(cell.value) : cell.value
+}
+
+/** The place behind every other row (of the row's tenant), as of the start of the statement. */
+function lastSort({ collection }: WriteContext, { cells }: Row, params: Params): string {
+  const tenant = cells.find(({ field }) => field.name === 'tenant_Id')
+  const where = tenant === undefined ? '' : ` where s."tenant_Id" is not distinct from ${bindCell(tenant, params)}`
+  return `(select coalesce(max(s."sort"), 0) + 1 from ${ident(collection.name)} s${where})`
+}
+
+/** An update that changes nothing leaves updatedAt alone, so it appends no event (design §4). */
+export function touched(collection: Collection, assignments: readonly { column: string; value: string }[]): string[] {
+  const own = ident('updatedAt')
+  const given = assignments.some(({ column }) => column === own)
+  if (!collection.timestamps || given || assignments.length === 0) return []
+  const changed = assignments.map(({ column, value }) => `t.${column} is distinct from ${value}`).join(' or ')
+  return [`${own} = case when ${changed} then now() else t.${own} end`]
+}
+
+type Assignment = { readonly cell: Cell; readonly value: string }
+
+function checksOf(
+  assignments: readonly Assignment[],
+  references: ReadonlyMap<string, Reference>,
+  params: Params,
+): string[] {
+  if (references.size === 0) return []
+  return assignments.flatMap(({ cell, value }) => {
+    const reference = references.get(cell.field.name)
+    return reference === undefined ? [] : [referenceSql(reference, value, params)]
+  })
+}
+
+const bindCell = ({ value, pgType }: Cell, params: Params): string => params.bind(value, pgType)
+
+/** One key is compared with `=`, so that the plan for the most frequent statement is the simplest. */
+function keyCondition(
+  collection: Collection,
+  ids: readonly string[],
+  params: Params,
+  asList = ids.length !== 1,
+): string {
+  const { primaryKey } = collection
+  const keys = ids.map((id) => readValue(id, primaryKey, primaryKey.name).value)
+  const type = parameterType(primaryKey)
+  const column = `t.${ident(primaryKey.name)}`
+  return asList ? `${column} = any(${params.bind(keys, `${type}[]`)})` : `${column} = ${params.bind(keys[0]!, type)}`
+}
+
+/** See versions.ts for what a version is. A writer that waited for another one looks again at the row it finds then. */
+const versionCondition = (versions: Versions, params: Params): string =>
+  `t.xmin::text = any(${params.bind(versions, 'text[]')})`
+
+/** One row that tells a version that did not match from an item that is not there. */
+function orWhetherFound(changed: string, ctes: string, context: WriteContext, where: readonly string[]): string {
+  const found = `exists(select 1 from ${ident(context.collection.name)} t where ${where.join(' and ')}) as found`
+  return `${ctes}select c.id, f.found from (select ${found}) f left join ${changed} c on true`
+}
+
+/** Junction rows of many-to-any relations point at the deleted rows without a constraint that would remove them. */
+function linkDeletions(catalog: Catalog, collection: Collection): string[] {
+  return linksTo(catalog, collection).map(
+    ({ junction, foreignKey, column, value }, number) =>
+      `links_${number} as (delete from ${ident(junction)} l using gone where l.${ident(foreignKey)} = gone.key and l.${ident(column)} = ${literal(value)})`,
+  )
+}
+
+type Link = { readonly junction: string; readonly foreignKey: string; readonly column: string; readonly value: string }
+
+const linksByCatalog = new WeakMap<Catalog, ReadonlyMap<string, readonly Link[]>>()
+
+function linksTo(catalog: Catalog, { name }: Collection): readonly Link[] {
+  let links = linksByCatalog.get(catalog)
+  if (links === undefined) {
+    links = Map.groupBy(allLinks(catalog), ({ target }) => target)
+    linksByCatalog.set(catalog, links)
+  }
+  return links.get(name) ?? []
+}
+
+function allLinks(catalog: Catalog): (Link & { readonly target: string })[] {
+  return [...catalog.collections.values()].flatMap((junction) =>
+    [...junction.relations.values()].flatMap(({ kind, target, foreignKey, discriminator }) =>
+      kind !== 'belongsTo' || discriminator === undefined
+        ? []
+        : [{ junction: junction.name, target, foreignKey, ...discriminator }],
+    ),
+  )
+}

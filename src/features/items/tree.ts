@@ -1,0 +1,276 @@
+import type { Collection, Relation } from '../../catalog/catalog.ts'
+import { AppError } from '../../errors.ts'
+import type { FieldGrant } from '../../query/grants.ts'
+import { isObject, MAX_NODES, MAX_RELATION_DEPTH, member } from '../../query/guards.ts'
+import type { Runtime } from '../../runtime.ts'
+import { openWrite, type WriteContext, type Writer } from './context.ts'
+import { type Payload, type RelationValue, readPayload, type WriteAction } from './payload.ts'
+import { openProblems, type Problems, refuseProblems, relationalError } from './problems.ts'
+import { canonicalKey } from './statements.ts'
+import { beforeWrite } from './system-rules.ts'
+import { writeGrant } from './write-grants.ts'
+
+/**
+ * A write of one row with everything that hangs on it, read and permitted before anything is written: each nested row
+ * by its own collection's permission for what happens to it, and by what the request's collection grants of the relation
+ * (spec/items.md §10, quality P-13). What depends on stored rows (row rules, what a set held before) is checked by
+ * apply.ts, in the transaction.
+ */
+export type Tree = Omit<Payload, 'relations'> & {
+  readonly context: WriteContext & { readonly action: WriteAction }
+  /** The row to change; undefined for a new one. */
+  readonly id: string | undefined
+  /** Put before the names of fields in problems. */
+  readonly label: string
+  /** To-one relations given as rows: written first, because this row points at them. */
+  readonly parents: readonly { readonly relation: Relation; readonly tree: Tree }[]
+  /** Relations to rows that point at this one: written last. */
+  readonly sets: readonly ChildSet[]
+}
+
+/** What a relation shall hold after the write. */
+export type ChildSet = {
+  readonly relation: Relation
+  readonly target: Collection
+  /** Path of the relation in the request. */
+  readonly label: string
+  readonly elements: readonly Element[]
+  /** Reads an element as a change of a row that turned out to be there. */
+  readonly planUpdate: (id: string, payload: JsonObject, label: string) => Promise<Tree>
+}
+
+/** A member of a set: a row that exists (without tree: as it is), or one to create. */
+export type Element = {
+  readonly label: string
+  readonly id: string | undefined
+  readonly tree: Tree | undefined
+  readonly payload: JsonObject
+}
+
+type JsonObject = Readonly<Record<string, unknown>>
+
+export type PlanOptions = {
+  /** The row to change. */
+  readonly id?: string
+}
+
+/**
+ * Reads the payload of one row and of every row in it. All problems of all of them are reported together (400); 403 for
+ * what the caller may not do. Depth is limited to 7 relations, nested rows to 1 000.
+ */
+export async function planTree(
+  rt: Runtime,
+  writer: Writer,
+  context: Tree['context'],
+  payload: unknown,
+  { id }: PlanOptions = {},
+): Promise<Tree> {
+  const problems = openProblems()
+  const planning: Planning = { rt, writer, root: writeGrant(context.grant), problems, nodes: 0 }
+  const tree = await plan(planning, context, payload, id, { path: [], label: '', filled: new Set() })
+  refuseProblems(problems)
+  return tree
+}
+
+type Planning = {
+  readonly rt: Runtime
+  readonly writer: Writer
+  readonly root: FieldGrant | undefined
+  readonly problems: Problems
+  nodes: number
+}
+
+/** Where in the request a payload is. `path` has relation names, `label` the places in lists too. */
+type Place = {
+  readonly path: readonly string[]
+  readonly label: string
+  /** Columns that the parent fills. */
+  readonly filled: ReadonlySet<string>
+}
+
+async function plan(
+  planning: Planning,
+  context: Tree['context'],
+  payload: unknown,
+  id: string | undefined,
+  { path, label, filled }: Place,
+): Promise<Tree> {
+  const { rt, root, problems } = planning
+  const prefix = label === '' ? '' : `${label}.`
+  const via = path.length === 0 ? undefined : { root, path }
+  const read = readPayload(context, payload, { problems, label: prefix, filled, ...(via !== undefined && { via }) })
+  const parents: Tree['parents'][number][] = []
+  const sets: ChildSet[] = []
+  for (const value of read.relations) {
+    const place = { path: [...path, value.relation.name], label: `${prefix}${value.relation.name}` }
+    if (value.relation.kind !== 'belongsTo') sets.push(...(await planSet(planning, context, value, place)))
+    else parents.push(...(await planParent(planning, context, value, place)))
+  }
+  // A broken payload is refused anyway, and its cells may be what the rules of the system cannot take.
+  const isSound = problems.fields.length === 0 && problems.relations.length === 0
+  const cells = isSound ? await beforeWrite(rt, context, read.cells, id) : []
+  const { references, aliases, sortsLast } = read
+  return { context, id, label: prefix, cells, references, aliases, sortsLast, parents, sets }
+}
+
+/** `{id, …more}` changes the related row, an object without the id creates it. */
+async function planParent(
+  planning: Planning,
+  { catalog }: WriteContext,
+  { relation, value }: RelationValue,
+  place: Omit<Place, 'filled'>,
+): Promise<Tree['parents']> {
+  if (!isObject(value)) return report(planning, place.label, 'expected an id or an object')
+  const target = catalog.collections.get(relation.target)!
+  const tree = await planRow(planning, target, value, { ...place, filled: new Set() })
+  return tree === undefined ? [] : [{ relation, tree }]
+}
+
+async function planSet(
+  planning: Planning,
+  { catalog }: WriteContext,
+  { relation, value }: RelationValue,
+  { path, label }: Omit<Place, 'filled'>,
+): Promise<readonly ChildSet[]> {
+  const values = relation.kind === 'hasOne' ? (value === null ? [] : [value]) : value
+  if (!Array.isArray(values)) return report(planning, label, 'expected a list')
+  const target = catalog.collections.get(relation.target)!
+  const filled = new Set(ownedColumns(relation))
+  const elements: Element[] = []
+  for (const [index, raw] of values.entries()) {
+    const place = { path, label: relation.kind === 'hasOne' ? label : `${label}.${index}`, filled }
+    elements.push(...(await planElement(planning, relation, target, raw, place)))
+  }
+  const planUpdate: ChildSet['planUpdate'] = async (id, payload, elementLabel) => {
+    const tree = await planChange(planning, target, id, payload, { path, label: elementLabel, filled })
+    refuseProblems(planning.problems)
+    return tree
+  }
+  return [{ relation, target, label, elements, planUpdate }]
+}
+
+/** Columns of the rows of a set that say whose they are. */
+function ownedColumns({ kind, foreignKey, discriminator }: Relation): readonly string[] {
+  if (kind === 'belongsToMany') return []
+  return discriminator === undefined ? [foreignKey] : [foreignKey, discriminator.column]
+}
+
+async function planElement(
+  planning: Planning,
+  relation: Relation,
+  target: Collection,
+  raw: unknown,
+  place: Place,
+): Promise<readonly Element[]> {
+  const { label } = place
+  const payload = relation.kind === 'polymorphic' && isObject(raw) ? asJunctionRow(target, raw) : raw
+  if (payload === undefined)
+    return report(planning, label, `cannot hold an item of ${String(collectionIn(target, raw))}`)
+  const id = idAlone(target, payload)
+  if (id !== undefined) {
+    count(planning, place)
+    return [{ label, id: readKey(planning, target, id, label), tree: undefined, payload: {} }]
+  }
+  if (!isObject(payload)) return report(planning, label, 'expected an id or an object')
+  const tree = await planRow(planning, target, payload, place)
+  return tree === undefined ? [] : [{ label, id: tree.id, tree, payload }]
+}
+
+/** An id, or an object with nothing but one. */
+function idAlone({ primaryKey }: Collection, payload: unknown): string | number | undefined {
+  const alone = isObject(payload) && Object.keys(payload).length === 1 ? member(payload, primaryKey.name) : payload
+  return typeof alone === 'string' || typeof alone === 'number' ? alone : undefined
+}
+
+async function planRow(
+  planning: Planning,
+  target: Collection,
+  payload: JsonObject,
+  place: Place,
+): Promise<Tree | undefined> {
+  count(planning, place)
+  const id = member(payload, target.primaryKey.name)
+  if (id === undefined || id === null) {
+    const context = openWrite(planning.rt, planning.writer, target.name, 'create', { asPart: true })
+    return plan(planning, context, payload, undefined, place)
+  }
+  const key = readKey(planning, target, id, place.label)
+  return key === undefined ? undefined : planChange(planning, target, key, payload, place)
+}
+
+async function planChange(
+  planning: Planning,
+  target: Collection,
+  id: string,
+  payload: JsonObject,
+  place: Place,
+): Promise<Tree> {
+  const context = openWrite(planning.rt, planning.writer, target.name, 'update', { asPart: true })
+  return plan(planning, context, payload, id, place)
+}
+
+/**
+ * A member of a many-to-any relation, `{collection|type, item_id|item|id, …}`, as the row of its junction: the relation
+ * to the named collection, and what else the row holds. Undefined when the junction cannot point there.
+ */
+function asJunctionRow(junction: Collection, raw: JsonObject): JsonObject | undefined {
+  const name = collectionIn(junction, raw)
+  if (name === undefined) return raw
+  const towards = itemRelations(junction).find(({ discriminator }) => discriminator?.value === name)
+  if (towards === undefined) return undefined
+  const { primaryKey, fields } = junction
+  const itemKeys = [towards.foreignKey, 'item_id', 'item'].filter(
+    (key) => key === towards.foreignKey || !fields.has(key),
+  )
+  const given = itemKeys.find((key) => Object.hasOwn(raw, key)) ?? primaryKey.name
+  const dropped = new Set([...itemKeys, given, ...collectionKeys(junction), towards.name])
+  const rest = Object.entries(raw).filter(([key]) => !dropped.has(key))
+  const item = member(raw, given) ?? member(raw, towards.name)
+  return Object.fromEntries([...rest, [towards.name, item ?? null]])
+}
+
+function itemRelations(junction: Collection): readonly Relation[] {
+  return [...junction.relations.values()].filter(
+    ({ kind, discriminator }) => kind === 'belongsTo' && discriminator !== undefined,
+  )
+}
+
+/** The collection that a member of a many-to-any relation names. */
+function collectionIn(junction: Collection, raw: unknown): unknown {
+  const key = isObject(raw) ? collectionKeys(junction).find((name) => Object.hasOwn(raw, name)) : undefined
+  return key === undefined ? undefined : (raw as JsonObject)[key]
+}
+
+function collectionKeys(junction: Collection): readonly string[] {
+  const column = itemRelations(junction)[0]?.discriminator?.column ?? 'collection'
+  return [column, 'collection', 'type'].filter((key) => key === column || !junction.fields.has(key))
+}
+
+/** The key in its stored spelling; what cannot be one is reported. */
+function readKey(planning: Planning, target: Collection, id: unknown, label: string): string | undefined {
+  try {
+    return canonicalKey(target, id)
+  } catch (error) {
+    if (!(error instanceof AppError) || error.status !== 400) throw error
+    report(planning, label, 'is not an id')
+    return undefined
+  }
+}
+
+/** Ends planning at once where a request asks for too much. */
+function count(planning: Planning, { path, label }: Place): void {
+  planning.nodes += 1
+  const isTooMuch = path.length > MAX_RELATION_DEPTH || planning.nodes > MAX_NODES
+  if (isTooMuch)
+    throw relationalError([
+      {
+        field: label,
+        message: `more than ${MAX_RELATION_DEPTH} levels or ${MAX_NODES} rows cannot be written at once`,
+      },
+    ])
+}
+
+function report(planning: Planning, field: string, message: string): [] {
+  planning.problems.relations.push({ field, message })
+  return []
+}

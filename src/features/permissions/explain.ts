@@ -1,0 +1,285 @@
+import type { Collection } from '../../catalog/catalog.ts'
+import { rawQuery } from '../../db/sql.ts'
+import { type Action, AppError, errors } from '../../errors.ts'
+import type { Access, Grant } from '../../query/access.ts'
+import { compileCondition } from '../../query/compile.ts'
+import { parseListQuery } from '../../query/parse.ts'
+import {
+  checkConditions,
+  type ResolvedFilter,
+  type ResolveEnv,
+  readableFields,
+  resolveCondition,
+  resolveList,
+  variableScope,
+} from '../../query/resolve.ts'
+import { createParams, ident } from '../../query/sql.ts'
+import { parameterType, readValue } from '../../query/values.ts'
+import { resolveDefaults } from '../../query/variables.ts'
+import type { Runtime } from '../../runtime.ts'
+import { readPayload, type WriteAction } from '../items/payload.ts'
+import { resolveEnv } from '../items/reads.ts'
+import { beforeDelete, checkWritable } from '../items/system-rules.ts'
+import { type ExplainQuery, readExplainQuery, type Subject, subjectOf } from './explain-subject.ts'
+import { isNone, namedRules } from './grants.ts'
+
+/**
+ * `GET /permissions/explain`: whether somebody may do something, and what decides it. It asks the functions that every
+ * request goes through and evaluates nothing itself, so it cannot disagree with them.
+ */
+export type Explanation = {
+  readonly allowed: boolean
+  /** What it failed at, or what allows it. */
+  readonly decidedBy: 'administrator' | 'account' | 'permission' | 'collection' | 'tenant' | 'rule' | 'field' | 'row'
+  /** In the words of the request's own answer where it is refused. */
+  readonly reason: string
+  readonly collection: string
+  readonly action: Action
+  readonly role: { readonly id: string; readonly name: string } | null
+  readonly user: { readonly id: string; readonly status: string } | null
+  readonly tenant: string | null
+  readonly permission: {
+    readonly id: string
+    readonly acls: readonly { readonly id: string; readonly name: string }[]
+    /** As stored, named rules combined. */
+    readonly fields: readonly string[] | null
+  } | null
+  /** Own columns that can be read or written; null where nothing can, and for delete. */
+  readonly fields: readonly string[] | null
+  readonly conditions: Explained
+  readonly relConditions: Explained
+  readonly defaultValues: Explained
+  /** The item in question; null without an id, and for create. */
+  readonly row: RowAnswer | null
+}
+
+/** A stored value, and what its variables stand for; `problem` says why it lets nothing through. */
+type Explained = { readonly stored: unknown; readonly resolved: unknown; readonly problem: string | null }
+
+type RowAnswer = {
+  readonly exists: boolean
+  /** Whether the request would find it; the others say by which part of the rule. */
+  readonly matches: boolean
+  readonly conditions: boolean
+  readonly tenant: boolean
+  readonly deleted: boolean
+}
+
+/**
+ * `collection`, `action` and `role` (id or name) or `user` (id) are required; `tenant`, `id` and `field` ask more
+ * precisely. A role alone is asked about as somebody of whom nothing is known. 400 for a query that makes no sense, 404
+ * for an unknown collection, role or user.
+ */
+export async function explain(rt: Runtime, raw: Readonly<Record<string, unknown>>): Promise<Explanation> {
+  const query = readExplainQuery(raw)
+  const catalog = rt.catalog.current()
+  const collection = catalog.collections.get(query.collection)
+  if (collection === undefined) throw errors.unknownCollection(query.collection)
+  const subject = await subjectOf(rt, query)
+  const question: Question = { rt, query, collection, subject, env: resolveEnv(rt) }
+  const row = await rowAnswer(question)
+  const verdict = (await refusalOf(question, row)) ?? grantedBy(question)
+  return { ...verdict, ...described(question), row }
+}
+
+type Question = {
+  readonly rt: Runtime
+  readonly query: ExplainQuery
+  readonly collection: Collection
+  readonly subject: Subject
+  readonly env: ResolveEnv
+}
+
+type Verdict = Pick<Explanation, 'allowed' | 'decidedBy' | 'reason'>
+
+const refused = (decidedBy: Verdict['decidedBy'], reason: string): Verdict => ({ allowed: false, decidedBy, reason })
+
+/** In the order in which a request meets them. */
+async function refusalOf(question: Question, row: RowAnswer | null): Promise<Verdict | undefined> {
+  const { subject, query, collection, rt } = question
+  if (subject.blocked !== undefined) return refused('account', subject.blocked)
+  const { action } = query
+  if (!subject.access.admin && grantIn(question) === undefined)
+    return refused('permission', errors.actionDenied(action, collection.name).message)
+  const writing = action === 'read' ? undefined : failure(() => checkWritable(collection, subject.access, action))
+  if (writing !== undefined) return refused('collection', writing.message)
+  const scope = failure(() => conditionOf(question))
+  if (scope !== undefined) return refused('tenant', scope.message)
+  const rule = ruleProblem(question)
+  if (rule !== null) return refused('rule', `The stored conditions let nothing through: ${rule}`)
+  const field = fieldRefusal(question)
+  if (field !== undefined) return refused('field', field.message)
+  if (row !== null && !row.matches && action !== 'create') return rowRefusal(row, action)
+  if (action !== 'delete' || query.id === undefined) return undefined
+  const protection = await failureOf(() => beforeDelete(rt, collection, [query.id!]))
+  return protection && refused('collection', protection.message)
+}
+
+function rowRefusal(row: RowAnswer, action: Exclude<Action, 'create'>): Verdict {
+  const part = row.exists && !row.conditions ? 'rule' : row.exists && !row.tenant ? 'tenant' : 'row'
+  return refused(part, errors.itemDenied(action).message)
+}
+
+function grantedBy({ subject, query }: Question): Verdict {
+  if (subject.access.admin)
+    return { allowed: true, decidedBy: 'administrator', reason: 'The administrator role needs no permission' }
+  return {
+    allowed: true,
+    decidedBy: 'permission',
+    reason:
+      query.id === undefined
+        ? 'The permission allows it on the items that pass its conditions'
+        : 'The permission allows it',
+  }
+}
+
+function described(question: Question): Omit<Explanation, keyof Verdict | 'row'> {
+  const { subject, query, collection } = question
+  const { role, user, tenantId } = subject
+  const grant = grantIn(question)
+  const stored = role && subject.rules.permissions.get(role.id)?.find((row) => isAbout(row, query))
+  return {
+    collection: collection.name,
+    action: query.action,
+    role: role === undefined ? null : { id: role.id, name: role.name },
+    user: user ?? null,
+    tenant: tenantId ?? null,
+    permission:
+      stored === undefined
+        ? null
+        : {
+            id: stored.id,
+            acls: namedRules(stored.acl_Ids, subject.rules.acls).map(({ id, name }) => ({ id, name })),
+            fields: grant?.fields ?? null,
+          },
+    fields: fieldsOf(question),
+    conditions: { ...explained(question, grant?.conditions), problem: ruleProblem(question) },
+    relConditions: explained(question, grant?.relConditions),
+    defaultValues: explained(question, grant?.defaultValues),
+  }
+}
+
+const isAbout = (row: { collection: string; action: string }, { collection, action }: ExplainQuery): boolean =>
+  row.collection === collection && row.action === action
+
+const grantIn = ({ subject, query }: Question): Grant | undefined =>
+  subject.access.grant(query.collection, query.action)
+
+function conditionOf(
+  { rt, subject, query, env }: Question,
+  only: { access?: Access; env?: ResolveEnv; includeDeleted?: boolean } = {},
+): ResolvedFilter | undefined {
+  const { access = subject.access, includeDeleted = query.action === 'update' } = only
+  return resolveCondition(rt.catalog.current(), access, query.collection, query.action, only.env ?? env, {
+    includeDeleted,
+  })
+}
+
+function ruleProblem(question: Question): string | null {
+  const { rt, subject, query, env } = question
+  const conditions = grantIn(question)?.conditions
+  if (isNone(conditions)) return null
+  const problem = failure(() =>
+    checkConditions(rt.catalog.current(), subject.access, query.collection, conditions, env),
+  )
+  return problem === undefined ? null : detailOf(problem)
+}
+
+function explained({ rt, subject }: Question, stored: unknown): Explained {
+  if (isNone(stored)) return { stored: stored ?? null, resolved: null, problem: null }
+  const scope = variableScope(rt.catalog.current(), subject.access, rt.clock())
+  let resolved: unknown = null
+  const problem = failure(() => {
+    resolved = resolveDefaults({ stored }, scope).stored
+  })
+  return { stored, resolved, problem: problem === undefined ? null : detailOf(problem) }
+}
+
+function fieldsOf(question: Question): readonly string[] | null {
+  const { rt, subject, query, collection } = question
+  if (query.action === 'delete' || (!subject.access.admin && grantIn(question) === undefined)) return null
+  if (query.action === 'read')
+    return readableFields(rt.catalog.current(), subject.access, collection.name).map(({ name }) => name)
+  const writable = [...collection.fields.values()].filter((field) => field.generated === undefined)
+  return writable.filter(({ name }) => writeRefusal(question, name) === undefined).map(({ name }) => name)
+}
+
+function fieldRefusal(question: Question): AppError | undefined {
+  const { rt, subject, query, collection, env } = question
+  const { field, action } = query
+  if (field === undefined || action === 'delete') return undefined
+  if (action === 'read') {
+    const list = parseListQuery({ fields: [field] })
+    return failure(() => resolveList(rt.catalog.current(), subject.access, collection.name, list, env))
+  }
+  if (!collection.fields.has(field) && !collection.relations.has(field))
+    throw errors.badQuery(`field: ${JSON.stringify(field)} is not a field of the collection`)
+  return writeRefusal(question, field)
+}
+
+/** Whether a payload with this member is refused for it; that other members are missing is another matter. */
+function writeRefusal({ rt, subject, query, collection }: Question, name: string): AppError | undefined {
+  const context = {
+    catalog: rt.catalog.current(),
+    collection,
+    access: subject.access,
+    action: query.action as WriteAction,
+    config: rt.config,
+    now: rt.clock(),
+  }
+  const refusal = failure(() => readPayload(context, { [name]: null }))
+  return refusal?.status === 403 ? refusal : undefined
+}
+
+async function rowAnswer(question: Question): Promise<RowAnswer | null> {
+  const { rt, query, collection, subject, env } = question
+  if (query.id === undefined || query.action === 'create' || failure(() => conditionOf(question)) !== undefined)
+    return null
+  const anyTenant = { ...env, multiTenant: { ...env.multiTenant, enabled: false } }
+  const access = withoutConditions(subject.access)
+  const params = createParams()
+  const sql = (condition: ResolvedFilter | undefined) =>
+    condition === undefined ? 'true' : `coalesce(${compileCondition(condition, 't', params)}, false)`
+  const { primaryKey } = collection
+  const id = params.bind(readValue(query.id, primaryKey, 'id').value, parameterType(primaryKey))
+  const text = `select ${sql(conditionOf(question))} as matches,
+      ${sql(conditionOf(question, { env: anyTenant, includeDeleted: true }))} as conditions,
+      ${sql(conditionOf(question, { access, includeDeleted: true }))} as tenant,
+      not ${sql(conditionOf(question, { access, env: anyTenant, includeDeleted: false }))} as deleted
+    from ${ident(collection.name)} t where t.${ident(primaryKey.name)} = ${id}`
+  const found = await rt.db.maybeOne<Omit<RowAnswer, 'exists'>>(rawQuery(text, params.values))
+  if (found === undefined) return { exists: false, matches: false, conditions: false, tenant: false, deleted: false }
+  return { exists: true, ...found }
+}
+
+function withoutConditions(access: Access): Access {
+  return {
+    ...access,
+    grant: (collection, action) => {
+      const grant = access.grant(collection, action)
+      return grant && { ...grant, conditions: null }
+    },
+  }
+}
+
+function failure(work: () => unknown): AppError | undefined {
+  try {
+    work()
+    return undefined
+  } catch (error) {
+    if (error instanceof AppError) return error
+    throw error
+  }
+}
+
+async function failureOf(work: () => Promise<unknown>): Promise<AppError | undefined> {
+  try {
+    await work()
+    return undefined
+  } catch (error) {
+    if (error instanceof AppError) return error
+    throw error
+  }
+}
+
+const detailOf = ({ details, message }: AppError): string => (typeof details === 'string' ? details : message)

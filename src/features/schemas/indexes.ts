@@ -1,0 +1,92 @@
+import type { Collection, Index, IndexJson, SchemaJson } from '../../catalog/catalog.ts'
+import { createIndexSql, tableIndexes } from '../../catalog/ddl.ts'
+import { knownDefinitions, withSchema } from '../../catalog/definitions.ts'
+import { rawQuery, sql } from '../../db/sql.ts'
+import { AppError, errors } from '../../errors.ts'
+import type { Actor } from '../../events/types.ts'
+import type { Runtime } from '../../runtime.ts'
+import { changed, changeSchemas, commitDdl, reasonOf } from './change.ts'
+import { objectOf } from './schemas.ts'
+
+/** Adds an index to a collection. 409 when it has one of that name. */
+export async function addIndex(rt: Runtime, actor: Actor, collectionName: string, body: unknown): Promise<void> {
+  const index = readIndex(collectionName, body)
+  await changeSchemas(rt, actor, 'Error adding index', (catalog) => {
+    const definitions = knownDefinitions(catalog, collectionName)
+    const isTaken = catalog.collections.get(collectionName)!.indexes.some(({ name }) => name === index.name)
+    if (isTaken) throw new AppError(409, `${collectionName} has an index ${index.name} already`)
+    const schema = definitions.get(collectionName)!
+    return withSchema(definitions, collectionName, { ...schema, indexes: [...(schema.indexes ?? []), index] })
+  })
+}
+
+/** Removes a declared index. 404 for an unknown one, 403 for those of the system. */
+export async function removeIndex(rt: Runtime, actor: Actor, collectionName: string, name: string): Promise<void> {
+  await changeSchemas(rt, actor, 'Error removing index', (catalog) => {
+    const definitions = knownDefinitions(catalog, collectionName)
+    const schema = definitions.get(collectionName)!
+    const indexes = schema.indexes ?? []
+    const kept = indexes.filter((index) => (index.name ?? defaultName(collectionName, index.fields)) !== name)
+    if (kept.length === indexes.length) throw new AppError(404, `Index ${name} not found`)
+    return withSchema(definitions, collectionName, { ...schema, indexes: kept } as SchemaJson)
+  })
+}
+
+type Migrated = { collection: string; index: string; status: 'created' | 'skipped' | 'error'; error?: string }
+
+/** Creates the indexes that definitions imply and tables lack, each in a transaction of its own. */
+export async function migrateIndexes(rt: Runtime, actor: Actor) {
+  const present = await presentIndexes(rt)
+  const details: Migrated[] = []
+  for (const collection of rt.catalog.current().collections.values())
+    for (const index of tableIndexes(collection))
+      details.push(
+        present.has(index.name)
+          ? { collection: collection.name, index: index.name, status: 'skipped' }
+          : await createMissing(rt, actor, collection, index),
+      )
+  const count = (status: Migrated['status']) => details.filter((entry) => entry.status === status).length
+  return {
+    message: 'Foreign key index migration completed',
+    summary: { created: count('created'), skipped: count('skipped'), errors: count('error') },
+    details,
+  }
+}
+
+async function presentIndexes(rt: Runtime): Promise<ReadonlySet<string>> {
+  const rows = await rt.db.any<{ name: string }>(
+    sql.unsafe`select indexname as name from pg_indexes where schemaname = 'public'`,
+  )
+  return new Set(rows.map(({ name }) => name))
+}
+
+async function createMissing(rt: Runtime, actor: Actor, collection: Collection, index: Index): Promise<Migrated> {
+  const entry = { collection: collection.name, index: index.name }
+  try {
+    await commitDdl(rt, actor, async (tx) => {
+      await tx.any(rawQuery(createIndexSql(collection, index)))
+      return { result: undefined, events: [changed({ collection: collection.name, change: 'update' })] }
+    })
+    return { ...entry, status: 'created' }
+  } catch (error) {
+    if (!(error instanceof AppError)) throw error
+    return { ...entry, status: 'error', error: reasonOf(error) }
+  }
+}
+
+function readIndex(collectionName: string, body: unknown): IndexJson & { name: string } {
+  const { name, fields, unique, nullsNotDistinct, type } = objectOf(body)
+  if (!Array.isArray(fields) || fields.length === 0 || !fields.every((field) => typeof field === 'string'))
+    throw errors.badBody('fields must be a list of field names')
+  return {
+    name: typeof name === 'string' && name !== '' ? name : defaultName(collectionName, fields),
+    fields,
+    ...(unique === true && { unique }),
+    ...(nullsNotDistinct === true && { nullsNotDistinct }),
+    ...(typeof type === 'string' && { type: type as NonNullable<IndexJson['type']> }),
+  }
+}
+
+function defaultName(collectionName: string, fields: readonly string[]): string {
+  return `${collectionName}_${fields.join('_')}_idx`
+}
