@@ -46,7 +46,7 @@ function firstSignal(): Promise<number> {
 
 const endings: Readonly<Record<number, string>> = {
   [held]: 'Everything held.',
-  [failed]: 'Something did not hold.',
+  [failed]: 'The demo has failed.',
   [interrupted]: 'Interrupted; everything is removed.',
 }
 

@@ -26,10 +26,9 @@ export async function receiveChanges(admin: Call, watcher: Watcher, see: See): P
 /** Meanwhile the feed polls the log; here the only thing to notice is that nothing is missing. */
 export async function cutFeed(stage: Stage, admin: Call, watcher: Watcher, see: See): Promise<void> {
   const { source, reason } = await feedStatus(stage)
-  if (source !== 'wal') see(`this server offers no WAL, the feed polls anyway: ${reason}`)
   const before = await feedBackends(stage)
   await stage.sql('select pg_terminate_backend(pid) from unnest($1::int[]) pid', [before])
-  see(`pg_terminate_backend(${before})`)
+  see(source === 'wal' ? `pg_terminate_backend(${before})` : `nothing to cut, the feed polls here: ${reason}`)
   const codes = ['NO', 'SE', 'FI', 'DK', 'IS']
   await makeAndReceive(
     watcher,

@@ -32,9 +32,11 @@ async function runWorker(worker: WorkerName): Promise<void> {
     const config = parseConfig(loadEnv(process.cwd(), process.env), { requireDatabase: true })
     log = openLogger({ level: config.log.level, name: worker, warnStack: config.log.warnStack })
     const stop = stopSignal()
-    const opening = openRuntime({ config, log, name: worker, worker: true })
-    // Nothing has begun yet, and a database that is not there may be waited for: no reason to stay.
-    const rt = await Promise.race([opening, stop.then(() => process.exit(0))])
+    let opened = false
+    // While nothing has begun, and a database that is not there may be waited for, there is no reason to stay.
+    void stop.then(() => opened || process.exit(0))
+    const rt = await openRuntime({ config, log, name: worker, worker: true })
+    opened = true
     await serveUntil(stop, rt, workers[worker]).finally(rt.close)
   } catch (error) {
     if (error instanceof ConfigError) process.stderr.write(`${error.message}\n`)

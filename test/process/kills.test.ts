@@ -1,8 +1,20 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openRuntime, type Runtime } from '../../src/runtime.ts'
 import { type Cluster, startCluster, type Web } from '../support/cluster.ts'
-import { changesOf, follow, type Ledger, logFaults, openLedger, seededRandom, streamFaults } from '../support/ledger.ts'
+import {
+  changesOf,
+  follow,
+  type Ledger,
+  logFaults,
+  openLedger,
+  report,
+  seededRandom,
+  streamFaults,
+} from '../support/ledger.ts'
 import { createDatabase, type PrivateServer, startPrivateServer } from '../support/postgres.ts'
 import { testConfig } from '../support/prepare.ts'
 import { waitFor } from '../support/processes.ts'
@@ -44,6 +56,11 @@ async function traces({ sql }: Cluster) {
       job: await keys(`${mails} m join pgboss.job j on j.name = 'mail' and j.data->>'emailLogId' = m.id::text`),
     },
   }
+}
+
+async function readsWal(web: Web): Promise<void> {
+  const source = async () => (await web.call('GET', '/ready')).body.realtime?.source
+  await waitFor(async () => (await source()) === 'wal', { what: 'the WAL to be read' })
 }
 
 /** A killed process's statements may still be running at the server. */
@@ -120,7 +137,7 @@ describe('kill -9 of a web process', () => {
     over = true
     await writing
     await settled(cluster)
-    report(ledgers)
+    report('kill -9', ledgers)
     const after = await traces(cluster)
     expect(notes.faults(without(after.notes, before.notes))).toEqual([])
     expect(registrations.faults(without(after.registrations, before.registrations))).toEqual([])
@@ -167,8 +184,7 @@ describe('the feed without its replication connection', () => {
     const cluster = await startCluster()
     const [web] = cluster.web as [Web]
     await createNotes(cluster)
-    const source = async () => (await web.call('GET', '/ready')).body.realtime.source
-    await waitFor(async () => (await source()) === 'wal', { what: 'the WAL to be read' })
+    await readsWal(web)
     const follower = await follow(web, cluster.token, 'note')
     const writing = Promise.all(Array.from({ length: 4 }, (_, writer) => changeOften(web, writer)))
     let ended = 0
@@ -182,7 +198,7 @@ describe('the feed without its replication connection', () => {
     await follower.caughtUp(committed)
     expect(streamFaults(follower.frames, committed)).toEqual([])
     expect(follower.interruptions).toEqual({ lines: 0, resyncs: 0 })
-    await waitFor(async () => (await source()) === 'wal', { what: 'the WAL to be read again' })
+    await readsWal(web)
   })
 
   async function changeOften(web: Web, writer: number): Promise<void> {
@@ -200,13 +216,7 @@ describe('kill -9 of the mail worker', () => {
     smtp = await startSmtp()
     const database = await createDatabase()
     cluster = await startCluster({ database, env: { ...smtp.env, ...verification }, workers: ['mail'] })
-    rt = await openRuntime({
-      config: testConfig(database.url),
-      log: pino({ level: 'silent' }),
-      name: 'test',
-      worker: false,
-    })
-    await rt.boss.updateQueue('mail', { retryDelay: 0, retryBackoff: false })
+    rt = await openImpatient(database.url)
   })
 
   afterAll(() => rt.close())
@@ -223,63 +233,66 @@ describe('kill -9 of the mail worker', () => {
     await waitFor(() => smtp.accepted.length === 2)
     await worker!.restart()
     await waitFor(async () => (await sent()) === 3)
-    await lapse()
+    await ageClaims(cluster)
+    const unfinished = `select from pgboss.job where name = 'mail' and state <> 'completed'`
     await waitFor(async () => {
-      await lookForLapsedJobs()
-      return (await sent()) === 8
+      await lookForLapsedJobs(cluster, rt)
+      return (await cluster.sql(unfinished)).length === 0
     })
+    expect(await sent()).toBe(8)
     const byRecipient = Map.groupBy(smtp.accepted, ({ recipients }) => recipients.join())
     expect([...byRecipient.keys()].sort()).toEqual(addresses)
     expect([...byRecipient.values()].map(({ length }) => length).sort()).toEqual([1, 1, 1, 1, 1, 1, 2, 2])
     for (const copies of Map.groupBy(smtp.received, ({ recipients }) => recipients.join()).values())
       expect(new Set(copies.map(({ messageId, text }) => `${messageId} ${text}`)).size).toBe(1)
-    const [left] = await cluster.sql(
-      `select count(*)::int as n from pgboss.job where name = 'mail' and state <> 'completed'`,
-    )
-    expect(left.n).toBe(0)
   })
 
   const sent = async () => (await cluster.sql(`select from "svc_EmailLog" where status = 'sent'`)).length
-
-  /** Claims and jobs of the dead worker become as old as they would have to. */
-  async function lapse(): Promise<void> {
-    await cluster.sql(`update "svc_EmailLog" set "claimedAt" = now() - interval '1 hour' where status = 'sending'`)
-    await cluster.sql(
-      `update pgboss.job set started_on = now() - interval '1 hour' where name = 'mail' and state = 'active'`,
-    )
-  }
-
-  /** What workers do once a minute. */
-  async function lookForLapsedJobs(): Promise<void> {
-    await cluster.sql('update pgboss.queue set monitor_claim_on = null, monitor_on = null')
-    await rt.boss.supervise('mail')
-  }
 })
 
-describe('PostgreSQL stopped at once under load', () => {
+describe('PostgreSQL that goes away', () => {
+  let rt: Runtime
   let server: PrivateServer
   let smtp: SmtpDouble
   let cluster: Cluster
 
   beforeAll(async () => {
     ;[server, smtp] = await Promise.all([startPrivateServer(), startSmtp()])
-    cluster = await startCluster({ database: server, env: { ...smtp.env, ...verification }, workers: ['mail'] })
+    rt = await openImpatient(server.url)
+    const patient = { DATABASE_MAX_RETRY: '1000', DATABASE_RETRY_INTERVAL: '50' }
+    const env = { ...smtp.env, ...verification, ...patient }
+    cluster = await startCluster({ database: server, env, workers: ['mail'] })
     await createNotes(cluster)
   })
 
-  it('and started again: all processes go on by themselves, and nothing acknowledged is lost', async () => {
+  afterAll(() => rt.close())
+
+  it('under load and comes back: all processes go on by themselves, and nothing acknowledged is lost', async () => {
     const [notes, registrations] = [openLedger(), openLedger()]
-    const pids = [...cluster.web, ...cluster.workers].map(({ pid }) => pid)
+    const pids = () => [...cluster.web, ...cluster.workers].map(({ pid }) => pid)
+    const started = pids()
     const follower = await follow(cluster.web[0]!, cluster.token, 'note')
-    const limit = Math.floor(40 + random() * 40)
-    const writing = Promise.all(Array.from({ length: 6 }, (_, writer) => write(writer, { notes, registrations })))
-    await waitFor(() => notes.begun() >= limit)
-    await server.stop('immediate')
-    await server.start()
+    let over = false
+    const isOver = () => over
+    const writing = Promise.all(
+      Array.from({ length: 4 }, (_, writer) => write(writer, { notes, registrations }, isOver)),
+    )
+    await readsWal(cluster.web[0]!)
+    for (const mode of ['fast', 'immediate'] as const) {
+      await succeeds(notes, Math.floor(10 + random() * 30))
+      await server.stop(mode)
+      await server.start()
+    }
+    await succeeds(notes, 10)
+    over = true
     await writing
-    report({ notes, registrations })
-    await waitFor(async () => (await cluster.web[0]!.call('GET', '/ready')).status === 200)
-    expect([...cluster.web, ...cluster.workers].map(({ pid }) => pid)).toEqual(pids)
+    // A fast stop that our replication connection holds up becomes an immediate one.
+    const told = await readFile(join(server.dataDir, 'postgres.log'), 'utf8')
+    expect(told.match(/received \w+ shutdown request/g)).toEqual(
+      ['fast', 'immediate'].map((mode) => `received ${mode} shutdown request`),
+    )
+    report('stopped server', { notes, registrations })
+    expect(pids()).toEqual(started)
     const found = await traces(cluster)
     expect(notes.faults(found.notes)).toEqual([])
     expect(registrations.faults(found.registrations)).toEqual([])
@@ -287,39 +300,72 @@ describe('PostgreSQL stopped at once under load', () => {
     const committed = await changesOf(cluster, 'note')
     await follower.caughtUp(committed)
     expect(streamFaults(follower.frames, committed, { resumed: true })).toEqual([])
-    await waitFor(async () => (await cluster.sql(`select from "svc_EmailLog" where status <> 'sent'`)).length === 0, {
-      timeout: 30_000,
+    const unsent = `select from "svc_EmailLog" where status <> 'sent'`
+    await waitFor(async () => {
+      await ageClaims(cluster)
+      await lookForLapsedJobs(cluster, rt)
+      return (await cluster.sql(unsent)).length === 0
     })
     expect(new Set(smtp.accepted.flatMap(({ recipients }) => recipients))).toEqual(new Set(found.registrations.mail))
     expect(new Set(smtp.accepted.map(({ messageId }) => messageId)).size).toBe(found.registrations.mail.length)
+    expect((await cluster.web[0]!.call('GET', '/ready')).status).toBe(200)
   })
 
-  /** Until writes succeed again, and then some. */
-  async function write(writer: number, ledgers: Record<'notes' | 'registrations', Ledger>): Promise<void> {
+  it('before a process is started: the process waits for it', async () => {
     const [web] = cluster.web as [Web]
-    let after = 0
-    for (let i = 0; after < 5; i += 1) {
+    await web.kill('SIGTERM')
+    await server.stop('fast')
+    const restarted = web.restart()
+    await web.waitForLine(({ msg }) => msg === 'the database cannot be reached yet')
+    await server.start()
+    await restarted
+    expect((await web.call('GET', '/ready')).status).toBe(200)
+  })
+
+  async function succeeds(ledger: Ledger, times: number): Promise<void> {
+    const goal = ledger.count('acknowledged') + times
+    await waitFor(() => ledger.count('acknowledged') >= goal, { timeout: 30_000, what: `${times} writes to succeed` })
+  }
+
+  async function write(
+    writer: number,
+    ledgers: Record<'notes' | 'registrations', Ledger>,
+    isOver: () => boolean,
+  ): Promise<void> {
+    const [web] = cluster.web as [Web]
+    for (let i = 0; !isOver(); i += 1) {
       const key = `${writer}-${i}`
       const outcome = await ledgers.notes.write(key, () => createNote(web, key))
-      const failed = ledgers.notes.count('unknown') > 0
-      if (outcome === 'acknowledged' && failed) after += 1
       if (i % 8 === 0)
         await ledgers.registrations.write(`p${key}@mail.example`, () => register(web, `p${key}@mail.example`))
+      // As a client would that is told to come back later.
+      if (outcome === 'unknown') await setTimeout(50)
     }
   }
 })
+
+/** Who looks after the queues, for tests that cannot wait for minutes. Mails are tried again at once. */
+async function openImpatient(url: string): Promise<Runtime> {
+  const log = pino({ level: 'silent' })
+  const rt = await openRuntime({ config: testConfig(url), log, name: 'test', worker: false })
+  await rt.boss.updateQueue('mail', { retryDelay: 0, retryBackoff: false })
+  return rt
+}
+
+/** Claims of mails and jobs become as old as those are that a worker has forgotten. */
+async function ageClaims({ sql }: Cluster): Promise<void> {
+  await sql(`update "svc_EmailLog" set "claimedAt" = now() - interval '1 hour' where status = 'sending'`)
+  await sql(`update pgboss.job set started_on = now() - interval '1 hour' where name = 'mail' and state = 'active'`)
+}
+
+/** What workers do once a minute. */
+async function lookForLapsedJobs({ sql }: Cluster, { boss }: Runtime): Promise<void> {
+  await sql('update pgboss.queue set monitor_claim_on = null, monitor_on = null')
+  await boss.supervise('mail')
+}
 
 function without(traces: Record<string, string[]>, earlier: Record<string, string[]>): Record<string, string[]> {
   return Object.fromEntries(
     Object.entries(traces).map(([kind, keys]) => [kind, keys.filter((key) => !earlier[kind]!.includes(key))]),
   )
-}
-
-function report(ledgers: Readonly<Record<string, Ledger>>): void {
-  for (const [name, ledger] of Object.entries(ledgers)) {
-    const counts = (['acknowledged', 'refused', 'unknown'] as const).map(
-      (outcome) => `${ledger.count(outcome)} ${outcome}`,
-    )
-    process.stderr.write(`kills: ${name}: ${counts.join(', ')}\n`)
-  }
 }

@@ -3,9 +3,9 @@ import { Agent, get } from 'node:http'
 import { connect as openSocket } from 'node:net'
 import { text } from 'node:stream/consumers'
 import type pg from 'pg'
-import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { type Cluster, type Member, startCluster, type Web } from '../support/cluster.ts'
-import { changesOf, follow, type Ledger, logFaults, openLedger, streamFaults } from '../support/ledger.ts'
+import { changesOf, follow, type Ledger, logFaults, openLedger, report, streamFaults } from '../support/ledger.ts'
 import { waitFor } from '../support/processes.ts'
 import { type SmtpDouble, startSmtp } from '../support/smtp.ts'
 import { connect } from '../support/socket.ts'
@@ -19,14 +19,11 @@ describe('a web process that is asked to stop', () => {
 
   beforeAll(async () => {
     cluster = await startCluster({ web: 2 })
-    await cluster.web[0]!.call('POST', '/schemas', {
+    web = cluster.web[0]!
+    await web.call('POST', '/schemas', {
       collectionName: 'note',
       schema: { fields: { text: { type: 'Text' } } },
     })
-  })
-
-  beforeEach(async () => {
-    web = cluster.web[0]!
   })
 
   it('takes no new connection, answers what it has accepted, ends its sockets and then itself', async () => {
@@ -82,6 +79,7 @@ describe('a web process that is asked to stop', () => {
     }
     over = true
     await writing
+    report('rolling restart', { notes: ledger })
     const rows = (await cluster.sql(`select text from note where text <> 'waits'`)).map((row) => row.text)
     expect(ledger.faults({ row: rows })).toEqual([])
     expect(ledger.keys('unknown').filter((key) => rows.includes(key))).toEqual([])

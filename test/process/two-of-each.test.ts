@@ -1,4 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest'
+import { deadLetterQueues, queues } from '../../src/events/jobs.ts'
 import { workerNames } from '../../src/workers/names.ts'
 import { type Cluster, startCluster } from '../support/cluster.ts'
 import { changesOf, logFaults, streamFaults } from '../support/ledger.ts'
@@ -113,13 +114,12 @@ describe('two web processes and two of each worker', () => {
   }
 })
 
-describe('setup in three processes at once on an empty database', () => {
-  it('succeeds in all of them and leaves one administrator and one set of roles', async () => {
-    const { url } = await createEmptyDatabase()
-    const setups = [1, 2, 3].map(() => startProcess('src/setup.ts', [], testEnv(url)))
-    for (const { exited } of setups) expect(await exited).toEqual({ code: 0, signal: null })
-    const created = setups.flatMap(({ lines }) => lines.flatMap(({ admin }) => admin ?? []))
-    expect(created).toEqual([{ email: administrator.email, password: null }])
+describe('setup in several processes at once', () => {
+  let url: string
+
+  it('on an empty database succeeds in all of them and leaves one of everything', async () => {
+    ;({ url } = await createEmptyDatabase())
+    expect(await setUp(3)).toEqual([{ email: administrator.email, password: null }])
     await withClient(url, async (client) => {
       const column = async (text: string) => (await client.query({ text, rowMode: 'array' })).rows.flat()
       expect(await column('select email from "svc_User"')).toEqual([administrator.email])
@@ -127,11 +127,26 @@ describe('setup in three processes at once on an empty database', () => {
       expect(await column('select count(*)::int from "svc_UserRole"')).toEqual([1])
       expect(await column('select count(*)::int from "svc_Settings"')).toEqual([1])
       expect(await column('select version from "svc_Migration" group by 1 having count(*) > 1')).toEqual([])
-      expect(await column(`select count(*)::int from pg_publication where pubname = 'svc_realtime'`)).toEqual([1])
-      expect(await column('select name from pgboss.queue order by 1')).toEqual(
-        expect.arrayContaining(['mail', 'mail-sweep']),
+      expect(await column(`select pubname from pg_publication where pubname like 'svc%'`)).toEqual(['svc_realtime'])
+      expect(await column('select name from pgboss.queue')).toEqual(
+        expect.arrayContaining([...Object.keys(queues), ...deadLetterQueues]),
       )
       expect(await logFaults(client)).toEqual([])
     })
   })
+
+  it('on that database again changes nothing', async () => {
+    const position = async () =>
+      (await withClient(url, (client) => client.query('select max(position) from "svc_AuditLog"'))).rows
+    const before = await position()
+    expect(await setUp(2)).toEqual([])
+    expect(await position()).toEqual(before)
+  })
+
+  /** The administrators that were created. */
+  async function setUp(times: number): Promise<unknown[]> {
+    const setups = Array.from({ length: times }, () => startProcess('src/setup.ts', [], testEnv(url)))
+    for (const { exited } of setups) expect(await exited).toEqual({ code: 0, signal: null })
+    return setups.flatMap(({ lines }) => lines.flatMap(({ admin }) => admin ?? []))
+  }
 })

@@ -61,6 +61,16 @@ export function openLedger(): Ledger {
   }
 }
 
+/** Prints what became of the writes of a run. */
+export function report(run: string, ledgers: Readonly<Record<string, Ledger>>): void {
+  for (const [name, ledger] of Object.entries(ledgers)) {
+    const counts = (['acknowledged', 'refused', 'unknown'] as const).map(
+      (outcome) => `${ledger.count(outcome)} ${outcome}`,
+    )
+    process.stderr.write(`${run}: ${name}: ${counts.join(', ')}\n`)
+  }
+}
+
 /** A change in the log, as far as subscribers are promised it. */
 export type Change = { readonly position: string; readonly entityId: string }
 

@@ -1,0 +1,354 @@
+import { randomUUID } from 'node:crypto'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { type Answer, type Api, startApi } from '../support/api.ts'
+
+let api: Api
+
+beforeAll(async () => {
+  api = await startApi()
+  const schemas: [string, object, object?][] = [
+    ['maker', { name: { type: 'String' } }],
+    [
+      'part',
+      {
+        sku: { type: 'String', unique: true },
+        name: { type: 'String', allowNull: false },
+        stock: { type: 'Integer', validate: { min: 0 } },
+        secret: { type: 'String', hidden: true, unique: true },
+        maker: { relType: 'BelongsTo', target: 'maker', foreignKey: 'maker_id' },
+      },
+      { usertrack: true },
+    ],
+    [
+      'price',
+      { country: { type: 'String' }, year: { type: 'Integer' }, amount: { type: 'Decimal' } },
+      { paranoid: true, indexes: [{ name: 'price_key', fields: ['country', 'year'], unique: true }] },
+    ],
+    ['step', { name: { type: 'String' } }, { sortEnabled: true }],
+  ]
+  for (const [collectionName, fields, more] of schemas)
+    expect((await api.admin('POST', '/schemas', { collectionName, schema: { ...more, fields } })).text).toMatch(
+      /success/,
+    )
+})
+
+const grant = (collection: string, action: string, fields: unknown = '*', conditions?: object) => ({
+  collection,
+  action,
+  fields,
+  ...(conditions !== undefined && { conditions }),
+})
+const mine = { userCreated_Id: { eq: '$CURRENT_USER' } }
+const created = async (collection: string, payload: object) =>
+  (await api.admin('POST', `/items/${collection}`, payload)).body.data.id
+/** The call refused, and neither a row nor an event of it. */
+async function refused(attempt: () => Promise<Answer>, expected: object) {
+  const before = await api.position()
+  expect(await attempt()).toMatchObject(expected)
+  expect(await api.log(before)).toEqual([])
+}
+
+describe('the answer to a write', () => {
+  it('has the fields that were asked for, of the row as it is stored', async () => {
+    const maker = await created('maker', { name: 'm' })
+    const fields = 'fields=name,stock,maker.name'
+    const post = await api.admin('POST', `/items/part?${fields}`, { name: 'a', stock: 1, maker })
+    expect(post).toMatchObject({
+      status: 201,
+      body: { data: { name: 'a', stock: 1, maker: { id: maker, name: 'm' } } },
+    })
+    const id = await created('part', { name: 'b' })
+    const patch = await api.admin('PATCH', `/items/part/${id}?${fields}`, { stock: 2 })
+    expect(patch).toMatchObject({ status: 200, body: { data: { name: 'b', stock: 2, maker: null } } })
+    const bulk = await api.admin('POST', '/items/part/bulk?fields=name', [{ name: 'c' }, { name: 'd' }])
+    expect(bulk.body).toEqual({ data: [{ name: 'c' }, { name: 'd' }] })
+    const changes = [{ id, data: { stock: 3 } }]
+    expect((await api.admin('PATCH', '/items/part/bulk?fields=stock', changes)).body).toEqual({ data: [{ stock: 3 }] })
+    expect((await api.admin('PATCH', `/items/part/${id}`, { stock: 4 })).body).toEqual({ data: { id } })
+  })
+
+  it('is checked as a read before anything is written', async () => {
+    const { call } = await api.user([grant('part', 'create'), grant('part', 'read', ['name'], { stock: { lt: 5 } })])
+    await refused(() => call('POST', '/items/part?fields=stock', { name: 'x' }), { status: 403 })
+    await refused(() => call('POST', '/items/part?fields=nope', { name: 'x' }), { status: 400 })
+    expect((await call('POST', '/items/part?fields=name', { name: 'x', stock: 1 })).body.data).toEqual({ name: 'x' })
+    const unseen = await call('POST', '/items/part?fields=name', { name: 'x', stock: 9 })
+    expect(unseen).toMatchObject({ status: 201, body: { data: { id: expect.any(String) } } })
+    const writer = (await api.user([grant('part', 'create')])).call
+    await refused(() => writer('POST', '/items/part?fields=name', { name: 'x' }), { status: 403 })
+  })
+})
+
+describe('columns that are not the payload’s', () => {
+  it('of a grant of everything are refused or left as they are', async () => {
+    const { call, id: user } = await api.user([grant('part', 'create'), grant('part', 'update', '*', mine)])
+    for (const field of ['userCreated_Id', 'userUpdated_Id', 'secret'])
+      await refused(() => call('POST', '/items/part', { name: 'x', [field]: randomUUID() }), { status: 403 })
+    const past = '2001-01-01T00:00:00.000Z'
+    const { body } = await call('POST', '/items/part', { name: 'x', createdAt: past, updatedAt: past })
+    const { id } = body.data
+    const row = async () => (await api.sql('select * from part where id = $1', [id]))[0]
+    expect((await row()).createdAt.getFullYear()).toBeGreaterThan(2020)
+    const other = randomUUID()
+    expect((await call('PATCH', `/items/part/${id}`, { id: other, createdAt: past, name: 'y' })).status).toBe(200)
+    expect(await row()).toMatchObject({ id, name: 'y', userCreated_Id: user, userUpdated_Id: user })
+    await refused(() => call('PATCH', `/items/part/${id}`, { userCreated_Id: other }), { status: 403 })
+    const self = (await api.user([grant('svc_User', 'update')])).call
+    for (const field of ['emailVerified', 'password', 'session_limits'])
+      await refused(
+        () =>
+          self('PATCH', `/items/svc_User/${user}`, { [field]: field === 'password' ? 'long enough password' : true }),
+        {
+          status: 403,
+        },
+      )
+  })
+
+  it('may be given by an administrator', async () => {
+    const id = randomUUID()
+    const past = '2001-01-01T00:00:00.000Z'
+    expect(await created('part', { id, name: 'x', createdAt: past })).toBe(id)
+    expect((await api.admin('GET', `/items/part/${id}`)).body.data.createdAt).toBe(past)
+  })
+})
+
+describe('entity tags', () => {
+  it('let a client keep what has not changed', async () => {
+    const id = await created('part', { name: 'tagged' })
+    for (const path of [`/items/part/${id}`, '/items/part?limit=3', `/items/part/${id}?fields=name`]) {
+      const first = await api.admin('GET', path)
+      const etag = first.headers.etag as string
+      expect(etag).toMatch(/^"[\w-]+"$/)
+      const again = await api.admin('GET', path, undefined, { 'if-none-match': `"other", W/${etag}` })
+      expect(again).toMatchObject({ status: 304, text: '' })
+      expect(again.headers.etag).toBe(etag)
+      expect((await api.admin('GET', path, undefined, { 'if-none-match': '"other"' })).status).toBe(200)
+    }
+    const { headers } = await api.admin('GET', `/items/part/${id}`)
+    await api.admin('PATCH', `/items/part/${id}`, { name: 'changed' })
+    const etag = headers.etag as string
+    expect((await api.admin('GET', `/items/part/${id}`, undefined, { 'if-none-match': etag })).status).toBe(200)
+  })
+
+  const tagOf = async (id: string, fields = '*') =>
+    (await api.admin('GET', `/items/part/${id}?fields=${fields}`)).headers.etag as string
+
+  it('keep a write from losing another one', async () => {
+    const id = await created('part', { name: 'v1' })
+    const old = await tagOf(id, 'name')
+    const write = (name: string, tag: string) => api.admin('PATCH', `/items/part/${id}`, { name }, { 'if-match': tag })
+    expect((await write('v2', old)).status).toBe(200)
+    await refused(() => write('v3', old), { status: 412, body: { error: { code: 'PRECONDITION_FAILED' } } })
+    await refused(() => write('v3', '"something else"'), { status: 412 })
+    expect((await write('v3', `"x", ${await tagOf(id)}`)).status).toBe(200)
+    expect((await write('v4', '*')).status).toBe(200)
+    const nested = { maker: { name: 'nested' } }
+    const stale = await tagOf(id)
+    await write('v5', stale)
+    await refused(() => api.admin('PATCH', `/items/part/${id}?fields=name`, { name: 'v6' }, { 'if-match': stale }), {
+      status: 412,
+    })
+    await refused(() => api.admin('PATCH', `/items/part/${id}`, nested, { 'if-match': stale }), { status: 412 })
+    await refused(() => api.admin('PATCH', `/items/part/${id}`, {}, { 'if-match': stale }), { status: 412 })
+    await refused(() => api.admin('DELETE', `/items/part/${id}`, undefined, { 'if-match': stale }), { status: 412 })
+    expect((await api.admin('PATCH', `/items/part/${id}`, nested, { 'if-match': await tagOf(id) })).status).toBe(200)
+    expect((await api.admin('DELETE', `/items/part/${id}`, undefined, { 'if-match': await tagOf(id) })).status).toBe(
+      200,
+    )
+    await refused(() => write('gone', old), { status: 403 })
+    await refused(() => api.admin('DELETE', `/items/part/${id}`, undefined, { 'if-match': old }), { status: 403 })
+  })
+
+  it('let exactly one of many writers through', async () => {
+    const id = await created('part', { name: 'raced' })
+    const tag = await tagOf(id)
+    const before = await api.position()
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, (_, i) =>
+        api.admin('PATCH', `/items/part/${id}`, { stock: i + 1 }, { 'if-match': tag }),
+      ),
+    )
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, ...Array.from({ length: 19 }, () => 412)])
+    expect(await api.log(before)).toHaveLength(1)
+  })
+})
+
+describe('upsert', () => {
+  it('creates what is new and changes what is there, by one unique field', async () => {
+    const before = await api.position()
+    const put = (payload: object, key = 'sku') => api.admin('PUT', `/items/part?key=${key}`, payload)
+    const first = await put({ sku: 'S1', name: 'one', stock: 1 })
+    expect(first).toMatchObject({ status: 201, body: { data: { id: expect.any(String) } } })
+    const { id } = first.body.data
+    expect(await put({ sku: 'S1', name: 'one', stock: 2 })).toMatchObject({ status: 200, body: { data: { id } } })
+    expect(await put({ id, name: 'renamed' }, 'id')).toMatchObject({ status: 200, body: { data: { id } } })
+    const events = await api.log(before)
+    expect(events.map(({ action }) => action)).toEqual(['create', 'update', 'update'])
+    expect(events[1]!.changes).toMatchObject({ after: { stock: 2 }, before: { stock: 1 } })
+    expect(events.every(({ userId }) => userId !== null)).toBe(true)
+    const quiet = await api.position()
+    expect((await put({ sku: 'S1', name: 'renamed', stock: 2 })).status).toBe(200)
+    expect(await api.log(quiet)).toEqual([])
+    expect((await put({ sku: 'S1', name: 'r', stock: 3 }, 'sku&fields=name,stock')).body.data).toEqual({
+      name: 'r',
+      stock: 3,
+    })
+  })
+
+  it('takes several fields as key, lists, and brings deleted items back', async () => {
+    const put = (payload: unknown) => api.admin('PUT', '/items/price?key=country,year', payload)
+    const rows = [
+      { country: 'CH', year: 1, amount: '1.50' },
+      { country: 'AT', year: 1, amount: '2.50' },
+      { country: 'CH', year: 1, amount: '3.50' },
+    ]
+    const answer = await put(rows)
+    expect(answer.status).toBe(200)
+    const [ch, at, again] = answer.body.data
+    expect([ch === again, ch === at]).toEqual([true, false])
+    expect(await api.sql('select amount::text from price where id = $1', [ch])).toEqual([{ amount: '3.50' }])
+    await api.admin('DELETE', `/items/price/${ch}`)
+    expect((await put({ country: 'CH', year: 1, amount: 4 })).body.data.id).toBe(ch)
+    expect((await api.admin('GET', `/items/price/${ch}`)).body.data.deletedAt).toBeNull()
+    expect((await put([])).body).toEqual({ data: [] })
+    await refused(() => put([{ country: 'DE', year: 1 }, { country: 'DE' }]), { status: 400 })
+    await refused(
+      () =>
+        put([
+          { country: 'DE', year: 1 },
+          { country: 'FR', year: 'x' },
+        ]),
+      { status: 400 },
+    )
+  })
+
+  it('makes one item of many at the same moment', async () => {
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, (_, i) => api.admin('PUT', '/items/part?key=sku', { sku: 'RACE', name: `n${i}` })),
+    )
+    expect(answers.map(({ status }) => status).sort()).toEqual([...Array.from({ length: 19 }, () => 200), 201])
+    expect(new Set(answers.map(({ body }) => body.data.id)).size).toBe(1)
+  })
+
+  it.each(['', 'name', 'secret', 'nope', 'sku,name'])('refuses the key "%s"', async (key) => {
+    await refused(() => api.admin('PUT', `/items/part?key=${key}`, { sku: 'K', name: 'x', secret: 's' }), {
+      status: 400,
+    })
+  })
+
+  it('needs both permissions, and keeps each row within its rule', async () => {
+    const put = (payload: unknown) => ['PUT', '/items/part?key=sku', payload] as const
+    const few = { stock: { lte: 5 } }
+    const half = (await api.user([grant('part', 'create')])).call
+    await refused(() => half(...put({ sku: 'P', name: 'x' })), { status: 403 })
+    const { call } = await api.user([
+      grant('part', 'create', ['sku', 'name', 'stock'], few),
+      grant('part', 'update', ['name', 'stock'], { AND: [mine, few] }),
+    ])
+    expect((await call(...put({ sku: 'P1', name: 'x', stock: 1 }))).status).toBe(201)
+    expect((await call(...put({ sku: 'P1', name: 'y', stock: 2 }))).status).toBe(200)
+    await refused(() => call(...put({ sku: 'P1', name: 'y', stock: 6 })), { status: 403 })
+    await refused(() => call(...put({ sku: 'P2', name: 'y', stock: 6 })), { status: 403 })
+    await api.admin(...put({ sku: 'P3', name: 'foreign', stock: 1 }))
+    await refused(() => call(...put({ sku: 'P3', name: 'stolen', stock: 1 })), { status: 403 })
+    await refused(
+      () =>
+        call(
+          ...put([
+            { sku: 'P4', name: 'new', stock: 1 },
+            { sku: 'P3', name: 'stolen' },
+          ]),
+        ),
+      { status: 403 },
+    )
+    await refused(() => call(...put({ sku: 'P1', name: 'y', maker_id: null })), { status: 403 })
+    await refused(() => call(...put({ sku: 'P1', name: 'y', userCreated_Id: randomUUID() })), { status: 403 })
+  })
+
+  it('names relations by id', async () => {
+    const maker = await created('maker', { name: 'm' })
+    const put = (payload: object) => api.admin('PUT', '/items/part?key=sku', payload)
+    expect((await put({ sku: 'R', name: 'x', maker })).status).toBe(201)
+    await refused(() => put({ sku: 'R', name: 'x', maker: randomUUID() }), { status: 400 })
+    await refused(() => put({ sku: 'R', name: 'x', maker: { name: 'new' } }), { status: 400 })
+    await refused(() => put([1]), { status: 400 })
+  })
+})
+
+describe('manual order', () => {
+  const order = async () => (await api.sql('select name from step order by sort')).map(({ name }) => name).join('')
+  const sort = (body: unknown, call = api.admin) => call('POST', '/utils/sort/step', body)
+  const ids: Record<string, string> = {}
+
+  it('puts new items at the end', async () => {
+    ids.a = await created('step', { name: 'a' })
+    const { body } = await api.admin('POST', '/items/step/bulk', [
+      { name: 'b' },
+      { name: 'c', sort: null },
+      { name: 'd' },
+    ])
+    ;[ids.b, ids.c, ids.d] = body.data
+    expect(await order()).toBe('abcd')
+    expect(await api.sql('select sort from step order by sort')).toEqual([1, 2, 3, 4].map((n) => ({ sort: n })))
+    expect(
+      (await api.admin('GET', `/items/step/${await created('step', { name: 'x', sort: 99 })}`)).body.data.sort,
+    ).toBe(99)
+    await api.sql(`delete from step where name = 'x'`)
+  })
+
+  it('moves an item before or after another, with an event for every row that moved', async () => {
+    const before = await api.position()
+    expect((await sort({ item: ids.d, to: ids.b })).body).toEqual({
+      data: { item: ids.d, collection: 'step', newSort: 2 },
+    })
+    expect(await order()).toBe('adbc')
+    expect((await api.log(before)).map(({ changes }) => `${changes.after.name}${changes.after.sort}`).sort()).toEqual([
+      'b3',
+      'c4',
+      'd2',
+    ])
+    expect((await sort({ item: ids.a, to: ids.c, mode: 'after' })).body.data.newSort).toBe(5)
+    expect(await order()).toBe('dbca')
+    await sort({ item: ids.b, to: ids.b })
+    expect(await order()).toBe('dbca')
+  })
+
+  it('numbers items that have no place yet', async () => {
+    await api.sql(`update step set sort = null where name in ('c', 'a')`)
+    expect((await sort({ item: ids.d, to: ids.a, mode: 'after' })).status).toBe(200)
+    const names = await order()
+    expect(names.indexOf('d')).toBe(names.indexOf('a') + 1)
+    expect((await api.sql('select count(distinct sort)::int as n from step'))[0].n).toBe(4)
+  })
+
+  it('keeps one order under many moves at once', async () => {
+    const all = [ids.a, ids.b, ids.c, ids.d]
+    const moves = all.flatMap((item) => all.map((to) => sort({ item, to })))
+    expect((await Promise.all(moves)).map(({ status }) => status)).toEqual(moves.map(() => 200))
+    expect((await api.sql('select count(distinct sort)::int as n from step'))[0].n).toBe(4)
+  })
+
+  it('answers in the words of the specification', async () => {
+    const error = (status: number, message: string) => ({ status, body: { error: { message } } })
+    const nobody = randomUUID()
+    await refused(() => sort({ item: ids.a, to: ids.b }, api.anonymous), error(401, 'Authentication required'))
+    await refused(() => sort({ to: ids.b }), error(400, 'Missing item ID to sort'))
+    await refused(() => sort({ item: ids.a }), error(400, 'Missing target ID to sort to'))
+    await refused(() => sort({ item: ids.a, to: ids.b, mode: 'over' }), { status: 400 })
+    await refused(() => sort({ item: nobody, to: ids.b }), error(404, `Item with ID ${nobody} not found`))
+    await refused(() => sort({ item: ids.a, to: 'nowhere' }), error(404, 'Target item with ID nowhere not found'))
+    await refused(() => api.admin('POST', '/utils/sort/nowhere', {}), error(404, `Collection 'nowhere' does not exist`))
+    await refused(
+      () => api.admin('POST', '/utils/sort/part', { item: nobody, to: nobody }),
+      error(400, `Collection 'part' does not have a sort field`),
+    )
+    const denied = error(403, `You don't have permission to sort items in 'step'`)
+    for (const permissions of [[], [grant('step', 'update', ['name'])]]) {
+      const { call } = await api.user(permissions)
+      await refused(() => sort({ item: ids.a, to: ids.b }, call), denied)
+    }
+    const { call } = await api.user([grant('step', 'update', ['sort'], { name: { ne: 'a' } })])
+    await refused(() => sort({ item: ids.a, to: ids.b }, call), { status: 404 })
+    expect((await sort({ item: ids.c, to: ids.b }, call)).status).toBe(200)
+  })
+})

@@ -1,0 +1,70 @@
+import { once } from 'node:events'
+import { createServer } from 'node:net'
+import { describe, expect, it } from 'vitest'
+import { createDatabase, createEmptyDatabase } from '../support/postgres.ts'
+import { testEnv } from '../support/prepare.ts'
+import { startProcess } from '../support/processes.ts'
+
+const unreachable = 'postgres://nobody:hidden@127.0.0.1:1/none'
+
+describe.each([
+  ['the web process', 'src/api/main.ts', []],
+  ['a worker', 'src/workers/main.ts', ['mail']],
+])('%s', (_what, script, args) => {
+  it.each<[why: string, env: Record<string, string>, says: RegExp]>([
+    [
+      'the database does not answer',
+      { DATABASE_URL: unreachable, DATABASE_MAX_RETRY: '3', DATABASE_RETRY_INTERVAL: '10' },
+      /^DATABASE_URL: .*\b3\b.*ECONNREFUSED/,
+    ],
+    [
+      'variables are wrong',
+      { DATABASE_URL: unreachable, PORT: 'many', LOG_LEVEL: 'loud' },
+      /^ +PORT: .*\n.*\n +LOG_LEVEL: /m,
+    ],
+    [
+      'there is no key in production',
+      { DATABASE_URL: unreachable, NODE_ENV: 'production', SECRET_KEY: '' },
+      /^ +SECRET_KEY: /m,
+    ],
+    ['there is no database', { DATABASE_URL: '' }, /^ +DATABASE_URL: /m],
+  ])('does not start when %s, and says what to change', async (_why, env, says) => {
+    expect(await refusal(script, args, { ...testEnv(unreachable), ...env })).toMatch(says)
+  })
+
+  it('that waits for its database ends when it is told to', async () => {
+    const patient = { DATABASE_MAX_RETRY: '1000', DATABASE_RETRY_INTERVAL: '60000' }
+    const waiting = startProcess(script, args, { ...testEnv(unreachable), ...patient })
+    await waiting.waitForLine(({ msg }) => msg === 'the database cannot be reached yet')
+    const exit = await waiting.kill('SIGTERM')
+    expect(exit?.code ?? exit?.signal).toBeOneOf([0, 'SIGTERM'])
+  })
+
+  it('does not start on a database that was never set up, and says how to', async () => {
+    const { url } = await createEmptyDatabase()
+    expect(await refusal(script, args, testEnv(url))).toMatch(/^DATABASE_URL: .*src\/setup\.ts/)
+  })
+})
+
+describe('the web process', () => {
+  it('does not start on a port that is taken, and names it', async () => {
+    const squatter = createServer().listen(0, '127.0.0.1')
+    await once(squatter, 'listening')
+    const { port } = squatter.address() as { port: number }
+    const { url } = await createDatabase()
+    expect(await refusal('src/api/main.ts', [], { ...testEnv(url), PORT: String(port) })).toMatch(
+      new RegExp(`^PORT: .*${port}`),
+    )
+    squatter.close()
+  })
+})
+
+/** What a process that fails to start tells people: everything but its log lines. */
+async function refusal(script: string, args: readonly string[], env: Record<string, string>): Promise<string> {
+  const failing = startProcess(script, args, env)
+  expect(await failing.exited).toEqual({ code: 1, signal: null })
+  const all = failing.lines.map(({ text }) => text)
+  expect(all.join('\n')).not.toMatch(/hidden|^ +at /m)
+  expect(all.filter((text) => /"level":"(error|fatal)"/.test(text))).toEqual([])
+  return all.filter((text) => !text.startsWith('{')).join('\n')
+}
