@@ -5,7 +5,7 @@
 import { randomBytes } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { ConnectionOptions as TlsOptions } from 'node:tls'
-import type { Client } from 'pg'
+import pg, { type Client, type ClientConfig } from 'pg'
 import { LogicalReplicationService, PgoutputPlugin } from 'pg-logical-replication'
 import type { Logger } from 'pino'
 import { publicationName } from './log.ts'
@@ -88,17 +88,14 @@ type Progress = { onSlot: () => void; onLive: () => void }
 
 /** One connection, from connecting to its end; answers why it ended. */
 async function listen(options: WalOptions, signal: AbortSignal, { onSlot, onLive }: Progress): Promise<Error> {
-  const service = new LogicalReplicationService(
-    {
-      connectionString: options.directUrl,
-      ...(options.tls === undefined ? {} : { ssl: options.tls }),
-      application_name: 'daybook feed',
-      connectionTimeoutMillis: 5000,
-      keepAlive: true,
-      keepAliveInitialDelayMillis: 5000,
-    },
-    { acknowledge: { auto: false, timeoutSeconds: 0 } },
-  )
+  const service = openService({
+    connectionString: options.directUrl,
+    ...(options.tls === undefined ? {} : { ssl: options.tls }),
+    application_name: 'daybook feed',
+    connectionTimeoutMillis: 5000,
+    keepAlive: true,
+    keepAliveInitialDelayMillis: 5000,
+  })
   let backend: number | undefined
   let failure: Error | undefined
   let heardAt = performance.now()
@@ -146,6 +143,25 @@ async function listen(options: WalOptions, signal: AbortSignal, { onSlot, onLive
     await service.stop()
   }
   return failure ?? new Error('the replication connection ended')
+}
+
+/**
+ * Nothing is acknowledged but when we say so. The connection's errors are heard from its first moment: the library
+ * begins a little after it is up, and one that comes in between would end the process.
+ */
+function openService(config: ClientConfig): LogicalReplicationService {
+  const service = new LogicalReplicationService(config, { acknowledge: { auto: false, timeoutSeconds: 0 } })
+  const connect = async () => {
+    await service.stop()
+    const client = new pg.Client({ ...config, replication: 'database' } as ClientConfig)
+    client.on('error', (error) => service.emit('error', error))
+    Object.assign(service, { _client: client })
+    await client.connect()
+    const { connection } = client as Client & { connection: unknown }
+    Object.assign(service, { _connection: connection })
+    return [client, connection]
+  }
+  return Object.assign(service, { client: connect })
 }
 
 /**

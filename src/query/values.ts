@@ -22,9 +22,12 @@ export function readValue(raw: unknown, type: ValueType, label: string): TypedVa
   return { value, pgType: parameterType(type) }
 }
 
-/** Several values as one array parameter; nulls are left out (`spec/decisions.md` F12). */
+/**
+ * Several values as one array parameter; nulls are left out (`spec/decisions.md` F12). A variable without a value stays
+ * as a NULL: with it `in` finds no more, and `notIn` nothing at all, so a stored rule fails closed.
+ */
 export function readValues(raw: readonly unknown[], type: ValueType, label: string): TypedValue {
-  const present = raw.filter((entry) => entry !== null && entry !== undefined && entry !== UNRESOLVED)
+  const present = raw.filter((entry) => entry !== null && entry !== undefined)
   const value = present.map((entry) => readValue(entry, type, label).value)
   return { value, pgType: `${parameterType(type)}[]` }
 }

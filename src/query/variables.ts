@@ -98,12 +98,17 @@ function shiftedNow([, sign, unit, count]: readonly (string | undefined)[], now:
 /** Comparing with a variable tells its value, so a request may use only what its caller may know. */
 function requireReadable(name: VariableName, path: readonly string[], text: string, scope: VariableScope): void {
   if (namesHidden(COLLECTIONS[name], path, scope.catalog)) throw errors.fieldDenied('read', text)
+  if (scope.ofRequest && followsRelation(COLLECTIONS[name], path, scope.catalog))
+    throw errors.badQuery(`${text}: only stored permissions can follow the relations of the caller`)
   const settings = name === 'CURRENT_SETTINGS' && scope.ofRequest && !scope.access.admin
   if (!settings) return
   const fields = scope.access.grant(COLLECTIONS[name], 'read')?.fields
   const granted = fields === null || fields?.includes('*') || fields?.includes(path[0] ?? '')
   if (granted !== true) throw errors.fieldDenied('read', text)
 }
+
+const followsRelation = (collection: string, [first = '', ...more]: readonly string[], catalog: Catalog): boolean =>
+  more.length > 0 || catalog.collections.get(collection)?.relations.has(first) === true
 
 function namesHidden(collectionName: string, path: readonly string[], catalog: Catalog): boolean {
   let collection = catalog.collections.get(collectionName)

@@ -6,7 +6,9 @@ import type { Access } from '../../query/access.ts'
 import type { Runtime } from '../../runtime.ts'
 import { canonicalEmail } from '../auth/email-address.ts'
 import { checkNewPassword } from '../auth/input.ts'
+import { checkRuleCells, checkRuleDelete } from '../permissions/check.ts'
 import { administratorRole, publicRole } from '../permissions/permissions.ts'
+import { readsLikeBuiltIn } from '../permissions/role-names.ts'
 import type { Cell, PayloadContext } from './payload.ts'
 
 /** Rules of system collections that hold however their rows are written (quality P-18, P-20; spec/items.md §11). */
@@ -33,6 +35,7 @@ export async function beforeWrite(
   cells: readonly Cell[],
   id?: string,
 ): Promise<readonly Cell[]> {
+  await checkRuleCells(rt, collection.name, cells, id)
   if (collection.name === 'svc_User') return Promise.all(cells.map(userCell))
   if (collection.name === 'svc_Role') await protectRoles(rt, cells, id)
   return cells
@@ -40,6 +43,7 @@ export async function beforeWrite(
 
 /** Deleting `administrator`, `public` or `user` would lock everybody out. */
 export async function beforeDelete(rt: Runtime, collection: Collection, ids: readonly string[]): Promise<void> {
+  await checkRuleDelete(rt, collection.name, ids)
   if (collection.name !== 'svc_Role') return
   for (const id of ids) if (await isBuiltIn(rt, id)) throw new AppError(403, 'System roles cannot be deleted')
 }
@@ -67,16 +71,7 @@ async function protectRoles(rt: Runtime, cells: readonly Cell[], id: string | un
   if (typeof name !== 'string') return
   const renamed = id !== undefined && (await isBuiltIn(rt, id))
   if (renamed) throw new AppError(403, 'System role names cannot be changed')
-  if (looksBuiltIn(name)) throw new AppError(403, 'System role names cannot be changed')
-}
-
-/** Compares what people read: case, width and look-alike accents do not make another name. */
-function looksBuiltIn(name: string): boolean {
-  const plain = name
-    .normalize('NFKD')
-    .replace(/[\p{M}\p{Cf}\s]/gu, '')
-    .toLowerCase()
-  return builtInRoles.has(plain)
+  if (readsLikeBuiltIn(name)) throw new AppError(403, 'System role names cannot be changed')
 }
 
 async function isBuiltIn(rt: Runtime, id: string): Promise<boolean> {

@@ -1,13 +1,13 @@
 import type { Collection } from '../../catalog/catalog.ts'
 import { rawQuery } from '../../db/sql.ts'
 import { type Action, AppError, errors } from '../../errors.ts'
+import { systemActor } from '../../events/types.ts'
 import type { Access, Grant } from '../../query/access.ts'
 import { compileCondition } from '../../query/compile.ts'
 import { parseListQuery } from '../../query/parse.ts'
 import {
   checkConditions,
   type ResolvedFilter,
-  type ResolveEnv,
   readableFields,
   resolveCondition,
   resolveList,
@@ -17,9 +17,11 @@ import { createParams, ident } from '../../query/sql.ts'
 import { parameterType, readValue } from '../../query/values.ts'
 import { resolveDefaults } from '../../query/variables.ts'
 import type { Runtime } from '../../runtime.ts'
-import { readPayload, type WriteAction } from '../items/payload.ts'
+import { openWrite } from '../items/context.ts'
+import { readPayload } from '../items/payload.ts'
+import { openProblems } from '../items/problems.ts'
 import { resolveEnv } from '../items/reads.ts'
-import { beforeDelete, checkWritable } from '../items/system-rules.ts'
+import { beforeDelete } from '../items/system-rules.ts'
 import { type ExplainQuery, readExplainQuery, type Subject, subjectOf } from './explain-subject.ts'
 import { isNone, namedRules } from './grants.ts'
 
@@ -76,7 +78,7 @@ export async function explain(rt: Runtime, raw: Readonly<Record<string, unknown>
   const collection = catalog.collections.get(query.collection)
   if (collection === undefined) throw errors.unknownCollection(query.collection)
   const subject = await subjectOf(rt, query)
-  const question: Question = { rt, query, collection, subject, env: resolveEnv(rt) }
+  const question: Question = { rt, query, collection, subject }
   const row = await rowAnswer(question)
   const verdict = (await refusalOf(question, row)) ?? grantedBy(question)
   return { ...verdict, ...described(question), row }
@@ -87,7 +89,6 @@ type Question = {
   readonly query: ExplainQuery
   readonly collection: Collection
   readonly subject: Subject
-  readonly env: ResolveEnv
 }
 
 type Verdict = Pick<Explanation, 'allowed' | 'decidedBy' | 'reason'>
@@ -97,21 +98,21 @@ const refused = (decidedBy: Verdict['decidedBy'], reason: string): Verdict => ({
 /** In the order in which a request meets them. */
 async function refusalOf(question: Question, row: RowAnswer | null): Promise<Verdict | undefined> {
   const { subject, query, collection, rt } = question
+  const { action, id } = query
   if (subject.blocked !== undefined) return refused('account', subject.blocked)
-  const { action } = query
   if (!subject.access.admin && grantIn(question) === undefined)
     return refused('permission', errors.actionDenied(action, collection.name).message)
-  const writing = action === 'read' ? undefined : failure(() => checkWritable(collection, subject.access, action))
-  if (writing !== undefined) return refused('collection', writing.message)
-  const scope = failure(() => conditionOf(question))
+  const closed = failure(() => action !== 'read' && writeOf(question))
+  if (closed !== undefined) return refused('collection', closed.message)
+  const scope = scopeFailure(question)
   if (scope !== undefined) return refused('tenant', scope.message)
   const rule = ruleProblem(question)
   if (rule !== null) return refused('rule', `The stored conditions let nothing through: ${rule}`)
   const field = fieldRefusal(question)
-  if (field !== undefined) return refused('field', field.message)
+  if (field !== undefined) return refused('field', field)
   if (row !== null && !row.matches && action !== 'create') return rowRefusal(row, action)
-  if (action !== 'delete' || query.id === undefined) return undefined
-  const protection = await failureOf(() => beforeDelete(rt, collection, [query.id!]))
+  if (action !== 'delete' || id === undefined) return undefined
+  const protection = await failureOf(() => beforeDelete(rt, collection, [id]))
   return protection && refused('collection', protection.message)
 }
 
@@ -165,22 +166,36 @@ const isAbout = (row: { collection: string; action: string }, { collection, acti
 const grantIn = ({ subject, query }: Question): Grant | undefined =>
   subject.access.grant(query.collection, query.action)
 
+/** What a write of this kind would be made with. */
+function writeOf({ rt, subject, query, collection }: Question) {
+  const writer = { actor: systemActor, access: subject.access }
+  return openWrite(rt, writer, collection.name, query.action as Exclude<Action, 'read'>)
+}
+
+/** Why no row at all can be in question: a role of a tenant without one. */
+function scopeFailure(question: Question): AppError | undefined {
+  const { action } = question.query
+  const isPayload = action === 'create' || action === 'update'
+  return failure(() => isPayload && payloadOf(question, {})) ?? failure(() => conditionOf(question))
+}
+
 function conditionOf(
-  { rt, subject, query, env }: Question,
-  only: { access?: Access; env?: ResolveEnv; includeDeleted?: boolean } = {},
+  question: Question,
+  only: { access?: Access; anyTenant?: boolean; includeDeleted?: boolean } = {},
 ): ResolvedFilter | undefined {
+  const { rt, subject, query } = question
   const { access = subject.access, includeDeleted = query.action === 'update' } = only
-  return resolveCondition(rt.catalog.current(), access, query.collection, query.action, only.env ?? env, {
-    includeDeleted,
-  })
+  const asked = query.action === 'read' ? resolveEnv(rt) : writeOf(question).env
+  const env = only.anyTenant ? { ...asked, multiTenant: { ...asked.multiTenant, enabled: false } } : asked
+  return resolveCondition(rt.catalog.current(), access, query.collection, query.action, env, { includeDeleted })
 }
 
 function ruleProblem(question: Question): string | null {
-  const { rt, subject, query, env } = question
+  const { rt, subject, query } = question
   const conditions = grantIn(question)?.conditions
   if (isNone(conditions)) return null
   const problem = failure(() =>
-    checkConditions(rt.catalog.current(), subject.access, query.collection, conditions, env),
+    checkConditions(rt.catalog.current(), subject.access, query.collection, conditions, resolveEnv(rt)),
   )
   return problem === undefined ? null : detailOf(problem)
 }
@@ -200,42 +215,44 @@ function fieldsOf(question: Question): readonly string[] | null {
   if (query.action === 'delete' || (!subject.access.admin && grantIn(question) === undefined)) return null
   if (query.action === 'read')
     return readableFields(rt.catalog.current(), subject.access, collection.name).map(({ name }) => name)
-  const writable = [...collection.fields.values()].filter((field) => field.generated === undefined)
-  return writable.filter(({ name }) => writeRefusal(question, name) === undefined).map(({ name }) => name)
+  if (failure(() => writeOf(question)) !== undefined) return null
+  return [...collection.fields.keys()].filter((name) => writeRefusal(question, name) === undefined)
 }
 
-function fieldRefusal(question: Question): AppError | undefined {
-  const { rt, subject, query, collection, env } = question
+function fieldRefusal(question: Question): string | undefined {
+  const { rt, subject, query, collection } = question
   const { field, action } = query
   if (field === undefined || action === 'delete') return undefined
-  if (action === 'read') {
-    const list = parseListQuery({ fields: [field] })
-    return failure(() => resolveList(rt.catalog.current(), subject.access, collection.name, list, env))
-  }
-  if (!collection.fields.has(field) && !collection.relations.has(field))
-    throw errors.badQuery(`field: ${JSON.stringify(field)} is not a field of the collection`)
-  return writeRefusal(question, field)
+  if (action !== 'read') return writeRefusal(question, field)
+  const list = parseListQuery({ fields: [field] })
+  return failure(() => resolveList(rt.catalog.current(), subject.access, collection.name, list, resolveEnv(rt)))
+    ?.message
 }
 
-/** Whether a payload with this member is refused for it; that other members are missing is another matter. */
-function writeRefusal({ rt, subject, query, collection }: Question, name: string): AppError | undefined {
-  const context = {
-    catalog: rt.catalog.current(),
-    collection,
-    access: subject.access,
-    action: query.action as WriteAction,
-    config: rt.config,
-    now: rt.clock(),
-  }
-  const refusal = failure(() => readPayload(context, { [name]: null }))
-  return refusal?.status === 403 ? refusal : undefined
+/** Why a member of a payload would not be written: it is refused, or dropped as none of the payload's business. */
+function writeRefusal(question: Question, name: string): string | undefined {
+  const { fields, relations } = question.collection
+  if (!fields.has(name) && !relations.has(name))
+    throw errors.badQuery(`field: ${JSON.stringify(name)} is not a field of the collection`)
+  let isWritten = false
+  const refusal = failure(() => {
+    const { cells } = payloadOf(question, { [name]: null })
+    isWritten = relations.has(name) || cells.some(({ field, value }) => field.name === name && value === null)
+  })
+  return refusal?.message ?? (isWritten ? undefined : `The field ${name} is set by the server alone`)
+}
+
+/** A payload as a request would read it, but for values that do not fit. */
+function payloadOf(question: Question, payload: Readonly<Record<string, null>>) {
+  const context = writeOf(question)
+  if (context.action === 'delete') throw new Error('deleting takes no payload')
+  return readPayload({ ...context, action: context.action }, payload, { problems: openProblems() })
 }
 
 async function rowAnswer(question: Question): Promise<RowAnswer | null> {
-  const { rt, query, collection, subject, env } = question
+  const { rt, query, collection, subject } = question
   if (query.id === undefined || query.action === 'create' || failure(() => conditionOf(question)) !== undefined)
     return null
-  const anyTenant = { ...env, multiTenant: { ...env.multiTenant, enabled: false } }
   const access = withoutConditions(subject.access)
   const params = createParams()
   const sql = (condition: ResolvedFilter | undefined) =>
@@ -243,9 +260,9 @@ async function rowAnswer(question: Question): Promise<RowAnswer | null> {
   const { primaryKey } = collection
   const id = params.bind(readValue(query.id, primaryKey, 'id').value, parameterType(primaryKey))
   const text = `select ${sql(conditionOf(question))} as matches,
-      ${sql(conditionOf(question, { env: anyTenant, includeDeleted: true }))} as conditions,
+      ${sql(conditionOf(question, { anyTenant: true, includeDeleted: true }))} as conditions,
       ${sql(conditionOf(question, { access, includeDeleted: true }))} as tenant,
-      not ${sql(conditionOf(question, { access, env: anyTenant, includeDeleted: false }))} as deleted
+      not ${sql(conditionOf(question, { access, anyTenant: true, includeDeleted: false }))} as deleted
     from ${ident(collection.name)} t where t.${ident(primaryKey.name)} = ${id}`
   const found = await rt.db.maybeOne<Omit<RowAnswer, 'exists'>>(rawQuery(text, params.values))
   if (found === undefined) return { exists: false, matches: false, conditions: false, tenant: false, deleted: false }

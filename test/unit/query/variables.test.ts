@@ -98,21 +98,32 @@ describe('a variable in a filter', () => {
     expect(values({ code: { ne: '$CURRENT_TENANT' } })).toEqual([null])
     expect(values({ code: { in: '$CURRENT_TENANT' } })).toEqual([null])
     expect(values({ code: { notIn: '$CURRENT_TENANT' } })).toEqual([null])
-    expect(values({ code: { in: ['$CURRENT_TENANT', U1] } })).toEqual([[U1]])
+    expect(values({ code: { in: ['$CURRENT_TENANT', U1] } })).toEqual([[null, U1]])
+    // `<> all` of a list with a NULL holds for no row: a rule with a variable that has no value fails closed.
+    expect(values({ code: { notIn: ['$CURRENT_TENANT'] } })).toEqual([[null]])
     expect(values({ title: { contains: '$CURRENT_TENANT' } })).toEqual([null])
     expect(values({ meta: { jsonbContains: { by: '$CURRENT_TENANT' } } })).toEqual([null])
     expect(values({ stars: { between: ['$CURRENT_TENANT', 5] } })).toEqual([null, 5])
   })
 
-  it('with several values is equal when one of them is', () => {
-    const { text } = listOf({
-      access: caller,
-      query: { fields: ['id'], filter: { code: '$CURRENT_USER.userRoles.tenant_Id' } },
-    })
-    expect(text).toContain('t."code" = any($1::uuid[])')
-    expect(values({ code: { ne: '$CURRENT_USER.userRoles.tenant_Id' } })).toEqual([[T1]])
-    expect(values({ code: { in: '$CURRENT_USER.userRoles.tenant_Id' } })).toEqual([[T1]])
+  it('with several values is equal when one of them is, in a stored rule', () => {
+    const code = (test: unknown) => {
+      const grants = { notes: { conditions: { code: test } } }
+      return listOf({ access: role({ grants, variables: caller.variable }), query: { fields: ['id'] } })
+    }
+    const variable = '$CURRENT_USER.userRoles.tenant_Id'
+    expect(code(variable).text).toContain('t."code" = any($1::uuid[])')
+    expect(code({ ne: variable }).values).toEqual([[T1]])
+    expect(code({ in: variable }).values).toEqual([[T1]])
   })
+
+  it.each(['$CURRENT_USER.userRoles.tenant_Id', '$CURRENT_USERROLE.tenant.name'])(
+    'follows no relation in a request: %s',
+    (variable) => {
+      expect(refusal(() => values({ code: variable }))).toMatchObject({ status: 400 })
+      expect(refusal(() => values({ code: variable }, admin))).toMatchObject({ status: 400 })
+    },
+  )
 
   it('must fit the column like any other value', () => {
     expect(refusal(() => values({ stars: '$CURRENT_USER' }))).toMatchObject({ status: 400 })
