@@ -48,7 +48,7 @@ export function permissionAdminRoutes(app: App, rt: Runtime): void {
     return reply.header('content-disposition', `attachment; filename="${name}"`).send(file)
   })
   app.register(async (scope) => {
-    await acceptUploads(scope as App, rt)
+    acceptUploads(scope as App, rt)
     scope.post('/permissions-preview-import', async (request) => previewImport(rt, await uploadedPermissions(request)))
     scope.post('/permissions-import', async (request) =>
       importPermissions(rt, actorOf(request), await uploadedPermissions(request)),

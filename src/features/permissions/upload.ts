@@ -1,13 +1,12 @@
-import multipart from '@fastify/multipart'
 import type { FastifyRequest } from 'fastify'
+import { acceptMultipart } from '../../adapters/multipart.ts'
 import { errors } from '../../errors.ts'
 import type { App } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 
-/** Reads multipart bodies in this scope, unless the whole server does already. A larger file answers 413. */
-export async function acceptUploads(app: App, rt: Runtime): Promise<void> {
-  if (app.hasContentTypeParser('multipart/form-data')) return
-  await app.register(multipart, { limits: { fileSize: rt.config.server.bodySizeLimit, files: 1, fields: 10 } })
+/** Reads multipart bodies in this scope. A file larger than any other body answers 413. */
+export function acceptUploads(app: App, rt: Runtime): void {
+  acceptMultipart(app, { fileSize: rt.config.server.bodySizeLimit })
 }
 
 /** The JSON file in the part `rolesPermissions` of an upload; 400 where there is none or it is something else. */

@@ -1,5 +1,5 @@
-import multipart from '@fastify/multipart'
 import type { FastifyRequest } from 'fastify'
+import { acceptMultipart } from '../../adapters/multipart.ts'
 import type { Config } from '../../config.ts'
 import { AppError } from '../../errors.ts'
 import type { App } from '../../http.ts'
@@ -7,7 +7,7 @@ import type { App } from '../../http.ts'
 /** Lets the routes of this scope take multipart bodies: one file, as large as any other body. */
 export function acceptUploads(app: App, { server }: Config): void {
   const size = server.bodySizeLimit
-  app.register(multipart, { limits: { fileSize: size, fieldSize: size, files: 1, fields: 10, parts: 11 } })
+  acceptMultipart(app, { fileSize: size, fieldSize: size })
 }
 
 /** The text of the part `schema`, a JSON file or field. 400 without one, 413 when it is too large. */
