@@ -1,6 +1,8 @@
 import multipart from '@fastify/multipart'
 import type { App } from '../http.ts'
 
+export type { MultipartFile } from '@fastify/multipart'
+
 /** Largest parts in bytes; a field's default is 1 MB. */
 export type PartLimits = { readonly fileSize: number; readonly fieldSize?: number }
 

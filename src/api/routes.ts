@@ -1,5 +1,6 @@
 import type { Feed } from '../events/feed.ts'
 import { authBearerRoutes, authPublicRoutes } from '../features/auth/routes.ts'
+import { itemImportRoutes } from '../features/items/import-routes.ts'
 import { itemBearerRoutes, itemRoutes } from '../features/items/routes.ts'
 import { permissionAdminRoutes, permissionRoutes } from '../features/permissions/routes.ts'
 import { projectInfoRoutes } from '../features/project-info/routes.ts'
@@ -19,6 +20,7 @@ const groups: readonly RouteGroup[] = [
   { access: 'bearer', register: authBearerRoutes },
   { access: 'public', register: itemRoutes },
   { access: 'bearer', register: itemBearerRoutes },
+  { access: 'bearer', register: itemImportRoutes },
   { access: 'public', register: schemaRoutes },
   { access: 'admin', register: schemaAdminRoutes },
   { access: 'public', register: permissionRoutes },

@@ -1,4 +1,4 @@
-import type { Field } from '../../catalog/catalog.ts'
+import type { Collection, Field } from '../../catalog/catalog.ts'
 import { AppError } from '../../errors.ts'
 import type { Access } from '../../query/access.ts'
 import type { PayloadContext } from './payload.ts'
@@ -16,11 +16,15 @@ export type OwnTenant = { readonly field: Field; readonly id: string | null }
  */
 export function ownTenant({ collection, access, config }: PayloadContext): OwnTenant | undefined {
   const field = collection.fields.get(tenantField)
-  if (field === undefined || !isScoped(access, config) || config.tenancy.ignoredTables.includes(collection.name))
-    return undefined
+  if (field === undefined || !isScoped(access, config) || !isTenanted(collection, config)) return undefined
   if (access.tenantId === undefined && access.tenantSpecific)
     throw new AppError(403, 'No tenant context available for tenant-specific operation')
   return { field, id: access.tenantId ?? null }
+}
+
+/** Whether rows of the collection belong to tenants. */
+export function isTenanted({ name, fields }: Collection, { tenancy }: PayloadContext['config']): boolean {
+  return tenancy.enabled && fields.has(tenantField) && !tenancy.ignoredTables.includes(name)
 }
 
 /** Whether MULTI_TENANT keeps this caller inside a tenant. */
@@ -29,7 +33,7 @@ export function isScoped(access: Access, { tenancy }: Pick<PayloadContext, 'conf
 }
 
 /** The tenant comes from the session alone: a payload may repeat it, never name another (quality T-01). */
-export function checkTenant({ action }: PayloadContext, own: OwnTenant, given: unknown): void {
+export function checkTenant({ action }: PayloadContext, own: Pick<OwnTenant, 'id'>, given: unknown): void {
   const isOwn = given === own.id || (typeof given === 'string' && given.toLowerCase() === own.id?.toLowerCase())
   if (isOwn) return
   throw new AppError(

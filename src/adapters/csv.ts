@@ -1,0 +1,37 @@
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { CsvError, parse } from 'csv-parse'
+import { stringify } from 'csv-stringify/sync'
+
+/** A cell of CSV text: null where nothing stands between the delimiters, the empty text where an empty pair of quotes does. */
+export type CsvCell = string | null
+
+export type CsvLimits = { /** Bytes. */ readonly largestRecord: number }
+
+/**
+ * The records of CSV text (RFC 4180), as they are read: blank lines are left out, cells without quotes trimmed. Throws a
+ * SyntaxError for text that is no CSV, records of different length among it.
+ */
+export async function* readCsv(
+  text: AsyncIterable<string>,
+  { largestRecord }: CsvLimits,
+): AsyncGenerator<readonly CsvCell[]> {
+  const parser = parse({
+    trim: true,
+    skip_empty_lines: true,
+    max_record_size: largestRecord,
+    cast: (cell, { quoting }) => (cell === '' && !quoting ? null : cell),
+  })
+  // Its error is the parser's too, which throws it below.
+  pipeline(Readable.from(text), parser).catch(() => {})
+  try {
+    for await (const record of parser) yield record as CsvCell[]
+  } catch (error) {
+    throw error instanceof CsvError ? new SyntaxError(error.message, { cause: error }) : error
+  }
+}
+
+/** Records as CSV text. What a reader would trim, line breaks and empty text are in quotes; null is nothing. */
+export function writeCsv(records: readonly (readonly CsvCell[])[]): string {
+  return stringify(records as CsvCell[][], { record_delimiter: '\r\n', quoted_match: /^$|^\s|\s$|[\r\n]/ })
+}

@@ -1,0 +1,53 @@
+import type { FastifyRequest } from 'fastify'
+import { acceptMultipart } from '../../adapters/multipart.ts'
+import { errors } from '../../errors.ts'
+import type { App } from '../../http.ts'
+import { readString } from '../../query/wire.ts'
+import type { Runtime } from '../../runtime.ts'
+import { checkImport, importItems } from './import.ts'
+import type { ImportFormat } from './import-rows.ts'
+import { queryOf, writerOf } from './routes.ts'
+import { type Upload, type UploadedFile, withUpload } from './upload.ts'
+
+type OfCollection = { Params: { collection: string } }
+
+/** Files as items, all or none (spec/items.md §12). Nobody may call them without a session. */
+export function itemImportRoutes(app: App, rt: Runtime): void {
+  acceptMultipart(app, { fileSize: rt.config.files.maxUploadFileSize })
+  app.post<OfCollection>('/items/:collection/import-csv', (request) => imported(rt, request, 'CSV'))
+  app.post<OfCollection>('/items/:collection/import-json', (request) => imported(rt, request, 'JSON'))
+}
+
+async function imported(rt: Runtime, request: FastifyRequest<OfCollection>, format: ImportFormat): Promise<object> {
+  const { collection } = request.params
+  await checkImport(rt, writerOf(request), collection)
+  const count = await withUpload(rt, request, parts[format], ({ file, fields }) => {
+    const { read } = requireFile(file, format)
+    // Who writes carries what the Idempotency-Key stands for, and the file is part of that.
+    return importItems(rt, writerOf(request), collection, { format, read, tenant: tenantOf(request, fields) })
+  })
+  return {
+    success: true,
+    message: `Successfully imported ${count} items`,
+    results: { imported: count, failed: 0, errors: [] },
+  }
+}
+
+const parts = { CSV: 'csvFile', JSON: 'jsonFile' } as const
+
+/** By name or by type: browsers and systems disagree about the types of CSV files. */
+const kinds = {
+  CSV: { name: /\.csv$/i, type: /^text\/csv\b/i },
+  JSON: { name: /\.json$/i, type: /^application\/json\b/i },
+} as const
+
+function requireFile(file: UploadedFile | undefined, format: ImportFormat): UploadedFile {
+  if (file === undefined) throw errors.badBody(`No ${format} file provided`)
+  const { name, type } = kinds[format]
+  if (!name.test(file.name) && !type.test(file.type)) throw errors.badBody(`File must be a ${format} file`)
+  return file
+}
+
+function tenantOf(request: FastifyRequest, fields: Upload['fields']): string | undefined {
+  return fields.get('tenant') ?? readString('tenant', queryOf(request).tenant)
+}

@@ -1,0 +1,194 @@
+import { clientError } from '../../db/errors.ts'
+import { rawQuery, sql } from '../../db/sql.ts'
+import { AppError, errors } from '../../errors.ts'
+import { commit } from '../../events/commit.ts'
+import type { Runtime } from '../../runtime.ts'
+import { openWrite, type Writer } from './context.ts'
+import { type ImportFormat, type ImportRow, readRows } from './import-rows.ts'
+import { withFreshCatalog } from './reads.ts'
+import { keyCell, type Run, withCells } from './run.ts'
+import { canonicalKey } from './statements.ts'
+import { checkTenant, isTenanted, ownTenant } from './tenant.ts'
+import { planTree, type Tree } from './tree.ts'
+import { createTrees } from './writes.ts'
+
+export type ImportFile = {
+  readonly format: ImportFormat
+  /** The content from its start, as often as it is called. */
+  readonly read: () => AsyncIterable<Uint8Array>
+  /** Whose the rows shall be, for callers that no tenant is stamped for. */
+  readonly tenant: string | undefined
+}
+
+/** Rows and characters that one statement writes at most (a single row may be larger). */
+const batch = { rows: 500, size: 1_000_000 }
+
+/** Broken rows after which an import gives up: enough to see what is wrong with a file. */
+export const mostFailures = 1000
+
+/** Rows between two lines of the log that say how far an import is. */
+const rowsPerReport = 10_000
+
+/** 404 and 403 as for a create, before a file is received. */
+export async function checkImport(rt: Runtime, writer: Writer, collection: string): Promise<void> {
+  await withFreshCatalog(rt, async () => openWrite(rt, writer, collection, 'create'))
+}
+
+/**
+ * Creates every row of a file or none, each as if it came in a body of its own (spec/items.md §12); answers how many.
+ * The file is read as it is written, so memory does not grow with it. 400 with every broken row and what is wrong with
+ * it, rows that the caller may not create among them.
+ */
+export async function importItems(rt: Runtime, writer: Writer, name: string, file: ImportFile): Promise<number> {
+  return withFreshCatalog(rt, () =>
+    commit(rt, writer.actor, async (tx) => {
+      const run = { rt, writer, tx }
+      const context = openWrite(rt, writer, name, 'create')
+      const importing: Importing = {
+        run,
+        context,
+        tenant: await tenantOfRows(run, context, file.tenant),
+        deadline: performance.now() + rt.config.database.transactionTimeoutMs,
+        failures: [],
+      }
+      return { result: await importRows(importing, file) }
+    }),
+  )
+}
+
+type Importing = {
+  readonly run: Run
+  readonly context: Tree['context']
+  /** Of every row; undefined where the caller's own is stamped, or rows have none. */
+  readonly tenant: string | undefined
+  /** On the clock of `performance`: the commit would refuse what ends later. */
+  readonly deadline: number
+  readonly failures: Failure[]
+}
+
+type Failure = { readonly place: number; readonly data: ImportRow['data']; readonly error: AppError }
+
+/** A row that may be written. `place` counts from 1. */
+type Planned = { readonly place: number; readonly row: ImportRow; readonly tree: Tree }
+
+async function importRows(importing: Importing, { format, read }: ImportFile): Promise<number> {
+  const { run, context, failures } = importing
+  const { rt, writer } = run
+  const rows = readRows(format, read(), context.collection, { largestRow: rt.config.server.bodySizeLimit })
+  let place = 0
+  let planned: Planned[] = []
+  let size = 0
+  for await (const row of rows) {
+    place += 1
+    const tree = await orFailure(() => planRow(importing, row))
+    if (tree instanceof AppError) failures.push({ place, data: row.data, error: tree })
+    else planned.push({ place, row, tree })
+    size += row.size
+    if (planned.length >= batch.rows || size >= batch.size) {
+      await writeBatch(importing, planned)
+      planned = []
+      size = 0
+    }
+    if (place % rowsPerReport === 0)
+      rt.log.info({ collection: context.collection.name, rows: place, requestId: writer.actor.requestId }, 'importing')
+    if (failures.length >= mostFailures) break
+  }
+  await writeBatch(importing, planned)
+  if (place === 0) throw errors.badBody(`${format} file is empty or has no valid data`)
+  if (failures.length > 0) throw importFailed(format, failures.slice(0, mostFailures), context)
+  return place
+}
+
+/** Reads and permits a row as the body of a request. */
+async function planRow({ run, context, tenant }: Importing, row: ImportRow): Promise<Tree> {
+  const payload = row.payload()
+  if (tenant === undefined) return planTree(run.rt, run.writer, context, payload)
+  const { tenant_Id: own, ...rest } = payload
+  checkTenant(context, { id: tenant }, own ?? tenant)
+  const tree = await planTree(run.rt, run.writer, context, rest)
+  const cell = keyCell(context.collection.fields.get('tenant_Id')!, tenant)
+  return { ...tree, cells: withCells(tree.cells, [cell]) }
+}
+
+/** Writes rows in as few statements as they allow. Where that fails, halves are tried until the broken rows are found. */
+async function writeBatch(importing: Importing, planned: readonly Planned[]): Promise<void> {
+  const { run, failures, deadline } = importing
+  if (planned.length === 0 || failures.length >= mostFailures) return
+  if (performance.now() > deadline) throw errors.unavailable('The transaction took too long')
+  const trees = planned.map(({ tree }) => tree)
+  const error = await orFailure(() => undone(run, () => createTrees(run, trees)))
+  if (!(error instanceof AppError)) return
+  const [first] = planned
+  if (planned.length === 1) {
+    failures.push({ place: first!.place, data: first!.row.data, error })
+    return
+  }
+  const middle = planned.length >> 1
+  await writeBatch(importing, planned.slice(0, middle))
+  await writeBatch(importing, planned.slice(middle))
+}
+
+/** Takes back what `work` wrote when it fails, and only that. */
+async function undone({ tx }: Run, work: () => Promise<unknown>): Promise<void> {
+  await tx.any(rawQuery('savepoint svc_import'))
+  try {
+    await work()
+  } catch (error) {
+    await tx.any(rawQuery('rollback to savepoint svc_import'))
+    throw error
+  } finally {
+    await tx.any(rawQuery('release savepoint svc_import'))
+  }
+}
+
+/** What is wrong with a row becomes a value; what is wrong with the server or its connection ends the import. */
+async function orFailure<Result>(work: () => Promise<Result>): Promise<Result | AppError> {
+  try {
+    return await work()
+  } catch (error) {
+    const known = clientError(error)
+    if (known === undefined || known.status >= 500) throw error
+    return known
+  }
+}
+
+/** Callers that no tenant is stamped for must name one, where rows have tenants; 400 without, 403 for another than the own. */
+async function tenantOfRows(
+  { rt }: Run,
+  context: Tree['context'],
+  named: string | undefined,
+): Promise<string | undefined> {
+  const { collection, config, catalog } = context
+  if (!isTenanted(collection, config)) return undefined
+  const own = ownTenant(context)
+  if (own !== undefined) {
+    if (named !== undefined) checkTenant(context, own, named)
+    return undefined
+  }
+  if (named === undefined) throw errors.badBody('Name the tenant to import into: `tenant` in the query or the form')
+  const id = canonicalKey(catalog.collections.get('svc_Tenant')!, named)
+  const found = await rt.db.maybeOne(sql.unsafe`select 1 from "svc_Tenant" where id = ${id}`)
+  if (found === undefined) throw errors.badBody('There is no such tenant')
+  return id
+}
+
+function importFailed(format: ImportFormat, failures: readonly Failure[], { collection }: Tree['context']): AppError {
+  const [unit, units] = format === 'CSV' ? (['row', 'rows'] as const) : (['item', 'items'] as const)
+  const list = [...failures]
+    .sort((one, other) => one.place - other.place)
+    .map(({ place, data, error }) => ({ [unit]: place, data: shown(data, collection), error: error.message }))
+  return errors.badBody(`Import failed. ${list.length} ${units} had errors. Transaction rolled back.`, {
+    results: { imported: 0, failed: list.length, errors: list },
+  })
+}
+
+/** Enough of a row to find it, without what is secret in it. */
+function shown(data: ImportRow['data'], { fields }: Tree['context']['collection']): object {
+  const members = Object.entries(data).filter(([name]) => fields.get(name)?.hidden !== true)
+  return Object.fromEntries(members.map(([name, value]) => [name, shortened(value)]))
+}
+
+function shortened(value: unknown): unknown {
+  const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '')
+  return text.length > 200 ? `${text.slice(0, 200)}…` : value
+}
