@@ -1,5 +1,8 @@
 import { randomUUID } from 'node:crypto'
-import { beforeAll, describe, expect, it } from 'vitest'
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Answer, type Api, startApi } from '../support/api.ts'
 import { administrator } from '../support/prepare.ts'
 import { type Part, upload } from '../support/upload.ts'
@@ -8,9 +11,11 @@ import { type Part, upload } from '../support/upload.ts'
 
 let api: Api
 let admin: string
+let directory: string
 
 beforeAll(async () => {
-  api = await startApi({ MAX_UPLOAD_FILE_SIZE: '1', BODY_SIZE_LIMIT: '100kb' })
+  directory = await mkdtemp(join(tmpdir(), 'daybook-import-'))
+  api = await startApi({ MAX_UPLOAD_FILE_SIZE: '1', BODY_SIZE_LIMIT: '100kb', STORAGE_TEMP_PATH: join(directory, 'own') })
   admin = (await api.anonymous('POST', '/auth/login', administrator)).body.token
   const schemas: [string, object, object?][] = [
     ['maker', { code: { type: 'String', primaryKey: true }, name: { type: 'String' } }],
@@ -42,6 +47,8 @@ beforeAll(async () => {
     )
   await api.admin('POST', '/items/maker', { code: '007', name: 'Bond' })
 })
+
+afterAll(() => rm(directory, { recursive: true }))
 
 const csvPart = (content: string | Buffer): Part => ({ name: 'csvFile', filename: 'rows.csv', content })
 const jsonPart = (content: string | Buffer): Part => ({ name: 'jsonFile', filename: 'rows.json', content })
@@ -195,6 +202,7 @@ describe('a form', () => {
   it('must not be larger than an upload', async () => {
     const large = `sku\n${'x\n'.repeat(600_000)}`
     await refused(() => importCsv(large), says(413, 'Request body is too large'))
+    expect(await readdir(join(directory, 'own'))).toEqual([])
   })
 
   it('needs a session and the permission to create', async () => {

@@ -4,6 +4,7 @@ import { errors } from '../../errors.ts'
 import { type App, actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import type { Written } from './answers.ts'
+import { exportItems } from './export.ts'
 import { sortItem } from './manual-sort.ts'
 import { readList, readVersion } from './reads.ts'
 import { upsertItems, upsertPayloads } from './upsert.ts'
@@ -18,6 +19,15 @@ export function itemRoutes(app: App, rt: Runtime): void {
   app.get<OfCollection>('/items/:collection', async (request, reply) => {
     const list = await readList(rt, request.caller.access, request.params.collection, queryOf(request))
     return typeof list === 'string' ? tagged(request, reply, listTag(list), list) : json(reply, list)
+  })
+  app.get<OfCollection>('/items/:collection/export', async (request, reply) => {
+    const { content, type, name } = await exportItems(
+      rt,
+      request.caller.access,
+      request.params.collection,
+      queryOf(request),
+    )
+    return reply.type(type).header('content-disposition', `attachment; filename="${name}"`).send(content)
   })
   app.get<OfItem>('/items/:collection/:id', async (request, reply) => {
     const { collection, id } = request.params

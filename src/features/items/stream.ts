@@ -3,15 +3,26 @@ import { type BatchReader, openBatches } from '../../db/cursor-stream.ts'
 import type { Statement } from '../../query/sql.ts'
 import type { Runtime } from '../../runtime.ts'
 
+/** Rows as JSON texts, in batches that are never empty. */
+export type RowBatches = AsyncIterable<readonly string[]>
+
+/** Makes the text of an answer from its rows; `query` runs another statement in the rows' snapshot. */
+export type Rendering = (rows: RowBatches, query: BatchReader<unknown>['query']) => AsyncIterable<string>
+
+/** `{"data":[…],"totalCount":n}` row by row; see {@link streamRows}. */
+export function streamList(rt: Runtime, rows: Statement, count: Statement | undefined): Promise<Readable> {
+  return streamRows(rt, rows, (batches, query) => listText(batches, count, query))
+}
+
 /**
- * `{"data":[…],"totalCount":n}` row by row. The first batch is read before this returns, so an error of the query is an
- * ordinary answer; one that comes later destroys the connection, and the client sees a truncated body (design §7).
+ * An answer of any size. The first batch is read before this returns, so an error of the query is an ordinary answer; one
+ * that comes later destroys the connection, and the client sees a truncated body (design §7).
  */
-export async function streamList(rt: Runtime, rows: Statement, count: Statement | undefined): Promise<Readable> {
-  const batches = await openBatches<{ data: string }>(rt.db, rows.text, rows.values)
+export async function streamRows(rt: Runtime, rows: Statement, render: Rendering): Promise<Readable> {
+  const batches = await openBatches<Row>(rt.db, rows.text, rows.values)
   try {
     const first = await batches.next()
-    const stream = Readable.from(chunks(batches, first, count))
+    const stream = Readable.from(render(textsOf(batches, first), batches.query))
     // Not in the generator's `finally`: a client that is gone before the first byte never starts the generator.
     stream.once('close', () => {
       batches
@@ -25,20 +36,22 @@ export async function streamList(rt: Runtime, rows: Statement, count: Statement 
   }
 }
 
-async function* chunks(
-  batches: BatchReader<{ data: string }>,
-  first: { data: string }[],
-  count: Statement | undefined,
-) {
+type Row = { readonly data: string }
+
+async function* textsOf(batches: BatchReader<Row>, first: readonly Row[]): AsyncGenerator<readonly string[]> {
+  for (let rows = first; rows.length > 0; rows = await batches.next()) yield rows.map(({ data }) => data)
+}
+
+async function* listText(rows: RowBatches, count: Statement | undefined, query: BatchReader<unknown>['query']) {
   yield '{"data":['
   let separator = ''
-  for (let rows = first; rows.length > 0; rows = await batches.next()) {
-    yield separator + rows.map((row) => row.data).join(',')
+  for await (const batch of rows) {
+    yield separator + batch.join(',')
     separator = ','
   }
   if (count === undefined) yield ']}'
   else {
-    const [row] = await batches.query<{ total: string }>(count.text, count.values)
+    const [row] = await query<{ total: string }>(count.text, count.values)
     yield `],"totalCount":${row!.total}}`
   }
 }
