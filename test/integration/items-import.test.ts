@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Answer, type Api, startApi } from '../support/api.ts'
+import { connect } from '../support/log.ts'
 import { administrator } from '../support/prepare.ts'
 import { type Part, upload } from '../support/upload.ts'
 
@@ -15,7 +16,11 @@ let directory: string
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'daybook-import-'))
-  api = await startApi({ MAX_UPLOAD_FILE_SIZE: '1', BODY_SIZE_LIMIT: '100kb', STORAGE_TEMP_PATH: join(directory, 'own') })
+  api = await startApi({
+    MAX_UPLOAD_FILE_SIZE: '1',
+    BODY_SIZE_LIMIT: '100kb',
+    STORAGE_TEMP_PATH: join(directory, 'own'),
+  })
   admin = (await api.anonymous('POST', '/auth/login', administrator)).body.token
   const schemas: [string, object, object?][] = [
     ['maker', { code: { type: 'String', primaryKey: true }, name: { type: 'String' } }],
@@ -336,6 +341,28 @@ describe('many rows', () => {
     const rows = await api.sql('select name from step order by sort')
     expect(rows.map(({ name }) => name)).toEqual(names)
     expect(await api.log(before)).toHaveLength(1700)
+  })
+
+  it('are waited for, longer than a silent connection lives', async () => {
+    const { server } = api.app
+    const address = await api.app.listen({ port: 0, host: '127.0.0.1' })
+    server.setTimeout(100)
+    const silent = new Promise<void>((resolve) => {
+      server.on('connection', (socket) => socket.on('timeout', resolve))
+    })
+    const client = await connect(api.database.url)
+    await client.query('begin; lock table step in exclusive mode')
+    const form = new FormData()
+    form.append('csvFile', new Blob(['name\nwaited']), 'steps.csv')
+    const answer = fetch(`${address}/items/step/import-csv`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${admin}` },
+      body: form,
+    })
+    await silent
+    await client.query('commit')
+    await client.end()
+    expect((await answer).status).toBe(200)
   })
 
   it('sent twice with one key are imported once', async () => {

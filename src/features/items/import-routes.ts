@@ -1,4 +1,4 @@
-import type { FastifyRequest } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import { acceptMultipart } from '../../adapters/multipart.ts'
 import { errors } from '../../errors.ts'
 import type { App } from '../../http.ts'
@@ -14,15 +14,21 @@ type OfCollection = { Params: { collection: string } }
 /** Files as items, all or none (spec/items.md §12). Nobody may call them without a session. */
 export function itemImportRoutes(app: App, rt: Runtime): void {
   acceptMultipart(app, { fileSize: rt.config.files.maxUploadFileSize })
-  app.post<OfCollection>('/items/:collection/import-csv', (request) => imported(rt, request, 'CSV'))
-  app.post<OfCollection>('/items/:collection/import-json', (request) => imported(rt, request, 'JSON'))
+  app.post<OfCollection>('/items/:collection/import-csv', (request, reply) => imported(rt, request, reply, 'CSV'))
+  app.post<OfCollection>('/items/:collection/import-json', (request, reply) => imported(rt, request, reply, 'JSON'))
 }
 
-async function imported(rt: Runtime, request: FastifyRequest<OfCollection>, format: ImportFormat): Promise<object> {
+async function imported(
+  rt: Runtime,
+  request: FastifyRequest<OfCollection>,
+  reply: FastifyReply,
+  format: ImportFormat,
+): Promise<object> {
   const { collection } = request.params
   await checkImport(rt, writerOf(request), collection)
   const count = await withUpload(rt, request, parts[format], ({ file, fields }) => {
     const { read } = requireFile(file, format)
+    keepWaiting(reply)
     // Who writes carries what the Idempotency-Key stands for, and the file is part of that.
     return importItems(rt, writerOf(request), collection, { format, read, tenant: tenantOf(request, fields) })
   })
@@ -31,6 +37,14 @@ async function imported(rt: Runtime, request: FastifyRequest<OfCollection>, form
     message: `Successfully imported ${count} items`,
     results: { imported: count, failed: 0, errors: [] },
   }
+}
+
+/**
+ * Nothing is sent or received while rows are written, and the server cuts silent connections after a minute. How long it
+ * may take is the transaction's limit, so the answer is waited for: somebody who handles a timeout prevents the cut.
+ */
+function keepWaiting({ raw }: FastifyReply): void {
+  raw.on('timeout', () => {})
 }
 
 const parts = { CSV: 'csvFile', JSON: 'jsonFile' } as const
