@@ -102,7 +102,7 @@ function readGroups(reading: Reading): Parsed {
 }
 
 function assemble({ parsed, families, secretKey, warnings, reading }: Draft): Config {
-  const { auth, access, mail, storage } = parsed
+  const { auth, access, mail, rateLimit, storage } = parsed
   const senders = Object.keys(families.senders)
   return {
     ...parsed,
@@ -114,6 +114,7 @@ function assemble({ parsed, families, secretKey, warnings, reading }: Draft): Co
       verificationNeedsSettingsSmtp: auth.requireEmailVerification && senders.length === 0,
     },
     access: { ...access, ...privilegeFields(access, reading) },
+    rateLimit: { ...rateLimit, redisUrl: rateLimit.redisUrl ?? systemCacheRedis(parsed) },
     mail: { ...mail, senders: families.senders, defaultSender: namedOrFirst(mail.defaultSender, senders) },
     storage: {
       ...storage,
@@ -124,6 +125,10 @@ function assemble({ parsed, families, secretKey, warnings, reading }: Draft): Co
     oauth: { ...parsed.oauth, providers: families.providers },
     warnings,
   }
+}
+
+function systemCacheRedis({ systemCache }: Parsed): string | undefined {
+  return systemCache.adapter === 'redis' ? systemCache.redisUrl : undefined
 }
 
 /** The old value allow-password means both switches, unless the second is set by itself. */

@@ -90,6 +90,8 @@ function variables({ databaseUrl, port, smtp, administrator }: Facts): Record<st
     REQUIRE_EMAIL_VERIFICATION: 'true',
     SOCKET_ENABLED: 'true',
     REALTIME_ROW_LEVEL_SCOPING: 'true',
+    // All of the demo is one client.
+    RATE_LIMIT: '10000',
     MAIL_SENDERS_ENABLED: 'demo',
     DEMO_SMTP_HOST: '127.0.0.1',
     DEMO_SMTP_PORT: String(smtp.port),

@@ -3,6 +3,7 @@ import { AppError, errors } from '../errors.ts'
 import { resolveCaller } from '../features/auth/authenticate.ts'
 import type { App } from '../http.ts'
 import type { Runtime } from '../runtime.ts'
+import type { Limits } from './limits.ts'
 
 /**
  * Who may call the routes of a group. `public`: anybody, a bad token counts as none. `bearer`: a live session.
@@ -11,9 +12,10 @@ import type { Runtime } from '../runtime.ts'
 export type AccessClass = 'public' | 'bearer' | 'admin'
 
 /** Resolves the caller of every request and refuses those the group is not for, before the body is read. */
-export function registerAccess(app: App, rt: Runtime, access: AccessClass): void {
-  app.addHook('onRequest', async (request) => {
+export function registerAccess(app: App, rt: Runtime, access: AccessClass, limits: Limits): void {
+  app.addHook('onRequest', async (request, reply) => {
     request.caller = await resolveCaller(rt, request)
+    limits.countCaller(request, reply)
     refuse(request, access)
   })
 }

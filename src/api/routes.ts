@@ -10,6 +10,7 @@ import type { Runtime } from '../runtime.ts'
 import { type AccessClass, registerAccess } from './access.ts'
 import { healthRoutes } from './health.ts'
 import { registerIdempotency } from './idempotency.ts'
+import { registerLimits } from './limits.ts'
 
 type RouteGroup = { readonly access: AccessClass; readonly register: (app: App, rt: Runtime) => void }
 
@@ -29,11 +30,12 @@ const groups: readonly RouteGroup[] = [
 
 /** Registers every group in a scope of its own, so that access is a property of the group, not of a handler. */
 export function registerRoutes(app: App, rt: Runtime, feed: Feed | undefined): void {
+  const limits = registerLimits(app, rt)
   healthRoutes(app, rt, feed)
   registerIdempotency(app, rt)
   for (const { access, register } of groups)
     app.register(async (scope) => {
-      registerAccess(scope as App, rt, access)
+      registerAccess(scope as App, rt, access, limits)
       register(scope as App, rt)
     })
 }

@@ -6,6 +6,7 @@ import type { Config } from '../config.ts'
 import { isTrustedOrigin } from '../features/auth/origins.ts'
 import type { App } from '../http.ts'
 import type { Runtime } from '../runtime.ts'
+import { limitConnections } from './connections.ts'
 import { drainOnClose } from './drain.ts'
 import { answerBadPath, answerBrokenRequest, registerErrorBodies } from './error-bodies.ts'
 import { acceptJsonBodies } from './json-body.ts'
@@ -38,6 +39,9 @@ export async function buildServer(rt: Runtime): Promise<App> {
   }).withTypeProvider<TypeBoxTypeProvider>() as App
   limitTimes(app.server)
   drainOnClose(app.server)
+  const { connections } = config.rateLimit
+  // Behind proxies all connections are theirs.
+  if (connections > 0 && config.server.trustProxy === false) limitConnections(app.server, connections)
   app.decorateRequest('caller', null as never)
   registerErrorBodies(app, { exposeDetails: config.server.exposeErrorDetails })
   acceptJsonBodies(app)
@@ -88,6 +92,8 @@ function acceptedRequestId(header: string | string[] | undefined): string | unde
   return typeof header === 'string' && requestId.test(header) ? header : undefined
 }
 
+const rateLimitHeaders = ['ratelimit-limit', 'ratelimit-remaining', 'ratelimit-reset']
+
 /** Trusted frontends only, by exact origin; never `*` with credentials. */
 function corsOptions(config: Config) {
   return {
@@ -95,7 +101,7 @@ function corsOptions(config: Config) {
       decide(null, origin !== undefined && isTrustedOrigin(config, origin)),
     credentials: config.cors.credentials,
     methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'],
-    exposedHeaders: ['x-request-id', 'retry-after', 'etag'],
+    exposedHeaders: ['x-request-id', 'retry-after', 'etag', ...rateLimitHeaders],
     maxAge: 600,
   }
 }

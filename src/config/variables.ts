@@ -262,12 +262,29 @@ export const groups = {
   }),
 
   rateLimit: group('Rate limits', {
-    limit: variable('RATE_LIMIT', count(1), '100', 'Requests per window'),
+    limit: variable('RATE_LIMIT', count(1, 1_000_000_000), '100', 'Requests per window'),
     intervalMs: variable('RATE_LIMIT_INTERVAL', milliseconds(1), '5000', 'Window of RATE_LIMIT'),
     byUser: variable('RATE_LIMIT_BY_USER', boolean, 'false', 'Count signed-in callers by user instead of by address'),
+    disabled: variable(
+      'RATE_LIMIT_DISABLED',
+      boolean,
+      { test: 'true', otherwise: 'false' },
+      'Switch the limit of requests off',
+    ),
+    redisUrl: optionalSecret(
+      'RATE_LIMIT_REDIS_URL',
+      redisUrl,
+      'Redis that counts instead of PostgreSQL; SYSTEM_CACHE_REDIS_URL when that cache uses Redis. While it is away PostgreSQL counts',
+    ),
+    connections: variable(
+      'CONNECTION_LIMIT',
+      count(0),
+      { test: '0', otherwise: '1000' },
+      'Open connections of one address to one process, trusted proxies aside; 0 for any number',
+    ),
     authLimit: variable(
       'AUTH_RATE_LIMIT',
-      count(1),
+      count(1, 1_000_000),
       '10',
       'Sign-in attempts per window for each pair of address and e-mail',
     ),

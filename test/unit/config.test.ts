@@ -146,7 +146,8 @@ describe('the table of variables', () => {
     expect(parse().cookie).toMatchObject({ sameSite: 'lax', secure: false })
     expect(parse({ NODE_ENV: 'test' }).rateLimit.authDisabled).toBe(true)
     expect(parse({ NODE_ENV: 'test', AUTH_RATE_LIMIT_DISABLED: 'false' }).rateLimit.authDisabled).toBe(false)
-    expect(inProduction.rateLimit.authDisabled).toBe(false)
+    expect(inProduction.rateLimit).toMatchObject({ authDisabled: false, disabled: false, connections: 1000 })
+    expect(parse({ NODE_ENV: 'test' }).rateLimit).toMatchObject({ disabled: true, connections: 0 })
   })
 
   it('turns sizes into bytes', () => {
@@ -282,6 +283,14 @@ describe('parseConfig', () => {
     const unfrozen = (value: unknown): boolean =>
       typeof value === 'object' && value !== null && (!Object.isFrozen(value) || Object.values(value).some(unfrozen))
     expect(unfrozen(config)).toBe(false)
+  })
+
+  it('counts in the Redis of the system cache unless another one is named', () => {
+    const cache = { SYSTEM_CACHE_REDIS_URL: 'redis://cache' }
+    expect(parse(cache).rateLimit.redisUrl).toBeUndefined()
+    expect(parse({ ...cache, SYSTEM_CACHE_ADAPTER: 'redis' }).rateLimit.redisUrl).toBe('redis://cache')
+    const own = { RATE_LIMIT_REDIS_URL: 'redis://limits' }
+    expect(parse({ ...cache, ...own, SYSTEM_CACHE_ADAPTER: 'redis' }).rateLimit.redisUrl).toBe('redis://limits')
   })
 
   it('does not change the environment it reads', () => {

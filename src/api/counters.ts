@@ -1,0 +1,90 @@
+import { openRedis, type Redis } from '../adapters/redis.ts'
+import { type Addition, addToCounters, type Count, deleteEndedCounters } from '../db/unlogged.ts'
+import type { Runtime } from '../runtime.ts'
+
+/** Counters that all processes share. */
+export type Counters = {
+  /** Adds to counters of different keys; what each has come to, in the same order. Rejects when nobody can count. */
+  add(additions: readonly Addition[]): Promise<Count[]>
+  close(): Promise<void>
+}
+
+/**
+ * In Redis where one is configured, in PostgreSQL otherwise and whenever Redis fails to answer. Each addition says what
+ * its counter is known to have come to, so whoever takes over goes on from there and not from nothing.
+ */
+export function openCounters(rt: Runtime): Counters {
+  const { redisUrl } = rt.config.rateLimit
+  const postgres = postgresCounters(rt)
+  if (redisUrl === undefined) return postgres
+  const redis = openRedis(redisUrl, rt.log)
+  let away = false
+  return {
+    add: async (additions) => {
+      try {
+        const counts = await addInRedis(redis, additions)
+        away = false
+        return counts
+      } catch (error) {
+        if (!away) rt.log.warn({ err: error }, 'Redis cannot count for the rate limits: PostgreSQL does')
+        away = true
+        return postgres.add(additions)
+      }
+    },
+    close: async () => {
+      redis.close()
+      await postgres.close()
+    },
+  }
+}
+
+const cleaningEveryMs = 10_000
+const cleanedAtMost = 5000
+
+/** Whoever counts also cleans up, now and then and beside the request. */
+function postgresCounters(rt: Runtime): Counters {
+  let cleanedAt = performance.now()
+  let cleaning: Promise<void> | undefined
+  const clean = () => {
+    if (performance.now() - cleanedAt < cleaningEveryMs) return
+    cleanedAt = performance.now()
+    cleaning = deleteEndedCounters(rt, cleanedAtMost).catch((error: unknown) =>
+      rt.log.warn({ err: error }, 'counters of the rate limits could not be cleaned up'),
+    )
+  }
+  return {
+    add: async (additions) => {
+      clean()
+      const found = new Map((await addToCounters(rt, additions)).map((count) => [count.key, count]))
+      return additions.map(({ key }) => found.get(key)!)
+    },
+    close: async () => cleaning,
+  }
+}
+
+const keyPrefix = 'daybook:limit:'
+
+async function addInRedis(redis: Redis, additions: readonly Addition[]): Promise<Count[]> {
+  const values = additions.flatMap(({ add, atLeast, windowMs }) => [add, atLeast, Math.max(1, Math.ceil(windowMs))])
+  const keys = additions.map(({ key }) => keyPrefix + key)
+  const counts = (await redis.run(addScript, keys, values)) as [count: number, remainingMs: number][]
+  return additions.map(({ key }, i) => ({ key, count: counts[i]![0], remainingMs: counts[i]![1] }))
+}
+
+/** The same as the statement in db/unlogged.ts. */
+const addScript = `
+local counts = {}
+for i, key in ipairs(KEYS) do
+  local add, floor, ms = tonumber(ARGV[3 * i - 2]), tonumber(ARGV[3 * i - 1]), tonumber(ARGV[3 * i])
+  local left = redis.call('pttl', key)
+  local count = left > 0 and tonumber(redis.call('get', key)) or 0
+  count = math.max(count, floor) + add
+  if left > 0 then
+    redis.call('set', key, count, 'keepttl')
+  else
+    left = ms
+    redis.call('set', key, count, 'px', ms)
+  end
+  counts[i] = { count, left }
+end
+return counts`

@@ -1,0 +1,83 @@
+import type { Logger } from 'pino'
+import type { Counters } from './counters.ts'
+import { openWindows, type Verdict, verdictOf, type Window } from './windows.ts'
+
+export type RequestLimit = {
+  /** Counts a request, or refuses it. Does not wait for anything. */
+  take(key: string): Verdict
+  /** Tells the other processes what they do not know yet; resolves when they can. */
+  share(): Promise<void>
+  close(): Promise<void>
+}
+
+export type RequestLimitOptions = { limit: number; windowMs: number; counters: Counters; log: Logger }
+
+const rememberedAtMost = 50_000
+const shareEveryMs = 250
+
+/**
+ * Decides by memory and shares it in the background, in one statement for all clients (docs/decisions/0010). Exact within
+ * a process; clients that have made less than a tenth of their requests are nobody's business but this process's.
+ */
+export function openRequestLimit({ limit, windowMs, counters, log }: RequestLimitOptions): RequestLimit {
+  const windows = openWindows(rememberedAtMost)
+  const sharedFrom = Math.ceil(limit / 10)
+  const toShare = new Map<string, Window>()
+  let timer: NodeJS.Timeout | undefined
+  let sharing = Promise.resolve()
+  let failed = false
+
+  const share = async (): Promise<void> => {
+    const entries = [...toShare].filter(([, window]) => window.endsAt > performance.now())
+    toShare.clear()
+    if (entries.length === 0) return
+    const additions = entries.map(([key, window]) => {
+      const add = window.unsent
+      window.unsent = 0
+      return { key: `requests of ${key}`, add, atLeast: 0, windowMs: window.endsAt - performance.now() }
+    })
+    try {
+      const counts = await counters.add(additions)
+      failed = false
+      entries.forEach(([, window], i) => {
+        // What came meanwhile is not in the shared count yet.
+        window.count = counts[i]!.count + window.unsent
+        window.endsAt = performance.now() + counts[i]!.remainingMs
+      })
+    } catch (error) {
+      entries.forEach(([, window], i) => {
+        window.unsent += additions[i]!.add
+      })
+      if (!failed) log.warn({ err: error }, 'the limit of requests is not shared: each process counts by itself')
+      failed = true
+    }
+  }
+
+  const inTurn = (): Promise<void> => {
+    timer = undefined
+    sharing = sharing.then(share)
+    return sharing
+  }
+
+  const plan = (key: string, window: Window) => {
+    toShare.set(key, window)
+    timer ??= setTimeout(inTurn, Math.min(shareEveryMs, windowMs / 4)).unref()
+  }
+
+  return {
+    take: (key) => {
+      const window =
+        windows.live(key) ?? windows.begin(key, { count: 0, unsent: 0, endsAt: performance.now() + windowMs })
+      if (window.count >= limit) return verdictOf(limit, window, false)
+      window.count += 1
+      window.unsent += 1
+      if (window.count >= sharedFrom) plan(key, window)
+      return verdictOf(limit, window, true)
+    },
+    share: inTurn,
+    close: async () => {
+      clearTimeout(timer)
+      await sharing
+    },
+  }
+}

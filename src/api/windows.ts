@@ -1,0 +1,43 @@
+/** What this process knows of a counter, until the end of its window. */
+export type Window = {
+  count: number
+  /** How much of it the other processes do not know yet. */
+  unsent: number
+  /** By `performance.now()`, which no change of the clock moves. */
+  endsAt: number
+}
+
+export type Windows = {
+  /** Undefined when there is none or it is over. */
+  live(key: string): Window | undefined
+  begin(key: string, window: Window): Window
+}
+
+/** Remembers the newest of them; who has none begins anew, or with what the shared counter says. */
+export function openWindows(atMost: number): Windows {
+  const windows = new Map<string, Window>()
+  return {
+    live: (key) => {
+      const window = windows.get(key)
+      return window !== undefined && performance.now() < window.endsAt ? window : undefined
+    },
+    begin: (key, window) => {
+      windows.delete(key)
+      windows.set(key, window)
+      if (windows.size > atMost) windows.delete(windows.keys().next().value!)
+      return window
+    },
+  }
+}
+
+/** What a limit says to one request. */
+export type Verdict = {
+  readonly allowed: boolean
+  readonly limit: number
+  readonly remaining: number
+  readonly resetMs: number
+}
+
+export function verdictOf(limit: number, { count, endsAt }: Window, allowed: boolean): Verdict {
+  return { allowed, limit, remaining: Math.max(0, limit - count), resetMs: Math.max(0, endsAt - performance.now()) }
+}

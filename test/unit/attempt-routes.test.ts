@@ -1,0 +1,20 @@
+import Fastify from 'fastify'
+import { expect, it } from 'vitest'
+import { attemptRoutes, attemptsOf } from '../../src/api/limits.ts'
+import { authPublicRoutes } from '../../src/features/auth/routes.ts'
+import type { App } from '../../src/http.ts'
+
+it('every route of /auth that needs no session has a budget in the table of api/limits.ts', () => {
+  const routes: string[][] = []
+  const app = Fastify()
+  app.addHook('onRoute', ({ method, url }) => void routes.push(...[method].flat().map((name) => [name, url])))
+  authPublicRoutes(app as unknown as App, {} as never)
+  expect(routes.length).toBeGreaterThan(3)
+  expect(routes.filter(([method, url]) => attemptsOf(method!, url!) === undefined)).toEqual([])
+})
+
+it('a route is found whatever its parameters are called, and by HEAD as by GET', () => {
+  expect(attemptsOf('GET', '/auth/magiclink/:code')).toBe(attemptRoutes['GET /auth/magiclink/:token'])
+  expect(attemptsOf('HEAD', '/auth/magiclink/:code')).toBe(attemptRoutes['GET /auth/magiclink/:token'])
+  expect(attemptsOf('POST', '/auth/magiclink/:code')).toBeUndefined()
+})
