@@ -6,7 +6,8 @@ const cost = 10
 const scheme = 'b1:'
 /** libuv has four threads; half of them stay free for files, DNS and TLS while hashes are computed. */
 const concurrent = 2
-const waitingAtMost = 100
+/** The last in line waits a second or two; who came later would have left. */
+const waitingAtMost = 50
 
 /**
  * bcrypt over a keyed pre-hash: bcrypt alone reads 72 bytes and stops at a NUL, so longer passwords would be cut.

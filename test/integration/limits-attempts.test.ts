@@ -65,13 +65,12 @@ describe('attempts (A-39)', () => {
   })
 
   it('successful ones count, each answer says what is left', async () => {
+    const app = await configured(api.database, { ...limited, AUTH_RATE_LIMIT: '3' })
     const answers = []
-    for (let i = 0; i < 11; i += 1)
-      answers.push(await login(api.app, administrator.email, administrator.password, { ip: '192.0.2.3' }))
-    expect(answers.map(({ statusCode }) => statusCode)).toEqual([...times(10, () => 200), 429])
-    expect(answers.map(({ headers }) => headers['ratelimit-remaining'])).toEqual(
-      [9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0].map(String),
-    )
+    for (let i = 0; i < 4; i += 1)
+      answers.push(await login(app, administrator.email, administrator.password, { ip: '192.0.2.3' }))
+    expect(answers.map(({ statusCode }) => statusCode)).toEqual([200, 200, 200, 429])
+    expect(answers.map(({ headers }) => headers['ratelimit-remaining'])).toEqual(['2', '1', '0', '0'])
   })
 
   it('login, resend and the like share the budget of a pair; routes without an e-mail have their own (A-20)', async () => {
@@ -166,14 +165,14 @@ describe('a flood of logins (D-09)', () => {
   it('waits in a bounded queue; the rest is told to come back, and other routes answer meanwhile', async () => {
     const api = await startApi()
     let answered = 0
-    const flood = times(160, (i) => login(api.app, `nobody${i}@example.com`, 'wrong').finally(() => (answered += 1)))
+    const flood = times(80, (i) => login(api.app, `nobody${i}@example.com`, 'wrong').finally(() => (answered += 1)))
     expect((await api.anonymous('GET', '/')).status).toBe(200)
     expect((await api.anonymous('GET', '/schemas')).status).toBe(200)
-    expect(answered).toBeLessThan(160)
+    expect(answered).toBeLessThan(80)
     const answers = await Promise.all(flood)
     const refused = answers.filter(({ statusCode }) => statusCode === 503)
-    expect(refused.length).toBeGreaterThanOrEqual(30)
+    expect(refused.length).toBeGreaterThanOrEqual(20)
     for (const { headers } of refused) expect(headers['retry-after']).toBe('1')
-    expect(answers.filter(({ statusCode }) => statusCode === 400)).toHaveLength(160 - refused.length)
+    expect(answers.filter(({ statusCode }) => statusCode === 400)).toHaveLength(80 - refused.length)
   })
 })
