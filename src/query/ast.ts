@@ -42,6 +42,8 @@ export type ListQuery = {
   readonly page: number | undefined
   /** Ignored when `page` is given. */
   readonly offset: number | undefined
+  /** Where the page begins: empty text for the first one. */
+  readonly cursor: string | undefined
   readonly search: string | undefined
   readonly searchFields: readonly string[] | undefined
   readonly sortByRelevance: boolean

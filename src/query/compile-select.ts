@@ -96,11 +96,24 @@ export function orderSql(
   rows: readonly string[],
   compiling: Compiling,
 ): { readonly joins: string; readonly order: string } {
+  const { joins, keys } = sortKeysSql(sort, rows, compiling)
+  return { joins, order: orderClause(sort, keys) }
+}
+
+/** The expressions that rows are ordered by, and the joins that they need. */
+export function sortKeysSql(
+  sort: readonly SortTerm[],
+  rows: readonly string[],
+  compiling: Compiling,
+): { readonly joins: string; readonly keys: readonly string[] } {
   const joins = createJoins(rows, compiling)
-  const terms = sort.map(
-    (term) => `${sortKeySql(term, rows, joins, compiling)}${term.direction === 'desc' ? ' desc' : ''}`,
-  )
-  return { joins: joins.sql(), order: clause('order by', terms, ', ') }
+  const keys = sort.map((term) => sortKeySql(term, rows, joins, compiling))
+  return { joins: joins.sql(), keys }
+}
+
+export function orderClause(sort: readonly SortTerm[], keys: readonly string[]): string {
+  const terms = sort.map(({ direction }, i) => `${keys[i]}${direction === 'desc' ? ' desc' : ''}`)
+  return clause('order by', terms, ', ')
 }
 
 function sortKeySql({ by, direction }: SortTerm, rows: readonly string[], joins: Joins, compiling: Compiling): string {

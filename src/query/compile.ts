@@ -90,9 +90,11 @@ function rowsSql(plan: PlanContent, compiling: Compiling): { readonly rows: stri
  */
 const LARGEST_INLINE_LIMIT = 100
 
+export const limitValueSql = (limit: number, params: Params): string =>
+  limit <= LARGEST_INLINE_LIMIT ? String(limit) : params.bind(limit, 'bigint')
+
 function limitSql({ limit, offset }: PlanContent, { params }: Compiling): string {
-  const rows = limit === undefined || limit <= LARGEST_INLINE_LIMIT ? limit : params.bind(limit, 'bigint')
-  const take = rows === undefined ? '' : ` limit ${rows}`
+  const take = limit === undefined ? '' : ` limit ${limitValueSql(limit, params)}`
   return offset === 0 ? take : `${take} offset ${params.bind(offset, 'bigint')}`
 }
 

@@ -24,6 +24,10 @@ export const MAX_SEARCH_LENGTH = 500
 export const MAX_SEARCH_WORDS = 32
 export const MAX_PATTERN = 200
 export const MAX_JSONPATH = 1_000
+/** Rows of a page that is asked for by a cursor. */
+export const MAX_CURSOR_ROWS = 1_000
+/** Characters of a cursor; what fits a request line beside a filter. */
+export const MAX_CURSOR_TEXT = 6_000
 
 /** A value still to be looked at, and how many objects and arrays it is inside. */
 type Visit = { readonly value: unknown; readonly objects: number; readonly arrays: number }

@@ -34,13 +34,16 @@ const PARAMETERS = new Set([
   'count',
   'timezone',
 ])
+/** What only a list that is read page by page takes. */
+const LIST_PARAMETERS = new Set([...PARAMETERS, 'cursor'])
 
 /**
  * A query string (values are strings or lists of them, keys may be bracketed) or a JSON body. Unknown names are
  * ignored, or answer 400 when `strict` (bodies of reports and stats).
  */
 export function parseListQuery(raw: Readonly<Record<string, unknown>>, options: { strict?: boolean } = {}): ListQuery {
-  const given = collectParameters(raw, PARAMETERS, options.strict ?? false)
+  const strict = options.strict ?? false
+  const given = collectParameters(raw, strict ? PARAMETERS : LIST_PARAMETERS, strict)
   const structure = (name: string) => readGuarded(name, given.get(name))
   return {
     fields: readStrings('fields', given.get('fields')),
@@ -49,6 +52,7 @@ export function parseListQuery(raw: Readonly<Record<string, unknown>>, options: 
     limit: readInteger('limit', given.get('limit'), -1),
     page: readInteger('page', given.get('page'), 1),
     offset: readInteger('offset', given.get('offset'), 0),
+    cursor: readString('cursor', given.get('cursor')),
     search: parseSearch(given.get('search')),
     searchFields: readStrings('searchFields', given.get('searchFields')),
     sortByRelevance: readBoolean('sortByRelevance', given.get('sortByRelevance')) ?? false,

@@ -112,6 +112,9 @@ export type Grouping = {
   readonly detail: Selection | undefined
 }
 
+/** `after`: the values of the sort terms in the row before the page; undefined for the first page. */
+export type Keyset = { readonly after: readonly TypedValue[] | undefined }
+
 /** The content of a plan; the brand that makes it one is put on in resolve.ts only. */
 export type PlanContent = {
   readonly collection: Collection
@@ -121,6 +124,8 @@ export type PlanContent = {
   /** Undefined: every row. */
   readonly limit: number | undefined
   readonly offset: number
+  /** Set where the page begins behind a row instead of after `offset` rows; every sort term is then a path. */
+  readonly keyset: Keyset | undefined
   readonly count: boolean
   readonly grouping: Grouping | undefined
   /** Every collection that the statement reads: cache tags and realtime dependencies. */

@@ -8,9 +8,11 @@ import type { Catalog, Collection, Field } from '../catalog/catalog.ts'
 import { type Action, errors } from '../errors.ts'
 import type { Access } from './access.ts'
 import type { Filter, ListQuery } from './ast.ts'
+import { MAX_CURSOR_ROWS } from './guards.ts'
 import type { Extension } from './operator.ts'
 import { findOperator } from './operators.ts'
-import { ALWAYS, allOf, type PlanContent, type Predicate, type Search } from './plan.ts'
+import { isKeyTerm, readPageCursor } from './page-cursor.ts'
+import { ALWAYS, allOf, type Keyset, type PlanContent, type Predicate, type Search, type SortTerm } from './plan.ts'
 import { resolveFields } from './resolve-fields.ts'
 import { resolveFilter } from './resolve-filter.ts'
 import { resolveGrouping, resolveGroupSort } from './resolve-groups.ts'
@@ -50,7 +52,7 @@ export type ResolveEnv = {
   readonly vector: boolean
 }
 
-/** Rows when a page is asked for without a limit. */
+/** Rows when a page is asked for without a limit, by its number or by a cursor. */
 const DEFAULT_PAGE_SIZE = 10
 
 /** A list, or with aggregate or groupBy a list of groups. */
@@ -64,12 +66,15 @@ export function resolveList(
   const { collection, view, context, rule } = open(catalog, access, collectionName, query, env)
   const search = resolveSearch(query, view)
   const grouping = resolveGrouping(query, view)
+  const sort = grouping ? resolveGroupSort(query.sort, grouping) : resolveSort(query, search, view)
+  const page = window(query, env)
   return plan({
     collection,
     selection: grouping ? emptySelection(collection) : selectionOf(query, view),
     where: allOf([rule, resolveFilter(query.filter, view), ...searched(search)]),
-    sort: grouping ? resolveGroupSort(query.sort, grouping) : resolveSort(query, search, view),
-    ...window(query, env),
+    sort,
+    ...page,
+    keyset: resolveKeyset(query, collection, sort, page.limit),
     count: query.count ?? env.countByDefault,
     grouping,
     collections: context.collections,
@@ -93,6 +98,7 @@ export function resolveOne(
     sort: [],
     limit: undefined,
     offset: 0,
+    keyset: undefined,
     count: false,
     grouping: undefined,
     collections: context.collections,
@@ -210,9 +216,25 @@ function hasId({ primaryKey }: Collection, id: string): Predicate {
   return { kind: 'test', left: { column: primaryKey, up: 0, cast: undefined }, operator, operand }
 }
 
+/** Where a page by cursor begins; undefined for lists without one. 400 where there is no such place. */
+function resolveKeyset(
+  query: ListQuery,
+  collection: Collection,
+  sort: readonly SortTerm[],
+  limit: number | undefined,
+): Keyset | undefined {
+  const { cursor, page, offset } = query
+  if (cursor === undefined) return undefined
+  if (page !== undefined || offset !== undefined) throw errors.badQuery('cursor: cannot be used with page or offset')
+  if (!sort.every(isKeyTerm)) throw errors.badQuery('cursor: the list must be sorted by fields')
+  if (limit === undefined || limit < 1 || limit > MAX_CURSOR_ROWS)
+    throw errors.badQuery(`cursor: the limit must be 1 to ${MAX_CURSOR_ROWS}`)
+  return { after: cursor === '' ? undefined : readPageCursor(cursor, collection, sort) }
+}
+
 /** limit, page and offset as the rows to skip and to take; `page` wins over `offset`, -1 takes all. */
 function window(query: ListQuery, { maxLimit }: ResolveEnv): { limit: number | undefined; offset: number } {
-  const asked = query.limit ?? (query.page === undefined ? -1 : DEFAULT_PAGE_SIZE)
+  const asked = query.limit ?? (query.page === undefined && query.cursor === undefined ? -1 : DEFAULT_PAGE_SIZE)
   const size = asked === -1 ? undefined : asked
   const limit = maxLimit === undefined ? size : Math.min(size ?? maxLimit, maxLimit)
   const paged = query.page !== undefined && size !== undefined

@@ -5,8 +5,10 @@ import { statementName } from '../../db/statement-names.ts'
 import { AppError, errors } from '../../errors.ts'
 import type { Access } from '../../query/access.ts'
 import { compileCount, compileList, compileStream } from '../../query/compile.ts'
+import { compilePage } from '../../query/compile-keyset.ts'
 import { startCompiling, whereSql } from '../../query/compile-predicate.ts'
 import { selectionSql } from '../../query/compile-select.ts'
+import { writePageCursor } from '../../query/page-cursor.ts'
 import { parseListQuery } from '../../query/parse.ts'
 import { type Plan, type ResolveEnv, resolveList, resolveOne } from '../../query/resolve.ts'
 import { createParams, ident, type Statement, statement } from '../../query/sql.ts'
@@ -29,6 +31,7 @@ export async function readList(
 ): Promise<string | Readable> {
   return withFreshCatalog(rt, async () => {
     const plan = resolveList(rt.catalog.current(), access, collection, parseListQuery(raw), resolveEnv(rt))
+    if (isPage(plan)) return listPage(rt, plan)
     if (plan.limit !== undefined && plan.limit <= largestWholeList) return wholeList(rt, plan)
     return streamList(rt, compileStream(plan), plan.count ? compileCount(plan) : undefined)
   })
@@ -37,6 +40,18 @@ export async function readList(
 async function wholeList(rt: Runtime, plan: Plan): Promise<string> {
   const [row] = await run<{ data: string; total: string | null }>(rt, compileList(plan))
   return plan.count ? `{"data":${row!.data},"totalCount":${row!.total}}` : `{"data":${row!.data}}`
+}
+
+type Page = Parameters<typeof compilePage>[0]
+
+const isPage = (plan: Plan): plan is Page => plan.keyset !== undefined
+
+/** As a list, and `nextCursor`: what to ask for the page after this one, null at the end. */
+async function listPage(rt: Runtime, plan: Page): Promise<string> {
+  const [row] = await run<{ data: string; total: string | null; next: string | null }>(rt, compilePage(plan))
+  const { data, total, next } = row!
+  const cursor = next === null ? null : writePageCursor(plan.collection, plan.sort, JSON.parse(next))
+  return `{"data":${data},${plan.count ? `"totalCount":${total},` : ''}"nextCursor":${JSON.stringify(cursor)}}`
 }
 
 /** `GET /items/{collection}/{id}`: `{"data":{…}}`. 403 when the item is missing or not the caller's to see. */

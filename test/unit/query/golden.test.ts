@@ -1,12 +1,16 @@
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { compileCount, compileOne, compileStream } from '../../../src/query/compile.ts'
+import { compilePage } from '../../../src/query/compile-keyset.ts'
+import { writePageCursor } from '../../../src/query/page-cursor.ts'
 import { parseListQuery } from '../../../src/query/parse.ts'
 import { resolveOne } from '../../../src/query/resolve.ts'
-import { admin, env } from './support/access.ts'
+import { admin, env, U1 } from './support/access.ts'
 import { catalog } from './support/catalog.ts'
 import { listOf, planOf, readable } from './support/compiled.ts'
 import { representative } from './support/representative.ts'
+
+type Page = Parameters<typeof compilePage>[0]
 
 const golden = (name: string) => join(import.meta.dirname, '../../golden/query', `${name}.sql`)
 
@@ -25,6 +29,24 @@ describe('the SQL of', () => {
     const plan = planOf({ query: { fields: ['id', 'owner.name'], filter: { stars: 5 }, sort: 'title' } })
     await expect(readable(compileStream(plan))).toMatchFileSnapshot(golden('stream'))
     await expect(readable(compileCount(plan))).toMatchFileSnapshot(golden('count'))
+  })
+
+  it('the first page by cursor, and one behind a row', async () => {
+    const query = { fields: 'title', filter: { stars: 5 }, sort: '-owner.email,title', limit: 25 }
+    const first = planOf({ query: { ...query, cursor: '' } }) as Page
+    await expect(readable(compilePage(first))).toMatchFileSnapshot(golden('page-first'))
+    const cursor = writePageCursor(first.collection, first.sort, ['u@example.com', 'Alpha', '7'])
+    await expect(readable(compilePage(planOf({ query: { ...query, cursor } }) as Page))).toMatchFileSnapshot(
+      golden('page-behind'),
+    )
+  })
+
+  it('a page whose first key is indexed and may be null, each part for itself', async () => {
+    const query = { fields: 'id', sort: 'email', limit: 500, count: false }
+    const first = planOf({ collection: 'users', query: { ...query, cursor: '' } })
+    const cursor = writePageCursor(first.collection, first.sort, ['u@example.com', U1])
+    const plan = planOf({ collection: 'users', query: { ...query, cursor } }) as Page
+    await expect(readable(compilePage(plan))).toMatchFileSnapshot(golden('page-in-two-parts'))
   })
 
   it('a stream of groups and its count', async () => {
