@@ -28,12 +28,17 @@ export function compileOne(plan: Plan): Statement {
 
 /** One row per item with `data`, the text of a JSON object; for cursors. */
 export function compileStream(plan: Plan): Statement {
+  return compiled((compiling) => itemsSql(plan, limitSql(plan, compiling), compiling))
+}
+
+/**
+ * One row: `data`, the text of a JSON array with the first items of {@link compileStream}, and `rows`, how many they
+ * are: more than `most` where there are more, and then one more.
+ */
+export function compileStart(plan: Plan, most: number): Statement {
   return compiled((compiling) => {
-    if (plan.grouping === undefined) {
-      return `select row_to_json(o.*)::text as data from ${rowsSql(plan, compiling).rows} o`
-    }
-    const groups = `(${groupsSql(plan, plan.grouping, compiling)})`
-    return `select o.object::text as data from (${groupPageSql(plan, plan.grouping, groups, compiling)}) o`
+    const items = itemsSql(plan, ` limit ${most + 1}${offsetSql(plan, compiling)}`, compiling)
+    return `select '[' || coalesce(string_agg(o.data, ','), '') || ']' as data, count(*)::integer as rows from (${items}) o`
   })
 }
 
@@ -60,7 +65,8 @@ function compiled(build: (compiling: Compiling) => string): Statement {
 }
 
 function listSql(plan: PlanContent, compiling: Compiling): string {
-  const { rows, where } = rowsSql(plan, compiling)
+  const where = whereSql(plan.where, ['t'], compiling)
+  const rows = rowsSql(plan, where, limitSql(plan, compiling), compiling)
   return `select coalesce(json_agg(o.*), '[]')::text as data, ${totalSql(plan, where)} as total from ${rows} o`
 }
 
@@ -73,14 +79,21 @@ function totalSql(plan: PlanContent, where: string): string {
 const countSql = ({ collection }: PlanContent, where: string): string =>
   `(select count(*) from ${ident(collection.name)} t${where})::text`
 
+function itemsSql(plan: PlanContent, window: string, compiling: Compiling): string {
+  if (plan.grouping === undefined) {
+    const rows = rowsSql(plan, whereSql(plan.where, ['t'], compiling), window, compiling)
+    return `select row_to_json(o.*)::text as data from ${rows} o`
+  }
+  const groups = `(${groupsSql(plan, plan.grouping, compiling)})`
+  return `select o.object::text as data from (${groupPageSql(plan, plan.grouping, groups, window, compiling)}) o`
+}
+
 /** The selected rows of a plan: found, ordered and cut first, made into JSON form only then. */
-function rowsSql(plan: PlanContent, compiling: Compiling): { readonly rows: string; readonly where: string } {
-  const where = whereSql(plan.where, ['t'], compiling)
+function rowsSql(plan: PlanContent, where: string, window: string, compiling: Compiling): string {
   const { joins, order } = orderSql(plan.sort, ['t'], compiling)
   const columns = columnsRead(plan.selection).map((field: Field) => columnSql(field.name, 't'))
-  const found = `select ${columns.join(', ')} from ${ident(plan.collection.name)} t${joins}${where}${order}`
-  const list = selectionSql(plan.selection, ['t'], compiling)
-  return { rows: `(select ${list} from (${found}${limitSql(plan, compiling)}) t)`, where }
+  const found = `select ${columns.join(', ')} from ${ident(plan.collection.name)} t${joins}${where}${order}${window}`
+  return `(select ${selectionSql(plan.selection, ['t'], compiling)} from (${found}) t)`
 }
 
 /**
@@ -93,21 +106,30 @@ const LARGEST_INLINE_LIMIT = 100
 export const limitValueSql = (limit: number, params: Params): string =>
   limit <= LARGEST_INLINE_LIMIT ? String(limit) : params.bind(limit, 'bigint')
 
-function limitSql({ limit, offset }: PlanContent, { params }: Compiling): string {
-  const take = limit === undefined ? '' : ` limit ${limitValueSql(limit, params)}`
-  return offset === 0 ? take : `${take} offset ${params.bind(offset, 'bigint')}`
+function limitSql(plan: PlanContent, compiling: Compiling): string {
+  const take = plan.limit === undefined ? '' : ` limit ${limitValueSql(plan.limit, compiling.params)}`
+  return `${take}${offsetSql(plan, compiling)}`
 }
+
+const offsetSql = ({ offset }: PlanContent, { params }: Compiling): string =>
+  offset === 0 ? '' : ` offset ${params.bind(offset, 'bigint')}`
 
 function groupedListSql(plan: PlanContent, grouping: Grouping, compiling: Compiling): string {
   const groups = groupsSql(plan, grouping, compiling)
   // The name cannot be a collection's, so nothing below can mean the groups by accident.
-  const objects = groupPageSql(plan, grouping, '"$groups"', compiling)
+  const objects = groupPageSql(plan, grouping, '"$groups"', limitSql(plan, compiling), compiling)
   const data = `(select coalesce(json_agg(o.object), '[]') from (${objects}) o)::text`
   const total = plan.count ? '(select count(*) from "$groups")::text' : 'null::text'
   return `with "$groups" as materialized (${groups}) select ${data} as data, ${total} as total`
 }
 
-function groupPageSql(plan: PlanContent, grouping: Grouping, groups: string, compiling: Compiling): string {
-  const page = `select g.* from ${groups} g${groupOrderSql(plan)}${limitSql(plan, compiling)}`
+function groupPageSql(
+  plan: PlanContent,
+  grouping: Grouping,
+  groups: string,
+  window: string,
+  compiling: Compiling,
+): string {
+  const page = `select g.* from ${groups} g${groupOrderSql(plan)}${window}`
   return groupObjectsSql(plan, grouping, page, compiling)
 }

@@ -4,7 +4,7 @@ import { isStalePlan } from '../../db/errors.ts'
 import { statementName } from '../../db/statement-names.ts'
 import { AppError, errors } from '../../errors.ts'
 import type { Access } from '../../query/access.ts'
-import { compileCount, compileList, compileStream } from '../../query/compile.ts'
+import { compileList, compileStart } from '../../query/compile.ts'
 import { compilePage } from '../../query/compile-keyset.ts'
 import { startCompiling, whereSql } from '../../query/compile-predicate.ts'
 import { selectionSql } from '../../query/compile-select.ts'
@@ -15,7 +15,10 @@ import { createParams, ident, type Statement, statement } from '../../query/sql.
 import type { Runtime } from '../../runtime.ts'
 import { streamList } from './stream.ts'
 
-/** The largest list that one statement returns whole; beyond it rows are streamed (design §7). */
+/**
+ * The largest list that one statement returns whole; beyond it rows are streamed (design §7). A list without a limit
+ * is first taken for a short one, which most are: a cursor costs five round trips, the wrong guess a thousand rows.
+ */
 export const largestWholeList = 1000
 
 /**
@@ -33,8 +36,16 @@ export async function readList(
     const plan = resolveList(rt.catalog.current(), access, collection, parseListQuery(raw), resolveEnv(rt))
     if (isPage(plan)) return listPage(rt, plan)
     if (plan.limit !== undefined && plan.limit <= largestWholeList) return wholeList(rt, plan)
-    return streamList(rt, compileStream(plan), plan.count ? compileCount(plan) : undefined)
+    return (await shortList(rt, plan)) ?? streamList(rt, plan)
   })
+}
+
+/** A list that may be of any size but is not; undefined where it is, or where its end does not tell the total. */
+async function shortList(rt: Runtime, plan: Plan): Promise<string | undefined> {
+  const [start] = await run<{ data: string; rows: number }>(rt, compileStart(plan, largestWholeList))
+  const { data, rows } = start!
+  if (rows > largestWholeList || (rows === 0 && plan.offset > 0)) return undefined
+  return plan.count ? `{"data":${data},"totalCount":${plan.offset + rows}}` : `{"data":${data}}`
 }
 
 async function wholeList(rt: Runtime, plan: Plan): Promise<string> {

@@ -1,5 +1,7 @@
 import { Readable } from 'node:stream'
 import { type BatchReader, openBatches } from '../../db/cursor-stream.ts'
+import { compileCount, compileStream } from '../../query/compile.ts'
+import type { Plan } from '../../query/resolve.ts'
 import type { Statement } from '../../query/sql.ts'
 import type { Runtime } from '../../runtime.ts'
 
@@ -10,8 +12,8 @@ export type RowBatches = AsyncIterable<readonly string[]>
 export type Rendering = (rows: RowBatches, query: BatchReader<unknown>['query']) => AsyncIterable<string>
 
 /** `{"data":[…],"totalCount":n}` row by row; see {@link streamRows}. */
-export function streamList(rt: Runtime, rows: Statement, count: Statement | undefined): Promise<Readable> {
-  return streamRows(rt, rows, (batches, query) => listText(batches, count, query))
+export function streamList(rt: Runtime, plan: Plan): Promise<Readable> {
+  return streamRows(rt, compileStream(plan), (rows, query) => listText(rows, plan, query))
 }
 
 /**
@@ -42,16 +44,20 @@ async function* textsOf(batches: BatchReader<Row>, first: readonly Row[]): Async
   for (let rows = first; rows.length > 0; rows = await batches.next()) yield rows.map(({ data }) => data)
 }
 
-async function* listText(rows: RowBatches, count: Statement | undefined, query: BatchReader<unknown>['query']) {
+async function* listText(rows: RowBatches, plan: Plan, query: BatchReader<unknown>['query']) {
   yield '{"data":['
-  let separator = ''
+  let sent = 0
   for await (const batch of rows) {
-    yield separator + batch.join(',')
-    separator = ','
+    yield (sent > 0 ? ',' : '') + batch.join(',')
+    sent += batch.length
   }
-  if (count === undefined) yield ']}'
-  else {
-    const [row] = await query<{ total: string }>(count.text, count.values)
-    yield `],"totalCount":${row!.total}}`
-  }
+  yield plan.count ? `],"totalCount":${await totalOf(plan, sent, query)}}` : ']}'
+}
+
+/** Without a window the rows themselves are the total. */
+async function totalOf(plan: Plan, sent: number, query: BatchReader<unknown>['query']): Promise<string> {
+  if (plan.limit === undefined && plan.offset === 0) return String(sent)
+  const { text, values } = compileCount(plan)
+  const [row] = await query<{ total: string }>(text, values)
+  return row!.total
 }
