@@ -1,4 +1,6 @@
+import type pg from 'pg'
 import Cursor from 'pg-cursor'
+import { cancellable, cancelQuery } from './cancel.ts'
 import type { Database } from './pools.ts'
 
 const rowsPerBatch = 500
@@ -12,21 +14,34 @@ export type BatchReader<Row> = {
   close(failed: boolean): Promise<void>
 }
 
-/** Reads a result of any size in batches, in one read-only snapshot; memory stays flat whatever its size (quality P5). */
+/**
+ * Reads a result of any size in batches, in one read-only snapshot; memory stays flat whatever its size (quality P5).
+ * Aborting `signal` cancels the statement that runs, and so does closing.
+ */
 export async function openBatches<Row>(
   db: Database,
   text: string,
   values: readonly unknown[],
+  signal?: AbortSignal,
 ): Promise<BatchReader<Row>> {
   const client = await db.pool.connect()
+  let busy = false
+  const running = async <T>(work: () => Promise<T>): Promise<T> => {
+    busy = true
+    try {
+      return await cancellable(client, signal, work)
+    } finally {
+      busy = false
+    }
+  }
   try {
     await client.query('begin isolation level repeatable read read only')
     const cursor = client.query(new Cursor<Row>(text, values as unknown[]))
     return {
-      next: () => cursor.read(rowsPerBatch),
-      query: async (other, otherValues) => (await client.query(other, otherValues as unknown[])).rows,
+      next: () => running(() => cursor.read(rowsPerBatch)),
+      query: async (other, otherValues) => (await running(() => client.query(other, otherValues as unknown[]))).rows,
       close: async (failed) => {
-        if (failed) return client.release(true)
+        if (failed) return giveUp(client, busy)
         await cursor.close()
         await client.query('commit')
         client.release()
@@ -35,5 +50,14 @@ export async function openBatches<Row>(
   } catch (error) {
     client.release(true)
     throw error
+  }
+}
+
+/** A server that is busy does not notice that its client is gone. */
+async function giveUp(client: pg.PoolClient, busy: boolean): Promise<void> {
+  try {
+    if (busy) await cancelQuery(client)
+  } finally {
+    client.release(true)
   }
 }

@@ -1,6 +1,5 @@
 import { InvalidInputError } from 'slonik'
 import { AppError, errors } from '../errors.ts'
-import { isConnectionLoss } from './pools.ts'
 
 /** The SQLSTATE of whatever pg or slonik threw; undefined when it came from elsewhere. */
 export function sqlState(error: unknown): string | undefined {
@@ -15,6 +14,12 @@ export function sqlState(error: unknown): string | undefined {
 export function isStalePlan(error: unknown): boolean {
   const state = sqlState(error)
   return state === '0A000' || state === '42703' || state === '42P01' || state === '42704'
+}
+
+export function isConnectionLoss(error: unknown): boolean {
+  const code = (error as { code?: string } | null)?.code
+  if (code === undefined) return error instanceof Error && /connection terminated|timeout exceeded/i.test(error.message)
+  return code.startsWith('08') || code.startsWith('57P') || ['ECONNREFUSED', 'ECONNRESET', 'EPIPE'].includes(code)
 }
 
 /**
@@ -40,7 +45,8 @@ const answers: Readonly<Record<string, (error: unknown) => AppError | undefined>
     /jsonpath/.test(source(cause).message ?? '') ? errors.badQuery('malformed jsonpath') : undefined,
   '22': (cause) => answer(400, 'Invalid value', 'A value does not fit its field', cause),
   '54': (cause) => answer(400, 'Invalid value', 'A value is too large for its field', cause),
-  '57014': (cause) => answer(503, 'The request took too long', null, cause),
+  // The statement timeout: asked again it would take as long, so it is not a passing fault of ours (quality I-18).
+  '57014': (cause) => answer(408, 'The request took too long', null, cause),
   '25P03': (cause) => unavailable(cause),
   '53300': (cause) => unavailable(cause),
   '55P03': (cause) => unavailable(cause),

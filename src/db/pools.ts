@@ -4,6 +4,8 @@ import pg from 'pg'
 import type { Logger } from 'pino'
 import type { Config } from '../config.ts'
 import { AppError, errors } from '../errors.ts'
+import { cancellable } from './cancel.ts'
+import { isConnectionLoss } from './errors.ts'
 import type { Query, Reader } from './sql.ts'
 
 export type PgPool = pg.Pool
@@ -13,9 +15,14 @@ export type PgClient = pg.Client
 export type Database = Reader & {
   /**
    * Runs a compiled plan. With a name it becomes a prepared statement of the connection (at most 200 per connection,
-   * then unnamed): about 2.5 times as fast on a primary-key read.
+   * then unnamed): about 2.5 times as fast on a primary-key read. Aborting `signal` cancels the statement (cancel.ts).
    */
-  run<Row extends pg.QueryResultRow>(text: string, values: readonly unknown[], name?: string): Promise<Row[]>
+  run<Row extends pg.QueryResultRow>(
+    text: string,
+    values: readonly unknown[],
+    name?: string,
+    signal?: AbortSignal,
+  ): Promise<Row[]>
   /** The pool itself, for cursors and for libraries that need `query(text, values)`. */
   readonly pool: pg.Pool
 }
@@ -62,11 +69,12 @@ export function openPool({ config, log, max, readOnly, name, url }: PoolOptions)
 
 /** Wraps a pool for readers; `logSql` prints every statement's text, never its values (DATABASE_LOGGING). */
 export function openDatabase(pool: pg.Pool, log: Logger, logSql: boolean): Database {
-  const query = async (text: string, values: readonly unknown[], name?: string) => {
+  const query = async (text: string, values: readonly unknown[], name?: string, signal?: AbortSignal) => {
     if (logSql) log.info({ sql: text }, 'sql')
     const client = await acquire(pool)
     try {
-      const result = await client.query({ text, values: values as unknown[], name: statementName(client, text, name) })
+      const statement = { text, values: values as unknown[], name: statementName(client, text, name) }
+      const result = await cancellable(client, signal, () => client.query(statement))
       client.release()
       return result
     } catch (error) {
@@ -76,7 +84,7 @@ export function openDatabase(pool: pg.Pool, log: Logger, logSql: boolean): Datab
   }
   return {
     ...readerOf((text, values) => query(text, values)),
-    run: async (text, values, name) => (await query(text, values, name)).rows as never,
+    run: async (text, values, name, signal) => (await query(text, values, name, signal)).rows as never,
     pool,
   }
 }
@@ -145,12 +153,6 @@ export function sessionOptions(transactionTimeoutMs: number, readOnly: boolean):
 /** DATABASE_POOL_EVICT is a base: at its default of 1 s a connection is replaced after half an hour. */
 export function connectionLifetimeSeconds(evictMs: number): number {
   return Math.max(1, Math.round((evictMs * 1800) / 1000))
-}
-
-export function isConnectionLoss(error: unknown): boolean {
-  const code = (error as { code?: string } | null)?.code
-  if (code === undefined) return error instanceof Error && /connection terminated|timeout exceeded/i.test(error.message)
-  return code.startsWith('08') || code.startsWith('57P') || ['ECONNREFUSED', 'ECONNRESET', 'EPIPE'].includes(code)
 }
 
 async function acquire(pool: pg.Pool): Promise<pg.PoolClient> {

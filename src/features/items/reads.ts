@@ -23,33 +23,34 @@ export const largestWholeList = 1000
 
 /**
  * `GET /items/{collection}`: `{"data":[…],"totalCount":n}`, as the text PostgreSQL built or, where it may be of any size,
- * as a stream of it. 400 for a query that makes no sense, 403 for what the caller may not read, 404 for an unknown
- * collection.
+ * as a stream of it. Aborting `signal` cancels its statement. 400 for a query that makes no sense, 403 for what the
+ * caller may not read, 404 for an unknown collection.
  */
 export async function readList(
   rt: Runtime,
   access: Access,
   collection: string,
   raw: Record<string, unknown>,
+  signal?: AbortSignal,
 ): Promise<string | Readable> {
   return withFreshCatalog(rt, async () => {
     const plan = resolveList(rt.catalog.current(), access, collection, parseListQuery(raw), resolveEnv(rt))
-    if (isPage(plan)) return listPage(rt, plan)
-    if (plan.limit !== undefined && plan.limit <= largestWholeList) return wholeList(rt, plan)
-    return (await shortList(rt, plan)) ?? streamList(rt, plan)
+    if (isPage(plan)) return listPage(rt, plan, signal)
+    if (plan.limit !== undefined && plan.limit <= largestWholeList) return wholeList(rt, plan, signal)
+    return (await shortList(rt, plan, signal)) ?? streamList(rt, plan, signal)
   })
 }
 
 /** A list that may be of any size but is not; undefined where it is, or where its end does not tell the total. */
-async function shortList(rt: Runtime, plan: Plan): Promise<string | undefined> {
-  const [start] = await run<{ data: string; rows: number }>(rt, compileStart(plan, largestWholeList))
+async function shortList(rt: Runtime, plan: Plan, signal?: AbortSignal): Promise<string | undefined> {
+  const [start] = await run<{ data: string; rows: number }>(rt, compileStart(plan, largestWholeList), signal)
   const { data, rows } = start!
   if (rows > largestWholeList || (rows === 0 && plan.offset > 0)) return undefined
   return plan.count ? `{"data":${data},"totalCount":${plan.offset + rows}}` : `{"data":${data}}`
 }
 
-async function wholeList(rt: Runtime, plan: Plan): Promise<string> {
-  const [row] = await run<{ data: string; total: string | null }>(rt, compileList(plan))
+async function wholeList(rt: Runtime, plan: Plan, signal?: AbortSignal): Promise<string> {
+  const [row] = await run<{ data: string; total: string | null }>(rt, compileList(plan), signal)
   return plan.count ? `{"data":${row!.data},"totalCount":${row!.total}}` : `{"data":${row!.data}}`
 }
 
@@ -58,8 +59,8 @@ type Page = Parameters<typeof compilePage>[0]
 const isPage = (plan: Plan): plan is Page => plan.keyset !== undefined
 
 /** As a list, and `nextCursor`: what to ask for the page after this one, null at the end. */
-async function listPage(rt: Runtime, plan: Page): Promise<string> {
-  const [row] = await run<{ data: string; total: string | null; next: string | null }>(rt, compilePage(plan))
+async function listPage(rt: Runtime, plan: Page, signal?: AbortSignal): Promise<string> {
+  const [row] = await run<{ data: string; total: string | null; next: string | null }>(rt, compilePage(plan), signal)
   const { data, total, next } = row!
   const cursor = next === null ? null : writePageCursor(plan.collection, plan.sort, JSON.parse(next))
   return `{"data":${data},${plan.count ? `"totalCount":${total},` : ''}"nextCursor":${JSON.stringify(cursor)}}`
@@ -72,8 +73,9 @@ export async function readOne(
   collection: string,
   id: string,
   raw: Record<string, unknown>,
+  signal?: AbortSignal,
 ): Promise<string> {
-  return (await readVersion(rt, access, collection, id, raw)).body
+  return (await readVersion(rt, access, collection, id, raw, signal)).body
 }
 
 /** As {@link readOne}, and which version of the row the answer is made from (see versions.ts). */
@@ -83,10 +85,11 @@ export async function readVersion(
   collection: string,
   id: string,
   raw: Record<string, unknown>,
+  signal?: AbortSignal,
 ): Promise<{ readonly body: string; readonly version: string }> {
   return withFreshCatalog(rt, async () => {
     const plan = resolveOne(rt.catalog.current(), access, collection, id, parseListQuery(raw), resolveEnv(rt))
-    const [row] = await run<{ data: string; version: string }>(rt, compileVersion(plan))
+    const [row] = await run<{ data: string; version: string }>(rt, compileVersion(plan), signal)
     if (row === undefined) throw errors.itemDenied('read')
     return { body: `{"data":${row.data}}`, version: row.version }
   })
@@ -145,6 +148,10 @@ function compileVersion(plan: Plan): Statement {
   return statement(text, params.values)
 }
 
-function run<Row extends object>(rt: Runtime, { text, values, key }: Statement): Promise<Row[]> {
-  return rt.db.run(text, values, statementName(key)) as Promise<Row[]>
+function run<Row extends object>(
+  rt: Runtime,
+  { text, values, key }: Statement,
+  signal: AbortSignal | undefined,
+): Promise<Row[]> {
+  return rt.db.run(text, values, statementName(key), signal) as Promise<Row[]>
 }

@@ -17,7 +17,7 @@ type OfItem = { Params: { collection: string; id: string } }
 /** `/items/{collection}` (spec/items.md §1). Row events are appended by the database; these routes emit no others. */
 export function itemRoutes(app: App, rt: Runtime): void {
   app.get<OfCollection>('/items/:collection', async (request, reply) => {
-    const list = await readList(rt, request.caller.access, request.params.collection, queryOf(request))
+    const list = await readList(rt, request.caller.access, request.params.collection, queryOf(request), request.signal)
     return typeof list === 'string' ? tagged(request, reply, listTag(list), list) : json(reply, list)
   })
   app.get<OfCollection>('/items/:collection/export', async (request, reply) => {
@@ -31,7 +31,14 @@ export function itemRoutes(app: App, rt: Runtime): void {
   })
   app.get<OfItem>('/items/:collection/:id', async (request, reply) => {
     const { collection, id } = request.params
-    const { version, body } = await readVersion(rt, request.caller.access, collection, id, queryOf(request))
+    const { version, body } = await readVersion(
+      rt,
+      request.caller.access,
+      collection,
+      id,
+      queryOf(request),
+      request.signal,
+    )
     return tagged(request, reply, itemTag(version, body), body)
   })
   app.post<OfCollection>('/items/:collection', async (request, reply) => {

@@ -12,16 +12,21 @@ export type RowBatches = AsyncIterable<readonly string[]>
 export type Rendering = (rows: RowBatches, query: BatchReader<unknown>['query']) => AsyncIterable<string>
 
 /** `{"data":[…],"totalCount":n}` row by row; see {@link streamRows}. */
-export function streamList(rt: Runtime, plan: Plan): Promise<Readable> {
-  return streamRows(rt, compileStream(plan), (rows, query) => listText(rows, plan, query))
+export function streamList(rt: Runtime, plan: Plan, signal?: AbortSignal): Promise<Readable> {
+  return streamRows(rt, compileStream(plan), (rows, query) => listText(rows, plan, query), signal)
 }
 
 /**
  * An answer of any size. The first batch is read before this returns, so an error of the query is an ordinary answer; one
  * that comes later destroys the connection, and the client sees a truncated body (design §7).
  */
-export async function streamRows(rt: Runtime, rows: Statement, render: Rendering): Promise<Readable> {
-  const batches = await openBatches<Row>(rt.db, rows.text, rows.values)
+export async function streamRows(
+  rt: Runtime,
+  rows: Statement,
+  render: Rendering,
+  signal?: AbortSignal,
+): Promise<Readable> {
+  const batches = await openBatches<Row>(rt.db, rows.text, rows.values, signal)
   try {
     const first = await batches.next()
     const stream = Readable.from(render(textsOf(batches, first), batches.query))

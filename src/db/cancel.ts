@@ -1,0 +1,72 @@
+import pg from 'pg'
+import { AppError } from '../errors.ts'
+import { sqlState } from './errors.ts'
+
+/**
+ * Runs a statement that ends when `signal` aborts: its query is cancelled and the work fails with 499. It does not
+ * settle before the server has dealt with the cancellation, so that whoever borrows the connection next cannot be hit.
+ */
+export async function cancellable<T>(
+  client: pg.ClientBase,
+  signal: AbortSignal | undefined,
+  work: () => Promise<T>,
+): Promise<T> {
+  if (signal === undefined) return work()
+  if (signal.aborted) throw clientGone()
+  let cancelled: Promise<void> | undefined
+  const onAbort = () => {
+    cancelled = cancelQuery(client)
+    // Reported by the `finally` below; the work may still be running when it fails.
+    cancelled.catch(() => undefined)
+  }
+  signal.addEventListener('abort', onAbort, { once: true })
+  try {
+    return await work()
+  } catch (error) {
+    throw cancelled !== undefined && sqlState(error) === '57014' ? clientGone(error) : error
+  } finally {
+    signal.removeEventListener('abort', onAbort)
+    await cancelled
+  }
+}
+
+/** What pg knows of a connection and does not declare. */
+type Connected = {
+  readonly processID: number
+  readonly secretKey: number
+  readonly host: string
+  readonly port: number
+  readonly ssl: pg.ConnectionConfig['ssl']
+}
+type CancelConnection = pg.Connection & {
+  connect(port: number | string, host?: string): void
+  cancel(processId: number, secretKey: number): void
+}
+
+const patienceMs = 5_000
+
+/**
+ * Cancels what the connection runs, in the protocol's own way: over a second connection that the server closes when it
+ * has sent the signal. Goes through poolers, where the process that pg knows is not the server's.
+ */
+export function cancelQuery(client: pg.ClientBase): Promise<void> {
+  const { processID, secretKey, host, port, ssl } = client as unknown as Connected
+  const connection = new pg.Connection({ ssl }) as CancelConnection
+  return new Promise<void>((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error('timeout exceeded when a query was cancelled')), patienceMs)
+    const settle = (error?: Error) => {
+      clearTimeout(timer)
+      if (error === undefined) resolve()
+      else reject(error)
+    }
+    connection.once(ssl ? 'sslconnect' : 'connect', () => connection.cancel(processID, secretKey))
+    // Later errors find the promise settled.
+    connection.on('error', settle)
+    connection.once('end', () => settle())
+    if (host.startsWith('/')) connection.connect(`${host}/.s.PGSQL.${port}`)
+    else connection.connect(port, host)
+  }).finally(() => connection.stream.destroy())
+}
+
+/** Nobody reads it; 499 is what proxies log for it. */
+const clientGone = (cause?: unknown): AppError => new AppError(499, 'The client has closed the request', { cause })
