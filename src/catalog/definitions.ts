@@ -8,6 +8,20 @@ export function definitionsOf(catalog: Catalog): Definitions {
   return new Map([...catalog.collections].map(([name, { definition }]) => [name, definition.schema]))
 }
 
+/** A schema as it is stored. jsonb forgets the order of keys, but that of fields is the order of answers. */
+export const toStored = (schema: SchemaJson): SchemaJson => ({ ...schema, fieldOrder: Object.keys(schema.fields) })
+
+/** A stored schema as it was declared; one without an order of fields, as it comes. */
+export function fromStored({ fieldOrder, ...schema }: SchemaJson): SchemaJson {
+  if (!Array.isArray(fieldOrder)) return schema
+  const places = new Map<unknown, number>(fieldOrder.map((name, i) => [name, i]))
+  const placeOf = ([name]: readonly [string, unknown]) => places.get(name) ?? fieldOrder.length
+  return {
+    ...schema,
+    fields: Object.fromEntries(Object.entries(schema.fields).sort((a, b) => placeOf(a) - placeOf(b))),
+  }
+}
+
 export function listOf(definitions: Definitions): CollectionDefinition[] {
   return [...definitions].map(([collectionName, schema]) => ({ collectionName, schema }))
 }

@@ -4,7 +4,7 @@ import { AppError } from '../errors.ts'
 import type { Catalog, CatalogOptions, CollectionDefinition } from './catalog.ts'
 import { checkShape, compileCatalog } from './compile.ts'
 import { catalogChangesSql } from './ddl.ts'
-import { type Definitions, definitionsOf, knownDefinitions, listOf, withSchema } from './definitions.ts'
+import { type Definitions, definitionsOf, knownDefinitions, listOf, toStored, withSchema } from './definitions.ts'
 import { withMissingJunctions } from './junctions.ts'
 import { withoutCollection } from './relationship-edits.ts'
 import { readDefinitions } from './store.ts'
@@ -113,13 +113,14 @@ function changesBetween(before: Definitions, after: Definitions): CollectionChan
   return names.flatMap((collection): CollectionChange[] => {
     if (!before.has(collection)) return [{ collection, change: 'create' }]
     if (!after.has(collection)) return [{ collection, change: 'delete' }]
-    const isSame = isDeepStrictEqual(before.get(collection), after.get(collection))
+    const isSame = isDeepStrictEqual(toStored(before.get(collection)!), toStored(after.get(collection)!))
     return isSame ? [] : [{ collection, change: 'update' }]
   })
 }
 
 async function storeChange(tx: Tx, { collection, change }: CollectionChange, definitions: Definitions): Promise<void> {
-  const schema = sql.jsonb((definitions.get(collection) ?? null) as never)
+  const next = definitions.get(collection)
+  const schema = sql.jsonb((next === undefined ? null : toStored(next)) as never)
   if (change === 'create')
     await tx.any(
       sql.unsafe`insert into "svc_SchemaDefinition" ("collectionName", schema) values (${collection}, ${schema})`,

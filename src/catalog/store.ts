@@ -3,6 +3,7 @@ import type { Listener } from '../db/listener.ts'
 import { type Reader, sql } from '../db/sql.ts'
 import type { Catalog, CatalogOptions, CollectionDefinition } from './catalog.ts'
 import { compileCatalog } from './compile.ts'
+import { fromStored } from './definitions.ts'
 
 /** The process's copy of the catalog, swapped as a whole when a definition changes in any process. */
 export type CatalogStore = {
@@ -78,9 +79,10 @@ async function readStamp(db: Reader): Promise<string> {
   return stamp
 }
 
-/** The stored definitions, in name order. */
+/** The stored definitions as they were declared, in name order. */
 export async function readDefinitions(db: Reader): Promise<readonly CollectionDefinition[]> {
-  return db.any<CollectionDefinition>(
+  const rows = await db.any<CollectionDefinition>(
     sql.unsafe`select "collectionName", schema from "svc_SchemaDefinition" order by "collectionName"`,
   )
+  return rows.map(({ collectionName, schema }) => ({ collectionName, schema: fromStored(schema) }))
 }

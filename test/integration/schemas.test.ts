@@ -285,3 +285,40 @@ describe('the catalog of another process', () => {
     expect([...statuses].sort()).toEqual([200, 201])
   })
 })
+
+describe('the order of fields', () => {
+  const order = ['zeta', 'alpha', 'owner_Id', 'mid', 'be']
+  const fields = Object.fromEntries(order.map((name) => [name, { type: 'String' }]))
+
+  const shown = async () => {
+    const { body } = await api.admin('GET', '/schemas/arranged')
+    const item = await api.admin('GET', '/items/arranged?limit=1')
+    const names = Object.keys(item.body.data[0]).filter((name) => name in body.data.schema.fields && name !== 'id')
+    return [Object.keys(body.data.schema.fields).filter((name) => name !== 'id'), names]
+  }
+
+  it('is the declared one in definitions, items and exports, also after a restart', async () => {
+    await api.admin('POST', '/schemas', { collectionName: 'arranged', schema: { fields } })
+    await api.admin('POST', '/items/arranged', { be: 'x' })
+    expect(await shown()).toEqual([order, order])
+    await api.rt.catalog.reload()
+    expect(await shown()).toEqual([order, order])
+    const list = await api.admin('GET', '/schemas?search=arranged')
+    expect(Object.keys(list.body.data[0].schema.fields)).toEqual(order)
+    const exported = await api.admin('GET', '/schemas-export')
+    const own = exported.body.schemas.find((each: { collectionName: string }) => each.collectionName === 'arranged')
+    expect(Object.keys(own.schema.fields)).toEqual(order)
+    expect(own.schema).not.toHaveProperty('fieldOrder')
+  })
+
+  it('follows an update that changes nothing else, and a new field comes last', async () => {
+    const turned = [...order].reverse()
+    const schema = { fields: Object.fromEntries([...turned, 'again'].map((name) => [name, { type: 'String' }])) }
+    expect((await api.admin('PATCH', '/schemas/arranged', { schema })).status).toBe(200)
+    await api.rt.catalog.reload()
+    expect(await shown()).toEqual([
+      [...turned, 'again'],
+      [...turned, 'again'],
+    ])
+  })
+})

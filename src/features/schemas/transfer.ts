@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Catalog, CollectionDefinition, IndexJson, SchemaJson } from '../../catalog/catalog.ts'
 import { checkShape, definitionProblems } from '../../catalog/compile.ts'
-import { type Definitions, definitionsOf, listOf, withSchema } from '../../catalog/definitions.ts'
+import { type Definitions, definitionsOf, fromStored, listOf, withSchema } from '../../catalog/definitions.ts'
 import { withMissingJunctions } from '../../catalog/junctions.ts'
 import type { CollectionChange } from '../../catalog/manager.ts'
 import type { Config } from '../../config.ts'
@@ -21,11 +21,12 @@ export type SchemaImport = {
   readonly schemas: readonly CollectionDefinition[]
 }
 
-/** Every definition as it is stored. */
+/** Every definition as it was declared. */
 export async function exportSchemas(rt: Runtime) {
   const schemas = await rt.db.any<CollectionDefinition & { createdAt: Date; updatedAt: Date }>(sql.unsafe`
     select "collectionName", schema, "createdAt", "updatedAt" from "svc_SchemaDefinition" order by "collectionName"`)
-  return { version: '1.0', timestamp: rt.clock().toISOString(), schemas }
+  const declared = schemas.map((row) => ({ ...row, schema: fromStored(row.schema) }))
+  return { version: '1.0', timestamp: rt.clock().toISOString(), schemas: declared }
 }
 
 /** 400 for text that is no JSON. */
