@@ -68,13 +68,17 @@ function unavailable(cause: unknown): AppError {
   return Object.assign(errors.unavailable(), { cause })
 }
 
-/** Our check constraints are the value lists of ENUM fields, named `{collection}_{field}_check`. */
+/**
+ * Value lists of ENUM fields are constraints named `{collection}_{field}_check`, and a collection may declare its own
+ * (spec/schemas.md §2). Those are told by their collection alone: a name may speak of fields that the caller does not see.
+ */
 function checkAnswer(cause: unknown): AppError {
   const { table = '', constraint = '' } = source(cause)
-  const field = constraint.startsWith(`${table}_`)
-    ? constraint.slice(table.length + 1).replace(/_check$/, '')
-    : constraint
-  return errors.validation([{ field, message: 'is not one of the allowed values', rule: 'enum' }])
+  const ofField = constraint.startsWith(`${table}_`) && constraint.endsWith('_check')
+  const problem = ofField
+    ? { field: constraint.slice(table.length + 1, -'_check'.length), message: 'is not an allowed value' }
+    : { field: table, message: 'breaks a rule of the collection' }
+  return errors.validation([{ ...problem, rule: 'check' }])
 }
 
 function source(error: unknown): Record<string, string | undefined> {
