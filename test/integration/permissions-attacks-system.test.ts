@@ -357,3 +357,53 @@ describe('P-20 roles', () => {
       ).toBe(400)
   })
 })
+
+describe('G-09 tasks of a user', () => {
+  const state = {
+    task_status: 'Completed',
+    result_data: { done: true },
+    error_data: { message: 'none' },
+    retry_count: 9,
+    started_at: '2024-01-01T00:00:00Z',
+  }
+  const stored = async (type: string) =>
+    (
+      await on.api.sql('select task_status, result_data, retry_count, started_at from "svc_Tasks" where type = $1', [
+        type,
+      ])
+    )[0]
+  const fresh = { task_status: 'Not started', result_data: null, retry_count: 0, started_at: null }
+
+  it.each([['*'], ['*', ...Object.keys(state)]])('have no state of its own making (fields %s …)', async (...fields) => {
+    const { call } = await someone([
+      { collection: 'svc_Tasks', action: 'create', fields },
+      { collection: 'svc_Tasks', action: 'read', fields: ['*'] },
+    ])
+    for (const [name, value] of Object.entries(state)) {
+      const one = await call('POST', '/items/svc_Tasks', { type: 'forged', [name]: value })
+      expect([one.status, one.body.error.message]).toEqual([403, `You don't have permission to create field: ${name}`])
+      const bulk = await call('POST', '/items/svc_Tasks/bulk', [{ type: 'forged' }, { type: 'forged', [name]: value }])
+      expect(bulk.status).toBe(403)
+    }
+    expect(await stored('forged')).toBeUndefined()
+    const type = `plain ${fields.length}`
+    expect((await call('POST', '/items/svc_Tasks', { type, task_data: { a: 1 } })).status).toBe(201)
+    expect(await stored(type)).toEqual(fresh)
+  })
+
+  it('change it only where a permission names the field', async () => {
+    const all = await someone(everythingOn('svc_Tasks'))
+    const named = await someone([
+      { collection: 'svc_Tasks', action: 'update', fields: ['task_status'] },
+      { collection: 'svc_Tasks', action: 'read', fields: ['*'] },
+    ])
+    const { body } = await all.call('POST', '/items/svc_Tasks', { type: 'reset' })
+    const path = `/items/svc_Tasks/${body.data.id}`
+    for (const [name, value] of Object.entries(state))
+      expect((await all.call('PATCH', path, { [name]: value })).status).toBe(403)
+    expect(await stored('reset')).toEqual(fresh)
+    expect((await all.call('PATCH', path, { scheduled_time: '2030-01-01T00:00:00Z' })).status).toBe(200)
+    expect((await named.call('PATCH', path, { task_status: 'Error' })).status).toBe(200)
+    expect((await named.call('PATCH', path, { started_at: '2024-01-01T00:00:00Z' })).status).toBe(403)
+  })
+})

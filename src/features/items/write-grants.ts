@@ -52,12 +52,16 @@ export function requireRelation(
 
 const privilegeFields = new Set(['role_Id', 'tenant_Id', 'userCreated_Id', 'userUpdated_Id', 'emailVerified'])
 
+/** What workers write. A task begins as not started; afterwards only a permission that names the field may reset it. */
+const stateOfTask = new Set(['task_status', 'result_data', 'error_data', 'retry_count', 'started_at'])
+
 /** PROTECT_PRIVILEGE_FIELDS, ALLOW_PASSWORD_WRITES and PROTECT_IS_PUBLIC_FIELD (spec/permissions.md §5). */
-export function mayWrite({ collection, config }: PayloadContext, grant: Grant, field: Field): boolean {
+export function mayWrite({ collection, config, action }: PayloadContext, grant: Grant, field: Field): boolean {
   const specs = grant.fields ?? []
   if (specs.includes(`-${field.name}`)) return false
   const named = specs.includes(field.name)
   if (collection.name === 'svc_User' && field.name === 'password') return named && config.access.allowPasswordWrites
+  if (collection.name === 'svc_Tasks' && stateOfTask.has(field.name)) return named && action === 'update'
   if (field.primaryKey || named) return true
   return (specs.includes('*') || specs.includes('*.*')) && !isPrivileged(collection.name, field, config)
 }
