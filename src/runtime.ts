@@ -10,6 +10,7 @@ import { sql } from './db/sql.ts'
 import { attachWritePool, openWritePool } from './db/write-pool.ts'
 import { startBoss } from './events/jobs.ts'
 import { openSessionStore, type SessionStore } from './features/auth/session-store.ts'
+import { type Hooks, openHooks } from './features/hooks/hooks.ts'
 import { type AccessStore, openAccessStore } from './features/permissions/store.ts'
 import { openSettings, type SettingsStore } from './features/settings/store.ts'
 
@@ -33,6 +34,8 @@ export type Runtime = {
   /** The live sessions; on the reserved connections. */
   readonly sessions: SessionStore
   readonly settings: SettingsStore
+  /** What extensions hooked into items; filled before the process serves. */
+  readonly hooks: Hooks
   /** The time of this process; expiries use the database's. */
   clock(): Date
   /** A new UUIDv7. */
@@ -103,6 +106,7 @@ export async function openRuntime({ config, log, name, worker }: RuntimeOptions)
       access,
       sessions,
       settings,
+      hooks: openHooks(log),
       clock: () => new Date(),
       newId: () => v7(),
       close,

@@ -67,6 +67,21 @@ export function parseListQuery(raw: Readonly<Record<string, unknown>>, options: 
 }
 
 /**
+ * The same query as plain values, whatever spelling it came in: objects, lists of names, numbers. What is unknown is
+ * left out. {@link parseListQuery} understands it again.
+ */
+export function plainQuery(raw: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const plain = [...collectParameters(raw, PARAMETERS, false)].map(([name, value]) => [name, plainValue(name, value)])
+  return Object.fromEntries(plain.filter(([, value]) => value !== undefined))
+}
+
+function plainValue(name: string, value: unknown): unknown {
+  if (['fields', 'searchFields', 'groupBy'].includes(name)) return readStrings(name, value)
+  if (['limit', 'page', 'offset'].includes(name)) return readInteger(name, value, -1)
+  return ['filter', 'sort', 'aggregate', 'having', 'relConditions'].includes(name) ? readStructure(name, value) : value
+}
+
+/**
  * The filter language itself; also for stored permission conditions and subscriptions. The value must have passed
  * {@link guard}, or be our own: this recurses as deep as it nests. `undefined` members are skipped.
  */

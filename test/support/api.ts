@@ -1,5 +1,5 @@
 import pg from 'pg'
-import pino from 'pino'
+import pino, { type Logger } from 'pino'
 import { afterAll } from 'vitest'
 import { buildServer } from '../../src/api/server.ts'
 import type { App } from '../../src/http.ts'
@@ -49,12 +49,16 @@ afterAll(async () => {
 })
 
 /** The web process in this process, on a database of its own; everything is closed after the file. */
-export async function startApi(env: Record<string, string> = {}, database?: TestDatabase): Promise<Api> {
+export async function startApi(
+  env: Record<string, string> = {},
+  database?: TestDatabase,
+  log: Logger = pino({ level: process.env.TEST_LOG_LEVEL ?? 'fatal' }),
+): Promise<Api> {
   const own = database ?? (await createDatabase())
   const config = testConfig(own.url, env)
   const rt = await openRuntime({
     config,
-    log: pino({ level: process.env.TEST_LOG_LEVEL ?? 'fatal' }),
+    log,
     name: 'web',
     worker: false,
   })

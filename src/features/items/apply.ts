@@ -3,11 +3,12 @@ import { rawQuery } from '../../db/sql.ts'
 import { projectionSql } from '../../query/projection.ts'
 import { ident } from '../../query/sql.ts'
 import { openWrite, type WriteContext } from './context.ts'
+import { meetsHooks, noteWritten } from './hooking.ts'
 import { applyLinks } from './links.ts'
 import { type Cell, readPayload, type WriteAction } from './payload.ts'
 import { openProblems, relationalError, unknownItem } from './problems.ts'
 import { keyCell, type Run, runWrite, withCells } from './run.ts'
-import { type Member, matched, type Owner, ownerOf, removeRows, restOf, rowsOfSet } from './sets.ts'
+import { clearedOf, type Member, matched, type Owner, ownerOf, removeRows, restOf, rowsOfSet } from './sets.ts'
 import { type Changed, insertStatement, recheckStatement, updateStatement } from './statements.ts'
 import type { ChildSet, Element, Tree } from './tree.ts'
 import { changedId, type Versions } from './versions.ts'
@@ -63,7 +64,14 @@ async function writeRow(run: Run, tree: Tree, cells: readonly Cell[], ifMatch?: 
     id === undefined
       ? insertStatement(context, [{ cells, references, sortsLast }], { checked: !hasSets })
       : updateStatement(context, [id], { cells, references }, { checked: !hasSets, locked: hasSets, ifMatch })
-  return changedId('update', await runWrite<Changed>(run, write, tree))
+  const written = changedId('update', await runWrite<Changed>(run, write, tree))
+  noteTree(run, tree, written)
+  return written
+}
+
+/** Lets the hooks of its collection hear of a row that was written. */
+export function noteTree(run: Run, { context, previous }: Tree, id: string): void {
+  noteWritten(run, { collection: context.collection, action: context.action, id, previous })
 }
 
 async function recheck(run: Run, { context }: Tree, id: string): Promise<void> {
@@ -84,12 +92,13 @@ async function applySet(run: Run, tree: Tree, set: ChildSet, parentId: string): 
   const owner = ownerOf(set, parentId)
   const present = tree.id === undefined ? [] : await rowsOfSet(run, set, owner)
   const { kept, elements } = matched(set, present)
-  await removeRows(
+  const left = await removeRows(
     run,
     set,
     owner,
     present.filter(({ key }) => !kept.has(key)),
   )
+  await updateEach(run, set, left, clearedOf(owner))
   await takeOver(
     run,
     set,
@@ -107,9 +116,11 @@ async function memberOf(run: Run, { id, tree, label }: Element): Promise<Member>
 }
 
 /** Points rows that were not in the set at their new parent, which is an update of them. */
-async function takeOver(run: Run, { target }: ChildSet, owner: Owner, elements: readonly Element[]): Promise<void> {
+async function takeOver(run: Run, set: ChildSet, owner: Owner, elements: readonly Element[]): Promise<void> {
+  const { target } = set
   if (elements.length === 0) return
   const context = openWrite(run.rt, run.writer, target.name, 'update', { asPart: true })
+  if (meetsHooks(run.rt, context)) return updateEach(run, set, elements, owner)
   const { cells } = readPayload(context, owner.payload, { trusted: true })
   const ids = [...new Set(elements.map(({ id }) => id!))]
   const taken = await runWrite(run, updateStatement(context, ids, { cells, references: new Map() }))
@@ -117,6 +128,21 @@ async function takeOver(run: Run, { target }: ChildSet, owner: Owner, elements: 
   const found = new Set(taken.map(({ id }) => String(JSON.parse(id))))
   const missing = elements.filter(({ id }) => !found.has(id!))
   throw relationalError(missing.map(({ label }) => ({ field: label, message: unknownItem('update') })))
+}
+
+/** Rows with hooks are changed one by one: each hook may make of its row what the caller may. */
+async function updateEach(
+  run: Run,
+  set: ChildSet,
+  rows: readonly Pick<Element, 'id' | 'label'>[],
+  owner: Owner,
+): Promise<void> {
+  for (const { id, label } of rows) {
+    const context = openWrite(run.rt, run.writer, set.target.name, 'update', { asPart: true })
+    const tree = await set.planUpdate(id!, {}, label)
+    if (tree.previous === undefined) throw relationalError([{ field: label, message: unknownItem('update') }])
+    await applyTree(run, tree, ownedCells(context, owner))
+  }
 }
 
 async function changeRow(
@@ -152,7 +178,9 @@ async function createRows(
     return
   }
   const rows = trees.map((tree) => ({ ...tree, cells: withCells(tree.cells, cells) }))
-  await runWrite(run, insertStatement(context, rows), { label: `${label}.`, aliases: trees[0]!.aliases })
+  const place = { label: `${label}.`, aliases: trees[0]!.aliases }
+  const ids = await runWrite(run, insertStatement(context, rows), place)
+  for (const [index, { id }] of ids.entries()) noteTree(run, trees[index]!, id)
 }
 
 /** The columns that make a row one of the parent's; the caller must be allowed to write them. */

@@ -8,10 +8,18 @@ import type { Params } from '../../query/sql.ts'
 import type { Runtime } from '../../runtime.ts'
 import type { PayloadContext } from './payload.ts'
 import { resolveEnv } from './reads.ts'
+import type { Scope } from './run.ts'
 import { checkWritable } from './system-rules.ts'
 
 /** Who writes, and what they may. */
-export type Writer = { readonly actor: Actor; readonly access: Access }
+export type Writer = {
+  readonly actor: Actor
+  readonly access: Access
+  /** The own row of the user, as hooks are shown it. */
+  readonly user?: Readonly<Record<string, unknown>> | undefined
+  /** The transaction to write in; without one the write has its own. */
+  readonly scope?: Scope | undefined
+}
 
 export type ChangeAction = Exclude<Action, 'read'>
 

@@ -2,7 +2,6 @@ import type { Readable } from 'node:stream'
 import { type CsvCell, writeCsv } from '../../adapters/csv.ts'
 import type { Kind } from '../../catalog/catalog.ts'
 import { errors } from '../../errors.ts'
-import type { Access } from '../../query/access.ts'
 import { compileStream } from '../../query/compile.ts'
 import { member } from '../../query/guards.ts'
 import { parseListQuery } from '../../query/parse.ts'
@@ -10,7 +9,9 @@ import type { PlanContent, Selection } from '../../query/plan.ts'
 import { resolveList } from '../../query/resolve.ts'
 import { readString } from '../../query/wire.ts'
 import type { Runtime } from '../../runtime.ts'
+import type { Writer } from './context.ts'
 import { csvCell } from './csv-cells.ts'
+import { hookedQuery } from './hooked-reads.ts'
 import { resolveEnv, withFreshCatalog } from './reads.ts'
 import { type RowBatches, streamRows } from './stream.ts'
 
@@ -27,13 +28,14 @@ export type ExportedFile = {
  */
 export async function exportItems(
   rt: Runtime,
-  access: Access,
+  reader: Writer,
   collection: string,
   raw: Record<string, unknown>,
 ): Promise<ExportedFile> {
   const format = formatOf(raw)
+  const query = await hookedQuery(rt, reader, collection, raw)
   const content = await withFreshCatalog(rt, async () => {
-    const plan = resolveList(rt.catalog.current(), access, collection, parseListQuery(raw), resolveEnv(rt))
+    const plan = resolveList(rt.catalog.current(), reader.access, collection, parseListQuery(query), resolveEnv(rt))
     return streamRows(rt, compileStream(plan), (rows) => format.render(rows, plan))
   })
   const day = rt.clock().toISOString().slice(0, 10)

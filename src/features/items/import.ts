@@ -1,14 +1,15 @@
 import { clientError } from '../../db/errors.ts'
 import { rawQuery, sql } from '../../db/sql.ts'
 import { AppError, errors } from '../../errors.ts'
-import { commit } from '../../events/commit.ts'
 import type { Runtime } from '../../runtime.ts'
 import { openWrite, type Writer } from './context.ts'
+import { meetsHooks } from './hooking.ts'
 import { type ImportFormat, type ImportRow, readRows } from './import-rows.ts'
 import { withFreshCatalog } from './reads.ts'
 import { keyCell, type Run, withCells } from './run.ts'
 import { canonicalKey } from './statements.ts'
 import { checkTenant, isTenanted, ownTenant } from './tenant.ts'
+import { inTransaction } from './transaction.ts'
 import { planTree, type Tree } from './tree.ts'
 import { createTrees } from './writes.ts'
 
@@ -41,8 +42,7 @@ export async function checkImport(rt: Runtime, writer: Writer, collection: strin
  */
 export async function importItems(rt: Runtime, writer: Writer, name: string, file: ImportFile): Promise<number> {
   return withFreshCatalog(rt, () =>
-    commit(rt, writer.actor, async (tx) => {
-      const run = { rt, writer, tx }
+    inTransaction(rt, writer, async (run) => {
       const context = openWrite(rt, writer, name, 'create')
       const importing: Importing = {
         run,
@@ -51,7 +51,7 @@ export async function importItems(rt: Runtime, writer: Writer, name: string, fil
         deadline: performance.now() + rt.config.database.transactionTimeoutMs,
         failures: [],
       }
-      return { result: await importRows(importing, file) }
+      return importRows(importing, file)
     }),
   )
 }
@@ -102,10 +102,15 @@ async function importRows(importing: Importing, { format, read }: ImportFile): P
 /** Reads and permits a row as the body of a request. */
 async function planRow({ run, context, tenant }: Importing, row: ImportRow): Promise<Tree> {
   const payload = row.payload()
-  if (tenant === undefined) return planTree(run.rt, run.writer, context, payload)
+  const plan = (given: typeof payload) => {
+    const planned = () => planTree(run.rt, run.writer, context, given, { run })
+    // A statement of a hook that fails must not end the transaction, which other rows are still tried in.
+    return meetsHooks(run.rt, context, [given]) ? undone(run, planned) : planned()
+  }
+  if (tenant === undefined) return plan(payload)
   const { tenant_Id: own, ...rest } = payload
   checkTenant(context, { id: tenant }, own ?? tenant)
-  const tree = await planTree(run.rt, run.writer, context, rest)
+  const tree = await plan(rest)
   const cell = keyCell(context.collection.fields.get('tenant_Id')!, tenant)
   return { ...tree, cells: withCells(tree.cells, [cell]) }
 }
@@ -129,10 +134,10 @@ async function writeBatch(importing: Importing, planned: readonly Planned[]): Pr
 }
 
 /** Takes back what `work` wrote when it fails, and only that. */
-async function undone({ tx }: Run, work: () => Promise<unknown>): Promise<void> {
+async function undone<Result>({ tx }: Run, work: () => Promise<Result>): Promise<Result> {
   await tx.any(rawQuery('savepoint svc_import'))
   try {
-    await work()
+    return await work()
   } catch (error) {
     await tx.any(rawQuery('rollback to savepoint svc_import'))
     throw error

@@ -1,12 +1,15 @@
 import type { Collection, Relation } from '../../catalog/catalog.ts'
 import { rawQuery } from '../../db/sql.ts'
 import { createParams, ident, type Params } from '../../query/sql.ts'
-import { openWrite } from './context.ts'
+import { openWrite, type WriteContext } from './context.ts'
+import { beforeRow, noteWritten } from './hooking.ts'
 import { readPayload } from './payload.ts'
+import { openProblems } from './problems.ts'
 import { type Reference, referenceOf } from './references.ts'
-import { keyCell, type Run, runWrite } from './run.ts'
+import { deleteRows } from './removal.ts'
+import { keyCell, type Run, runWrite, withCells } from './run.ts'
 import { type Member, seenSql } from './sets.ts'
-import { deleteStatement, insertStatement, projection, type Row } from './statements.ts'
+import { insertStatement, projection, type Row } from './statements.ts'
 import type { ChildSet, Tree } from './tree.ts'
 
 /**
@@ -32,7 +35,7 @@ export async function applyLinks(
   const gone = present.filter(({ end, seen }) => seen && !wanted.has(end)).map(({ id }) => String(JSON.parse(id)))
   if (gone.length > 0) {
     const context = openWrite(run.rt, run.writer, link.through.name, 'delete', { asPart: true })
-    await runWrite(run, deleteStatement(context, gone))
+    await deleteRows(run, context, gone)
   }
   for (const { end } of present) wanted.delete(end)
   await addLinks(run, link, label, [...wanted.values()])
@@ -73,13 +76,33 @@ async function addLinks(run: Run, link: Link, label: string, members: readonly M
   const { relation, parentId, through } = link
   const context = openWrite(run.rt, run.writer, through.name, 'create', { asPart: true })
   const named = members.some(({ isOwn }) => !isOwn) ? referenceOf(context, endOf(link), true) : undefined
-  const rows = members.map(({ id, isOwn }): Row => {
-    const payload = { [relation.foreignKey]: JSON.parse(parentId), [relation.otherKey!]: id }
+  const rows: Row[] = []
+  for (const { id, isOwn } of members) {
+    const ends = { [relation.foreignKey]: JSON.parse(parentId), [relation.otherKey!]: id }
+    const { payload } = await beforeRow({ rt: run.rt, run }, context, ends, undefined)
     const references = new Map<string, Reference>()
     if (!isOwn && named !== undefined) references.set(relation.otherKey!, named)
-    return { ...readPayload(context, payload, { trusted: true }), references }
-  })
-  await runWrite(run, insertStatement(context, rows), { label: label.slice(0, -relation.name.length) })
+    rows.push(linkRow(context, ends, payload, references))
+  }
+  const ids = await runWrite(run, insertStatement(context, rows), { label: label.slice(0, -relation.name.length) })
+  for (const { id } of ids) noteWritten(run, { collection: through, action: 'create', id, previous: undefined })
+}
+
+/** What is linked is the request's to say; what hooks put beside it is read like a payload. */
+function linkRow(
+  context: WriteContext & { readonly action: 'create' },
+  ends: Readonly<Record<string, unknown>>,
+  payload: unknown,
+  references: Map<string, Reference>,
+): Row {
+  const own = readPayload(context, ends, { trusted: true, problems: openProblems() })
+  const beside = readPayload(context, payload, { filled: new Set(Object.keys(ends)) })
+  const cells = own.cells.filter(({ field }) => Object.hasOwn(ends, field.name))
+  return {
+    ...beside,
+    cells: withCells(beside.cells, cells),
+    references: new Map([...beside.references, ...references]),
+  }
 }
 
 /** The relation from the row between to the item that it links; nothing but our own check says whether that is there. */

@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream'
 import type { Config } from '../../config.ts'
 import { isStalePlan } from '../../db/errors.ts'
+import { rawQuery, type Tx } from '../../db/sql.ts'
 import { statementName } from '../../db/statement-names.ts'
 import { AppError, errors } from '../../errors.ts'
 import type { Access } from '../../query/access.ts'
@@ -23,34 +24,35 @@ export const largestWholeList = 1000
 
 /**
  * `GET /items/{collection}`: `{"data":[…],"totalCount":n}`, as the text PostgreSQL built or, where it may be of any size,
- * as a stream of it. Aborting `signal` cancels its statement. 400 for a query that makes no sense, 403 for what the
- * caller may not read, 404 for an unknown collection.
+ * as a stream of it; within a transaction always as text. Aborting the signal cancels its statement. 400 for a query that
+ * makes no sense, 403 for what the caller may not read, 404 for an unknown collection.
  */
 export async function readList(
   rt: Runtime,
   access: Access,
   collection: string,
   raw: Record<string, unknown>,
-  signal?: AbortSignal,
+  via: Via = {},
 ): Promise<string | Readable> {
-  return withFreshCatalog(rt, async () => {
+  return freshOutside(rt, via.tx, async () => {
     const plan = resolveList(rt.catalog.current(), access, collection, parseListQuery(raw), resolveEnv(rt))
-    if (isPage(plan)) return listPage(rt, plan, signal)
-    if (plan.limit !== undefined && plan.limit <= largestWholeList) return wholeList(rt, plan, signal)
-    return (await shortList(rt, plan, signal)) ?? streamList(rt, plan, signal)
+    if (isPage(plan)) return listPage(rt, plan, via)
+    if (via.tx !== undefined || (plan.limit !== undefined && plan.limit <= largestWholeList))
+      return wholeList(rt, plan, via)
+    return (await shortList(rt, plan, via)) ?? streamList(rt, plan, via.signal)
   })
 }
 
 /** A list that may be of any size but is not; undefined where it is, or where its end does not tell the total. */
-async function shortList(rt: Runtime, plan: Plan, signal?: AbortSignal): Promise<string | undefined> {
-  const [start] = await run<{ data: string; rows: number }>(rt, compileStart(plan, largestWholeList), signal)
+async function shortList(rt: Runtime, plan: Plan, via: Via): Promise<string | undefined> {
+  const [start] = await run<{ data: string; rows: number }>(rt, compileStart(plan, largestWholeList), via)
   const { data, rows } = start!
   if (rows > largestWholeList || (rows === 0 && plan.offset > 0)) return undefined
   return plan.count ? `{"data":${data},"totalCount":${plan.offset + rows}}` : `{"data":${data}}`
 }
 
-async function wholeList(rt: Runtime, plan: Plan, signal?: AbortSignal): Promise<string> {
-  const [row] = await run<{ data: string; total: string | null }>(rt, compileList(plan), signal)
+async function wholeList(rt: Runtime, plan: Plan, via: Via): Promise<string> {
+  const [row] = await run<{ data: string; total: string | null }>(rt, compileList(plan), via)
   return plan.count ? `{"data":${row!.data},"totalCount":${row!.total}}` : `{"data":${row!.data}}`
 }
 
@@ -59,8 +61,8 @@ type Page = Parameters<typeof compilePage>[0]
 const isPage = (plan: Plan): plan is Page => plan.keyset !== undefined
 
 /** As a list, and `nextCursor`: what to ask for the page after this one, null at the end. */
-async function listPage(rt: Runtime, plan: Page, signal?: AbortSignal): Promise<string> {
-  const [row] = await run<{ data: string; total: string | null; next: string | null }>(rt, compilePage(plan), signal)
+async function listPage(rt: Runtime, plan: Page, via: Via): Promise<string> {
+  const [row] = await run<{ data: string; total: string | null; next: string | null }>(rt, compilePage(plan), via)
   const { data, total, next } = row!
   const cursor = next === null ? null : writePageCursor(plan.collection, plan.sort, JSON.parse(next))
   return `{"data":${data},${plan.count ? `"totalCount":${total},` : ''}"nextCursor":${JSON.stringify(cursor)}}`
@@ -73,9 +75,9 @@ export async function readOne(
   collection: string,
   id: string,
   raw: Record<string, unknown>,
-  signal?: AbortSignal,
+  via: Via = {},
 ): Promise<string> {
-  return (await readVersion(rt, access, collection, id, raw, signal)).body
+  return (await readVersion(rt, access, collection, id, raw, via)).body
 }
 
 /** As {@link readOne}, and which version of the row the answer is made from (see versions.ts). */
@@ -85,11 +87,11 @@ export async function readVersion(
   collection: string,
   id: string,
   raw: Record<string, unknown>,
-  signal?: AbortSignal,
+  via: Via = {},
 ): Promise<{ readonly body: string; readonly version: string }> {
-  return withFreshCatalog(rt, async () => {
+  return freshOutside(rt, via.tx, async () => {
     const plan = resolveOne(rt.catalog.current(), access, collection, id, parseListQuery(raw), resolveEnv(rt))
-    const [row] = await run<{ data: string; version: string }>(rt, compileVersion(plan), signal)
+    const [row] = await run<{ data: string; version: string }>(rt, compileVersion(plan), via)
     if (row === undefined) throw errors.itemDenied('read')
     return { body: `{"data":${row.data}}`, version: row.version }
   })
@@ -148,10 +150,19 @@ function compileVersion(plan: Plan): Statement {
   return statement(text, params.values)
 }
 
-function run<Row extends object>(
+/** Where a read runs: by itself, in somebody's transaction, and until when anybody waits for it. */
+export type Via = { readonly tx?: Tx | undefined; readonly signal?: AbortSignal | undefined }
+
+async function run<Row extends object>(
   rt: Runtime,
   { text, values, key }: Statement,
-  signal: AbortSignal | undefined,
-): Promise<Row[]> {
+  { tx, signal }: Via,
+): Promise<readonly Row[]> {
+  if (tx !== undefined) return tx.any<Row>(rawQuery(text, values))
   return rt.db.run(text, values, statementName(key), signal) as Promise<Row[]>
+}
+
+/** As {@link withFreshCatalog}; what is part of a transaction can only be run again together with all of it. */
+export function freshOutside<T>(rt: Runtime, tx: Tx | undefined, work: () => Promise<T>): Promise<T> {
+  return tx === undefined ? withFreshCatalog(rt, work) : work()
 }

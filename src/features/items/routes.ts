@@ -5,8 +5,8 @@ import { type App, actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import type { Written } from './answers.ts'
 import { exportItems } from './export.ts'
+import { listItems, readItem } from './hooked-reads.ts'
 import { sortItem } from './manual-sort.ts'
-import { readList, readVersion } from './reads.ts'
 import { upsertItems, upsertPayloads } from './upsert.ts'
 import { isFresh, itemTag, listTag, versionsOf } from './versions.ts'
 import { deleteItem, deleteItems, type Writer, writeChange, writeChanges, writeNew } from './writes.ts'
@@ -17,13 +17,14 @@ type OfItem = { Params: { collection: string; id: string } }
 /** `/items/{collection}` (spec/items.md §1). Row events are appended by the database; these routes emit no others. */
 export function itemRoutes(app: App, rt: Runtime): void {
   app.get<OfCollection>('/items/:collection', async (request, reply) => {
-    const list = await readList(rt, request.caller.access, request.params.collection, queryOf(request), request.signal)
+    const { collection } = request.params
+    const list = await listItems(rt, writerOf(request), collection, queryOf(request), request.signal)
     return typeof list === 'string' ? tagged(request, reply, listTag(list), list) : json(reply, list)
   })
   app.get<OfCollection>('/items/:collection/export', async (request, reply) => {
     const { content, type, name } = await exportItems(
       rt,
-      request.caller.access,
+      writerOf(request),
       request.params.collection,
       queryOf(request),
     )
@@ -31,14 +32,7 @@ export function itemRoutes(app: App, rt: Runtime): void {
   })
   app.get<OfItem>('/items/:collection/:id', async (request, reply) => {
     const { collection, id } = request.params
-    const { version, body } = await readVersion(
-      rt,
-      request.caller.access,
-      collection,
-      id,
-      queryOf(request),
-      request.signal,
-    )
+    const { version, body } = await readItem(rt, writerOf(request), collection, id, queryOf(request), request.signal)
     return tagged(request, reply, itemTag(version, body), body)
   })
   app.post<OfCollection>('/items/:collection', async (request, reply) => {
@@ -95,7 +89,7 @@ function bulkRoutes(app: App, rt: Runtime): void {
 }
 
 export function writerOf(request: FastifyRequest): Writer {
-  return { actor: actorOf(request), access: request.caller.access }
+  return { actor: actorOf(request), access: request.caller.access, user: request.caller.user }
 }
 
 export function queryOf(request: FastifyRequest): Record<string, unknown> {

@@ -1,16 +1,29 @@
 import type { Field } from '../../catalog/catalog.ts'
 import { sqlState } from '../../db/errors.ts'
 import { rawQuery, type Tx } from '../../db/sql.ts'
-import { actorJson } from '../../events/types.ts'
+import { type Actor, actorJson, type DomainEvent } from '../../events/types.ts'
 import { parameterType, readValue } from '../../query/values.ts'
 import type { Runtime } from '../../runtime.ts'
 import type { Writer } from './context.ts'
+import type { Written } from './hooking.ts'
 import type { Cell } from './payload.ts'
 import { relationalError, unknownItem } from './problems.ts'
 import type { Write } from './statements.ts'
 
-/** One request's writes inside a transaction. */
-export type Run = { readonly rt: Runtime; readonly writer: Writer; readonly tx: Tx }
+/** One writer's writes inside a transaction. */
+export type Run = { readonly rt: Runtime; readonly writer: Writer; readonly tx: Tx; readonly scope: Scope }
+
+/** An open transaction that other writers may take part in, and what is to follow from it. */
+export type Scope = {
+  readonly tx: Tx
+  /** Whom the log names for all that is written in it. */
+  readonly actor: Actor
+  /** What hooks are to hear of when it has committed. */
+  readonly written: Written[]
+  readonly events: DomainEvent[]
+  /** Its connection belongs to others now. */
+  isOver: boolean
+}
 
 /** Where the references of a statement stand in the request. */
 export type ReferencePlace = { readonly label?: string; readonly aliases?: ReadonlyMap<string, string> }

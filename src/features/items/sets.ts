@@ -5,11 +5,12 @@ import { compileCondition } from '../../query/compile.ts'
 import { resolveCondition } from '../../query/resolve.ts'
 import { createParams, ident, literal, type Params } from '../../query/sql.ts'
 import { isJunction, openWrite, ruleSql, type WriteContext } from './context.ts'
+import { meetsHooks } from './hooking.ts'
 import { readPayload } from './payload.ts'
 import { resolveEnv } from './reads.ts'
+import { deleteRows } from './removal.ts'
 import { keyCell, type Run, runWrite } from './run.ts'
-import { deleteStatement, projection, updateStatement } from './statements.ts'
-import { beforeDelete } from './system-rules.ts'
+import { projection, updateStatement } from './statements.ts'
 import type { ChildSet, Element } from './tree.ts'
 
 /** The rows that a to-many relation holds, and which of them a new value of the relation means. */
@@ -98,27 +99,36 @@ export function restOf(set: ChildSet, { payload }: Element): Readonly<Record<str
 
 /**
  * Takes rows out of a set: their foreign key is cleared where it may be null, otherwise, and in junctions, they are
- * deleted. 403 for a row that the caller sees but may not change so; those it does not even see are left alone.
+ * deleted. 403 for a row that the caller sees but may not change so; those it does not even see are left alone. Gives
+ * the rows whose foreign key is still to be cleared, because hooks want to hear of each.
  */
-export async function removeRows(run: Run, set: ChildSet, { payload }: Owner, rows: readonly PresentRow[]) {
+export async function removeRows(
+  run: Run,
+  set: ChildSet,
+  owner: Owner,
+  rows: readonly PresentRow[],
+): Promise<readonly { readonly id: string; readonly label: string }[]> {
   const ids = rows.filter(({ mine }) => mine).map(({ key }) => key)
   const removal = rows.length === 0 ? undefined : removalOf(run, set)
   if (rows.some(({ mine, seen }) => seen && !mine))
     throw removal instanceof AppError ? removal : errors.itemDenied(removal?.action ?? 'update')
-  if (ids.length === 0 || removal === undefined || removal instanceof AppError) return
+  if (ids.length === 0 || removal === undefined || removal instanceof AppError) return []
+  if (removal.action === 'update' && meetsHooks(run.rt, removal)) return ids.map((id) => ({ id, label: set.label }))
   const gone =
-    removal.action === 'delete' ? await deleteRows(run, removal, ids) : await release(run, removal, payload, ids)
+    removal.action === 'delete'
+      ? (await deleteRows(run, removal, ids)).length
+      : await release(run, removal, clearedOf(owner), ids)
   if (gone !== ids.length) throw errors.itemDenied(removal.action)
+  return []
 }
 
-async function deleteRows(run: Run, context: Removal, ids: readonly string[]): Promise<number> {
-  await beforeDelete(run.rt, context.collection, ids)
-  return (await runWrite(run, deleteStatement(context, ids))).length
+/** The same columns, pointing at nothing. */
+export function clearedOf({ payload }: Owner): Owner {
+  return { payload: Object.fromEntries(Object.keys(payload).map((name) => [name, null])) }
 }
 
-async function release(run: Run, context: Removal, payload: Owner['payload'], ids: readonly string[]): Promise<number> {
-  const cleared = Object.fromEntries(Object.keys(payload).map((name) => [name, null]))
-  const { cells } = readPayload({ ...context, action: 'update' }, cleared)
+async function release(run: Run, context: Removal, { payload }: Owner, ids: readonly string[]): Promise<number> {
+  const { cells } = readPayload({ ...context, action: 'update' }, payload)
   return (await runWrite(run, updateStatement(context, ids, { cells, references: new Map() }))).length
 }
 

@@ -285,7 +285,7 @@ function checksOf(
 const bindCell = ({ value, pgType }: Cell, params: Params): string => params.bind(value, pgType)
 
 /** One key is compared with `=`, so that the plan for the most frequent statement is the simplest. */
-function keyCondition(
+export function keyCondition(
   collection: Collection,
   ids: readonly string[],
   params: Params,

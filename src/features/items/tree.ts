@@ -4,8 +4,10 @@ import type { FieldGrant } from '../../query/grants.ts'
 import { isObject, MAX_NODES, MAX_RELATION_DEPTH, member } from '../../query/guards.ts'
 import type { Runtime } from '../../runtime.ts'
 import { openWrite, type WriteContext, type Writer } from './context.ts'
+import { beforeRow, type Document } from './hooking.ts'
 import { type Payload, type RelationValue, readPayload, type WriteAction } from './payload.ts'
 import { openProblems, type Problems, refuseProblems, relationalError } from './problems.ts'
+import type { Run } from './run.ts'
 import { canonicalKey } from './statements.ts'
 import { beforeWrite } from './system-rules.ts'
 import { writeGrant } from './write-grants.ts'
@@ -20,6 +22,8 @@ export type Tree = Omit<Payload, 'relations'> & {
   readonly context: WriteContext & { readonly action: WriteAction }
   /** The row to change; undefined for a new one. */
   readonly id: string | undefined
+  /** The row as it is, where hooks were shown it. */
+  readonly previous: Document | undefined
   /** Put before the names of fields in problems. */
   readonly label: string
   /** To-one relations given as rows: written first, because this row points at them. */
@@ -52,6 +56,8 @@ type JsonObject = Readonly<Record<string, unknown>>
 export type PlanOptions = {
   /** The row to change. */
   readonly id?: string
+  /** Where the tree will be written; needed where hooks may be met (see hooking.ts). */
+  readonly run?: Run
 }
 
 /**
@@ -63,10 +69,10 @@ export async function planTree(
   writer: Writer,
   context: Tree['context'],
   payload: unknown,
-  { id }: PlanOptions = {},
+  { id, run }: PlanOptions = {},
 ): Promise<Tree> {
   const problems = openProblems()
-  const planning: Planning = { rt, writer, root: writeGrant(context.grant), problems, nodes: 0 }
+  const planning: Planning = { rt, writer, run, root: writeGrant(context.grant), problems, nodes: 0 }
   const tree = await plan(planning, context, payload, id, { path: [], label: '', filled: new Set() })
   refuseProblems(problems)
   return tree
@@ -75,6 +81,7 @@ export async function planTree(
 type Planning = {
   readonly rt: Runtime
   readonly writer: Writer
+  readonly run: Run | undefined
   readonly root: FieldGrant | undefined
   readonly problems: Problems
   nodes: number
@@ -91,11 +98,12 @@ type Place = {
 async function plan(
   planning: Planning,
   context: Tree['context'],
-  payload: unknown,
+  given: unknown,
   id: string | undefined,
   { path, label, filled }: Place,
 ): Promise<Tree> {
   const { rt, root, problems } = planning
+  const { payload, previous } = await beforeRow(planning, context, given, id)
   const prefix = label === '' ? '' : `${label}.`
   const via = path.length === 0 ? undefined : { root, path }
   const read = readPayload(context, payload, { problems, label: prefix, filled, ...(via !== undefined && { via }) })
@@ -110,7 +118,7 @@ async function plan(
   const isSound = problems.fields.length === 0 && problems.relations.length === 0
   const cells = isSound ? await beforeWrite(rt, context, read.cells, id) : []
   const { references, aliases, sortsLast } = read
-  return { context, id, label: prefix, cells, references, aliases, sortsLast, parents, sets }
+  return { context, id, previous, label: prefix, cells, references, aliases, sortsLast, parents, sets }
 }
 
 /** `{id, …more}` changes the related row, an object without the id creates it. */

@@ -1,10 +1,12 @@
 import { statementName } from '../../db/statement-names.ts'
-import { commit, commitRow } from '../../events/commit.ts'
+import { commitRow } from '../../events/commit.ts'
 import type { Runtime } from '../../runtime.ts'
 import { type AnswerQuery, type Written, wantsRows, writtenRows } from './answers.ts'
-import { applyTree } from './apply.ts'
+import { applyTree, noteTree } from './apply.ts'
 import { openWrite, type Writer } from './context.ts'
-import { withFreshCatalog } from './reads.ts'
+import { meetsHooks } from './hooking.ts'
+import { freshOutside } from './reads.ts'
+import { deleteRows } from './removal.ts'
 import { namedReference, type ReferencePlace, type Run, runWrite } from './run.ts'
 import {
   type Changed,
@@ -15,6 +17,7 @@ import {
   type Write,
 } from './statements.ts'
 import { beforeDelete } from './system-rules.ts'
+import { inTransaction } from './transaction.ts'
 import { planTree, type Tree } from './tree.ts'
 import { changedId, type Versions } from './versions.ts'
 
@@ -65,15 +68,21 @@ export async function writeNew(
   payloads: readonly unknown[],
   { answer = {} }: WriteOptions = {},
 ): Promise<Written> {
-  return withFreshCatalog(rt, async () => {
+  return freshOutside(rt, writer.scope?.tx, async () => {
     const context = openWrite(rt, writer, name, 'create')
-    const hasRows = wantsRows(rt, writer.access, name, answer)
-    const trees: Tree[] = []
-    for (const payload of payloads) trees.push(await planTree(rt, writer, context, payload))
-    if (trees.length === 0) return { ids: [], rows: undefined }
-    if (trees.every(isPlain) && !hasRows)
+    const asked = askedFor(rt, writer, name, answer)
+    if (payloads.length === 0) return { ids: [], rows: undefined }
+    const plan = async (run?: Run) => {
+      const trees: Tree[] = []
+      for (const payload of payloads) trees.push(await planTree(rt, writer, context, payload, { ...(run && { run }) }))
+      return trees
+    }
+    if (meetsHooks(rt, context, payloads))
+      return written(rt, writer, name, asked, async (run) => createTrees(run, await plan(run)))
+    const trees = await plan()
+    if (trees.every(isPlain) && asked === undefined)
       return { ids: idsOf(await execute(rt, writer, insertStatement(context, trees), trees[0])), rows: undefined }
-    return inTransaction(rt, writer, name, hasRows ? answer : undefined, (run) => createTrees(run, trees))
+    return written(rt, writer, name, asked, (run) => createTrees(run, trees))
   })
 }
 
@@ -86,17 +95,20 @@ export async function writeChange(
   payload: unknown,
   { answer = {}, ifMatch }: WriteOptions = {},
 ): Promise<Written> {
-  return withFreshCatalog(rt, async () => {
+  return freshOutside(rt, writer.scope?.tx, async () => {
     const context = openWrite(rt, writer, name, 'update')
-    const hasRows = wantsRows(rt, writer.access, name, answer)
-    const tree = await planTree(rt, writer, context, payload, { id: canonicalKey(context.collection, id) })
-    if (isPlain(tree) && !hasRows) {
-      const write = updateStatement(context, [tree.id!], tree, { ifMatch })
+    const asked = askedFor(rt, writer, name, answer)
+    const key = canonicalKey(context.collection, id)
+    if (meetsHooks(rt, context, [payload]))
+      return written(rt, writer, name, asked, async (run) => [
+        await applyTree(run, await planTree(rt, writer, context, payload, { id: key, run }), [], ifMatch),
+      ])
+    const tree = await planTree(rt, writer, context, payload, { id: key })
+    if (isPlain(tree) && asked === undefined) {
+      const write = updateStatement(context, [key], tree, { ifMatch })
       return { ids: [changedId('update', await execute<Changed>(rt, writer, write, tree))], rows: undefined }
     }
-    return inTransaction(rt, writer, name, hasRows ? answer : undefined, async (run) => [
-      await applyTree(run, tree, [], ifMatch),
-    ])
+    return written(rt, writer, name, asked, async (run) => [await applyTree(run, tree, [], ifMatch)])
   })
 }
 
@@ -111,18 +123,24 @@ export async function writeChanges(
   elements: readonly unknown[],
   { answer = {} }: WriteOptions = {},
 ): Promise<Written> {
-  return withFreshCatalog(rt, async () => {
+  return freshOutside(rt, writer.scope?.tx, async () => {
     const context = openWrite(rt, writer, name, 'update')
-    const hasRows = wantsRows(rt, writer.access, name, answer)
-    const trees: Tree[] = []
-    for (const { id, ...rest } of elements.filter(hasId)) {
-      const key = canonicalKey(context.collection, id)
-      trees.push(await planTree(rt, writer, context, isData(rest) ? rest.data : rest, { id: key }))
+    const asked = askedFor(rt, writer, name, answer)
+    const changes = elements.filter(hasId).map(({ id, ...rest }) => {
+      return { id: canonicalKey(context.collection, id), payload: isData(rest) ? rest.data : rest }
+    })
+    if (changes.length === 0) return { ids: [], rows: undefined }
+    const plan = async (run?: Run) => {
+      const trees: Tree[] = []
+      for (const { id, payload } of changes)
+        trees.push(await planTree(rt, writer, context, payload, { id, ...(run && { run }) }))
+      return trees
     }
-    if (trees.length === 0) return { ids: [], rows: undefined }
-    return inTransaction(rt, writer, name, hasRows ? answer : undefined, async (run) => {
+    const payloads = changes.map(({ payload }) => payload)
+    const trees = meetsHooks(rt, context, payloads) ? undefined : await plan()
+    return written(rt, writer, name, asked, async (run) => {
       const ids: string[] = []
-      for (const tree of trees) ids.push(await applyTree(run, tree))
+      for (const tree of trees ?? (await plan(run))) ids.push(await applyTree(run, tree))
       return ids
     })
   })
@@ -130,10 +148,12 @@ export async function writeChanges(
 
 /** Deletes (or, with `paranoid`, marks as deleted) exactly these items, or none of them. */
 export async function deleteItems(rt: Runtime, writer: Writer, name: string, ids: readonly unknown[]): Promise<Ids> {
-  return withFreshCatalog(rt, async () => {
+  return freshOutside(rt, writer.scope?.tx, async () => {
     const context = openWrite(rt, writer, name, 'delete')
     const wanted = [...new Set(ids.map((id) => canonicalKey(context.collection, id)))]
     if (wanted.length === 0) return []
+    if (meetsHooks(rt, context))
+      return inTransaction(rt, writer, async (run) => (await deleteRows(run, context, wanted)).map(({ id }) => id!))
     await beforeDelete(rt, context.collection, wanted)
     return idsOf(await execute(rt, writer, deleteStatement(context, wanted)))
   })
@@ -148,9 +168,13 @@ export async function deleteItem(
   ifMatch: Versions | undefined,
 ): Promise<string> {
   if (ifMatch === undefined) return (await deleteItems(rt, writer, name, [id]))[0]!
-  return withFreshCatalog(rt, async () => {
+  return freshOutside(rt, writer.scope?.tx, async () => {
     const context = openWrite(rt, writer, name, 'delete')
     const key = canonicalKey(context.collection, id)
+    if (meetsHooks(rt, context))
+      return inTransaction(rt, writer, async (run) =>
+        changedId('delete', await deleteRows(run, context, [key], ifMatch)),
+      )
     await beforeDelete(rt, context.collection, [key])
     return changedId('delete', await execute<Changed>(rt, writer, deleteStatement(context, [key], { ifMatch })))
   })
@@ -164,7 +188,11 @@ export async function createTrees(run: Run, trees: readonly Tree[]): Promise<str
     const nested = trees.findIndex((other, index) => index >= at && !isPlain(other))
     const plain = trees.slice(at, nested === -1 ? undefined : nested)
     if (plain.length === 0) ids.push(await applyTree(run, tree))
-    else ids.push(...idsOf(await runWrite(run, insertStatement(tree.context, plain), tree)))
+    else {
+      const made = idsOf(await runWrite(run, insertStatement(tree.context, plain), tree))
+      for (const [index, id] of made.entries()) noteTree(run, plain[index]!, id)
+      ids.push(...made)
+    }
     at += Math.max(plain.length, 1)
   }
   return ids
@@ -183,13 +211,21 @@ function isData(rest: Record<string, unknown>): rest is { data: Record<string, u
   return Object.keys(rest).length === 1 && rest.data !== null && typeof rest.data === 'object'
 }
 
-/** The short way: one statement without BEGIN and COMMIT around it. */
+/** What is to be answered besides the ids; 400 and 403 before anything is written. */
+function askedFor(rt: Runtime, { access }: Writer, name: string, answer: AnswerQuery): AnswerQuery | undefined {
+  return wantsRows(rt, access, name, answer) ? answer : undefined
+}
+
+/** The short way: one statement without BEGIN and COMMIT around it, unless the writer is in a transaction. */
 async function execute<Answer = { id: string }>(
   rt: Runtime,
-  { actor }: Writer,
-  { text, values }: Write,
+  writer: Writer,
+  write: Write,
   place: ReferencePlace = {},
 ): Promise<readonly Answer[]> {
+  const { actor, scope } = writer
+  if (scope !== undefined) return runWrite<Answer>({ writer, tx: scope.tx }, write, place)
+  const { text, values } = write
   try {
     return await commitRow<Answer>(rt, actor, { text, values, name: statementName(text) })
   } catch (error) {
@@ -197,17 +233,16 @@ async function execute<Answer = { id: string }>(
   }
 }
 
-async function inTransaction(
+function written(
   rt: Runtime,
   writer: Writer,
   collection: string,
-  answer: AnswerQuery | undefined,
+  asked: AnswerQuery | undefined,
   work: (run: Run) => Promise<Ids>,
 ): Promise<Written> {
-  return commit(rt, writer.actor, async (tx) => {
-    const ids = await work({ rt, writer, tx })
-    const rows = answer && (await writtenRows(rt, writer, tx, collection, ids, answer))
-    return { result: { ids, rows } }
+  return inTransaction(rt, writer, async (run) => {
+    const ids = await work(run)
+    return { ids, rows: asked && (await writtenRows(rt, writer, run.tx, collection, ids, asked)) }
   })
 }
 

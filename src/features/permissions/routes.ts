@@ -84,7 +84,7 @@ function writeRoutes(app: App, rt: Runtime, store: Store): void {
 }
 
 function writerOf(request: FastifyRequest): Writer {
-  return { actor: actorOf(request), access: request.caller.access }
+  return { actor: actorOf(request), access: request.caller.access, user: request.caller.user }
 }
 
 function rowOf(body: unknown): Row {

@@ -1,0 +1,115 @@
+import type { Logger } from 'pino'
+import type { Action } from '../errors.ts'
+import { systemActor } from '../events/types.ts'
+import { type Accountability, systemAccess, writerBehind } from '../features/items/accountability.ts'
+import { type HookDb, readingDb, scopeOfHook, writingDb } from '../features/items/hooking.ts'
+import { inTransaction } from '../features/items/transaction.ts'
+import { type MailRequest, queueMail } from '../features/mail/mail.ts'
+import { type MailContext, type MailType, mailTypes } from '../features/mail/types.ts'
+import type { Grant } from '../query/access.ts'
+import type { Runtime } from '../runtime.ts'
+import { type ItemsServiceClass, itemsServiceFor } from './items-service.ts'
+
+/** What the platform gives an extension to work with; see docs/extensions.md. */
+export type ExtensionContext = {
+  readonly db: ExtensionDb
+  readonly ItemsService: ItemsServiceClass
+  readonly permissionService: PermissionService
+  readonly mailService: MailService
+  /** Lines carry the extension's name. */
+  readonly log: Logger
+}
+
+export type ExtensionDb = HookDb & {
+  /** SQL that may write, in one transaction; the log records what changes. In a before-hook it is that of the change. */
+  transaction<Result>(work: (db: HookDb) => Promise<Result>): Promise<Result>
+}
+
+export type PermissionService = {
+  /** Whether the role has a permission for it; which rows and fields it covers is decided where they are read. */
+  hasPermission(accountability: Accountability | null, collection: string, action: Action): boolean
+  /** The permission, with its fields and conditions; undefined where there is none, and for who may everything. */
+  permissionOf(accountability: Accountability | null, collection: string, action: Action): Grant | undefined
+  /** Follows changes of roles and permissions that were made by SQL. */
+  reload(): Promise<void>
+}
+
+export type MailOptions = {
+  /** One plain address. */
+  readonly to: string
+  /** Liquid instead of the template's subject. */
+  readonly subject?: string
+  /** The type of mail (features/mail/types.ts); `templateName` is another word for it. */
+  readonly type?: string
+  readonly templateName?: string
+  /** What the type needs to know, and whom the mail is about. */
+  readonly context?: { readonly user?: { readonly id: string }; readonly tenant?: { readonly id: string } } & Record<
+    string,
+    unknown
+  >
+}
+
+export type MailService = {
+  /**
+   * Queues a mail and gives the id of its svc_EmailLog row; the mail worker sends it. Part of the transaction in a
+   * before-hook: a change that is refused sends nothing. Throws for an unknown type, 400 for a malformed address.
+   */
+  sendMail(mail: MailOptions): Promise<string>
+}
+
+export function contextFor(rt: Runtime, extension: string): ExtensionContext {
+  const actor = { ...systemActor, userAgent: `daybook ${extension}` }
+  const writer = () => {
+    const scope = scopeOfHook(rt)
+    return { actor: scope?.actor ?? actor, access: systemAccess, scope }
+  }
+  const db = () => {
+    const scope = scopeOfHook(rt)
+    return scope === undefined ? readingDb(rt) : writingDb(scope)
+  }
+  return Object.freeze({
+    db: {
+      query: (text, values) => db().query(text, values),
+      transaction: (work) => inTransaction(rt, writer(), ({ scope }) => work(writingDb(scope))),
+    },
+    ItemsService: itemsServiceFor(rt, actor),
+    permissionService: permissionService(rt),
+    mailService: {
+      sendMail: (mail) =>
+        inTransaction(rt, writer(), async ({ tx, scope }) => {
+          const { emailLogId, event } = await queueMail(tx, requestOf(mail))
+          scope.events.push(event)
+          return emailLogId
+        }),
+    },
+    log: rt.log.child({ extension }),
+  } satisfies ExtensionContext)
+}
+
+function permissionService(rt: Runtime): PermissionService {
+  const accessOf = (accountability: Accountability | null) =>
+    accountability === null ? systemAccess : writerBehind(accountability).access
+  return {
+    hasPermission: (accountability, collection, action) => {
+      const access = accessOf(accountability)
+      return access.admin || access.grant(collection, action) !== undefined
+    },
+    permissionOf: (accountability, collection, action) => accessOf(accountability).grant(collection, action),
+    reload: () => rt.access.reload(),
+  }
+}
+
+function requestOf({ to, subject, type, templateName, context = {} }: MailOptions): MailRequest<MailType> {
+  const name = type ?? templateName ?? ''
+  if (!Object.hasOwn(mailTypes, name))
+    throw new Error(`there is no mail type ${JSON.stringify(name)}; there are: ${Object.keys(mailTypes).join(', ')}`)
+  const { user, tenant, ...more } = context
+  return {
+    type: name as MailType,
+    to,
+    context: more as MailContext[MailType],
+    ...(subject !== undefined && { subject }),
+    ...(user !== undefined && { user: { id: user.id } }),
+    ...(tenant !== undefined && { tenantId: tenant.id }),
+  }
+}

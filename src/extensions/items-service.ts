@@ -1,0 +1,94 @@
+import { text } from 'node:stream/consumers'
+import type { Actor } from '../events/types.ts'
+import { type Accountability, systemAccess, writerBehind } from '../features/items/accountability.ts'
+import type { Writer } from '../features/items/context.ts'
+import { listItems, readItem } from '../features/items/hooked-reads.ts'
+import { scopeOfHook } from '../features/items/hooking.ts'
+import { createItems, deleteItems, updateItem, writeChanges } from '../features/items/writes.ts'
+import type { Runtime } from '../runtime.ts'
+
+type Row = Record<string, unknown>
+type Id = string | number
+
+export type ItemsServiceOptions = {
+  /** As whom; without one as the platform itself, which may everything. */
+  readonly accountability?: Accountability | null | undefined
+}
+
+/**
+ * Items for extensions: what `/items` does, with the same checks, hooks and log. In a before-hook it reads and writes in
+ * the transaction of the change, elsewhere every call is its own. Errors are those of the API.
+ */
+export type ItemsService = {
+  /** A list and how many there are; `query` as in `/items/{collection}`, with plain values. */
+  readByQuery(query?: Row): Promise<{ data: Row[]; totalCount?: number }>
+  readOne(id: Id, query?: Row): Promise<Row>
+  /** The id of the new item. */
+  createOne(data: Row): Promise<Id>
+  createMany(data: readonly Row[]): Promise<Id[]>
+  updateOne(id: Id, data: Row): Promise<Id>
+  updateMany(changes: readonly ({ id: Id } & Row)[]): Promise<Id[]>
+  deleteOne(id: Id): Promise<Id>
+  deleteMany(ids: readonly Id[]): Promise<Id[]>
+}
+
+export type ItemsServiceClass = new (collection: string, options?: ItemsServiceOptions) => ItemsService
+
+/** The class for one extension; `actor` is whom the log names for what it does in nobody's name. */
+export function itemsServiceFor(rt: Runtime, actor: Actor): ItemsServiceClass {
+  return class implements ItemsService {
+    readonly #collection: string
+    readonly #accountability: Accountability | null
+
+    constructor(collection: string, { accountability = null }: ItemsServiceOptions = {}) {
+      this.#collection = collection
+      this.#accountability = accountability
+      if (accountability !== null) writerBehind(accountability)
+    }
+
+    async readByQuery(query: Row = {}) {
+      const list = await listItems(rt, this.#writer(), this.#collection, query)
+      return JSON.parse(typeof list === 'string' ? list : await text(list))
+    }
+
+    async readOne(id: Id, query: Row = {}) {
+      const { body } = await readItem(rt, this.#writer(), this.#collection, String(id), query)
+      return JSON.parse(body).data
+    }
+
+    async createOne(data: Row) {
+      const [id] = await this.createMany([data])
+      return id!
+    }
+
+    async createMany(data: readonly Row[]) {
+      return parsed(await createItems(rt, this.#writer(), this.#collection, data))
+    }
+
+    async updateOne(id: Id, data: Row) {
+      return JSON.parse(await updateItem(rt, this.#writer(), this.#collection, String(id), data))
+    }
+
+    async updateMany(changes: readonly ({ id: Id } & Row)[]) {
+      return parsed((await writeChanges(rt, this.#writer(), this.#collection, changes)).ids)
+    }
+
+    async deleteOne(id: Id) {
+      const [gone] = await this.deleteMany([id])
+      return gone!
+    }
+
+    async deleteMany(ids: readonly Id[]) {
+      return parsed(await deleteItems(rt, this.#writer(), this.#collection, ids))
+    }
+
+    /** In a transaction the log names the one whose change it is. */
+    #writer(): Writer {
+      const scope = scopeOfHook(rt)
+      const own = this.#accountability === null ? { actor, access: systemAccess } : writerBehind(this.#accountability)
+      return { ...own, actor: scope?.actor ?? own.actor, scope }
+    }
+  }
+}
+
+const parsed = (ids: readonly string[]): Id[] => ids.map((id) => JSON.parse(id))
