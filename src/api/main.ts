@@ -1,5 +1,6 @@
 import { openLogger } from '../adapters/logger.ts'
 import { ConfigError, loadEnv, parseConfig } from '../config.ts'
+import { loadExtensions } from '../extensions/extensions.ts'
 import { hasMailSender } from '../features/project-info/project-info.ts'
 import { exitWithParent } from '../parent.ts'
 import { openRuntime, type Runtime } from '../runtime.ts'
@@ -14,7 +15,7 @@ async function main(): Promise<void> {
   for (const warning of config.warnings) log.warn(warning)
   const rt = await openRuntime({ config, log, name: 'web', worker: false })
   checkVerificationMail(rt)
-  const app = await buildServer(rt)
+  const app = await buildServer(rt, await loadExtensions(rt))
   stopOnSignal(async () => {
     await app.close()
     await rt.close()

@@ -1,4 +1,5 @@
 import type { Feed } from '../events/feed.ts'
+import type { Extensions } from '../extensions/extensions.ts'
 import { authBearerRoutes, authPublicRoutes } from '../features/auth/routes.ts'
 import { itemImportRoutes } from '../features/items/import-routes.ts'
 import { itemBearerRoutes, itemRoutes } from '../features/items/routes.ts'
@@ -8,6 +9,7 @@ import { schemaAdminRoutes, schemaRoutes } from '../features/schemas/routes.ts'
 import type { App } from '../http.ts'
 import type { Runtime } from '../runtime.ts'
 import { type AccessClass, registerAccess } from './access.ts'
+import { pathsTaken, registerEndpoints } from './extension-endpoints.ts'
 import { healthRoutes } from './health.ts'
 import { registerIdempotency } from './idempotency.ts'
 import { registerLimits } from './limits.ts'
@@ -29,7 +31,13 @@ const groups: readonly RouteGroup[] = [
 ]
 
 /** Registers every group in a scope of its own, so that access is a property of the group, not of a handler. */
-export function registerRoutes(app: App, rt: Runtime, feed: Feed | undefined): void {
+export function registerRoutes(
+  app: App,
+  rt: Runtime,
+  feed: Feed | undefined,
+  endpoints: Extensions['endpoints'],
+): void {
+  const taken = pathsTaken(app, rt)
   const limits = registerLimits(app, rt)
   healthRoutes(app, rt, feed)
   registerIdempotency(app, rt)
@@ -38,4 +46,5 @@ export function registerRoutes(app: App, rt: Runtime, feed: Feed | undefined): v
       registerAccess(scope as App, rt, access, limits)
       register(scope as App, rt)
     })
+  registerEndpoints(app, rt, endpoints, { taken, limits })
 }

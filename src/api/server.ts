@@ -3,6 +3,7 @@ import cors from '@fastify/cors'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import Fastify, { type FastifyBaseLogger, LogController } from 'fastify'
 import type { Config } from '../config.ts'
+import type { Extensions } from '../extensions/extensions.ts'
 import { isTrustedOrigin } from '../features/auth/origins.ts'
 import type { App } from '../http.ts'
 import type { Runtime } from '../runtime.ts'
@@ -17,7 +18,7 @@ import { registerRoutes } from './routes.ts'
  * Builds the HTTP server without listening. Tests call it by `inject`, `main.ts` listens. With SOCKET_ENABLED the
  * realtime channel starts with it and ends with it.
  */
-export async function buildServer(rt: Runtime): Promise<App> {
+export async function buildServer(rt: Runtime, { endpoints = [] }: Partial<Extensions> = {}): Promise<App> {
   const { config } = rt
   const engine = config.realtime.enabled ? openEngine(config) : undefined
   const app = Fastify({
@@ -59,7 +60,7 @@ export async function buildServer(rt: Runtime): Promise<App> {
   await app.register(cors, corsOptions(config))
   const realtime = engine === undefined ? undefined : await openRealtime(rt, engine)
   closeWith(app, async () => realtime?.close())
-  registerRoutes(app, rt, realtime?.feed)
+  registerRoutes(app, rt, realtime?.feed, endpoints)
   return app
 }
 

@@ -98,7 +98,12 @@ export const groups = {
       inDevelopmentOnly,
       'Put the raw text of internal errors into responses; otherwise a generic message and a correlation id',
     ),
-    extensionsDir: variable('EXTENSIONS_DIR', text, './extensions', 'Directory of the extensions'),
+    extensionsDir: variable(
+      'EXTENSIONS_DIR',
+      text,
+      './extensions',
+      'Directory of the extensions (docs/extensions.md); any but the default must exist',
+    ),
     metricsToken: optionalSecret('METRICS_TOKEN', text, 'Bearer token that may read the metrics'),
   }),
 

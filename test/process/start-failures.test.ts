@@ -1,6 +1,9 @@
 import { once } from 'node:events'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
-import { describe, expect, it } from 'vitest'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { createDatabase, createEmptyDatabase } from '../support/postgres.ts'
 import { testEnv } from '../support/prepare.ts'
 import { startProcess } from '../support/processes.ts'
@@ -56,6 +59,19 @@ describe('the web process', () => {
       new RegExp(`^PORT: .*${port}`),
     )
     squatter.close()
+  })
+})
+
+describe('the web process with an extension that cannot be loaded', () => {
+  it('does not start, and names its file in one line', async () => {
+    const { url } = await createDatabase()
+    const directory = await mkdtemp(join(tmpdir(), 'daybook-extensions-'))
+    onTestFinished(() => rm(directory, { recursive: true }))
+    const file = join(directory, 'svc-hook-broken', 'index.ts')
+    await mkdir(dirname(file))
+    await writeFile(file, 'export default () => { throw new Error("no such service") }')
+    const said = await refusal('src/api/main.ts', [], { ...testEnv(url), EXTENSIONS_DIR: directory, PORT: '0' })
+    expect(said).toBe(`EXTENSIONS_DIR: ${file} failed: no such service`)
   })
 })
 

@@ -2,6 +2,7 @@ import pg from 'pg'
 import pino, { type Logger } from 'pino'
 import { afterAll } from 'vitest'
 import { buildServer } from '../../src/api/server.ts'
+import { loadExtensions } from '../../src/extensions/extensions.ts'
 import type { App } from '../../src/http.ts'
 import { openRuntime, type Runtime } from '../../src/runtime.ts'
 import { createDatabase, type TestDatabase } from './postgres.ts'
@@ -62,7 +63,7 @@ export async function startApi(
     name: 'web',
     worker: false,
   })
-  const app = await buildServer(rt)
+  const app = await buildServer(rt, await loadExtensions(rt))
   await app.ready()
   const client = new pg.Pool({ connectionString: own.url, max: 2 })
   closers.push(async () => {

@@ -1,0 +1,66 @@
+import type { FastifyRequest } from 'fastify'
+import type { Extensions } from '../extensions/extensions.ts'
+import { broken, explained } from '../extensions/folders.ts'
+import { type Accountability, accountabilityOf } from '../features/items/accountability.ts'
+import type { Writer } from '../features/items/context.ts'
+import { type App, actorOf } from '../http.ts'
+import type { Runtime } from '../runtime.ts'
+import { registerAccess } from './access.ts'
+import type { Limits } from './limits.ts'
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Who calls, as extensions see it; set on the routes of endpoints. */
+    accountability: Accountability | null
+  }
+}
+
+/**
+ * Registers the routes of each endpoint below `/{id}`, in a scope of its own: what it adds to the server besides (hooks,
+ * parsers, error handlers) concerns its own routes. Anybody may call them; who does is in `request.accountability`.
+ * A path that the platform has routes at stops the start.
+ */
+export function registerEndpoints(
+  app: App,
+  rt: Runtime,
+  endpoints: Extensions['endpoints'],
+  { taken, limits }: { readonly taken: ReadonlySet<string>; readonly limits: Limits },
+): void {
+  app.decorateRequest('accountability', null)
+  for (const { file, definition, context } of endpoints)
+    app.register(
+      async (scope) => {
+        if (taken.has(definition.id.toLowerCase()))
+          throw broken(file, `has the id ${definition.id}, a path of the platform`)
+        registerAccess(scope as App, rt, 'public', limits)
+        scope.addHook('onRequest', async (request) => {
+          request.accountability = accountabilityOf(rt, writerOf(request))
+        })
+        await explained(file, 'failed', async () => definition.handler(scope as App, context))
+      },
+      { prefix: `/${definition.id}` },
+    )
+}
+
+/** The actor is made when it is asked for: what makes a request repeatable is known only after its body was read. */
+function writerOf(request: FastifyRequest): Writer {
+  const { access, user } = request.caller
+  return {
+    access,
+    user,
+    get actor() {
+      return actorOf(request)
+    },
+  }
+}
+
+/** The first parts of the paths of all routes that are registered from now on, and of the realtime channel. */
+export function pathsTaken(app: App, { config }: Runtime): ReadonlySet<string> {
+  const taken = new Set([firstPart(config.realtime.path)])
+  app.addHook('onRoute', ({ url }) => {
+    taken.add(firstPart(url))
+  })
+  return taken
+}
+
+const firstPart = (url: string): string => url.split('/')[1]?.toLowerCase() ?? ''

@@ -1,0 +1,85 @@
+import { existsSync } from 'node:fs'
+import { groups } from '../config/variables.ts'
+import { ConfigError } from '../config.ts'
+import type { Runtime } from '../runtime.ts'
+import { contextFor, type ExtensionContext } from './context.ts'
+import { broken, defaultExport, explained, type Folder, foldersOf } from './folders.ts'
+import type { EndpointExtension, HookExtension, ScheduleExtension } from './types.ts'
+
+/** An extension that is run later, with what it gets then. */
+export type Loaded<Definition> = Folder & { readonly definition: Definition; readonly context: ExtensionContext }
+
+/** What was found. Hooks are registered already; whoever serves HTTP registers the endpoints, whoever runs tasks the schedules. */
+export type Extensions = {
+  readonly hooks: readonly Folder[]
+  readonly endpoints: readonly Loaded<EndpointExtension>[]
+  readonly schedules: readonly Loaded<ScheduleExtension>[]
+}
+
+/**
+ * Loads every extension of EXTENSIONS_DIR in the order of their names, and registers the hooks. One that cannot be
+ * loaded stops the start: to run without it would silently drop its rules.
+ *
+ * @throws {ConfigError} of one line that names the file, or the two that have the same id
+ */
+export async function loadExtensions(rt: Runtime): Promise<Extensions> {
+  const directory = rt.config.server.extensionsDir
+  if (!existsSync(directory)) {
+    if (directory !== groups.server.variables.extensionsDir.fallback)
+      throw new ConfigError(`EXTENSIONS_DIR: ${directory} does not exist`)
+    return { hooks: [], endpoints: [], schedules: [] }
+  }
+  const found = foldersOf(directory)
+  const ofKind = (kind: Folder['kind']) => found.filter((folder) => folder.kind === kind)
+  const hooks = ofKind('hook')
+  for (const folder of hooks) await registerHooks(rt, folder)
+  const endpoints = await loadAll(rt, ofKind('endpoint'), readEndpoint)
+  const schedules = await loadAll(rt, ofKind('schedule'), readSchedule)
+  for (const { name } of found) rt.log.info({ extension: name }, 'extension loaded')
+  return { hooks, endpoints, schedules }
+}
+
+async function registerHooks(rt: Runtime, folder: Folder): Promise<void> {
+  const { file, name } = folder
+  const register = await defaultExport(folder)
+  if (typeof register !== 'function') throw broken(file, 'must export a function (hooksService, context) by default')
+  const hooksService = {
+    registerHook: (collection: string, event: string, hook: never) => rt.hooks.register(name, collection, event, hook),
+  }
+  await explained(file, 'failed', () => (register as HookExtension)(hooksService, contextFor(rt, name)))
+}
+
+async function loadAll<Definition extends object>(
+  rt: Runtime,
+  folders: readonly Folder[],
+  read: (folder: Folder, exported: unknown) => Definition,
+): Promise<readonly Loaded<Definition>[]> {
+  const loaded: Loaded<Definition>[] = []
+  for (const folder of folders) {
+    const definition = read(folder, await defaultExport(folder))
+    const id = idOf(definition)
+    const same = id === undefined ? undefined : loaded.find((other) => idOf(other.definition) === id)
+    if (same !== undefined) throw broken(folder.file, `has the id ${id} of ${same.file}`)
+    loaded.push({ ...folder, definition, context: contextFor(rt, folder.name) })
+  }
+  return loaded
+}
+
+const idOf = (definition: object): string | undefined =>
+  'id' in definition ? String(definition.id).toLowerCase() : undefined
+
+function readEndpoint({ file }: Folder, exported: unknown): EndpointExtension {
+  const { id, handler } = (exported ?? {}) as Partial<EndpointExtension>
+  if (typeof id !== 'string' || typeof handler !== 'function')
+    throw broken(file, 'must export { id, handler(app, context) } by default')
+  if (!/^[a-z0-9][a-z0-9_-]*$/i.test(id)) throw broken(file, `has the id ${JSON.stringify(id)}, which cannot be a path`)
+  return exported as EndpointExtension
+}
+
+function readSchedule({ file }: Folder, exported: unknown): ScheduleExtension {
+  if (typeof exported === 'function') return exported as ScheduleExtension
+  const { id, schedule, handler } = (exported ?? {}) as Record<string, unknown>
+  if (typeof id !== 'string' || typeof schedule !== 'string' || typeof handler !== 'function')
+    throw broken(file, 'must export a function (schedule, context) or { id, schedule, handler } by default')
+  return exported as ScheduleExtension
+}

@@ -1,0 +1,184 @@
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import pino from 'pino'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { buildServer } from '../../src/api/server.ts'
+import { loadExtensions } from '../../src/extensions/extensions.ts'
+import { openRuntime } from '../../src/runtime.ts'
+import { type Api, startApi } from '../support/api.ts'
+import { testConfig } from '../support/prepare.ts'
+import { root } from '../support/processes.ts'
+
+let api: Api
+const directories: string[] = []
+
+beforeAll(async () => {
+  api = await startApi({ EXTENSIONS_DIR: join(root, 'extensions/examples') })
+  const fields = { title: { type: 'String' }, slug: { type: 'String', unique: true } }
+  expect((await api.admin('POST', '/schemas', { collectionName: 'article', schema: { fields } })).status).toBe(201)
+})
+
+afterAll(() => Promise.all(directories.map((directory) => rm(directory, { recursive: true }))))
+
+/** A directory with these files in it. */
+async function extensions(files: Record<string, string>): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), 'daybook-extensions-'))
+  directories.push(directory)
+  for (const [name, content] of Object.entries(files)) {
+    await mkdir(dirname(join(directory, name)), { recursive: true })
+    await writeFile(join(directory, name), content)
+  }
+  return directory
+}
+
+/** Another web process with the extensions of a directory. */
+async function started(directory: string) {
+  const config = testConfig(api.database.url, { EXTENSIONS_DIR: directory })
+  const rt = await openRuntime({ config, log: pino({ level: 'silent' }), name: 'web', worker: false })
+  onTestFinished(() => rt.close())
+  const loaded = await loadExtensions(rt)
+  const app = await buildServer(rt, loaded)
+  onTestFinished(() => app.close())
+  await app.ready()
+  return { rt, app, loaded }
+}
+
+describe('the samples', () => {
+  it('fill a slug, keep it, and count as the caller', async () => {
+    const post = await api.admin('POST', '/items/article?fields=slug', { title: 'Déjà vu: a Tale' })
+    expect(post).toMatchObject({ status: 201, body: { data: { slug: 'deja-vu-a-tale' } } })
+    const [{ id }] = await api.sql('select id from article')
+    expect(await api.admin('PATCH', `/items/article/${id}`, { slug: 'other' })).toMatchObject({
+      status: 400,
+      body: { error: { message: 'The slug of an article is part of its address and stays', code: 'HOOK_REFUSED' } },
+    })
+    expect((await api.admin('PATCH', `/items/article/${id}`, { title: 'New' })).status).toBe(200)
+    expect((await api.admin('GET', '/digest/article')).body).toEqual({ data: { for: 'admin@example.com', items: 1 } })
+    expect((await api.anonymous('GET', '/digest/article')).status).toBe(403)
+    const none = { title: { eq: 'none' } }
+    const { call, email } = await api.user([{ collection: 'article', action: 'read', conditions: none }])
+    expect((await call('GET', '/digest/article')).body).toEqual({ data: { for: email, items: 0 } })
+  })
+
+  it('are not loaded where they ship', async () => {
+    const { rt, loaded } = await started(join(root, 'extensions'))
+    expect(rt.hooks.isEmpty()).toBe(true)
+    expect(loaded).toEqual({ hooks: [], endpoints: [], schedules: [] })
+  })
+})
+
+describe('loading', () => {
+  it('takes JavaScript and TypeScript in the order of names, collects schedules and leaves other entries alone', async () => {
+    const hook = (name: string) =>
+      `export default async (hooks) => hooks.registerHook('article', 'items.create', ({ data }) => ({ data: { ...data, title: data.title + '${name}' } }))`
+    const { app, loaded } = await started(
+      await extensions({
+        'svc-hook-2/index.ts': `const n: number = 1\n${hook('2')}\nvoid n`,
+        'svc-hook-1/index.js': hook('1'),
+        'svc-endpoint-x/index.mjs': `export default { id: 'x', handler: (app, { ItemsService }) => {
+          app.addHook('onSend', async (request, reply) => { reply.header('x-own', '1') })
+          app.post('/make', async (request) => new ItemsService('article', { accountability: request.accountability }).createOne(request.body))
+          app.get('/fails', () => { throw Object.assign(new Error('Own words'), { statusCode: 418 }) })
+        } }`,
+        'svc-schedule-a/index.js': `export default { id: 'a', schedule: '0 3 * * *', handler() {} }`,
+        'svc-schedule-b/index.js': 'export default () => { throw new Error("not run yet") }',
+        'templates/logo/logo.png': '',
+        'README.md': '',
+      }),
+    )
+    expect(loaded.schedules.map(({ name }) => name)).toEqual(['svc-schedule-a', 'svc-schedule-b'])
+    const call = (method: 'POST' | 'GET', url: string, token?: string, key = 'none') =>
+      app.inject({
+        method,
+        url,
+        headers: { ...(token && { authorization: `Bearer ${token}` }), 'idempotency-key': key },
+        ...(method === 'POST' && { payload: { title: 't' } }),
+      })
+    const { token } = await api.user([{ collection: 'article', action: 'create', fields: '*' }])
+    expect((await call('POST', '/x/make')).statusCode).toBe(403)
+    const position = await api.position()
+    const made = await call('POST', '/x/make', token, 'once')
+    expect([made.statusCode, made.headers['x-own']]).toEqual([200, '1'])
+    expect((await call('POST', '/x/make', token, 'once')).body).toBe(made.body)
+    expect(await api.log(position)).toMatchObject([
+      { entity: 'article', action: 'create', changes: { after: { title: 't12' } } },
+    ])
+    expect((await call('GET', '/x/fails')).json()).toMatchObject({ error: { message: 'Own words', statusCode: 418 } })
+    expect((await call('GET', '/')).headers).not.toHaveProperty('x-own')
+  })
+
+  const endpoint = (id: string) => `export default { id: '${id}', handler(app) { app.get('/', () => 1) } }`
+  it.each<[why: string, files: Record<string, string>, says: RegExp]>([
+    [
+      'does not parse',
+      { 'svc-hook-a/index.js': 'export default (' },
+      /svc-hook-a\/index\.js cannot be loaded: [^\n]+$/,
+    ],
+    [
+      'throws when it is loaded',
+      { 'svc-hook-a/index.js': 'throw new Error("no\\nkey")' },
+      /index\.js cannot be loaded: no$/,
+    ],
+    ['exports nothing', { 'svc-hook-a/index.js': '' }, /index\.js must export a function/],
+    [
+      'throws when it registers',
+      { 'svc-hook-a/index.js': 'export default async () => { throw new Error("no") }' },
+      /index\.js failed: no$/,
+    ],
+    [
+      'names an unknown event',
+      { 'svc-hook-a/index.js': 'export default (hooks) => hooks.registerHook("x", "items.creat", () => {})' },
+      /index\.js failed: there is no hook event items\.creat; /,
+    ],
+    ['has no entry file', { 'svc-hook-a/main.js': '' }, /svc-hook-a has none of index\.ts/],
+    [
+      'has two entry files',
+      { 'svc-hook-a/index.js': '', 'svc-hook-a/index.ts': '' },
+      /has both index\.ts and index\.js/,
+    ],
+    ['is a file', { 'svc-hook-a.js': '' }, /svc-hook-a\.js is not a folder/],
+    ['is of an unknown kind', { 'svc-hooks-a/index.js': '' }, /svc-hooks-a is no kind of extension/],
+    ['is no endpoint', { 'svc-endpoint-a/index.js': 'export default { id: "a" }' }, /must export \{ id, handler/],
+    ['has an id that is no path', { 'svc-endpoint-a/index.js': endpoint('a/b') }, /which cannot be a path/],
+    [
+      'has a path of the platform',
+      { 'svc-endpoint-a/index.js': endpoint('items') },
+      /has the id items, a path of the platform/,
+    ],
+    [
+      'fails when it registers routes',
+      { 'svc-endpoint-a/index.js': 'export default { id: "a", handler() { throw new Error("no") } }' },
+      /index\.js failed: no$/,
+    ],
+    [
+      'has the id of another endpoint',
+      { 'svc-endpoint-a/index.js': endpoint('same'), 'svc-endpoint-b/index.js': endpoint('Same') },
+      /svc-endpoint-b\/index\.js has the id same of .*svc-endpoint-a\/index\.js$/,
+    ],
+    [
+      'has the id of another schedule',
+      {
+        'svc-schedule-a/index.js': 'export default { id: "s", schedule: "* * * * *", handler() {} }',
+        'svc-schedule-b/index.js': 'export default { id: "s", schedule: "* * * * *", handler() {} }',
+      },
+      /svc-schedule-b\/index\.js has the id s of .*svc-schedule-a/,
+    ],
+    [
+      'is no schedule',
+      { 'svc-schedule-a/index.js': 'export default { id: "s" }' },
+      /must export a function \(schedule/,
+    ],
+  ])('is refused in one line when an extension %s', async (_why, files, says) => {
+    const failure = await started(await extensions(files)).then(
+      () => undefined,
+      (error: Error) => error,
+    )
+    expect(failure).toMatchObject({ name: 'ConfigError', message: expect.stringMatching(/^EXTENSIONS_DIR: [^\n]+$/) })
+    expect(failure!.message).toMatch(says)
+  })
+
+  it('is refused for a configured directory that is not there', async () => {
+    await expect(started('/no/such/directory')).rejects.toThrow('EXTENSIONS_DIR: /no/such/directory does not exist')
+  })
+})
