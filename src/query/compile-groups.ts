@@ -1,17 +1,21 @@
 /** Aggregated lists: one grouped query, computed once for both the rows and their number. */
 import { type Compiling, clause, columnSql, conditions, whereSql } from './compile-predicate.ts'
-import { createJoins, type Joins, selectionSql } from './compile-select.ts'
+import { columnsRead, createJoins, type Joins, selectionSql } from './compile-select.ts'
 import type { Aggregate, Grouping, GroupKey, PlanContent, Selection } from './plan.ts'
-import { wireSql } from './projection.ts'
+import { exactNumberSql, wholeNumberSql, wireSql } from './projection.ts'
 import { ident, literal } from './sql.ts'
 
-/** A query of the groups: columns k1, k2, … for the keys, a1, a2, … for the aggregates, r for the first row. */
+/**
+ * A query of the groups: columns k1, k2, … for the keys, a1, a2, … for the aggregates, and r for the first row where
+ * something of it is shown that the keys do not tell.
+ */
 export function groupsSql(plan: PlanContent, grouping: Grouping, compiling: Compiling): string {
   const joins = createJoins(['t'], compiling)
   const keys = grouping.keys.map((key) => `${keySql(key, grouping.timezone, joins, compiling)} as ${key.name}`)
   const primaryKey = columnSql(plan.collection.primaryKey.name, 't')
   const aggregates = grouping.aggregates.map((each) => `${aggregateSql(each, primaryKey, joins)} as ${each.name}`)
-  const first = grouping.detail === undefined ? [] : [`${firstRowSql(plan)} as r`]
+  const isRead = grouping.detail !== undefined && keyRowSql(grouping) === undefined
+  const first = isRead ? [`${firstRowSql(plan)} as r`] : []
   const list = [...keys, ...aggregates, ...first].join(', ')
   const where = whereSql(plan.where, ['t'], compiling)
   const by = clause(
@@ -28,7 +32,7 @@ export function groupObjectsSql(plan: PlanContent, grouping: Grouping, page: str
   const object = objectSql(grouping, compiling)
   if (grouping.detail === undefined) return `select ${object} as object from (${page}) g`
   // A join need not keep the order of the page.
-  return `select ${object} as object from (${page}) g${detailSql(plan, grouping.detail, compiling)}${groupOrderSql(plan)}`
+  return `select ${object} as object from (${page}) g${detailSql(plan, grouping, grouping.detail, compiling)}${groupOrderSql(plan)}`
 }
 
 /** ORDER BY of groups called g. */
@@ -63,11 +67,24 @@ function aggregateSql({ fn, path }: Aggregate, primaryKey: string, joins: Joins)
   }
 }
 
-/** The first row of a group by primary key. PostgreSQL has no min(uuid) before version 18. */
+/** The first row of a group by primary key. PostgreSQL has no min(uuid); its text has the same order in this collation. */
 function firstRowSql({ collection: { primaryKey } }: PlanContent): string {
   const column = columnSql(primaryKey.name, 't')
-  return primaryKey.kind === 'uuid' ? `min(${column}::text)::uuid` : `min(${column})`
+  return primaryKey.kind === 'uuid' ? `min(${column}::text collate "C")::uuid` : `min(${column})`
 }
+
+/**
+ * The group g as a row of the collection, where its keys have every column that the detail reads: the related records
+ * then hang on the groups alone, and no row of the collection is read a second time.
+ */
+function keyRowSql({ keys, detail }: Grouping): string | undefined {
+  const columns = new Map(keys.filter(isOwnColumn).map(({ name, path }) => [path.column.name, name]))
+  const read = detail === undefined ? [] : columnsRead(detail).map(({ name }) => name)
+  if (!read.every((name) => columns.has(name))) return undefined
+  return `select ${read.map((name) => `g.${columns.get(name)} as ${ident(name)}`).join(', ')}`
+}
+
+const isOwnColumn = ({ path, part }: GroupKey): boolean => part === undefined && path.steps.length === 0
 
 function havingSql(grouped: string, { having }: Grouping, compiling: Compiling): string {
   const kept = conditions(having, ['g'], compiling)
@@ -90,16 +107,23 @@ function objectSql({ keys, aggregates, detail }: Grouping, { params }: Compiling
 const keyValueSql = ({ name, part, path }: GroupKey): string =>
   part === undefined ? wireSql(`g.${name}`, path.column) : `g.${name}`
 
-/** Numbers stay numbers, also those of Decimal columns (`spec/items.md` §9); all else has its usual form. */
+/**
+ * Numbers stay numbers as long as a double holds every digit of them, also those of Decimal columns
+ * (`spec/items.md` §9); all else has its usual form.
+ */
 function aggregateValueSql({ name, fn, path }: Aggregate): string {
-  const isExtreme = fn === 'min' || fn === 'max'
-  return isExtreme && path !== undefined && path.column.kind !== 'decimal'
-    ? wireSql(`g.${name}`, path.column)
-    : `g.${name}`
+  const value = `g.${name}`
+  if (path === undefined || (fn !== 'sum' && fn !== 'min' && fn !== 'max')) return value
+  const { kind } = path.column
+  if (kind === 'decimal') return exactNumberSql(value)
+  if (fn === 'sum') return kind === 'float' ? value : wholeNumberSql(value)
+  return wireSql(value, path.column)
 }
 
-function detailSql({ collection }: PlanContent, detail: Selection, compiling: Compiling): string {
+function detailSql({ collection }: PlanContent, grouping: Grouping, detail: Selection, compiling: Compiling): string {
   const list = selectionSql(detail, ['t'], compiling)
+  const keyRow = keyRowSql(grouping)
+  if (keyRow !== undefined) return ` cross join lateral (select ${list} from (${keyRow}) t) d`
   const isFirst = `${columnSql(collection.primaryKey.name, 't')} = g.r`
   return ` left join lateral (select ${list} from ${ident(collection.name)} t where ${isFirst}) d on true`
 }

@@ -17,6 +17,16 @@ export function compileList(plan: Plan): Statement {
   )
 }
 
+/**
+ * As {@link compileList}, but `data` is null where more than `largest` rows, or groups before the page is cut, would have
+ * to be held at once; `total` means nothing then.
+ */
+export function compileListUpTo(plan: Plan, largest: number): Statement {
+  return compiled((compiling) =>
+    plan.grouping ? groupedListSql(plan, plan.grouping, compiling, largest) : listUpToSql(plan, largest, compiling),
+  )
+}
+
 /** One row with `data`, the text of a JSON object, or no row. */
 export function compileOne(plan: Plan): Statement {
   return compiled((compiling) => {
@@ -29,17 +39,6 @@ export function compileOne(plan: Plan): Statement {
 /** One row per item with `data`, the text of a JSON object; for cursors. */
 export function compileStream(plan: Plan): Statement {
   return compiled((compiling) => itemsSql(plan, limitSql(plan, compiling), compiling))
-}
-
-/**
- * One row: `data`, the text of a JSON array with the first items of {@link compileStream}, and `rows`, how many they
- * are: more than `most` where there are more, and then one more.
- */
-export function compileStart(plan: Plan, most: number): Statement {
-  return compiled((compiling) => {
-    const items = itemsSql(plan, ` limit ${most + 1}${offsetSql(plan, compiling)}`, compiling)
-    return `select '[' || coalesce(string_agg(o.data, ','), '') || ']' as data, count(*)::integer as rows from (${items}) o`
-  })
 }
 
 /** One row with `total` as text: what {@link compileStream} would yield without limit and offset. */
@@ -70,10 +69,22 @@ function listSql(plan: PlanContent, compiling: Compiling): string {
   return `select coalesce(json_agg(o.*), '[]')::text as data, ${totalSql(plan, where)} as total from ${rows} o`
 }
 
-/** Without a window the rows themselves are the total. */
+/** One row too many is enough to know, and then the others are not counted. */
+function listUpToSql(plan: PlanContent, largest: number, compiling: Compiling): string {
+  const limit = plan.limit === undefined ? largest + 1 : Math.min(plan.limit, largest + 1)
+  const where = whereSql(plan.where, ['t'], compiling)
+  const rows = rowsSql(plan, where, ` limit ${limit}${offsetSql(plan, compiling)}`, compiling)
+  const whenShort = (value: string) => `case when count(*) <= ${largest} then ${value} end`
+  const total = isWhole(plan) || !plan.count ? totalSql(plan, where) : whenShort(totalSql(plan, where))
+  return `select ${whenShort("coalesce(json_agg(o.*), '[]')::text")} as data, ${total} as total from ${rows} o`
+}
+
+/** Whether every row that matches is asked for: then the rows themselves are the total. */
+export const isWhole = ({ limit, offset }: PlanContent): boolean => limit === undefined && offset === 0
+
 function totalSql(plan: PlanContent, where: string): string {
   if (!plan.count) return 'null::text'
-  return plan.limit === undefined && plan.offset === 0 ? 'count(*)::text' : countSql(plan, where)
+  return isWhole(plan) ? 'count(*)::text' : countSql(plan, where)
 }
 
 const countSql = ({ collection }: PlanContent, where: string): string =>
@@ -114,12 +125,15 @@ function limitSql(plan: PlanContent, compiling: Compiling): string {
 const offsetSql = ({ offset }: PlanContent, { params }: Compiling): string =>
   offset === 0 ? '' : ` offset ${params.bind(offset, 'bigint')}`
 
-function groupedListSql(plan: PlanContent, grouping: Grouping, compiling: Compiling): string {
+function groupedListSql(plan: PlanContent, grouping: Grouping, compiling: Compiling, largest = Infinity): string {
   const groups = groupsSql(plan, grouping, compiling)
   // The name cannot be a collection's, so nothing below can mean the groups by accident.
   const objects = groupPageSql(plan, grouping, '"$groups"', limitSql(plan, compiling), compiling)
-  const data = `(select coalesce(json_agg(o.object), '[]') from (${objects}) o)::text`
-  const total = plan.count ? '(select count(*) from "$groups")::text' : 'null::text'
+  const list = `(select coalesce(json_agg(o.object), '[]') from (${objects}) o)::text`
+  const count = '(select count(*) from "$groups")'
+  const isShort = largest === Infinity || (plan.limit ?? Infinity) <= largest
+  const data = isShort ? list : `case when ${count} <= ${largest} then ${list} end`
+  const total = plan.count ? `${count}::text` : 'null::text'
   return `with "$groups" as materialized (${groups}) select ${data} as data, ${total} as total`
 }
 

@@ -27,13 +27,21 @@ export function wireSql(expression: string, type: ValueType): string {
   return WIRE[type.kind]?.(expression, type) ?? expression
 }
 
+/** A whole number of any size as a JSON number within ±(2⁵³−1), else as a string. */
+export function wholeNumberSql(x: string): string {
+  return `case when ${x} between -${SAFE_INTEGER} and ${SAFE_INTEGER} then to_json(${x}) else to_json(${x}::text) end`
+}
+
+/** A numeric as a JSON number where 15 digits write it, which every double gives back as they were, else as a string. */
+export const exactNumberSql = (x: string): string =>
+  `case when length(ltrim(translate(${x}::text, '-.', ''), '0')) <= 15 then to_json(${x}) else to_json(${x}::text) end`
+
 const SAFE_INTEGER = '9007199254740991'
 
 const WIRE: Partial<Record<Kind, (expression: string, type: ValueType) => string>> = {
   datetime: (x) => `to_char(${x} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`,
   datetime_no_tz: (x) => `to_char(${x}, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`,
-  bigint: (x) =>
-    `case when ${x} between -${SAFE_INTEGER} and ${SAFE_INTEGER} then to_json(${x}) else to_json(${x}::text) end`,
+  bigint: wholeNumberSql,
   decimal: (x) => `${x}::text`,
   array: arraySql,
   range: rangeSql,

@@ -3,7 +3,7 @@ import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { AppError } from '../../src/errors.ts'
 import type { Access } from '../../src/query/access.ts'
-import { compileCondition, compileCount, compileList, compileOne, compileStream } from '../../src/query/compile.ts'
+import { compileCondition, compileCount, compileList, compileListUpTo, compileOne, compileStream } from '../../src/query/compile.ts'
 import { parseListQuery } from '../../src/query/parse.ts'
 import { type Plan, resolveCondition, resolveOne } from '../../src/query/resolve.ts'
 import { createParams, type Statement } from '../../src/query/sql.ts'
@@ -53,6 +53,12 @@ describe('every representative plan', () => {
     expect(stream.map((row) => JSON.parse(row.data as string))).toEqual(data)
     const [counted] = await run(compileCount(plan))
     if (total !== null) expect(counted!.total).toBe(total)
+    const [upTo] = await run(compileListUpTo(plan, 1000))
+    expect([JSON.parse(upTo!.data as string), upTo!.total]).toEqual([data, total])
+    // Of groups all are counted, of rows only those that the page has.
+    if (plan.limit === undefined && data.length > 0) {
+      expect((await run(compileListUpTo(plan, data.length - 1)))[0]).toMatchObject({ data: null })
+    }
   })
 })
 
@@ -323,6 +329,39 @@ describe('aggregates', () => {
     })
   })
 
+  it('keep every digit: as a number where a double has them, else as a string', async () => {
+    const aggregate = {
+      sumOfViews: fn('sum', 'views'),
+      mostViews: fn('max', 'views'),
+      sumOfStars: fn('sum', 'stars'),
+      sumOfPrices: fn('sum', 'price'),
+      leastPrice: fn('min', 'price'),
+      sumOfRatings: fn('sum', 'rating'),
+    }
+    const of = async (filter: unknown) => (await read({ query: { aggregate, filter } })).data[0]
+    expect(await of({ id: 1 })).toMatchObject({
+      sumOfViews: '9007199254740993',
+      mostViews: '9007199254740993',
+      sumOfPrices: 10.5,
+    })
+    expect(Object.values((await of({ id: 2 }))!)).toEqual([42, 42, 3, 20, 20, 2.5])
+    expect(Object.values((await of({ id: 3 }))!)).toEqual([null, null, null, null, null, null])
+    await client.query('begin; alter table notes alter price type numeric')
+    for (const [price, told] of [
+      ['999999999999.999', 999999999999.999],
+      ['-999999999999.999', -999999999999.999],
+      ['9999999999999.999', '9999999999999.999'],
+      ['123456789012345678901234567890.12', '123456789012345678901234567890.12'],
+      ['0.1234567890123456', '0.1234567890123456'],
+      ['0.000000000000000000001', 1e-21],
+      ['NaN', 'NaN'],
+    ] as const) {
+      await client.query('update notes set price = $1 where id = 2', [price])
+      expect(await of({ id: 2 })).toMatchObject({ sumOfPrices: told, leastPrice: told })
+    }
+    await client.query('rollback')
+  })
+
   it('count groups, sort and cut them', async () => {
     const query = { aggregate: { n: fn('count', '*') }, groupBy: ['status'] }
     expect(await read({ query: { ...query, sort: '-n', limit: 1 } })).toEqual({
@@ -455,6 +494,12 @@ describe('any query at all', () => {
       const { data, total } = await readPlan(plan)
       const [counted] = await run(compileCount(plan))
       if (total !== null) expect(counted!.total).toBe(total)
+    const [upTo] = await run(compileListUpTo(plan, 1000))
+    expect([JSON.parse(upTo!.data as string), upTo!.total]).toEqual([data, total])
+    // Of groups all are counted, of rows only those that the page has.
+    if (plan.limit === undefined && data.length > 0) {
+      expect((await run(compileListUpTo(plan, data.length - 1)))[0]).toMatchObject({ data: null })
+    }
       expect(await run(compileStream(plan))).toHaveLength(data.length)
       return 'answered'
     } catch (error) {

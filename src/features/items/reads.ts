@@ -5,7 +5,7 @@ import { rawQuery, type Tx } from '../../db/sql.ts'
 import { statementName } from '../../db/statement-names.ts'
 import { AppError, errors } from '../../errors.ts'
 import type { Access } from '../../query/access.ts'
-import { compileList, compileStart } from '../../query/compile.ts'
+import { compileList, compileListUpTo } from '../../query/compile.ts'
 import { compilePage } from '../../query/compile-keyset.ts'
 import { startCompiling, whereSql } from '../../query/compile-predicate.ts'
 import { selectionSql } from '../../query/compile-select.ts'
@@ -34,27 +34,30 @@ export async function readList(
   raw: Record<string, unknown>,
   via: Via = {},
 ): Promise<string | Readable> {
-  return freshOutside(rt, via.tx, async () => {
-    const plan = resolveList(rt.catalog.current(), access, collection, parseListQuery(raw), resolveEnv(rt))
-    if (isPage(plan)) return listPage(rt, plan, via)
-    if (via.tx !== undefined || (plan.limit !== undefined && plan.limit <= largestWholeList))
-      return wholeList(rt, plan, via)
-    return (await shortList(rt, plan, via)) ?? streamList(rt, plan, via.signal)
-  })
+  return freshOutside(rt, via.tx, async () =>
+    answerPlan(rt, resolveList(rt.catalog.current(), access, collection, parseListQuery(raw), resolveEnv(rt)), via),
+  )
 }
 
-/** A list that may be of any size but is not; undefined where it is, or where its end does not tell the total. */
-async function shortList(rt: Runtime, plan: Plan, via: Via): Promise<string | undefined> {
-  const [start] = await run<{ data: string; rows: number }>(rt, compileStart(plan, largestWholeList), via)
-  const { data, rows } = start!
-  if (rows > largestWholeList || (rows === 0 && plan.offset > 0)) return undefined
-  return plan.count ? `{"data":${data},"totalCount":${plan.offset + rows}}` : `{"data":${data}}`
+/** The answer to a list, to a page of one, or to a list of groups. */
+export async function answerPlan(rt: Runtime, plan: Plan, via: Via = {}): Promise<string | Readable> {
+  if (isPage(plan)) return listPage(rt, plan, via)
+  const isShort = via.tx !== undefined || (plan.limit !== undefined && plan.limit <= largestWholeList)
+  const list = isShort ? compileList(plan) : compileListUpTo(plan, largestWhole(plan))
+  const [row] = await run<ListRow>(rt, list, via)
+  return listBody(plan, row!) ?? streamList(rt, plan, via.signal)
 }
 
-async function wholeList(rt: Runtime, plan: Plan, via: Via): Promise<string> {
-  const [row] = await run<{ data: string; total: string | null }>(rt, compileList(plan), via)
-  return plan.count ? `{"data":${row!.data},"totalCount":${row!.total}}` : `{"data":${row!.data}}`
+/** How much of the answer to a plan may be held at once: rows, or groups, which have 50 members at most. */
+export const largestWhole = (plan: Plan): number => (plan.grouping ? 10_000 : largestWholeList)
+
+/** The row of a list's statement as the answer; undefined where the list is too long to be held whole. */
+export function listBody({ count }: Plan, { data, total }: ListRow): string | undefined {
+  if (data === null) return undefined
+  return count ? `{"data":${data},"totalCount":${total}}` : `{"data":${data}}`
 }
+
+export type ListRow = { readonly data: string | null; readonly total: string | null }
 
 type Page = Parameters<typeof compilePage>[0]
 

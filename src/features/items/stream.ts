@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream'
 import { type BatchReader, openBatches } from '../../db/cursor-stream.ts'
-import { compileCount, compileStream } from '../../query/compile.ts'
+import { compileCount, compileStream, isWhole } from '../../query/compile.ts'
 import type { Plan } from '../../query/resolve.ts'
 import type { Statement } from '../../query/sql.ts'
 import type { Runtime } from '../../runtime.ts'
@@ -11,9 +11,17 @@ export type RowBatches = AsyncIterable<readonly string[]>
 /** Makes the text of an answer from its rows; `query` runs another statement in the rows' snapshot. */
 export type Rendering = (rows: RowBatches, query: BatchReader<unknown>['query']) => AsyncIterable<string>
 
+/** An answer that is being read: its text in pieces. `close` must be called. */
+export type OpenAnswer = { readonly chunks: AsyncIterable<string>; close(failed: boolean): Promise<void> }
+
 /** `{"data":[…],"totalCount":n}` row by row; see {@link streamRows}. */
 export function streamList(rt: Runtime, plan: Plan, signal?: AbortSignal): Promise<Readable> {
   return streamRows(rt, compileStream(plan), (rows, query) => listText(rows, plan, query), signal)
+}
+
+/** As {@link streamList}, for a list that is a part of another answer. */
+export function openList(rt: Runtime, plan: Plan): Promise<OpenAnswer> {
+  return openRows(rt, compileStream(plan), (rows, query) => listText(rows, plan, query))
 }
 
 /**
@@ -26,17 +34,28 @@ export async function streamRows(
   render: Rendering,
   signal?: AbortSignal,
 ): Promise<Readable> {
+  const answer = await openRows(rt, rows, render, signal)
+  const stream = Readable.from(answer.chunks)
+  // Not in the generator's `finally`: a client that is gone before the first byte never starts the generator.
+  stream.once('close', () => {
+    answer
+      .close(!stream.readableEnded)
+      .catch((error: unknown) => rt.log.warn({ err: error }, 'a cursor could not be closed'))
+  })
+  return stream
+}
+
+/** Reads the first batch; nothing stays open when that fails. */
+async function openRows(
+  rt: Runtime,
+  rows: Statement,
+  render: Rendering,
+  signal?: AbortSignal,
+): Promise<OpenAnswer> {
   const batches = await openBatches<Row>(rt.db, rows.text, rows.values, signal)
   try {
     const first = await batches.next()
-    const stream = Readable.from(render(textsOf(batches, first), batches.query))
-    // Not in the generator's `finally`: a client that is gone before the first byte never starts the generator.
-    stream.once('close', () => {
-      batches
-        .close(!stream.readableEnded)
-        .catch((error: unknown) => rt.log.warn({ err: error }, 'a cursor could not be closed'))
-    })
-    return stream
+    return { chunks: render(textsOf(batches, first), batches.query), close: (failed) => batches.close(failed) }
   } catch (error) {
     await batches.close(true)
     throw error
@@ -59,9 +78,8 @@ async function* listText(rows: RowBatches, plan: Plan, query: BatchReader<unknow
   yield plan.count ? `],"totalCount":${await totalOf(plan, sent, query)}}` : ']}'
 }
 
-/** Without a window the rows themselves are the total. */
 async function totalOf(plan: Plan, sent: number, query: BatchReader<unknown>['query']): Promise<string> {
-  if (plan.limit === undefined && plan.offset === 0) return String(sent)
+  if (isWhole(plan)) return String(sent)
   const { text, values } = compileCount(plan)
   const [row] = await query<{ total: string }>(text, values)
   return row!.total

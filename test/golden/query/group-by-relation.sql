@@ -8,7 +8,8 @@ with "$groups" as materialized (
   group by 1) select (
   select coalesce(json_agg(o.object), '[]')
   from (
-    select json_build_object('category.name', g.k1, 'category_name', g.k1, $1::text, g.a1, 'category', d."category", 'owner', d."owner") as object
+    select json_build_object('category.name', g.k1, 'category_name', g.k1, $1::text, case when g.a1 between -9007199254740991
+      and 9007199254740991 then to_json(g.a1) else to_json(g.a1::text) end, 'category', d."category", 'owner', d."owner") as object
     from (
       select g.*
       from "$groups" g

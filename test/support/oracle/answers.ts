@@ -132,14 +132,14 @@ function aggregated(
   const values = rows.map((row) => row[one.field] ?? null).filter((value) => value !== null)
   const ascending = [...values].sort(compare)
   const isDecimal = table.fields.get(one.field) === 'decimal'
-  const form = (value: unknown) => (value === undefined ? null : isDecimal ? Number(value) : value)
+  const form = (value: unknown) => (value === undefined ? null : isDecimal ? decimalForm(String(value)) : value)
   switch (one.function) {
     case 'count':
       return values.length
     case 'distinct':
       return new Set(values).size
     case 'sum':
-      return values.length === 0 ? null : exactSum(values)
+      return values.length === 0 ? null : sumForm(values, isDecimal)
     case 'min':
       return form(ascending[0])
     default:
@@ -147,12 +147,22 @@ function aggregated(
   }
 }
 
-/** As a number, rounded once: the sum itself is exact. */
-function exactSum(values: readonly unknown[]): number {
+/** All digits: as a number where one holds them, else as text. */
+function sumForm(values: readonly unknown[], isDecimal: boolean): number | string {
   const hundredths = values.reduce<bigint>((sum, value) => {
     const [, sign, whole, cents = '00'] = /^(-?)(\d+)(?:\.(\d\d))?$/.exec(String(value))!
     return sum + BigInt(`${sign}${whole}${cents}`)
   }, 0n)
+  if (!isDecimal) return wholeForm(hundredths / 100n)
   const digits = String(hundredths < 0n ? -hundredths : hundredths).padStart(3, '0')
-  return Number(`${hundredths < 0n ? '-' : ''}${digits.slice(0, -2)}.${digits.slice(-2)}`)
+  return decimalForm(`${hundredths < 0n ? '-' : ''}${digits.slice(0, -2)}.${digits.slice(-2)}`)
+}
+
+function wholeForm(value: bigint): number | string {
+  return Number.isSafeInteger(Number(value)) ? Number(value) : String(value)
+}
+
+function decimalForm(text: string): number | string {
+  const significant = text.replace(/[-.]/g, '').replace(/^0+/, '')
+  return significant.length > 15 ? text : Number(text)
 }

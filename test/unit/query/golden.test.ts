@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { compileCount, compileOne, compileStream } from '../../../src/query/compile.ts'
+import { compileCount, compileListUpTo, compileOne, compileStream } from '../../../src/query/compile.ts'
 import { compilePage } from '../../../src/query/compile-keyset.ts'
 import { writePageCursor } from '../../../src/query/page-cursor.ts'
 import { parseListQuery } from '../../../src/query/parse.ts'
@@ -47,6 +47,13 @@ describe('the SQL of', () => {
     const cursor = writePageCursor(first.collection, first.sort, ['u@example.com', U1])
     const plan = planOf({ collection: 'users', query: { ...query, cursor } }) as Page
     await expect(readable(compilePage(plan))).toMatchFileSnapshot(golden('page-in-two-parts'))
+  })
+
+  it('a list and a list of groups that may be too long', async () => {
+    const list = planOf({ query: { fields: ['id', 'owner.name'], sort: 'title' } })
+    await expect(readable(compileListUpTo(list, 1000))).toMatchFileSnapshot(golden('list-up-to'))
+    const groups = planOf(representative['group-by-date']!)
+    await expect(readable(compileListUpTo(groups, 1000))).toMatchFileSnapshot(golden('groups-up-to'))
   })
 
   it('a stream of groups and its count', async () => {

@@ -192,8 +192,25 @@ describe('a grouped list', () => {
     )
     expect(groups({ aggregate: count, groupBy: ['owner.name'] })).toContain('min(t."id") as r')
     expect(listOf({ collection: 'users', query: { groupBy: ['team.name'] } }).text).toContain(
-      'min(t."id"::text)::uuid as r',
+      'min(t."id"::text collate "C")::uuid as r',
     )
+  })
+
+  it('hangs related records on the groups alone where the keys name them', () => {
+    const detailed = (more: Record<string, unknown>) => groups({ aggregate: count, ...more })
+    const byKey = detailed({ groupBy: ['category_Id', 'status'], fields: ['category.name', 'category.parent.name'] })
+    expect(byKey).toContain('from (select g.k1 as "category_Id") t) d')
+    expect(byKey).not.toContain(' as r ')
+    expect(byKey.match(/from "notes"/g)).toHaveLength(1)
+    for (const more of [
+      { groupBy: ['category_Id'], fields: ['category.name', 'title'] },
+      { groupBy: ['category_Id'], fields: ['category.name', 'owner.name'] },
+      { groupBy: ['category_Id'], fields: ['category.name', 'comments.text'] },
+      { groupBy: ['category.id'], fields: ['category.name'] },
+      { groupBy: ['status'], fields: ['category.name'] },
+    ]) {
+      expect(detailed(more)).toContain('min(t."id") as r ')
+    }
   })
 
   it('never lets a column stand for a key or an aggregate', () => {

@@ -182,6 +182,14 @@ export const representative: Readonly<Record<string, Asked>> = {
       fields: ['category.name', 'owner.name'],
     },
   },
+  'group-by-key': {
+    query: {
+      aggregate: { total: { function: 'sum', field: 'price' }, most: { function: 'max', field: 'views' } },
+      groupBy: ['category_Id', 'date:month:published'],
+      fields: ['category_Id', 'category.name', 'category.parent.name'],
+      sort: '-total',
+    },
+  },
   geometry: {
     collection: 'places',
     env: { postgis: true },
