@@ -5,6 +5,7 @@ import { itemImportRoutes } from '../features/items/import-routes.ts'
 import { itemBearerRoutes, itemRoutes } from '../features/items/routes.ts'
 import { permissionAdminRoutes, permissionRoutes } from '../features/permissions/routes.ts'
 import { projectInfoRoutes } from '../features/project-info/routes.ts'
+import { reportRoutes } from '../features/reports/routes.ts'
 import { schemaAdminRoutes, schemaRoutes } from '../features/schemas/routes.ts'
 import type { App } from '../http.ts'
 import type { Runtime } from '../runtime.ts'
@@ -24,6 +25,7 @@ const groups: readonly RouteGroup[] = [
   { access: 'public', register: itemRoutes },
   { access: 'bearer', register: itemBearerRoutes },
   { access: 'bearer', register: itemImportRoutes },
+  { access: 'bearer', register: reportRoutes },
   { access: 'public', register: schemaRoutes },
   { access: 'admin', register: schemaAdminRoutes },
   { access: 'public', register: permissionRoutes },

@@ -3,7 +3,14 @@ import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { AppError } from '../../src/errors.ts'
 import type { Access } from '../../src/query/access.ts'
-import { compileCondition, compileCount, compileList, compileListUpTo, compileOne, compileStream } from '../../src/query/compile.ts'
+import {
+  compileCondition,
+  compileCount,
+  compileList,
+  compileListUpTo,
+  compileOne,
+  compileStream,
+} from '../../src/query/compile.ts'
 import { parseListQuery } from '../../src/query/parse.ts'
 import { type Plan, resolveCondition, resolveOne } from '../../src/query/resolve.ts'
 import { createParams, type Statement } from '../../src/query/sql.ts'
@@ -494,12 +501,12 @@ describe('any query at all', () => {
       const { data, total } = await readPlan(plan)
       const [counted] = await run(compileCount(plan))
       if (total !== null) expect(counted!.total).toBe(total)
-    const [upTo] = await run(compileListUpTo(plan, 1000))
-    expect([JSON.parse(upTo!.data as string), upTo!.total]).toEqual([data, total])
-    // Of groups all are counted, of rows only those that the page has.
-    if (plan.limit === undefined && data.length > 0) {
-      expect((await run(compileListUpTo(plan, data.length - 1)))[0]).toMatchObject({ data: null })
-    }
+      const [upTo] = await run(compileListUpTo(plan, 1000))
+      expect([JSON.parse(upTo!.data as string), upTo!.total]).toEqual([data, total])
+      // Of groups all are counted, of rows only those that the page has.
+      if (plan.limit === undefined && data.length > 0) {
+        expect((await run(compileListUpTo(plan, data.length - 1)))[0]).toMatchObject({ data: null })
+      }
       expect(await run(compileStream(plan))).toHaveLength(data.length)
       return 'answered'
     } catch (error) {

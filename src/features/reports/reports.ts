@@ -1,0 +1,79 @@
+import type { Readable } from 'node:stream'
+import { sqlState } from '../../db/errors.ts'
+import { timedOut } from '../../db/time-limit.ts'
+import { AppError, errors } from '../../errors.ts'
+import type { Access } from '../../query/access.ts'
+import type { ListQuery } from '../../query/ast.ts'
+import { isObject } from '../../query/guards.ts'
+import { parseListQuery } from '../../query/parse.ts'
+import { type Plan, resolveList } from '../../query/resolve.ts'
+import type { Runtime } from '../../runtime.ts'
+import { answerPlan, resolveEnv, withFreshCatalog } from '../items/reads.ts'
+
+/**
+ * `/reports/{collection}` (spec: Reports): `{"data":[…],"totalCount":n}`, with aggregate or groupBy its groups, else its
+ * items. 400 `Invalid query parameters`, 403 for what the caller may not read, 404 for an unknown collection; the words
+ * of the last two are those of {@link reportError}.
+ */
+export async function readReport(
+  rt: Runtime,
+  access: Access,
+  collection: string,
+  query: ListQuery,
+): Promise<string | Readable> {
+  try {
+    return await withFreshCatalog(rt, async () => answerPlan(rt, resolveReport(rt, access, collection, query)))
+  } catch (error) {
+    // The path has named it already.
+    if (error instanceof AppError && error.code === 'UNKNOWN_COLLECTION') throw unknownModel()
+    throw error
+  }
+}
+
+/** The plan of a report; reads nothing. */
+export function resolveReport(rt: Runtime, access: Access, collection: string, query: ListQuery): Plan {
+  return resolveList(rt.catalog.current(), access, collection, query, resolveEnv(rt))
+}
+
+/** A report's JSON object: the keys of a list and no others. Everything is read and counted unless it says otherwise. */
+export const parseReport = (body: unknown): ListQuery => {
+  if (body !== undefined && body !== null && !isObject(body)) throw errors.badQuery('expected an object')
+  return withDefaults(parseListQuery(body ?? {}, { strict: true }))
+}
+
+/** The same from a query string, where unknown names are somebody else's. */
+export const parseReportParameters = (parameters: Readonly<Record<string, unknown>>): ListQuery =>
+  withDefaults(parseListQuery(parameters))
+
+/**
+ * What the specification's error table says instead of what went wrong inside; the reason stays in the details.
+ * Everything that it has no row for is answered as everywhere.
+ */
+export function reportError(error: unknown): unknown {
+  if (sqlState(error) === timedOut) return new AppError(500, failure, { details: tookTooLong, cause: error })
+  if (error instanceof AppError && error.status === 403) return forbidden(error)
+  return isMalformedBody(error)
+    ? Object.assign(errors.badQuery('The request body is not valid JSON'), { cause: error })
+    : error
+}
+
+/** The words for a fault of ours or of the database. */
+export const failure = 'Error generating report'
+
+export const tookTooLong = 'The report took too long'
+
+const withDefaults = (query: ListQuery): ListQuery => ({
+  ...query,
+  limit: query.limit ?? -1,
+  count: query.count ?? true,
+})
+
+const unknownModel = () => new AppError(404, 'Model not found', { code: 'UNKNOWN_COLLECTION' })
+
+const forbidden = (cause: AppError) => new AppError(403, 'Insufficient permissions', { details: cause.message, cause })
+
+/** JSON that the framework could not parse, or that would reach a prototype. */
+function isMalformedBody(error: unknown): boolean {
+  const { code, statusCode } = error as { code?: unknown; statusCode?: unknown }
+  return code === 'FST_ERR_CTP_INVALID_JSON_BODY' || (error instanceof SyntaxError && statusCode === 400)
+}

@@ -1,0 +1,114 @@
+import { Readable } from 'node:stream'
+import { clientError, isStalePlan, sqlState } from '../../db/errors.ts'
+import { runWithin, timedOut } from '../../db/time-limit.ts'
+import type { Access } from '../../query/access.ts'
+import { compileListUpTo } from '../../query/compile.ts'
+import type { Plan } from '../../query/resolve.ts'
+import type { Runtime } from '../../runtime.ts'
+import { type ListRow, largestWhole, listBody, listStatements, withFreshCatalog } from '../items/reads.ts'
+import { type OpenList, openList } from '../items/stream.ts'
+import { failure, resolveReport, tookTooLong } from './reports.ts'
+import type { Stat } from './stats-request.ts'
+
+/** Statements of one request at a time, so that a dashboard leaves connections to everybody else. */
+const atOnce = 3
+
+/**
+ * `/reports/stats` (spec: Reports): `{ data: { name: { data, totalCount } }, totalStats, successfulStats }`. All
+ * reports are resolved before the first is run, so whatever is wrong with one of them (400, 403, 404) fails the request.
+ * They share the time that one transaction may take (TRANSACTION_TIMEOUT_MS). A report that runs out of it, or that
+ * the database fails, is missing from `data`, and `errors: { name: { message } }` says so.
+ */
+export async function readStats(rt: Runtime, access: Access, stats: readonly Stat[]): Promise<Readable> {
+  const outcomes = await withFreshCatalog(rt, () => {
+    const plans = stats.map(({ collection, query }) => resolveReport(rt, access, collection, query))
+    const deadline = performance.now() + rt.config.database.transactionTimeoutMs
+    return inTurn(plans, atOnce, (plan) => outcomeOf(rt, plan, deadline))
+  })
+  return Readable.from(answer(rt, stats, outcomes))
+}
+
+/** A report's answer, one that is too long to be held beside others, or why there is none. */
+type Outcome = { readonly body: string } | { readonly long: Plan } | { readonly failed: string }
+
+async function outcomeOf(rt: Runtime, plan: Plan, deadline: number): Promise<Outcome> {
+  try {
+    const list = compileListUpTo(plan, largestWhole(plan))
+    const [row] = await runWithin<ListRow>(rt.db, list, deadline)
+    const body = listBody(plan, row!)
+    return body === undefined ? { long: plan } : { body }
+  } catch (error) {
+    return failedOutcome(rt, error)
+  }
+}
+
+/** Throws what is not the failure of this one report: the client's mistake, a changed collection, no database. */
+function failedOutcome(rt: Runtime, error: unknown): { readonly failed: string } {
+  const isOwn = sqlState(error) === timedOut || (!isStalePlan(error) && clientError(error) === undefined)
+  if (isOwn) return failedReport(rt, error)
+  throw error
+}
+
+function failedReport(rt: Runtime, error: unknown): { readonly failed: string } {
+  rt.log.warn({ err: error, sqlState: sqlState(error) }, 'a report of several failed')
+  return { failed: sqlState(error) === timedOut ? tookTooLong : failure }
+}
+
+/** The text of the answer. Long reports are read here, one after the other, while the client reads them. */
+async function* answer(rt: Runtime, stats: readonly Stat[], outcomes: readonly Outcome[]): AsyncGenerator<string> {
+  const failed: string[] = []
+  let separator = '{"data":{'
+  for (const [i, { name }] of stats.entries()) {
+    const key = JSON.stringify(name)
+    const outcome = 'long' in outcomes[i]! ? await openLong(rt, outcomes[i].long) : outcomes[i]!
+    if ('failed' in outcome) {
+      failed.push(`${key}:${JSON.stringify({ message: outcome.failed })}`)
+      continue
+    }
+    yield `${separator}${key}:`
+    separator = ','
+    if ('body' in outcome) yield outcome.body
+    else yield* pieces(outcome)
+  }
+  const errors = failed.length === 0 ? '' : `,"errors":{${failed.join(',')}}`
+  if (failed.length === stats.length) yield separator
+  yield `},"totalStats":${stats.length},"successfulStats":${stats.length - failed.length}${errors}}`
+}
+
+/** Its first rows come before anything is said of it, so that it can still fail alone. */
+async function openLong(rt: Runtime, plan: Plan): Promise<OpenList | { readonly failed: string }> {
+  try {
+    return await openList(rt, listStatements(plan))
+  } catch (error) {
+    return failedReport(rt, error)
+  }
+}
+
+async function* pieces({ chunks, close }: OpenList): AsyncGenerator<string> {
+  let isRead = false
+  try {
+    yield* chunks
+    isRead = true
+  } finally {
+    await close(!isRead)
+  }
+}
+
+/** The results of `work`, in the order of its arguments, a few at a time. After the first rejection nothing is begun. */
+async function inTurn<T, R>(values: readonly T[], many: number, work: (value: T) => Promise<R>): Promise<R[]> {
+  const results: R[] = []
+  const rest = values.entries()
+  let isOver = false
+  const drain = async () => {
+    for (const [i, value] of rest) {
+      if (isOver) return
+      results[i] = await work(value)
+    }
+  }
+  try {
+    await Promise.all(Array.from({ length: many }, drain))
+    return results
+  } finally {
+    isOver = true
+  }
+}
