@@ -1,4 +1,3 @@
-import { performance } from 'node:perf_hooks'
 import type pg from 'pg'
 import type { Database } from './pools.ts'
 

@@ -301,6 +301,7 @@ describe('the error table', () => {
     ['an unknown function', { aggregate: { x: of('median', 'amount') } }],
     ['an unknown date part', { groupBy: ['date:decade:soldAt'] }],
     ['a filter of the wrong type', { filter: { amount: { gt: 'much' } }, aggregate: { n } }],
+    ['a cast that a row refuses', { filter: { status: { gt: 5, cast: 'integer' } }, aggregate: { n } }],
     ['having without groups', { having: { n: 1 } }],
     ['a limit below -1', { limit: -2 }],
     ['a page of zero', { page: 0 }],

@@ -36,7 +36,7 @@ export function resolveReport(rt: Runtime, access: Access, collection: string, q
 }
 
 /** A report's JSON object: the keys of a list and no others. Everything is read and counted unless it says otherwise. */
-export const parseReport = (body: unknown): ListQuery => {
+export function parseReport(body: unknown): ListQuery {
   if (body !== undefined && body !== null && !isObject(body)) throw errors.badQuery('expected an object')
   return withDefaults(parseListQuery(body ?? {}, { strict: true }))
 }
@@ -50,17 +50,20 @@ export const parseReportParameters = (parameters: Readonly<Record<string, unknow
  * Everything that it has no row for is answered as everywhere.
  */
 export function reportError(error: unknown): unknown {
-  if (sqlState(error) === timedOut) return new AppError(500, failure, { details: tookTooLong, cause: error })
+  const state = sqlState(error)
+  if (state === timedOut) return new AppError(500, failure, { details: tookTooLong, cause: error })
+  if (state?.startsWith(dataException)) return malformed('A value does not fit its field', error)
   if (error instanceof AppError && error.status === 403) return forbidden(error)
-  return isMalformedBody(error)
-    ? Object.assign(errors.badQuery('The request body is not valid JSON'), { cause: error })
-    : error
+  return isMalformedBody(error) ? malformed('The request body is not valid JSON', error) : error
 }
 
 /** The words for a fault of ours or of the database. */
 export const failure = 'Error generating report'
 
 export const tookTooLong = 'The report took too long'
+
+/** The class of what no row could tell before it was read, such as text that a cast cannot make a number of. */
+const dataException = '22'
 
 const withDefaults = (query: ListQuery): ListQuery => ({
   ...query,
@@ -69,6 +72,8 @@ const withDefaults = (query: ListQuery): ListQuery => ({
 })
 
 const unknownModel = () => new AppError(404, 'Model not found', { code: 'UNKNOWN_COLLECTION' })
+
+const malformed = (details: string, cause: unknown) => Object.assign(errors.badQuery(details), { cause })
 
 const forbidden = (cause: AppError) => new AppError(403, 'Insufficient permissions', { details: cause.message, cause })
 

@@ -5,8 +5,8 @@ import type { Access } from '../../query/access.ts'
 import { compileListUpTo } from '../../query/compile.ts'
 import type { Plan } from '../../query/resolve.ts'
 import type { Runtime } from '../../runtime.ts'
-import { type ListRow, largestWhole, listBody, listStatements, withFreshCatalog } from '../items/reads.ts'
-import { type OpenList, openList } from '../items/stream.ts'
+import { type ListRow, largestWhole, listBody, withFreshCatalog } from '../items/reads.ts'
+import { type OpenAnswer, openList } from '../items/stream.ts'
 import { failure, resolveReport, tookTooLong } from './reports.ts'
 import type { Stat } from './stats-request.ts'
 
@@ -76,15 +76,15 @@ async function* answer(rt: Runtime, stats: readonly Stat[], outcomes: readonly O
 }
 
 /** Its first rows come before anything is said of it, so that it can still fail alone. */
-async function openLong(rt: Runtime, plan: Plan): Promise<OpenList | { readonly failed: string }> {
+async function openLong(rt: Runtime, plan: Plan): Promise<OpenAnswer | { readonly failed: string }> {
   try {
-    return await openList(rt, listStatements(plan))
+    return await openList(rt, plan)
   } catch (error) {
     return failedReport(rt, error)
   }
 }
 
-async function* pieces({ chunks, close }: OpenList): AsyncGenerator<string> {
+async function* pieces({ chunks, close }: OpenAnswer): AsyncGenerator<string> {
   let isRead = false
   try {
     yield* chunks
