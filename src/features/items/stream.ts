@@ -46,12 +46,7 @@ export async function streamRows(
 }
 
 /** Reads the first batch; nothing stays open when that fails. */
-async function openRows(
-  rt: Runtime,
-  rows: Statement,
-  render: Rendering,
-  signal?: AbortSignal,
-): Promise<OpenAnswer> {
+async function openRows(rt: Runtime, rows: Statement, render: Rendering, signal?: AbortSignal): Promise<OpenAnswer> {
   const batches = await openBatches<Row>(rt.db, rows.text, rows.values, signal)
   try {
     const first = await batches.next()

@@ -11,5 +11,5 @@ from (
     from "notes" t
     where t."deletedAt" is null
     order by t."title", t."id"
-    limit $1::bigint) t) o
--- [1001]
+    limit 1001) t) o
+-- []
