@@ -44,7 +44,14 @@ export function verifyToken(config: Config, token: string, now: Date): TokenClai
  * particular not as an access token.
  */
 export function deriveKey(config: Config, purpose: string): KeyObject {
-  return createSecretKey(Buffer.from(hkdfSync('sha256', secretOf(config), 'daybook', purpose, 32)))
+  return deriveKeys(config, purpose)[0]
+}
+
+/** As above, followed by the one of SECRET_KEY_PREVIOUS where that is set: for reading what was made before a rotation. */
+export function deriveKeys(config: Config, purpose: string): [KeyObject, ...KeyObject[]] {
+  const derived = (secret: string) => createSecretKey(Buffer.from(hkdfSync('sha256', secret, 'daybook', purpose, 32)))
+  const { secretKeyPrevious } = config.auth
+  return [derived(secretOf(config)), ...(secretKeyPrevious === undefined ? [] : [derived(secretKeyPrevious)])]
 }
 
 /** An unguessable secret: 32 random bytes as 64 hex digits. */

@@ -23,7 +23,7 @@ export function registerAccess(app: App, rt: Runtime, access: AccessClass, limit
 function refuse(request: FastifyRequest, access: AccessClass): void {
   if (access === 'public') return
   if (request.caller.sessionId === undefined) throw unauthenticated(request)
-  if (access === 'admin' && !request.caller.admin) throw errors.adminOnly()
+  if (access === 'admin' && !request.caller.admin) throw forbidden(request)
 }
 
 /** The specification has its own words for some routes without authentication. */
@@ -31,5 +31,10 @@ function unauthenticated(request: FastifyRequest): AppError {
   const { url = '' } = request.routeOptions
   if (url === '/auth/refresh') return errors.unauthorized('Invalid or expired token')
   if (url === '/auth/check') return new AppError(401, 'Invalid or expired token', { members: { valid: false } })
-  return errors.unauthorized(url.startsWith('/auth/') ? 'Unauthorized' : 'Authentication required')
+  const inOneWord = url.startsWith('/auth/') || url.startsWith('/settings')
+  return errors.unauthorized(inOneWord ? 'Unauthorized' : 'Authentication required')
+}
+
+function forbidden({ routeOptions: { url = '' } }: FastifyRequest): AppError {
+  return url.startsWith('/settings') ? new AppError(403, 'Forbidden') : errors.adminOnly()
 }

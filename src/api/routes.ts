@@ -7,6 +7,7 @@ import { permissionAdminRoutes, permissionRoutes } from '../features/permissions
 import { projectInfoRoutes } from '../features/project-info/routes.ts'
 import { reportRoutes } from '../features/reports/routes.ts'
 import { schemaAdminRoutes, schemaRoutes } from '../features/schemas/routes.ts'
+import { settingsAdminRoutes, settingsRoutes } from '../features/settings/routes.ts'
 import type { App } from '../http.ts'
 import type { Runtime } from '../runtime.ts'
 import { type AccessClass, registerAccess } from './access.ts'
@@ -30,6 +31,8 @@ const groups: readonly RouteGroup[] = [
   { access: 'admin', register: schemaAdminRoutes },
   { access: 'public', register: permissionRoutes },
   { access: 'admin', register: permissionAdminRoutes },
+  { access: 'public', register: settingsRoutes },
+  { access: 'admin', register: settingsAdminRoutes },
 ]
 
 /** Registers every group in a scope of its own, so that access is a property of the group, not of a handler. */

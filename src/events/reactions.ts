@@ -20,6 +20,7 @@ const reactions: { readonly [Type in EventType]: (data: EventData[Type]) => Reac
   'mail.queued': ({ emailLogId }) => ({ jobs: [{ queue: 'mail', data: { emailLogId } }] }),
   'schema.changed': () => ({ stale: ['catalog'] }),
   'migration.run': () => ({ stale: ['catalog', 'access', 'settings'] }),
+  'system.settings': () => ({ stale: ['settings'] }),
   'system.setup': () => nothing,
 }
 

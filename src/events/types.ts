@@ -17,6 +17,8 @@ export type EventData = {
   'schema.changed': { collection: string; change: 'create' | 'update' | 'delete' }
   /** Migrations were executed. */
   'migration.run': { versions: readonly string[] }
+  /** Settings were set, of a tenant or the installation; without keys the tenant's own were removed. */
+  'system.settings': { tenantId: string | null; keys: readonly string[] }
   /** The system was initialised. */
   'system.setup': { version: string }
 }

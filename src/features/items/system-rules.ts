@@ -9,6 +9,7 @@ import { checkNewPassword } from '../auth/input.ts'
 import { checkRuleCells, checkRuleDelete } from '../permissions/check.ts'
 import { administratorRole, publicRole } from '../permissions/permissions.ts'
 import { readsLikeBuiltIn } from '../permissions/role-names.ts'
+import { checkSettingsDelete, settingsCells } from '../settings/cells.ts'
 import type { Cell, PayloadContext } from './payload.ts'
 
 /** Rules of system collections that hold however their rows are written (quality P-18, P-20; spec/items.md §11). */
@@ -37,6 +38,7 @@ export async function beforeWrite(
 ): Promise<readonly Cell[]> {
   await checkRuleCells(rt, collection.name, cells, id)
   if (collection.name === 'svc_User') return Promise.all(cells.map(userCell))
+  if (collection.name === 'svc_Settings') return settingsCells(rt, cells, id)
   if (collection.name === 'svc_Role') await protectRoles(rt, cells, id)
   return cells
 }
@@ -44,6 +46,7 @@ export async function beforeWrite(
 /** Deleting `administrator`, `public` or `user` would lock everybody out. */
 export async function beforeDelete(rt: Runtime, collection: Collection, ids: readonly string[]): Promise<void> {
   await checkRuleDelete(rt, collection.name, ids)
+  if (collection.name === 'svc_Settings') await checkSettingsDelete(rt, ids)
   if (collection.name !== 'svc_Role') return
   for (const id of ids) if (await isBuiltIn(rt, id)) throw new AppError(403, 'System roles cannot be deleted')
 }

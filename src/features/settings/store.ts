@@ -8,6 +8,8 @@ export type SettingsRow = Readonly<Record<string, unknown>> & { readonly id: num
 export type SettingsStore = {
   /** The installation's settings, overridden key by key by the tenant's own (realtime facts §9). */
   current(tenantId?: string): SettingsRow
+  /** Whose frontend this is: the installation's, compared exactly, or a tenant's, in any case. */
+  byAppUrl(appUrl: string): SettingsRow | undefined
   reload(): Promise<void>
 }
 
@@ -22,7 +24,7 @@ export async function openSettings(db: Reader, listener: Listener, log: Logger):
   }
   listener.on('svc_settings', reloadSoon)
   listener.onReconnect(reloadSoon)
-  return { current: (tenantId) => merged(rows, tenantId), reload }
+  return { current: (tenantId) => merged(rows, tenantId), byAppUrl: (appUrl) => ownerOf(rows, appUrl), reload }
 }
 
 async function readRows(db: Reader): Promise<readonly SettingsRow[]> {
@@ -30,6 +32,14 @@ async function readRows(db: Reader): Promise<readonly SettingsRow[]> {
     sql.unsafe`select to_jsonb(s) as settings from "svc_Settings" s order by s.id`,
   )
   return found.map(({ settings }) => settings)
+}
+
+function ownerOf(rows: readonly SettingsRow[], appUrl: string): SettingsRow | undefined {
+  const isGlobal = rows.some((row) => row.tenant_Id === null && row.app_url === appUrl)
+  if (isGlobal) return merged(rows, undefined)
+  const wanted = appUrl.toLowerCase()
+  const own = rows.find((row) => row.tenant_Id !== null && String(row.app_url ?? '').toLowerCase() === wanted)
+  return own === undefined ? undefined : merged(rows, own.tenant_Id ?? undefined)
 }
 
 function merged(rows: readonly SettingsRow[], tenantId: string | undefined): SettingsRow {

@@ -1,0 +1,54 @@
+import { createCipheriv, createDecipheriv, createHmac, type KeyObject, randomBytes } from 'node:crypto'
+import type { Config } from '../config.ts'
+import { deriveKeys } from './tokens.ts'
+
+const algorithm = 'aes-256-gcm'
+const nonceLength = 12
+const tagLength = 16
+
+/** What a sealed text is for and whose it is: sealed for one row it does not open in another. */
+export type SealedFor = { readonly purpose: string; readonly owner: string }
+
+/** Encrypts a secret that the database keeps and that we must be able to read again; with a key from SECRET_KEY. */
+export function seal(config: Config, { purpose, owner }: SealedFor, text: string): string {
+  const nonce = randomBytes(nonceLength)
+  const cipher = createCipheriv(algorithm, deriveKeys(config, purpose)[0], nonce).setAAD(Buffer.from(owner))
+  const encrypted = Buffer.concat([cipher.update(text, 'utf8'), cipher.final()])
+  return Buffer.concat([nonce, cipher.getAuthTag(), encrypted]).toString('base64url')
+}
+
+/**
+ * The text in it; `outdated` when only SECRET_KEY_PREVIOUS opens it, so that it should be sealed again. Throws when
+ * neither key does: the installation has lost the key, or somebody has changed the row.
+ */
+export function unseal(config: Config, sealedFor: SealedFor, sealed: string): { text: string; outdated: boolean } {
+  for (const [index, key] of deriveKeys(config, sealedFor.purpose).entries()) {
+    const text = opened(key, sealedFor.owner, Buffer.from(sealed, 'base64url'))
+    if (text !== undefined) return { text, outdated: index > 0 }
+  }
+  throw new Error(`a sealed ${sealedFor.purpose} opens neither with SECRET_KEY nor with SECRET_KEY_PREVIOUS`)
+}
+
+/**
+ * The forms in which the database may know a short secret, the present one first: a keyed hash, since all secrets of
+ * 40 bits can be tried against a plain one.
+ */
+export function keyedHashes(config: Config, { purpose, owner }: SealedFor, secret: string): string[] {
+  return deriveKeys(config, purpose).map((key) =>
+    createHmac('sha256', key).update(`${owner} ${secret}`).digest('base64url'),
+  )
+}
+
+function opened(key: KeyObject, owner: string, sealed: Buffer): string | undefined {
+  const tagEnd = nonceLength + tagLength
+  if (sealed.length < tagEnd) return undefined
+  const decipher = createDecipheriv(algorithm, key, sealed.subarray(0, nonceLength), { authTagLength: tagLength })
+  decipher.setAAD(Buffer.from(owner)).setAuthTag(sealed.subarray(nonceLength, tagEnd))
+  const text = decipher.update(sealed.subarray(tagEnd))
+  try {
+    return Buffer.concat([text, decipher.final()]).toString('utf8')
+  } catch {
+    // The tag does not fit: another key, another owner, or another text.
+    return undefined
+  }
+}

@@ -1,0 +1,73 @@
+import { seal, unseal } from '../../adapters/sealing.ts'
+import type { Config } from '../../config.ts'
+import { AppError } from '../../errors.ts'
+import { type SettingsValues, settingsKeys } from './keys.ts'
+import type { SettingsRow } from './store.ts'
+
+/** Stands for a password that is set; given back unchanged it means "as it is". */
+export const passwordMask = '********'
+
+const sealedFor = { purpose: 'settings', owner: 'smtp_pass' } as const
+
+/**
+ * What everybody may know (spec: Settings record): an allow-list, and of the session limits the default alone, as
+ * `{ web, mobile }` and once more as `web_session_limit` and `mobile_session_limit`; -1 where there is none.
+ */
+export function publicSettings(row: SettingsRow): Readonly<Record<string, unknown>> {
+  const limits = defaultLimits(row)
+  return {
+    ...identityOf(row),
+    ...valuesOf(row, (key) => key.isPublic),
+    session_limits: limits,
+    web_session_limit: limits.web,
+    mobile_session_limit: limits.mobile,
+  }
+}
+
+/** Everything but the SMTP password, which is write-only: only whether it is set shows. */
+export function administratorSettings(row: SettingsRow): Readonly<Record<string, unknown>> {
+  const limits = defaultLimits(row)
+  return {
+    ...identityOf(row),
+    ...valuesOf(row, () => true),
+    smtp_pass: row.smtp_pass === null ? null : passwordMask,
+    web_session_limit: limits.web,
+    mobile_session_limit: limits.mobile,
+  }
+}
+
+/** What a mail of the tenant looks like. */
+export function brandingOf(row: SettingsRow): Readonly<Record<string, unknown>> {
+  const { project_name, project_color, email_icon_Id, email_signature } = row
+  return { project_name, project_color, email_icon_Id, email_signature }
+}
+
+/** The values as the table holds them: the password sealed, its mask left out. */
+export function storedValues(config: Config, values: SettingsValues): SettingsValues {
+  const { smtp_pass: password, ...others } = values
+  if (password === undefined || password === passwordMask) return others
+  return { ...others, smtp_pass: password === null ? null : seal(config, sealedFor, String(password)) }
+}
+
+/** The SMTP password of a row, for the mailer alone; undefined where none is set. */
+export function smtpPassword(config: Config, row: SettingsRow): string | undefined {
+  return typeof row.smtp_pass === 'string' ? unseal(config, sealedFor, row.smtp_pass).text : undefined
+}
+
+export const settingsNotFound = () => new AppError(404, 'Settings not found')
+
+function identityOf({ id, tenant_Id, createdAt, updatedAt }: SettingsRow) {
+  return { id, tenant_Id, createdAt: instant(createdAt), updatedAt: instant(updatedAt) }
+}
+
+/** The rows come as the database's own JSON, whose times have microseconds and an offset. */
+const instant = (value: unknown): string => new Date(value as string).toISOString()
+
+function valuesOf(row: SettingsRow, shown: (key: { readonly isPublic: boolean }) => boolean) {
+  return Object.fromEntries([...settingsKeys].flatMap(([name, key]) => (shown(key) ? [[name, row[name] ?? null]] : [])))
+}
+
+function defaultLimits({ session_limits }: SettingsRow): { web: number; mobile: number } {
+  const { default: limits } = (session_limits ?? {}) as { default?: { web?: number | null; mobile?: number | null } }
+  return { web: limits?.web ?? -1, mobile: limits?.mobile ?? -1 }
+}
