@@ -8,7 +8,12 @@ import { type Reaction, reactionTo } from './reactions.ts'
 import { type Actor, actorJson, type DomainEvent } from './types.ts'
 
 /** What `work` decided: its answer, and the facts that shall be appended with it. */
-export type Outcome<Result> = { readonly result: Result; readonly events?: readonly DomainEvent[] }
+export type Outcome<Result> = {
+  readonly result: Result
+  readonly events?: readonly DomainEvent[]
+  /** Whose facts they are, where only `work` could find out (the owner of a one-time code). Default: the given actor. */
+  readonly actor?: Actor
+}
 
 /**
  * The one door for changes (design §6): opens a transaction, names the actor, runs `work`, appends the events it
@@ -31,7 +36,7 @@ export async function commit<Result>(
     if (before !== undefined) return { result: before.result, reactions: [] }
     const outcome = await work(tx)
     const done = outcome.events ?? []
-    for (const event of done) await append(tx, actor, event)
+    for (const event of done) await append(tx, outcome.actor ?? actor, event)
     const decided = done.map(reactionTo)
     await enqueue(
       rt.boss,

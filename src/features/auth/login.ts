@@ -5,28 +5,26 @@ import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { afterwards } from './afterwards.ts'
-import { personBody, standingOf, tenantBody } from './answers.ts'
 import { emailOf, membersOf, secretOf, sessionTypeOf, textOf } from './input.ts'
-import { type Account, findAccount, type Membership, membershipsOf } from './queries.ts'
-import type { SessionType } from './session-store.ts'
-import { openSession } from './sessions.ts'
+import { type Account, findAccount } from './queries.ts'
+import { type Answer, membershipOf, signIn } from './sign-in.ts'
 
 /**
  * Signs in with e-mail and password (spec: POST /auth/login; auth facts §2). An unknown address, an account without
  * a password and a wrong one are answered alike and in the same time; what stands against an account is said only to
  * whoever knows its password.
  */
-export async function login(rt: Runtime, request: FastifyRequest) {
+export async function login(rt: Runtime, request: FastifyRequest): Promise<Answer> {
   checkLocal(rt)
   const { email, password, type, tenantId } = readLogin(request.body)
   const account = await findAccount(rt.db, email)
   const matches = await verifyPassword(password, account?.password)
   if (account === undefined || !matches) throw refuse(rt, request, account)
   checkMaySignIn(rt, account)
-  const membership = await membershipOf(rt, account.id, tenantId)
-  const token = await signIn(rt, request, account, membership, type)
-  const tenant = tenantBody(rt, membership.tenant)
-  return { token, body: { user: personBody(account), ...standingOf(rt, membership.role), tenant } }
+  const membership = await membershipOf(rt, rt.db, account.id, tenantId)
+  const answer = await commit(rt, actorOf(request), (tx) => signIn(rt, tx, request, { account, membership, type }))
+  if (answer === undefined) throw wrongPassword()
+  return answer
 }
 
 /** 403 where signing in with a password is switched off (LOCAL in AUTH_SERVICES_ENABLED). */
@@ -65,32 +63,4 @@ function checkMaySignIn(rt: Runtime, { status, emailVerified }: Account): void {
     throw new AppError(403, 'Email not verified. Please verify your email before logging in.', {
       members: { requiresEmailVerification: true },
     })
-}
-
-/** The role at the tenant that was asked for, else the oldest one. Outside multi-tenant mode nobody can ask. */
-async function membershipOf(rt: Runtime, userId: string, tenantId: string | undefined): Promise<Membership> {
-  const memberships = await membershipsOf(rt.db, rt.catalog.current(), userId)
-  const asked = rt.config.tenancy.enabled ? tenantId : undefined
-  const chosen = asked === undefined ? memberships[0] : memberships.find((one) => one.tenantId === asked.toLowerCase())
-  if (chosen !== undefined) return chosen
-  throw new AppError(
-    403,
-    asked === undefined ? 'No role is assigned to this account' : 'Access denied for specified tenant',
-  )
-}
-
-async function signIn(
-  rt: Runtime,
-  request: FastifyRequest,
-  account: Account,
-  { role, tenantId }: Membership,
-  type: SessionType,
-): Promise<string> {
-  const actor = actorOf(request, { userId: account.id, tenantId: tenantId ?? undefined, role })
-  const wanted = { userId: account.id, roleId: role.id, tenantId, type, passwordHash: account.password }
-  return commit(rt, actor, async (tx) => {
-    const token = await openSession(rt, tx, request, wanted)
-    if (token === undefined) throw wrongPassword()
-    return { result: token, events: [{ type: 'auth.login', data: { userId: account.id } }] }
-  })
 }
