@@ -1,7 +1,7 @@
 import type { Server } from 'node:http'
 import cors from '@fastify/cors'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
-import Fastify, { type FastifyBaseLogger, LogController } from 'fastify'
+import Fastify, { type FastifyBaseLogger, type FastifyRequest, LogController } from 'fastify'
 import type { Config } from '../config.ts'
 import type { Extensions } from '../extensions/extensions.ts'
 import { isTrustedOrigin } from '../features/auth/origins.ts'
@@ -50,10 +50,10 @@ export async function buildServer(rt: Runtime, { endpoints = [] }: Partial<Exten
     reply.header('x-request-id', request.id)
   })
   app.addHook('onResponse', async (request, reply) => {
-    const { method, url } = request
+    const { method } = request
     const level = reply.statusCode >= 500 ? 'error' : 'debug'
     request.log[level](
-      { method, path: url.split('?', 1)[0], status: reply.statusCode, ms: Math.round(reply.elapsedTime) },
+      { method, path: loggedPath(request), status: reply.statusCode, ms: Math.round(reply.elapsedTime) },
       'request',
     )
   })
@@ -62,6 +62,12 @@ export async function buildServer(rt: Runtime, { endpoints = [] }: Partial<Exten
   closeWith(app, async () => realtime?.close())
   registerRoutes(app, rt, realtime?.feed, endpoints)
   return app
+}
+
+/** Without the query. Paths under /auth hold tokens and codes: of them (and of what might be one) only the route. */
+function loggedPath({ url, routeOptions }: FastifyRequest): string | undefined {
+  const path = url.split('?', 1)[0] ?? ''
+  return /^\/auth\/|%/i.test(path) ? routeOptions.url : path
 }
 
 /** A client that sends slowly or not at all must not hold a connection (quality D-07). Milliseconds. */
