@@ -1,9 +1,12 @@
-import { createSqlTag, type QuerySqlToken } from 'slonik'
+import { createSqlTag, type FragmentSqlToken, type QuerySqlToken } from 'slonik'
 
 /** SQL as a value: every `${…}` becomes a bound parameter, identifiers only through `sql.identifier`. */
 export const sql = createSqlTag()
 
 export type Query = QuerySqlToken
+
+/** A part of a query, with its own values. */
+export type SqlFragment = FragmentSqlToken
 
 /** Text whose parameters are already numbered (a compiled plan, a statement of a library) as a query value. */
 export function rawQuery(text: string, values: readonly unknown[] = []): Query {

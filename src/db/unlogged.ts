@@ -5,7 +5,7 @@
 
 import type { RepeatableRequest } from '../events/types.ts'
 import type { Runtime } from '../runtime.ts'
-import { sql, type Tx } from './sql.ts'
+import { type SqlFragment, sql, type Tx } from './sql.ts'
 import { statementName } from './statement-names.ts'
 import { writePoolOf } from './write-pool.ts'
 
@@ -62,6 +62,13 @@ export async function replaceSession(tx: Tx, sessionId: string, roleId: string, 
     from ended
     returning id`)
   return rows.length === 1
+}
+
+/** Ends the sessions of a user but for one, all without; their ids. Change the user's row first (see `insertSession`). */
+export async function deleteOtherSessions(tx: Tx, userId: string, kept: string | undefined): Promise<string[]> {
+  const rows = await tx.any<{ id: string }>(sql.unsafe`
+    delete from "svc_Sessions" where "user_Id" = ${userId} and id is distinct from ${kept ?? null}::uuid returning id`)
+  return rows.map(({ id }) => id)
 }
 
 /** False when it had ended before. */
@@ -123,20 +130,124 @@ export async function renewSecret(tx: Tx, { identifier, hash, lifetimeSeconds }:
   return rows.length > 0
 }
 
+/** Makes the secrets of these identifiers worthless. */
+export async function deleteSecrets(tx: Tx, identifiers: readonly string[]): Promise<void> {
+  await tx.any(
+    sql.unsafe`delete from "svc_Verification" where identifier = any(${sql.array([...identifiers], 'text')})`,
+  )
+}
+
+/** For the cleanup worker. A day late: a mail that is tried again may still renew its secret. */
+export async function deleteExpiredSecrets(rt: Runtime): Promise<void> {
+  await run(rt, `delete from "svc_Verification" where "expiresAt" < now() - interval '1 day'`, [])
+  await run(
+    rt,
+    `delete from "svc_CodeTry" where key in (
+       select key from "svc_CodeTry" where "endsAt" <= now() for update skip locked)`,
+    [],
+  )
+}
+
+export type Consumption = {
+  readonly purpose: string
+  readonly hash: string
+  /** Whose it must be. */
+  readonly email: string | undefined
+}
+
 /**
  * Uses up the newest secret of a purpose and gives the address it was sent to; undefined when it is unknown, used,
  * expired or replaced. One conditional statement: of any number of simultaneous uses one succeeds.
  */
-export async function consumeSecret(tx: Tx, purpose: string, hash: string): Promise<string | undefined> {
+export async function consumeSecret(tx: Tx, wanted: Consumption): Promise<string | undefined> {
+  const consumed = await tx.maybeOne<{ email: string }>(sql.unsafe`${consumption(wanted, sql.fragment`true`)}`)
+  return consumed?.email
+}
+
+/** How many codes may be wrong before the next is not even looked at, within a quarter of an hour (quality A-19). */
+const triesPerAccount = 5
+const triesPerClient = 10
+const triesWithoutAccount = 1000
+
+export type CodeTry = Consumption & {
+  /** Who tries: an IP address or network. */
+  readonly client: string
+}
+
+/** `wrong` also for the right code of an account whose tries are used up. */
+export type CodeOutcome =
+  | { readonly state: 'consumed'; readonly email: string }
+  | { readonly state: 'wrong' | 'needs-email' }
+  | { readonly state: 'blocked'; readonly retryAfterSeconds: number }
+
+/**
+ * Like `consumeSecret`, for a secret that is short enough to be guessed. One statement pays a try of the client, then one
+ * of the account (without `email`: one of those that all guessers share), then looks at the code. So however many guess at
+ * once, no guess is free; the caller must commit after a wrong one too. The right one gets its tries back.
+ *
+ * The account's tries are not renewed by a newer code: asking for codes must not buy guesses.
+ */
+export async function consumeCode(tx: Tx, wanted: CodeTry): Promise<CodeOutcome> {
+  const client = `client ${wanted.client}`
+  const account = wanted.email === undefined ? undefined : accountKey(`${wanted.purpose}:${wanted.email}`)
+  const shared = account ?? 'without account'
+  const found = await tx.one<{ email: string | null; mayTry: boolean; hadTries: boolean; waitSeconds: number }>(
+    sql.unsafe`
+    with client as (${payment(client, triesPerClient, sql.fragment`select`)}),
+      shared as (${payment(shared, account === undefined ? triesWithoutAccount : triesPerAccount, sql.fragment`select from client`)}),
+      consumed as (${consumption(wanted, sql.fragment`exists (select from shared) and ${hasTriesLeft}`)})
+    select (select email from consumed) as email, exists (select from client) as "mayTry",
+      exists (select from shared) as "hadTries",
+      coalesce((select ceil(extract(epoch from "endsAt" - now()))::int from "svc_CodeTry" where key = ${client}), 1) as "waitSeconds"`,
+  )
+  if (found.email !== null) {
+    await giveBack(tx, [client, shared], accountKey(`${wanted.purpose}:${found.email}`))
+    return { state: 'consumed', email: found.email }
+  }
+  if (!found.mayTry) return { state: 'blocked', retryAfterSeconds: Math.max(1, found.waitSeconds) }
+  return { state: found.hadTries || account !== undefined ? 'wrong' : 'needs-email' }
+}
+
+function accountKey(identifier: string): string {
+  return `account ${identifier}`
+}
+
+/** For a code without `email`: the tries of the account that it opens count all the same. */
+const hasTriesLeft = sql.fragment`not exists (
+  select from "svc_CodeTry" t where t.key = 'account ' || v.identifier and t."left" = 0 and t."endsAt" > now())`
+
+/** Takes one try of a key; no row when none is left. `source` gives a row if it shall be taken at all. */
+function payment(key: string, triesAtMost: number, source: SqlFragment) {
+  return sql.fragment`
+    insert into "svc_CodeTry" as t (key, "left", "endsAt")
+    select ${key}, ${triesAtMost - 1}, now() + interval '15 minutes' from (${source}) paid
+    on conflict (key) do update
+      set "left" = case when t."endsAt" > now() then t."left" - 1 else excluded."left" end,
+          "endsAt" = case when t."endsAt" > now() then t."endsAt" else excluded."endsAt" end
+      where t."left" > 0 or t."endsAt" <= now()
+    returning 1`
+}
+
+/** Whoever had the right code is no guesser; it also shows that the account's owner is back. */
+async function giveBack(tx: Tx, keys: readonly string[], account: string): Promise<void> {
+  await tx.any(sql.unsafe`
+    with owner as (delete from "svc_CodeTry" where key = ${account})
+    update "svc_CodeTry" set "left" = "left" + 1 where key = any(${sql.array([...keys], 'text')}) and key <> ${account}`)
+}
+
+function consumption({ purpose, hash, email }: Consumption, condition: SqlFragment) {
   const prefix = `${purpose}:`
-  const consumed = await tx.maybeOne<{ email: string }>(sql.unsafe`
+  const whose =
+    email === undefined
+      ? sql.fragment`starts_with(v.identifier, ${prefix})`
+      : sql.fragment`v.identifier = ${prefix + email}`
+  return sql.fragment`
     delete from "svc_Verification" v
-    where v.value = ${hash} and starts_with(v.identifier, ${prefix}) and v."expiresAt" > now()
+    where v.value = ${hash} and ${whose} and v."expiresAt" > now() and ${condition}
       and not exists (
         select from "svc_Verification" newer
         where newer.identifier = v.identifier and (newer."createdAt", newer.id) > (v."createdAt", v.id))
-    returning substr(v.identifier, char_length(${prefix}) + 1) as email`)
-  return consumed?.email
+    returning substr(v.identifier, char_length(${prefix}) + 1) as email`
 }
 
 // Idempotency keys. What a commit came to rides in its own transaction, so that it is known if and only if it happened;

@@ -11,6 +11,19 @@ export type EventData = {
   'auth.logout': { userId: string }
   'auth.refresh': { userId: string }
   'auth.email_verified': { userId: string }
+  /** A link or code was asked for; unknown addresses are only counted by the limiter. */
+  'auth.magic_link_requested': { userId: string }
+  /** A link or code that opens nothing; whose, where the caller said so. */
+  'auth.magic_link_failed': { userId: string | null }
+  'auth.password_reset_requested': { userId: string }
+  'auth.password_reset_failed': { userId: string | null }
+  /** A new password by a mailed link or code. */
+  'auth.password_reset': { userId: string }
+  'auth.password_change_failed': { userId: string }
+  /** A new password by its owner, or by an administrator: the actor tells. */
+  'auth.password_change': { userId: string }
+  /** Somebody proved that the address is theirs; what was set up before by anybody is gone (ADR 8). */
+  'auth.unverified_credentials_dropped': { userId: string }
   /** A mail was accepted: its svc_EmailLog row is in state `queued`. */
   'mail.queued': { emailLogId: string }
   /** A collection was created, changed or dropped. */

@@ -180,6 +180,8 @@ describe('an untrusted link (A-31)', () => {
       ).toMatchObject(refused)
       expect(await api.admin('POST', '/auth/email/verify/resend', { link: given })).toMatchObject(refused)
       expect(await api.admin('POST', '/auth/email/verify', { link: given })).toMatchObject(refused)
+      for (const path of ['/auth/magiclink', '/auth/password/reset'])
+        expect(await api.anonymous('POST', path, { email: 'admin@example.com', link: given })).toMatchObject(refused)
       expect(await facts(before)).toEqual([])
     },
   )

@@ -77,7 +77,7 @@ Confirm e-mail address (https://app.example/auth/verify-email/abc)
 If the button does not work, copy this address into your browser:
 https://app.example/auth/verify-email/abc
 
-If you did not create an account at House & Co, you can ignore this mail.
+If you did not create an account at House & Co, do not confirm: ignore this mail.
 
 House & Co · 2026
 `)

@@ -27,6 +27,12 @@ export function emailOf(typed: string): string {
   return email
 }
 
+/** As above; undefined when it is absent or empty. */
+export function optionalEmailOf(value: unknown): string | undefined {
+  if (value === undefined || value === null || value === '') return undefined
+  return emailOf(typeof value === 'string' ? value : '')
+}
+
 /** 400 unless absent, `jwt` or `cookie`. */
 export function authModeOf(value: unknown): AuthMode {
   if (value === undefined || value === null || value === 'jwt') return 'jwt'

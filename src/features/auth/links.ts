@@ -1,5 +1,7 @@
 import { AppError } from '../../errors.ts'
 import type { Runtime } from '../../runtime.ts'
+import type { LinkOrCode } from '../mail/types.ts'
+import { emailOf, membersOf, textOf } from './input.ts'
 
 /**
  * The base address that a mailed link begins with: `link` when it is one of the trusted frontends, else 400
@@ -20,6 +22,20 @@ export function defaultLink(rt: Runtime): string {
   const [first] = trustedAddresses(rt)
   if (first === undefined) throw invalidLink()
   return first
+}
+
+/** What is mailed where: a link below a trusted frontend, or a code. */
+export type LinkRequest = { readonly email: string } & LinkOrCode
+
+/** The body of requests for a magic link or password reset. 400 for what is missing, malformed or not trusted. */
+export function readLinkRequest(rt: Runtime, body: unknown): LinkRequest {
+  const members = membersOf(body)
+  const typed = textOf(members.email)
+  if (typed === undefined) throw new AppError(400, 'Email is required')
+  const { mode = 'link' } = members
+  if (mode !== 'link' && mode !== 'code') throw new AppError(400, "Invalid mode. Must be 'link' or 'code'")
+  const context: LinkOrCode = mode === 'code' ? { mode } : { mode, link: trustedLink(rt, members.link) }
+  return { email: emailOf(typed), ...context }
 }
 
 const longest = 2048

@@ -23,9 +23,13 @@ export function refuseForgedWrite(config: Config, request: FastifyRequest): void
   if (hasBody(request) && !isJson(request)) throw new AppError(403, 'Cross-site request refused')
 }
 
-/** Refuses (403) a sign-in that another site's page starts: it would sign its victim in as somebody else. */
+/**
+ * Refuses (403) a sign-in that another site's page or mail starts: it would sign its victim in as somebody else. A
+ * navigation or an image has no Origin, but browsers say `Sec-Fetch-Site`; whoever says neither is no browser.
+ */
 export function refuseForeignPage(config: Config, request: FastifyRequest): void {
-  if (request.headers.origin !== undefined && !fromTrustedPage(config, request))
+  const { origin, 'sec-fetch-site': site } = request.headers
+  if ((origin !== undefined || site !== undefined) && !fromTrustedPage(config, request))
     throw new AppError(403, 'Cross-site request refused')
 }
 

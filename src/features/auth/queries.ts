@@ -27,10 +27,38 @@ export type Membership = {
   readonly tenant: Readonly<Record<string, unknown>> | null
 }
 
+const accountSql = sql.fragment`
+  select id, email, "firstName", "lastName", status, "emailVerified", password from "svc_User"`
+
 /** The account of an address in canonical form. */
 export function findAccount(db: Reader, email: string): Promise<Account | undefined> {
-  return db.maybeOne<Account>(sql.unsafe`
-    select id, email, "firstName", "lastName", status, "emailVerified", password from "svc_User" where email = ${email}`)
+  return db.maybeOne<Account>(sql.unsafe`${accountSql} where email = ${email}`)
+}
+
+export function accountOf(db: Reader, userId: string): Promise<Account | undefined> {
+  return db.maybeOne<Account>(sql.unsafe`${accountSql} where id = ${userId}`)
+}
+
+/** The account as it is now; until the transaction ends nobody else changes it. */
+export function lockAccount(tx: Tx, who: { email: string } | { userId: string }): Promise<Account | undefined> {
+  const condition = 'email' in who ? sql.fragment`email = ${who.email}` : sql.fragment`id = ${who.userId}`
+  return tx.maybeOne<Account>(sql.unsafe`${accountSql} where ${condition} for no key update`)
+}
+
+export async function setPassword(tx: Tx, userId: string, passwordHash: string): Promise<void> {
+  await tx.any(sql.unsafe`
+    update "svc_User" set password = ${passwordHash}, "updatedAt" = now() where id = ${userId}`)
+}
+
+/** Marks an account's address as verified and takes its password away. */
+export async function verifyWithoutPassword(tx: Tx, userId: string): Promise<void> {
+  await tx.any(sql.unsafe`
+    update "svc_User" set "emailVerified" = true, password = null, "updatedAt" = now() where id = ${userId}`)
+}
+
+/** Cuts an account off from every social provider. */
+export async function dropProviders(tx: Tx, userId: string): Promise<void> {
+  await tx.any(sql.unsafe`delete from "svc_Account" where "user_Id" = ${userId}`)
 }
 
 /** Every role of a user, the oldest first. */

@@ -7,8 +7,10 @@ import { deliver } from './answers.ts'
 import { clearedSessionCookie } from './cookie.ts'
 import { type AuthMode, authModeOf, membersOf } from './input.ts'
 import { login } from './login.ts'
+import { requestMagicLink, signInByMagicLink } from './magic-link.ts'
 import { me } from './me.ts'
 import { refuseForeignPage } from './origins.ts'
+import { requestPasswordReset, resetPassword } from './password-reset.ts'
 import { register } from './register.ts'
 import { CheckShape, MeShape, MessageShape, RefreshedShape, RegisteredShape, SignedInShape } from './schema.ts'
 import { endSession, refreshSession, signedIn } from './sessions.ts'
@@ -17,7 +19,13 @@ import { resendVerification, verifyEmail } from './verification.ts'
 /** Answers 200 by the shape; bodies are small here. */
 const answers = <Shape extends TSchema>(shape: Shape) => ({ schema: { response: { 200: shape } }, bodyLimit: 16_384 })
 
-/** `/auth` for everybody. Register and login emit auth.register, auth.login, auth.login_failed and mail.queued. */
+/** As above. Scanners look at mailed links with HEAD: that must not use a token up (quality, facts). */
+const opened = <Shape extends TSchema>(shape: Shape) => ({ ...answers(shape), exposeHeadRoute: false })
+
+/**
+ * `/auth` for everybody. They emit auth.register, auth.login, auth.login_failed, auth.magic_link_*, auth.password_reset*,
+ * auth.email_verified, auth.unverified_credentials_dropped and mail.queued.
+ */
 export function authPublicRoutes(app: App, rt: Runtime): void {
   prepare(app)
   app.addHook('onClose', () => afterwardsDone(rt))
@@ -32,16 +40,21 @@ export function authPublicRoutes(app: App, rt: Runtime): void {
     const { token, body } = await login(rt, request)
     return deliver(rt, reply, authMode, token, body)
   })
-  app.post('/auth/email/verify/resend', answers(MessageShape), (request) => resendVerification(rt, request))
-  // Scanners look at mailed links with HEAD: that must not use a token up (quality, facts).
-  app.get<{ Params: { token: string } }>(
-    '/auth/email/verify/:token',
-    { ...answers(MessageShape), exposeHeadRoute: false },
-    async (request) => {
-      await verifyEmail(rt, request, request.params.token)
-      return { message: 'Email verified successfully' }
-    },
+  app.post('/auth/magiclink', answers(MessageShape), (request) => requestMagicLink(rt, request))
+  app.get<{ Params: { token: string } }>('/auth/magiclink/:token', opened(SignedInShape), async (request, reply) => {
+    const authMode = signInMode(rt, request, request.query)
+    const { token, body } = await signInByMagicLink(rt, request, request.params.token)
+    return deliver(rt, reply, authMode, token, body)
+  })
+  app.post('/auth/password/reset', answers(MessageShape), (request) => requestPasswordReset(rt, request))
+  app.post<{ Params: { token: string } }>('/auth/password/reset/:token', answers(MessageShape), (request) =>
+    resetPassword(rt, request, request.params.token),
   )
+  app.post('/auth/email/verify/resend', answers(MessageShape), (request) => resendVerification(rt, request))
+  app.get<{ Params: { token: string } }>('/auth/email/verify/:token', opened(MessageShape), async (request) => {
+    await verifyEmail(rt, request, request.params.token)
+    return { message: 'Email verified successfully' }
+  })
 }
 
 /** `/auth` for callers with a session. They emit auth.refresh, auth.logout and mail.queued. */
@@ -54,7 +67,7 @@ export function authBearerRoutes(app: App, rt: Runtime): void {
     user: { id: signedIn(request.caller).userId },
   }))
   app.post('/auth/refresh', answers(RefreshedShape), async (request, reply) => {
-    const authMode = modeOf(request)
+    const authMode = modeOf(request.body)
     const token = await refreshSession(rt, request)
     return deliver(rt, reply, authMode, token, { expiresIn: rt.config.auth.accessTokenExpiresIn })
   })
@@ -77,12 +90,12 @@ function prepare(app: App): void {
   })
 }
 
-function modeOf(request: FastifyRequest): AuthMode {
-  return authModeOf(membersOf(request.body).authMode)
+function modeOf(members: unknown): AuthMode {
+  return authModeOf(membersOf(members).authMode)
 }
 
-function signInMode(rt: Runtime, request: FastifyRequest): AuthMode {
-  const authMode = modeOf(request)
+function signInMode(rt: Runtime, request: FastifyRequest, members: unknown = request.body): AuthMode {
+  const authMode = modeOf(members)
   if (authMode === 'cookie') refuseForeignPage(rt.config, request)
   return authMode
 }

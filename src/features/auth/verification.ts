@@ -32,10 +32,13 @@ export async function resendVerification(rt: Runtime, request: FastifyRequest): 
   return { message: 'If an account exists for this email, a verification email has been sent.' }
 }
 
-/** Marks the address that the token was mailed to as verified. The token works once; 400 when it does not. */
+/**
+ * Marks the address that the token was mailed to as verified. The token works once; 400 when it does not. The password
+ * stays: whoever follows this link confirms the account that was set up, as the mail says (ADR 8).
+ */
 export async function verifyEmail(rt: Runtime, request: FastifyRequest, token: string): Promise<void> {
   await commit(rt, actorOf(request), async (tx) => {
-    const email = await consumeSecret(tx, 'email-verification', hashSecret(token))
+    const email = await consumeSecret(tx, { purpose: 'email-verification', hash: hashSecret(token), email: undefined })
     const userId = email === undefined ? undefined : await markVerified(tx, email)
     if (userId === undefined) throw new AppError(400, 'Invalid or expired verification token')
     return { result: undefined, events: [{ type: 'auth.email_verified', data: { userId } }] }

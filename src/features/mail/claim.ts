@@ -1,16 +1,17 @@
 import { createHmac } from 'node:crypto'
 import { mailboxOf } from '../../adapters/mailer.ts'
-import { deriveKey, hashSecret } from '../../adapters/tokens.ts'
+import { deriveKey } from '../../adapters/tokens.ts'
 import type { MailSender } from '../../config/families.ts'
 import type { Config } from '../../config.ts'
 import type { Tx } from '../../db/sql.ts'
-import { lockSecret, renewSecret, replaceSecret } from '../../db/unlogged.ts'
+import { lockSecret, renewSecret, replaceSecret, type SecretRow } from '../../db/unlogged.ts'
 import { commit } from '../../events/commit.ts'
 import { systemActor } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
+import { codeFrom, hashOneTime } from '../auth/one-time.ts'
 import type { Person, TenantRow } from '../templates/variables.ts'
 import { type ClaimedMail, claimMail, mailStatus, newerMailExists, personOf, settleMail, tenantOf } from './queries.ts'
-import { type MailSecret, mailTypes, secretIdentifier, typesOfPurpose } from './types.ts'
+import { type MailSecret, type SecretPurpose, secretIdentifier, secretOfMail, typesOfPurpose } from './types.ts'
 
 /** A mail that this worker may send now, with everything that goes into it. */
 export type MailToSend = {
@@ -19,6 +20,8 @@ export type MailToSend = {
   readonly tenant: TenantRow | undefined
   /** Empty for mails without one. */
   readonly secret: string
+  /** Of the secret, from now. */
+  readonly lifetimeSeconds: number | undefined
 }
 
 /** `finished`: sent, failed, or failed just now because it must not be sent any more. */
@@ -44,10 +47,13 @@ export function claim(rt: Runtime, id: string, sender: MailSender | undefined, c
 
 /**
  * The secret of a mail: the same for every attempt to send it, so that whichever copy arrives works, and unknown to
- * the database. Hexadecimal, 256 bits.
+ * the database. A token is 256 bits in hex, a code 8 symbols.
  */
-export function secretOf(config: Config, emailLogId: string, { purpose }: MailSecret): string {
-  return createHmac('sha256', deriveKey(config, 'mail secrets')).update(`${emailLogId} ${purpose}`).digest('hex')
+export function secretOf(config: Config, emailLogId: string, { purpose, form }: MailSecret): string {
+  const random = createHmac('sha256', deriveKey(config, 'mail secrets'))
+    .update(`${emailLogId} ${purpose}`)
+    .digest('hex')
+  return form === 'token' ? random : codeFrom(random)
 }
 
 /** The domain is the sender's, so that it does not depend on the machine. */
@@ -68,10 +74,12 @@ async function prepare(tx: Tx, config: Config, mail: ClaimedMail): Promise<MailT
   if (mail.userId !== null && person?.email !== mail.email) return 'the account is gone or has another address now'
   const tenant = mail.tenantId === null ? undefined : await tenantOf(tx, mail.tenantId)
   if (mail.tenantId !== null && tenant === undefined) return 'the tenant is gone'
-  const kind = mailTypes[mail.type].secret
-  if (kind === undefined) return { mail, person, tenant, secret: '' }
+  const kind = secretOfMail(mail.type, mail.context as never)
+  if (kind === undefined) return { mail, person, tenant, secret: '', lifetimeSeconds: undefined }
   const secret = secretOf(config, mail.id, kind)
-  return (await refusalOfSecret(tx, mail, kind, secret)) ?? { mail, person, tenant, secret }
+  const { lifetimeSeconds } = kind
+  const row = { hash: hashOneTime(config, kind.purpose, kind.form, secret), lifetimeSeconds }
+  return (await refusalOfSecret(tx, mail, kind.purpose, row)) ?? { mail, person, tenant, secret, lifetimeSeconds }
 }
 
 /**
@@ -81,13 +89,12 @@ async function prepare(tx: Tx, config: Config, mail: ClaimedMail): Promise<MailT
 async function refusalOfSecret(
   tx: Tx,
   mail: ClaimedMail,
-  kind: MailSecret,
-  secret: string,
+  purpose: SecretPurpose,
+  stored: Pick<SecretRow, 'hash' | 'lifetimeSeconds'>,
 ): Promise<string | undefined> {
-  const identifier = secretIdentifier(kind.purpose, mail.email)
-  const row = { identifier, hash: hashSecret(secret), lifetimeSeconds: kind.lifetimeSeconds }
-  await lockSecret(tx, identifier)
-  if (await newerMailExists(tx, mail.id, typesOfPurpose(kind.purpose))) return 'superseded by a newer mail'
+  const row = { identifier: secretIdentifier(purpose, mail.email), ...stored }
+  await lockSecret(tx, row.identifier)
+  if (await newerMailExists(tx, mail.id, typesOfPurpose(purpose))) return 'superseded by a newer mail'
   if (!mail.mayHaveArrived) await replaceSecret(tx, row)
   else if (!(await renewSecret(tx, row))) return 'an earlier attempt may have arrived, and its link is used or expired'
   return undefined

@@ -3,7 +3,7 @@ import type { Runtime } from '../../runtime.ts'
 import { oneLine, renderMail, renderSubject, subjectOf } from '../templates/templates.ts'
 import { commonVariables } from '../templates/variables.ts'
 import type { MailToSend } from './claim.ts'
-import { type MailContext, type MailType, mailTypes } from './types.ts'
+import { mailTypes } from './types.ts'
 
 export type ComposedMail = {
   readonly outgoing: OutgoingMail
@@ -18,12 +18,15 @@ const hidden = '•••'
  *
  * @throws {TemplateError} when the template is broken
  */
-export function compose(rt: Runtime, { mail, person, tenant, secret }: MailToSend): ComposedMail {
+export function compose(rt: Runtime, { mail, person, tenant, secret, lifetimeSeconds }: MailToSend): ComposedMail {
   if (mail.messageId === null) throw new Error('the mail has no Message-ID')
   const settings = rt.settings.current(mail.tenantId ?? undefined)
-  const { template, variables: ownVariables } = mailTypes[mail.type]
-  const context = mail.context as MailContext[MailType] & typeof mail.context
-  const common = commonVariables(settings, mail.email, person, tenant, rt.clock())
+  const { template } = mailTypes[mail.type]
+  const ownVariables = mailTypes[mail.type].variables as (context: object, secret: string) => object
+  const { context } = mail
+  const now = rt.clock()
+  const expiresAt = lifetimeSeconds === undefined ? '' : new Date(now.getTime() + lifetimeSeconds * 1000).toISOString()
+  const common = { ...commonVariables(settings, mail.email, person, tenant, now), expiresAt }
   const subject = context.subject ?? subjectOf(template)
   const rendered = renderMail(template, { ...common, ...ownVariables(context, secret) }, subject)
   const fromName = oneLine(String(settings.from_email_name ?? settings.project_name))

@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { TemplateError } from '../../adapters/liquid.ts'
 import type { Delivery, Mailer } from '../../adapters/mailer.ts'
 import type { MailSender } from '../../config/families.ts'
+import { deleteExpiredSecrets } from '../../db/unlogged.ts'
 import { commit } from '../../events/commit.ts'
 import { systemActor } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
@@ -41,8 +42,9 @@ export async function sendMail(rt: Runtime, mailer: Mailer, emailLogId: string, 
   if (delivery.outcome === 'delayed' || delivery.outcome === 'uncertain') throw new Error(delivery.reason)
 }
 
-/** Ends mails that no job will send any more. */
+/** Ends mails that no job will send any more, and forgets expired secrets. */
 export async function sweepMails(rt: Runtime): Promise<void> {
+  await deleteExpiredSecrets(rt)
   const failed = await commit(rt, systemActor, async (tx) => ({
     result: await failAbandonedMails(tx, abandonedAfterSeconds),
   }))

@@ -1,43 +1,96 @@
+import type { SecretForm } from '../auth/one-time.ts'
 import type { TemplateType } from '../templates/templates.ts'
 
 /** What each type of mail needs to know. Kept in svc_EmailLog and shown to administrators: never a secret. */
 export type MailContext = {
   /** `link`: the frontend's address that the verification link begins with. */
   verification: { readonly link: string }
+  magic_link: LinkOrCode
+  password_reset: LinkOrCode
 }
+
+/** A mail with a link below the frontend's address, or with a code to type. */
+export type LinkOrCode = { readonly mode: 'link'; readonly link: string } | { readonly mode: 'code' }
 
 export type MailType = keyof MailContext
 
 /** What a one-time secret is good for; the first part of its identifier in svc_Verification (auth facts §3). */
-export type SecretPurpose = 'email-verification'
+export type SecretPurpose = 'email-verification' | 'magic-link' | 'password-reset'
 
 /** A secret that is made when the mail is sent and works once, for `lifetimeSeconds` from then. */
-export type MailSecret = { readonly purpose: SecretPurpose; readonly lifetimeSeconds: number }
+export type MailSecret = {
+  readonly purpose: SecretPurpose
+  readonly form: SecretForm
+  readonly lifetimeSeconds: number
+}
 
 type MailTypeEntry<Type extends MailType> = {
   readonly template: TemplateType
-  readonly secret: MailSecret | undefined
-  /** The template's variables beyond the common ones. */
+  /** Undefined for mails without a secret. */
+  readonly purpose: SecretPurpose | undefined
+  secretOf?(context: MailContext[Type]): Omit<MailSecret, 'purpose'>
+  /** The template's variables beyond the common ones. What a mode has not is the empty string. */
   variables(context: MailContext[Type], secret: string): Readonly<Record<string, string>>
 }
 
-const day = 86_400
+const minute = 60
+const hour = 60 * minute
+const day = 24 * hour
 
 /** Every type of mail. A new one is an entry here, a context above and a built-in template. */
 export const mailTypes: { readonly [Type in MailType]: MailTypeEntry<Type> } = {
   verification: {
     template: 'verification',
-    secret: { purpose: 'email-verification', lifetimeSeconds: day },
+    purpose: 'email-verification',
+    secretOf: () => ({ form: 'token', lifetimeSeconds: day }),
     variables: ({ link }, token) => {
-      const verificationLink = `${link.replace(/\/+$/, '')}/auth/verify-email/${token}`
+      const verificationLink = below(link, 'verify-email', token)
       return { verificationLink, verifyUrl: verificationLink }
+    },
+  },
+  magic_link: {
+    template: 'magic_link',
+    purpose: 'magic-link',
+    secretOf: linkOrCode,
+    variables: (context, secret) =>
+      context.mode === 'link'
+        ? { magicLink: below(context.link, 'magiclink', secret), magicCode: '' }
+        : { magicLink: '', magicCode: secret },
+  },
+  password_reset: {
+    template: 'password_reset',
+    purpose: 'password-reset',
+    secretOf: linkOrCode,
+    variables: (context, secret) => {
+      const resetPasswordLink = context.mode === 'link' ? below(context.link, 'reset-password', secret) : ''
+      return {
+        resetPasswordLink,
+        resetUrl: resetPasswordLink,
+        resetPasswordCode: context.mode === 'code' ? secret : '',
+      }
     },
   },
 }
 
+/** A code lives shorter because it can be guessed (auth facts §3). */
+function linkOrCode({ mode }: LinkOrCode): Omit<MailSecret, 'purpose'> {
+  return mode === 'link' ? { form: 'token', lifetimeSeconds: hour } : { form: 'code', lifetimeSeconds: 15 * minute }
+}
+
+/** The frontend's route that calls the API's (spec: Email link shapes). */
+function below(link: string, route: string, token: string): string {
+  return `${link.replace(/\/+$/, '')}/auth/${route}/${token}`
+}
+
+/** The secret of one mail; undefined for mails without one. */
+export function secretOfMail<Type extends MailType>(type: Type, context: MailContext[Type]): MailSecret | undefined {
+  const { purpose, secretOf } = mailTypes[type] as MailTypeEntry<Type>
+  return purpose === undefined || secretOf === undefined ? undefined : { purpose, ...secretOf(context) }
+}
+
 /** The types whose secrets replace each other: a newer mail of one makes an older one worthless. */
 export function typesOfPurpose(purpose: SecretPurpose): readonly MailType[] {
-  return (Object.keys(mailTypes) as MailType[]).filter((type) => mailTypes[type].secret?.purpose === purpose)
+  return (Object.keys(mailTypes) as MailType[]).filter((type) => mailTypes[type].purpose === purpose)
 }
 
 /** Where the hash of a secret is found: one live row per purpose and address. */

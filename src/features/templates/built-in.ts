@@ -2,7 +2,7 @@
 export type Template = { readonly subject: string; readonly body: string }
 
 /** The types of templates that are built in; the names of the specification. */
-export type TemplateType = 'verification'
+export type TemplateType = 'verification' | 'magic_link' | 'password_reset'
 
 /** What is sent when nobody has stored a template of the type. */
 export const builtInTemplates: Readonly<Record<TemplateType, Template>> = {
@@ -15,9 +15,41 @@ export const builtInTemplates: Readonly<Record<TemplateType, Template>> = {
 <p>Hello{% if name != '' %} {{ name }}{% endif %},</p>
 <p>please confirm that this e-mail address is yours. The link works for 24 hours.</p>
 ${button('{{ verificationLink }}', 'Confirm e-mail address')}
-<p class="quiet">If you did not create an account at {{ project_name }}, you can ignore this mail.</p>`,
+<p class="quiet">If you did not create an account at {{ project_name }}, do not confirm: ignore this mail.</p>`,
     }),
   },
+  magic_link: {
+    subject: 'Sign in to {{ project_name }}',
+    body: page({
+      preheader: 'Somebody asked to sign in with your e-mail address.',
+      heading: 'Sign in',
+      content: `
+<p>Hello{% if name != '' %} {{ name }}{% endif %},</p>
+{% if magicCode != '' %}<p>type this code to sign in. It works once, for 15 minutes.</p>
+${code('{{ magicCode }}')}
+{% else %}<p>follow this link to sign in. It works once, for an hour.</p>
+${button('{{ magicLink }}', 'Sign in')}
+{% endif %}<p class="quiet">If you did not ask to sign in, ignore this mail and give it to nobody.</p>`,
+    }),
+  },
+  password_reset: {
+    subject: 'Set a new password for {{ project_name }}',
+    body: page({
+      preheader: 'Somebody asked for a new password for your account.',
+      heading: 'Set a new password',
+      content: `
+<p>Hello{% if name != '' %} {{ name }}{% endif %},</p>
+{% if resetPasswordCode != '' %}<p>type this code to set a new password. It works once, for 15 minutes.</p>
+${code('{{ resetPasswordCode }}')}
+{% else %}<p>follow this link to set a new password. It works once, for an hour.</p>
+${button('{{ resetPasswordLink }}', 'Set a new password')}
+{% endif %}<p class="quiet">If you did not ask for a new password, ignore this mail: yours stays as it is.</p>`,
+    }),
+  },
+}
+
+function code(symbols: string): string {
+  return `<p class="action"><span class="code">${symbols}</span></p>`
 }
 
 function button(link: string, label: string): string {
@@ -49,6 +81,7 @@ h1 { margin: 0 0 16px; font-size: 22px; line-height: 1.3; }
 p { margin: 0 0 16px; overflow-wrap: anywhere; }
 .action { margin: 24px 0; }
 .button { display: inline-block; padding: 12px 24px; border-radius: 8px; color: #ffffff; font-weight: 600; text-decoration: none; }
+.code { font: 700 28px/1.4 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; letter-spacing: 4px; }
 .quiet, .footer { color: #5c6370; font-size: 14px; }
 .preheader { display: none; max-height: 0; overflow: hidden; }
 @media (max-width: 480px) { .inner { padding: 20px; } .card { border-radius: 0; } }

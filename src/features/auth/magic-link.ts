@@ -1,0 +1,70 @@
+import type { FastifyRequest } from 'fastify'
+import { AppError } from '../../errors.ts'
+import { commit } from '../../events/commit.ts'
+import { actorOf } from '../../http.ts'
+import type { Runtime } from '../../runtime.ts'
+import { queueMail } from '../mail/mail.ts'
+import { afterwards } from './afterwards.ts'
+import { membersOf, optionalEmailOf, sessionTypeOf, textOf } from './input.ts'
+import { type LinkRequest, readLinkRequest } from './links.ts'
+import { checkLocal } from './login.ts'
+import { forgetSessions } from './ownership.ts'
+import { type Account, findAccount } from './queries.ts'
+import { type Redeemed, redeem } from './redeem.ts'
+import { type Answer, membershipOf, signIn } from './sign-in.ts'
+
+/**
+ * Mails a link or code to sign in with (spec: POST /auth/magiclink). An account that is not active is answered alike but
+ * gets no mail. With AUTH_GENERIC_RESPONSES unknown addresses are too, and the mail is queued beside the answer.
+ *
+ * @throws {AppError} 400 for a missing address or an untrusted link, before any account is looked up; 404 for an unknown
+ *   address; 403 where LOCAL is off
+ */
+export async function requestMagicLink(rt: Runtime, request: FastifyRequest): Promise<{ message: string }> {
+  checkLocal(rt)
+  const wanted = readLinkRequest(rt, request.body)
+  const account = await findAccount(rt.db, wanted.email)
+  const generic = rt.config.auth.genericResponses
+  if (account === undefined && !generic) throw new AppError(404, 'User not found')
+  if (account?.status === 'active') {
+    const send = () => queueLink(rt, request, account, wanted)
+    if (generic) afterwards(rt, 'queueing a magic link', send)
+    else await send()
+  }
+  return { message: `If an account exists for this email, a sign-in ${wanted.mode} has been sent.` }
+}
+
+/**
+ * Signs in with a mailed link or code, once (spec: GET /auth/magiclink/:token; auth facts §3). The address is verified by
+ * that. 400 when it opens nothing, 403 when the account has no role (at the tenant that was asked for); then it may be
+ * tried again.
+ */
+export async function signInByMagicLink(rt: Runtime, request: FastifyRequest, typed: string): Promise<Answer> {
+  checkLocal(rt)
+  const query = membersOf(request.query)
+  const type = sessionTypeOf(query.authType)
+  const presented = { purpose: 'magic-link', typed, email: optionalEmailOf(query.email) } as const
+  const { redeemed, answer } = await commit<Entered>(rt, actorOf(request), async (tx) => {
+    const redeemed = await redeem(rt, tx, request, presented, opensNothing)
+    if (redeemed.refusal !== undefined) return { result: { redeemed }, events: redeemed.events }
+    const { account, events } = redeemed
+    const membership = await membershipOf(rt, tx, account.id, textOf(query.tenant_Id))
+    const entered = await signIn(rt, tx, request, { account, membership, type })
+    return { ...entered, result: { redeemed, answer: entered.result }, events: [...events, ...(entered.events ?? [])] }
+  })
+  if (redeemed.refusal !== undefined) throw redeemed.refusal
+  forgetSessions(rt, redeemed.endedSessions)
+  if (answer === undefined) throw new AppError(400, opensNothing.message)
+  return answer
+}
+
+type Entered = { readonly redeemed: Redeemed; readonly answer?: Answer | undefined }
+
+const opensNothing = { message: 'Invalid or expired magic link', event: 'auth.magic_link_failed' } as const
+
+function queueLink(rt: Runtime, request: FastifyRequest, user: Account, { email: to, ...context }: LinkRequest) {
+  return commit(rt, actorOf(request), async (tx) => {
+    const { event } = await queueMail(tx, { type: 'magic_link', to, user, context })
+    return { result: undefined, events: [{ type: 'auth.magic_link_requested', data: { userId: user.id } }, event] }
+  })
+}

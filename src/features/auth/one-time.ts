@@ -1,0 +1,66 @@
+import { createHmac } from 'node:crypto'
+import { isIPv6 } from 'node:net'
+import { deriveKey, hashSecret } from '../../adapters/tokens.ts'
+import type { Config } from '../../config.ts'
+
+/**
+ * One-time secrets of mails: a *token* is part of a link and can't be guessed; a *code* is typed by a person and can,
+ * so its tries are counted (db/unlogged.ts). Nothing here knows an account or a database.
+ */
+export type SecretForm = 'token' | 'code'
+
+/** 30 symbols of which no two look alike: no 0, O, 1, I, L, U (auth facts §3). */
+const alphabet = '23456789ABCDEFGHJKMNPQRSTVWXYZ'
+const codeLength = 8
+
+/** A code of 8 symbols, about 39 bits, from 32 random bytes in hex: so many that no symbol is likelier than another. */
+export function codeFrom(randomHex: string): string {
+  let rest = BigInt(`0x${randomHex}`)
+  const symbols = Array.from({ length: codeLength }, () => {
+    const symbol = alphabet.charAt(Number(rest % 30n))
+    rest /= 30n
+    return symbol
+  })
+  return symbols.join('')
+}
+
+/**
+ * The hash under which a secret is stored. A code's is keyed: all codes can be hashed within minutes, so whoever reads
+ * the table without SECRET_KEY must not be able to.
+ */
+export function hashOneTime(config: Config, purpose: string, form: SecretForm, secret: string): string {
+  if (form === 'token') return hashSecret(secret)
+  const code = secret.replace(/[\s-]/g, '').toUpperCase()
+  return createHmac('sha256', deriveKey(config, 'one-time codes')).update(`${purpose} ${code}`).digest('hex')
+}
+
+/** What was typed or followed, told apart by its form: everything that is no token counts as a guess at a code. */
+export function presentedSecret(config: Config, purpose: string, typed: string): { form: SecretForm; hash: string } {
+  const form = /^[0-9a-f]{64}$/.test(typed) ? 'token' : 'code'
+  return { form, hash: hashOneTime(config, purpose, form, typed) }
+}
+
+/**
+ * What counts as one client: an IPv4 address, also when it is written as IPv6, or the /64 network of an IPv6 address,
+ * which is the least that one subscriber has (quality A-21).
+ */
+export function networkOf(ip: string): string {
+  if (!isIPv6(ip)) return ip
+  const groups = groupsOf(ip)
+  const isMapped = groups.slice(0, 5).every((group) => group === 0) && groups[5] === 0xffff
+  if (!isMapped)
+    return `${groups
+      .slice(0, 4)
+      .map((group) => group.toString(16))
+      .join(':')}::/64`
+  const [high = 0, low = 0] = groups.slice(6)
+  return [high >> 8, high & 255, low >> 8, low & 255].join('.')
+}
+
+/** The eight numbers of an IPv6 address; a URL writes each of its forms in one way. */
+function groupsOf(ip: string): number[] {
+  const written = new URL(`http://[${ip.replace(/%.*$/, '')}]`).hostname.slice(1, -1)
+  const [head = [], tail = []] = written.split('::').map((half) => half.split(':').filter((group) => group !== ''))
+  const zeros = Array.from({ length: 8 - head.length - tail.length }, () => '0')
+  return [...head, ...zeros, ...tail].map((group) => Number.parseInt(group, 16))
+}

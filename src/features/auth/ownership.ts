@@ -1,0 +1,60 @@
+import type { Tx } from '../../db/sql.ts'
+import { deleteOtherSessions, deleteSecrets } from '../../db/unlogged.ts'
+import type { DomainEvent } from '../../events/types.ts'
+import type { Runtime } from '../../runtime.ts'
+import { secretIdentifier } from '../mail/mail.ts'
+import type { SecretPurpose } from '../mail/types.ts'
+import { type Account, dropProviders, lockAccount, verifyWithoutPassword } from './queries.ts'
+
+export type ProvenAccount = {
+  readonly account: Account
+  /** The facts to append. */
+  readonly events: readonly DomainEvent[]
+  /** For `forgetSessions` after the commit. */
+  readonly endedSessions: readonly string[]
+}
+
+/**
+ * Somebody has opened what was mailed to the address, so the address is verified. If it was not before, whoever set the
+ * account up may have been somebody else: its password, sessions, links and social accounts end (quality A-36, ADR 8).
+ *
+ * Undefined when no active account has the address any more. Holds the account until the transaction ends.
+ */
+export async function proveOwnership(tx: Tx, email: string): Promise<ProvenAccount | undefined> {
+  const account = await lockAccount(tx, { email })
+  if (account === undefined || account.status !== 'active') return undefined
+  if (account.emailVerified) return { account, events: [], endedSessions: [] }
+  await verifyWithoutPassword(tx, account.id)
+  await dropProviders(tx, account.id)
+  const endedSessions = await endAccess(tx, account)
+  const events: DomainEvent[] = [
+    { type: 'auth.email_verified', data: { userId: account.id } },
+    { type: 'auth.unverified_credentials_dropped', data: { userId: account.id } },
+  ]
+  return { account: { ...account, emailVerified: true, password: null }, events, endedSessions }
+}
+
+/**
+ * Ends everything that opens an account without its password: sessions (but `keptSession`) with their sockets, and
+ * mailed secrets. Change the user's row before, so that a sign-in at the same time is either refused or ended. The ids of
+ * the sessions.
+ */
+export async function endAccess(
+  tx: Tx,
+  { id, email }: { readonly id: string; readonly email: string | null },
+  keptSession?: string,
+): Promise<readonly string[]> {
+  if (email !== null)
+    await deleteSecrets(
+      tx,
+      mailedSecrets.map((purpose) => secretIdentifier(purpose, email)),
+    )
+  return deleteOtherSessions(tx, id, keptSession)
+}
+
+/** This process does not wait for its own notification. */
+export function forgetSessions(rt: Runtime, ids: readonly string[]): void {
+  for (const id of ids) rt.sessions.forget(id)
+}
+
+const mailedSecrets: readonly SecretPurpose[] = ['email-verification', 'magic-link', 'password-reset']
