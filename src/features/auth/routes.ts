@@ -10,6 +10,7 @@ import { login } from './login.ts'
 import { requestMagicLink, signInByMagicLink } from './magic-link.ts'
 import { me } from './me.ts'
 import { refuseForeignPage } from './origins.ts'
+import { changeOwnPassword, changePasswordOf } from './password-change.ts'
 import { requestPasswordReset, resetPassword } from './password-reset.ts'
 import { register } from './register.ts'
 import { CheckShape, MeShape, MessageShape, RefreshedShape, RegisteredShape, SignedInShape } from './schema.ts'
@@ -57,7 +58,7 @@ export function authPublicRoutes(app: App, rt: Runtime): void {
   })
 }
 
-/** `/auth` for callers with a session. They emit auth.refresh, auth.logout and mail.queued. */
+/** `/auth` for callers with a session. They emit auth.refresh, auth.logout, auth.password_change* and mail.queued. */
 export function authBearerRoutes(app: App, rt: Runtime): void {
   prepare(app)
 
@@ -78,6 +79,10 @@ export function authBearerRoutes(app: App, rt: Runtime): void {
   }
   app.get('/auth/logout', { ...answers(MessageShape), exposeHeadRoute: false }, logout)
   app.post('/auth/logout', answers(MessageShape), logout)
+  app.post('/auth/password/change', answers(MessageShape), (request) => changeOwnPassword(rt, request))
+  // Both spellings of existing clients (decisions E).
+  for (const path of ['/auth/admin/password/change', '/auth/admin/change-password'])
+    app.post(path, answers(MessageShape), (request) => changePasswordOf(rt, request))
   // The legacy alias of resend for signed-in callers.
   app.post('/auth/email/verify', answers(MessageShape), (request) => resendVerification(rt, request))
 }

@@ -1,0 +1,96 @@
+import type { FastifyRequest } from 'fastify'
+import { hashPassword, verifyPassword } from '../../adapters/passwords.ts'
+import type { Tx } from '../../db/sql.ts'
+import { AppError } from '../../errors.ts'
+import { commit, type Outcome } from '../../events/commit.ts'
+import { actorOf } from '../../http.ts'
+import type { Runtime } from '../../runtime.ts'
+import { checkNewPassword, membersOf, secretOf, textOf } from './input.ts'
+import { endAccess, forgetSessions } from './ownership.ts'
+import { type Account, accountOf, lockAccount, setPassword } from './queries.ts'
+import { signedIn } from './sessions.ts'
+
+/**
+ * Changes the caller's password (spec: POST /auth/password/change) and ends its other sessions and mailed secrets
+ * (quality A-15).
+ *
+ * @throws {AppError} 400 for missing members, a wrong current password, a new one that is too short or long
+ */
+export async function changeOwnPassword(rt: Runtime, request: FastifyRequest): Promise<{ message: string }> {
+  const { userId, sessionId } = signedIn(request.caller)
+  const members = membersOf(request.body)
+  const [current, next] = [secretOf(members.currentPassword), secretOf(members.newPassword)]
+  if (current === undefined || next === undefined) throw new AppError(400, 'Current and new password are required')
+  checkNewPassword(next)
+  const account = await accountOf(rt.db, userId)
+  if (account === undefined || !(await verifyPassword(current, account.password)))
+    throw await refuse(rt, request, userId)
+  await change(rt, request, next, (tx) => lockSame(tx, account), sessionId)
+  return changed
+}
+
+/**
+ * Changes anybody's password; for administrators (auth facts §2, decisions E). Both bodies of existing clients count:
+ * `{ userId, newPassword }` and `{ userId, password }`. All sessions of the user end but the caller's own.
+ *
+ * @throws {AppError} 403 for others, 400 for missing members or an unfit password, 404 for an unknown user
+ */
+export async function changePasswordOf(rt: Runtime, request: FastifyRequest): Promise<{ message: string }> {
+  const { admin, sessionId } = signedIn(request.caller)
+  if (!admin) throw new AppError(403, "Only administrators can change other users' passwords")
+  const members = membersOf(request.body)
+  const [userId, next] = [textOf(members.userId), secretOf(members.newPassword) ?? secretOf(members.password)]
+  if (userId === undefined || next === undefined) throw new AppError(400, 'User ID and new password are required')
+  checkNewPassword(next)
+  const account = isUuid(userId) ? await accountOf(rt.db, userId) : undefined
+  if (account === undefined) throw unknownUser()
+  await change(rt, request, next, (tx) => lockExisting(tx, account.id), sessionId)
+  return changed
+}
+
+const changed = { message: 'Password changed successfully' }
+const wrongPassword = () => new AppError(400, 'Current password is incorrect')
+const unknownUser = () => new AppError(404, 'User not found')
+
+/** `lock` gives the account, held until the transaction ends, or throws why it must stay as it is. */
+async function change(
+  rt: Runtime,
+  request: FastifyRequest,
+  password: string,
+  lock: (tx: Tx) => Promise<Account>,
+  keptSession: string,
+): Promise<void> {
+  const passwordHash = await hashPassword(password)
+  const ended = await commit(rt, actorOf(request), async (tx): Promise<Outcome<readonly string[]>> => {
+    const account = await lock(tx)
+    await setPassword(tx, account.id, passwordHash)
+    const ended = await endAccess(tx, account, keptSession)
+    return { result: ended, events: [{ type: 'auth.password_change', data: { userId: account.id } }] }
+  })
+  forgetSessions(rt, ended)
+}
+
+/** Two changes at the same time, or a reset meanwhile: the current password that was checked is no longer current. */
+async function lockSame(tx: Tx, { id: userId, password }: Account): Promise<Account> {
+  const account = await lockAccount(tx, { userId })
+  if (account?.password !== password) throw wrongPassword()
+  return account
+}
+
+async function lockExisting(tx: Tx, userId: string): Promise<Account> {
+  const account = await lockAccount(tx, { userId })
+  if (account === undefined) throw unknownUser()
+  return account
+}
+
+async function refuse(rt: Runtime, request: FastifyRequest, userId: string): Promise<AppError> {
+  await commit(rt, actorOf(request), async () => ({
+    result: undefined,
+    events: [{ type: 'auth.password_change_failed', data: { userId } }],
+  }))
+  return wrongPassword()
+}
+
+function isUuid(text: string): boolean {
+  return /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i.test(text)
+}
