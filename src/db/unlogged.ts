@@ -103,7 +103,7 @@ export async function touchLastAccess(rt: Runtime, userId: string): Promise<void
 export type SecretRow = {
   /** `{purpose}:{email}`: one live row each. */
   readonly identifier: string
-  /** SHA-256 of the secret in hex. */
+  /** As `hashOneTime` makes it. */
   readonly hash: string
   /** From now, by the database's clock. */
   readonly lifetimeSeconds: number
@@ -130,7 +130,7 @@ export async function renewSecret(tx: Tx, { identifier, hash, lifetimeSeconds }:
   return rows.length > 0
 }
 
-/** Makes the secrets of these identifiers worthless. */
+/** Makes the secrets of these identifiers worthless. Lock the user's row first, as whoever uses one of them does. */
 export async function deleteSecrets(tx: Tx, identifiers: readonly string[]): Promise<void> {
   await tx.any(
     sql.unsafe`delete from "svc_Verification" where identifier = any(${sql.array([...identifiers], 'text')})`,
@@ -228,10 +228,15 @@ function payment(key: string, triesAtMost: number, source: SqlFragment) {
     returning 1`
 }
 
-/** Whoever had the right code is no guesser; it also shows that the account's owner is back. */
+/**
+ * Whoever had the right code is no guesser; it also shows that the account's owner is back. Another one who tries the same
+ * account now waits for the code that this one has: waiting for its try would be a circle.
+ */
 async function giveBack(tx: Tx, keys: readonly string[], account: string): Promise<void> {
   await tx.any(sql.unsafe`
-    with owner as (delete from "svc_CodeTry" where key = ${account})
+    with owner as (
+      delete from "svc_CodeTry" where key in (
+        select key from "svc_CodeTry" where key = ${account} for update skip locked))
     update "svc_CodeTry" set "left" = "left" + 1 where key = any(${sql.array([...keys], 'text')}) and key <> ${account}`)
 }
 

@@ -122,6 +122,22 @@ describe('POST /auth/password/reset/{token}', () => {
     expect(await login(email, `password ${winner}`)).toBe(200)
   })
 
+  it('leaves no session of a link that is followed at the same time', async () => {
+    for (let round = 0; round < 6; round += 1) {
+      const { email } = await createAccount(api, { emailVerified: round % 2 === 0 })
+      const mailed = await plant(api, 'magic-link', email)
+      const verification = await plant(api, 'email-verification', email)
+      const secret = await plant(api, 'password-reset', email)
+      const [answer, opened, verified] = await Promise.all([
+        reset(secret, { password: next }),
+        other.anonymous('GET', `/auth/magiclink/${mailed}`),
+        api.anonymous('GET', `/auth/email/verify/${verification}`),
+      ])
+      for (const { status } of [answer, opened, verified]) expect([200, 400]).toContain(status)
+      if (opened.status === 200 && answer.status === 200) expect(await isLive(opened.body.token)).toBe(false)
+    }
+  })
+
   it('proves the address of an account that was set up by nobody knows whom (A-36)', async () => {
     const account = await createAccount(api, { emailVerified: false })
     const stranger = await sessionOf(api, account)

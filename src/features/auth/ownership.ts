@@ -4,7 +4,7 @@ import type { DomainEvent } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
 import { secretIdentifier } from '../mail/mail.ts'
 import type { SecretPurpose } from '../mail/types.ts'
-import { type Account, dropProviders, lockAccount, verifyWithoutPassword } from './queries.ts'
+import { type Account, dropProviders, verifyWithoutPassword } from './queries.ts'
 
 export type ProvenAccount = {
   readonly account: Account
@@ -15,14 +15,11 @@ export type ProvenAccount = {
 }
 
 /**
- * Somebody has opened what was mailed to the address, so the address is verified. If it was not before, whoever set the
- * account up may have been somebody else: its password, sessions, links and social accounts end (quality A-36, ADR 8).
- *
- * Undefined when no active account has the address any more. Holds the account until the transaction ends.
+ * Somebody has opened what was mailed to the address of a (locked) account, so the address is verified. If it was not
+ * before, whoever set the account up may have been somebody else: its password, sessions, links and social accounts end
+ * (quality A-36, ADR 8).
  */
-export async function proveOwnership(tx: Tx, email: string): Promise<ProvenAccount | undefined> {
-  const account = await lockAccount(tx, { email })
-  if (account === undefined || account.status !== 'active') return undefined
+export async function proveOwnership(tx: Tx, account: Account): Promise<ProvenAccount> {
   if (account.emailVerified) return { account, events: [], endedSessions: [] }
   await verifyWithoutPassword(tx, account.id)
   await dropProviders(tx, account.id)
@@ -36,8 +33,8 @@ export async function proveOwnership(tx: Tx, email: string): Promise<ProvenAccou
 
 /**
  * Ends everything that opens an account without its password: sessions (but `keptSession`) with their sockets, and
- * mailed secrets. Change the user's row before, so that a sign-in at the same time is either refused or ended. The ids of
- * the sessions.
+ * mailed secrets; the ids of the sessions. Lock the account before, so that a sign-in at the same time is either refused or
+ * ended.
  */
 export async function endAccess(
   tx: Tx,

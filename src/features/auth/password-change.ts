@@ -72,13 +72,13 @@ async function change(
 
 /** Two changes at the same time, or a reset meanwhile: the current password that was checked is no longer current. */
 async function lockSame(tx: Tx, { id: userId, password }: Account): Promise<Account> {
-  const account = await lockAccount(tx, { userId })
+  const account = await lockAccount(tx, userId)
   if (account?.password !== password) throw wrongPassword()
   return account
 }
 
 async function lockExisting(tx: Tx, userId: string): Promise<Account> {
-  const account = await lockAccount(tx, { userId })
+  const account = await lockAccount(tx, userId)
   if (account === undefined) throw unknownUser()
   return account
 }

@@ -2,6 +2,7 @@ import type { Catalog } from '../../catalog/catalog.ts'
 import type { Database } from '../../db/pools.ts'
 import { type Reader, rawQuery, sql, type Tx } from '../../db/sql.ts'
 import { statementName } from '../../db/statement-names.ts'
+import { type SecretPurpose, secretIdentifier } from '../mail/types.ts'
 import type { Role } from '../permissions/store.ts'
 import { ownRowSql } from './own-row.ts'
 
@@ -40,9 +41,22 @@ export function accountOf(db: Reader, userId: string): Promise<Account | undefin
 }
 
 /** The account as it is now; until the transaction ends nobody else changes it. */
-export function lockAccount(tx: Tx, who: { email: string } | { userId: string }): Promise<Account | undefined> {
-  const condition = 'email' in who ? sql.fragment`email = ${who.email}` : sql.fragment`id = ${who.userId}`
-  return tx.maybeOne<Account>(sql.unsafe`${accountSql} where ${condition} for no key update`)
+export function lockAccount(tx: Tx, userId: string): Promise<Account | undefined> {
+  return tx.maybeOne<Account>(sql.unsafe`${accountSql} where id = ${userId} for no key update`)
+}
+
+/**
+ * The account whose address a secret was sent to, locked like above: asked before the secret is used up, so that
+ * everything that changes an account begins with its row and none waits for another in a circle.
+ */
+export function lockHolder(tx: Tx, purpose: SecretPurpose, hash: string): Promise<Account | undefined> {
+  const prefix = secretIdentifier(purpose, '')
+  return tx.maybeOne<Account>(sql.unsafe`
+    ${accountSql}
+    where email = (
+      select substr(identifier, char_length(${prefix}) + 1) from "svc_Verification"
+      where value = ${hash} and starts_with(identifier, ${prefix}) order by "createdAt" desc limit 1)
+    for no key update`)
 }
 
 export async function setPassword(tx: Tx, userId: string, passwordHash: string): Promise<void> {
@@ -139,9 +153,6 @@ export async function lockVerificationOf(tx: Tx, email: string): Promise<boolean
   return locked
 }
 
-/** Marks an address as verified; the user's id, or undefined when no account has it any more. */
-export async function markVerified(tx: Tx, email: string): Promise<string | undefined> {
-  const user = await tx.maybeOne<{ id: string }>(sql.unsafe`
-    update "svc_User" set "emailVerified" = true, "updatedAt" = now() where email = ${email} returning id`)
-  return user?.id
+export async function markVerified(tx: Tx, userId: string): Promise<void> {
+  await tx.any(sql.unsafe`update "svc_User" set "emailVerified" = true, "updatedAt" = now() where id = ${userId}`)
 }

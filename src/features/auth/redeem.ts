@@ -1,13 +1,13 @@
 import type { FastifyRequest } from 'fastify'
 import type { Tx } from '../../db/sql.ts'
-import { type CodeOutcome, consumeCode, consumeSecret } from '../../db/unlogged.ts'
+import { type CodeOutcome, type Consumption, consumeCode, consumeSecret } from '../../db/unlogged.ts'
 import { AppError } from '../../errors.ts'
 import type { DomainEvent } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
 import type { SecretPurpose } from '../mail/types.ts'
 import { networkOf, presentedSecret } from './one-time.ts'
 import { type ProvenAccount, proveOwnership } from './ownership.ts'
-import { findAccount } from './queries.ts'
+import { findAccount, lockHolder } from './queries.ts'
 
 export type Presented = {
   readonly purpose: SecretPurpose
@@ -33,27 +33,27 @@ export async function redeem(
   presented: Presented,
   refused: { readonly message: string; readonly event: 'auth.magic_link_failed' | 'auth.password_reset_failed' },
 ): Promise<Redeemed> {
-  const outcome = await consume(rt, tx, request, presented)
+  const { purpose, typed, email } = presented
+  const { form, hash } = presentedSecret(rt.config, purpose, typed)
+  const holder = await lockHolder(tx, purpose, hash)
+  const wanted = { purpose, hash, email }
+  const outcome =
+    form === 'token'
+      ? await consumeToken(tx, wanted)
+      : await consumeCode(tx, { ...wanted, client: networkOf(request.ip) })
   if (outcome.state === 'blocked') return { refusal: tooManyAttempts(outcome.retryAfterSeconds), events: [] }
   if (outcome.state === 'needs-email') return { refusal: new AppError(400, 'Email is required'), events: [] }
-  const proven = outcome.state === 'consumed' ? await proveOwnership(tx, outcome.email) : undefined
-  if (proven !== undefined) return proven
-  const said = presented.email === undefined ? undefined : await findAccount(tx, presented.email)
+  const opens = outcome.state === 'consumed' && holder?.email === outcome.email && holder.status === 'active'
+  if (opens) return proveOwnership(tx, holder)
+  const said = email === undefined ? undefined : await findAccount(tx, email)
   return {
     refusal: new AppError(400, refused.message),
     events: [{ type: refused.event, data: { userId: said?.id ?? null } }],
   }
 }
 
-async function consume(
-  rt: Runtime,
-  tx: Tx,
-  request: FastifyRequest,
-  { purpose, typed, email }: Presented,
-): Promise<CodeOutcome> {
-  const { form, hash } = presentedSecret(rt.config, purpose, typed)
-  if (form === 'code') return consumeCode(tx, { purpose, hash, email, client: networkOf(request.ip) })
-  const owner = await consumeSecret(tx, { purpose, hash, email })
+async function consumeToken(tx: Tx, wanted: Consumption): Promise<CodeOutcome> {
+  const owner = await consumeSecret(tx, wanted)
   return owner === undefined ? { state: 'wrong' } : { state: 'consumed', email: owner }
 }
 

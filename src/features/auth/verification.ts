@@ -10,6 +10,7 @@ import { afterwards } from './afterwards.ts'
 import { emailOf, membersOf, textOf } from './input.ts'
 import { trustedLink } from './links.ts'
 import {
+  lockHolder,
   lockVerificationOf,
   markVerified,
   type VerificationState,
@@ -37,11 +38,13 @@ export async function resendVerification(rt: Runtime, request: FastifyRequest): 
  * stays: whoever follows this link confirms the account that was set up, as the mail says (ADR 8).
  */
 export async function verifyEmail(rt: Runtime, request: FastifyRequest, token: string): Promise<void> {
+  const wanted = { purpose: 'email-verification', hash: hashSecret(token), email: undefined } as const
   await commit(rt, actorOf(request), async (tx) => {
-    const email = await consumeSecret(tx, { purpose: 'email-verification', hash: hashSecret(token), email: undefined })
-    const userId = email === undefined ? undefined : await markVerified(tx, email)
-    if (userId === undefined) throw new AppError(400, 'Invalid or expired verification token')
-    return { result: undefined, events: [{ type: 'auth.email_verified', data: { userId } }] }
+    const holder = await lockHolder(tx, wanted.purpose, wanted.hash)
+    const email = await consumeSecret(tx, wanted)
+    if (holder === undefined || holder.email !== email) throw new AppError(400, 'Invalid or expired verification token')
+    await markVerified(tx, holder.id)
+    return { result: undefined, events: [{ type: 'auth.email_verified', data: { userId: holder.id } }] }
   })
 }
 
