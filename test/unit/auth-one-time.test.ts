@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { newSecret } from '../../src/adapters/tokens.ts'
 import { parseConfig } from '../../src/config.ts'
-import { codeFrom, hashOneTime, networkOf, presentedSecret } from '../../src/features/auth/one-time.ts'
+import { codeFrom, hashOneTime, presentedSecret } from '../../src/features/auth/one-time.ts'
 
 const config = parseConfig({ NODE_ENV: 'test', SECRET_KEY: 'a key of thirty-two characters or more' })
 const otherConfig = parseConfig({ NODE_ENV: 'test', SECRET_KEY: 'another key of thirty-two characters' })
@@ -48,19 +48,4 @@ describe('presentedSecret', () => {
     ['', 'code'],
     ['\u0000', 'code'],
   ])('takes %j for a %s', (typed, form) => expect(presentedSecret(config, 'magic-link', typed).form).toBe(form))
-})
-
-describe('networkOf (A-21)', () => {
-  it.each([
-    ['1.2.3.4', '1.2.3.4'],
-    ['::ffff:1.2.3.4', '1.2.3.4'],
-    ['::FFFF:102:304', '1.2.3.4'],
-    ['2001:db8:1:2::1', '2001:db8:1:2::/64'],
-    ['2001:DB8:1:2:ffff:ffff:ffff:ffff', '2001:db8:1:2::/64'],
-    ['2001:0db8:0001:0002::', '2001:db8:1:2::/64'],
-    ['2001:db8:1:3::1', '2001:db8:1:3::/64'],
-    ['::1', '0:0:0:0::/64'],
-    ['fe80::1%eth0', 'fe80:0:0:0::/64'],
-    ['no address', 'no address'],
-  ])('%s is %s', (ip, network) => expect(networkOf(ip)).toBe(network))
 })

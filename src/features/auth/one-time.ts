@@ -1,5 +1,4 @@
 import { createHmac } from 'node:crypto'
-import { isIPv6 } from 'node:net'
 import { deriveKey, hashSecret } from '../../adapters/tokens.ts'
 import type { Config } from '../../config.ts'
 
@@ -38,29 +37,4 @@ export function hashOneTime(config: Config, purpose: string, form: SecretForm, s
 export function presentedSecret(config: Config, purpose: string, typed: string): { form: SecretForm; hash: string } {
   const form = /^[0-9a-f]{64}$/.test(typed) ? 'token' : 'code'
   return { form, hash: hashOneTime(config, purpose, form, typed) }
-}
-
-/**
- * What counts as one client: an IPv4 address, also when it is written as IPv6, or the /64 network of an IPv6 address,
- * which is the least that one subscriber has (quality A-21).
- */
-export function networkOf(ip: string): string {
-  if (!isIPv6(ip)) return ip
-  const groups = groupsOf(ip)
-  const isMapped = groups.slice(0, 5).every((group) => group === 0) && groups[5] === 0xffff
-  if (!isMapped)
-    return `${groups
-      .slice(0, 4)
-      .map((group) => group.toString(16))
-      .join(':')}::/64`
-  const [high = 0, low = 0] = groups.slice(6)
-  return [high >> 8, high & 255, low >> 8, low & 255].join('.')
-}
-
-/** The eight numbers of an IPv6 address; a URL writes each of its forms in one way. */
-function groupsOf(ip: string): number[] {
-  const written = new URL(`http://[${ip.replace(/%.*$/, '')}]`).hostname.slice(1, -1)
-  const [head = [], tail = []] = written.split('::').map((half) => half.split(':').filter((group) => group !== ''))
-  const zeros = Array.from({ length: 8 - head.length - tail.length }, () => '0')
-  return [...head, ...zeros, ...tail].map((group) => Number.parseInt(group, 16))
 }

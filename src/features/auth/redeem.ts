@@ -1,11 +1,12 @@
 import type { FastifyRequest } from 'fastify'
+import { clientNetwork } from '../../adapters/client-address.ts'
 import type { Tx } from '../../db/sql.ts'
 import { type CodeOutcome, type Consumption, consumeCode, consumeSecret } from '../../db/unlogged.ts'
 import { AppError } from '../../errors.ts'
 import type { DomainEvent } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
 import type { SecretPurpose } from '../mail/types.ts'
-import { networkOf, presentedSecret } from './one-time.ts'
+import { presentedSecret } from './one-time.ts'
 import { type ProvenAccount, proveOwnership } from './ownership.ts'
 import { findAccount, lockHolder } from './queries.ts'
 
@@ -40,7 +41,7 @@ export async function redeem(
   const outcome =
     form === 'token'
       ? await consumeToken(tx, wanted)
-      : await consumeCode(tx, { ...wanted, client: networkOf(request.ip) })
+      : await consumeCode(tx, { ...wanted, client: clientNetwork(request.ip) })
   if (outcome.state === 'blocked') return { refusal: tooManyAttempts(outcome.retryAfterSeconds), events: [] }
   if (outcome.state === 'needs-email') return { refusal: new AppError(400, 'Email is required'), events: [] }
   const opens = outcome.state === 'consumed' && holder?.email === outcome.email && holder.status === 'active'
