@@ -16,6 +16,9 @@ export const unwritableCollections: ReadonlySet<string> = new Set([
   'svc_Sessions',
   'svc_Verification',
   'svc_EmailLog',
+  'svc_TwoFactor',
+  'svc_Passkey',
+  'svc_ApiKey',
 ])
 
 /**
@@ -226,6 +229,58 @@ export const systemCollections: readonly CollectionDefinition[] = [
   define('svc_Verification', {
     fields: { id, identifier: required(string), value: required(hiddenString), expiresAt: required(dateTime) },
     indexes: [index('svc_Verification_identifier', ['identifier']), index('svc_Verification_value', ['value'])],
+  }),
+  define('svc_TwoFactor', {
+    fields: {
+      id,
+      user_Id: required(uuid),
+      secret: required(hiddenText),
+      backupCodes: required({ type: 'JSON', hidden: true }),
+      enabled: no,
+      // What wrong and used codes leave behind; not the log's business, `auth.2fa_failed` is.
+      lastStep: { type: 'Integer', hidden: true, unlogged: true },
+      failures: { type: 'Integer', allowNull: false, defaultValue: 0, hidden: true, unlogged: true },
+      lockedUntil: { type: 'DateTime', hidden: true, unlogged: true },
+      user: belongsTo('svc_User', 'user_Id', cascade),
+    },
+    indexes: [index('svc_TwoFactor_user_unique', ['user_Id'], unique)],
+  }),
+  define('svc_Passkey', {
+    fields: {
+      id,
+      user_Id: required(uuid),
+      name: required(string),
+      credentialID: required(hiddenText),
+      publicKey: required(hiddenText),
+      counter: { type: 'BigInt', allowNull: false, defaultValue: 0, hidden: true, unlogged: true },
+      deviceType: string,
+      backedUp: no,
+      transports: json,
+      aaguid: string,
+      lastUsedAt: { type: 'DateTime', unlogged: true },
+      user: belongsTo('svc_User', 'user_Id', cascade),
+    },
+    indexes: [
+      index('svc_Passkey_credentialID_unique', ['credentialID'], unique),
+      index('svc_Passkey_user_idx', ['user_Id']),
+    ],
+  }),
+  define('svc_ApiKey', {
+    fields: {
+      id,
+      name: required(string),
+      user_Id: required(uuid),
+      role_Id: uuid,
+      tenant_Id: uuid,
+      hash: required(hiddenString),
+      hint: required(string),
+      expiresAt: dateTime,
+      lastUsedAt: { type: 'DateTime', unlogged: true },
+      user: belongsTo('svc_User', 'user_Id', cascade),
+      role: belongsTo('svc_Role', 'role_Id', cascade),
+      tenant: belongsTo('svc_Tenant', 'tenant_Id', cascade),
+    },
+    indexes: [index('svc_ApiKey_hash_unique', ['hash'], unique), index('svc_ApiKey_user_idx', ['user_Id'])],
   }),
   define('svc_File', {
     usertrack: true,
