@@ -8,6 +8,7 @@ import { projectInfoRoutes } from '../features/project-info/routes.ts'
 import { reportRoutes } from '../features/reports/routes.ts'
 import { schemaAdminRoutes, schemaRoutes } from '../features/schemas/routes.ts'
 import { settingsAdminRoutes, settingsRoutes } from '../features/settings/routes.ts'
+import { twoFactorPublicRoutes, twoFactorRoutes } from '../features/two-factor/routes.ts'
 import type { App } from '../http.ts'
 import type { Runtime } from '../runtime.ts'
 import { type AccessClass, registerAccess } from './access.ts'
@@ -23,6 +24,8 @@ const groups: readonly RouteGroup[] = [
   { access: 'public', register: projectInfoRoutes },
   { access: 'public', register: authPublicRoutes },
   { access: 'bearer', register: authBearerRoutes },
+  { access: 'public', register: twoFactorPublicRoutes },
+  { access: 'bearer', register: twoFactorRoutes },
   { access: 'public', register: itemRoutes },
   { access: 'bearer', register: itemBearerRoutes },
   { access: 'bearer', register: itemImportRoutes },

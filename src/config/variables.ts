@@ -137,7 +137,7 @@ export const groups = {
     secretKeyPrevious: optionalSecret(
       'SECRET_KEY_PREVIOUS',
       text,
-      'The key before the last rotation: its tokens are still accepted, new ones are signed with SECRET_KEY',
+      'The key before the last rotation: its tokens are still accepted and what it encrypted is still read, new ones use SECRET_KEY',
     ),
     accessTokenExpiresIn: variable(
       'ACCESS_TOKEN_EXPIRES_IN',

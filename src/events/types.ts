@@ -24,6 +24,11 @@ export type EventData = {
   'auth.password_change': { userId: string }
   /** Somebody proved that the address is theirs; what was set up before by anybody is gone (ADR 8). */
   'auth.unverified_credentials_dropped': { userId: string }
+  /** A first factor was right, the second is asked for; no session yet. */
+  'auth.2fa_challenged': { userId: string }
+  'auth.2fa_failed': { userId: string }
+  'auth.2fa_enabled': { userId: string }
+  'auth.2fa_disabled': { userId: string }
   /** A mail was accepted: its svc_EmailLog row is in state `queued`. */
   'mail.queued': { emailLogId: string }
   /** A collection was created, changed or dropped. */

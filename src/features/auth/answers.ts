@@ -23,18 +23,25 @@ export function tenantBody(rt: Runtime, tenant: Row | null): Record<string, unkn
   return rt.config.tenancy.enabled && tenant !== null ? { ...tenant } : null
 }
 
-/** Hands the token over: in the body, or as a cookie and then not in the body (decisions F8). */
+/**
+ * Hands the token over: in the body, or as a cookie and then not in the body (decisions F8). Without one, when something
+ * else is asked for first, the body is the whole answer.
+ */
+export function deliver<Body extends object>(...of: [...Delivery, token: string, body: Body]): Delivered<Body>
 export function deliver<Body extends object>(
-  rt: Runtime,
-  reply: FastifyReply,
-  authMode: AuthMode,
-  token: string,
-  body: Body,
-) {
+  ...of: [...Delivery, token: string | undefined, body: Body]
+): Body | Delivered<Body>
+export function deliver<Body extends object>(
+  ...[rt, reply, authMode, token, body]: [...Delivery, token: string | undefined, body: Body]
+): Body | Delivered<Body> {
+  if (token === undefined) return body
   if (authMode === 'jwt') return { ...body, token, authMode }
   reply.header('set-cookie', sessionCookie(rt.config, token))
   return { message: 'Authentication successful', ...body, authMode }
 }
+
+type Delivery = [rt: Runtime, reply: FastifyReply, authMode: AuthMode]
+type Delivered<Body> = Body & { readonly authMode: AuthMode; readonly token?: string; readonly message?: string }
 
 function roleBody(role: Role) {
   const { id, name, description, isTenantSpecific, canInviteRoleIds } = role

@@ -75,6 +75,11 @@ export async function dropProviders(tx: Tx, userId: string): Promise<void> {
   await tx.any(sql.unsafe`delete from "svc_Account" where "user_Id" = ${userId}`)
 }
 
+export function accountOf(db: Reader, userId: string): Promise<Account | undefined> {
+  return db.maybeOne<Account>(sql.unsafe`
+    select id, email, "firstName", "lastName", status, "emailVerified", password from "svc_User" where id = ${userId}`)
+}
+
 /** Every role of a user, the oldest first. */
 export function membershipsOf(db: Reader, catalog: Catalog, userId: string): Promise<readonly Membership[]> {
   const row = (name: string, alias: string) => ownRowSql(catalog.collections.get(name)!, alias)

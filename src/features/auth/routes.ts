@@ -18,14 +18,17 @@ import { endSession, refreshSession, signedIn } from './sessions.ts'
 import { resendVerification, verifyEmail } from './verification.ts'
 
 /** Answers 200 by the shape; bodies are small here. */
-const answers = <Shape extends TSchema>(shape: Shape) => ({ schema: { response: { 200: shape } }, bodyLimit: 16_384 })
+export const answers = <Shape extends TSchema>(shape: Shape) => ({
+  schema: { response: { 200: shape } },
+  bodyLimit: 16_384,
+})
 
 /** As above. Scanners look at mailed links with HEAD: that must not use a token up (quality, facts). */
 const opened = <Shape extends TSchema>(shape: Shape) => ({ ...answers(shape), exposeHeadRoute: false })
 
 /**
- * `/auth` for everybody. They emit auth.register, auth.login, auth.login_failed, auth.magic_link_*, auth.password_reset*,
- * auth.email_verified, auth.unverified_credentials_dropped and mail.queued.
+ * `/auth` for everybody. They emit auth.register, auth.login, auth.login_failed, auth.2fa_challenged, auth.magic_link_*,
+ * auth.password_reset*, auth.email_verified, auth.unverified_credentials_dropped and mail.queued.
  */
 export function authPublicRoutes(app: App, rt: Runtime): void {
   prepare(app)
@@ -34,7 +37,7 @@ export function authPublicRoutes(app: App, rt: Runtime): void {
   app.post('/auth/register', answers(RegisteredShape), async (request, reply) => {
     const authMode = signInMode(rt, request)
     const { token, body } = await register(rt, request)
-    return token === undefined ? body : deliver(rt, reply, authMode, token, body)
+    return deliver(rt, reply, authMode, token, body)
   })
   app.post('/auth/login', answers(SignedInShape), async (request, reply) => {
     const authMode = signInMode(rt, request)
@@ -88,7 +91,7 @@ export function authBearerRoutes(app: App, rt: Runtime): void {
 }
 
 /** Bodies are JSON only (a form of another site can't send that), and no answer may be kept by a cache. */
-function prepare(app: App): void {
+export function prepare(app: App): void {
   app.removeContentTypeParser('text/plain')
   app.addHook('onSend', async (_request, reply) => {
     reply.header('cache-control', 'no-store')
@@ -99,7 +102,7 @@ function modeOf(members: unknown): AuthMode {
   return authModeOf(membersOf(members).authMode)
 }
 
-function signInMode(rt: Runtime, request: FastifyRequest, members: unknown = request.body): AuthMode {
+export function signInMode(rt: Runtime, request: FastifyRequest, members: unknown = request.body): AuthMode {
   const authMode = modeOf(members)
   if (authMode === 'cookie') refuseForeignPage(rt.config, request)
   return authMode

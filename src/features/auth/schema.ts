@@ -43,15 +43,21 @@ const Standing = {
   tenant: Type.Union([RowShape, Type.Null()]),
 }
 
-/** The common answer of everything that signs somebody in (auth facts §2); `token` only in jwt mode. */
+/**
+ * The common answer of everything that signs somebody in (auth facts §2); `token` only in jwt mode. Or the challenge for
+ * a second factor (auth facts §4): then nothing but that.
+ */
 export const SignedInShape = Type.Object({
   message: Type.Optional(text),
   token: Type.Optional(text),
-  authMode: AuthModeShape,
-  ...Standing,
+  authMode: Type.Optional(AuthModeShape),
+  ...Type.Partial(Type.Object(Standing)).properties,
+  twoFactorRequired: Type.Optional(Type.Literal(true)),
+  twoFactorToken: Type.Optional(text),
+  code: Type.Optional(Type.Literal('TWO_FACTOR_REQUIRED')),
 })
 
-/** As above, or without a session: until the address is verified, or where no answer may tell whether it was known. */
+/** The same without a session: until the address is verified, or where no answer may tell whether it was known. */
 export const RegisteredShape = Type.Object({
   message: text,
   token: Type.Optional(text),

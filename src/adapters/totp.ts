@@ -1,0 +1,31 @@
+import { Secret, TOTP } from 'otpauth'
+
+/** Time-based one-time passwords as every authenticator app knows them: SHA-1, 6 digits, steps of 30 s (auth facts §4). */
+const shape = { algorithm: 'SHA1', digits: 6, period: 30 } as const
+
+/** 160 random bits in base32, which is what an app asks for. */
+export function newTotpSecret(): string {
+  return new Secret({ size: 20 }).base32
+}
+
+/** What the QR code of an enrolment says. */
+export function totpUrl(secret: string, issuer: string, account: string): string {
+  return new TOTP({ ...shape, issuer, label: account, secret: Secret.fromBase32(secret) }).toString()
+}
+
+/**
+ * The step that a code belongs to: the present one, or one to either side for clocks that differ. Undefined when it is
+ * the code of none of them. Whoever accepts a code remembers its step, because within a step it stays the same.
+ *
+ * @param now milliseconds since 1970, by the database's clock
+ */
+export function totpStep(secret: string, code: string, now: number): number | undefined {
+  const delta = TOTP.validate({
+    ...shape,
+    secret: Secret.fromBase32(secret),
+    token: code,
+    timestamp: now,
+    window: 1,
+  })
+  return delta === null ? undefined : TOTP.counter({ period: shape.period, timestamp: now }) + delta
+}
