@@ -3,6 +3,7 @@ import type { Extensions } from '../extensions/extensions.ts'
 import { authBearerRoutes, authPublicRoutes } from '../features/auth/routes.ts'
 import { itemImportRoutes } from '../features/items/import-routes.ts'
 import { itemBearerRoutes, itemRoutes } from '../features/items/routes.ts'
+import { passkeyPublicRoutes, passkeyRoutes } from '../features/passkeys/routes.ts'
 import { permissionAdminRoutes, permissionRoutes } from '../features/permissions/routes.ts'
 import { projectInfoRoutes } from '../features/project-info/routes.ts'
 import { reportRoutes } from '../features/reports/routes.ts'
@@ -26,6 +27,8 @@ const groups: readonly RouteGroup[] = [
   { access: 'bearer', register: authBearerRoutes },
   { access: 'public', register: twoFactorPublicRoutes },
   { access: 'bearer', register: twoFactorRoutes },
+  { access: 'public', register: passkeyPublicRoutes },
+  { access: 'bearer', register: passkeyRoutes },
   { access: 'public', register: itemRoutes },
   { access: 'bearer', register: itemBearerRoutes },
   { access: 'bearer', register: itemImportRoutes },

@@ -1,0 +1,115 @@
+import type { FastifyRequest } from 'fastify'
+import { hashSecret, newSecret } from '../../adapters/tokens.ts'
+import { type Assertion, authenticationOptions, userHandleOf, verifyAssertion } from '../../adapters/webauthn.ts'
+import type { Tx } from '../../db/sql.ts'
+import { insertChallenge, takeChallenge } from '../../db/unlogged.ts'
+import { AppError } from '../../errors.ts'
+import { commit, type Outcome } from '../../events/commit.ts'
+import { actorOf } from '../../http.ts'
+import type { Runtime } from '../../runtime.ts'
+import { afterwards } from '../auth/afterwards.ts'
+import { type AuthMode, membersOf, sessionTypeOf, textOf } from '../auth/input.ts'
+import { type Account, accountOf } from '../auth/queries.ts'
+import { type Answer, type FirstFactor, membershipOf, signInAtOnce, signingIn } from '../auth/sign-in.ts'
+import { hasSecondFactor } from '../two-factor/queries.ts'
+import { enabledPasskeys, refusedPasskey, responseOf } from './passkeys.ts'
+import { findCredential, noteUse, type StoredCredential } from './queries.ts'
+
+/** A challenge for whoever has a passkey; it names no account, so it tells nothing about any. */
+export async function beginAuthentication(rt: Runtime, request: FastifyRequest) {
+  const options = await authenticationOptions(enabledPasskeys(rt))
+  const challengeId = newSecret()
+  await commit(rt, actorOf(request), async (tx) => {
+    const data = { challenge: options.challenge }
+    await insertChallenge(tx, { identifier: identifierOf(challengeId), userId: null, data })
+    return { result: undefined }
+  })
+  return { options, challengeId }
+}
+
+/**
+ * Signs in with a passkey. No second factor is asked for; instead a user who has one must have been verified by the
+ * authenticator (PIN, finger), so that a found key alone opens nothing. The challenge is used up whatever comes of it.
+ *
+ * @throws {AppError} 400 for missing members; 401, always alike, for everything that does not fit and for accounts
+ *   that are not active; 403 for a tenant that the user has no role at
+ */
+export async function finishAuthentication(rt: Runtime, request: FastifyRequest, authMode: AuthMode): Promise<Answer> {
+  enabledPasskeys(rt)
+  const wanted = readWanted(request)
+  const { stored, assertion } = await proven(rt, request, wanted)
+  const account = await accountOf(rt.db, stored.userId)
+  if (account === undefined || !maySignIn(rt, account)) throw refused()
+  const membership = await membershipOf(rt, rt.db, account.id, wanted.tenantId)
+  const factor = { account, membership, type: wanted.type, authMode }
+  const answer = await commit(rt, signingIn(request, factor), (tx) =>
+    openWith(rt, tx, request, { stored, assertion, factor }),
+  )
+  if (answer === undefined) throw refused()
+  return answer
+}
+
+function readWanted({ body }: FastifyRequest) {
+  const members = membersOf(body)
+  const challengeId = textOf(members.challengeId)
+  const response = responseOf(members.response)
+  if (challengeId === undefined || response === undefined)
+    throw new AppError(400, 'challengeId and response are required')
+  return { challengeId, response, type: sessionTypeOf(members.authType), tenantId: textOf(members.tenant_Id) }
+}
+
+type Wanted = ReturnType<typeof readWanted>
+type Proof = { readonly stored: StoredCredential; readonly assertion: Assertion }
+
+/** The passkey that signed the challenge, and what its authenticator said. */
+async function proven(rt: Runtime, request: FastifyRequest, { challengeId, response }: Wanted): Promise<Proof> {
+  const data = await commit(rt, actorOf(request), async (tx) => ({
+    result: await takeChallenge(tx, identifierOf(challengeId)),
+  }))
+  const stored = typeof response.id === 'string' ? await findCredential(rt.db, response.id) : undefined
+  if (data === undefined || stored === undefined) throw refused()
+  if (!namesOwner(response, stored.userId)) throw failed(rt, request, stored, 'it names another user')
+  const assertion = await verifyAssertion(enabledPasskeys(rt), response, data.challenge as string, stored)
+  if ('refused' in assertion) throw failed(rt, request, stored, assertion.refused)
+  if (!assertion.userVerified && rt.config.auth.twoFactor && (await hasSecondFactor(rt.db, stored.userId)))
+    throw failed(rt, request, stored, 'its user was not verified')
+  return { stored, assertion }
+}
+
+/** Authenticators may leave out whose passkey it is, but may not name somebody else. */
+function namesOwner(response: object, userId: string): boolean {
+  const { userHandle } = membersOf((response as { response?: unknown }).response)
+  return userHandle === undefined || userHandle === null || userHandle === userHandleOf(userId)
+}
+
+/** Said by nothing but the refusal that every wrong passkey gets (auth facts §1). */
+function maySignIn(rt: Runtime, { status, emailVerified }: Account): boolean {
+  return status === 'active' && (emailVerified || !rt.config.auth.requireEmailVerification)
+}
+
+async function openWith(
+  rt: Runtime,
+  tx: Tx,
+  request: FastifyRequest,
+  { stored, assertion, factor }: Proof & { factor: FirstFactor },
+): Promise<Outcome<Answer | undefined>> {
+  if (!(await noteUse(tx, stored.id, assertion.counter, assertion.backedUp))) return { result: undefined }
+  return signInAtOnce(rt, tx, request, factor)
+}
+
+/** The event is appended beside the answer, as for a wrong password: its time would tell that the passkey is known. */
+function failed(rt: Runtime, request: FastifyRequest, { userId }: StoredCredential, reason: unknown): AppError {
+  const actor = actorOf(request)
+  request.log.info({ err: reason, userId }, 'a passkey was refused')
+  afterwards(rt, 'recording a failed login', () =>
+    commit(rt, actor, async () => ({
+      result: undefined,
+      events: [{ type: 'auth.login_failed', data: { userId } }],
+    })),
+  )
+  return refused()
+}
+
+const identifierOf = (challengeId: string) => `passkey:auth:${hashSecret(challengeId)}`
+
+const refused = () => refusedPasskey('Passkey authentication failed')

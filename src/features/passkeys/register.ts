@@ -1,0 +1,67 @@
+import type { FastifyRequest } from 'fastify'
+import { registrationOptions, verifyRegistration } from '../../adapters/webauthn.ts'
+import { insertChallenge, takeChallenge } from '../../db/unlogged.ts'
+import { AppError, errors } from '../../errors.ts'
+import { commit } from '../../events/commit.ts'
+import { actorOf } from '../../http.ts'
+import type { Runtime } from '../../runtime.ts'
+import { membersOf, textOf } from '../auth/input.ts'
+import { accountOf } from '../auth/queries.ts'
+import { signedIn } from '../auth/sessions.ts'
+import { enabledPasskeys, refusedPasskey, responseOf } from './passkeys.ts'
+import { credentialIdsOf, insertPasskey } from './queries.ts'
+
+/** What the caller's authenticator needs to make a passkey; the challenge in it replaces an earlier one. */
+export async function beginRegistration(rt: Runtime, request: FastifyRequest) {
+  const passkey = enabledPasskeys(rt)
+  const { userId } = signedIn(request.caller)
+  const account = await accountOf(rt.db, userId)
+  if (account === undefined) throw errors.unauthorized('Unauthorized')
+  const { email, firstName, lastName } = account
+  const person = { id: userId, email, name: [firstName, lastName].filter(Boolean).join(' ') }
+  const options = await registrationOptions(passkey, person, await credentialIdsOf(rt.db, userId))
+  await commit(rt, actorOf(request), async (tx) => {
+    await insertChallenge(tx, { identifier: identifierOf(userId), userId, data: { challenge: options.challenge } })
+    return { result: undefined }
+  })
+  return options
+}
+
+/**
+ * Keeps the passkey that answers the caller's challenge. The challenge is used up whatever becomes of it.
+ *
+ * @throws {AppError} 400 without `response`; 401 for one that does not fit, also a passkey that somebody has already
+ */
+export async function finishRegistration(rt: Runtime, request: FastifyRequest) {
+  const passkey = enabledPasskeys(rt)
+  const { userId } = signedIn(request.caller)
+  const members = membersOf(request.body)
+  const response = responseOf(members.response)
+  if (response === undefined) throw new AppError(400, 'response is required')
+  const name = nameOf(members.name)
+  const data = await commit(rt, actorOf(request), async (tx) => ({
+    result: await takeChallenge(tx, identifierOf(userId)),
+  }))
+  if (data === undefined) throw refused()
+  const credential = await verifyRegistration(passkey, response, data.challenge as string)
+  if ('refused' in credential) {
+    request.log.info({ err: credential.refused }, 'a passkey was refused')
+    throw refused()
+  }
+  return commit(rt, actorOf(request), async (tx) => {
+    const row = await insertPasskey(tx, userId, name, credential)
+    if (row === undefined) throw refused()
+    const result = { verified: true as const, passkey: row }
+    return { result, events: [{ type: 'auth.passkey_added', data: { userId, passkey: row.id } }] }
+  })
+}
+
+const identifierOf = (userId: string) => `passkey:reg:${userId}`
+
+const refused = () => refusedPasskey('Passkey registration failed')
+
+function nameOf(value: unknown): string {
+  const name = textOf(value)?.trim() ?? 'Passkey'
+  if (name.length > 100 || name.includes('\0')) throw new AppError(400, 'name must be at most 100 characters long')
+  return name
+}
