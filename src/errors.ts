@@ -39,6 +39,8 @@ export const errors = {
   badBody: (message: string, details?: unknown) => new AppError(400, message, { details }),
   unknownCollection: (name: string) => new AppError(404, `Model ${name} not found`, { code: 'UNKNOWN_COLLECTION' }),
   unauthorized: (message = 'Authentication required') => new AppError(401, message),
+  sessionNeeded: () =>
+    new AppError(403, 'API keys are not accepted here. Please sign in.', { code: 'API_KEY_NOT_ACCEPTED' }),
   adminOnly: () => new AppError(403, 'Access denied. Administrators only.'),
   actionDenied: (action: Action, collection: string) =>
     new AppError(403, `You don't have permission to ${action} items in '${collection}'`),

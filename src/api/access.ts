@@ -6,10 +6,10 @@ import type { Runtime } from '../runtime.ts'
 import type { Limits } from './limits.ts'
 
 /**
- * Who may call the routes of a group. `public`: anybody, a bad token counts as none. `bearer`: a live session.
- * `admin`: the administrator role.
+ * Who may call the routes of a group. `public`: anybody, a bad token counts as none. `bearer`: a live session or an
+ * API key. `session`: a live session. `admin`: the administrator role.
  */
-export type AccessClass = 'public' | 'bearer' | 'admin'
+export type AccessClass = 'public' | 'bearer' | 'session' | 'admin'
 
 /** Resolves the caller of every request and refuses those the group is not for, before the body is read. */
 export function registerAccess(app: App, rt: Runtime, access: AccessClass, limits: Limits): void {
@@ -22,7 +22,8 @@ export function registerAccess(app: App, rt: Runtime, access: AccessClass, limit
 
 function refuse(request: FastifyRequest, access: AccessClass): void {
   if (access === 'public') return
-  if (request.caller.sessionId === undefined) throw unauthenticated(request)
+  if (request.caller.userId === undefined) throw unauthenticated(request)
+  if (access === 'session' && request.caller.sessionId === undefined) throw errors.sessionNeeded()
   if (access === 'admin' && !request.caller.admin) throw forbidden(request)
 }
 

@@ -86,8 +86,8 @@ export async function openRealtime(rt: Runtime, engine: Engine): Promise<Realtim
   // Told after every change of roles and permissions too.
   rt.sessions.onEnded((concerns) => {
     for (const socket of io.sockets.sockets.values()) {
-      const { sessionId: id, userId } = callerOf(socket)
-      if (concerns({ id, userId })) recheck(rt, delivery, socket)
+      const { sessionId, keyId, userId } = callerOf(socket)
+      if (concerns({ id: sessionId ?? keyId, userId })) recheck(rt, delivery, socket)
     }
   })
   warnAboutRowRules(rt)

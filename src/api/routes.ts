@@ -1,6 +1,7 @@
 import type { Feed } from '../events/feed.ts'
 import type { Extensions } from '../extensions/extensions.ts'
-import { authBearerRoutes, authPublicRoutes } from '../features/auth/routes.ts'
+import { apiKeyRoutes } from '../features/api-keys/routes.ts'
+import { authBearerRoutes, authPublicRoutes, authSelfRoutes } from '../features/auth/routes.ts'
 import { itemImportRoutes } from '../features/items/import-routes.ts'
 import { itemBearerRoutes, itemRoutes } from '../features/items/routes.ts'
 import { passkeyPublicRoutes, passkeyRoutes } from '../features/passkeys/routes.ts'
@@ -24,11 +25,13 @@ type RouteGroup = { readonly access: AccessClass; readonly register: (app: App, 
 const groups: readonly RouteGroup[] = [
   { access: 'public', register: projectInfoRoutes },
   { access: 'public', register: authPublicRoutes },
-  { access: 'bearer', register: authBearerRoutes },
+  { access: 'bearer', register: authSelfRoutes },
+  { access: 'session', register: authBearerRoutes },
   { access: 'public', register: twoFactorPublicRoutes },
-  { access: 'bearer', register: twoFactorRoutes },
+  { access: 'session', register: twoFactorRoutes },
   { access: 'public', register: passkeyPublicRoutes },
-  { access: 'bearer', register: passkeyRoutes },
+  { access: 'session', register: passkeyRoutes },
+  { access: 'session', register: apiKeyRoutes },
   { access: 'public', register: itemRoutes },
   { access: 'bearer', register: itemBearerRoutes },
   { access: 'bearer', register: itemImportRoutes },

@@ -31,6 +31,8 @@ export type EventData = {
   'auth.2fa_disabled': { userId: string }
   'auth.passkey_added': { userId: string; passkey: string }
   'auth.passkey_removed': { userId: string; passkey: string }
+  'auth.key_created': { userId: string; key: string }
+  'auth.key_revoked': { userId: string; key: string }
   /** A mail was accepted: its svc_EmailLog row is in state `queued`. */
   'mail.queued': { emailLogId: string }
   /** A collection was created, changed or dropped. */

@@ -12,6 +12,8 @@ export type Access = {
   readonly tenantId: string | undefined
   /** The role's isTenantSpecific: without a tenant such a caller is refused (`spec/permissions.md` §7). */
   readonly tenantSpecific: boolean
+  /** The caller came with an API key: it may not change passwords. */
+  readonly byKey?: boolean
   /** The grant for one collection and action; undefined means refused. Not asked for administrators. */
   grant(collection: string, action: Action): Grant | undefined
   /** Values of `$CURRENT_…` variables; undefined where there is none (then the condition matches nothing). */

@@ -1,10 +1,13 @@
 import type { FastifyRequest } from 'fastify'
 import { verifyToken } from '../../adapters/tokens.ts'
-import { extendSession } from '../../db/unlogged.ts'
+import { extendSession, touchApiKey } from '../../db/unlogged.ts'
 import type { Access, VariableName } from '../../query/access.ts'
 import type { Runtime } from '../../runtime.ts'
+import { findApiKey } from '../api-keys/find-key.ts'
+import { readsLikeApiKey } from '../api-keys/format.ts'
 import { accessOf } from '../permissions/permissions.ts'
 import type { AccessRules, Role } from '../permissions/store.ts'
+import { afterwards } from './afterwards.ts'
 import type { Caller } from './caller.ts'
 import { tokenOfCookies } from './cookie.ts'
 import { refuseForgedWrite } from './origins.ts'
@@ -12,13 +15,15 @@ import type { Session, Standing } from './session-store.ts'
 
 /**
  * Who makes a request: the user of the live session that its bearer token names, or its cookie where there is no
- * bearer token; the public role when the token is missing, malformed, expired or its session has ended. Routes that
+ * bearer token, or of its API key; the public role when the token is missing, malformed, expired or its session has ended. Routes that
  * need a session refuse the public role themselves.
  *
  * Throws 503 when the database can't tell, 403 when a cookie's write comes from another site.
  */
 export async function resolveCaller(rt: Runtime, request: FastifyRequest): Promise<Caller> {
   const credential = credentialOf(request)
+  if (credential?.from === 'header' && readsLikeApiKey(credential.token))
+    return (await callerOfKey(rt, credential.token)) ?? publicCaller(rt)
   const session = credential === undefined ? undefined : await sessionOf(rt, credential.token)
   if (session === undefined) return publicCaller(rt)
   if (credential?.from === 'cookie') refuseForgedWrite(rt.config, request)
@@ -26,8 +31,9 @@ export async function resolveCaller(rt: Runtime, request: FastifyRequest): Promi
   return callerOf(rt, session)
 }
 
-/** The user of a token, for channels other than HTTP requests; undefined when it opens nothing. 503 as above. */
+/** The user of a token or API key, for channels other than HTTP requests; undefined when it opens nothing. 503 as above. */
 export async function callerOfToken(rt: Runtime, token: string): Promise<Caller | undefined> {
+  if (readsLikeApiKey(token)) return callerOfKey(rt, token)
   const session = await sessionOf(rt, token)
   return session === undefined ? undefined : callerOf(rt, session)
 }
@@ -37,7 +43,7 @@ export function publicCaller(rt: Runtime): Caller {
   const rules = rt.access.current()
   return remembered(rules, () => {
     const access = accessOfRole(rt, rules, rules.publicRole, undefined)
-    const nobody = { userId: undefined, tenantId: undefined, sessionId: undefined, user: undefined }
+    const nobody = { userId: undefined, tenantId: undefined, sessionId: undefined, keyId: undefined, user: undefined }
     return { ...nobody, role: rules.publicRole, admin: access.admin, access }
   })
 }
@@ -77,8 +83,17 @@ function callerOf(rt: Runtime, session: Session): Caller {
   return remembered(session, () => {
     const { id: sessionId, role, userId, tenantId, user } = session
     const access = accessOfStanding(rt, session)
-    return { sessionId, role, userId, tenantId, user, admin: access.admin, access }
+    return { sessionId, keyId: undefined, role, userId, tenantId, user, admin: access.admin, access }
   })
+}
+
+async function callerOfKey(rt: Runtime, text: string): Promise<Caller | undefined> {
+  const standing = await findApiKey(rt, text)
+  if (standing === undefined) return undefined
+  const { keyId, idle, role, userId, tenantId, user } = standing
+  if (idle) afterwards(rt, 'noting the use of an API key', () => touchApiKey(rt, keyId))
+  const access = { ...accessOfStanding(rt, standing), byKey: true }
+  return { sessionId: undefined, keyId, role, userId, tenantId, user, admin: access.admin, access }
 }
 
 type Rows = Partial<Record<VariableName, Readonly<Record<string, unknown>> | undefined>>

@@ -5,14 +5,14 @@ import type { Runtime } from '../../runtime.ts'
 import { afterwards } from './afterwards.ts'
 import { standingOf } from './answers.ts'
 import { readOwnRow } from './queries.ts'
-import { signedIn } from './sessions.ts'
+import { identified } from './sessions.ts'
 
 /**
  * The caller's own row, role and permissions; notes that the user was here. Needs read permission on svc_User (spec:
  * Permission record). The row is read anew, so that a caller sees what it has just changed.
  */
 export async function me(rt: Runtime, request: FastifyRequest) {
-  const { userId, role, tenantId, admin, access } = signedIn(request.caller)
+  const { userId, role, tenantId, admin, access } = identified(request.caller)
   if (!admin && access.grant('svc_User', 'read') === undefined) throw errors.actionDenied('read', 'svc_User')
   const own = await readOwnRow(rt.db, rt.catalog.current(), userId)
   if (own === undefined) throw new AppError(404, 'User not found')

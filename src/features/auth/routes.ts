@@ -14,7 +14,7 @@ import { changeOwnPassword, changePasswordOf } from './password-change.ts'
 import { requestPasswordReset, resetPassword } from './password-reset.ts'
 import { register } from './register.ts'
 import { CheckShape, MeShape, MessageShape, RefreshedShape, RegisteredShape, SignedInShape } from './schema.ts'
-import { endSession, refreshSession, signedIn } from './sessions.ts'
+import { endSession, identified, refreshSession } from './sessions.ts'
 import { resendVerification, verifyEmail } from './verification.ts'
 
 /** Answers 200 by the shape; bodies are small here. */
@@ -61,15 +61,21 @@ export function authPublicRoutes(app: App, rt: Runtime): void {
   })
 }
 
-/** `/auth` for callers with a session. They emit auth.refresh, auth.logout, auth.password_change* and mail.queued. */
-export function authBearerRoutes(app: App, rt: Runtime): void {
+/** `/auth` for callers with a session or an API key: who am I. */
+export function authSelfRoutes(app: App, rt: Runtime): void {
   prepare(app)
 
   app.get('/auth/me', answers(MeShape), (request) => me(rt, request))
   app.get('/auth/check', answers(CheckShape), async (request) => ({
     valid: true,
-    user: { id: signedIn(request.caller).userId },
+    user: { id: identified(request.caller).userId },
   }))
+}
+
+/** `/auth` for callers with a session. They emit auth.refresh, auth.logout, auth.password_change* and mail.queued. */
+export function authBearerRoutes(app: App, rt: Runtime): void {
+  prepare(app)
+
   app.post('/auth/refresh', answers(RefreshedShape), async (request, reply) => {
     const authMode = modeOf(request.body)
     const token = await refreshSession(rt, request)

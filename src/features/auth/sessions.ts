@@ -58,9 +58,17 @@ export async function endSession(rt: Runtime, request: FastifyRequest): Promise<
   rt.sessions.forget(sessionId)
 }
 
-/** A caller of a route that needs a session; 401 for others. */
+/** A caller who is a user, with a session or an API key; 401 for others. */
+export function identified(caller: Caller): Caller & { readonly userId: string } {
+  const { userId } = caller
+  if (userId === undefined) throw errors.unauthorized('Unauthorized')
+  return { ...caller, userId }
+}
+
+/** A caller of a route that needs a session; 403 with an API key instead, 401 for others. */
 export function signedIn(caller: Caller): Caller & { readonly sessionId: string; readonly userId: string } {
-  const { sessionId, userId } = caller
+  const { sessionId, userId, keyId } = caller
+  if (keyId !== undefined) throw errors.sessionNeeded()
   if (sessionId === undefined || userId === undefined) throw errors.unauthorized('Unauthorized')
   return { ...caller, sessionId, userId }
 }

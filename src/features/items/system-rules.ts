@@ -32,11 +32,13 @@ export function checkWritable(collection: Collection, access: Access, action: Ex
 /** What a row must pass or become before it is written: hashed passwords, canonical addresses, protected roles. */
 export async function beforeWrite(
   rt: Runtime,
-  { collection }: PayloadContext,
+  { collection, access }: PayloadContext,
   cells: readonly Cell[],
   id?: string,
 ): Promise<readonly Cell[]> {
   await checkRuleCells(rt, collection.name, cells, id)
+  if (collection.name === 'svc_User' && access.byKey && cells.some(({ field }) => field.name === 'password'))
+    throw errors.sessionNeeded()
   if (collection.name === 'svc_User') return Promise.all(cells.map(userCell))
   if (collection.name === 'svc_Settings') return settingsCells(rt, cells, id)
   if (collection.name === 'svc_Role') await protectRoles(rt, cells, id)

@@ -1,0 +1,76 @@
+import { hashSecret } from '../../adapters/tokens.ts'
+import type { Catalog } from '../../catalog/catalog.ts'
+import { isStalePlan } from '../../db/errors.ts'
+import { statementName } from '../../db/statement-names.ts'
+import { errors } from '../../errors.ts'
+import type { Runtime } from '../../runtime.ts'
+import { standingSql } from '../auth/own-row.ts'
+import { type Standing, type StandingRow, standingOf } from '../auth/session-store.ts'
+import { isApiKey } from './format.ts'
+
+/** A live key, and whom it stands in for now: its user, with the role that the user has at the key's tenant. */
+export type KeyStanding = Standing & {
+  readonly keyId: string
+  /** Not noted as used for five minutes. */
+  readonly idle: boolean
+}
+
+/**
+ * The live key that a text is; undefined when it is none, mistyped, revoked or at its end, its user is not active, or
+ * the user no longer has the role it was narrowed to. Always asks the database, so that whatever ends a key does so at
+ * once; except for a typo, which the checksum tells. 503 when the database can't tell.
+ */
+export async function findApiKey(rt: Runtime, text: string): Promise<KeyStanding | undefined> {
+  if (!isApiKey(text)) return undefined
+  try {
+    return await readKey(rt, hashSecret(text))
+  } catch (error) {
+    rt.log.warn({ err: error }, 'an API key could not be checked')
+    throw Object.assign(errors.unavailable(), { cause: error })
+  }
+}
+
+type FoundRow = StandingRow & { keyId: string; idle: boolean }
+
+async function readKey(rt: Runtime, hash: string): Promise<KeyStanding | undefined> {
+  const row = await readRow(rt, hash)
+  if (row === undefined) return undefined
+  const { keyId, idle, ...found } = row
+  const standing = await standingOf(rt.reserved, rt.access.current(), rt.config.tenancy.enabled, found, rt.log)
+  return { ...standing, keyId, idle }
+}
+
+async function readRow(rt: Runtime, hash: string): Promise<FoundRow | undefined> {
+  const read = async () => {
+    const text = keySql(rt.catalog.current())
+    const [row] = await rt.reserved.run<FoundRow>(text, [hash], statementName(text))
+    return row
+  }
+  try {
+    return await read()
+  } catch (error) {
+    if (!isStalePlan(error)) throw error
+    await rt.catalog.reload()
+    return read()
+  }
+}
+
+const texts = new WeakMap<Catalog, string>()
+
+function keySql(catalog: Catalog): string {
+  const text = texts.get(catalog) ?? makeKeySql(catalog)
+  texts.set(catalog, text)
+  return text
+}
+
+function makeKeySql(catalog: Catalog): string {
+  return `
+    select k.id as "keyId", k."user_Id" as "userId", k."tenant_Id" as "tenantId", ${standingSql(catalog)},
+      k."lastUsedAt" is null or k."lastUsedAt" < now() - interval '5 minutes' as idle
+    from "svc_ApiKey" k
+    join "svc_User" u on u.id = k."user_Id" and u.status = 'active'
+    join "svc_UserRole" ur on ur."user_Id" = k."user_Id" and ur."tenant_Id" is not distinct from k."tenant_Id"
+    join "svc_Role" r on r.id = ur."role_Id" and (k."role_Id" is null or k."role_Id" = r.id)
+    left join "svc_Tenant" t on t.id = k."tenant_Id"
+    where k.hash = $1 and (k."expiresAt" is null or k."expiresAt" > now())`
+}
