@@ -300,6 +300,11 @@ export async function takeChallenge(tx: Tx, identifier: string): Promise<Challen
   return taken?.data
 }
 
+/** Ends what a user was asked and has not answered. */
+export async function deleteChallengesOf(tx: Tx, userId: string): Promise<void> {
+  await tx.any(sql.unsafe`delete from "svc_Challenge" where "user_Id" = ${userId}::uuid`)
+}
+
 /** Notes that an API key was used, at most every five minutes. */
 export async function touchApiKey(rt: Runtime, keyId: string): Promise<void> {
   await run(

@@ -1,4 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest'
+import { plant } from '../support/accounts.ts'
 import { type Answer, type Api, startApi } from '../support/api.ts'
 import { configured } from '../support/configured.ts'
 import { testEnv } from '../support/prepare.ts'
@@ -406,5 +407,44 @@ describe('configured', () => {
     const { twoFactorToken } = await call('/auth/login', { email: user.email, password, tenant_Id: two })
     const opened = await call('/auth/2fa/verify', { twoFactorToken, code: appCode(secret) })
     expect(opened.tenant).toMatchObject({ id: two, name: 'two' })
+  })
+})
+
+describe('what is mailed (A-25)', () => {
+  const byLink = async (email: string) =>
+    api.anonymous('GET', `/auth/magiclink/${await plant(api, 'magic-link', email)}`)
+  const reset = async (email: string, next: string) =>
+    post(`/auth/password/reset/${await plant(api, 'password-reset', email)}`, { password: next })
+
+  it('does not stand for the second factor: a magic link is answered by a challenge', async () => {
+    const user = await enrolled()
+    const before = await api.position()
+    const { status, body } = await byLink(user.email)
+    expect({ status, body }).toMatchObject({
+      status: 200,
+      body: { twoFactorRequired: true, code: 'TWO_FACTOR_REQUIRED' },
+    })
+    expect(body.token).toBeUndefined()
+    expect(await sessionsOf(user.id)).toEqual([])
+    expect(await story(before)).toEqual(['svc_User 2fa_challenged'])
+    expect((await verify(body.twoFactorToken, appCode(user.secret))).status).toBe(200)
+    expect(await sessionsOf(user.id)).toHaveLength(1)
+  })
+
+  it('ends challenges with a reset, after which the second factor is still asked for', async () => {
+    const user = await enrolled()
+    const pending = await challenge(user.email)
+    expect((await reset(user.email, 'another password')).status).toBe(200)
+    expect(await verify(pending, appCode(user.secret))).toMatchObject(refusal)
+    expect(await api.sql('select from "svc_Challenge" where "user_Id" = $1', [user.id])).toEqual([])
+    expect((await login(user.email, { password: 'another password' })).body).toMatchObject({ twoFactorRequired: true })
+  })
+
+  it('proves ownership, which drops what somebody else set up before (A-36)', async () => {
+    const user = await enrolled()
+    await api.sql('update "svc_User" set "emailVerified" = false where id = $1', [user.id])
+    const { body } = await byLink(user.email)
+    expect(body.token).toEqual(expect.any(String))
+    expect(await api.sql('select from "svc_TwoFactor" where "user_Id" = $1', [user.id])).toEqual([])
   })
 })

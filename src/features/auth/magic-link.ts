@@ -5,7 +5,7 @@ import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { queueMail } from '../mail/mail.ts'
 import { afterwards } from './afterwards.ts'
-import { membersOf, optionalEmailOf, sessionTypeOf, textOf } from './input.ts'
+import { authModeOf, membersOf, optionalEmailOf, sessionTypeOf, textOf } from './input.ts'
 import { type LinkRequest, readLinkRequest } from './links.ts'
 import { checkLocal } from './login.ts'
 import { forgetSessions } from './ownership.ts'
@@ -43,13 +43,14 @@ export async function signInByMagicLink(rt: Runtime, request: FastifyRequest, ty
   checkLocal(rt)
   const query = membersOf(request.query)
   const type = sessionTypeOf(query.authType)
+  const authMode = authModeOf(query.authMode)
   const presented = { purpose: 'magic-link', typed, email: optionalEmailOf(query.email) } as const
   const { redeemed, answer } = await commit<Entered>(rt, actorOf(request), async (tx) => {
     const redeemed = await redeem(rt, tx, request, presented, opensNothing)
     if (redeemed.refusal !== undefined) return { result: { redeemed }, events: redeemed.events }
     const { account, events } = redeemed
     const membership = await membershipOf(rt, tx, account.id, textOf(query.tenant_Id))
-    const entered = await signIn(rt, tx, request, { account, membership, type })
+    const entered = await signIn(rt, tx, request, { account, membership, type, authMode })
     return { ...entered, result: { redeemed, answer: entered.result }, events: [...events, ...(entered.events ?? [])] }
   })
   if (redeemed.refusal !== undefined) throw redeemed.refusal

@@ -1,10 +1,10 @@
 import type { Tx } from '../../db/sql.ts'
-import { deleteOtherSessions, deleteSecrets } from '../../db/unlogged.ts'
+import { deleteChallengesOf, deleteOtherSessions, deleteSecrets } from '../../db/unlogged.ts'
 import type { DomainEvent } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
 import { secretIdentifier } from '../mail/mail.ts'
 import type { SecretPurpose } from '../mail/types.ts'
-import { type Account, dropProviders, verifyWithoutPassword } from './queries.ts'
+import { type Account, dropCredentials, verifyWithoutPassword } from './queries.ts'
 
 export type ProvenAccount = {
   readonly account: Account
@@ -16,13 +16,14 @@ export type ProvenAccount = {
 
 /**
  * Somebody has opened what was mailed to the address of a (locked) account, so the address is verified. If it was not
- * before, whoever set the account up may have been somebody else: its password, sessions, links and social accounts end
+ * before, whoever set the account up may have been somebody else: its password, sessions, links, social accounts, passkeys,
+ * keys and second factor end
  * (quality A-36, ADR 8).
  */
 export async function proveOwnership(tx: Tx, account: Account): Promise<ProvenAccount> {
   if (account.emailVerified) return { account, events: [], endedSessions: [] }
   await verifyWithoutPassword(tx, account.id)
-  await dropProviders(tx, account.id)
+  await dropCredentials(tx, account.id)
   const endedSessions = await endAccess(tx, account)
   const events: DomainEvent[] = [
     { type: 'auth.email_verified', data: { userId: account.id } },
@@ -33,7 +34,7 @@ export async function proveOwnership(tx: Tx, account: Account): Promise<ProvenAc
 
 /**
  * Ends everything that opens an account without its password: sessions (but `keptSession`) with their sockets, and
- * mailed secrets; the ids of the sessions. Lock the account before, so that a sign-in at the same time is either refused or
+ * mailed secrets, sign-ins that wait for a second factor; the ids of the sessions. Lock the account before, so that a sign-in at the same time is either refused or
  * ended.
  */
 export async function endAccess(
@@ -46,6 +47,7 @@ export async function endAccess(
       tx,
       mailedSecrets.map((purpose) => secretIdentifier(purpose, email)),
     )
+  await deleteChallengesOf(tx, id)
   return deleteOtherSessions(tx, id, keptSession)
 }
 

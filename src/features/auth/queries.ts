@@ -70,14 +70,12 @@ export async function verifyWithoutPassword(tx: Tx, userId: string): Promise<voi
     update "svc_User" set "emailVerified" = true, password = null, "updatedAt" = now() where id = ${userId}`)
 }
 
-/** Cuts an account off from every social provider. */
-export async function dropProviders(tx: Tx, userId: string): Promise<void> {
+/** Takes away what opens an account or guards it besides its password: social providers, passkeys, keys, second factor. */
+export async function dropCredentials(tx: Tx, userId: string): Promise<void> {
   await tx.any(sql.unsafe`delete from "svc_Account" where "user_Id" = ${userId}`)
-}
-
-export function accountOf(db: Reader, userId: string): Promise<Account | undefined> {
-  return db.maybeOne<Account>(sql.unsafe`
-    select id, email, "firstName", "lastName", status, "emailVerified", password from "svc_User" where id = ${userId}`)
+  await tx.any(sql.unsafe`delete from "svc_Passkey" where "user_Id" = ${userId}`)
+  await tx.any(sql.unsafe`delete from "svc_ApiKey" where "user_Id" = ${userId}`)
+  await tx.any(sql.unsafe`delete from "svc_TwoFactor" where "user_Id" = ${userId}`)
 }
 
 /** Every role of a user, the oldest first. */
