@@ -11,6 +11,9 @@ export type TokenClaims = {
   readonly sessionToken: string
 }
 
+/** The claims of a token that may be used, until `expiresAt`. */
+export type VerifiedClaims = TokenClaims & { readonly expiresAt: Date }
+
 /** An access token: HS256 with SECRET_KEY, issued by PROJECT_NAME, living ACCESS_TOKEN_EXPIRES_IN seconds. */
 export function signToken(config: Config, claims: TokenClaims, now: Date): string {
   const iat = Math.floor(now.getTime() / 1000)
@@ -30,7 +33,7 @@ export function signToken(config: Config, claims: TokenClaims, now: Date): strin
  * The claims of a token that this installation signed and that has not expired; undefined for everything else.
  * Algorithm and keys are ours: what the token's header says of them (`alg`, `kid`, `jku`, …) selects nothing.
  */
-export function verifyToken(config: Config, token: string, now: Date): TokenClaims | undefined {
+export function verifyToken(config: Config, token: string, now: Date): VerifiedClaims | undefined {
   const options = { algorithms: ['HS256' as const], issuer: config.project.name, clockTimestamp: now.getTime() / 1000 }
   for (const key of signingKeys(config)) {
     const payload = verified(token, key, options)
@@ -93,7 +96,7 @@ function verified(token: string, key: KeyObject, options: jwt.VerifyOptions): jw
   }
 }
 
-function claimsOf({ id, role_Id, tenant_Id, sessionToken, exp }: jwt.JwtPayload): TokenClaims | undefined {
+function claimsOf({ id, role_Id, tenant_Id, sessionToken, exp }: jwt.JwtPayload): VerifiedClaims | undefined {
   if (typeof id !== 'string' || typeof role_Id !== 'string' || typeof sessionToken !== 'string') return undefined
   if (exp === undefined || !/^[0-9a-f]{64}$/.test(sessionToken)) return undefined
   return {
@@ -101,5 +104,6 @@ function claimsOf({ id, role_Id, tenant_Id, sessionToken, exp }: jwt.JwtPayload)
     roleId: role_Id,
     tenantId: typeof tenant_Id === 'string' ? tenant_Id : undefined,
     sessionToken,
+    expiresAt: new Date(exp * 1000),
   }
 }

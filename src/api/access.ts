@@ -7,9 +7,9 @@ import type { Limits } from './limits.ts'
 
 /**
  * Who may call the routes of a group. `public`: anybody, a bad token counts as none. `bearer`: a live session or an
- * API key. `session`: a live session. `admin`: the administrator role.
+ * API key. `session`: a live session. `admin`: the administrator role, also by a key; `admin session`: only by a session.
  */
-export type AccessClass = 'public' | 'bearer' | 'session' | 'admin'
+export type AccessClass = 'public' | 'bearer' | 'session' | 'admin' | 'admin session'
 
 /** Resolves the caller of every request and refuses those the group is not for, before the body is read. */
 export function registerAccess(app: App, rt: Runtime, access: AccessClass, limits: Limits): void {
@@ -23,8 +23,8 @@ export function registerAccess(app: App, rt: Runtime, access: AccessClass, limit
 function refuse(request: FastifyRequest, access: AccessClass): void {
   if (access === 'public') return
   if (request.caller.userId === undefined) throw unauthenticated(request)
-  if (access === 'session' && request.caller.sessionId === undefined) throw errors.sessionNeeded()
-  if (access === 'admin' && !request.caller.admin) throw forbidden(request)
+  if (access.endsWith('session') && request.caller.sessionId === undefined) throw errors.sessionNeeded()
+  if (access.startsWith('admin') && !request.caller.admin) throw forbidden(request)
 }
 
 /** The specification has its own words for some routes without authentication. */

@@ -52,12 +52,14 @@ type Message = { readonly name: string; readonly xid: bigint; readonly body: obj
 const catchUpPage = 500
 const waitingAtMost = 10_000
 
-export function openDelivery(rt: Runtime, feed: Feed): Delivery {
+/** `confirm` closes the sockets of sessions that have ended without our hearing of it; nothing is sent before. */
+export function openDelivery(rt: Runtime, feed: Feed, confirm: () => Promise<void>): Delivery {
   const byCollection = new Map<string, Map<Socket, Subscriber>>()
   let live: Subscription | undefined
   let closed = false
 
   const deliver = async (batch: readonly LogEvent[], resume: string) => {
+    await confirm()
     const wanted = Map.groupBy(
       batch.filter((event) => event.type === 'data' && byCollection.has(event.entity)),
       (event) => event.entity,

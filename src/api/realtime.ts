@@ -75,19 +75,26 @@ export async function openRealtime(rt: Runtime, engine: Engine): Promise<Realtim
   })
   const io = new Server({ serveClient: false })
   io.bind(engine)
-  const delivery = openDelivery(rt, feed)
+  const check = (socket: Socket): Promise<void> => recheck(rt, delivery, socket).then(() => checkAtEnd(socket, check))
+  const delivery = openDelivery(rt, feed, async () => {
+    if (!rt.listener.isLive()) await Promise.all([...io.sockets.sockets.values()].map(check))
+  })
   io.use((socket, next) => {
     authenticate(rt, socket).then(
       () => next(),
       (error: unknown) => next(error instanceof Error ? error : new Error(String(error))),
     )
   })
-  io.on('connection', (socket) => accept(rt, delivery, socket))
+  io.on('connection', (socket) => {
+    accept(rt, delivery, socket)
+    // Its session may have ended while it connected, before it could be told.
+    void check(socket)
+  })
   // Told after every change of roles and permissions too.
   rt.sessions.onEnded((concerns) => {
     for (const socket of io.sockets.sockets.values()) {
       const { sessionId, keyId, userId } = callerOf(socket)
-      if (concerns({ id: sessionId ?? keyId, userId })) recheck(rt, delivery, socket)
+      if (concerns({ id: sessionId ?? keyId, userId })) void check(socket)
     }
   })
   warnAboutRowRules(rt)
@@ -101,7 +108,16 @@ export async function openRealtime(rt: Runtime, engine: Engine): Promise<Realtim
   }
 }
 
-type SocketData = { caller: Caller; token: string }
+type SocketData = { caller: Caller; token: string; endsInMs: number; timer?: NodeJS.Timeout }
+
+/** Looks again when the session would expire: nobody is notified of that. */
+function checkAtEnd(socket: Socket, check: (socket: Socket) => Promise<void>): void {
+  const data = socket.data as SocketData
+  clearTimeout(data.timer)
+  if (socket.connected) data.timer = setTimeout(() => void check(socket), Math.min(data.endsInMs + 50, longestTimerMs))
+}
+
+const longestTimerMs = 2 ** 31 - 1
 
 function callerOf(socket: Socket): Caller {
   return (socket.data as SocketData).caller
@@ -112,9 +128,9 @@ async function authenticate(rt: Runtime, socket: Socket): Promise<void> {
   const { token } = socket.handshake.auth as { token?: unknown }
   const given = typeof token === 'string' ? token : tokenOfCookies(socket.handshake.headers.cookie)
   if (given === undefined) throw new Error('No authentication token provided')
-  const caller = await callerOfToken(rt, given)
-  if (caller === undefined) throw new Error('Invalid or expired token')
-  socket.data = { caller, token: given } satisfies SocketData
+  const found = await callerOfToken(rt, given)
+  if (found === undefined) throw new Error('Invalid or expired token')
+  socket.data = { ...found, token: given } satisfies SocketData
 }
 
 function accept(rt: Runtime, delivery: Delivery, socket: Socket): void {
@@ -129,7 +145,10 @@ function accept(rt: Runtime, delivery: Delivery, socket: Socket): void {
       return {}
     }),
   )
-  socket.on('disconnect', () => delivery.forget(socket))
+  socket.on('disconnect', () => {
+    clearTimeout((socket.data as SocketData).timer)
+    delivery.forget(socket)
+  })
   socket.emit('connected', { userId, tenant: tenantId ?? null })
 }
 
@@ -165,18 +184,17 @@ function collectionOf(request: unknown): string {
 }
 
 /** The session may still be good (a changed role, a message that said "all"): look it up again, otherwise disconnect. */
-function recheck(rt: Runtime, delivery: Delivery, socket: Socket): void {
-  const { token, caller } = socket.data as SocketData
-  callerOfToken(rt, token)
-    .then((now) => {
-      if (now === undefined) return void socket.disconnect(true)
-      socket.data = { token, caller: now } satisfies SocketData
-      delivery.renew(socket, now.access)
-    })
-    .catch((error: unknown) => {
-      rt.log.warn({ err: error, userId: caller.userId }, 'a session could not be checked: its socket is closed')
-      socket.disconnect(true)
-    })
+async function recheck(rt: Runtime, delivery: Delivery, socket: Socket): Promise<void> {
+  const data = socket.data as SocketData
+  try {
+    const found = await callerOfToken(rt, data.token)
+    if (found === undefined) return void socket.disconnect(true)
+    Object.assign(data, found)
+    delivery.renew(socket, found.caller.access)
+  } catch (error) {
+    rt.log.warn({ err: error, userId: data.caller.userId }, 'a session could not be checked: its socket is closed')
+    socket.disconnect(true)
+  }
 }
 
 /** Without row scoping everybody who may read a collection sees changes of all its rows; say so where rules exist. */

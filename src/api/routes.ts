@@ -1,7 +1,7 @@
 import type { Feed } from '../events/feed.ts'
 import type { Extensions } from '../extensions/extensions.ts'
 import { apiKeyRoutes } from '../features/api-keys/routes.ts'
-import { authBearerRoutes, authPublicRoutes, authSelfRoutes } from '../features/auth/routes.ts'
+import { authAdminRoutes, authBearerRoutes, authPublicRoutes, authSelfRoutes } from '../features/auth/routes.ts'
 import { itemImportRoutes } from '../features/items/import-routes.ts'
 import { itemBearerRoutes, itemRoutes } from '../features/items/routes.ts'
 import { passkeyPublicRoutes, passkeyRoutes } from '../features/passkeys/routes.ts'
@@ -27,6 +27,7 @@ const groups: readonly RouteGroup[] = [
   { access: 'public', register: authPublicRoutes },
   { access: 'bearer', register: authSelfRoutes },
   { access: 'session', register: authBearerRoutes },
+  { access: 'admin session', register: authAdminRoutes },
   { access: 'public', register: twoFactorPublicRoutes },
   { access: 'session', register: twoFactorRoutes },
   { access: 'public', register: passkeyPublicRoutes },

@@ -196,6 +196,7 @@ export const systemCollections: readonly CollectionDefinition[] = [
       role_Id: uuid,
       tenant_Id: uuid,
       expiresAt: required(dateTime),
+      lastUsedAt: dateTime,
       ipAddress: string,
       userAgent: string,
       type: preset(string, 'default'),

@@ -15,7 +15,7 @@ export type Listener = {
   on(channel: Channel, handler: (payload: string) => void): void
   /** Called after every reconnect, not after the first connect. */
   onReconnect(handler: () => void): void
-  /** True while the connection has answered within the last second: only then may sessions come from a cache. */
+  /** True while the connection has answered within the last second: only then is no news good news. */
   isLive(): boolean
   close(): Promise<void>
 }

@@ -11,6 +11,9 @@ import { writePoolOf } from './write-pool.ts'
 
 // Sessions. Those that open and end one ride in the transaction of the event that says so; hence they take a Tx.
 
+/** What a client said of itself when it signed in; sessions of type `default` have no limit. */
+export type SessionType = 'default' | 'web' | 'mobile'
+
 export type SessionOrigin = {
   readonly tokenHash: string
   readonly seconds: number
@@ -22,9 +25,9 @@ export type NewSession = SessionOrigin & {
   readonly userId: string
   readonly roleId: string
   readonly tenantId: string | null
-  readonly type: string
-  /** The hash that the caller's password was checked against. */
-  readonly passwordHash: string | null
+  readonly type: SessionType
+  /** The hash that the caller's password was checked against; undefined when it was something else that was checked. */
+  readonly passwordHash: string | null | undefined
 }
 
 /**
@@ -33,12 +36,16 @@ export type NewSession = SessionOrigin & {
  * deletes the sessions misses none.
  */
 export async function insertSession(tx: Tx, session: NewSession): Promise<boolean> {
+  const samePassword =
+    session.passwordHash === undefined
+      ? sql.fragment`true`
+      : sql.fragment`u.password is not distinct from ${session.passwordHash}`
   const rows = await tx.any(sql.unsafe`
     insert into "svc_Sessions" (token, "user_Id", "role_Id", "tenant_Id", "expiresAt", "ipAddress", "userAgent", type)
     select ${session.tokenHash}, u.id, ${session.roleId}::uuid, ${session.tenantId}::uuid,
            now() + make_interval(secs => ${session.seconds}), ${session.ip}, ${session.userAgent}, ${session.type}
     from "svc_User" u
-    where u.id = ${session.userId} and u.status = 'active' and u.password is not distinct from ${session.passwordHash}
+    where u.id = ${session.userId} and u.status = 'active' and ${samePassword}
     for share
     returning id`)
   return rows.length === 1
@@ -71,10 +78,36 @@ export async function deleteOtherSessions(tx: Tx, userId: string, kept: string |
   return rows.map(({ id }) => id)
 }
 
+/** Ends a live session and tells its type; undefined when it had ended before. */
+export async function takeSession(tx: Tx, sessionId: string): Promise<{ type: SessionType } | undefined> {
+  return tx.maybeOne<{ type: SessionType }>(sql.unsafe`
+    delete from "svc_Sessions" where id = ${sessionId} and "expiresAt" > now() returning type`)
+}
+
 /** False when it had ended before. */
 export async function deleteSession(tx: Tx, sessionId: string): Promise<boolean> {
   const rows = await tx.any(sql.unsafe`delete from "svc_Sessions" where id = ${sessionId} returning id`)
   return rows.length === 1
+}
+
+/** Ends live sessions of a user, all or the one with this id; the ids of those that had not ended before. */
+export async function deleteSessionsOf(tx: Tx, userId: string, sessionId?: string): Promise<readonly string[]> {
+  const which = sessionId === undefined ? sql.fragment`` : sql.fragment`and id = ${sessionId}`
+  const rows = await tx.any<{ id: string }>(sql.unsafe`
+    delete from "svc_Sessions" where "user_Id" = ${userId} and "expiresAt" > now() ${which} returning id`)
+  return rows.map(({ id }) => id)
+}
+
+/** For the cleanup worker; gives how many expired ones were deleted. */
+export async function deleteExpiredSessions(rt: Runtime, atMost: number): Promise<number> {
+  const rows = await run(
+    rt,
+    `delete from "svc_Sessions" where id in (
+       select id from "svc_Sessions" where "expiresAt" <= now() order by "expiresAt" limit $1 for update skip locked)
+     returning id`,
+    [atMost],
+  )
+  return rows.length
 }
 
 /** Moves the end of a live session to `seconds` from now, at most once a day (auth facts §1, sliding expiry). */
@@ -84,6 +117,16 @@ export async function extendSession(rt: Runtime, sessionId: string, seconds: num
     `update "svc_Sessions" set "expiresAt" = now() + make_interval(secs => $2), "updatedAt" = now()
      where id = $1 and "expiresAt" > now() and "updatedAt" < now() - interval '1 day'`,
     [sessionId, seconds],
+  )
+}
+
+/** Notes that a session was used, at most every five minutes. */
+export async function touchSession(rt: Runtime, sessionId: string): Promise<void> {
+  await run(
+    rt,
+    `update "svc_Sessions" set "lastUsedAt" = now()
+     where id = $1 and coalesce("lastUsedAt", "createdAt") < now() - interval '5 minutes'`,
+    [sessionId],
   )
 }
 

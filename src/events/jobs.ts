@@ -7,6 +7,7 @@ export type JobData = {
   mail: { emailLogId: string }
   'mail-sweep': Record<string, never>
   'log-partitions': Record<string, never>
+  'session-cleanup': Record<string, never>
 }
 
 export type QueueName = keyof JobData
@@ -45,6 +46,13 @@ export const queues: Readonly<Record<QueueName, Omit<Queue, 'name'>>> = {
     retryBackoff: true,
     expireInSeconds: 600,
     retentionSeconds: 7 * day,
+  },
+  'session-cleanup': {
+    retryLimit: 3,
+    retryDelay: 30,
+    retryBackoff: true,
+    expireInSeconds: 600,
+    retentionSeconds: day,
   },
 }
 

@@ -10,6 +10,13 @@ export type EventData = {
   'auth.login_failed': { userId: string }
   'auth.logout': { userId: string }
   'auth.refresh': { userId: string }
+  /** A session was ended by its user from another one, or by an administrator. */
+  'auth.session_ended': { userId: string; sessionId: string }
+  /** A user went on at another tenant. */
+  'auth.tenant_switched': { userId: string; tenantId: string }
+  /** A user was asked to join a tenant. */
+  'auth.invite': { userId: string; inviteId: string }
+  'auth.invite_accepted': { userId: string; inviteId: string }
   'auth.email_verified': { userId: string }
   /** A link or code was asked for; unknown addresses are only counted by the limiter. */
   'auth.magic_link_requested': { userId: string }

@@ -60,8 +60,10 @@ async function serveUntil(stop: Promise<void>, rt: Runtime, queues: readonly Que
 
 /** Any number of processes may do it: a schedule is a row. One that was missed while no worker ran is made up for. */
 async function scheduleAll(rt: Runtime, queues: readonly QueueWorker[]): Promise<void> {
-  for (const { queue, schedule } of queues)
+  for (const { queue, schedule, secondsAfterStart } of queues) {
     if (schedule !== undefined) await rt.boss.schedule(queue, schedule, {}, { tz: 'UTC', missed: 'once' })
+    if (secondsAfterStart !== undefined) await rt.boss.sendAfter(queue, {}, null, secondsAfterStart)
+  }
 }
 
 /** Resolves at the first signal. */

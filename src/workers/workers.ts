@@ -1,5 +1,6 @@
 import { openMailer } from '../adapters/mailer.ts'
 import type { QueueName } from '../events/jobs.ts'
+import { deleteOldSessions } from '../features/auth/jobs.ts'
 import { defaultSender, sendMail, sweepMails } from '../features/mail/jobs.ts'
 import type { Runtime } from '../runtime.ts'
 import { ensureLogPartitions } from './log-partitions.ts'
@@ -13,6 +14,8 @@ export type QueueWorker<Name extends QueueName = QueueName> = {
   readonly concurrency: number
   /** Cron expression in UTC: when a job is put into the queue by itself, once however many processes there are. */
   readonly schedule?: string
+  /** A job is put into the queue this long after the process has started, too. */
+  readonly secondsAfterStart?: number
   open(rt: Runtime): OpenedWorker<Name>
 }
 
@@ -35,6 +38,13 @@ export const workers = {
       schedule: '17 2 * * *',
       open: () => stateless(ensureLogPartitions),
     }),
+    serve({
+      queue: 'session-cleanup',
+      concurrency: 1,
+      schedule: '41 * * * *',
+      secondsAfterStart: 5,
+      open: () => stateless(deleteOldSessions),
+    }),
   ],
 } satisfies Readonly<Record<WorkerName, readonly QueueWorker[]>>
 
@@ -48,8 +58,10 @@ function openMailQueue(rt: Runtime): OpenedWorker<'mail'> {
   }
 }
 
-function stateless<Name extends QueueName>(work: (rt: Runtime) => Promise<void>): OpenedWorker<Name> {
-  return { handler: (rt) => work(rt), close: () => undefined }
+function stateless<Name extends QueueName>(
+  work: (rt: Runtime, signal: AbortSignal) => Promise<void>,
+): OpenedWorker<Name> {
+  return { handler: (rt, _data, { signal }) => work(rt, signal), close: () => undefined }
 }
 
 /** Checks an entry against its queue's data; beyond the list all entries are alike. */

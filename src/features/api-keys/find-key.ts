@@ -13,6 +13,8 @@ export type KeyStanding = Standing & {
   readonly keyId: string
   /** Not noted as used for five minutes. */
   readonly idle: boolean
+  /** Milliseconds it still lives; infinite without an end. */
+  readonly endsInMs: number
 }
 
 /**
@@ -30,14 +32,14 @@ export async function findApiKey(rt: Runtime, text: string): Promise<KeyStanding
   }
 }
 
-type FoundRow = StandingRow & { keyId: string; idle: boolean }
+type FoundRow = StandingRow & { keyId: string; idle: boolean; endsInMs: number | null }
 
 async function readKey(rt: Runtime, hash: string): Promise<KeyStanding | undefined> {
   const row = await readRow(rt, hash)
   if (row === undefined) return undefined
-  const { keyId, idle, ...found } = row
+  const { keyId, idle, endsInMs, ...found } = row
   const standing = await standingOf(rt.reserved, rt.access.current(), rt.config.tenancy.enabled, found, rt.log)
-  return { ...standing, keyId, idle }
+  return { ...standing, keyId, idle, endsInMs: endsInMs ?? Number.POSITIVE_INFINITY }
 }
 
 async function readRow(rt: Runtime, hash: string): Promise<FoundRow | undefined> {
@@ -66,7 +68,8 @@ function keySql(catalog: Catalog): string {
 function makeKeySql(catalog: Catalog): string {
   return `
     select k.id as "keyId", k."user_Id" as "userId", k."tenant_Id" as "tenantId", ${standingSql(catalog)},
-      k."lastUsedAt" is null or k."lastUsedAt" < now() - interval '5 minutes' as idle
+      k."lastUsedAt" is null or k."lastUsedAt" < now() - interval '5 minutes' as idle,
+      (extract(epoch from k."expiresAt" - now()) * 1000)::float8 as "endsInMs"
     from "svc_ApiKey" k
     join "svc_User" u on u.id = k."user_Id" and u.status = 'active'
     join "svc_UserRole" ur on ur."user_Id" = k."user_Id" and ur."tenant_Id" is not distinct from k."tenant_Id"

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
-import { verifyToken } from '../../adapters/tokens.ts'
-import { extendSession, touchApiKey } from '../../db/unlogged.ts'
+import { type VerifiedClaims, verifyToken } from '../../adapters/tokens.ts'
+import { extendSession, touchApiKey, touchSession } from '../../db/unlogged.ts'
 import type { Access, VariableName } from '../../query/access.ts'
 import type { Runtime } from '../../runtime.ts'
 import { findApiKey } from '../api-keys/find-key.ts'
@@ -23,19 +23,27 @@ import type { Session, Standing } from './session-store.ts'
 export async function resolveCaller(rt: Runtime, request: FastifyRequest): Promise<Caller> {
   const credential = credentialOf(request)
   if (credential?.from === 'header' && readsLikeApiKey(credential.token))
-    return (await callerOfKey(rt, credential.token)) ?? publicCaller(rt)
-  const session = credential === undefined ? undefined : await sessionOf(rt, credential.token)
-  if (session === undefined) return publicCaller(rt)
+    return (await callerOfKey(rt, credential.token))?.caller ?? publicCaller(rt)
+  const found = credential === undefined ? undefined : await sessionOf(rt, credential.token)
+  if (found === undefined) return publicCaller(rt)
+  const { session } = found
   if (credential?.from === 'cookie') refuseForgedWrite(rt.config, request)
   if (session.extendable) await extend(rt, session)
+  if (session.idle) afterwards(rt, 'noting the use of a session', () => touchSession(rt, session.id))
   return callerOf(rt, session)
 }
 
+/** Who calls, and in how many milliseconds to ask again: nothing is notified of a session that merely expires. */
+export type FoundCaller = { readonly caller: Caller; readonly endsInMs: number }
+
 /** The user of a token or API key, for channels other than HTTP requests; undefined when it opens nothing. 503 as above. */
-export async function callerOfToken(rt: Runtime, token: string): Promise<Caller | undefined> {
+export async function callerOfToken(rt: Runtime, token: string): Promise<FoundCaller | undefined> {
   if (readsLikeApiKey(token)) return callerOfKey(rt, token)
-  const session = await sessionOf(rt, token)
-  return session === undefined ? undefined : callerOf(rt, session)
+  const found = await sessionOf(rt, token)
+  if (found === undefined) return undefined
+  const { session, claims } = found
+  const endsInMs = Math.min(session.endsAt - performance.now(), claims.expiresAt.getTime() - rt.clock().getTime())
+  return { caller: callerOf(rt, session), endsInMs }
 }
 
 /** The caller without a session: the role `public`. */
@@ -72,11 +80,14 @@ function credentialOf({ headers }: FastifyRequest): Credential | undefined {
   return token === undefined ? undefined : { token, from: 'cookie' }
 }
 
-async function sessionOf(rt: Runtime, token: string): Promise<Session | undefined> {
+async function sessionOf(
+  rt: Runtime,
+  token: string,
+): Promise<{ session: Session; claims: VerifiedClaims } | undefined> {
   const claims = verifyToken(rt.config, token, rt.clock())
   if (claims === undefined) return undefined
   const session = await rt.sessions.find(claims.sessionToken)
-  return session?.userId === claims.userId ? session : undefined
+  return session?.userId === claims.userId ? { session, claims } : undefined
 }
 
 function callerOf(rt: Runtime, session: Session): Caller {
@@ -87,13 +98,14 @@ function callerOf(rt: Runtime, session: Session): Caller {
   })
 }
 
-async function callerOfKey(rt: Runtime, text: string): Promise<Caller | undefined> {
+async function callerOfKey(rt: Runtime, text: string): Promise<FoundCaller | undefined> {
   const standing = await findApiKey(rt, text)
   if (standing === undefined) return undefined
-  const { keyId, idle, role, userId, tenantId, user } = standing
+  const { keyId, idle, endsInMs, role, userId, tenantId, user } = standing
   if (idle) afterwards(rt, 'noting the use of an API key', () => touchApiKey(rt, keyId))
   const access = { ...accessOfStanding(rt, standing), byKey: true }
-  return { sessionId: undefined, keyId, role, userId, tenantId, user, admin: access.admin, access }
+  const caller = { sessionId: undefined, keyId, role, userId, tenantId, user, admin: access.admin, access }
+  return { caller, endsInMs }
 }
 
 type Rows = Partial<Record<VariableName, Readonly<Record<string, unknown>> | undefined>>

@@ -2,6 +2,7 @@ import type { Catalog } from '../../catalog/catalog.ts'
 import type { Database } from '../../db/pools.ts'
 import { type Reader, rawQuery, sql, type Tx } from '../../db/sql.ts'
 import { statementName } from '../../db/statement-names.ts'
+import { projectionList, projectionSql } from '../../query/projection.ts'
 import { type SecretPurpose, secretIdentifier } from '../mail/types.ts'
 import type { Role } from '../permissions/store.ts'
 import { ownRowSql } from './own-row.ts'
@@ -124,6 +125,55 @@ export async function insertUser(tx: Tx, user: NewUser): Promise<boolean> {
   if (inserted === undefined) return false
   await tx.any(sql.unsafe`insert into "svc_UserRole" ("user_Id", "role_Id") values (${user.id}, ${user.roleId})`)
   return true
+}
+
+export async function userExists(db: Reader, id: string): Promise<boolean> {
+  return (await db.maybeOne(sql.unsafe`select id from "svc_User" where id = ${id}`)) !== undefined
+}
+
+/** A session as its user may see it, in wire form. */
+export type SessionRow = {
+  readonly id: string
+  readonly type: string
+  readonly ipAddress: string | null
+  readonly userAgent: string | null
+  readonly tenant_Id: string | null
+  readonly createdAt: string
+  readonly lastUsedAt: string
+  readonly expiresAt: string
+}
+
+/** The newest first. */
+export function liveSessionsOf(db: Reader, catalog: Catalog, userId: string): Promise<readonly SessionRow[]> {
+  const { fields } = catalog.collections.get('svc_Sessions')!
+  const shown = ['id', 'type', 'ipAddress', 'userAgent', 'tenant_Id', 'createdAt', 'expiresAt']
+  const columns = projectionList(
+    shown.map((name) => fields.get(name)!),
+    's',
+  )
+  const lastUsed = projectionSql(fields.get('createdAt')!, 'used')
+  const text = `
+    select ${columns}, ${lastUsed} as "lastUsedAt"
+    from "svc_Sessions" s, lateral (select coalesce(s."lastUsedAt", s."createdAt") as "createdAt") used
+    where s."user_Id" = $1 and s."expiresAt" > now() order by s."createdAt" desc, s.id`
+  return db.any<SessionRow>(rawQuery(text, [userId]))
+}
+
+/** Until the transaction ends nobody else counts the user's sessions; gives the limits of the user's own. */
+export async function lockSessionsOf(tx: Tx, userId: string): Promise<unknown> {
+  await tx.any(sql.unsafe`select pg_advisory_xact_lock(hashtextextended(${`sessions of ${userId}`}, 0))`)
+  const user = await tx.maybeOne<{ limits: unknown }>(
+    sql.unsafe`select session_limits as limits from "svc_User" where id = ${userId}`,
+  )
+  return user?.limits
+}
+
+/** The live ones of a type, at all tenants. */
+export async function countSessionsOf(tx: Tx, userId: string, type: string): Promise<number> {
+  const { count } = await tx.one<{ count: number }>(sql.unsafe`
+    select count(*)::int as count from "svc_Sessions"
+    where "user_Id" = ${userId} and type = ${type} and "expiresAt" > now()`)
+  return count
 }
 
 /** What decides whether a verification mail is sent. */

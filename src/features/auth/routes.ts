@@ -10,11 +10,21 @@ import { login } from './login.ts'
 import { requestMagicLink, signInByMagicLink } from './magic-link.ts'
 import { me } from './me.ts'
 import { refuseForeignPage } from './origins.ts'
+import { endAllSessionsOf, endSessionOf, listSessions, listSessionsOf } from './own-sessions.ts'
 import { changeOwnPassword, changePasswordOf } from './password-change.ts'
 import { requestPasswordReset, resetPassword } from './password-reset.ts'
 import { register } from './register.ts'
-import { CheckShape, MeShape, MessageShape, RefreshedShape, RegisteredShape, SignedInShape } from './schema.ts'
-import { endSession, identified, refreshSession } from './sessions.ts'
+import {
+  CheckShape,
+  EndedShape,
+  MeShape,
+  MessageShape,
+  RefreshedShape,
+  RegisteredShape,
+  SessionsShape,
+  SignedInShape,
+} from './schema.ts'
+import { endSession, identified, refreshSession, signedIn } from './sessions.ts'
 import { resendVerification, verifyEmail } from './verification.ts'
 
 /** Answers 200 by the shape; bodies are small here. */
@@ -72,7 +82,10 @@ export function authSelfRoutes(app: App, rt: Runtime): void {
   }))
 }
 
-/** `/auth` for callers with a session. They emit auth.refresh, auth.logout, auth.password_change* and mail.queued. */
+/**
+ * `/auth` for callers with a session. They emit auth.refresh, auth.logout, auth.session_ended, auth.password_change* and
+ * mail.queued.
+ */
 export function authBearerRoutes(app: App, rt: Runtime): void {
   prepare(app)
 
@@ -88,6 +101,15 @@ export function authBearerRoutes(app: App, rt: Runtime): void {
   }
   app.get('/auth/logout', { ...answers(MessageShape), exposeHeadRoute: false }, logout)
   app.post('/auth/logout', answers(MessageShape), logout)
+  app.get('/auth/sessions', answers(SessionsShape), (request) =>
+    listSessions(rt, request, signedIn(request.caller).userId),
+  )
+  app.delete<OfSession>('/auth/sessions/:sessionId', answers(MessageShape), async (request, reply) => {
+    const { userId } = signedIn(request.caller)
+    const wasOwn = await endSessionOf(rt, request, userId, request.params.sessionId)
+    if (wasOwn) reply.header('set-cookie', clearedSessionCookie(rt.config))
+    return { message: 'Session ended successfully' }
+  })
   app.post('/auth/password/change', answers(MessageShape), (request) => changeOwnPassword(rt, request))
   // Both spellings of existing clients (decisions E).
   for (const path of ['/auth/admin/password/change', '/auth/admin/change-password'])
@@ -95,6 +117,30 @@ export function authBearerRoutes(app: App, rt: Runtime): void {
   // The legacy alias of resend for signed-in callers.
   app.post('/auth/email/verify', answers(MessageShape), (request) => resendVerification(rt, request))
 }
+
+/** Sessions of any user, for administrators. They emit auth.session_ended. */
+export function authAdminRoutes(app: App, rt: Runtime): void {
+  prepare(app)
+
+  app.get<OfUser>('/auth/admin/users/:userId/sessions', answers(SessionsShape), (request) =>
+    listSessionsOf(rt, request, request.params.userId),
+  )
+  app.delete<OfUser>('/auth/admin/users/:userId/sessions', answers(EndedShape), async (request) => {
+    const ended = await endAllSessionsOf(rt, request, request.params.userId)
+    return { message: 'Sessions ended successfully', ended }
+  })
+  app.delete<OfUser & OfSession>(
+    '/auth/admin/users/:userId/sessions/:sessionId',
+    answers(MessageShape),
+    async (request) => {
+      await endSessionOf(rt, request, request.params.userId, request.params.sessionId)
+      return { message: 'Session ended successfully' }
+    },
+  )
+}
+
+type OfUser = { Params: { userId: string } }
+type OfSession = { Params: { sessionId: string } }
 
 /** Bodies are JSON only (a form of another site can't send that), and no answer may be kept by a cache. */
 export function prepare(app: App): void {
@@ -104,7 +150,7 @@ export function prepare(app: App): void {
   })
 }
 
-function modeOf(members: unknown): AuthMode {
+export function modeOf(members: unknown): AuthMode {
   return authModeOf(membersOf(members).authMode)
 }
 

@@ -32,9 +32,9 @@ export const PermissionShape = Type.Object({
 })
 
 /** A row in wire form; its hidden fields were left out where it was read. */
-const RowShape = Type.Record(Type.String(), Type.Unknown())
+export const RowShape = Type.Record(Type.String(), Type.Unknown())
 
-const AuthModeShape = Type.Union([Type.Literal('jwt'), Type.Literal('cookie')])
+export const AuthModeShape = Type.Union([Type.Literal('jwt'), Type.Literal('cookie')])
 
 const Standing = {
   user: PersonShape,
@@ -81,6 +81,25 @@ export const RefreshedShape = Type.Object({
 })
 
 export const CheckShape = Type.Object({ valid: Type.Boolean(), user: Type.Object({ id: text }) })
+
+/** `lastUsedAt` is exact to five minutes. */
+export const SessionsShape = Type.Object({
+  sessions: Type.Array(
+    Type.Object({
+      id: text,
+      type: text,
+      ipAddress: nullableText,
+      userAgent: nullableText,
+      tenant_Id: nullableText,
+      createdAt: text,
+      lastUsedAt: text,
+      expiresAt: text,
+      current: Type.Boolean(),
+    }),
+  ),
+})
+
+export const EndedShape = Type.Object({ message: text, ended: Type.Integer() })
 
 export const MessageShape = Type.Object({ message: text })
 

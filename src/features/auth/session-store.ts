@@ -7,13 +7,15 @@ import { isStalePlan } from '../../db/errors.ts'
 import type { Listener } from '../../db/listener.ts'
 import type { Database } from '../../db/pools.ts'
 import { statementName } from '../../db/statement-names.ts'
+import type { SessionType } from '../../db/unlogged.ts'
 import { errors } from '../../errors.ts'
 import { relatedPathsOf } from '../permissions/permissions.ts'
 import { loadRelated, type Related } from '../permissions/related.ts'
 import type { AccessRules, AccessStore, Role } from '../permissions/store.ts'
 import { standingSql } from './own-row.ts'
+import { liveSessionSql, openSessionChecks, sessionVersionSql } from './session-checks.ts'
 
-export type SessionType = 'default' | 'web' | 'mobile'
+export type { SessionType } from '../../db/unlogged.ts'
 
 /** Who somebody is, as one statement saw it. Rows are in wire form, without hidden fields. */
 export type Standing = {
@@ -35,6 +37,10 @@ export type Session = Standing & {
   readonly type: SessionType
   /** Its row was last touched more than a day ago: time to extend it. */
   readonly extendable: boolean
+  /** Not noted as used for five minutes. */
+  readonly idle: boolean
+  /** When its row expires unless it is extended, as `performance.now()` tells it. */
+  readonly endsAt: number
 }
 
 type Row = Readonly<Record<string, unknown>>
@@ -45,7 +51,7 @@ export type SessionStore = {
    * has a role there. Rejects with 503 when the database can't tell: a caller is never taken for somebody else.
    */
   find(sessionToken: string): Promise<Session | undefined>
-  /** Forgets a session that this process has just ended, without waiting for the notification. */
+  /** Tells the watchers here of a session that this process has just ended, without waiting for the notification. */
   forget(sessionId: string): void
   /**
    * Calls the handler when sessions ended or changed, in whichever process, with a test for them. Whoever holds a
@@ -67,89 +73,90 @@ export type SessionStoreOptions = {
   log: Logger
 }
 
-/** After this a session is read again, so that what no notification tells (a custom column of the user) counts soon. */
+/** After this a session is read again, so that what its rows do not tell (a variable over relations) counts soon. */
 const freshForMs = 1000
 const sessionsAtMost = 10_000
 
-type Entry = { readonly session: Session; readonly staleAt: number }
+type Entry = { readonly session: Session; readonly version: string; readonly staleAt: number }
 
 /**
- * The sessions this process has seen in the last second. An entry is served only while the notification connection
- * has answered within the last second, and not beyond its own expiry, measured from the database's clock.
+ * The sessions of this process's callers. Every `find` asks the database whether the session is live; what is kept in
+ * memory, for a second, is only what an unchanged session means (ADR 9). An end is thus effective with its commit.
  */
 export function openSessionStore(options: SessionStoreOptions): SessionStore {
   const { db, listener, catalog, access, config, log } = options
+  const checks = openSessionChecks(db)
   const entries = new Map<string, Entry>()
-  const reading = new Map<string, Promise<Session | undefined>>()
+  const reading = new Map<string, Promise<Entry | undefined>>()
   const handlers: ((concerns: Concerns) => void)[] = []
-  // What was read before an invalidation must not be kept after it: a read keeps its result only in its own generation.
-  let generation = 0
 
-  const invalidate = (concerns: Concerns) => {
-    generation += 1
-    reading.clear()
+  const tell = (concerns: Concerns) => {
     for (const [key, { session }] of entries) if (concerns(session)) entries.delete(key)
     for (const handler of handlers) handler(concerns)
   }
 
-  const load = async (key: string): Promise<Found | undefined> => {
+  const load = async (key: string): Promise<Entry | undefined> => {
     try {
-      return await readFresh(key)
+      return await readEntry(key)
     } catch (error) {
       if (!isStalePlan(error)) throw error
       await catalog.reload()
-      return readFresh(key)
+      return readEntry(key)
     }
   }
 
-  const readFresh = async (key: string): Promise<Found | undefined> => {
+  const readEntry = async (key: string): Promise<Entry | undefined> => {
+    const startedAt = performance.now()
     const row = await readSession(db, catalog.current(), key)
     if (row === undefined) return undefined
-    const { remainingMs, id, type, extendable, ...found } = row
+    const { remainingMs, version, id, type, extendable, idle, ...found } = row
     const standing = await standingOf(db, access.current(), config.tenancy.enabled, found, log)
-    return { session: { ...standing, id, type, extendable }, remainingMs }
+    const session = { ...standing, id, type, extendable, idle, endsAt: startedAt + remainingMs }
+    return { session, version, staleAt: startedAt + freshForMs }
   }
 
-  const read = async (key: string): Promise<Session | undefined> => {
-    const born = generation
-    const startedAt = performance.now()
-    const found = await load(key)
-    if (found === undefined || born !== generation) return found?.session
+  const keep = (key: string, entry: Entry | undefined) => {
     entries.delete(key)
-    entries.set(key, { session: found.session, staleAt: startedAt + Math.min(freshForMs, found.remainingMs) })
+    if (entry === undefined) return
+    entries.set(key, entry)
     if (entries.size > sessionsAtMost) entries.delete(entries.keys().next().value!)
-    return found.session
   }
 
-  const readOnce = (key: string): Promise<Session | undefined> => {
+  /** One read for all that ask at the same time. It may have begun before the question: compare its version. */
+  const readShared = (key: string): Promise<Entry | undefined> => {
     const running = reading.get(key)
     if (running !== undefined) return running
-    const started = read(key).finally(() => {
-      if (reading.get(key) === started) reading.delete(key)
-    })
+    const started = load(key).finally(() => reading.delete(key))
     reading.set(key, started)
     return started
   }
 
+  const isCurrent = (entry: Entry | undefined, version: string): entry is Entry =>
+    entry?.version === version && entry.session.rules === access.current() && performance.now() < entry.staleAt
+
   const find = async (sessionToken: string): Promise<Session | undefined> => {
     const key = hashSecret(sessionToken)
     try {
-      if (!listener.isLive()) return (await load(key))?.session
-      const entry = entries.get(key)
-      if (entry !== undefined && performance.now() < entry.staleAt) return entry.session
-      return await readOnce(key)
+      const version = await checks.versionOf(key)
+      if (version === undefined) return undefined
+      const kept = entries.get(key)
+      if (isCurrent(kept, version)) return kept.session
+      const shared = await readShared(key)
+      const entry = isCurrent(shared, version) ? shared : await load(key)
+      keep(key, entry)
+      return entry?.session
     } catch (error) {
       log.warn({ err: error }, 'a session could not be checked')
       throw Object.assign(errors.unavailable(), { cause: error })
     }
   }
 
-  listener.on('svc_sessions', (payload) => invalidate(concernsOf(payload)))
-  listener.onReconnect(() => invalidate(everybody))
-  access.onChange(() => invalidate(everybody))
+  listener.on('svc_sessions', (payload) => tell(concernsOf(payload)))
+  listener.onReconnect(() => tell(everybody))
+  access.onChange(() => tell(everybody))
   return {
     find,
-    forget: (sessionId) => invalidate((session) => session.id === sessionId),
+    forget: (sessionId) => tell((session) => session.id === sessionId),
     onEnded: (handler) => handlers.push(handler),
   }
 }
@@ -163,8 +170,6 @@ function concernsOf(payload: string): Concerns {
   return kind === 'user' ? (session) => session.userId === id : everybody
 }
 
-type Found = { readonly session: Session; readonly remainingMs: number }
-
 /** What a statement with {@link standingSql} finds. */
 export type StandingRow = {
   userId: string
@@ -175,7 +180,8 @@ export type StandingRow = {
   tenant: Row | null
 }
 
-type FoundRow = StandingRow & { id: string; type: SessionType; extendable: boolean; remainingMs: number }
+type FoundRow = StandingRow &
+  Pick<Session, 'id' | 'type' | 'extendable' | 'idle'> & { version: string; remainingMs: number }
 
 /** Adds what the role's rules need to know of the user; one more statement where they follow relations. */
 export async function standingOf(
@@ -214,12 +220,8 @@ function sessionSql(catalog: Catalog): string {
 function makeSessionSql(catalog: Catalog): string {
   return `
     select s.id, s.type, s."user_Id" as "userId", s."tenant_Id" as "tenantId", ${standingSql(catalog)},
-      s."updatedAt" < now() - interval '1 day' as extendable,
-      (extract(epoch from s."expiresAt" - now()) * 1000)::float8 as "remainingMs"
-    from "svc_Sessions" s
-    join "svc_User" u on u.id = s."user_Id" and u.status = 'active'
-    join "svc_UserRole" ur on ur."user_Id" = s."user_Id" and ur."tenant_Id" is not distinct from s."tenant_Id"
-    join "svc_Role" r on r.id = ur."role_Id"
-    left join "svc_Tenant" t on t.id = s."tenant_Id"
+      ${sessionVersionSql} as version, s."updatedAt" < now() - interval '1 day' as extendable,
+      coalesce(s."lastUsedAt", s."createdAt") < now() - interval '5 minutes' as idle,
+      (extract(epoch from s."expiresAt" - now()) * 1000)::float8 as "remainingMs" ${liveSessionSql}
     where s.token = $1 and s."expiresAt" > now()`
 }

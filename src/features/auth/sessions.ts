@@ -1,12 +1,13 @@
 import type { FastifyRequest } from 'fastify'
 import { hashSecret, newSecret, signToken } from '../../adapters/tokens.ts'
 import type { Tx } from '../../db/sql.ts'
-import { deleteSession, insertSession, replaceSession, type SessionOrigin } from '../../db/unlogged.ts'
+import { deleteSession, insertSession, replaceSession, type SessionOrigin, takeSession } from '../../db/unlogged.ts'
 import { errors } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import type { Caller } from './caller.ts'
+import { checkSessionLimit } from './session-limits.ts'
 import type { SessionType } from './session-store.ts'
 
 export type SessionRequest = {
@@ -14,15 +15,25 @@ export type SessionRequest = {
   readonly roleId: string
   readonly tenantId: string | null
   readonly type: SessionType
-  /** The hash that the password was checked against. */
-  readonly passwordHash: string | null
+  /** The hash that the password was checked against; undefined when it was something else that was checked. */
+  readonly passwordHash: string | null | undefined
 }
 
 /**
  * Opens a session in the transaction of whatever signs its user in. The access token, or undefined when the account
- * was suspended or got another password meanwhile.
+ * was suspended or got another password meanwhile. 403 over the limit of the session's type.
  */
 export async function openSession(
+  rt: Runtime,
+  tx: Tx,
+  request: FastifyRequest,
+  wanted: SessionRequest,
+): Promise<string | undefined> {
+  await checkSessionLimit(rt, tx, wanted)
+  return openUnlimited(rt, tx, request, wanted)
+}
+
+async function openUnlimited(
   rt: Runtime,
   tx: Tx,
   request: FastifyRequest,
@@ -48,7 +59,30 @@ export async function refreshSession(rt: Runtime, request: FastifyRequest): Prom
   return signToken(rt.config, { userId, roleId: role.id, tenantId, sessionToken }, rt.clock())
 }
 
-/** Ends the caller's session; returns when that is committed and every process has been told. */
+/**
+ * Replaces the caller's session by one at another tenant, in the transaction that lets it go there (decisions F21). The
+ * access token; 401 for all but one of simultaneous calls. Its type is the old one's unless another is asked for, and
+ * only then the limit of the type counts: a session that was there before is none too many.
+ */
+export async function moveSession(
+  rt: Runtime,
+  tx: Tx,
+  request: FastifyRequest,
+  { roleId, tenantId, type }: { roleId: string; tenantId: string; type: SessionType | undefined },
+): Promise<string> {
+  const { sessionId, userId } = signedIn(request.caller)
+  const old = await takeSession(tx, sessionId)
+  if (old === undefined) throw errors.unauthorized('Invalid or expired token')
+  const wanted = { userId, roleId, tenantId, passwordHash: undefined }
+  const token =
+    type === undefined
+      ? await openUnlimited(rt, tx, request, { ...wanted, type: old.type })
+      : await openSession(rt, tx, request, { ...wanted, type })
+  if (token === undefined) throw errors.unauthorized('Invalid or expired token')
+  return token
+}
+
+/** Ends the caller's session; with its commit, which this waits for, no process takes the token any more. */
 export async function endSession(rt: Runtime, request: FastifyRequest): Promise<void> {
   const { sessionId, userId } = signedIn(request.caller)
   await commit(rt, actorOf(request), async (tx) => {
