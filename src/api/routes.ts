@@ -10,6 +10,7 @@ import { projectInfoRoutes } from '../features/project-info/routes.ts'
 import { reportRoutes } from '../features/reports/routes.ts'
 import { schemaAdminRoutes, schemaRoutes } from '../features/schemas/routes.ts'
 import { settingsAdminRoutes, settingsRoutes } from '../features/settings/routes.ts'
+import { tenantBearerRoutes, tenantPublicRoutes } from '../features/tenants/routes.ts'
 import { twoFactorPublicRoutes, twoFactorRoutes } from '../features/two-factor/routes.ts'
 import type { App } from '../http.ts'
 import type { Runtime } from '../runtime.ts'
@@ -33,6 +34,8 @@ const groups: readonly RouteGroup[] = [
   { access: 'public', register: passkeyPublicRoutes },
   { access: 'session', register: passkeyRoutes },
   { access: 'session', register: apiKeyRoutes },
+  { access: 'public', register: tenantPublicRoutes },
+  { access: 'session', register: tenantBearerRoutes },
   { access: 'public', register: itemRoutes },
   { access: 'bearer', register: itemBearerRoutes },
   { access: 'bearer', register: itemImportRoutes },

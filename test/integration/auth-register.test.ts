@@ -276,7 +276,6 @@ describe('POST /auth/register, configured', () => {
 
   it.each([
     ['closed registration', { PUBLIC_REGISTRATION: 'false' }, closed],
-    ['multi-tenant mode', { MULTI_TENANT: 'true' }, closed],
     [
       'local sign-in switched off',
       { AUTH_SERVICES_ENABLED: 'GITHUB', GITHUB_CLIENT_ID: 'x', GITHUB_CLIENT_SECRET: 'x', BASE_URL: 'http://x.test' },

@@ -5,22 +5,22 @@ import { emailOf, membersOf, textOf } from './input.ts'
 
 /**
  * The base address that a mailed link begins with: `link` when it is one of the trusted frontends, else 400
- * `Invalid link` (auth facts §9, quality A-31). Ask before any account is looked up.
+ * with `refusal` (auth facts §9, quality A-31). Ask before any account is looked up.
  *
  * The text must *be* a trusted address (AUTH_APP_URL, the settings' app_url and project_url) or its origin, but for
  * trailing slashes. Nothing of the caller's is parsed, so no reading of it can differ from the browser's.
  */
-export function trustedLink(rt: Runtime, link: unknown): string {
+export function trustedLink(rt: Runtime, link: unknown, refusal = 'Invalid link'): string {
   const address = typeof link === 'string' && link.length <= longest ? link.replace(/\/+$/, '') : ''
   if (!trustedAddresses(rt).some((trusted) => address === trusted || address === new URL(trusted).origin))
-    throw invalidLink()
+    throw new AppError(400, refusal)
   return address
 }
 
 /** The first trusted frontend; 400 where the installation names none. */
-export function defaultLink(rt: Runtime): string {
+export function defaultLink(rt: Runtime, refusal = 'Invalid link'): string {
   const [first] = trustedAddresses(rt)
-  if (first === undefined) throw invalidLink()
+  if (first === undefined) throw new AppError(400, refusal)
   return first
 }
 
@@ -39,7 +39,6 @@ export function readLinkRequest(rt: Runtime, body: unknown): LinkRequest {
 }
 
 const longest = 2048
-const invalidLink = () => new AppError(400, 'Invalid link')
 
 function trustedAddresses(rt: Runtime): string[] {
   const { app_url, project_url } = rt.settings.current()

@@ -5,6 +5,7 @@ import { statementName } from '../../db/statement-names.ts'
 import { projectionList, projectionSql } from '../../query/projection.ts'
 import { type SecretPurpose, secretIdentifier } from '../mail/types.ts'
 import type { Role } from '../permissions/store.ts'
+import { insertMembership } from '../tenants/queries.ts'
 import { ownRowSql } from './own-row.ts'
 
 /** Whom an answer is about (spec: User as returned by auth endpoints). */
@@ -24,6 +25,8 @@ export type Account = Person & {
 
 /** A role of a user, at a tenant in multi-tenant mode. Rows are in wire form. */
 export type Membership = {
+  /** Of the row of svc_UserRole. */
+  readonly userRoleId: string
   readonly tenantId: string | null
   readonly role: Role
   readonly tenant: Readonly<Record<string, unknown>> | null
@@ -83,7 +86,7 @@ export async function dropCredentials(tx: Tx, userId: string): Promise<void> {
 export function membershipsOf(db: Reader, catalog: Catalog, userId: string): Promise<readonly Membership[]> {
   const row = (name: string, alias: string) => ownRowSql(catalog.collections.get(name)!, alias)
   const text = `
-    select ur."tenant_Id" as "tenantId", ${row('svc_Role', 'r')} as role,
+    select ur.id as "userRoleId", ur."tenant_Id" as "tenantId", ${row('svc_Role', 'r')} as role,
       case when t.id is not null then ${row('svc_Tenant', 't')} end as tenant
     from "svc_UserRole" ur
     join "svc_Role" r on r.id = ur."role_Id"
@@ -113,17 +116,21 @@ export type NewUser = Omit<Person, 'lastName'> & {
   readonly lastName: string
   readonly phone: string | null
   readonly passwordHash: string
+  readonly emailVerified: boolean
   readonly roleId: string
+  /** Null outside multi-tenant mode. */
+  readonly tenantId: string | null
 }
 
 /** Creates an account with its role; false when its address or phone number is another account's already. */
 export async function insertUser(tx: Tx, user: NewUser): Promise<boolean> {
   const inserted = await tx.maybeOne<{ id: string }>(sql.unsafe`
-    insert into "svc_User" (id, "firstName", "lastName", email, phone, password)
-    values (${user.id}, ${user.firstName}, ${user.lastName}, ${user.email}, ${user.phone}, ${user.passwordHash})
+    insert into "svc_User" (id, "firstName", "lastName", email, phone, password, "emailVerified")
+    values (${user.id}, ${user.firstName}, ${user.lastName}, ${user.email}, ${user.phone}, ${user.passwordHash},
+            ${user.emailVerified})
     on conflict do nothing returning id`)
   if (inserted === undefined) return false
-  await tx.any(sql.unsafe`insert into "svc_UserRole" ("user_Id", "role_Id") values (${user.id}, ${user.roleId})`)
+  await insertMembership(tx, { userId: user.id, ...user })
   return true
 }
 

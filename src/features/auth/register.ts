@@ -3,12 +3,15 @@ import { hashPassword } from '../../adapters/passwords.ts'
 import type { Tx } from '../../db/sql.ts'
 import { AppError } from '../../errors.ts'
 import { commit, type Outcome } from '../../events/commit.ts'
+import type { DomainEvent } from '../../events/types.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { queueMail } from '../mail/mail.ts'
-import { administratorRole } from '../permissions/permissions.ts'
+import { administratorRole, publicRole } from '../permissions/permissions.ts'
 import type { Role } from '../permissions/store.ts'
-import { personBody, standingOf } from './answers.ts'
+import { invalidInvite, openInvite } from '../tenants/invites.ts'
+import { acceptInvite, findTenant, insertTenant } from '../tenants/queries.ts'
+import { personBody, standingOf, tenantBody } from './answers.ts'
 import { checkNewPassword, emailOf, membersOf, nameOf, secretOf, sessionTypeOf, textOf } from './input.ts'
 import { defaultLink, trustedLink } from './links.ts'
 import { checkLocal } from './login.ts'
@@ -17,60 +20,127 @@ import type { SessionType } from './session-store.ts'
 import { openSession } from './sessions.ts'
 
 /**
- * Creates an account with the role DEFAULT_ROLE_REGISTERED (spec: POST /auth/register). With a token it is signed in;
+ * Creates an account (spec: POST /auth/register): in the role and at the tenant of its invitation; in multi-tenant mode
+ * without one at a new tenant of its own; else with the role DEFAULT_ROLE_REGISTERED. With a token it is signed in;
  * without one its address must be verified first, or (AUTH_GENERIC_RESPONSES) the answer may not tell whether there
- * was an account already. Of the body only the members read here count: no other one can choose role, tenant or id.
+ * was an account already. An invitation was mailed to the address, so it needs neither. Of the body only the members
+ * read here count: no other one can choose role, tenant or id.
  *
- * @throws {AppError} 400 for missing or invalid members, an account of the same address, an untrusted link;
- *   403 where registration is closed
+ * @throws {AppError} 400 for missing or invalid members, an account of the same address, an untrusted link, an
+ *   invitation that is over or another address's; 403 where registration is closed or the session over its limit
  */
 export async function register(rt: Runtime, request: FastifyRequest) {
   const members = membersOf(request.body)
-  checkOpen(rt, members)
+  checkLocal(rt)
+  const invited = secretOf(members.inviteToken) !== undefined
+  if (!invited) checkOpen(rt)
   const type = sessionTypeOf(members.authType)
   const { password, ...person } = readPerson(members)
-  const link = rt.config.auth.requireEmailVerification ? linkOf(rt, members.link) : undefined
-  const role = registeredRole(rt)
-  const user = { ...person, id: rt.newId(), roleId: role.id, passwordHash: await hashPassword(password) }
-  const created = await create(rt, request, { user, role, type, link })
-  if (rt.config.auth.genericResponses) return { token: undefined, body: genericBody(rt) }
+  const { requireEmailVerification, genericResponses } = rt.config.auth
+  const link = requireEmailVerification && !invited ? linkOf(rt, members.link) : undefined
+  const place = invited ? await invitedPlace(rt, members.inviteToken, person.email) : openPlace(rt, members)
+  const account = { ...person, id: rt.newId(), emailVerified: invited, passwordHash: await hashPassword(password) }
+  const user = { ...account, roleId: place.role.id, tenantId: place.tenantId }
+  const wanted = { user, place, type, link, generic: genericResponses && !invited }
+  const created = await create(rt, request, wanted)
+  if (wanted.generic) return { token: undefined, body: genericBody(rt) }
   if (created === undefined) throw new AppError(400, 'User already exists')
-  return { token: created.token, body: registeredBody(rt, user, role) }
+  return { token: created.token, body: registeredBody(rt, wanted, created) }
 }
 
-type Wanted = { user: NewUser; role: Role; type: SessionType; link: string | undefined }
-type Created = { readonly token: string | undefined }
+/** Where an account is to be: in a role, at a tenant in multi-tenant mode. */
+type Place = {
+  readonly role: Role
+  readonly tenantId: string | null
+  /** Of a tenant that is created with the account. */
+  readonly tenantName?: string
+  readonly inviteId?: string
+}
+
+type Wanted = { user: NewUser; place: Place; type: SessionType; link: string | undefined; generic: boolean }
+type Created = { readonly token: string | undefined; readonly tenant: Readonly<Record<string, unknown>> | null }
 
 /** Undefined when the address or phone number has an account. */
 async function create(rt: Runtime, request: FastifyRequest, wanted: Wanted): Promise<Created | undefined> {
-  const { user, role } = wanted
-  const actor = actorOf(request, { userId: user.id, tenantId: undefined, role })
+  const { user, place } = wanted
+  const actor = actorOf(request, { userId: user.id, tenantId: user.tenantId ?? undefined, role: place.role })
   return commit<Created | undefined>(rt, actor, async (tx) => {
-    if (!(await insertUser(tx, user))) return { result: undefined }
-    return wanted.link === undefined ? firstSession(rt, tx, request, wanted) : firstMail(tx, user, wanted.link)
+    if (place.tenantName !== undefined && !(await insertTenant(tx, place.tenantId!, place.tenantName)))
+      throw new AppError(400, 'A tenant with this name already exists')
+    if (!(await insertUser(tx, user))) return knownAccount(place)
+    const joined = await useInvite(tx, user.id, place)
+    const { result: token, events = [] } = await (wanted.link === undefined
+      ? firstSession(rt, tx, request, wanted)
+      : firstMail(tx, user, wanted.link))
+    const tenant = place.tenantId === null ? undefined : await findTenant(tx, rt.catalog.current(), place.tenantId)
+    return { result: { token, tenant: tenant ?? null }, events: [...joined, ...events] }
   })
 }
 
+/** Nothing may stay of the attempt, so where a tenant was created the transaction fails. */
+function knownAccount({ tenantName }: Place): Outcome<undefined> {
+  if (tenantName !== undefined) throw new AppError(400, 'User already exists')
+  return { result: undefined }
+}
+
+async function useInvite(tx: Tx, userId: string, { inviteId }: Place): Promise<readonly DomainEvent[]> {
+  if (inviteId === undefined) return []
+  if (!(await acceptInvite(tx, inviteId, userId))) throw invalidInvite()
+  return [{ type: 'auth.invite_accepted', data: { userId, inviteId } }]
+}
+
 /** A generic answer can't carry a token, so nothing would ever use the session. */
-async function firstSession(rt: Runtime, tx: Tx, request: FastifyRequest, wanted: Wanted): Promise<Outcome<Created>> {
-  const { id: userId, roleId, passwordHash } = wanted.user
+async function firstSession(
+  rt: Runtime,
+  tx: Tx,
+  request: FastifyRequest,
+  { user, type, generic }: Wanted,
+): Promise<Outcome<string | undefined>> {
+  const { id: userId, roleId, tenantId, passwordHash } = user
   const registered = { type: 'auth.register', data: { userId } } as const
-  if (rt.config.auth.genericResponses) return { result: { token: undefined }, events: [registered] }
-  const token = await openSession(rt, tx, request, { userId, roleId, tenantId: null, type: wanted.type, passwordHash })
-  return { result: { token }, events: [registered, { type: 'auth.login', data: { userId } }] }
+  if (generic) return { result: undefined, events: [registered] }
+  const token = await openSession(rt, tx, request, { userId, roleId, tenantId, type, passwordHash })
+  return { result: token, events: [registered, { type: 'auth.login', data: { userId } }] }
 }
 
-async function firstMail(tx: Tx, user: NewUser, link: string): Promise<Outcome<Created>> {
-  const { event } = await queueMail(tx, { type: 'verification', to: user.email, user, context: { link } })
-  return { result: { token: undefined }, events: [{ type: 'auth.register', data: { userId: user.id } }, event] }
+async function firstMail(tx: Tx, user: NewUser, link: string): Promise<Outcome<undefined>> {
+  const mail = { type: 'verification', to: user.email, user, context: { link } } as const
+  const { event } = await queueMail(tx, user.tenantId === null ? mail : { ...mail, tenantId: user.tenantId })
+  return { result: undefined, events: [{ type: 'auth.register', data: { userId: user.id } }, event] }
 }
 
-/** In multi-tenant mode an account needs a tenant, which only an invitation could give it. */
-function checkOpen(rt: Runtime, members: Readonly<Record<string, unknown>>): void {
-  checkLocal(rt)
-  if (secretOf(members.inviteToken) !== undefined) throw new AppError(400, 'Invalid or expired invitation')
-  if (!rt.config.auth.publicRegistration || rt.config.tenancy.enabled)
+function checkOpen({ config }: Runtime): void {
+  if (!config.auth.publicRegistration)
     throw new AppError(403, 'Public registration is disabled', { code: 'REGISTRATION_DISABLED' })
+}
+
+/** The invitation alone decides where (quality A-34). */
+async function invitedPlace(rt: Runtime, token: unknown, email: string): Promise<Place> {
+  if (!rt.config.tenancy.enabled) throw invalidInvite()
+  const invite = await openInvite(rt, token)
+  if (invite === undefined) throw invalidInvite()
+  if (invite.email !== email) throw new AppError(400, "The email address doesn't match the invitation")
+  const role = rt.access.current().roles.get(invite.roleId)
+  if (role === undefined) throw invalidInvite()
+  return { role, tenantId: invite.tenantId, inviteId: invite.id }
+}
+
+function openPlace(rt: Runtime, members: Readonly<Record<string, unknown>>): Place {
+  if (!rt.config.tenancy.enabled) return { role: registeredRole(rt), tenantId: null }
+  const tenantName = textOf(membersOf(members.tenant).name)
+  if (tenantName === undefined)
+    throw new AppError(400, 'Tenant information is required for registration in multi-tenant mode')
+  const asked = textOf(members.roleName)
+  const role = asked === undefined ? registeredRole(rt) : allowedRole(rt, asked)
+  return { role, tenantId: rt.newId(), tenantName: nameOf(tenantName) }
+}
+
+/** One of ALLOWED_ROLES_MULTI_TENANT, whose names can't be the administrator's (quality A-35). */
+function allowedRole(rt: Runtime, name: string): Role {
+  const role = rt.config.auth.allowedRolesMultiTenant.includes(name) ? roleNamed(rt, name) : undefined
+  if (role === undefined || role.name === administratorRole || role.name === publicRole)
+    throw new AppError(400, 'Role is not allowed for multi-tenant registration')
+  return role
 }
 
 function readPerson(members: Readonly<Record<string, unknown>>) {
@@ -101,16 +171,19 @@ function linkOf(rt: Runtime, link: unknown): string {
 
 function registeredRole(rt: Runtime): Role {
   const name = rt.config.auth.defaultRoleRegistered
-  const role = [...rt.access.current().roles.values()].find((candidate) => candidate.name === name)
+  const role = roleNamed(rt, name)
   if (role === undefined || role.name === administratorRole)
     throw new Error(`DEFAULT_ROLE_REGISTERED: ${name} is no role that a registration may give`)
   return role
 }
 
-function registeredBody(rt: Runtime, user: NewUser, role: Role) {
-  const about = { user: personBody(user), ...standingOf(rt, role), tenant: null }
-  const verification = rt.config.auth.requireEmailVerification
-  return verification
+function roleNamed(rt: Runtime, name: string): Role | undefined {
+  return [...rt.access.current().roles.values()].find((role) => role.name === name)
+}
+
+function registeredBody(rt: Runtime, { user, place, link }: Wanted, { tenant }: Created) {
+  const about = { user: personBody(user), ...standingOf(rt, place.role), tenant: tenantBody(rt, tenant) }
+  return link !== undefined
     ? { message: `${registered}. Please verify your email to login.`, requiresEmailVerification: true, ...about }
     : { message: registered, ...about }
 }

@@ -10,7 +10,16 @@ import { systemActor } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
 import { codeFrom, hashOneTime } from '../auth/one-time.ts'
 import type { Person, TenantRow } from '../templates/variables.ts'
-import { type ClaimedMail, claimMail, mailStatus, newerMailExists, personOf, settleMail, tenantOf } from './queries.ts'
+import {
+  type ClaimedMail,
+  claimMail,
+  keepInviteToken,
+  mailStatus,
+  newerMailExists,
+  personOf,
+  settleMail,
+  tenantOf,
+} from './queries.ts'
 import { type MailSecret, type SecretPurpose, secretIdentifier, secretOfMail, typesOfPurpose } from './types.ts'
 
 /** A mail that this worker may send now, with everything that goes into it. */
@@ -92,10 +101,20 @@ async function refusalOfSecret(
   purpose: SecretPurpose,
   stored: Pick<SecretRow, 'hash' | 'lifetimeSeconds'>,
 ): Promise<string | undefined> {
+  if (purpose === 'invite') return refusalOfInvite(tx, mail, stored)
   const row = { identifier: secretIdentifier(purpose, mail.email), ...stored }
   await lockSecret(tx, row.identifier)
   if (await newerMailExists(tx, mail.id, typesOfPurpose(purpose))) return 'superseded by a newer mail'
   if (!mail.mayHaveArrived) await replaceSecret(tx, row)
   else if (!(await renewSecret(tx, row))) return 'an earlier attempt may have arrived, and its link is used or expired'
   return undefined
+}
+
+/** An invitation has one mail, so its token replaces nothing; once accepted or revoked it gets none any more. */
+async function refusalOfInvite(
+  tx: Tx,
+  { context }: ClaimedMail,
+  stored: Pick<SecretRow, 'hash' | 'lifetimeSeconds'>,
+): Promise<string | undefined> {
+  return (await keepInviteToken(tx, context.inviteId!, stored)) ? undefined : 'the invitation is over'
 }

@@ -32,7 +32,7 @@ export type ClaimedMail = {
   readonly id: string
   readonly type: MailType
   readonly email: string
-  readonly context: { readonly subject?: string }
+  readonly context: { readonly subject?: string; readonly inviteId?: string }
   readonly userId: string | null
   readonly tenantId: string | null
   /** Null until a sender was known. */
@@ -102,6 +102,19 @@ export async function newerMailExists(tx: Reader, id: string, types: readonly Ma
       where this.id = ${id} and newer."templateName" = any(${sql.array(types, 'text')}) and newer.status <> 'failed'
         and (newer."createdAt", newer.id) > (this."createdAt", this.id)) as exists`)
   return exists
+}
+
+/** Makes this the token of an invitation, and its lifetime begin now; false when the invitation is over. */
+export async function keepInviteToken(
+  tx: Tx,
+  inviteId: string,
+  { hash, lifetimeSeconds }: { hash: string; lifetimeSeconds: number },
+): Promise<boolean> {
+  const row = await tx.maybeOne(sql.unsafe`
+    update "svc_Invite"
+    set token = ${hash}, "expiresAt" = now() + make_interval(secs => ${lifetimeSeconds}), "updatedAt" = now()
+    where id = ${inviteId} and status = 'pending' returning id`)
+  return row !== undefined
 }
 
 export async function personOf(tx: Reader, userId: string): Promise<Person | undefined> {

@@ -7,6 +7,9 @@ export type MailContext = {
   verification: { readonly link: string }
   magic_link: LinkOrCode
   password_reset: LinkOrCode
+  /** An invitation to a tenant, to an address without an account or with one. `link` as above. */
+  inviteNewUser: { readonly link: string; readonly inviteId: string }
+  inviteExistingUser: { readonly link: string; readonly inviteId: string }
 }
 
 /** A mail with a link below the frontend's address, or with a code to type. */
@@ -14,8 +17,11 @@ export type LinkOrCode = { readonly mode: 'link'; readonly link: string } | { re
 
 export type MailType = keyof MailContext
 
-/** What a one-time secret is good for; the first part of its identifier in svc_Verification (auth facts §3). */
-export type SecretPurpose = 'email-verification' | 'magic-link' | 'password-reset'
+/**
+ * What a one-time secret is good for; the first part of its identifier in svc_Verification (auth facts §3). That of an
+ * invitation is kept in its row of svc_Invite: an address may have several at a time.
+ */
+export type SecretPurpose = 'email-verification' | 'magic-link' | 'password-reset' | 'invite'
 
 /** A secret that is made when the mail is sent and works once, for `lifetimeSeconds` from then. */
 export type MailSecret = {
@@ -36,6 +42,11 @@ type MailTypeEntry<Type extends MailType> = {
 const minute = 60
 const hour = 60 * minute
 const day = 24 * hour
+
+/** From sending; before, from inviting. */
+export const inviteLifetimeSeconds = 7 * day
+
+const inviteSecret = () => ({ form: 'token', lifetimeSeconds: inviteLifetimeSeconds }) as const
 
 /** Every type of mail. A new one is an entry here, a context above and a built-in template. */
 export const mailTypes: { readonly [Type in MailType]: MailTypeEntry<Type> } = {
@@ -69,6 +80,24 @@ export const mailTypes: { readonly [Type in MailType]: MailTypeEntry<Type> } = {
         resetPasswordCode: context.mode === 'code' ? secret : '',
       }
     },
+  },
+  inviteNewUser: {
+    template: 'invite',
+    purpose: 'invite',
+    secretOf: inviteSecret,
+    variables: ({ link }, token) => ({
+      inviteLink: `${link.replace(/\/+$/, '')}/accept-invite?token=${token}`,
+      existing: '',
+    }),
+  },
+  inviteExistingUser: {
+    template: 'invite',
+    purpose: 'invite',
+    secretOf: inviteSecret,
+    variables: ({ link }, token) => ({
+      inviteLink: `${link.replace(/\/+$/, '')}/accept-invite?token=${token}&existing=true`,
+      existing: 'true',
+    }),
   },
 }
 

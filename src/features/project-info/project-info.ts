@@ -10,8 +10,7 @@ export function projectInfo(rt: Runtime) {
   const { config } = rt
   const settings = rt.settings.current()
   const auth = {
-    // Registering in multi-tenant mode would create a tenant, which is not possible yet.
-    registration: config.auth.publicRegistration && config.auth.local && !config.tenancy.enabled,
+    registration: config.auth.publicRegistration && config.auth.local,
     emailPassword: config.auth.local,
     magicLink: config.auth.local && hasMailSender(rt, settings),
     passkey: config.passkey !== undefined,

@@ -2,7 +2,7 @@
 export type Template = { readonly subject: string; readonly body: string }
 
 /** The types of templates that are built in; the names of the specification. */
-export type TemplateType = 'verification' | 'magic_link' | 'password_reset'
+export type TemplateType = 'verification' | 'magic_link' | 'password_reset' | 'invite'
 
 /** What is sent when nobody has stored a template of the type. */
 export const builtInTemplates: Readonly<Record<TemplateType, Template>> = {
@@ -44,6 +44,19 @@ ${code('{{ resetPasswordCode }}')}
 {% else %}<p>follow this link to set a new password. It works once, for an hour.</p>
 ${button('{{ resetPasswordLink }}', 'Set a new password')}
 {% endif %}<p class="quiet">If you did not ask for a new password, ignore this mail: yours stays as it is.</p>`,
+    }),
+  },
+  invite: {
+    subject: 'You are invited to {{ tenant.name }} at {{ project_name }}',
+    body: page({
+      preheader: 'Accept the invitation to join {{ tenant.name }}.',
+      heading: 'You are invited to {{ tenant.name }}',
+      content: `
+<p>Hello{% if name != '' %} {{ name }}{% endif %},</p>
+<p>you are invited to join {{ tenant.name }} at {{ project_name }}. {% if existing != '' %}Sign in with your account to
+accept.{% else %}Create your account to accept.{% endif %} The link works for 7 days.</p>
+${button('{{ inviteLink }}', 'Accept the invitation')}
+<p class="quiet">If you do not know {{ tenant.name }}, you can ignore this mail.</p>`,
     }),
   },
 }

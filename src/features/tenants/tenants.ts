@@ -1,0 +1,99 @@
+import type { FastifyRequest } from 'fastify'
+import { AppError } from '../../errors.ts'
+import { commit } from '../../events/commit.ts'
+import { actorOf } from '../../http.ts'
+import type { Runtime } from '../../runtime.ts'
+import { personBody, standingOf, tenantBody } from '../auth/answers.ts'
+import { membersOf, sessionTypeOf, textOf } from '../auth/input.ts'
+import { isId } from '../auth/own-sessions.ts'
+import { type Membership, membershipsOf, type Person } from '../auth/queries.ts'
+import type { SessionType } from '../auth/session-store.ts'
+import { moveSession, signedIn } from '../auth/sessions.ts'
+import { findTenant } from './queries.ts'
+
+/** 400 outside multi-tenant mode. */
+export function checkMultiTenant({ config }: Runtime): void {
+  if (!config.tenancy.enabled) throw new AppError(400, 'Multi-tenant mode is not enabled')
+}
+
+/** The tenants where the caller has a role, in the order of joining, with what the caller is there (auth facts §8). */
+export async function listTenants(rt: Runtime, request: FastifyRequest) {
+  checkMultiTenant(rt)
+  const memberships = await membershipsOf(rt.db, rt.catalog.current(), signedIn(request.caller).userId)
+  return {
+    tenants: memberships.filter(isAtTenant).map(({ tenant, userRoleId, role }) => ({
+      ...tenant,
+      userRole_Id: userRoleId,
+      role: { id: role.id, name: role.name, app_access: role.app_access ?? null },
+    })),
+  }
+}
+
+/**
+ * Goes on at another tenant of the caller's: its session there replaces the one it was called with (decisions F21).
+ *
+ * @throws {AppError} 400 without a tenant to go to, 403 for one where the caller has no role or over the limit of the
+ *   session type asked for, 404 for an unknown one
+ */
+export async function switchTenant(rt: Runtime, request: FastifyRequest) {
+  checkMultiTenant(rt)
+  const members = membersOf(request.body)
+  const type = members.authType === undefined || members.authType === null ? undefined : sessionTypeOf(members.authType)
+  const membership = await chosenMembership(rt, request, textOf(members.tenant_Id), textOf(members.userRole_Id))
+  return enterTenant(rt, request, membership, type)
+}
+
+type AtTenant = Membership & {
+  readonly tenantId: string
+  readonly tenant: { readonly id: string; readonly name: string; readonly [column: string]: unknown }
+}
+
+/** Replaces the caller's session by one with this role; the answer of everything that signs somebody in. */
+async function enterTenant(
+  rt: Runtime,
+  request: FastifyRequest,
+  { tenantId, tenant, role, userRoleId }: AtTenant,
+  type: SessionType | undefined,
+) {
+  const { userId, sessionId, user } = signedIn(request.caller)
+  const actor = actorOf(request, { userId, tenantId, role })
+  const token = await commit(rt, actor, async (tx) => ({
+    result: await moveSession(rt, tx, request, { roleId: role.id, tenantId, type }),
+    events: [{ type: 'auth.tenant_switched', data: { userId, tenantId } }],
+  }))
+  rt.sessions.forget(sessionId)
+  const about = { user: personBody(user as Person), ...standingOf(rt, role), tenant: tenantBody(rt, tenant) }
+  return { token, body: { ...about, userRole_Id: userRoleId } }
+}
+
+async function chosenMembership(
+  rt: Runtime,
+  request: FastifyRequest,
+  tenantId: string | undefined,
+  userRoleId: string | undefined,
+): Promise<AtTenant> {
+  if (tenantId === undefined && userRoleId === undefined)
+    throw new AppError(400, 'tenant_Id or userRole_Id is required')
+  const catalog = rt.catalog.current()
+  const memberships = await membershipsOf(rt.db, catalog, signedIn(request.caller).userId)
+  const chosen = memberships.find((one) =>
+    userRoleId === undefined
+      ? one.tenantId === tenantId?.toLowerCase()
+      : one.userRoleId === userRoleId.toLowerCase() &&
+        (tenantId === undefined || one.tenantId === tenantId.toLowerCase()),
+  )
+  if (chosen === undefined && userRoleId !== undefined)
+    throw new AppError(403, 'Access denied for specified role assignment')
+  if (chosen === undefined) throw await noMembership(rt, tenantId!)
+  if (!isAtTenant(chosen)) throw new AppError(400, 'Cannot switch tenant for non-tenant-specific role')
+  return chosen
+}
+
+async function noMembership(rt: Runtime, tenantId: string): Promise<AppError> {
+  const exists = isId(tenantId) && (await findTenant(rt.db, rt.catalog.current(), tenantId)) !== undefined
+  return exists ? new AppError(403, 'Access denied for specified tenant') : new AppError(404, 'Tenant not found')
+}
+
+function isAtTenant(membership: Membership): membership is AtTenant {
+  return membership.tenantId !== null && membership.tenant !== null
+}

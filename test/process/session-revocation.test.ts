@@ -1,0 +1,124 @@
+import { beforeAll, describe, expect, it } from 'vitest'
+import { type Cluster, startCluster, type Web } from '../support/cluster.ts'
+import { connect, type TestSocket } from '../support/socket.ts'
+import { waitFor } from '../support/wait.ts'
+
+/**
+ * A session that has ended is refused by the first request to any process after the answer that ended it: nothing here
+ * waits before it asks. Sockets are closed by a notification, so these are waited for.
+ */
+
+let cluster: Cluster
+let one: Web
+let two: Web
+let roleId: string
+let tenants: string[]
+const password = 'password of a user'
+let users = 0
+
+beforeAll(async () => {
+  cluster = await startCluster({ web: 2, workers: ['log-cleanup'], env: { MULTI_TENANT: 'true' } })
+  ;[one, two] = cluster.web as [Web, Web]
+  roleId = (await one.call('POST', '/items/svc_Role', { name: 'member' })).body.data.id
+  const made = await cluster.sql(`insert into "svc_Tenant" (name) values ('one'), ('two') returning id`)
+  tenants = made.map(({ id }) => id)
+  await cluster.sql(
+    `insert into "svc_Sessions" (token, "user_Id", "expiresAt") select 'old ' || i, u.id, now() from "svc_User" u, generate_series(1, 60) i`,
+  )
+})
+
+type Subject = { id: string; email: string; token: string; sockets: TestSocket[] }
+
+/** A member of both tenants, signed in at the first, known to both processes and with a socket at each. */
+async function signedIn(): Promise<Subject> {
+  users += 1
+  const email = `member${users}@example.com`
+  const account = { firstName: 'M', email, password, emailVerified: true }
+  const { id } = (await one.call('POST', '/items/svc_User', account)).body.data
+  for (const tenant of tenants)
+    await cluster.sql('insert into "svc_UserRole" ("user_Id", "role_Id", "tenant_Id") values ($1, $2, $3)', [
+      id,
+      roleId,
+      tenant,
+    ])
+  const { token } = (await one.call('POST', '/auth/login', { email, password }, null)).body
+  for (const web of cluster.web) expect((await check(web, token)).status).toBe(200)
+  const sockets = await Promise.all(cluster.web.map((web) => connect(web.address, token)))
+  return { id, email, token, sockets }
+}
+
+const check = (web: Web, token: string) => web.call('GET', '/auth/check', undefined, token)
+const sessionIdOf = async (token: string) =>
+  (await one.call('GET', '/auth/sessions', undefined, token)).body.sessions.find(({ current }: any) => current).id
+const sqlOf = (text: string) => (subject: Subject) => cluster.sql(text, [subject.id])
+const cutNotifications = () =>
+  cluster.sql(
+    `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'daybook listen' and datname = current_database()`,
+  )
+
+const ends: [string, (subject: Subject) => Promise<unknown>][] = [
+  ['logout (A-14)', ({ token }) => one.call('POST', '/auth/logout', undefined, token)],
+  ['refresh (A-15)', ({ token }) => one.call('POST', '/auth/refresh', undefined, token)],
+  [
+    'a change of the tenant (T-02)',
+    ({ token }) => one.call('POST', '/auth/switch-tenant', { tenant_Id: tenants[1] }, token),
+  ],
+  [
+    'its user, from another session',
+    async ({ email, token }) => {
+      const { body } = await one.call('POST', '/auth/login', { email, password }, null)
+      await one.call('DELETE', `/auth/sessions/${await sessionIdOf(token)}`, undefined, body.token)
+    },
+  ],
+  ['an administrator', ({ id }) => one.call('DELETE', `/auth/admin/users/${id}/sessions`)],
+  ['suspension (A-38)', ({ id }) => one.call('PATCH', `/items/svc_User/${id}`, { status: 'suspended' })],
+  ['deletion of the user (A-18)', ({ id }) => one.call('DELETE', `/items/svc_User/${id}`)],
+  ['the loss of the role', sqlOf('delete from "svc_UserRole" where "user_Id" = $1')],
+  ['deletion of the row, by hand', sqlOf('delete from "svc_Sessions" where "user_Id" = $1')],
+]
+
+describe('a session ended by', () => {
+  it.each(ends)('%s is refused by every process at once, and its sockets are closed', async (_what, end) => {
+    const subject = await signedIn()
+    await end(subject)
+    const [there, here] = await Promise.all([check(two, subject.token), check(one, subject.token)])
+    expect([there.status, here.status]).toEqual([401, 401])
+    for (const { socket } of subject.sockets) await waitFor(() => socket.disconnected)
+    for (const web of cluster.web) await expect(connect(web.address, subject.token)).rejects.toThrow()
+  })
+})
+
+describe('while notifications are cut', () => {
+  it('an end counts at once all the same', async () => {
+    const subject = await signedIn()
+    await cutNotifications()
+    await one.call('POST', '/auth/logout', undefined, subject.token)
+    expect((await check(two, subject.token)).status).toBe(401)
+    for (const { socket } of subject.sockets) await waitFor(() => socket.disconnected)
+  })
+})
+
+describe('a socket', () => {
+  it('is closed when its session expires, of which nobody is notified (R-02)', async () => {
+    const subject = await signedIn()
+    await cluster.sql(`update "svc_Sessions" set "expiresAt" = now() + interval '1 second' where "user_Id" = $1`, [
+      subject.id,
+    ])
+    for (const { socket } of subject.sockets) await waitFor(() => socket.disconnected)
+    expect(await cluster.sql('select id from "svc_Sessions" where "user_Id" = $1', [subject.id])).toHaveLength(1)
+  })
+
+  it('of another session stays', async () => {
+    const [leaving, staying] = [await signedIn(), await signedIn()]
+    await one.call('POST', '/auth/logout', undefined, leaving.token)
+    for (const { socket } of leaving.sockets) await waitFor(() => socket.disconnected)
+    for (const { socket } of staying.sockets) expect(socket.connected).toBe(true)
+  })
+})
+
+describe('the cleanup worker', () => {
+  it('deletes expired sessions soon after its start', async () => {
+    const old = () => cluster.sql(`select id from "svc_Sessions" where token like 'old %'`)
+    await waitFor(async () => (await old()).length === 0, { timeout: 20_000 })
+  })
+})
