@@ -11,7 +11,8 @@ import { ownRowSql } from './own-row.ts'
 /** Whom an answer is about (spec: User as returned by auth endpoints). */
 export type Person = {
   readonly id: string
-  readonly email: string
+  /** Null where a social provider gave none. */
+  readonly email: string | null
   readonly firstName: string
   readonly lastName: string | null
 }
@@ -112,7 +113,8 @@ export async function readOwnRow(db: Database, catalog: Catalog, userId: string)
   return row
 }
 
-export type NewUser = Omit<Person, 'lastName'> & {
+export type NewUser = Omit<Person, 'email' | 'lastName'> & {
+  readonly email: string
   readonly lastName: string
   readonly phone: string | null
   readonly passwordHash: string
@@ -184,7 +186,7 @@ export async function countSessionsOf(tx: Tx, userId: string, type: string): Pro
 }
 
 /** What decides whether a verification mail is sent. */
-export type VerificationState = Pick<Account, 'id' | 'email' | 'emailVerified' | 'status'>
+export type VerificationState = Pick<Account, 'id' | 'emailVerified' | 'status'> & { readonly email: string }
 
 /** By address in canonical form, or by user. */
 export function verificationStateOf(

@@ -6,7 +6,7 @@ const text = Type.String()
 const nullableText = Type.Unsafe<string | null>({ type: ['string', 'null'] })
 const anything = Type.Unknown()
 
-export const PersonShape = Type.Object({ id: text, email: text, firstName: text, lastName: nullableText })
+export const PersonShape = Type.Object({ id: text, email: nullableText, firstName: text, lastName: nullableText })
 
 /** spec/permissions.md §6. */
 export const RoleShape = Type.Object({

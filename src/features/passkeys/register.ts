@@ -18,7 +18,7 @@ export async function beginRegistration(rt: Runtime, request: FastifyRequest) {
   const account = await accountOf(rt.db, userId)
   if (account === undefined) throw errors.unauthorized('Unauthorized')
   const { email, firstName, lastName } = account
-  const person = { id: userId, email, name: [firstName, lastName].filter(Boolean).join(' ') }
+  const person = { id: userId, email: email ?? userId, name: [firstName, lastName].filter(Boolean).join(' ') }
   const options = await registrationOptions(passkey, person, await credentialIdsOf(rt.db, userId))
   await commit(rt, actorOf(request), async (tx) => {
     await insertChallenge(tx, { identifier: identifierOf(userId), userId, data: { challenge: options.challenge } })

@@ -39,7 +39,7 @@ export async function beginSetup(rt: Runtime, request: FastifyRequest) {
     if (!(await beginEnrolment(tx, enrolment))) throw alreadyEnabled()
     return { result: undefined }
   })
-  return { secret, otpauthUrl: totpUrl(secret, rt.config.project.name, email), backupCodes }
+  return { secret, otpauthUrl: totpUrl(secret, rt.config.project.name, email ?? userId), backupCodes }
 }
 
 /** Switches the second factor on: the caller's app shows the right code. 401 for another one, which may be tried again. */
