@@ -25,6 +25,8 @@ declare module 'fastify' {
   }
   interface FastifyContextConfig {
     errorStyle?: ErrorStyle
+    /** Every caller is the public role: other sites lead browsers here, so a cookie says nothing about who asks. */
+    ignoresSession?: boolean
   }
 }
 

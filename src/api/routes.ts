@@ -11,6 +11,7 @@ import { reportRoutes } from '../features/reports/routes.ts'
 import { schemaAdminRoutes, schemaRoutes } from '../features/schemas/routes.ts'
 import { settingsAdminRoutes, settingsRoutes } from '../features/settings/routes.ts'
 import { tenantBearerRoutes, tenantPublicRoutes } from '../features/tenants/routes.ts'
+import { socialRoutes } from '../features/social/routes.ts'
 import { twoFactorPublicRoutes, twoFactorRoutes } from '../features/two-factor/routes.ts'
 import type { App } from '../http.ts'
 import type { Runtime } from '../runtime.ts'
@@ -33,6 +34,7 @@ const groups: readonly RouteGroup[] = [
   { access: 'session', register: twoFactorRoutes },
   { access: 'public', register: passkeyPublicRoutes },
   { access: 'session', register: passkeyRoutes },
+  { access: 'public', register: socialRoutes },
   { access: 'session', register: apiKeyRoutes },
   { access: 'public', register: tenantPublicRoutes },
   { access: 'session', register: tenantBearerRoutes },

@@ -225,7 +225,10 @@ export const systemCollections: readonly CollectionDefinition[] = [
       password: hiddenString,
       user: belongsTo('svc_User', 'user_Id', cascade),
     },
-    indexes: [index('svc_Account_user_provider', ['user_Id', 'providerId'])],
+    indexes: [
+      index('svc_Account_user_provider', ['user_Id', 'providerId']),
+      index('svc_Account_identity_unique', ['providerId', 'accountId'], unique),
+    ],
   }),
   define('svc_Verification', {
     fields: { id, identifier: required(string), value: required(hiddenString), expiresAt: required(dateTime) },

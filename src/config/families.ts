@@ -36,6 +36,8 @@ export type SocialProvider = Readonly<{
   clientId: string
   /** Absent only for apple where its secret is to be signed with `extra.privateKey`. */
   clientSecret: string | undefined
+  /** Of an OpenID Connect server to ask instead of the provider's own. */
+  issuer: string | undefined
   extra: SocialExtra
 }>
 
@@ -76,6 +78,11 @@ const serviceVariables = {
 const providerVariables = {
   clientId: optional('_CLIENT_ID', text, 'OAuth client id'),
   clientSecret: optionalSecret('_CLIENT_SECRET', text, 'OAuth client secret'),
+  issuer: optional(
+    '_ISSUER',
+    url('https', 'http'),
+    'OpenID Connect server that is asked instead of the provider, e.g. one of your own; http only with SSRF_ALLOW_PRIVATE_URL_FETCH',
+  ),
 }
 
 const extraVariables = {
@@ -152,12 +159,13 @@ function readService(name: string, reading: Reading): [string, StorageService] |
 }
 
 function readProvider(id: ProviderId, reading: Reading): [string, SocialProvider] | undefined {
-  const { clientId, clientSecret } = readVariables(providerVariables, reading, id)
+  const { clientId, clientSecret, issuer } = readVariables(providerVariables, reading, id)
   const extra: SocialExtra = id in extraVariables ? readVariables(extraOf(id), reading, id) : {}
   const required = requiredOf(id, { clientId, clientSecret }, extra)
   const missing = missingNames(required, { ...providerVariables, ...extraOf(id) }, id)
   if (missing.length > 0) return skipped(reading.findings, `Social provider ${id} is not active`, missing)
-  return [id.toLowerCase(), { id: id.toLowerCase(), clientId: clientId ?? extra.clientKey ?? '', clientSecret, extra }]
+  const credentials = { clientId: clientId ?? extra.clientKey ?? '', clientSecret }
+  return [id.toLowerCase(), { id: id.toLowerCase(), ...credentials, issuer, extra }]
 }
 
 /** Apple's secret may be signed from its key; TikTok calls its client id a client key. */

@@ -89,6 +89,13 @@ function checkNeeds({ parsed, families }: Draft, reading: Reading, options: Rule
     ['TASK_REDIS_URL', tasks.redisUrl, tasks.redisEnabled, 'TASK_REDIS_ENABLED is true'],
     ['BASE_URL', parsed.server.baseUrl, Object.keys(families.providers).length > 0, 'a social provider is enabled'],
   ]
+  for (const { id, issuer } of Object.values(families.providers))
+    if (issuer?.startsWith('http:') && !parsed.files.allowPrivateUrlFetch)
+      complain(
+        reading,
+        `${id.toUpperCase()}_ISSUER`,
+        'is no https:// address, and SSRF_ALLOW_PRIVATE_URL_FETCH is false',
+      )
   for (const [name, value, needed, why] of needs)
     if (needed && (value === undefined || (Array.isArray(value) && value.length === 0)))
       complain(reading, name, `is missing; it is required because ${why}`)

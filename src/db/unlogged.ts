@@ -312,15 +312,22 @@ export type Challenge = {
   readonly data: Readonly<Record<string, unknown>>
 }
 
-/** Takes the place of an earlier challenge of the same identifier. Ends a few expired ones on the way. */
-export async function insertChallenge(tx: Tx, { identifier, userId, data }: Challenge): Promise<void> {
+/**
+ * Takes the place of an earlier challenge of the same identifier, for `seconds` from now. Ends a few expired ones on the
+ * way.
+ */
+export async function insertChallenge(
+  tx: Tx,
+  { identifier, userId, data }: Challenge,
+  seconds = challengeSeconds,
+): Promise<void> {
   await tx.any(sql.unsafe`
     with expired as (
       delete from "svc_Challenge" where identifier <> ${identifier} and identifier in (
         select identifier from "svc_Challenge" where "expiresAt" <= now()
         order by "expiresAt" limit 10 for update skip locked))
     insert into "svc_Challenge" as c (identifier, "user_Id", data, "expiresAt")
-    values (${identifier}, ${userId}::uuid, ${sql.jsonb(data as never)}, now() + make_interval(secs => ${challengeSeconds}))
+    values (${identifier}, ${userId}::uuid, ${sql.jsonb(data as never)}, now() + make_interval(secs => ${seconds}))
     on conflict (identifier) do update
       set "user_Id" = excluded."user_Id", data = excluded.data, attempts = 0, "expiresAt" = excluded."expiresAt"`)
 }

@@ -37,6 +37,7 @@ const reactions: { readonly [Type in EventType]: (data: EventData[Type]) => Reac
   'auth.passkey_removed': () => nothing,
   'auth.key_created': () => nothing,
   'auth.key_revoked': () => nothing,
+  'auth.social_linked': () => nothing,
   'mail.queued': ({ emailLogId }) => ({ jobs: [{ queue: 'mail', data: { emailLogId } }] }),
   'schema.changed': () => ({ stale: ['catalog'] }),
   'migration.run': () => ({ stale: ['catalog', 'access', 'settings'] }),

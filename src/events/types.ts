@@ -40,6 +40,8 @@ export type EventData = {
   'auth.passkey_removed': { userId: string; passkey: string }
   'auth.key_created': { userId: string; key: string }
   'auth.key_revoked': { userId: string; key: string }
+  /** An identity at a provider opens the account from now on. */
+  'auth.social_linked': { userId: string; provider: string }
   /** A mail was accepted: its svc_EmailLog row is in state `queued`. */
   'mail.queued': { emailLogId: string }
   /** A collection was created, changed or dropped. */

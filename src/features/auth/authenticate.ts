@@ -21,6 +21,7 @@ import type { Session, Standing } from './session-store.ts'
  * Throws 503 when the database can't tell, 403 when a cookie's write comes from another site.
  */
 export async function resolveCaller(rt: Runtime, request: FastifyRequest): Promise<Caller> {
+  if (request.routeOptions.config?.ignoresSession === true) return publicCaller(rt)
   const credential = credentialOf(request)
   if (credential?.from === 'header' && readsLikeApiKey(credential.token))
     return (await callerOfKey(rt, credential.token))?.caller ?? publicCaller(rt)

@@ -17,6 +17,18 @@ export function trustedLink(rt: Runtime, link: unknown, refusal = 'Invalid link'
   return address
 }
 
+/**
+ * An address below a trusted frontend, to send a browser back to; else 400 with `refusal`. It begins with the very text
+ * of a trusted origin and a slash, so whatever follows can only be a path and query there; a fragment is refused.
+ */
+export function trustedReturn(rt: Runtime, address: unknown, refusal: string): string {
+  const text = typeof address === 'string' && address.length <= longest ? address : ''
+  const isPlain = /^https?:\/\/[\w.~:/?@!$&'()*+,;=%[\]-]+$/.test(text) && URL.canParse(text)
+  const origins = trustedAddresses(rt).map((trusted) => new URL(trusted).origin)
+  if (isPlain && origins.some((origin) => text === origin || text.startsWith(`${origin}/`))) return text
+  throw new AppError(400, refusal)
+}
+
 /** The first trusted frontend; 400 where the installation names none. */
 export function defaultLink(rt: Runtime, refusal = 'Invalid link'): string {
   const [first] = trustedAddresses(rt)

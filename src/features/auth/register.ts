@@ -169,7 +169,8 @@ function linkOf(rt: Runtime, link: unknown): string {
   return link === undefined || link === null ? defaultLink(rt) : trustedLink(rt, link)
 }
 
-function registeredRole(rt: Runtime): Role {
+/** The role DEFAULT_ROLE_REGISTERED. */
+export function registeredRole(rt: Runtime): Role {
   const name = rt.config.auth.defaultRoleRegistered
   const role = roleNamed(rt, name)
   if (role === undefined || role.name === administratorRole)

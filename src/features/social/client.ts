@@ -1,0 +1,118 @@
+import {
+  type ClientAuthentication,
+  clientSecretBasic,
+  clientSecretPost,
+  type OAuthClient,
+  openOAuthClient,
+  signedClientSecret,
+} from '../../adapters/oauth.ts'
+import type { TokenEndpointAdapter } from '../../adapters/oauth-fetch.ts'
+import type { SocialProvider } from '../../config/families.ts'
+import type { Runtime } from '../../runtime.ts'
+import { type Provider, providers, standardProvider } from './providers.ts'
+
+/** A provider as it is configured here. */
+export type Client = { readonly id: string; readonly provider: Provider; readonly oauth: OAuthClient }
+
+/**
+ * The client of an active provider. It lives as long as the process: it keeps the provider's keys and, where they had to
+ * be asked for, its endpoints.
+ *
+ * @throws {OAuthUnavailable} when the endpoints have to be asked for and can't be
+ */
+export function clientOf(rt: Runtime, configured: SocialProvider): Promise<Client> {
+  const known = clients.get(configured)
+  if (known !== undefined) return known
+  const opened = openClient(rt, configured, providerOf(configured))
+  clients.set(configured, opened)
+  opened.catch(() => clients.delete(configured))
+  return opened
+}
+
+const clients = new WeakMap<SocialProvider, Promise<Client>>()
+
+/** The provider's row; that of any OpenID Connect issuer where another one is configured (`<PROVIDERID>_ISSUER`). */
+export function providerOf({ id, issuer, extra }: SocialProvider): Provider {
+  if (issuer !== undefined) return standardProvider(issuer)
+  const row = providers[id]
+  if (row === undefined) throw new Error(`${id} is missing in the table of providers`)
+  return filled(row, { tenant: extra.tenantId ?? 'common', domain: extra.domain ?? '' })
+}
+
+export async function openClient(rt: Runtime, configured: SocialProvider, provider: Provider): Promise<Client> {
+  const { id, clientId, clientSecret } = configured
+  const usesSecret = id === 'line' && configured.issuer === undefined
+  const oauth = await openOAuthClient({
+    clientId,
+    server: 'discover' in provider ? provider : { ...provider, issuer: issuerOf(provider) },
+    authenticate: authenticationOf(configured, provider),
+    hmacSecret: usesSecret ? clientSecret : undefined,
+    adapt: adapterOf(configured, provider),
+    allowPrivate: rt.config.files.allowPrivateUrlFetch,
+  })
+  return { id, provider, oauth }
+}
+
+/** Whether the provider signs who somebody is. */
+export function hasIdTokens(provider: Provider): boolean {
+  return 'discover' in provider || provider.issuer !== undefined
+}
+
+/** Where the row holds no issuer none of its ID tokens is looked at, so any name of the server does. */
+function issuerOf(provider: Exclude<Provider, { discover: string }>): string {
+  return provider.issuer ?? new URL(provider.authorize).origin
+}
+
+function adapterOf({ id, issuer }: SocialProvider, provider: Provider): TokenEndpointAdapter {
+  return { byGet: id === 'wechat' && issuer === undefined, withoutIdToken: !hasIdTokens(provider) }
+}
+
+function authenticationOf(configured: SocialProvider, provider: Provider): ClientAuthentication {
+  const { id, clientSecret, issuer } = configured
+  const secret = clientSecret ?? ''
+  const own = issuer === undefined ? ownAuthentication[id] : undefined
+  if (own !== undefined) return own(configured)
+  if (id === 'apple' && issuer === undefined && clientSecret === undefined) return signedAuthentication(configured)
+  return provider.basic === true ? clientSecretBasic(secret) : clientSecretPost(secret)
+}
+
+/** Providers that call the client's id and secret by other names. */
+const ownAuthentication: Readonly<Record<string, (configured: SocialProvider) => ClientAuthentication>> = {
+  tiktok:
+    ({ clientId, clientSecret }) =>
+    (_server, _client, body) => {
+      body.set('client_key', clientId)
+      body.set('client_secret', clientSecret ?? '')
+    },
+  wechat:
+    ({ clientId, clientSecret }) =>
+    (_server, _client, body) => {
+      body.set('appid', clientId)
+      body.set('secret', clientSecret ?? '')
+    },
+}
+
+function signedAuthentication({ clientId, extra }: SocialProvider): ClientAuthentication {
+  const { teamId = '', keyId = '', privateKey = '' } = extra
+  const audience = 'https://appleid.apple.com'
+  return async (_server, _client, body) => {
+    body.set('client_id', clientId)
+    body.set(
+      'client_secret',
+      await signedClientSecret({ privateKey, keyId, issuer: teamId, subject: clientId, audience }),
+    )
+  }
+}
+
+/** `{name}` replaced by the value of the name in every address. */
+function filled(provider: Provider, values: Readonly<Record<string, string>>): Provider {
+  const fill = (text: string) => text.replaceAll(/\{(tenant|domain)\}/g, (_all, name: string) => values[name] ?? '')
+  if ('discover' in provider) return { ...provider, discover: fill(provider.discover) }
+  const { authorize, token, profile } = provider
+  return {
+    ...provider,
+    authorize: fill(authorize),
+    token: fill(token),
+    ...(profile !== undefined && { profile: { ...profile, url: fill(profile.url) } }),
+  }
+}
