@@ -81,6 +81,7 @@ export function logTableSql(): string[] {
     `create index if not exists "${logTable}_entity_idx" on "${logTable}" (entity, "entityId", position)`,
     `create index if not exists "${logTable}_createdAt_action_idx" on "${logTable}" ("createdAt", action)`,
     ...floorSql,
+    ...historySql(),
     shownSql,
     ...guardSql,
     `create table if not exists "${logTable}_default" partition of "${logTable}" default`,
@@ -260,6 +261,34 @@ const floorSql = [
 )`,
   `insert into ${logSchema}.floor (removed) values ('0') on conflict do nothing`,
 ]
+
+/**
+ * How far back the log reaches, for reads of the past (query/past.ts): `"upTo"`, the time of the newest event that was
+ * removed, and `svc_log.reach()`, which is true where the log holds everything after a point: a snapshot by its bounds, or
+ * a time. SV410 with the oldest moment (in milliseconds, rounded up) where it does not, SV416 for a point yet to come.
+ * Safe to run again.
+ */
+export function historySql(): string[] {
+  return [
+    `alter table ${logSchema}.floor add column if not exists "upTo" timestamptz not null default '-infinity'`,
+    `create or replace function ${logSchema}.reach(oldest xid8, newest xid8, moment timestamptz) returns boolean
+  language plpgsql stable set search_path = public, pg_temp as $fn$
+declare
+  gone record;
+begin
+  select removed, "upTo" into strict gone from ${logSchema}.floor;
+  if gone.removed >= oldest or gone."upTo" > moment then
+    raise exception using errcode = 'SV410', message = to_char(
+      date_trunc('milliseconds', greatest(gone."upTo", (select min("createdAt") from "${logTable}")) + interval '999 microseconds')
+        at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"');
+  elsif newest > pg_snapshot_xmax(pg_current_snapshot()) or moment > clock_timestamp() then
+    raise exception using errcode = 'SV416', message = 'has not happened yet';
+  end if;
+  return true;
+end
+$fn$`,
+  ]
+}
 
 /**
  * Append-only, against mistakes: an UPDATE may only replace `changes` and personal data of an erased item, DELETE and

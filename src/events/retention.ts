@@ -38,7 +38,8 @@ async function dropPartition(db: LogDb, name: string): Promise<boolean> {
 begin
   perform set_config('lock_timeout', '1s', true);
   lock table "${logTable}" in access exclusive mode;
-  update ${logSchema}.floor set removed = greatest(removed, (select max(xid) from ${quoteName(name)}));
+  update ${logSchema}.floor set (removed, "upTo") =
+    (select greatest(removed, max(xid)), greatest("upTo", max("createdAt")) from ${quoteName(name)});
   drop table ${quoteName(name)};
 end
 $do$`)
@@ -63,8 +64,9 @@ expired as (
   where e."createdAt" < $1 and e.tableoid <> all (array(select quote_ident(name)::regclass from unnest($2::text[]) name))
   order by e."createdAt" limit $3
 ), gone as (
-  delete from "${logTable}" e using expired where e.id = expired.id and e."createdAt" = expired."createdAt" returning e.xid
+  delete from "${logTable}" e using expired where e.id = expired.id and e."createdAt" = expired."createdAt" returning e.xid, e."createdAt"
 ), raised as (
-  update ${logSchema}.floor set removed = greatest(removed, (select max(xid) from gone)) where exists (select from gone)
+  update ${logSchema}.floor set (removed, "upTo") =
+    (select greatest(removed, max(xid)), greatest("upTo", max("createdAt")) from gone) where exists (select from gone)
 )
 select count(*)::int as count from gone`

@@ -59,4 +59,6 @@ export type ListQuery = {
   readonly count: boolean | undefined
   /** IANA name for date buckets; UTC when absent. */
   readonly timezone: string | undefined
+  /** A cursor or an ISO time: the rows as they were then (past.ts). */
+  readonly asOf: string | undefined
 }

@@ -3,6 +3,7 @@ import type { Collection } from '../catalog/catalog.ts'
 import { limitValueSql } from './compile.ts'
 import { type Compiling, clause, columnSql, conditions, startCompiling } from './compile-predicate.ts'
 import { columnsRead, orderClause, selectionSql, sortKeysSql } from './compile-select.ts'
+import { inPast } from './past.ts'
 import type { Keyset, PlanContent, SortBy, SortTerm } from './plan.ts'
 import type { Plan } from './resolve.ts'
 import { createParams, ident, type Statement, statement } from './sql.ts'
@@ -28,7 +29,7 @@ export function compilePage(plan: Plan & { readonly keyset: Keyset; readonly lim
   const data = `coalesce(json_agg(p.item) filter (where p.n <= ${limit}), '[]')::text`
   const next = `min(p.keys) filter (where p.n = ${limit})`
   const text = `select ${data} as data, ${total} as total, case when count(*) > ${limit} then ${next} end as next from (${rows}) p`
-  return statement(text, params.values)
+  return statement(inPast(plan.past, text, params), params.values)
 }
 
 /** A sort key with the value that it has in the row before the page. */

@@ -6,13 +6,14 @@ import type { Field } from '../catalog/catalog.ts'
 import { groupObjectsSql, groupOrderSql, groupsSql } from './compile-groups.ts'
 import { type Compiling, columnSql, predicateSql, startCompiling, whereSql } from './compile-predicate.ts'
 import { columnsRead, orderSql, selectionSql } from './compile-select.ts'
+import { inPast } from './past.ts'
 import type { Grouping, PlanContent } from './plan.ts'
 import type { Plan, ResolvedFilter } from './resolve.ts'
 import { createParams, ident, type Params, type Statement, statement } from './sql.ts'
 
 /** One row: `data`, the text of a JSON array, and `total`, the number of matching rows as text or null when not counted. */
 export function compileList(plan: Plan): Statement {
-  return compiled((compiling) =>
+  return compiled(plan, (compiling) =>
     plan.grouping ? groupedListSql(plan, plan.grouping, compiling) : listSql(plan, compiling),
   )
 }
@@ -22,14 +23,14 @@ export function compileList(plan: Plan): Statement {
  * to be held at once; `total` means nothing then.
  */
 export function compileListUpTo(plan: Plan, largest: number): Statement {
-  return compiled((compiling) =>
+  return compiled(plan, (compiling) =>
     plan.grouping ? groupedListSql(plan, plan.grouping, compiling, largest) : listUpToSql(plan, largest, compiling),
   )
 }
 
 /** One row with `data`, the text of a JSON object, or no row. */
 export function compileOne(plan: Plan): Statement {
-  return compiled((compiling) => {
+  return compiled(plan, (compiling) => {
     const where = whereSql(plan.where, ['t'], compiling)
     const list = selectionSql(plan.selection, ['t'], compiling)
     return `select row_to_json(o.*)::text as data from (select ${list} from ${ident(plan.collection.name)} t${where}) o`
@@ -38,12 +39,12 @@ export function compileOne(plan: Plan): Statement {
 
 /** One row per item with `data`, the text of a JSON object; for cursors. */
 export function compileStream(plan: Plan): Statement {
-  return compiled((compiling) => itemsSql(plan, limitSql(plan, compiling), compiling))
+  return compiled(plan, (compiling) => itemsSql(plan, limitSql(plan, compiling), compiling))
 }
 
 /** One row with `total` as text: what {@link compileStream} would yield without limit and offset. */
 export function compileCount(plan: Plan): Statement {
-  return compiled((compiling) => {
+  return compiled(plan, (compiling) => {
     if (plan.grouping === undefined) return `select ${countSql(plan, whereSql(plan.where, ['t'], compiling))} as total`
     const groups = groupsSql(plan, { ...plan.grouping, detail: undefined }, compiling)
     return `select count(*)::text as total from (${groups}) g`
@@ -58,9 +59,9 @@ export function compileCondition(filter: ResolvedFilter, alias: string, params: 
   return predicateSql(filter.predicate, [alias], startCompiling(params))
 }
 
-function compiled(build: (compiling: Compiling) => string): Statement {
+function compiled(plan: PlanContent, build: (compiling: Compiling) => string): Statement {
   const params = createParams()
-  return statement(build(startCompiling(params)), params.values)
+  return statement(inPast(plan.past, build(startCompiling(params)), params), params.values)
 }
 
 function listSql(plan: PlanContent, compiling: Compiling): string {

@@ -33,6 +33,7 @@ const PARAMETERS = new Set([
   'paranoid',
   'count',
   'timezone',
+  'asOf',
 ])
 /** What only a list that is read page by page takes. */
 const LIST_PARAMETERS = new Set([...PARAMETERS, 'cursor'])
@@ -63,6 +64,7 @@ export function parseListQuery(raw: Readonly<Record<string, unknown>>, options: 
     paranoid: readBoolean('paranoid', given.get('paranoid')) ?? true,
     count: readBoolean('count', given.get('count')),
     timezone: readString('timezone', given.get('timezone')),
+    asOf: readString('asOf', given.get('asOf')),
   }
 }
 

@@ -8,6 +8,7 @@
 import type { Collection, Field, Relation } from '../catalog/catalog.ts'
 import type { Direction } from './ast.ts'
 import type { Operand, Operator } from './operator.ts'
+import type { Past } from './past.ts'
 import type { TypedValue } from './sql.ts'
 import type { ValueType } from './values.ts'
 
@@ -128,6 +129,8 @@ export type PlanContent = {
   readonly keyset: Keyset | undefined
   readonly count: boolean
   readonly grouping: Grouping | undefined
+  /** Undefined: the present. */
+  readonly past: Past | undefined
   /** Every collection that the statement reads: cache tags and realtime dependencies. */
   readonly collections: ReadonlySet<string>
 }

@@ -12,6 +12,7 @@ import { MAX_CURSOR_ROWS } from './guards.ts'
 import type { Extension } from './operator.ts'
 import { findOperator } from './operators.ts'
 import { isKeyTerm, readPageCursor } from './page-cursor.ts'
+import { type Past, parsePoint } from './past.ts'
 import { ALWAYS, allOf, type Keyset, type PlanContent, type Predicate, type Search, type SortTerm } from './plan.ts'
 import { resolveFields } from './resolve-fields.ts'
 import { resolveFilter } from './resolve-filter.ts'
@@ -77,6 +78,7 @@ export function resolveList(
     keyset: resolveKeyset(query, collection, sort, page.limit),
     count: query.count ?? env.countByDefault,
     grouping,
+    past: resolvePast(query.asOf, context),
     collections: context.collections,
   })
 }
@@ -101,6 +103,7 @@ export function resolveOne(
     keyset: undefined,
     count: false,
     grouping: undefined,
+    past: resolvePast(query.asOf, context),
     collections: context.collections,
   })
 }
@@ -230,6 +233,15 @@ function resolveKeyset(
   if (limit === undefined || limit < 1 || limit > MAX_CURSOR_ROWS)
     throw errors.badQuery(`cursor: the limit must be 1 to ${MAX_CURSOR_ROWS}`)
   return { after: cursor === '' ? undefined : readPageCursor(cursor, collection, sort) }
+}
+
+/** Call it last: everything that the statement reads is read as of then. 400 for a collection without a history. */
+function resolvePast(asOf: string | undefined, { catalog, collections }: ResolveContext): Past | undefined {
+  if (asOf === undefined) return undefined
+  const read = [...collections].map((name) => catalog.collections.get(name)!)
+  const unlogged = read.find(({ logged }) => !logged)
+  if (unlogged !== undefined) throw errors.badQuery(`asOf: ${unlogged.name} has no history`)
+  return { point: parsePoint(asOf), collections: read }
 }
 
 /** limit, page and offset as the rows to skip and to take; `page` wins over `offset`, -1 takes all. */

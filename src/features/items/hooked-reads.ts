@@ -46,7 +46,7 @@ export async function readItem(
   id: string,
   raw: Record<string, unknown>,
   signal?: AbortSignal,
-): Promise<{ readonly body: string; readonly version: string }> {
+): Promise<{ readonly body: string; readonly version: string | undefined }> {
   const { hooks } = rt
   const { access, scope } = reader
   const { query } =

@@ -5,7 +5,7 @@ import { rawQuery, type Tx } from '../../db/sql.ts'
 import { statementName } from '../../db/statement-names.ts'
 import { AppError, errors } from '../../errors.ts'
 import type { Access } from '../../query/access.ts'
-import { compileList, compileListUpTo } from '../../query/compile.ts'
+import { compileList, compileListUpTo, compileOne } from '../../query/compile.ts'
 import { compilePage } from '../../query/compile-keyset.ts'
 import { startCompiling, whereSql } from '../../query/compile-predicate.ts'
 import { selectionSql } from '../../query/compile-select.ts'
@@ -83,7 +83,7 @@ export async function readOne(
   return (await readVersion(rt, access, collection, id, raw, via)).body
 }
 
-/** As {@link readOne}, and which version of the row the answer is made from (see versions.ts). */
+/** As {@link readOne}, and which version of the row the answer is made from (see versions.ts); none in the past. */
 export async function readVersion(
   rt: Runtime,
   access: Access,
@@ -91,13 +91,20 @@ export async function readVersion(
   id: string,
   raw: Record<string, unknown>,
   via: Via = {},
-): Promise<{ readonly body: string; readonly version: string }> {
+): Promise<{ readonly body: string; readonly version: string | undefined }> {
   return freshOutside(rt, via.tx, async () => {
     const plan = resolveOne(rt.catalog.current(), access, collection, id, parseListQuery(raw), resolveEnv(rt))
+    if (plan.past !== undefined) return readPast(rt, plan, via)
     const [row] = await run<{ data: string; version: string }>(rt, compileVersion(plan), via)
     if (row === undefined) throw errors.itemDenied('read')
     return { body: `{"data":${row.data}}`, version: row.version }
   })
+}
+
+async function readPast(rt: Runtime, plan: Plan, via: Via) {
+  const [row] = await run<{ data: string }>(rt, compileOne(plan), via)
+  if (row === undefined) throw errors.itemDenied('read')
+  return { body: `{"data":${row.data}}`, version: undefined }
 }
 
 export const resolveEnv = ({ config, clock }: Runtime): ResolveEnv => envOf(config, clock())

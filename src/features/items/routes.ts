@@ -33,7 +33,7 @@ export function itemRoutes(app: App, rt: Runtime): void {
   app.get<OfItem>('/items/:collection/:id', async (request, reply) => {
     const { collection, id } = request.params
     const { version, body } = await readItem(rt, writerOf(request), collection, id, queryOf(request), request.signal)
-    return tagged(request, reply, itemTag(version, body), body)
+    return tagged(request, reply, version === undefined ? listTag(body) : itemTag(version, body), body)
   })
   app.post<OfCollection>('/items/:collection', async (request, reply) => {
     const written = await writeNew(rt, writerOf(request), request.params.collection, [request.body], {

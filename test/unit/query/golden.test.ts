@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { compileCount, compileListUpTo, compileOne, compileStream } from '../../../src/query/compile.ts'
+import { compileCount, compileList, compileListUpTo, compileOne, compileStream } from '../../../src/query/compile.ts'
 import { compilePage } from '../../../src/query/compile-keyset.ts'
 import { writePageCursor } from '../../../src/query/page-cursor.ts'
 import { parseListQuery } from '../../../src/query/parse.ts'
@@ -54,6 +54,11 @@ describe('the SQL of', () => {
     await expect(readable(compileListUpTo(list, 1000))).toMatchFileSnapshot(golden('list-up-to'))
     const groups = planOf(representative['group-by-date']!)
     await expect(readable(compileListUpTo(groups, 1000))).toMatchFileSnapshot(golden('groups-up-to'))
+  })
+
+  it('a list as of a time, every table in it as it was', async () => {
+    const plan = planOf({ query: { fields: ['id', 'owner.name'], limit: 5, asOf: '2024-05-01T10:00:00Z' } })
+    await expect(readable(compileList(plan))).toMatchFileSnapshot(golden('list-as-of-time'))
   })
 
   it('a stream of groups and its count', async () => {

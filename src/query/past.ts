@@ -1,0 +1,97 @@
+/**
+ * Reading the past: a statement about tables becomes one about what they held at a point (design §4, ADR 0013). It is
+ * computed backwards, the present undone by the events after the point: rows that no such event is about are read as
+ * they are, for the others the first of these events says what was there before it.
+ */
+import type { Collection } from '../catalog/catalog.ts'
+import { errors } from '../errors.ts'
+import { parseCursor, parseSnapshot, snapshotOf } from '../events/cursor.ts'
+import { quoted } from './guards.ts'
+import { ident, literal, type Params } from './sql.ts'
+
+/** A moment: what was visible in a snapshot, or written up to a time (ISO 8601, with zone). */
+export type Point =
+  | { readonly kind: 'snapshot'; readonly xmin: string; readonly xmax: string; readonly running: readonly string[] }
+  | { readonly kind: 'time'; readonly time: string }
+
+/** `collections` are all that the statement reads; each must be logged. */
+export type Past = { readonly point: Point; readonly collections: readonly Collection[] }
+
+/** A cursor or an ISO time. 400 for anything else, and for cursors that stand between two states. */
+export function parsePoint(text: string): Point {
+  return isTime(text) ? { kind: 'time', time: withZone(text) } : parseSnapshotPoint(text)
+}
+
+/**
+ * The statement with each table replaced by its rows at the point. A CTE shadows the table of its name in all of the
+ * statement, however that was built, so no way of reading can forget it. Inlined, so that conditions reach the indexes.
+ */
+export function inPast(past: Past | undefined, text: string, params: Params): string {
+  if (past === undefined) return text
+  const point = pointSql(past.point, params)
+  const tables = past.collections.flatMap((collection, i) => [
+    `${sinceName(i)} as materialized (${sinceSql(collection, point)})`,
+    `${ident(collection.name)} as not materialized (${tableSql(collection, sinceName(i), point)})`,
+  ])
+  return `with ${tables.join(', ')} select past.* from (${text}) past`
+}
+
+/** No collection has such a name. */
+const sinceName = (i: number): string => ident(`$since${i}`)
+
+type PointSql = {
+  /** Whether an event `e` came after the point. */
+  readonly after: string
+  /** Refuses points that are older than the log or yet to come (migration 0.5.0); true otherwise. */
+  readonly reached: string
+}
+
+/** Not visible in a snapshot is spelled as its definition, for the index on xid (log-reader.ts). */
+function pointSql(point: Point, params: Params): PointSql {
+  if (point.kind === 'time') {
+    const time = params.bind(point.time, 'timestamptz')
+    return { after: `e."createdAt" > ${time}`, reached: `(select svc_log.reach(null, null, ${time}))` }
+  }
+  const xmax = params.bind(point.xmax, 'xid8')
+  return {
+    after: `(e.xid >= ${xmax} or e.xid = any(${params.bind(point.running, 'xid8[]')}))`,
+    reached: `(select svc_log.reach(${params.bind(point.xmin, 'xid8')}, ${xmax}, null))`,
+  }
+}
+
+/** For every row changed after the point, what it was before: null where it did not exist or was erased. */
+function sinceSql(collection: Collection, { after }: PointSql): string {
+  const image = `case when e.changes ? 'erased' then null when e.action = 'update' then (e.changes->'after') || (e.changes->'before') else e.changes->'before' end`
+  return `select distinct on (e."entityId") e."entityId" as id, ${image} as image from public."svc_AuditLog" e
+    where e.entity = ${literal(collection.name)} and e.type = 'data' and ${after} order by e."entityId", e.position`
+}
+
+/** The check stands beside the table, where it is made before the first row, also when nothing has changed. */
+function tableSql(collection: Collection, since: string, { reached }: PointSql): string {
+  const table = `public.${ident(collection.name)}`
+  const key = `c.${ident(collection.primaryKey.name)}::text`
+  return `select c.* from ${table} c where ${reached} and not exists (select from ${since} s where s.id = ${key})
+    union all select r.* from ${since} s, jsonb_populate_record(null::${table}, s.image) r where s.image is not null`
+}
+
+const TIME = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d))?$/
+
+/** Date.parse accepts February 30th, PostgreSQL does not. */
+function isTime(text: string): boolean {
+  if (!TIME.test(text)) return false
+  const day = text.slice(0, 10)
+  return !Number.isNaN(Date.parse(text)) && new Date(day).toISOString().startsWith(day)
+}
+
+/** A day begins in UTC, whatever the session's zone. */
+const withZone = (text: string): string => (text.length === 10 ? `${text}T00:00:00Z` : text)
+
+function parseSnapshotPoint(text: string): Point {
+  if (/^\d{4}-/.test(text)) throw errors.badQuery(`asOf: ${quoted(text)} is not a time such as 2024-05-01T10:00:00Z`)
+  const cursor = parseCursor(text)
+  // An event's cursor, or one amid a round, says what to read next: its holder has seen a part of what came after.
+  if (cursor.kind === 'event' || cursor.upTo !== undefined)
+    throw errors.badQuery('asOf: this cursor is a place among events, not a moment')
+  const { xmin, xmax, running } = parseSnapshot(snapshotOf(cursor))!
+  return { kind: 'snapshot', xmin: String(xmin), xmax: String(xmax), running: running.map(String) }
+}

@@ -1,0 +1,58 @@
+with "$since0" as materialized (
+  select distinct on (e."entityId") e."entityId" as id, case when e.changes ? 'erased' then null when e.action = 'update' then (e.changes->'after') || (e.changes->'before') else e.changes->'before' end as image
+  from public."svc_AuditLog" e
+
+  where e.entity = 'notes'
+  and e.type = 'data'
+  and e."createdAt" > $1::timestamptz
+  order by e."entityId", e.position), "notes" as not materialized (
+  select c.*
+  from public."notes" c
+  where (
+    select svc_log.reach(null, null, $1::timestamptz))
+  and not exists (
+    select
+    from "$since0" s
+    where s.id = c."id"::text)
+    union all
+  select r.*
+  from "$since0" s, jsonb_populate_record(null::public."notes", s.image) r
+  where s.image is not null), "$since1" as materialized (
+  select distinct on (e."entityId") e."entityId" as id, case when e.changes ? 'erased' then null when e.action = 'update' then (e.changes->'after') || (e.changes->'before') else e.changes->'before' end as image
+  from public."svc_AuditLog" e
+
+  where e.entity = 'users'
+  and e.type = 'data'
+  and e."createdAt" > $1::timestamptz
+  order by e."entityId", e.position), "users" as not materialized (
+  select c.*
+  from public."users" c
+  where (
+    select svc_log.reach(null, null, $1::timestamptz))
+  and not exists (
+    select
+    from "$since1" s
+    where s.id = c."id"::text)
+    union all
+  select r.*
+  from "$since1" s, jsonb_populate_record(null::public."users", s.image) r
+  where s.image is not null) select past.*
+from (
+  select coalesce(json_agg(o.*), '[]')::text as data, (
+    select count(*)
+    from "notes" t
+    where t."deletedAt" is null)::text as total
+  from (
+    select t."id" as "id", (
+      select row_to_json(o.*)
+      from (
+        select q1."id" as "id", q1."name" as "name"
+        from "users" q1
+        where q1."id" = t."owner_Id") o) as "owner"
+    from (
+      select t."id", t."owner_Id"
+      from "notes" t
+      where t."deletedAt" is null
+      order by t."id"
+      limit 5) t) o) past
+-- ["2024-05-01T10:00:00Z"]

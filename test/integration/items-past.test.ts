@@ -1,0 +1,221 @@
+import fc from 'fast-check'
+import pg from 'pg'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { cursorAt, encodeCursor } from '../../src/events/cursor.ts'
+import { expireEvents } from '../../src/events/retention.ts'
+import { resolveEnv } from '../../src/features/items/reads.ts'
+import { compileOne } from '../../src/query/compile.ts'
+import { parseListQuery } from '../../src/query/parse.ts'
+import { resolveOne } from '../../src/query/resolve.ts'
+import { type Api, type Call, startApi } from '../support/api.ts'
+import { admin as adminAccess } from '../unit/query/support/access.ts'
+
+/** `asOf`: reads of the past (docs/history.md). */
+
+let api: Api
+let member: Call
+
+beforeAll(async () => {
+  api = await startApi()
+  await api.admin('POST', '/schemas', {
+    collectionName: 'shelf',
+    schema: { fields: { name: { type: 'String' }, secret: { type: 'String', hidden: true } } },
+  })
+  await api.admin('POST', '/schemas', {
+    collectionName: 'book',
+    schema: {
+      paranoid: true,
+      fields: {
+        id: { type: 'Integer', primaryKey: true, defaultValue: { type: 'AUTOINCREMENT' } },
+        title: { type: 'String' },
+        price: { type: 'Decimal', values: { precision: 12, scale: 2 } },
+        bought: { type: 'DateTime' },
+        tags: { type: 'Array_String' },
+        facts: { type: 'JSON' },
+        shelf: { relType: 'BelongsTo', target: 'shelf', foreignKey: 'shelf_Id' },
+      },
+    },
+  })
+  await api.sql(`insert into shelf (name, secret) values ('left', 'canary'), ('right', 'canary')`)
+  const { call } = await api.user([
+    { collection: 'book', action: 'read', fields: ['id', 'title', 'shelf.name'], conditions: { price: { lt: 50 } } },
+    { collection: 'shelf', action: 'read', fields: ['name'], conditions: { name: { ne: 'right' } } },
+  ])
+  member = call
+})
+
+const cursor = async () => encodeCursor(cursorAt((await api.sql('select pg_current_snapshot()::text as s'))[0].s))
+
+const time = async () =>
+  (await api.sql(`select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as t`))[0].t
+
+const path = (at: string, parameters: Readonly<Record<string, unknown>>, asOf?: string) =>
+  `/items/${at}?${new URLSearchParams([
+    ...Object.entries(parameters).map(([key, value]): [string, string] => [
+      key,
+      typeof value === 'string' ? value : JSON.stringify(value),
+    ]),
+    ...(asOf === undefined ? [] : [['asOf', asOf] satisfies [string, string]]),
+  ])}`
+
+const reads: readonly Readonly<Record<string, unknown>>[] = [
+  { fields: ['*', 'shelf.*'], sort: 'id' },
+  { fields: ['id', 'title'], filter: { 'shelf.name': 'left' }, sort: '-title,id', limit: 3, page: 2 },
+  { fields: ['id'], sort: 'shelf.name,id', cursor: '', limit: 4, paranoid: 'false' },
+  {
+    groupBy: 'shelf.name',
+    aggregate: { n: { function: 'count', field: '*' }, sum: { function: 'sum', field: 'price' } },
+  },
+  { search: 'a', fields: 'id', sort: 'id', limit: -1 },
+]
+
+const edits = fc.array(
+  fc.record({
+    kind: fc.constantFrom('create', 'update', 'delete', 'purge', 'rekey', 'shelf', 'unshelve'),
+    pick: fc.nat(30),
+    title: fc.option(fc.constantFrom('a', 'b"\\', 'ab c')),
+    price: fc.constantFrom('1.10', '49.9', '70'),
+  }),
+  { minLength: 1, maxLength: 12 },
+)
+
+type Edit = typeof edits extends fc.Arbitrary<(infer E)[]> ? E : never
+
+const some = (pick: number, table = 'book') =>
+  `(select id from ${table} order by md5(id::text) offset ${pick} % greatest(1, (select count(*) from ${table})) limit 1)`
+
+const statements: Readonly<Record<Edit['kind'], (edit: Edit) => string>> = {
+  create: ({ pick }) =>
+    `insert into book (title, price, bought, tags, facts, "shelf_Id") values ($1, $2, now() - interval '${pick} days 1 microsecond', array['x', null], '{"a": [1, 2.50]}', ${some(pick, 'shelf')})`,
+  update: ({ pick }) => `update book set title = $1, price = $2 where id = ${some(pick)}`,
+  delete: ({ pick }) => `update book set title = $1, price = $2, "deletedAt" = now() where id = ${some(pick)}`,
+  purge: ({ pick }) =>
+    `delete from book where id = ${some(pick)} and title is distinct from $1 and price <> $2::numeric`,
+  rekey: ({ pick }) => `update book set id = 1000 + id, title = $1, price = $2 where id = ${some(pick)}`,
+  shelf: ({ pick }) => `update shelf set name = coalesce($1, name) || left($2, 0) where id = ${some(pick, 'shelf')}`,
+  unshelve: ({ pick }) => `update book set "shelf_Id" = null, title = $1, price = $2 where id = ${some(pick)}`,
+}
+
+const edit = (each: Edit) => api.sql(statements[each.kind](each), [each.title, each.price])
+
+describe('asOf', () => {
+  it('answers what was answered then, byte for byte, whatever has happened since', async () => {
+    await fc.assert(
+      fc.asyncProperty(edits, edits, async (before, after) => {
+        for (const each of before) await edit(each)
+        const points = [await cursor(), await time()]
+        const ask = (asOf?: string) =>
+          Promise.all(
+            [api.admin, member].flatMap((call) => reads.map(async (read) => call('GET', path('book', read, asOf)))),
+          )
+        const then = (await ask()).map(({ status, text }) => ({ status, text }))
+        expect(then.filter(({ status }) => status === 200).length).toBeGreaterThan(6)
+        for (const each of after) await edit(each)
+        for (const point of points)
+          expect((await ask(point)).map(({ status, text }) => ({ status, text }))).toEqual(then)
+      }),
+      { numRuns: 12 },
+    )
+  })
+
+  it('sees neither what was uncommitted then nor what a transaction did twice', async () => {
+    const [{ id }] = await api.sql(`insert into book (title) values ('first') returning id`)
+    const client = new pg.Client({ connectionString: api.database.url })
+    await client.connect()
+    await client.query('begin')
+    await client.query(`update book set title = 'second' where id = $1`, [id])
+    const open = await cursor()
+    await client.query(`update book set title = 'third' where id = $1`, [id])
+    await client.query('commit')
+    await client.end()
+    const title = async (asOf?: string) =>
+      (await api.admin('GET', path(`book/${id}`, { fields: 'title' }, asOf))).body.data.title
+    expect([await title(open), await title(await cursor()), await title()]).toEqual(['first', 'third', 'third'])
+  })
+
+  it('reads one item: as it was, not before it was there, and after it was deleted', async () => {
+    const none = await cursor()
+    const { id } = (await api.admin('POST', '/items/book', { title: 'a', price: '10' })).body.data
+    const made = await time()
+    await api.sql('delete from book where id = $1', [id])
+    const at = (asOf: string, call = api.admin) => call('GET', path(`book/${id}`, { fields: 'title' }, asOf))
+    expect((await at(none)).status).toBe(403)
+    expect((await at(await cursor())).status).toBe(403)
+    expect((await at(made)).body).toEqual({ data: { title: 'a' } })
+    expect((await at(made)).headers.etag).toMatch(/^"[\w-]+"$/)
+    expect((await at(made, member)).body).toEqual({ data: { title: 'a' } })
+  })
+
+  it('applies today’s grants to the rows of then', async () => {
+    const [{ id }] = await api.sql(`insert into book (title, price) values ('dear', 70) returning id`)
+    const dear = await cursor()
+    await api.sql('update book set price = 1 where id = $1', [id])
+    expect((await member('GET', `/items/book/${id}?fields=id`)).status).toBe(200)
+    expect((await member('GET', path(`book/${id}`, { fields: 'id' }, dear))).status).toBe(403)
+    expect((await member('GET', path('book', { fields: 'price' }, dear))).status).toBe(403)
+    expect((await api.admin('GET', path('shelf', { fields: 'secret' }, dear))).status).toBe(403)
+    expect((await api.admin('GET', path('shelf', {}, dear))).text).not.toContain('canary')
+  })
+
+  it.each([
+    ['yesterday', 400],
+    ['2024-13-01', 400],
+    ['2024-02-30', 400],
+    ['2024-02-10T25:00:00Z', 400],
+    ['3000-01-01T00:00:00Z', 400],
+    [encodeCursor({ kind: 'event', horizon: '900', position: '1' }), 400],
+    [encodeCursor({ kind: 'snapshot', snapshot: '900:900:', upTo: '901:901:', position: '1' }), 400],
+    [encodeCursor(cursorAt('99999999999:99999999999:')), 400],
+    [`' or true --`, 400],
+  ])('refuses %s', async (asOf, status) => {
+    expect((await api.admin('GET', path('book', {}, asOf))).status).toBe(status)
+  })
+
+  it('refuses collections that keep no history', async () => {
+    const { status, body } = await api.admin('GET', path('svc_AuditLog', {}, await time()))
+    expect({ status, details: body.error.details }).toEqual({
+      status: 400,
+      details: 'asOf: svc_AuditLog has no history',
+    })
+  })
+
+  it('takes as long as what has changed since: the newer events by index, the rest of the table by its own', async () => {
+    await api.sql(`insert into book (id, title, price) select 10000 + n, 'n' || n, 1 from generate_series(1, 5000) n`)
+    await api.sql('analyze book')
+    await api.sql('analyze "svc_AuditLog"')
+    const point = await cursor()
+    const [{ id }] = await api.sql(`update book set title = 'x' where title = 'n77' returning id`)
+    const plan = resolveOne(
+      api.rt.catalog.current(),
+      adminAccess,
+      'book',
+      String(id),
+      parseListQuery({ asOf: point }),
+      resolveEnv(api.rt),
+    )
+    const { text, values } = compileOne(plan)
+    const explained = (await api.sql(`explain (format json, analyze) ${text}`, [...values]))[0]['QUERY PLAN']
+    const read = JSON.stringify(explained)
+    expect(read).toMatch(/"Index Name":"book_pkey"/)
+    expect(read).toMatch(/"Index Name":"svc_AuditLog\w*_xid_idx"/)
+    expect(read).not.toMatch(/"Seq Scan"[^}]*"Relation Name":"book"/)
+  })
+
+  it('answers 410 with the oldest moment for what the log no longer holds', async () => {
+    const early = { cursor: await cursor(), time: await time() }
+    await api.sql(`insert into book (title) values ('kept')`)
+    const boundary = new Date(await time())
+    const expired = await expireEvents(
+      { query: async (text, values) => ({ rows: await api.sql(text, values) }) },
+      boundary,
+    )
+    expect(expired.deleted).toBeGreaterThan(0)
+    for (const asOf of [early.cursor, early.time]) {
+      const { status, body } = await api.admin('GET', path('book', {}, asOf))
+      expect({ status, code: body.error.code }).toEqual({ status: 410, code: 'HISTORY_GONE' })
+      const { oldest } = body.error.details
+      expect(oldest > early.time && oldest <= boundary.toISOString()).toBe(true)
+      expect((await api.admin('GET', path('book', {}, oldest))).status).toBe(200)
+    }
+  })
+})
