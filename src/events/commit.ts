@@ -72,6 +72,7 @@ const eventKinds: Readonly<Record<string, { type: string; entity: string }>> = {
   auth: { type: 'auth', entity: 'svc_User' },
   mail: { type: 'mail', entity: 'svc_EmailLog' },
   schema: { type: 'schema', entity: 'svc_SchemaDefinition' },
+  history: { type: 'history', entity: 'svc_AuditLog' },
   migration: { type: 'migration', entity: 'svc_Migration' },
   system: { type: 'system', entity: 'svc_Settings' },
 }

@@ -40,6 +40,7 @@ const reactions: { readonly [Type in EventType]: (data: EventData[Type]) => Reac
   'auth.social_linked': () => nothing,
   'mail.queued': ({ emailLogId }) => ({ jobs: [{ queue: 'mail', data: { emailLogId } }] }),
   'schema.changed': () => ({ stale: ['catalog'] }),
+  'history.erased': () => nothing,
   'migration.run': () => ({ stale: ['catalog', 'access', 'settings'] }),
   'system.settings': () => ({ stale: ['settings'] }),
   'system.setup': () => nothing,

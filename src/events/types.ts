@@ -46,6 +46,8 @@ export type EventData = {
   'mail.queued': { emailLogId: string }
   /** A collection was created, changed or dropped. */
   'schema.changed': { collection: string; change: 'create' | 'update' | 'delete' }
+  /** An administrator erased the images of an item's events. */
+  'history.erased': { collection: string; item: string; events: number }
   /** Migrations were executed. */
   'migration.run': { versions: readonly string[] }
   /** Settings were set, of a tenant or the installation; without keys the tenant's own were removed. */

@@ -69,6 +69,12 @@ const reads: readonly Readonly<Record<string, unknown>>[] = [
   { search: 'a', fields: 'id', sort: 'id', limit: -1 },
 ]
 
+const reports = [
+  { groupBy: ['shelf.name'], aggregate: { sum: { function: 'sum', field: 'price' } }, sort: ['-sum'], limit: 1 },
+  { groupBy: ['title'], aggregate: { shelves: { function: 'array_agg', field: 'shelf.name' } } },
+  { fields: ['id', 'shelf.name'], filter: { price: { gt: 2 } } },
+]
+
 const edits = fc.array(
   fc.record({
     kind: fc.constantFrom('create', 'update', 'delete', 'purge', 'rekey', 'shelf', 'unshelve'),
@@ -105,9 +111,10 @@ describe('asOf', () => {
         for (const each of before) await edit(each)
         const points = [await cursor(), await time()]
         const ask = (asOf?: string) =>
-          Promise.all(
-            [api.admin, member].flatMap((call) => reads.map(async (read) => call('GET', path('book', read, asOf)))),
-          )
+          Promise.all([
+            ...[api.admin, member].flatMap((call) => reads.map((read) => call('GET', path('book', read, asOf)))),
+            ...reports.map((report) => api.admin('POST', '/reports/book', { ...report, asOf })),
+          ])
         const then = (await ask()).map(({ status, text }) => ({ status, text }))
         expect(then.filter(({ status }) => status === 200).length).toBeGreaterThan(6)
         for (const each of after) await edit(each)

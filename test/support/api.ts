@@ -127,7 +127,7 @@ function call(app: App, token: string | undefined): Call {
       ...(body !== undefined && { payload: body as object }),
     })
     const text = response.body
-    const isJson = String(response.headers['content-type'] ?? '').includes('json')
+    const isJson = String(response.headers['content-type'] ?? '').includes('/json')
     return {
       status: response.statusCode,
       body: isJson && text !== '' ? JSON.parse(text) : undefined,

@@ -1,0 +1,134 @@
+import type { Readable } from 'node:stream'
+import type { Collection } from '../../catalog/catalog.ts'
+import { statementName } from '../../db/statement-names.ts'
+import { AppError, errors } from '../../errors.ts'
+import { commit } from '../../events/commit.ts'
+import { cursorAt, encodeCursor } from '../../events/cursor.ts'
+import { positionOfEventId } from '../../events/log.ts'
+import type { Actor } from '../../events/types.ts'
+import type { Access } from '../../query/access.ts'
+import { readableFields, resolveCondition } from '../../query/resolve.ts'
+import type { Statement } from '../../query/sql.ts'
+import { readInteger, readString } from '../../query/wire.ts'
+import type { Runtime } from '../../runtime.ts'
+import { readOne, resolveEnv, withFreshCatalog } from '../items/reads.ts'
+import { canonicalKey } from '../items/statements.ts'
+import { streamRows } from '../items/stream.ts'
+import {
+  eraseImages,
+  historyStatement,
+  type OwnedBy,
+  presentMoment,
+  type Sight,
+  userEventsStatement,
+  versionStatement,
+} from './queries.ts'
+
+/**
+ * `GET /items/{collection}/{id}/history`: `{"data":[{id, action, createdAt, userId, erased, changes}],"nextCursor"}`, the
+ * newest event first; `changes` is `{field: {before, after}}`. `limit` is 1 to 100, 25 where there is none; `cursor` is the
+ * `nextCursor` of the page before. 403 for an item that the caller may see neither now nor in any retained event.
+ */
+export async function readHistory(
+  rt: Runtime,
+  access: Access,
+  name: string,
+  id: string,
+  raw: Readonly<Record<string, unknown>>,
+): Promise<string> {
+  const limit = Math.min(readInteger('limit', raw.limit, 1) ?? defaultLimit, largestLimit)
+  const cursor = readString('cursor', raw.cursor)
+  const position = cursor === undefined || cursor === '' ? undefined : positionOf(cursor)
+  return withFreshCatalog(rt, async () => {
+    const sight = sightOf(rt, access, name)
+    const place = { id: canonicalKey(sight.collection, id), position, limit: limit + 1 }
+    const rows = await run<{ id: string; data: string }>(rt, historyStatement(sight, place))
+    // Answers 403 unless the item is the caller's to see.
+    if (rows.length === 0)
+      await readOne(rt, access, name, id, { fields: sight.collection.primaryKey.name, paranoid: 'false' })
+    const page = rows.slice(0, limit)
+    const next = rows.length > limit ? page.at(-1)!.id : null
+    return `{"data":[${page.map(({ data }) => data).join(',')}],"nextCursor":${JSON.stringify(next)}}`
+  })
+}
+
+/**
+ * The fields of an item after one of its events, as the caller may see them. 400 for what is no event's id, 403 where
+ * there is no such version for the caller.
+ */
+export async function readEventVersion(
+  rt: Runtime,
+  access: Access,
+  name: string,
+  id: string,
+  event: string,
+): Promise<Readonly<Record<string, unknown>>> {
+  const sight = sightOf(rt, access, name)
+  const key = canonicalKey(sight.collection, id)
+  const [row] = await run<{ data: string }>(rt, versionStatement(sight, key, positionOf(event)))
+  if (row === undefined) throw errors.itemDenied('read')
+  return JSON.parse(row.data)
+}
+
+/** `GET /history/now`: a cursor of this moment, for `asOf`, and the database's time. */
+export async function readNow(rt: Runtime): Promise<{ data: { cursor: string; time: string } }> {
+  const { snapshot, time } = await presentMoment(rt)
+  return { data: { cursor: encodeCursor(cursorAt(snapshot)), time } }
+}
+
+/**
+ * The right to be forgotten, the one exception to append-only (design §4): the images of an item's events become a
+ * marker, and where the item is a user, the addresses that the user's requests came from are forgotten. Who did what and
+ * when stays, and so does the item itself. The erasure is an event. Answers the number of events; 404 when there are none.
+ */
+export async function eraseItem(rt: Runtime, actor: Actor, collection: string, id: string): Promise<number> {
+  const known = rt.catalog.current().collections.get(collection)
+  const item = known === undefined ? id : canonicalKey(known, id)
+  return commit(rt, actor, async (tx) => {
+    const events = await eraseImages(tx, collection, item)
+    if (events === 0) throw new AppError(404, `The log holds nothing about this item of ${collection}`)
+    return { result: events, events: [{ type: 'history.erased', data: { collection, item, events } }] }
+  })
+}
+
+/** Everything that the log holds about a user, one JSON object a line; hidden fields are not in it. 400 for a bad id. */
+export async function exportUser(rt: Runtime, userId: string): Promise<Readable> {
+  const { collections } = rt.catalog.current()
+  const id = canonicalKey(collections.get('svc_User')!, userId)
+  return streamRows(rt, userEventsStatement(id, ownedByUsers([...collections.values()])), async function* (rows) {
+    for await (const batch of rows) yield `${batch.join('\n')}\n`
+  })
+}
+
+const defaultLimit = 25
+const largestLimit = 100
+
+function sightOf(rt: Runtime, access: Access, name: string): Sight {
+  const catalog = rt.catalog.current()
+  const fields = readableFields(catalog, access, name)
+  // A deleted row is a version too, and what it was before is another.
+  const rule = resolveCondition(catalog, access, name, 'read', resolveEnv(rt), { includeDeleted: true })
+  const collection = catalog.collections.get(name)!
+  if (!collection.logged) throw errors.badQuery(`${name} has no history`)
+  return { collection, fields, rule, erased: access.admin }
+}
+
+function positionOf(event: string): string {
+  const position = positionOfEventId(event)
+  if (position === undefined) throw errors.badQuery('an event is named by its id')
+  return position
+}
+
+/** Who wrote a row last is not whose it is. */
+function ownedByUsers(collections: readonly Collection[]): OwnedBy[] {
+  return collections.flatMap(({ name, logged, relations }) =>
+    [...relations.values()]
+      .filter(({ kind, target }) => logged && kind === 'belongsTo' && target === 'svc_User')
+      .filter(({ foreignKey }) => foreignKey !== 'userCreated_Id' && foreignKey !== 'userUpdated_Id')
+      .map(({ foreignKey }) => ({ collection: name, column: foreignKey })),
+  )
+}
+
+function run<Row extends object>(rt: Runtime, { text, values, key }: Statement): Promise<Row[]> {
+  return rt.db.run(text, values, statementName(key)) as Promise<Row[]>
+}

@@ -1,0 +1,91 @@
+import type { Collection, Field } from '../../catalog/catalog.ts'
+import { AppError, errors } from '../../errors.ts'
+import { isObject } from '../../query/guards.ts'
+import { readableFields } from '../../query/resolve.ts'
+import type { Runtime } from '../../runtime.ts'
+import { readOne, readVersion } from '../items/reads.ts'
+import { type Writer, writeChange, writeNew } from '../items/writes.ts'
+import { readEventVersion } from './history.ts'
+
+type Values = Readonly<Record<string, unknown>>
+
+/**
+ * `POST /items/{collection}/{id}/restore` with `{event}`, the id of one of the item's events, or `{asOf}`, a cursor or a
+ * time: writes what differs from that version, as an ordinary update of the caller's, or creates an item that is gone
+ * with its old id. Answers its id as JSON text. Fields that the caller may not read stay as they are. 400 for another
+ * body, 403 for a version that the caller may not see or a field that it may not write, 412 when somebody else writes the
+ * item meanwhile.
+ */
+export async function restoreItem(
+  rt: Runtime,
+  writer: Writer,
+  name: string,
+  id: string,
+  body: unknown,
+): Promise<string> {
+  const fields = restorable(rt, writer, name)
+  const version = await versionOf(rt, writer, name, id, body, fields)
+  const present = await presentOf(rt, writer, name, id, fields)
+  const { primaryKey } = rt.catalog.current().collections.get(name)!
+  if (present === undefined) {
+    const { ids } = await writeNew(rt, writer, name, [{ ...picked(version, fields), [primaryKey.name]: id }])
+    return ids[0]!
+  }
+  const changed = fields.filter((field) => !same(version[field.name], present.values[field.name]))
+  const payload = picked(version, changed)
+  const ifMatch = [present.version]
+  return (await writeChange(rt, writer, name, id, payload, { ifMatch })).ids[0]!
+}
+
+async function versionOf(
+  rt: Runtime,
+  { access }: Writer,
+  name: string,
+  id: string,
+  body: unknown,
+  fields: readonly Field[],
+): Promise<Values> {
+  const { event, asOf, ...rest } = isObject(body) ? body : {}
+  const [wanted, other] = typeof event === 'string' ? [event, asOf] : [asOf, event]
+  if (typeof wanted !== 'string' || other !== undefined || Object.keys(rest).length > 0)
+    throw errors.badBody('Request body must be {event} or {asOf}')
+  if (typeof event === 'string') return readEventVersion(rt, access, name, id, event)
+  return dataOf(await readOne(rt, access, name, id, { ...asked(fields), asOf: wanted }))
+}
+
+/** Undefined for an item that is gone, and for one that is not the caller's to see: its id can't be taken then. */
+async function presentOf(rt: Runtime, { access }: Writer, name: string, id: string, fields: readonly Field[]) {
+  try {
+    const { body, version } = await readVersion(rt, access, name, id, asked(fields))
+    return { values: dataOf(body), version: version! }
+  } catch (error) {
+    // Every other refusal came before: the version has been read with the same fields.
+    if (error instanceof AppError && error.status === 403) return undefined
+    throw error
+  }
+}
+
+const asked = (fields: readonly Field[]) => ({ fields: fields.map(({ name }) => name), paranoid: 'false' })
+
+const dataOf = (body: string): Values => JSON.parse(body).data
+
+const picked = (values: Values, fields: readonly Field[]): Values =>
+  Object.fromEntries(fields.map(({ name }) => [name, values[name] ?? null]))
+
+const same = (a: unknown, b: unknown): boolean => JSON.stringify(a ?? null) === JSON.stringify(b ?? null)
+
+/** What the caller sees of a row and a request can set. */
+function restorable(rt: Runtime, { access }: Writer, name: string): readonly Field[] {
+  const catalog = rt.catalog.current()
+  const readable = readableFields(catalog, access, name)
+  const own = serversOwn(catalog.collections.get(name)!)
+  return readable.filter(
+    (field) => !field.primaryKey && !field.unlogged && field.generated === undefined && !own.has(field.name),
+  )
+}
+
+const serversOwn = ({ timestamps, usertrack }: Pick<Collection, 'timestamps' | 'usertrack'>): ReadonlySet<string> =>
+  new Set([
+    ...(timestamps ? ['createdAt', 'updatedAt'] : []),
+    ...(usertrack ? ['userCreated_Id', 'userUpdated_Id'] : []),
+  ])
