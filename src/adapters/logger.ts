@@ -1,4 +1,4 @@
-import { type Logger, pino, stdSerializers, stdTimeFunctions } from 'pino'
+import { destination, type Logger, type LoggerOptions, pino, stdSerializers, stdTimeFunctions } from 'pino'
 
 export type LogOptions = {
   level: string
@@ -6,6 +6,8 @@ export type LogOptions = {
   name: string
   /** LOG_WARN_STACK: without it, errors logged below level error come without their stack. */
   warnStack?: boolean
+  /** On standard error, where standard output is the answer. */
+  stderr?: boolean
 }
 
 /** Members whose values never reach a log line, wherever they stand up to three levels deep. */
@@ -27,9 +29,9 @@ const secretMembers = [
   '["x-mcp-password"]',
 ]
 
-/** The process's logger: one JSON line per event on standard output, secrets replaced. */
-export function openLogger({ level, name, warnStack = false }: LogOptions): Logger {
-  return pino({
+/** The process's logger: one JSON line per event on standard output, or error, secrets replaced. */
+export function openLogger({ level, name, warnStack = false, stderr = false }: LogOptions): Logger {
+  const options: LoggerOptions = {
     level,
     base: { name, pid: process.pid },
     timestamp: stdTimeFunctions.isoTime,
@@ -37,7 +39,8 @@ export function openLogger({ level, name, warnStack = false }: LogOptions): Logg
     formatters: { level: (label) => ({ level: label }) },
     redact: { paths: secretMembers.flatMap(atThreeDepths), censor: '[redacted]' },
     hooks: { logMethod: warnStack ? undefined : withoutWarnStack },
-  })
+  }
+  return stderr ? pino(options, destination(2)) : pino(options)
 }
 
 function atThreeDepths(member: string): string[] {

@@ -1,0 +1,47 @@
+import { expect, it } from 'vitest'
+import { createDatabase } from '../support/postgres.ts'
+import { testEnv } from '../support/prepare.ts'
+import { startProcess } from '../support/processes.ts'
+import { withClient } from '../support/server.ts'
+
+const run = async (args: readonly string[], env: Record<string, string> = {}) => {
+  const daybook = startProcess('src/cli/main.ts', args, env)
+  const { code } = await daybook.exited
+  return { code, lines: daybook.lines.map(({ text }) => text) }
+}
+
+it('erases an item and exports what is left about a user', async () => {
+  const { url } = await createDatabase()
+  const env = testEnv(url)
+  const id = await withClient(url, async (client) => (await client.query('select id from "svc_User"')).rows[0].id)
+  const exported = async () => {
+    const { code, lines } = await run(['export-user', '--id', id], env)
+    expect(code).toBe(0)
+    return lines.map((line) => JSON.parse(line)).filter(({ type, entity }) => type === 'data' && entity === 'svc_User')
+  }
+  expect((await exported())[0].changes.after.id).toBe(id)
+  expect(await run(['erase', '--collection', 'svc_User', '--id', id], env)).toEqual({
+    code: 0,
+    lines: [expect.stringMatching(/^[1-9]\d* events erased$/)],
+  })
+  expect((await exported()).every(({ changes }) => changes.erased)).toBe(true)
+  expect(await run(['erase', '--collection', 'svc_User', '--id', crypto.randomUUID()], env)).toEqual({
+    code: 1,
+    lines: ['The log holds nothing about this item of svc_User'],
+  })
+})
+
+it.each([[['toString']], [['erase', '--id', '1', '--more', '2']]])(
+  'shows its commands to who calls it with %j',
+  async (args) => {
+    const { code, lines } = await run(args)
+    expect({ code, first: lines[0] }).toEqual({ code: 2, first: 'Usage: daybook <command>' })
+    expect(lines.join('\n')).toMatch(/erase --collection … --id … +Erase/)
+  },
+)
+
+it('says what it lacks', async () => {
+  const { code, lines } = await run(['export-user', '--id', '1'])
+  expect(code).toBe(1)
+  expect(lines.join('\n')).toMatch(/DATABASE_URL/)
+})
