@@ -21,6 +21,8 @@ import { openSettings, type SettingsStore } from './features/settings/store.ts'
 export type Runtime = {
   readonly config: Config
   readonly log: Logger
+  /** The variables of the process, for migration scripts; everything else reads `config`. */
+  readonly env: Readonly<Record<string, string | undefined>>
   /** The read-only pool of the routes. */
   readonly db: Database
   /** Two connections of their own for session and health checks. */
@@ -50,12 +52,13 @@ export type RuntimeOptions = {
   name: string
   /** Workers keep pg-boss's maintenance running; web processes only insert jobs. */
   worker: boolean
+  env?: Readonly<Record<string, string | undefined>>
 }
 
 const workerConnections = 5
 
 /** Opens pools, notification connection, job queue, catalog and caches. Fails if the database can't be reached. */
-export async function openRuntime({ config, log, name, worker }: RuntimeOptions): Promise<Runtime> {
+export async function openRuntime({ config, log, name, worker, env = {} }: RuntimeOptions): Promise<Runtime> {
   await reachDatabase(config, log)
   const { poolMax } = config.database
   const shares = poolShares(worker ? Math.min(workerConnections, poolMax) : poolMax, !worker && config.realtime.enabled)
@@ -97,6 +100,7 @@ export async function openRuntime({ config, log, name, worker }: RuntimeOptions)
     const runtime: Runtime = {
       config,
       log,
+      env,
       db,
       reserved,
       feedDb,

@@ -6,14 +6,18 @@ import { createExtensionSql } from './catalog/ddl.ts'
 import { type Extension, switchOf } from './catalog/field-types.ts'
 import { adoptTenants } from './catalog/manager.ts'
 import { type Config, ConfigError, loadEnv, parseConfig } from './config.ts'
-import { type DirectSession, openDirectSession, runSystemMigrations } from './db/migrate.ts'
+import { type DirectSession, openDirectSession } from './db/migrate.ts'
 import { openPool } from './db/pools.ts'
 import { reachDatabase } from './db/reach.ts'
 import { rawQuery, sql, type Tx } from './db/sql.ts'
+import { AppError } from './errors.ts'
 import { createQueues, startBoss } from './events/jobs.ts'
 import { adoptRestoredEventsSql, ensurePartitionsSql, publicationSql } from './events/log.ts'
 import { systemActor } from './events/types.ts'
 import { canonicalEmail } from './features/auth/email-address.ts'
+import { createBaseline } from './features/migrations/baseline.ts'
+import { migrateAtStart, runSystemMigrations } from './features/migrations/run.ts'
+import { type Host, type Runner, withRunner } from './features/migrations/runner.ts'
 import { exitWithParent } from './parent.ts'
 
 export type SetupResult = {
@@ -33,8 +37,8 @@ export async function runSetup(config: Config, log: Logger): Promise<SetupResult
   const session = await openDirectSession(config)
   try {
     await checkServer(session)
-    await session.any(sql.unsafe`select pg_advisory_lock(hashtext('daybook setup'))`)
-    await runSystemMigrations(session, log)
+    await session.lock('daybook setup')
+    await withRunner({ config, log, env: {} }, { requester: undefined, busy: 'wait' }, createSystemSchema)
     await createExtensions(session, config)
     if (config.tenancy.enabled) await session.transaction(systemActor, adoptTenants)
     for (const statement of [...adoptRestoredEventsSql(), ...ensurePartitionsSql(partitionsAhead)])
@@ -45,6 +49,20 @@ export async function runSetup(config: Config, log: Logger): Promise<SetupResult
   } finally {
     await session.close()
   }
+}
+
+/** Setup, and with MIGRATIONS_AUTO_RUN the migrations of the user. `tell` hears of the administrator before these run. */
+export async function setUpAndMigrate(
+  { config, log, env }: Host & { log: Logger },
+  tell: (result: SetupResult) => void,
+) {
+  tell(await runSetup(config, log))
+  await migrateAtStart({ config, log, env })
+}
+
+async function createSystemSchema(runner: Runner): Promise<void> {
+  await createBaseline(runner)
+  await runSystemMigrations(runner)
 }
 
 async function checkServer(session: DirectSession): Promise<void> {
@@ -125,11 +143,11 @@ if (import.meta.main) {
   exitWithParent()
   const log = openLogger({ level: 'info', name: 'setup' })
   try {
-    const config = parseConfig(loadEnv(process.cwd(), process.env), { allowMissingSecret: true, requireDatabase: true })
-    const { admin } = await runSetup(config, log)
-    process.stdout.write(`${JSON.stringify({ admin })}\n`)
+    const env = loadEnv(process.cwd(), process.env)
+    const config = parseConfig(env, { allowMissingSecret: true, requireDatabase: true })
+    await setUpAndMigrate({ config, log, env }, ({ admin }) => process.stdout.write(`${JSON.stringify({ admin })}\n`))
   } catch (error) {
-    if (error instanceof ConfigError) process.stderr.write(`${error.message}\n`)
+    if (error instanceof ConfigError || error instanceof AppError) process.stderr.write(`${error.message}\n`)
     else log.fatal({ err: error }, 'setup failed')
     process.exitCode = 1
   }

@@ -1,6 +1,6 @@
-import { pendingSystemMigrations } from '../db/migrate.ts'
 import { sql } from '../db/sql.ts'
 import type { Feed } from '../events/feed.ts'
+import { pendingSystemMigrations } from '../features/migrations/run.ts'
 import { collectionsWithRowRules } from '../features/permissions/permissions.ts'
 import type { App } from '../http.ts'
 import type { Runtime } from '../runtime.ts'

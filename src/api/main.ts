@@ -1,19 +1,24 @@
 import { openLogger } from '../adapters/logger.ts'
 import { ConfigError, loadEnv, parseConfig } from '../config.ts'
 import { loadExtensions } from '../extensions/extensions.ts'
+import { migrateAtStart } from '../features/migrations/run.ts'
 import { hasMailSender } from '../features/project-info/project-info.ts'
 import { exitWithParent } from '../parent.ts'
 import { openRuntime, type Runtime } from '../runtime.ts'
+import { type SetupResult, setUpAndMigrate } from '../setup.ts'
 import { buildServer } from './server.ts'
 
 /** The web process: HTTP and, when enabled, the realtime channel. */
 async function main(): Promise<void> {
   // Before anything else: whoever has lost its launcher by now would not hear of it later.
   exitWithParent()
-  const config = parseConfig(loadEnv(process.cwd(), process.env), { requireDatabase: true })
+  const env = loadEnv(process.cwd(), process.env)
+  const config = parseConfig(env, { requireDatabase: true })
   const log = openLogger({ level: config.log.level, name: 'web', warnStack: config.log.warnStack })
   for (const warning of config.warnings) log.warn(warning)
-  const rt = await openRuntime({ config, log, name: 'web', worker: false })
+  if (config.migrations.autoRun) await setUpAndMigrate({ config, log, env }, tellAdministrator)
+  const rt = await openRuntime({ config, log, name: 'web', worker: false, env })
+  if (!config.migrations.autoRun) await migrateAtStart(rt)
   checkVerificationMail(rt)
   const app = await buildServer(rt, await loadExtensions(rt))
   stopOnSignal(async () => {
@@ -22,6 +27,11 @@ async function main(): Promise<void> {
   })
   await app.listen({ host: config.server.host, port: config.server.port })
   log.info({ address: app.addresses() }, 'ready')
+}
+
+/** Only who has just made the account knows its password; it is said once, and not to the log. */
+function tellAdministrator(result: SetupResult): void {
+  if (result.admin !== undefined) process.stdout.write(`${JSON.stringify(result)}\n`)
 }
 
 /** Requiring verification without a way to send it would lock every new user out. */

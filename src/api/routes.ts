@@ -5,6 +5,7 @@ import { authAdminRoutes, authBearerRoutes, authPublicRoutes, authSelfRoutes } f
 import { historyAdminRoutes, historyRoutes } from '../features/history/routes.ts'
 import { itemImportRoutes } from '../features/items/import-routes.ts'
 import { itemBearerRoutes, itemRoutes } from '../features/items/routes.ts'
+import { migrationRoutes } from '../features/migrations/routes.ts'
 import { passkeyPublicRoutes, passkeyRoutes } from '../features/passkeys/routes.ts'
 import { permissionAdminRoutes, permissionRoutes } from '../features/permissions/routes.ts'
 import { projectInfoRoutes } from '../features/project-info/routes.ts'
@@ -51,6 +52,7 @@ const groups: readonly RouteGroup[] = [
   { access: 'admin', register: permissionAdminRoutes },
   { access: 'public', register: settingsRoutes },
   { access: 'admin', register: settingsAdminRoutes },
+  { access: 'admin', register: migrationRoutes },
 ]
 
 /** Registers every group in a scope of its own, so that access is a property of the group, not of a handler. */

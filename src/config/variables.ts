@@ -417,6 +417,12 @@ export const groups = {
   migrations: group('Migrations', {
     autoRun: variable('MIGRATIONS_AUTO_RUN', boolean, 'false', 'Run pending migrations at startup'),
     dir: variable('MIGRATIONS_DIR', text, './migrations', 'Directory of the migration files'),
+    lockTimeoutMs: variable(
+      'MIGRATIONS_LOCK_TIMEOUT',
+      milliseconds(1),
+      '5000',
+      'How long a statement of a migration waits for a lock; whatever comes after it waits as long',
+    ),
     upgradeBaseline: optional(
       'MIGRATIONS_UPGRADE_BASELINE',
       either(

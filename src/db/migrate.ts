@@ -1,31 +1,32 @@
-import { createHash } from 'node:crypto'
-import { readdirSync, readFileSync } from 'node:fs'
-import { join, resolve } from 'node:path'
-import { pathToFileURL } from 'node:url'
+import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
-import type { Logger } from 'pino'
-import * as manager from '../catalog/manager.ts'
+import type * as manager from '../catalog/manager.ts'
 import type { Config } from '../config.ts'
-import { type Actor, actorJson, systemActor } from '../events/types.ts'
+import { type Actor, actorJson } from '../events/types.ts'
+import { sqlState } from './errors.ts'
 import { directUrl, readerOf, sessionOptions, tlsOptions, withoutSslMode } from './pools.ts'
-import { type Reader, rawQuery, sql, type Tx } from './sql.ts'
+import { type Reader, sql, type Tx } from './sql.ts'
 
 /** What a migration script exports (spec: Migration record). */
 export type MigrationScript = {
   readonly version: string
   readonly name: string
   readonly description?: string
-  readonly type?: 'upgrade' | 'hotfix' | 'schema' | 'data' | 'rollback'
+  readonly type?: MigrationType
+  /** False lets the script run outside of a transaction, e.g. for CREATE INDEX CONCURRENTLY. */
+  readonly transaction?: boolean
   readonly up: (context: MigrationContext) => Promise<MigrationResult>
   readonly down?: (context: MigrationContext) => Promise<MigrationResult>
 }
 
+export type MigrationType = 'upgrade' | 'hotfix' | 'schema' | 'data' | 'rollback'
+
 export type MigrationContext = {
-  /** Readers and statements on the migration's transaction. */
+  /** Readers and statements on the migration's transaction; of a script without one, on its session. */
   readonly db: Tx
   /** Runs SQL text with numbered parameters. */
   readonly sql: (text: string, values?: readonly unknown[]) => Promise<readonly unknown[]>
-  /** Changes collections: definition and table together. */
+  /** Changes collections: definition and table together, in the migration's transaction or else in one of their own. */
   readonly schemaManager: typeof manager
   readonly env: Readonly<Record<string, string | undefined>>
   readonly log: (message: string) => void
@@ -36,8 +37,18 @@ export type MigrationResult = { readonly success: boolean; readonly message?: st
 /** One session past any pooler, for locks that outlive a transaction and for DDL. */
 export type DirectSession = Reader & {
   transaction<T>(actor: Actor, work: (tx: Tx) => Promise<T>): Promise<T>
+  /** Runs statements one by one, each a transaction of its own, under the actor's name. */
+  untransacted<T>(actor: Actor, work: (db: Tx) => Promise<T>): Promise<T>
+  /** Takes an advisory lock that ends with the session; false when somebody else has it. */
+  tryLock(name: string): Promise<boolean>
+  /** As `tryLock`, but waits. Between its questions it has no snapshot that CREATE INDEX CONCURRENTLY would wait for. */
+  lock(name: string): Promise<void>
   close(): Promise<void>
 }
+
+const lockPauseMs = 100
+/** How soon the server notices that the process at the other end is gone, and lets go of its locks. */
+const goneAfterMs = 1000
 
 /** Opens the session of a setup or a migration run; its statements are not bound by TRANSACTION_TIMEOUT_MS. */
 export async function openDirectSession(config: Config): Promise<DirectSession> {
@@ -50,6 +61,7 @@ export async function openDirectSession(config: Config): Promise<DirectSession> 
   // The next statement rejects; the event without a listener ends the process.
   client.on('error', () => undefined)
   await client.connect()
+  await noticeGoneClient(client)
   const reader = readerOf((text, values) => client.query(text, values as unknown[]))
   const transaction = async <T>(actor: Actor, work: (tx: Tx) => Promise<T>): Promise<T> => {
     await client.query('begin')
@@ -59,77 +71,34 @@ export async function openDirectSession(config: Config): Promise<DirectSession> 
       await client.query('commit')
       return result
     } catch (error) {
-      await client.query('rollback')
+      // Of a lost connection the server has ended the transaction already, and the loss is what the caller must hear of.
+      await client.query('rollback').catch(() => undefined)
       throw error
     }
   }
-  return { ...reader, transaction, close: () => client.end() }
-}
-
-/** The scripts that make the system schema; they ship with the program and every setup runs the missing ones. */
-export const systemMigrationsDir = resolve(import.meta.dirname, '../../migrations')
-
-type LoadedScript = MigrationScript & { readonly checksum: string; readonly file: string }
-
-/** Runs the system scripts that this database has not seen, each in one transaction with its record. */
-export async function runSystemMigrations(session: DirectSession, log: Logger): Promise<readonly string[]> {
-  const scripts = await loadScripts(systemMigrationsDir)
-  const applied = await appliedVersions(session)
-  const missing = scripts.filter((script) => !applied.has(script.version))
-  for (const script of missing) {
-    log.info({ version: script.version }, `migration ${script.name}`)
-    await session.transaction({ ...systemActor, userAgent: `migration ${script.version}` }, (tx) =>
-      runUp(tx, script, log),
-    )
+  const untransacted = async <T>(actor: Actor, work: (db: Tx) => Promise<T>): Promise<T> => {
+    const name = (value: string) => client.query(`select set_config('svc.actor', $1, false)`, [value])
+    await name(actorJson(actor))
+    const result = await work({ ...reader, isTransaction: true }).finally(() => name(''))
+    return result
   }
-  return missing.map((script) => script.version)
+  const tryLock = async (name: string) => {
+    const { taken } = await reader.one<{ taken: boolean }>(
+      sql.unsafe`select pg_try_advisory_lock(hashtext(${name})) as taken`,
+    )
+    return taken
+  }
+  const lock = async (name: string) => {
+    while (!(await tryLock(name))) await delay(lockPauseMs)
+  }
+  return { ...reader, transaction, untransacted, tryLock, lock, close: () => client.end() }
 }
 
-/** Versions of system scripts that are not completed in this database; empty when the schema is up to date. */
-export async function pendingSystemMigrations(db: Reader): Promise<readonly string[]> {
-  const applied = await appliedVersions(db)
-  return (await loadScripts(systemMigrationsDir))
-    .map((script) => script.version)
-    .filter((version) => !applied.has(version))
-}
-
-async function loadScripts(dir: string): Promise<readonly LoadedScript[]> {
-  const files = readdirSync(dir).filter((file) => /\.(ts|js)$/.test(file))
-  const scripts = await Promise.all(
-    files.map(async (file) => {
-      const path = join(dir, file)
-      const script = (await import(pathToFileURL(path).href)) as MigrationScript
-      return { ...script, file, checksum: createHash('md5').update(readFileSync(path)).digest('hex') }
-    }),
-  )
-  return scripts.sort((a, b) => a.version.localeCompare(b.version, 'en', { numeric: true }))
-}
-
-async function appliedVersions(db: Reader): Promise<ReadonlySet<string>> {
-  const { exists } = await db.one<{ exists: boolean }>(
-    sql.unsafe`select to_regclass('"svc_Migration"') is not null as exists`,
-  )
-  if (!exists) return new Set()
-  const rows = await db.any<{ version: string }>(
-    sql.unsafe`select version from "svc_Migration" where status = 'completed'`,
-  )
-  return new Set(rows.map((row) => row.version))
-}
-
-async function runUp(tx: Tx, script: LoadedScript, log: Logger): Promise<void> {
-  const started = performance.now()
-  const result = await script.up({
-    db: tx,
-    sql: (text, values) => tx.any(rawQuery(text, values)),
-    schemaManager: manager,
-    env: {},
-    log: (message) => log.info({ version: script.version }, message),
-  })
-  if (!result.success) throw new Error(`migration ${script.version} failed: ${result.message ?? 'no message'}`)
-  const elapsed = Math.round(performance.now() - started)
-  await tx.any(sql.unsafe`
-    insert into "svc_Migration" (version, name, description, type, status, batch, "executedAt", "executionTimeMs", metadata, checksum, "canRollback")
-    values (${script.version}, ${script.name}, ${script.description ?? null}, ${script.type ?? 'upgrade'}, 'completed',
-            (select coalesce(max(batch), 0) + 1 from "svc_Migration"), now(), ${elapsed},
-            ${sql.jsonb((result.metadata ?? {}) as never)}, ${script.checksum}, ${script.down !== undefined})`)
+/** Not every system that PostgreSQL runs on can do it; there a lock lasts until the running statement ends. */
+async function noticeGoneClient(client: pg.Client): Promise<void> {
+  try {
+    await client.query(`select set_config('client_connection_check_interval', '${goneAfterMs}', false)`)
+  } catch (error) {
+    if (sqlState(error) !== '22023') throw error
+  }
 }

@@ -36,7 +36,7 @@ export async function commit<Result>(
     if (before !== undefined) return { result: before.result, reactions: [] }
     const outcome = await work(tx)
     const done = outcome.events ?? []
-    for (const event of done) await append(tx, outcome.actor ?? actor, event)
+    for (const event of done) await appendEvent(tx, outcome.actor ?? actor, event)
     const decided = done.map(reactionTo)
     await enqueue(
       rt.boss,
@@ -77,8 +77,11 @@ const eventKinds: Readonly<Record<string, { type: string; entity: string }>> = {
   system: { type: 'system', entity: 'svc_Settings' },
 }
 
-/** `auth.login` becomes type `auth`, action `login`, about the user (auth facts §14). */
-async function append(tx: Tx, actor: Actor, event: DomainEvent): Promise<void> {
+/**
+ * `auth.login` becomes type `auth`, action `login`, about the user (auth facts §14). Outside of this file only for
+ * migrations, which have a transaction of their own and whose events have no jobs.
+ */
+export async function appendEvent(tx: Tx, actor: Actor, event: DomainEvent): Promise<void> {
   const [group = '', action = ''] = event.type.split('.')
   const { type, entity } = eventKinds[group]!
   await tx.any(sql.unsafe`
@@ -87,7 +90,9 @@ async function append(tx: Tx, actor: Actor, event: DomainEvent): Promise<void> {
             ${actor.userId ?? null}, ${actor.roleId ?? null}, ${actor.tenantId ?? null}, ${actor.requestId ?? null}, ${actor.userAgent ?? null})`)
 }
 
-function entityIdOf({ data }: DomainEvent): string | null {
+function entityIdOf({ type, data }: DomainEvent): string | null {
+  if (type === 'migration.run' || type === 'migration.rolled_back' || type === 'migration.marked_completed')
+    return data.version
   if ('userId' in data) return data.userId
   if ('emailLogId' in data) return data.emailLogId
   return 'collection' in data ? data.collection : null

@@ -41,8 +41,11 @@ const reactions: { readonly [Type in EventType]: (data: EventData[Type]) => Reac
   'mail.queued': ({ emailLogId }) => ({ jobs: [{ queue: 'mail', data: { emailLogId } }] }),
   'schema.changed': () => ({ stale: ['catalog'] }),
   'history.erased': () => nothing,
-  'migration.run': () => ({ stale: ['catalog', 'access', 'settings'] }),
   'system.settings': () => ({ stale: ['settings'] }),
+  // What migrations change announces itself by the NOTIFY of its tables.
+  'migration.run': () => nothing,
+  'migration.rolled_back': () => nothing,
+  'migration.marked_completed': () => nothing,
   'system.setup': () => nothing,
 }
 

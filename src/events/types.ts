@@ -48,10 +48,13 @@ export type EventData = {
   'schema.changed': { collection: string; change: 'create' | 'update' | 'delete' }
   /** An administrator erased the images of an item's events. */
   'history.erased': { collection: string; item: string; events: number }
-  /** Migrations were executed. */
-  'migration.run': { versions: readonly string[] }
   /** Settings were set, of a tenant or the installation; without keys the tenant's own were removed. */
   'system.settings': { tenantId: string | null; keys: readonly string[] }
+  /** A migration was executed, together with those of the same batch. */
+  'migration.run': { version: string; batch: number }
+  'migration.rolled_back': { version: string; reason?: string }
+  /** A migration was recorded as done without being executed. */
+  'migration.marked_completed': { version: string }
   /** The system was initialised. */
   'system.setup': { version: string }
 }
