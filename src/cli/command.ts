@@ -1,9 +1,10 @@
-import type { Config } from '../config.ts'
+/**
+ * Runs with the arguments after its name. Writes its result to standard output, everything else to standard error.
+ * Resolves to the exit code; 1 is for failures and 2 for wrong usage in every command.
+ */
+export type Command = (args: readonly string[]) => Promise<number>
 
-/** One command of `daybook`. Every option is required and has a value; errors end the process with their message. */
-export type Command = {
-  /** One line. */
-  readonly doc: string
-  readonly options: readonly string[]
-  run(config: Config, options: Readonly<Record<string, string>>): Promise<void>
+/** What was typed makes no sense; the message says what would. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError'
 }

@@ -1,51 +1,43 @@
 #!/usr/bin/env node
-import { parseArgs } from 'node:util'
-import { loadEnv, parseConfig } from '../config.ts'
-import type { Command } from './command.ts'
-import { eraseCommand, exportUserCommand } from './history.ts'
+import { ConfigError } from '../config.ts'
+import { AppError } from '../errors.ts'
+import { type Command, UsageError } from './command.ts'
 
-/** THE list: every command, by its name. */
-const commands: Readonly<Record<string, Command>> = {
-  erase: eraseCommand,
-  'export-user': exportUserCommand,
+/** THE list: every command of `npx daybook`, with the line that help prints. */
+const commands: Readonly<Record<string, { readonly about: string; readonly load: () => Promise<{ run: Command }> }>> = {
+  erase: {
+    about: 'the images of one item in the log, for ever',
+    load: () => import('./erase.ts'),
+  },
+  'export-user': {
+    about: 'everything the log holds about a user, one JSON object a line',
+    load: () => import('./export-user.ts'),
+  },
+  migrate: {
+    about: 'status, run, rollback, create and lint: the migrations of this installation',
+    load: () => import('./migrate.ts'),
+  },
 }
 
-/** `daybook <command> --option value …`: exit code 0, 1 when the command failed, 2 when it was not understood. */
-async function main([name = '', ...args]: readonly string[]): Promise<number> {
+async function main([name = 'help', ...args]: readonly string[]): Promise<number> {
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined
-  const options = command && readOptions(command, args)
-  if (command === undefined || options === undefined) {
-    process.stderr.write(usage())
-    return 2
-  }
-  await command.run(parseConfig(loadEnv(process.cwd(), process.env), { requireDatabase: true }), options)
-  return 0
+  if (command !== undefined) return (await command.load()).run(args)
+  process.stderr.write(help())
+  return ['help', '--help', '-h'].includes(name) ? 0 : 2
 }
 
-/** Undefined unless every option is there and no other. */
-function readOptions({ options }: Command, args: readonly string[]): Record<string, string> | undefined {
-  const known = Object.fromEntries(options.map((option) => [option, { type: 'string' as const }]))
-  try {
-    const { values } = parseArgs({ args: [...args], options: known })
-    return options.every((option) => values[option]) ? (values as Record<string, string>) : undefined
-  } catch (error) {
-    if (error instanceof TypeError) return undefined
-    throw error
-  }
-}
-
-function usage(): string {
-  const lines = Object.entries(commands).map(([name, { options, doc }]) => {
-    const call = [name, ...options.map((option) => `--${option} …`)].join(' ')
-    return `  ${call.padEnd(36)}${doc}\n`
-  })
-  return `Usage: daybook <command>\n\n${lines.join('')}`
+function help(): string {
+  const lines = Object.entries(commands).map(([name, { about }]) => `  daybook ${name.padEnd(12)} ${about}`)
+  return ['Usage:', ...lines, ''].join('\n')
 }
 
 try {
   process.exitCode = await main(process.argv.slice(2))
 } catch (error) {
-  const { message, code } = error as Error & { code?: string }
-  process.stderr.write(`${message || code}\n`)
-  process.exitCode = 1
+  // An argument that node:util does not know is the caller's slip as well.
+  const isUsage = error instanceof UsageError || String((error as { code?: string }).code).startsWith('ERR_PARSE_ARGS')
+  const isKnown = isUsage || error instanceof AppError || error instanceof ConfigError
+  const details = error instanceof AppError && typeof error.details === 'string' ? ` (${error.details})` : ''
+  process.stderr.write(`${isKnown ? (error as Error).message + details : (error as Error).stack}\n`)
+  process.exitCode = isUsage ? 2 : 1
 }

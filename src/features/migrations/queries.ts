@@ -122,3 +122,21 @@ export async function storeBaseline(tx: Tx, version: string): Promise<void> {
     values (${version}, 'baseline', 'What the upgraded installation had already.', 'upgrade', 'completed',
             ${sql.jsonb({ baseline: version })})`)
 }
+
+/** The type of every column of the schema `public`, in PostgreSQL's words. */
+export function columnTypes(db: Reader): Promise<readonly { table: string; column: string; type: string }[]> {
+  return db.any(sql.unsafe`
+    select c.relname as table, a.attname as column, format_type(a.atttypid, a.atttypmod) as type
+    from pg_attribute a join pg_class c on c.oid = a.attrelid
+    where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and a.attnum > 0 and not a.attisdropped`)
+}
+
+/** Columns of which a validated check says that they are not null. */
+export function checkedColumns(db: Reader): Promise<readonly { table: string; column: string }[]> {
+  return db.any(sql.unsafe`
+    select c.relname as table, a.attname as column
+    from pg_constraint k join pg_class c on c.oid = k.conrelid
+    join pg_attribute a on a.attrelid = k.conrelid and a.attnum = k.conkey[1]
+    where k.contype = 'c' and k.convalidated and c.relnamespace = 'public'::regnamespace and cardinality(k.conkey) = 1
+      and pg_get_expr(k.conbin, k.conrelid) = format('(%I IS NOT NULL)', a.attname)`)
+}

@@ -4,6 +4,7 @@ import type { Runtime } from '../../runtime.ts'
 import { createMigration } from './create.ts'
 import { markAllCompleted, markCompleted } from './mark.ts'
 import { checkOf, findMigration, type MigrationRecord, pendingOf, readMigrations, statusOf } from './migrations.ts'
+import { previewSql } from './preview.ts'
 import { previewRun, rollbackBatch, rollbackOne, runMigrations } from './run.ts'
 import { type Runner, withRunner } from './runner.ts'
 import { CreateBody, ListQuery, MarkAllBody, MarkBody, RollbackBody, RunBody } from './schema.ts'
@@ -20,6 +21,7 @@ export function migrationRoutes(app: App, rt: Runtime): void {
   app.post('/migrations/run', { schema: { body: RunBody } }, async (request) => {
     const { dryRun = false, sql = false, ...selection } = request.body
     if (!dryRun) return { data: await asRunner(rt, request, (runner) => runMigrations(runner, selection)) }
+    if (sql) return { data: await previewSql(rt, selection) }
     return { data: previewRun(await readMigrations(rt.db, rt.config), selection) }
   })
   app.post('/migrations/create', { schema: { body: CreateBody } }, async (request, reply) => {

@@ -64,6 +64,16 @@ export async function migrationsOf({ session, config }: Runner): Promise<readonl
   return joined(await loadScripts(config), await storedRows(session))
 }
 
+/** Everything that is known, for a process without pools. */
+export async function readOnce({ config }: Host): Promise<readonly Migration[]> {
+  const session = await openDirectSession(config)
+  try {
+    return joined(await loadScripts(config), await storedRows(session))
+  } finally {
+    await session.close()
+  }
+}
+
 /** What every run of user scripts ends with: tables that they made by SQL get their tenant too. */
 export async function finishRun({ session, config }: Runner, scripts: readonly LoadedScript[]): Promise<void> {
   if (config.tenancy.enabled && scripts.some(({ isSystem }) => !isSystem))

@@ -1,0 +1,14 @@
+import { systemActor } from '../events/types.ts'
+import { eraseItem } from '../features/history/history.ts'
+import type { Command } from './command.ts'
+import { readOptions } from './options.ts'
+import { withRuntime } from './runtime.ts'
+
+/** Erases the images of one item from the log (docs/history.md). The actor is the platform: who runs this has the database. */
+export const run: Command = (args) => {
+  const { collection, id } = readOptions('daybook erase', args, ['collection', 'id'])
+  return withRuntime(async (rt) => {
+    const events = await eraseItem(rt, systemActor, collection, id)
+    process.stdout.write(`${events} events erased\n`)
+  })
+}

@@ -1,0 +1,11 @@
+import { pipeline } from 'node:stream/promises'
+import { exportUser } from '../features/history/history.ts'
+import type { Command } from './command.ts'
+import { readOptions } from './options.ts'
+import { withRuntime } from './runtime.ts'
+
+/** Everything that the log holds about a user, one JSON object a line (docs/history.md). */
+export const run: Command = (args) => {
+  const { id } = readOptions('daybook export-user', args, ['id'])
+  return withRuntime(async (rt) => pipeline(await exportUser(rt, id), process.stdout, { end: false }))
+}

@@ -1,0 +1,157 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+import { type Config, ConfigError, loadEnv, parseConfig } from '../config.ts'
+import type { MigrationType } from '../db/migrate.ts'
+import { systemActor } from '../events/types.ts'
+import { createMigration } from '../features/migrations/create.ts'
+import { type MigrationRecord, pendingOf, statusOf } from '../features/migrations/migrations.ts'
+import { type Preview, previewSql } from '../features/migrations/preview.ts'
+import { previewRun, rollbackBatch, rollbackOne, runMigrations } from '../features/migrations/run.ts'
+import { type Host, type Runner, readOnce, withRunner } from '../features/migrations/runner.ts'
+import { migrationTypes } from '../features/migrations/scripts.ts'
+import { type Command, UsageError } from './command.ts'
+
+const usage = `Usage: daybook migrate <command> [--json]
+  status                                    what is applied and what is pending; exit code 3 when something is
+  run [--version V | --to V]                runs what is pending; waits for another runner
+      [--dry-run [--sql]]                   only shows what would run; with its SQL, and what that would stop
+  rollback <version> [--reason R]           undoes one
+  rollback --batch [--reason R]             undoes the last batch
+  create <name> [--type T] [--description D]  writes a new script into MIGRATIONS_DIR
+  lint [--version V | --to V]               what pending scripts would stop; exit code 3 when there is something
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 see above.
+`
+
+/** The command line's migrations: the API's by other means, on the database and the directory of the configuration. */
+export const run: Command = async ([name = '', ...args]) => {
+  const command = Object.hasOwn(commands, name) ? commands[name] : undefined
+  if (command === undefined) throw new UsageError(usage)
+  const { values, positionals } = parseArgs({ args, options, allowPositionals: true })
+  return command(openHost(), values, positionals)
+}
+
+const options = {
+  json: { type: 'boolean' },
+  version: { type: 'string' },
+  to: { type: 'string' },
+  'dry-run': { type: 'boolean' },
+  sql: { type: 'boolean' },
+  batch: { type: 'boolean' },
+  reason: { type: 'string' },
+  type: { type: 'string' },
+  description: { type: 'string' },
+} as const
+
+type Values = ReturnType<typeof parseArgs<{ options: typeof options }>>['values']
+type Subcommand = (host: Host, values: Values, positionals: readonly string[]) => Promise<number>
+
+const somethingFound = 3
+
+const commands: Readonly<Record<string, Subcommand>> = {
+  status: async (host, { json }) => {
+    const migrations = await readOnce(host)
+    const status = statusOf(migrations)
+    const pending = pendingOf(migrations).map(({ record }) => record)
+    const summary = `version ${status.currentVersion}, ${status.appliedCount} applied, ${status.pendingCount} pending`
+    show(json, status, [
+      summary,
+      ...pending.map(line),
+      ...status.drifted.map((version) => `${version}: file has changed`),
+    ])
+    return status.isUpToDate ? 0 : somethingFound
+  },
+
+  run: async (host, { json, version, to: toVersion, 'dry-run': dryRun = false, sql = false }) => {
+    if (sql && !dryRun) throw new UsageError('--sql is for --dry-run')
+    const selection = { version, toVersion }
+    if (sql) return showPreview(await previewSql(host, selection), json, 0)
+    const result = dryRun
+      ? previewRun(await readOnce(host), selection)
+      : await asRunner(host, (runner) => runMigrations(runner, selection))
+    show(json, result, result.results.map(line))
+    return result.summary.failed > 0 ? 1 : 0
+  },
+
+  rollback: async (host, { json, batch = false, reason }, [version, ...more]) => {
+    if (more.length > 0 || batch === (version !== undefined))
+      throw new UsageError('rollback takes one version, or --batch')
+    if (version !== undefined) {
+      const record = await asRunner(host, (runner) => rollbackOne(runner, version, reason))
+      show(json, record, [line(record)])
+      return 0
+    }
+    const result = await asRunner(host, (runner) => rollbackBatch(runner, reason))
+    show(json, result, result.results.map(line))
+    return result.summary.failed > 0 ? 1 : 0
+  },
+
+  create: async ({ config }, { json, type, description }, [name, ...more]) => {
+    if (name === undefined || more.length > 0)
+      throw new UsageError('create takes one name; put it in quotes if it has blanks')
+    const filepath = createMigration(config, { name, type: typeOf(type), description }, new Date())
+    show(json, { filepath }, [filepath])
+    return 0
+  },
+
+  lint: async (host, { json, version, to: toVersion }) =>
+    showPreview(await previewSql(host, { version, toVersion }), json, somethingFound),
+}
+
+/** As an operator wants it: after whoever is at it already. */
+function asRunner<T>(host: Host, work: (runner: Runner) => Promise<T>): Promise<T> {
+  return withRunner(host, { requester: { ...systemActor, userAgent: 'daybook migrate' }, busy: 'wait' }, work)
+}
+
+function showPreview(
+  preview: { readonly results: readonly Preview[] },
+  json: boolean | undefined,
+  found: number,
+): number {
+  show(json, preview, preview.results.flatMap(previewLines))
+  const isClean = preview.results.every(({ findings, sqlProblem }) => findings.length === 0 && sqlProblem === null)
+  return isClean ? 0 : found
+}
+
+function previewLines({ version, name, sql, sqlProblem, findings }: Preview): string[] {
+  return [
+    `-- ${version} ${name}`,
+    ...sql.map((statement) => `${statement};`),
+    ...(sqlProblem === null ? [] : [`-- there may be more: ${sqlProblem}`]),
+    ...findings.map(
+      ({ statement, rule, object, lock, why, safeWay }) =>
+        `-- statement ${statement}: ${rule} ${object} (lock: ${lock}). ${why} Instead: ${safeWay}`,
+    ),
+  ]
+}
+
+function line({ version, name, status, executionTimeMs, errorMessage }: MigrationRecord): string {
+  const time = executionTimeMs === null ? '' : ` in ${executionTimeMs} ms`
+  return `${status.padEnd(11)} ${version} (${name})${time}${errorMessage === null ? '' : `: ${errorMessage}`}`
+}
+
+function show(json: boolean | undefined, value: object, lines: readonly string[]): void {
+  const text = json ? JSON.stringify(value, null, 2) : lines.join('\n')
+  if (text !== '') process.stdout.write(`${text}\n`)
+}
+
+function typeOf(type: string | undefined): MigrationType | undefined {
+  const known = migrationTypes.find((one) => one === type)
+  if (known === undefined && type !== undefined) throw new UsageError(`--type is one of ${migrationTypes.join(', ')}`)
+  return known
+}
+
+function openHost(): Host {
+  const env = loadEnv(process.cwd(), process.env)
+  const say = (_fields: object, message: string) => void process.stderr.write(`${message}\n`)
+  return { config: configOf(env), env, log: { info: say, warn: say } }
+}
+
+/** Without DATABASE_URL the embedded server that `npm start` runs. */
+function configOf(env: Readonly<Record<string, string | undefined>>): Config {
+  const config = parseConfig(env, { allowMissingSecret: true })
+  if (config.database.url !== undefined) return config
+  const file = join(config.database.dataDir, 'database-url')
+  if (!existsSync(file)) throw new ConfigError('DATABASE_URL is not set and there is no embedded database here')
+  return parseConfig({ ...env, DATABASE_URL: readFileSync(file, 'utf8').trim() }, { allowMissingSecret: true })
+}

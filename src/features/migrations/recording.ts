@@ -1,0 +1,58 @@
+import type { DirectSession } from '../../db/migrate.ts'
+import { readerOf } from '../../db/pools.ts'
+import { rawQuery, sql, type Tx } from '../../db/sql.ts'
+import { systemActor } from '../../events/types.ts'
+import { contextOf } from './context.ts'
+import type { Host } from './runner.ts'
+import type { LoadedScript } from './scripts.ts'
+
+export type Recording = {
+  /** Texts of the statements that change something, in order, values left out. */
+  readonly statements: readonly string[]
+  /** Why `up` did not come to its end; then there may be more statements. */
+  readonly problem: string | undefined
+}
+
+/**
+ * Calls a script's `up` on a transaction that may only read, and notes what it would have changed. PostgreSQL itself says
+ * what that is: a statement that it refuses there is noted, left undone, and answered with no rows. So nothing is locked
+ * against anybody and nothing is stored; but the script's own code runs, hence only for who asks for SQL.
+ */
+export async function recordUp(host: Host, session: DirectSession, script: LoadedScript): Promise<Recording> {
+  const statements: string[] = []
+  return session.transaction(systemActor, async (tx) => {
+    // For the session too, so that a script that ends the transaction does not get another kind of it.
+    await tx.any(sql.unsafe`select set_config('default_transaction_read_only', 'on', false)`)
+    await tx.any(sql.unsafe`set transaction read only`)
+    const recording: Tx = { ...readerOf((text, values) => tried(tx, statements, text, values)), isTransaction: true }
+    const runner = { ...host, session: { ...session, transaction: recordedBy(recording) } }
+    const problem = await problemOf(() => script.up(contextOf(runner, script, recording, () => undefined)))
+    return { statements, problem }
+  })
+}
+
+async function tried(tx: Tx, statements: string[], text: string, values: readonly unknown[]) {
+  await tx.any(sql.unsafe`savepoint recording`)
+  try {
+    return { rows: [...(await tx.any<unknown>(rawQuery(text, values)))] }
+  } catch {
+    // Refused because it writes, or because it builds on what was refused before: either way it belongs to the script.
+    await tx.any(sql.unsafe`rollback to savepoint recording`)
+    statements.push(text.trim())
+    return { rows: [] }
+  }
+}
+
+/** Transactions that the script's context would open join the one that is there. */
+function recordedBy(tx: Tx): DirectSession['transaction'] {
+  return (_actor, work) => work(tx)
+}
+
+async function problemOf(up: () => ReturnType<LoadedScript['up']>): Promise<string | undefined> {
+  try {
+    const result = await up()
+    return result?.success === true ? undefined : (result?.message ?? 'The script says that it did not succeed')
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error)
+  }
+}
