@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
@@ -82,6 +83,35 @@ describe('run', () => {
       ['20240101_b', 'pending', { dryRun: true }],
     ])
     expect([await ran(), await row('20240101_b'), await api.position()]).toEqual([[], undefined, position])
+  })
+
+  it('shows with sql as well what it would execute and stop, on a transaction that only reads', async () => {
+    const position = await api.position()
+    dir.write(
+      '20240101_lint',
+      `const [{ n }] = await sql('select count(*)::int as n from "svc_User"');
+       await sql('create table made (n int)'); await sql('insert into made values ($1)', [n]);
+       await sql('create index on "svc_User" ("lastName")');
+       await schemaManager.createCollections(db, [{ collectionName: 'moon', schema: { fields: { name: { type: 'String' } } } }]);
+       return { success: n > 0, message: 'nobody is there' }`,
+    )
+    const { body } = await run({ dryRun: true, sql: true, version: '20240101_lint' })
+    const [{ sql: statements, sqlProblem, findings, status: state, metadata }] = body.data.results
+    expect([state, metadata, sqlProblem]).toEqual(['pending', { dryRun: true }, null])
+    expect(statements.slice(0, 3)).toEqual([
+      'create table made (n int)',
+      'insert into made values ($1)',
+      'create index on "svc_User" ("lastName")',
+    ])
+    expect(statements.some((text: string) => text.startsWith('create table "moon"'))).toBe(true)
+    expect(findings.map((finding: any) => [finding.statement, finding.rule, finding.object])).toEqual([
+      [3, 'index-not-concurrent', 'svc_User'],
+    ])
+    expect(await api.position()).toBe(position)
+    expect(await api.sql(`select to_regclass('made') as made, to_regclass('moon') as moon`)).toEqual([
+      { made: null, moon: null },
+    ])
+    rmSync(join(dir.path, '20240101_lint.ts'))
   })
 
   it.each([
@@ -357,6 +387,9 @@ describe('create', () => {
     const file = readdirSync(dir.path).find((name) => name.endsWith('_add_country_code.ts'))!
     expect(body.data.filepath.endsWith(file)).toBe(true)
     expect(readFileSync(join(dir.path, file), 'utf8')).not.toContain('\n export const z')
+    const text = readFileSync(join(dir.path, file), 'utf8')
+    const biome = ['node_modules/@biomejs/biome/bin/biome', 'format', `--stdin-file-path=migrations/${file}`]
+    expect(text).toBe(execFileSync(process.execPath, biome, { input: text, encoding: 'utf8' }))
     const version = file.slice(0, -3)
     expect((await api.admin('GET', `/migrations/${version}`)).body.data).toMatchObject({
       name: 'Add country-code',

@@ -18,6 +18,8 @@ export type Execution = {
   readonly direction: Direction
   /** Of an up: migrations that are run together share it. */
   readonly batch: number
+  /** For whoever watches: `2 of 7`. */
+  readonly place?: string
   /** Of a down: why, in the requester's words. */
   readonly reason?: string | undefined
 }
@@ -93,9 +95,13 @@ function eventOf({ script: { version }, direction, batch, reason }: Execution): 
 const progressMs = 10_000
 
 /** Tells every ten seconds that a long one is still at it. */
-function reportProgress(runner: Runner, { script, direction }: Execution, elapsed: () => number): () => void {
+function reportProgress(
+  runner: Runner,
+  { script, direction, place = '1 of 1' }: Execution,
+  elapsed: () => number,
+): () => void {
   const verb = direction === 'up' ? 'run' : 'roll back'
-  runner.log.info({ version: script.version }, `${verb} ${script.version} (${script.name})`)
+  runner.log.info({ version: script.version }, `migration ${place}: ${verb} ${script.version} (${script.name})`)
   const timer = setInterval(
     () =>
       runner.log.info(

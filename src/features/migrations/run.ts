@@ -113,9 +113,9 @@ async function runBatch(runner: Runner, selected: readonly Runnable[]): Promise<
   const batch = isFirst ? 1 : (await lastBatch(runner.session)) + 1
   const versions: string[] = []
   for (const [i, { script }] of selected.entries()) {
-    runner.log.info({ version: script.version }, `migration ${i + 1} of ${selected.length}`)
+    const place = `${i + 1} of ${selected.length}`
     versions.push(script.version)
-    if ((await execute(runner, { script, direction: 'up', batch })).status === 'failed') break
+    if ((await execute(runner, { script, direction: 'up', batch, place })).status === 'failed') break
   }
   await finishRun(
     runner,

@@ -1,0 +1,130 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { startCluster } from '../support/cluster.ts'
+import { connect } from '../support/log.ts'
+import { migrationsDir, noting } from '../support/migrations.ts'
+import { createDatabase, createEmptyDatabase } from '../support/postgres.ts'
+import { testEnv } from '../support/prepare.ts'
+import { startProcess, type TestProcess, waitFor } from '../support/processes.ts'
+
+const cli = 'src/cli/main.ts'
+
+describe('processes that start at once with MIGRATIONS_AUTO_RUN on an empty database (G-03, F-26)', () => {
+  it('set it up together and run every script once', async () => {
+    const dir = migrationsDir()
+    for (const version of ['20240101_a', '20240102_b']) dir.write(version, noting(version))
+    const env = { MIGRATIONS_AUTO_RUN: 'true', MIGRATIONS_DIR: dir.path }
+    const cluster = await startCluster({ database: await createEmptyDatabase(), web: 2, env })
+    expect(await cluster.sql('select what from ran order by what')).toEqual([
+      { what: '20240101_a' },
+      { what: '20240102_b' },
+    ])
+    const runs = await cluster.sql(
+      `select action, "entityId" from "svc_AuditLog" where type = 'migration' order by position`,
+    )
+    expect(runs).toEqual([
+      { action: 'run', entityId: '20240101_a' },
+      { action: 'run', entityId: '20240102_b' },
+    ])
+    expect(await cluster.sql(`select distinct status from "svc_Migration"`)).toEqual([{ status: 'completed' }])
+    const status = await cluster.web[1]!.call('GET', '/migrations/status')
+    expect(status.body.data).toMatchObject({ isUpToDate: true, lastBatch: 2, currentVersion: '20240102_b' })
+  })
+})
+
+describe('a runner that is killed (F-27)', () => {
+  const dir = migrationsDir()
+  let env: Record<string, string>
+  let client: Awaited<ReturnType<typeof connect>>
+
+  beforeAll(async () => {
+    const { url } = await createDatabase()
+    env = { ...testEnv(url), MIGRATIONS_DIR: dir.path }
+    client = await connect(url)
+    await client.query('create table ran (what text); create table gate (open boolean)')
+  })
+  afterAll(() => client.end())
+
+  const row = async (version: string) =>
+    (await client.query('select status, "errorMessage" from "svc_Migration" where version = $1', [version])).rows[0]
+  const ran = async () => (await client.query('select what from ran order by what')).rows.map(({ what }) => what)
+  const migrate = (...args: string[]): TestProcess => startProcess(cli, ['migrate', ...args], env)
+  const setStatus = (version: string, status: string) =>
+    client.query('update "svc_Migration" set status = $2 where version = $1', [version, status])
+
+  /** Runs the command until its script is asleep, kills it, and waits until the server has noticed. */
+  async function killIn(...args: string[]): Promise<void> {
+    const runner = migrate(...args)
+    const asleep = `select from pg_stat_activity where query like 'select pg_sleep(600)%' and datname = current_database()`
+    await waitFor(async () => (await client.query(asleep)).rowCount === 1)
+    await runner.kill('SIGKILL')
+    const held = `select from pg_locks where locktype = 'advisory' and database = (select oid from pg_database where datname = current_database())`
+    await waitFor(async () => (await client.query(held)).rowCount === 0)
+  }
+
+  const insertAndSleep = `await sql(\`insert into ran values ('half')\`); if ((await sql('select from gate')).length === 0) await sql('select pg_sleep(600)'); return { success: true }`
+
+  it('leaves a transaction undone, is found by the next start, and the operator decides', async () => {
+    dir.write('20240101_up', insertAndSleep, { down: insertAndSleep })
+    await killIn('run')
+    expect([await row('20240101_up'), await ran()]).toMatchObject([{ status: 'running' }, []])
+    const { web } = await startCluster({ database: { url: env.DATABASE_URL! }, web: 1, env })
+    expect(await row('20240101_up')).toMatchObject({
+      status: 'failed',
+      errorMessage: expect.stringContaining('has ended'),
+    })
+    expect((await web[0]!.call('POST', '/migrations/run')).status).toBe(409)
+    await client.query('insert into gate values (true)')
+    await setStatus('20240101_up', 'pending')
+    expect((await web[0]!.call('POST', '/migrations/run')).body.data.summary.completed).toBe(1)
+    expect(await ran()).toEqual(['half'])
+  })
+
+  it('says of a rollback that the migration is still applied', async () => {
+    await client.query('delete from gate')
+    await killIn('rollback', '20240101_up')
+    expect([await row('20240101_up'), await ran()]).toMatchObject([{ status: 'running' }, ['half']])
+    expect(await migrate('run').exited).toMatchObject({ code: 1 })
+    expect(await row('20240101_up')).toMatchObject({
+      status: 'failed',
+      errorMessage: expect.stringContaining('rolled it back'),
+    })
+    await setStatus('20240101_up', 'completed')
+  })
+
+  it('keeps what a script without a transaction has done until then', async () => {
+    dir.write('20240102_alone', insertAndSleep, { head: 'export const transaction = false' })
+    await killIn('run')
+    expect([await row('20240102_alone'), await ran()]).toMatchObject([{ status: 'running' }, ['half', 'half']])
+    await client.query('insert into gate values (true)')
+    const start = startProcess('src/api/main.ts', [], { ...env, MIGRATIONS_AUTO_RUN: 'true', PORT: '0' })
+    expect(await start.exited).toMatchObject({ code: 1 })
+    expect(start.lines.at(-1)?.text).toContain('Migration 20240102_alone cannot be run: it has failed')
+    expect(await row('20240102_alone')).toMatchObject({ status: 'failed' })
+    await setStatus('20240102_alone', 'completed')
+  })
+
+  it('has a command line that says what is to be done, does it, and tells scripts by its exit code', async () => {
+    dir.write(
+      '20240103_lock',
+      `await sql('alter table ran add column at timestamptz'); await sql('create index on ran (what)'); return { success: true }`,
+    )
+    const outputOf = async (...args: string[]) => {
+      const { exited, lines } = migrate(...args)
+      const { code } = await exited
+      return [code, lines.map(({ text }) => text).join('\n')]
+    }
+    const looks = [['lint'], ['run', '--dry-run', '--sql'], ['run', '--dry-run'], ['run', '--sideways']]
+    expect(await Promise.all(looks.map((args) => outputOf(...args)))).toEqual([
+      [3, expect.stringContaining('index-not-concurrent ran')],
+      [0, expect.stringContaining('create index on ran (what);')],
+      [0, expect.stringContaining('pending     20240103_lock')],
+      [2, expect.stringContaining('--sideways')],
+    ])
+    expect(await row('20240103_lock')).toBeUndefined()
+    expect(await outputOf('run')).toEqual([0, expect.stringContaining('completed   20240103_lock')])
+    expect(await Promise.all([outputOf('status'), outputOf('rollback', '20240103_lock')])).toEqual([
+      [0, expect.stringContaining('version 20240103_lock')],
+      [1, expect.stringContaining('it has no down function')],
+    ])
+  })
+})
