@@ -1,5 +1,5 @@
 import type { Socket } from 'socket.io'
-import type { Catalog, Collection } from '../catalog/catalog.ts'
+import type { Collection } from '../catalog/catalog.ts'
 import {
   type Cursor,
   includesSnapshot,
@@ -10,14 +10,11 @@ import {
   snapshotOf,
 } from '../events/cursor.ts'
 import type { Feed, Subscription } from '../events/feed.ts'
-import { logTable } from '../events/log.ts'
 import { currentCursor, type LogEvent, pullRound } from '../events/log-reader.ts'
+import { type ChangedRow, changedRowsSql } from '../features/changes/changed-rows.ts'
 import { resolveEnv } from '../features/items/reads.ts'
 import type { Access } from '../query/access.ts'
-import { compileCondition } from '../query/compile.ts'
-import { projectionSql } from '../query/projection.ts'
-import { readableFields, resolveCondition } from '../query/resolve.ts'
-import { createParams, ident, literal } from '../query/sql.ts'
+import { readableFields } from '../query/resolve.ts'
 import type { Runtime } from '../runtime.ts'
 
 /**
@@ -191,15 +188,6 @@ function send({ socket, seen }: Subscriber, messages: readonly Message[]): void 
   for (const { name, xid, body } of messages) if (seen === undefined || !isVisible(xid, seen)) socket.emit(name, body)
 }
 
-type ChangeRow = {
-  position: string
-  action: string
-  data: object | null
-  visible: boolean
-  was_visible: boolean
-  key: unknown
-}
-
 /** The batch as one view of the collection sees it. */
 async function visibleChanges(
   rt: Runtime,
@@ -209,9 +197,9 @@ async function visibleChanges(
 ): Promise<readonly Message[]> {
   const collection = rt.catalog.current().collections.get(name)
   if (collection === undefined || events.length === 0) return []
-  const { text, values } = changesSql(rt, access, collection, rt.catalog.current())
+  const { text, values } = viewSql(rt, access, collection)
   const byPosition = new Map(events.map((event) => [event.position, event]))
-  const rows = await rt.feedDb.run<ChangeRow>(text, [[...byPosition.keys()], ...values])
+  const rows = await rt.feedDb.run<ChangedRow>(text, [[...byPosition.keys()], ...values])
   return rows.flatMap((row) => {
     const event = byPosition.get(row.position)!
     return messageOf(collection, event, row) ?? []
@@ -220,7 +208,7 @@ async function visibleChanges(
 
 const actionNames = { create: 'insert', update: 'update', delete: 'delete' } as const
 
-function messageOf(collection: Collection, event: LogEvent, row: ChangeRow): Message | undefined {
+function messageOf(collection: Collection, event: LogEvent, row: ChangedRow): Message | undefined {
   const { position, createdAt: timestamp, cursor } = event
   const message = (action: string, data: unknown) => ({
     name: `${collection.name}:${action}`,
@@ -228,39 +216,17 @@ function messageOf(collection: Collection, event: LogEvent, row: ChangeRow): Mes
     body: { action, collection: collection.name, data, timestamp, cursor, position },
   })
   const wanted = collection.realtime.actions.has(actionNames[event.action as keyof typeof actionNames])
-  if (event.action === 'delete') return wanted && row.was_visible ? message('delete', row.data) : undefined
+  if (event.action === 'delete') return wanted && row.was_visible ? message('delete', JSON.parse(row.data)) : undefined
   // A row that has left the subscriber's scope is gone for it: only its id may still be told.
-  if (!row.visible) return row.was_visible ? message('remove', { [collection.primaryKey.name]: row.key }) : undefined
-  return wanted ? message(event.action, row.data) : undefined
+  if (!row.visible)
+    return row.was_visible ? message('remove', { [collection.primaryKey.name]: JSON.parse(row.key) }) : undefined
+  return wanted ? message(event.action, JSON.parse(row.data)) : undefined
 }
 
-/** Images become rows of today's table and go through the projection and the condition of a read. */
-function changesSql(rt: Runtime, access: Access, collection: Collection, catalog: Catalog) {
-  const params = createParams([null])
-  const members = readableFields(catalog, access, collection.name).flatMap((field) => [
-    literal(field.name),
-    projectionSql(field, 't'),
-  ])
-  const condition = (alias: string) => {
-    if (!scopesRows(rt)) return 'true'
-    const rule = resolveCondition(catalog, access, collection.name, 'read', resolveEnv(rt))
-    return rule === undefined ? 'true' : compileCondition(rule, alias, params)
-  }
-  const image = (value: string) => `lateral jsonb_populate_record(null::${ident(collection.name)}, ${value})`
-  const text = `select e.position::text as position, e.action, ${jsonObject(members)} as data, coalesce(${condition('t')}, false) as visible,
-    coalesce(${condition('old')}, false) and e.action <> 'create' as was_visible, ${projectionSql(collection.primaryKey, 't')} as key
-    from ${ident(logTable)} e,
-      ${image(`coalesce(e.changes->'after', e.changes->'before')`)} t,
-      ${image(`coalesce(e.changes->'after', '{}') || coalesce(e.changes->'before', '{}')`)} old
-    where e.position = any($1::bigint[]) order by e.position`
-  return { text, values: params.values.slice(1) }
-}
-
-/** Within PostgreSQL's limit of 100 arguments to a function. */
-function jsonObject(members: readonly string[]): string {
-  const parts: string[] = []
-  for (let i = 0; i < members.length; i += 80) parts.push(`jsonb_build_object(${members.slice(i, i + 80)})`)
-  return parts.length === 0 ? `'{}'::jsonb` : parts.join(' || ')
+function viewSql(rt: Runtime, access: Access, collection: Collection) {
+  const catalog = rt.catalog.current()
+  const fields = readableFields(catalog, access, collection.name)
+  return changedRowsSql({ catalog, access, collection, fields, env: resolveEnv(rt), scoped: scopesRows(rt) })
 }
 
 /** Tenants are always apart; other row rules only with REALTIME_ROW_LEVEL_SCOPING. */
@@ -269,11 +235,6 @@ function scopesRows({ config }: Runtime): boolean {
 }
 
 function viewKey(rt: Runtime, access: Access, collection: string): string {
-  const { text, values } = changesSql(
-    rt,
-    access,
-    rt.catalog.current().collections.get(collection)!,
-    rt.catalog.current(),
-  )
+  const { text, values } = viewSql(rt, access, rt.catalog.current().collections.get(collection)!)
   return `${text}\n${JSON.stringify(values)}`
 }
