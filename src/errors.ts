@@ -56,6 +56,9 @@ export const errors = {
     }),
   keyReused: () =>
     new AppError(409, 'Idempotency-Key was used for another request', { code: 'IDEMPOTENCY_KEY_REUSED' }),
+  /** `oldest` as `oldestMoment` tells it. */
+  historyGone: (oldest: string | null) =>
+    new AppError(410, 'The history does not reach back that far', { code: 'HISTORY_EXPIRED', details: { oldest } }),
   conflict: (message: string, details?: unknown) => new AppError(409, message, { details }),
   unavailable: (message = 'Service temporarily unavailable') =>
     new AppError(503, message, { headers: { 'retry-after': '1' } }),

@@ -2,6 +2,7 @@ import type { Feed } from '../events/feed.ts'
 import type { Extensions } from '../extensions/extensions.ts'
 import { apiKeyRoutes } from '../features/api-keys/routes.ts'
 import { authAdminRoutes, authBearerRoutes, authPublicRoutes, authSelfRoutes } from '../features/auth/routes.ts'
+import { changesRoutes } from '../features/changes/routes.ts'
 import { historyAdminRoutes, historyRoutes } from '../features/history/routes.ts'
 import { itemImportRoutes } from '../features/items/import-routes.ts'
 import { itemBearerRoutes, itemRoutes } from '../features/items/routes.ts'
@@ -46,6 +47,7 @@ const groups: readonly RouteGroup[] = [
   { access: 'public', register: historyRoutes },
   { access: 'admin', register: historyAdminRoutes },
   { access: 'bearer', register: reportRoutes },
+  { access: 'public', register: changesRoutes },
   { access: 'public', register: schemaRoutes },
   { access: 'admin', register: schemaAdminRoutes },
   { access: 'public', register: permissionRoutes },

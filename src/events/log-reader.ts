@@ -70,6 +70,13 @@ export async function currentCursor(db: LogDb): Promise<Cursor> {
   return cursorAt(rows[0].snapshot)
 }
 
+/** When the oldest event that is kept was written, ISO 8601 in UTC; null when there is none. */
+export async function oldestMoment(db: LogDb): Promise<string | null> {
+  const { rows } = await db.query(`select min("createdAt") as oldest from "${logTable}"`)
+  const oldest: Date | null = rows[0].oldest
+  return oldest === null ? null : oldest.toISOString()
+}
+
 type Request = {
   readonly from: string
   readonly upTo: string | undefined

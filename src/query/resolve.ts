@@ -8,7 +8,7 @@ import type { Catalog, Collection, Field } from '../catalog/catalog.ts'
 import { type Action, errors } from '../errors.ts'
 import type { Access } from './access.ts'
 import type { Filter, ListQuery } from './ast.ts'
-import { MAX_CURSOR_ROWS } from './guards.ts'
+import { MAX_CURSOR_ROWS, quoted } from './guards.ts'
 import type { Extension } from './operator.ts'
 import { findOperator } from './operators.ts'
 import { isKeyTerm, readPageCursor } from './page-cursor.ts'
@@ -142,6 +142,20 @@ export function resolveCondition(
 export function readableFields(catalog: Catalog, access: Access, collectionName: string): readonly Field[] {
   const context = contextOf(catalog, access, NO_SETTINGS, false)
   return readableColumns(accessView(requireCollection(catalog, collectionName), context))
+}
+
+/** The columns that `fields` gives the caller. 400 for unknown names and for relations, 403 for what is not granted. */
+export function requestedFields(
+  catalog: Catalog,
+  access: Access,
+  collectionName: string,
+  fields: readonly string[],
+): readonly Field[] {
+  const view = accessView(requireCollection(catalog, collectionName), contextOf(catalog, access, NO_SETTINGS, false))
+  const { columns, nested } = resolveFields({ fields, relConditions: undefined, ignored: new Set() }, view)
+  if (nested.length > 0)
+    throw errors.badQuery(`fields: relations of ${quoted(collectionName)} are not part of a change`)
+  return columns
 }
 
 /** Throws 400 or 403 with what is wrong in a permission condition that is about to be stored. */

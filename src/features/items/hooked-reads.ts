@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { plainQuery } from '../../query/parse.ts'
+import { readBoolean } from '../../query/wire.ts'
 import type { Runtime } from '../../runtime.ts'
 import type { Writer } from './context.ts'
 import { beforeRead, tellAfter } from './hooking.ts'
@@ -9,6 +10,7 @@ import { readList, readVersion } from './reads.ts'
 /**
  * As `readList`, with the hooks of the collection around it. They are given the query as plain values and may give
  * another one, which is still the caller's to read. Where a hook wants to see the result it is read whole, however long.
+ * With `changesCursor=true` the answer ends with the cursor from which `GET /changes` goes on (docs/changes.md).
  */
 export async function listItems(
   rt: Runtime,
@@ -19,7 +21,10 @@ export async function listItems(
 ): Promise<string | Readable> {
   const { hooks } = rt
   const query = await hookedQuery(rt, reader, collection, raw)
-  const list = await readList(rt, reader.access, collection, query, { tx: reader.scope?.tx, signal })
+  const tx = reader.scope?.tx
+  // Inside a transaction that writes there is no place in the log to go on from yet.
+  const marked = tx === undefined && readBoolean('changesCursor', raw.changesCursor) === true
+  const list = await readList(rt, reader.access, collection, query, { tx, signal, marked })
   if (!hooks.has(collection, 'items.read.after')) return list
   const body = typeof list === 'string' ? list : await text(list)
   await tellAfter(rt, reader, 'items.read.after', collection, { query, result: JSON.parse(body) })

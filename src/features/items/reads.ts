@@ -14,7 +14,7 @@ import { parseListQuery } from '../../query/parse.ts'
 import { type Plan, type ResolveEnv, resolveList, resolveOne } from '../../query/resolve.ts'
 import { createParams, ident, type Statement, statement } from '../../query/sql.ts'
 import type { Runtime } from '../../runtime.ts'
-import { streamList } from './stream.ts'
+import { markOf, streamList, streamMarkedList } from './stream.ts'
 
 /**
  * The largest list that one statement returns whole; beyond it rows are streamed (design §7). A list without a limit
@@ -42,6 +42,7 @@ export async function readList(
 /** The answer to a list, to a page of one, or to a list of groups. */
 export async function answerPlan(rt: Runtime, plan: Plan, via: Via = {}): Promise<string | Readable> {
   if (isPage(plan)) return listPage(rt, plan, via)
+  if (via.marked) return streamMarkedList(rt, plan, via.signal)
   const isShort = via.tx !== undefined || (plan.limit !== undefined && plan.limit <= largestWholeList)
   const list = isShort ? compileList(plan) : compileListUpTo(plan, largestWhole(plan))
   const [row] = await run<ListRow>(rt, list, via)
@@ -65,11 +66,18 @@ const isPage = (plan: Plan): plan is Page => plan.keyset !== undefined
 
 /** As a list, and `nextCursor`: what to ask for the page after this one, null at the end. */
 async function listPage(rt: Runtime, plan: Page, via: Via): Promise<string> {
-  const [row] = await run<{ data: string; total: string | null; next: string | null }>(rt, compilePage(plan), via)
-  const { data, total, next } = row!
+  const [row] = await run<PageRow>(rt, via.marked ? inSnapshot(compilePage(plan)) : compilePage(plan), via)
+  const { data, total, next, snapshot } = row!
   const cursor = next === null ? null : writePageCursor(plan.collection, plan.sort, JSON.parse(next))
-  return `{"data":${data},${plan.count ? `"totalCount":${total},` : ''}"nextCursor":${JSON.stringify(cursor)}}`
+  const count = plan.count ? `"totalCount":${total},` : ''
+  return `{"data":${data},${count}"nextCursor":${JSON.stringify(cursor)}${snapshot === undefined ? '' : markOf(snapshot)}}`
 }
+
+type PageRow = { data: string; total: string | null; next: string | null; snapshot?: string }
+
+/** The rows of a statement, and the snapshot that they were read in. */
+const inSnapshot = ({ text, values }: Statement): Statement =>
+  statement(`select r.*, pg_current_snapshot()::text as snapshot from (${text}) r`, values)
 
 /** `GET /items/{collection}/{id}`: `{"data":{…}}`. 403 when the item is missing or not the caller's to see. */
 export async function readOne(
@@ -161,7 +169,12 @@ function compileVersion(plan: Plan): Statement {
 }
 
 /** Where a read runs: by itself, in somebody's transaction, and until when anybody waits for it. */
-export type Via = { readonly tx?: Tx | undefined; readonly signal?: AbortSignal | undefined }
+export type Via = {
+  readonly tx?: Tx | undefined
+  readonly signal?: AbortSignal | undefined
+  /** Whether a list ends with `changesCursor`, see {@link markOf}; outside transactions only. */
+  readonly marked?: boolean
+}
 
 async function run<Row extends object>(
   rt: Runtime,

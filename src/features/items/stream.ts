@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream'
 import { type BatchReader, openBatches } from '../../db/cursor-stream.ts'
+import { cursorAt, encodeCursor } from '../../events/cursor.ts'
 import { compileCount, compileStream, isWhole } from '../../query/compile.ts'
 import type { Plan } from '../../query/resolve.ts'
 import type { Statement } from '../../query/sql.ts'
@@ -18,6 +19,14 @@ export type OpenAnswer = { readonly chunks: AsyncIterable<string>; close(failed:
 export function streamList(rt: Runtime, plan: Plan, signal?: AbortSignal): Promise<Readable> {
   return streamRows(rt, compileStream(plan), (rows, query) => listText(rows, plan, query), signal)
 }
+
+/** As {@link streamList}, and at its end the cursor of the snapshot that it was read in: see {@link markOf}. */
+export function streamMarkedList(rt: Runtime, plan: Plan, signal?: AbortSignal): Promise<Readable> {
+  return streamRows(rt, compileStream(plan), (rows, query) => listText(rows, plan, query, true), signal)
+}
+
+/** The member of a list's answer from which `GET /changes` goes on, without a gap and without a repeat. */
+export const markOf = (snapshot: string): string => `,"changesCursor":"${encodeCursor(cursorAt(snapshot))}"`
 
 /** As {@link streamList}, for a list that is a part of another answer. */
 export function openList(rt: Runtime, plan: Plan): Promise<OpenAnswer> {
@@ -63,14 +72,21 @@ async function* textsOf(batches: BatchReader<Row>, first: readonly Row[]): Async
   for (let rows = first; rows.length > 0; rows = await batches.next()) yield rows.map(({ data }) => data)
 }
 
-async function* listText(rows: RowBatches, plan: Plan, query: BatchReader<unknown>['query']) {
+async function* listText(rows: RowBatches, plan: Plan, query: BatchReader<unknown>['query'], marked = false) {
   yield '{"data":['
   let sent = 0
   for await (const batch of rows) {
     yield (sent > 0 ? ',' : '') + batch.join(',')
     sent += batch.length
   }
-  yield plan.count ? `],"totalCount":${await totalOf(plan, sent, query)}}` : ']}'
+  yield plan.count ? `],"totalCount":${await totalOf(plan, sent, query)}` : ']'
+  if (marked) yield markOf(await snapshotOf(query))
+  yield '}'
+}
+
+async function snapshotOf(query: BatchReader<unknown>['query']): Promise<string> {
+  const [row] = await query<{ snapshot: string }>('select pg_current_snapshot()::text as snapshot', [])
+  return row!.snapshot
 }
 
 async function totalOf(plan: Plan, sent: number, query: BatchReader<unknown>['query']): Promise<string> {

@@ -35,7 +35,7 @@ export type VariableTarget = {
 export const variableKey = ({ name, path }: Variable): string => [name, ...path].join('.')
 
 /** The collections of the callers' rows. */
-const rowsOf: Readonly<Record<VariableName, string>> = {
+export const rowsOf: Readonly<Record<VariableName, string>> = {
   CURRENT_USER: 'svc_User',
   CURRENT_ROLE: 'svc_Role',
   CURRENT_TENANT: 'svc_Tenant',

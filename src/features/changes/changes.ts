@@ -1,0 +1,77 @@
+import { errors } from '../../errors.ts'
+import { type Cursor, encodeCursor, snapshotOf } from '../../events/cursor.ts'
+import { currentCursor, type LogEvent, oldestMoment, pullRound } from '../../events/log-reader.ts'
+import type { Access } from '../../query/access.ts'
+import type { Runtime } from '../../runtime.ts'
+import { resolveEnv, withFreshCatalog } from '../items/reads.ts'
+import { type ChangedRow, changedRowsSql } from './changed-rows.ts'
+import { disturbedCollections } from './disturbances.ts'
+import { type ChangesRequest, type Followed, readRequest } from './request.ts'
+
+/**
+ * `GET /changes`: what happened after the cursor `since` to the rows that the caller may read, by position, as the text
+ * `{"data":[…],"cursor":"…","hasMore":false,"resync":[…]}` (docs/changes.md). All pages of a round end at the same
+ * snapshot, so nothing is missed and nothing comes twice however many write meanwhile. Without `since` the answer is the
+ * cursor of now.
+ *
+ * Errors: those of {@link readRequest}; 410 with the oldest moment kept when the log no longer reaches back to `since`.
+ */
+export async function readChanges(rt: Runtime, access: Access, raw: Record<string, unknown>): Promise<string> {
+  return withFreshCatalog(rt, async () => {
+    const request = readRequest(rt.catalog.current(), access, raw)
+    const { since, followed, limit } = request
+    if (since === undefined) return answer([], await currentCursor(rt.db.pool), false, [])
+    const page = await pullRound(rt.db.pool, since, { collections: [...followed.keys()], limit })
+    if (page.resync) throw errors.historyGone(await oldestMoment(rt.db.pool))
+    const changes = await visibleChanges(rt, access, followed, page.events)
+    const resync = beginsRound(since) ? await resyncOf(rt, access, request, since, page.cursor) : []
+    return answer(changes, page.cursor, page.more, resync)
+  })
+}
+
+/** The later pages of a round would find what the first one has told. */
+const beginsRound = (cursor: Cursor): boolean => cursor.kind === 'event' || cursor.upTo === undefined
+
+function resyncOf(rt: Runtime, access: Access, request: ChangesRequest, since: Cursor, behind: Cursor) {
+  const upTo = behind.kind === 'snapshot' ? (behind.upTo ?? behind.snapshot) : snapshotOf(behind)
+  return disturbedCollections(rt, access, request, { from: snapshotOf(since), upTo })
+}
+
+function answer(changes: readonly string[], cursor: Cursor, more: boolean, resync: readonly string[]): string {
+  return `{"data":[${changes}],"cursor":"${encodeCursor(cursor)}","hasMore":${more},"resync":${JSON.stringify(resync)}}`
+}
+
+/** The events as JSON texts in their order, without those that the caller may not see. */
+async function visibleChanges(
+  rt: Runtime,
+  access: Access,
+  followed: ReadonlyMap<string, Followed>,
+  events: readonly LogEvent[],
+): Promise<readonly string[]> {
+  const rowEvents = events.filter(({ type }) => type === 'data')
+  const seen = new Map<string, ChangedRow>()
+  for (const [name, ofIt] of Map.groupBy(rowEvents, ({ entity }) => entity))
+    for (const row of await changedRows(rt, access, followed.get(name)!, ofIt)) seen.set(row.position, row)
+  return rowEvents.flatMap((event) => changeText(event, seen.get(event.position)) ?? [])
+}
+
+function changedRows(rt: Runtime, access: Access, { collection, fields }: Followed, events: readonly LogEvent[]) {
+  const catalog = rt.catalog.current()
+  const { text, values } = changedRowsSql({ catalog, access, collection, fields, env: resolveEnv(rt), scoped: true })
+  return rt.db.run<ChangedRow>(text, [events.map(({ position }) => position), ...values])
+}
+
+function changeText({ entity, position, createdAt }: LogEvent, row: ChangedRow | undefined): string | undefined {
+  const action = row && actionOf(row)
+  if (action === undefined) return undefined
+  const data = action === 'create' || action === 'update' ? `,"data":${row!.data}` : ''
+  const head = `"collection":${JSON.stringify(entity)},"action":"${action}","id":${row!.key}`
+  return `{${head}${data},"timestamp":"${createdAt}","position":"${position}"}`
+}
+
+/** What an event is to somebody who sees a part of the rows: an update may bring a row into it, or take it out. */
+function actionOf({ action, visible, was_visible: wasVisible }: ChangedRow): string | undefined {
+  if (action === 'delete') return wasVisible ? 'delete' : undefined
+  if (!visible) return wasVisible ? 'remove' : undefined
+  return wasVisible ? 'update' : 'create'
+}
