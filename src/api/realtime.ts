@@ -13,6 +13,7 @@ import { tokenOfCookies } from '../features/auth/cookie.ts'
 import { collectionsWithRowRules } from '../features/permissions/permissions.ts'
 import type { Runtime } from '../runtime.ts'
 import { type Delivery, openDelivery } from './realtime-delivery.ts'
+import { type LiveReports, openLiveReports } from './realtime-reports.ts'
 
 /** The realtime channel: socket.io on SOCKET_PATH, fed from the log (realtime facts §1). */
 export type Realtime = {
@@ -75,10 +76,16 @@ export async function openRealtime(rt: Runtime, engine: Engine): Promise<Realtim
   })
   const io = new Server({ serveClient: false })
   io.bind(engine)
-  const check = (socket: Socket): Promise<void> => recheck(rt, delivery, socket).then(() => checkAtEnd(socket, check))
+  const check = (socket: Socket): Promise<void> =>
+    recheck(rt, { delivery, reports }, socket).then(() => checkAtEnd(socket, check))
   const delivery = openDelivery(rt, feed, async () => {
     if (!rt.listener.isLive()) await Promise.all([...io.sockets.sockets.values()].map(check))
   })
+  const reports = openLiveReports(
+    rt,
+    feed,
+    async (socket) => (await callerOfToken(rt, (socket.data as SocketData).token))?.caller,
+  )
   io.use((socket, next) => {
     authenticate(rt, socket).then(
       () => next(),
@@ -86,7 +93,7 @@ export async function openRealtime(rt: Runtime, engine: Engine): Promise<Realtim
     )
   })
   io.on('connection', (socket) => {
-    accept(rt, delivery, socket)
+    accept(rt, { delivery, reports }, socket)
     // Its session may have ended while it connected, before it could be told.
     void check(socket)
   })
@@ -102,6 +109,7 @@ export async function openRealtime(rt: Runtime, engine: Engine): Promise<Realtim
     feed,
     close: async () => {
       delivery.close()
+      reports.close()
       await feed.close()
       await io.close()
     },
@@ -133,7 +141,9 @@ async function authenticate(rt: Runtime, socket: Socket): Promise<void> {
   socket.data = { ...found, token: given } satisfies SocketData
 }
 
-function accept(rt: Runtime, delivery: Delivery, socket: Socket): void {
+type Channels = { readonly delivery: Delivery; readonly reports: LiveReports }
+
+function accept(rt: Runtime, { delivery, reports }: Channels, socket: Socket): void {
   const { userId, tenantId } = callerOf(socket)
   socket.on('error', (error) => rt.log.debug({ err: error }, 'socket error'))
   socket.on('subscribe', (request: unknown, ack: unknown) =>
@@ -145,9 +155,19 @@ function accept(rt: Runtime, delivery: Delivery, socket: Socket): void {
       return {}
     }),
   )
+  socket.on('report:subscribe', (request: unknown, ack: unknown) =>
+    answer(rt, ack, () => reports.subscribe(socket, request)),
+  )
+  socket.on('report:unsubscribe', (request: unknown, ack: unknown) =>
+    answer(rt, ack, async () => {
+      reports.unsubscribe(socket, request)
+      return {}
+    }),
+  )
   socket.on('disconnect', () => {
     clearTimeout((socket.data as SocketData).timer)
     delivery.forget(socket)
+    reports.forget(socket)
   })
   socket.emit('connected', { userId, tenant: tenantId ?? null })
 }
@@ -184,13 +204,14 @@ function collectionOf(request: unknown): string {
 }
 
 /** The session may still be good (a changed role, a message that said "all"): look it up again, otherwise disconnect. */
-async function recheck(rt: Runtime, delivery: Delivery, socket: Socket): Promise<void> {
+async function recheck(rt: Runtime, { delivery, reports }: Channels, socket: Socket): Promise<void> {
   const data = socket.data as SocketData
   try {
     const found = await callerOfToken(rt, data.token)
     if (found === undefined) return void socket.disconnect(true)
     Object.assign(data, found)
     delivery.renew(socket, found.caller.access)
+    reports.renew(socket)
   } catch (error) {
     rt.log.warn({ err: error, userId: data.caller.userId }, 'a session could not be checked: its socket is closed')
     socket.disconnect(true)
