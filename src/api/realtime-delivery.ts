@@ -12,10 +12,12 @@ import {
 import type { Feed, Subscription } from '../events/feed.ts'
 import { currentCursor, type LogEvent, pullRound } from '../events/log-reader.ts'
 import { type ChangedRow, changedRowsSql } from '../features/changes/changed-rows.ts'
+import { disturbedCollections } from '../features/changes/disturbances.ts'
 import { resolveEnv } from '../features/items/reads.ts'
 import type { Access } from '../query/access.ts'
 import { readableFields } from '../query/resolve.ts'
 import type { Runtime } from '../runtime.ts'
+import { type ScopeWatch, scopesRows, type Touched, touchedBy, watchScope } from './realtime-scope.ts'
 
 /**
  * Who gets which change, in which form. What a subscriber may see of a change is computed in SQL, by the same
@@ -37,6 +39,8 @@ export type Delivery = {
 type Subscriber = {
   readonly socket: Socket
   access: Access
+  /** What can change the rows that it sees without an event of them. */
+  watch: ScopeWatch
   /** Events that arrived live while the missed ones were still being sent; undefined once live. */
   waiting: Message[] | undefined
   /** What is visible here has been sent, or was before the subscription; undefined when live events are all later. */
@@ -62,6 +66,7 @@ export function openDelivery(rt: Runtime, feed: Feed, confirm: () => Promise<voi
       (event) => event.entity,
     )
     for (const [collection, events] of wanted) await deliverTo(collection, events)
+    resyncDisturbed(touchedBy(batch))
     const behind = parseSnapshot(snapshotOf(parseCursor(resume)))!
     for (const subscribers of byCollection.values())
       for (const subscriber of subscribers.values())
@@ -73,10 +78,28 @@ export function openDelivery(rt: Runtime, feed: Feed, confirm: () => Promise<voi
           subscriber.seen = undefined
   }
 
+  const resyncDisturbed = (touched: Touched) => {
+    for (const [collection, subscribers] of byCollection)
+      for (const { socket, watch } of [...subscribers.values()])
+        if (orResync(socket, collection, () => watch(touched))) resync(socket, collection)
+  }
+
+  /** One subscriber whose rule makes no sense must not cost the others their events. */
+  const orResync = <T>(socket: Socket, collection: string, work: () => T): T | undefined => {
+    try {
+      return work()
+    } catch (error) {
+      rt.log.warn({ err: error, collection }, 'a subscriber’s rule could not be resolved: it is told to read again')
+      resync(socket, collection)
+      return undefined
+    }
+  }
+
   const deliverTo = async (collection: string, events: readonly LogEvent[]) => {
-    const views = Map.groupBy(byCollection.get(collection)?.values() ?? [], (subscriber) =>
-      viewKey(rt, subscriber.access, collection),
+    const views = Map.groupBy([...(byCollection.get(collection)?.values() ?? [])], ({ socket, access }) =>
+      orResync(socket, collection, () => viewKey(rt, access, collection)),
     )
+    views.delete(undefined)
     for (const subscribers of views.values()) {
       try {
         const messages = await visibleChanges(rt, subscribers[0]!.access, collection, events)
@@ -124,8 +147,11 @@ export function openDelivery(rt: Runtime, feed: Feed, confirm: () => Promise<voi
   return {
     mayRead,
     subscribe: async (socket, access, collection, from) => {
+      // Refused here, not at the first change.
+      viewKey(rt, access, collection)
       await follow()
-      const subscriber: Subscriber = { socket, access, waiting: [], seen: undefined }
+      const watch = watchScope(rt, access, collection)
+      const subscriber: Subscriber = { socket, access, watch, waiting: [], seen: undefined }
       const subscribers = byCollection.get(collection) ?? new Map<Socket, Subscriber>()
       subscribers.set(socket, subscriber)
       byCollection.set(collection, subscribers)
@@ -144,8 +170,14 @@ export function openDelivery(rt: Runtime, feed: Feed, confirm: () => Promise<voi
       for (const [collection, subscribers] of [...byCollection]) {
         const subscriber = subscribers.get(socket)
         if (subscriber === undefined) continue
+        const before = subscriber.access
         subscriber.access = access
-        if (mayRead(access, collection)) continue
+        subscriber.watch = watchScope(rt, access, collection)
+        if (mayRead(access, collection)) {
+          if (orResync(socket, collection, () => !seesTheSame(rt, before, access, collection)))
+            resync(socket, collection)
+          continue
+        }
         unsubscribe(socket, collection)
         socket.emit('unsubscribed', { collection, reason: 'No permission to subscribe to this collection' })
       }
@@ -172,8 +204,18 @@ async function catchUp(
     if (page.resync) return undefined
     send(subscriber, await visibleChanges(rt, subscriber.access, collection, page.events))
     cursor = page.cursor
-    if (!page.more) return cursor
+    if (!page.more) return (await isDisturbed(rt, subscriber.access, collection, from, cursor)) ? undefined : cursor
   }
+}
+
+/** Whether something happened meanwhile that no event of the collection's rows tells. */
+async function isDisturbed(rt: Runtime, access: Access, name: string, from: Cursor, behind: Cursor): Promise<boolean> {
+  const collection = rt.catalog.current().collections.get(name)
+  if (collection === undefined) return true
+  if (!scopesRows(rt)) return false
+  const followed = new Map([[name, { collection, fields: [] }]])
+  const round = { from: snapshotOf(from), upTo: snapshotOf(behind) }
+  return (await disturbedCollections(rt, access, { followed, named: [name] }, round)).length > 0
 }
 
 /** From here on live events go out at once; those that the subscriber has seen already do not. */
@@ -223,18 +265,19 @@ function messageOf(collection: Collection, event: LogEvent, row: ChangedRow): Me
   return wanted ? message(event.action, JSON.parse(row.data)) : undefined
 }
 
-function viewSql(rt: Runtime, access: Access, collection: Collection) {
+function viewSql(rt: Runtime, access: Access, collection: Collection, env = resolveEnv(rt)) {
   const catalog = rt.catalog.current()
   const fields = readableFields(catalog, access, collection.name)
-  return changedRowsSql({ catalog, access, collection, fields, env: resolveEnv(rt), scoped: scopesRows(rt) })
+  return changedRowsSql({ catalog, access, collection, fields, env, scoped: scopesRows(rt) })
 }
 
-/** Tenants are always apart; other row rules only with REALTIME_ROW_LEVEL_SCOPING. */
-function scopesRows({ config }: Runtime): boolean {
-  return config.realtime.rowLevelScoping || config.tenancy.enabled
-}
-
-function viewKey(rt: Runtime, access: Access, collection: string): string {
-  const { text, values } = viewSql(rt, access, rt.catalog.current().collections.get(collection)!)
+function viewKey(rt: Runtime, access: Access, collection: string, env = resolveEnv(rt)): string {
+  const { text, values } = viewSql(rt, access, rt.catalog.current().collections.get(collection)!, env)
   return `${text}\n${JSON.stringify(values)}`
+}
+
+/** Whether two accesses show the same rows and fields, at one moment. */
+function seesTheSame(rt: Runtime, before: Access, after: Access, collection: string): boolean {
+  const env = resolveEnv(rt)
+  return viewKey(rt, before, collection, env) === viewKey(rt, after, collection, env)
 }

@@ -246,4 +246,33 @@ describe('REALTIME_ROW_LEVEL_SCOPING', () => {
       ['note:delete', expect.objectContaining({ id: other, text: 'mine 2' })],
     ])
   })
+
+  it('says resync when a related row, or a permission, decides otherwise from now on', async () => {
+    await api.admin('POST', '/schemas', { collectionName: 'folder', schema: { fields: { name: { type: 'String' } } } })
+    await api.admin('POST', '/schemas', {
+      collectionName: 'page',
+      schema: { fields: { folder: { relType: 'BelongsTo', target: 'folder', foreignKey: 'folder_Id' } } },
+    })
+    const scoped = await startApi({ SOCKET_ENABLED: 'true', REALTIME_ROW_LEVEL_SCOPING: 'true' }, api.database)
+    const scopedAddress = await scoped.app.listen({ host: '127.0.0.1', port: 0 })
+    const user = await api.user([{ collection: 'page', action: 'read', conditions: { 'folder.name': 'open' } }])
+    const own = await login(user.email)
+    const [client, admin] = [await connect(scopedAddress, own), await connect(scopedAddress, token)]
+    const resyncs = () => client.notices.filter(({ name }) => name === 'resync').map(({ body }) => body)
+    const { cursor } = await client.subscribe('page')
+    await admin.subscribe('page')
+    const folder = (await api.admin('POST', '/items/folder', { name: 'open' })).body.data.id
+    await waitFor(() => resyncs().length === 1)
+    await client.subscribe('page')
+    const page = (await api.admin('POST', '/items/page', { folder_Id: folder })).body.data.id
+    await client.frame(({ data }) => data.id === page)
+    await scoped.sql('update "svc_Permission" set conditions = null where "role_Id" = $1', [user.roleId])
+    await scoped.admin('POST', '/permissions/reload')
+    await waitFor(() => resyncs().length === 2)
+    expect(resyncs()).toEqual([{ collection: 'page' }, { collection: 'page' }])
+    const later = await connect(scopedAddress, own)
+    expect((await later.subscribe('page', cursor)).status).toBe('success')
+    await waitFor(() => later.notices.some(({ name }) => name === 'resync'))
+    expect(admin.notices.map(({ name }) => name)).toEqual(['connected'])
+  })
 })

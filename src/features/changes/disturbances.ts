@@ -16,7 +16,7 @@ import { type RuleSources, ruleSources } from './rule-sources.ts'
 export async function disturbedCollections(
   rt: Runtime,
   access: Access,
-  { followed, named }: ChangesRequest,
+  { followed, named }: Pick<ChangesRequest, 'followed' | 'named'>,
   round: Round,
 ): Promise<readonly string[]> {
   const catalog = rt.catalog.current()

@@ -1,0 +1,49 @@
+import type { Catalog } from '../catalog/catalog.ts'
+import type { LogEvent } from '../events/log-reader.ts'
+import { type RuleSources, ruleSources } from '../features/changes/rule-sources.ts'
+import { resolveEnv } from '../features/items/reads.ts'
+import type { Access } from '../query/access.ts'
+import type { Runtime } from '../runtime.ts'
+
+/** Tenants are always apart; other row rules only with REALTIME_ROW_LEVEL_SCOPING. */
+export function scopesRows({ config }: Runtime): boolean {
+  return config.realtime.rowLevelScoping || config.tenancy.enabled
+}
+
+/** Where a batch of events happened. */
+export type Touched = { readonly collections: ReadonlySet<string>; readonly rows: ReadonlySet<string> }
+
+export function touchedBy(batch: readonly LogEvent[]): Touched {
+  const changes = batch.filter(({ type }) => type === 'data')
+  return {
+    collections: new Set(changes.map(({ entity }) => entity)),
+    rows: new Set(changes.map(({ entity, entityId }) => `${entity} ${entityId}`)),
+  }
+}
+
+/** Tells whether a batch may have moved rows of a collection in or out of a subscriber's sight without an event of them. */
+export type ScopeWatch = (touched: Touched) => boolean
+
+const never: ScopeWatch = () => false
+
+/**
+ * Watches what the subscriber's row rule reads elsewhere (design §5). It is resolved once per catalog; for another access
+ * make another watch.
+ */
+export function watchScope(rt: Runtime, access: Access, name: string): ScopeWatch {
+  if (!scopesRows(rt)) return never
+  let known: { catalog: Catalog; sources: RuleSources } | undefined
+  return ({ collections, rows }) => {
+    const catalog = rt.catalog.current()
+    const collection = catalog.collections.get(name)
+    if (collection === undefined) return true
+    if (known?.catalog !== catalog)
+      known = { catalog, sources: ruleSources(catalog, rt.access.current(), access, collection, resolveEnv(rt)) }
+    const { sources } = known
+    if (sources.rows.some((row) => rows.has(`${row.collection} ${row.id}`))) return true
+    return sources.collections.size > 0 && !isDisjoint(sources.collections, collections)
+  }
+}
+
+const isDisjoint = (some: ReadonlySet<string>, others: ReadonlySet<string>): boolean =>
+  ![...some].some((one) => others.has(one))
