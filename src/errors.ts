@@ -58,7 +58,10 @@ export const errors = {
     new AppError(409, 'Idempotency-Key was used for another request', { code: 'IDEMPOTENCY_KEY_REUSED' }),
   /** `oldest` as `oldestMoment` tells it. */
   historyGone: (oldest: string | null) =>
-    new AppError(410, 'The history does not reach back that far', { code: 'HISTORY_EXPIRED', details: { oldest } }),
+    new AppError(410, oldest === null ? 'There is no history' : `The history begins at ${oldest}`, {
+      code: 'HISTORY_GONE',
+      details: { oldest },
+    }),
   conflict: (message: string, details?: unknown) => new AppError(409, message, { details }),
   unavailable: (message = 'Service temporarily unavailable') =>
     new AppError(503, message, { headers: { 'retry-after': '1' } }),

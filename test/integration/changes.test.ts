@@ -177,8 +177,8 @@ describe('GET /changes', () => {
     expect([answer.status, answer.body.error]).toEqual([
       410,
       {
-        message: 'The history does not reach back that far',
-        code: 'HISTORY_EXPIRED',
+        message: expect.stringMatching(/^The history begins at \d{4}-.*Z$/),
+        code: 'HISTORY_GONE',
         details: { oldest: expect.stringMatching(/^\d{4}-.*Z$/) },
         statusCode: 410,
       },
