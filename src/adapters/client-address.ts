@@ -14,6 +14,12 @@ export function clientNetwork(address: string): string {
   return 'parts' in parsed ? `${parsed.parts.slice(0, 4).map(hexadecimal).join(':')}::/64` : parsed.toString()
 }
 
+/** Whether an address, in brackets or not, is this machine's own; a name is none. */
+export function isLoopback(address: string): boolean {
+  const bare = address.replace(/^\[(.+)\]$/, '$1')
+  return ipaddr.isValid(bare) && ipaddr.process(bare).range() === 'loopback'
+}
+
 function hexadecimal(part: number): string {
   return part.toString(16)
 }

@@ -1,5 +1,11 @@
+import { connect, type Socket } from 'node:net'
+import { isDeepStrictEqual } from 'node:util'
 import { createTransport, type NodemailerError } from 'nodemailer'
 import type { MailSender } from '../config/families.ts'
+import { ForbiddenAddressError, isForbiddenLiteral, lookUpPublic } from './public-address.ts'
+
+/** `publicOnly`: its host came over the API, so only mail ports of the public internet are reached (quality G-06). */
+export type SmtpSender = MailSender & { readonly publicOnly?: boolean }
 
 /** A finished mail to one recipient. */
 export type OutgoingMail = {
@@ -19,11 +25,23 @@ export type OutgoingMail = {
  */
 export type Delivery =
   | { readonly outcome: 'accepted'; readonly response: string }
-  | { readonly outcome: 'refused' | 'delayed' | 'uncertain'; readonly reason: string }
+  | { readonly outcome: 'refused' | 'delayed' | 'uncertain'; readonly reason: string; readonly problem: MailProblem }
+
+/** What is wrong, in words that repeat nothing of what the other side has said. */
+export type MailProblem =
+  | 'No mail sender is configured'
+  | 'The mail could not be composed'
+  | 'The server must not be reached: it is not a mail port of the public internet'
+  | 'The server could not be reached'
+  | 'The server did not answer in time'
+  | 'No secure connection to the server could be made'
+  | 'The server refused the user name or password'
+  | 'The server refused the message'
+  | 'The connection to the server failed'
 
 export type Mailer = {
   /** Sends over a pooled connection. Does not throw; aborting makes it `uncertain`. */
-  send(sender: MailSender, mail: OutgoingMail, signal: AbortSignal): Promise<Delivery>
+  send(sender: SmtpSender, mail: OutgoingMail, signal: AbortSignal): Promise<Delivery>
   close(): void
 }
 
@@ -33,13 +51,17 @@ export type MailerTimeouts = { readonly connect: number; readonly greeting: numb
 const defaultTimeouts: MailerTimeouts = { connect: 30_000, greeting: 30_000, silence: 120_000 }
 const connectionsPerSender = 5
 
-/** Opens connections when they are needed and keeps them for a minute. */
+/** Opens connections when they are needed and keeps them for a minute. A sender that has changed gets new ones. */
 export function openMailer(timeouts: MailerTimeouts = defaultTimeouts): Mailer {
-  const transports = new Map<MailSender, ReturnType<typeof openTransport>>()
-  const transportOf = (sender: MailSender) => {
-    const known = transports.get(sender) ?? openTransport(sender, timeouts)
-    transports.set(sender, known)
-    return known
+  const opened = new Map<string, { sender: SmtpSender; transport: ReturnType<typeof openTransport> }>()
+  const transportOf = (sender: SmtpSender) => {
+    const known = opened.get(sender.name)
+    if (known !== undefined && isDeepStrictEqual(known.sender, sender)) return known.transport
+    // Messages on their way are still sent.
+    known?.transport.close()
+    const transport = openTransport(sender, timeouts)
+    opened.set(sender.name, { sender, transport })
+    return transport
   }
   return {
     async send(sender, mail, signal) {
@@ -51,7 +73,7 @@ export function openMailer(timeouts: MailerTimeouts = defaultTimeouts): Mailer {
       }
     },
     close() {
-      for (const transport of transports.values()) transport.close()
+      for (const { transport } of opened.values()) transport.close()
     },
   }
 }
@@ -61,7 +83,20 @@ export function openMailer(timeouts: MailerTimeouts = defaultTimeouts): Mailer {
  * refused credentials, senders, TLS and the like are faults of the configuration, which somebody can mend meanwhile.
  */
 export function failedDelivery(error: NodemailerError): Exclude<Delivery, { outcome: 'accepted' }> {
-  return { outcome: outcomeOf(error), reason: reasonOf(error) }
+  return { outcome: outcomeOf(error), reason: reasonOf(error), problem: problemOf(error) }
+}
+
+function problemOf(error: NodemailerError): MailProblem {
+  const { code, responseCode, timeoutType, originalCode } = error
+  if (code === forbidden) return 'The server must not be reached: it is not a mail port of the public internet'
+  if (code === 'EAUTH' || code === 'ENOAUTH' || authenticationReplies.has(responseCode))
+    return 'The server refused the user name or password'
+  if (responseCode !== undefined || code === 'EENVELOPE' || code === 'EMESSAGE') return 'The server refused the message'
+  if (code === 'ETLS') return 'No secure connection to the server could be made'
+  if (timeoutType === 'SOCKET_TIMEOUT' || timeoutType === 'GREETING_TIMEOUT' || code === 'EABORT')
+    return 'The server did not answer in time'
+  const isUnreachable = code === 'EDNS' || timeoutType === 'CONNECT_TIMEOUT' || unreachable.has(originalCode)
+  return isUnreachable ? 'The server could not be reached' : 'The connection to the server failed'
 }
 
 function outcomeOf(error: NodemailerError): 'refused' | 'delayed' | 'uncertain' {
@@ -79,7 +114,11 @@ function isAboutMessage({ command, responseCode }: NodemailerError): boolean {
   return command === 'RCPT TO' || command === 'DATA' || (command === 'MAIL FROM' && responseCode === messageTooLarge)
 }
 
-const codesBeforeMessage: ReadonlySet<string | undefined> = new Set(['EDNS', 'ETLS', 'EAUTH', 'ENOAUTH', 'ECONFIG'])
+/** Our own code for a server that must not be reached. */
+const forbidden = 'EFORBIDDEN'
+const codesBeforeMessage: ReadonlySet<string | undefined> = new Set([
+  ...['EDNS', 'ETLS', 'EAUTH', 'ENOAUTH', 'ECONFIG', forbidden],
+])
 const waitsBeforeMessage: ReadonlySet<string | undefined> = new Set([
   'CONNECT_TIMEOUT',
   'GREETING_TIMEOUT',
@@ -105,9 +144,10 @@ function reasonOf({ message, cause, code }: NodemailerError): string {
   return text.replace(/[\p{C}\s]+/gu, ' ')
 }
 
-function openTransport(sender: MailSender, timeouts: MailerTimeouts) {
+function openTransport(sender: SmtpSender, timeouts: MailerTimeouts) {
   return createTransport({
     pool: true,
+    ...(sender.publicOnly && { getSocket: openGuardedSockets(sender, timeouts.connect) }),
     host: sender.host,
     port: sender.port,
     secure: sender.secure,
@@ -127,6 +167,38 @@ function openTransport(sender: MailSender, timeouts: MailerTimeouts) {
     disableUrlAccess: true,
     maxRecipients: 1,
   })
+}
+
+type GetSocket = (options: unknown, done: (error: Error | null, socket: { connection: Socket } | false) => void) => void
+
+/** Where mail servers take mail from programs: other ports are other services. */
+const mailPorts: ReadonlySet<number> = new Set([25, 465, 587, 2465, 2525, 2587])
+
+/** Connects to what the name leads to at this moment, if that is allowed; TLS is the library's, on top. */
+function openGuardedSockets({ host, port }: SmtpSender, connectMs: number): GetSocket {
+  return (_options, done) => {
+    if (!mailPorts.has(port) || isForbiddenLiteral(host))
+      return done(describedForLibrary(new ForbiddenAddressError()), false)
+    const socket = connect({ host, port, lookup: lookUpPublic, timeout: connectMs })
+    const fail = (error: Error) => {
+      socket.destroy()
+      done(describedForLibrary(error), false)
+    }
+    const onTimeout = () => fail(Object.assign(new Error('Connection timeout'), { code: 'ETIMEDOUT' }))
+    socket.once('error', fail).once('timeout', onTimeout)
+    socket.once('connect', () => {
+      socket.setTimeout(0).off('error', fail).off('timeout', onTimeout)
+      done(null, { connection: socket })
+    })
+  }
+}
+
+/** With the members that the library's own errors of connecting have. */
+function describedForLibrary(error: Error & { code?: string }): Error {
+  if (error instanceof ForbiddenAddressError) return Object.assign(error, { code: forbidden })
+  const { code } = error
+  const timeout = code === 'ETIMEDOUT' ? { timeoutType: 'CONNECT_TIMEOUT' } : {}
+  return Object.assign(error, { code: 'ECONNECTION', originalCode: code, ...timeout })
 }
 
 function envelopeAndContent(sender: MailSender, { fromName, to, subject, html, text, messageId }: OutgoingMail) {

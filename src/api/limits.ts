@@ -71,6 +71,7 @@ export const attemptRoutes: Readonly<Record<string, readonly BudgetOf[]>> = {
   'POST /auth/password/change': [user],
   'POST /auth/2fa/verify-setup': [user],
   'POST /auth/2fa/disable': [user],
+  'POST /settings/test-email': [clientFor('test-email')],
 }
 
 /** How a route is written in the table, whatever its parameters are called. */

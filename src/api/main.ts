@@ -1,8 +1,8 @@
 import { openLogger } from '../adapters/logger.ts'
 import { ConfigError, loadEnv, parseConfig } from '../config.ts'
 import { loadExtensions } from '../extensions/extensions.ts'
+import { senderOf } from '../features/mail/senders.ts'
 import { migrateAtStart } from '../features/migrations/run.ts'
-import { hasMailSender } from '../features/project-info/project-info.ts'
 import { exitWithParent } from '../parent.ts'
 import { openRuntime, type Runtime } from '../runtime.ts'
 import { type SetupResult, setUpAndMigrate } from '../setup.ts'
@@ -36,12 +36,10 @@ function tellAdministrator(result: SetupResult): void {
 
 /** Requiring verification without a way to send it would lock every new user out. */
 function checkVerificationMail(rt: Runtime): void {
-  const { auth, server } = rt.config
-  if (!auth.verificationNeedsSettingsSmtp || hasMailSender(rt, rt.settings.current())) return
-  const message =
-    'REQUIRE_EMAIL_VERIFICATION: no mail sender is configured, neither by MAIL_SENDERS_ENABLED nor in the settings'
-  if (server.environment === 'production') throw new ConfigError(message)
-  rt.log.warn(message)
+  if (!rt.config.auth.verificationNeedsSettingsSmtp || senderOf(rt, undefined) !== undefined) return
+  throw new ConfigError(
+    'REQUIRE_EMAIL_VERIFICATION: no mail sender is configured, neither by MAIL_SENDERS_ENABLED nor in the settings',
+  )
 }
 
 /** The first signal drains: no new connection, running requests finish. The second one ends at once. */

@@ -119,7 +119,7 @@ function warnOfDoubts({ parsed, families }: Draft, reading: Reading): void {
   if (auth.requireEmailVerification && Object.keys(families.senders).length === 0 && !production)
     warn(
       reading,
-      'REQUIRE_EMAIL_VERIFICATION is true but no mail sender is complete: only SMTP of the settings can send the mails',
+      'REQUIRE_EMAIL_VERIFICATION is true but no mail sender is complete: unless the settings hold SMTP, mails are only shown at /_dev/mail',
     )
   if (auth.servicesEnabled.includes('PASSKEY') && !(passkey.rpId && passkey.rpName && passkey.origins.length > 0))
     warn(reading, 'Passkeys are not active: they need PASSKEY_RP_ID, PASSKEY_RP_NAME and PASSKEY_ORIGIN')

@@ -528,7 +528,7 @@ export const groups = {
       'SSRF_ALLOW_PRIVATE_URL_FETCH',
       boolean,
       'false',
-      'Let the server fetch URLs of private, loopback and metadata addresses',
+      'Let URLs and SMTP servers that come over the API lead to private, loopback and metadata addresses',
     ),
     protectIsPublic: variable(
       'PROTECT_IS_PUBLIC_FIELD',

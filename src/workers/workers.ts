@@ -1,7 +1,8 @@
 import { openMailer } from '../adapters/mailer.ts'
 import type { QueueName } from '../events/jobs.ts'
 import { deleteOldSessions } from '../features/auth/jobs.ts'
-import { defaultSender, sendMail, sweepMails } from '../features/mail/jobs.ts'
+import { sendMail, sweepMails } from '../features/mail/jobs.ts'
+import { inbox, senderOf } from '../features/mail/senders.ts'
 import type { Runtime } from '../runtime.ts'
 import { ensureLogPartitions } from './log-partitions.ts'
 import type { Handler } from './loop.ts'
@@ -49,8 +50,10 @@ export const workers = {
 } satisfies Readonly<Record<WorkerName, readonly QueueWorker[]>>
 
 function openMailQueue(rt: Runtime): OpenedWorker<'mail'> {
-  if (defaultSender(rt) === undefined)
+  const sender = senderOf(rt, undefined)
+  if (sender === undefined)
     rt.log.warn('no mail sender is configured: mails wait until MAIL_SENDERS_ENABLED names a complete one')
+  if (sender === inbox) rt.log.info('no mail sender is configured: mails are kept in the inbox at /_dev/mail')
   const mailer = openMailer()
   return {
     handler: (_rt, { emailLogId }, job) => sendMail(rt, mailer, emailLogId, job),

@@ -297,8 +297,8 @@ describe('when the mail server', () => {
     expect(dead).toMatchObject({ data: { emailLogId: id }, sourceOutput: { message: expect.stringContaining('450') } })
   })
 
-  it('is not configured, the mail waits and the log names the variable', async () => {
-    const unable = await openWorker({})
+  it('is not configured in production, the mail waits and the log names the variable', async () => {
+    const unable = await openWorker({ NODE_ENV: 'production' })
     try {
       const id = await queue('user@mail.example')
       await expect(sendMail(unable, openTestMailer(), id, attempt(0))).rejects.toThrow('MAIL_SENDERS_ENABLED')

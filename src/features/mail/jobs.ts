@@ -1,14 +1,14 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { TemplateError } from '../../adapters/liquid.ts'
-import type { Delivery, Mailer } from '../../adapters/mailer.ts'
-import type { MailSender } from '../../config/families.ts'
-import { deleteExpiredSecrets } from '../../db/unlogged.ts'
+import type { Delivery, Mailer, SmtpSender } from '../../adapters/mailer.ts'
+import { deleteExpiredSecrets, keepDevelopmentMail } from '../../db/unlogged.ts'
 import { commit } from '../../events/commit.ts'
 import { systemActor } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
 import { claim, type MailToSend } from './claim.ts'
 import { type ComposedMail, compose, withoutSecret } from './compose.ts'
-import { failAbandonedMails, settleMail, type Verdict } from './queries.ts'
+import { failAbandonedMails, mailOwner, settleMail, type Verdict } from './queries.ts'
+import { inbox, senderOf } from './senders.ts'
 
 /** The attempt of a job, as the workers' loop gives it. */
 type Attempt = { readonly retryCount: number; readonly retryLimit: number; readonly signal: AbortSignal }
@@ -29,17 +29,32 @@ const abandonedAfterSeconds = 600
  * recorded as `failed` and needs no further attempt.
  */
 export async function sendMail(rt: Runtime, mailer: Mailer, emailLogId: string, attempt: Attempt): Promise<void> {
-  const sender = defaultSender(rt)
+  const delivery = await attemptMail(rt, mailer, emailLogId, attempt)
+  if (delivery === 'busy') throw new Error('another worker holds the mail')
+  if (delivery?.outcome === 'delayed' || delivery?.outcome === 'uncertain') throw new Error(delivery.reason)
+}
+
+/** One attempt, recorded in svc_EmailLog. Undefined when there was nothing to send any more, which is recorded too. */
+export async function attemptMail(
+  rt: Runtime,
+  mailer: Mailer,
+  emailLogId: string,
+  attempt: Attempt,
+): Promise<Delivery | 'busy' | undefined> {
+  const sender = senderOf(rt, (await mailOwner(rt.db, emailLogId)) ?? undefined)
   const claimed = await claim(rt, emailLogId, sender, claimSeconds)
-  if (claimed.state === 'busy') throw new Error('another worker holds the mail')
-  if (claimed.state !== 'claimed') return rt.log.info({ emailLogId }, `the mail is ${claimed.state}`)
+  if (claimed.state === 'busy') return 'busy'
+  if (claimed.state !== 'claimed') {
+    rt.log.info({ emailLogId }, `the mail is ${claimed.state}`)
+    return undefined
+  }
   const { delivery, subject } = await deliver(rt, mailer, sender, claimed.toSend, attempt.signal)
   const isLast = attempt.retryCount >= attempt.retryLimit
   const verdict = { ...verdictOn(delivery, claimed.toSend, isLast), sender: sender?.name, subject }
   if (await record(rt, claimed.toSend, verdict, attempt.signal))
     rt.log.info({ emailLogId, status: verdict.status, reason: verdict.reason }, 'mail attempted')
   else rt.log.warn({ emailLogId }, 'the claim of a mail was lost: its outcome is for another worker to record')
-  if (delivery.outcome === 'delayed' || delivery.outcome === 'uncertain') throw new Error(delivery.reason)
+  return delivery
 }
 
 /** Ends mails that no job will send any more, and forgets expired secrets. */
@@ -51,24 +66,19 @@ export async function sweepMails(rt: Runtime): Promise<void> {
   if (failed > 0) rt.log.warn({ mails: failed }, 'mails were given up: no job is left that would send them')
 }
 
-/** The sender of mails that name none; undefined when none is complete. */
-export function defaultSender({ config }: Runtime): MailSender | undefined {
-  const { senders, defaultSender: name } = config.mail
-  return name === undefined ? undefined : senders[name]
-}
-
 type Attempted = { readonly delivery: Delivery; readonly subject?: string }
 
 async function deliver(
   rt: Runtime,
   mailer: Mailer,
-  sender: MailSender | undefined,
+  sender: SmtpSender | undefined,
   toSend: MailToSend,
   signal: AbortSignal,
 ): Promise<Attempted> {
   if (sender === undefined) return withoutSender(rt)
   const composed = composeOrFail(rt, toSend)
   if ('outcome' in composed) return { delivery: composed }
+  if (sender === inbox) return keep(rt, toSend, composed)
   const limited = AbortSignal.any([signal, AbortSignal.timeout(sendMs)])
   const delivery = await mailer.send(sender, composed.outgoing, limited)
   const subject = composed.recordedSubject
@@ -79,7 +89,17 @@ async function deliver(
 function withoutSender(rt: Runtime): Attempted {
   const reason = 'no mail sender is configured: set MAIL_SENDERS_ENABLED'
   rt.log.warn(reason)
-  return { delivery: { outcome: 'delayed', reason } }
+  return { delivery: { outcome: 'delayed', reason, problem: 'No mail sender is configured' } }
+}
+
+async function keep(
+  rt: Runtime,
+  { mail }: MailToSend,
+  { outgoing, recordedSubject }: ComposedMail,
+): Promise<Attempted> {
+  const { subject, html, text } = outgoing
+  await keepDevelopmentMail(rt, { emailLogId: mail.id, subject, html, text })
+  return { delivery: { outcome: 'accepted', response: 'kept' }, subject: recordedSubject }
 }
 
 /** A broken template does not mend itself between attempts. */
@@ -88,7 +108,8 @@ function composeOrFail(rt: Runtime, toSend: MailToSend): ComposedMail | Extract<
     return compose(rt, toSend)
   } catch (error) {
     const reason = withoutSecret(`the mail could not be composed: ${(error as Error).message}`, toSend.secret)
-    return { outcome: error instanceof TemplateError ? 'refused' : 'delayed', reason }
+    const problem = 'The mail could not be composed'
+    return { outcome: error instanceof TemplateError ? 'refused' : 'delayed', reason, problem }
   }
 }
 

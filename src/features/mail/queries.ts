@@ -73,6 +73,14 @@ export async function mailStatus(tx: Reader, id: string): Promise<string | undef
   return (await tx.maybeOne<{ status: string }>(sql.unsafe`select status from "svc_EmailLog" where id = ${id}`))?.status
 }
 
+/** The tenant that a mail belongs to; null when it is the installation's or was deleted. */
+export async function mailOwner(db: Reader, id: string): Promise<string | null> {
+  const row = await db.maybeOne<{ tenantId: string | null }>(
+    sql.unsafe`select "tenant_Id" as "tenantId" from "svc_EmailLog" where id = ${id}`,
+  )
+  return row?.tenantId ?? null
+}
+
 export type Verdict = {
   readonly status: 'queued' | 'sending' | 'sent' | 'failed'
   /** Null when there is nothing to complain about. */

@@ -10,6 +10,9 @@ export type MailContext = {
   /** An invitation to a tenant, to an address without an account or with one. `link` as above. */
   inviteNewUser: { readonly link: string; readonly inviteId: string }
   inviteExistingUser: { readonly link: string; readonly inviteId: string }
+  welcome: object
+  /** Shows an administrator that mails arrive. */
+  test: object
 }
 
 /** A mail with a link below the frontend's address, or with a code to type. */
@@ -99,6 +102,8 @@ export const mailTypes: { readonly [Type in MailType]: MailTypeEntry<Type> } = {
       existing: 'true',
     }),
   },
+  welcome: { template: 'welcome', purpose: undefined, variables: () => ({}) },
+  test: { template: 'test', purpose: undefined, variables: () => ({}) },
 }
 
 /** A code lives shorter because it can be guessed (auth facts §3). */

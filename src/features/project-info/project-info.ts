@@ -1,5 +1,6 @@
 import packageJson from '../../../package.json' with { type: 'json' }
 import type { Runtime } from '../../runtime.ts'
+import { senderOf } from '../mail/senders.ts'
 import type { SettingsRow } from '../settings/store.ts'
 
 /**
@@ -12,7 +13,7 @@ export function projectInfo(rt: Runtime) {
   const auth = {
     registration: config.auth.publicRegistration && config.auth.local,
     emailPassword: config.auth.local,
-    magicLink: config.auth.local && hasMailSender(rt, settings),
+    magicLink: config.auth.local && senderOf(rt, undefined) !== undefined,
     passkey: config.passkey !== undefined,
     twoFactor: config.auth.twoFactor,
     socialProviders: Object.keys(config.oauth.providers),
@@ -47,17 +48,6 @@ export function projectInfo(rt: Runtime) {
     auth,
   }
   return { data, project, version: packageJson.version }
-}
-
-const smtpKeys = ['smtp_host', 'smtp_port', 'smtp_user', 'smtp_pass', 'smtp_from_address'] as const
-
-/** A sender of the environment, or settings that are switched on and complete. */
-export function hasMailSender({ config }: Runtime, settings: SettingsRow): boolean {
-  if (Object.keys(config.mail.senders).length > 0) return true
-  return (
-    settings.smtp_enabled === true &&
-    smtpKeys.every((key) => settings[key] !== null && settings[key] !== undefined && settings[key] !== '')
-  )
 }
 
 function text(settings: SettingsRow, key: string): string | null {

@@ -1,3 +1,4 @@
+import { isIP } from 'node:net'
 import { AppError } from '../../errors.ts'
 import { isObject } from '../../query/guards.ts'
 
@@ -47,7 +48,7 @@ export const settingsKeys: ReadonlyMap<string, Key> = new Map(
     email_signature: key(true, 'a text', text),
     from_email_name: lineKey(),
     smtp_enabled: switchKey(true),
-    smtp_host: key(false, 'a host name or address', (value) => line(value) && /^[a-z0-9.:_-]+$/i.test(value)),
+    smtp_host: key(false, 'a host name or address without a port', isHost),
     smtp_port: key(false, 'a port from 1 to 65535', isPort),
     smtp_secure: switchKey(false),
     smtp_user: lineKey(false),
@@ -83,6 +84,11 @@ function problemOf(name: string, value: unknown, tenantId: string | null): strin
   if (known === undefined) return [`${name.slice(0, 64)}: unknown setting`]
   if (value === null && (tenantId !== null || !indispensable.has(name))) return []
   return value !== null && known.accepts(value) ? [] : [`${name}: expected ${known.expected}`]
+}
+
+/** A name of letters, digits, dots and hyphens, or an IP address. */
+function isHost(value: unknown): boolean {
+  return line(value) && (isIP(value) !== 0 || /^(?!-)[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?$/i.test(value))
 }
 
 function isPort(value: unknown): boolean {

@@ -1,7 +1,8 @@
+import { isForbiddenLiteral } from '../../adapters/public-address.ts'
 import { seal, unseal } from '../../adapters/sealing.ts'
 import type { Config } from '../../config.ts'
 import { AppError } from '../../errors.ts'
-import { type SettingsValues, settingsKeys } from './keys.ts'
+import { invalidSettings, type SettingsValues, settingsKeys } from './keys.ts'
 import type { SettingsRow } from './store.ts'
 
 /** Stands for a password that is set; given back unchanged it means "as it is". */
@@ -42,8 +43,13 @@ export function brandingOf(row: SettingsRow): Readonly<Record<string, unknown>> 
   return { project_name, project_color, email_icon_Id, email_signature }
 }
 
-/** The values as the table holds them: the password sealed, its mask left out. */
+/**
+ * The values as the table holds them: the password sealed, its mask left out. 400 for an SMTP server that would never
+ * be reached; where a name leads is found out when a mail is sent.
+ */
 export function storedValues(config: Config, values: SettingsValues): SettingsValues {
+  if (!config.files.allowPrivateUrlFetch && isForbiddenLiteral(String(values.smtp_host ?? '')))
+    throw invalidSettings(['smtp_host: expected a host of the public internet'])
   const { smtp_pass: password, ...others } = values
   if (password === undefined || password === passwordMask) return others
   return { ...others, smtp_pass: password === null ? null : seal(config, sealedFor, String(password)) }

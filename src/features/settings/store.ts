@@ -8,6 +8,8 @@ export type SettingsRow = Readonly<Record<string, unknown>> & { readonly id: num
 export type SettingsStore = {
   /** The installation's settings, overridden key by key by the tenant's own (realtime facts §9). */
   current(tenantId?: string): SettingsRow
+  /** The tenant's own row, or the installation's for null, as it is: nothing is inherited. */
+  own(tenantId: string | null): SettingsRow | undefined
   /** Whose frontend this is: the installation's, compared exactly, or a tenant's, in any case. */
   byAppUrl(appUrl: string): SettingsRow | undefined
   reload(): Promise<void>
@@ -24,7 +26,12 @@ export async function openSettings(db: Reader, listener: Listener, log: Logger):
   }
   listener.on('svc_settings', reloadSoon)
   listener.onReconnect(reloadSoon)
-  return { current: (tenantId) => merged(rows, tenantId), byAppUrl: (appUrl) => ownerOf(rows, appUrl), reload }
+  return {
+    current: (tenantId) => merged(rows, tenantId),
+    own: (tenantId) => rows.find((row) => row.tenant_Id === tenantId),
+    byAppUrl: (appUrl) => ownerOf(rows, appUrl),
+    reload,
+  }
 }
 
 async function readRows(db: Reader): Promise<readonly SettingsRow[]> {

@@ -2,7 +2,7 @@
 export type Template = { readonly subject: string; readonly body: string }
 
 /** The types of templates that are built in; the names of the specification. */
-export type TemplateType = 'verification' | 'magic_link' | 'password_reset' | 'invite'
+export type TemplateType = 'verification' | 'magic_link' | 'password_reset' | 'invite' | 'welcome' | 'test'
 
 /** What is sent when nobody has stored a template of the type. */
 export const builtInTemplates: Readonly<Record<TemplateType, Template>> = {
@@ -57,6 +57,27 @@ ${button('{{ resetPasswordLink }}', 'Set a new password')}
 accept.{% else %}Create your account to accept.{% endif %} The link works for 7 days.</p>
 ${button('{{ inviteLink }}', 'Accept the invitation')}
 <p class="quiet">If you do not know {{ tenant.name }}, you can ignore this mail.</p>`,
+    }),
+  },
+  welcome: {
+    subject: 'Welcome to {{ project_name }}',
+    body: page({
+      preheader: 'Your account is ready.',
+      heading: 'Welcome to {{ project_name }}',
+      content: `
+<p>Hello{% if name != '' %} {{ name }}{% endif %},</p>
+<p>your account with the e-mail address {{ user.email }} has been created.</p>
+{% if loginLink != '' %}${button('{{ loginLink }}', 'Sign in')}{% endif %}`,
+    }),
+  },
+  test: {
+    subject: 'Test mail from {{ project_name }}',
+    body: page({
+      preheader: 'The mail settings work.',
+      heading: 'The mail settings work',
+      content: `
+<p>This mail was asked for by an administrator of {{ project_name }} at {{ currentTime }} on {{ currentDate }}.</p>
+<p class="quiet">There is nothing else to do.</p>`,
     }),
   },
 }

@@ -1,0 +1,196 @@
+import { createServer, type Server } from 'node:net'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { senderOf } from '../../src/features/mail/senders.ts'
+import { type Api, startApi } from '../support/api.ts'
+import { type SmtpDouble, startSmtp } from '../support/smtp.ts'
+import { waitFor } from '../support/wait.ts'
+
+let api: Api
+let guarded: Api
+let smtp: SmtpDouble
+let tenant: string
+
+beforeAll(async () => {
+  smtp = await startSmtp()
+  api = await startApi({ ...smtp.env, SSRF_ALLOW_PRIVATE_URL_FETCH: 'true', AUTH_RATE_LIMIT: '1000' })
+  guarded = await startApi({ MAIL_SENDERS_ENABLED: '', AUTH_RATE_LIMIT: '1000' }, api.database)
+  tenant = (await api.admin('POST', '/items/svc_Tenant', { name: 'Tenant' })).body.data.id
+})
+
+beforeEach(async () => {
+  smtp.forget()
+  await api.admin('DELETE', `/settings/tenant?tenant_id=${tenant}`)
+  await set({ smtp_enabled: false, smtp_host: null, smtp_user: null, smtp_pass: null, smtp_from_address: null })
+})
+
+const complete = () => ({
+  smtp_enabled: true,
+  smtp_host: '127.0.0.1',
+  smtp_port: smtp.port,
+  smtp_user: 'nobody',
+  smtp_pass: 'of the installation',
+  smtp_from_address: 'Installation <post@installation.example>',
+})
+
+async function set(values: object, query = ''): Promise<void> {
+  const { status, text } = await api.admin('PATCH', `/settings${query}`, values)
+  expect(status, text).toBe(200)
+}
+
+const ofTenant = () => `?tenant_id=${tenant}`
+const testMail = (body: unknown, query = '', call = api.admin) => call('POST', `/settings/test-email${query}`, body)
+const mails = () => api.sql('select * from "svc_EmailLog" order by "createdAt"')
+
+describe('the sender of a mail', () => {
+  const names = () => [senderOf(api.rt, tenant)?.name, senderOf(api.rt, undefined)?.name]
+
+  it('is the default one of the environment while the settings name none', () => {
+    expect(names()).toEqual(['test', 'test'])
+  })
+
+  it("is the installation's SMTP once it is switched on and complete", async () => {
+    const { smtp_pass: pass, ...others } = complete()
+    await set({ ...others, smtp_enabled: false, smtp_pass: pass })
+    expect(names()).toEqual(['test', 'test'])
+    await set({ smtp_enabled: true })
+    expect(names()).toEqual(['settings', 'settings'])
+    await set({ smtp_pass: null })
+    expect(names()).toEqual(['test', 'test'])
+  })
+
+  it("is a tenant's own SMTP for its mails alone", async () => {
+    await set(complete())
+    await set({ ...complete(), smtp_host: 'localhost', smtp_pass: 'of the tenant' }, ofTenant())
+    expect(names()).toEqual([`settings of tenant ${tenant}`, 'settings'])
+    expect(senderOf(api.rt, tenant)).toMatchObject({ host: 'localhost', pass: 'of the tenant' })
+  })
+
+  it("never takes the installation's password to a server that a tenant has named", async () => {
+    await set(complete())
+    await set(
+      { smtp_enabled: true, smtp_host: 'evil.example', smtp_user: 'x', smtp_from_address: 'x@evil.example' },
+      ofTenant(),
+    )
+    expect(senderOf(api.rt, tenant)).toMatchObject({ name: 'settings', host: '127.0.0.1' })
+  })
+
+  it('follows the settings in every process', async () => {
+    await set(complete())
+    await waitFor(() => senderOf(guarded.rt, undefined)?.name === 'settings')
+    await set({ smtp_from_address: 'other@installation.example' })
+    await waitFor(() => senderOf(guarded.rt, undefined)?.from === 'other@installation.example')
+  })
+})
+
+describe('POST /settings/test-email', () => {
+  it('sends at once, by the settings, and says so', async () => {
+    await set(complete())
+    const answer = await testMail({ to: 'admin@example.com' })
+    expect(answer).toMatchObject({ status: 200, body: { success: true, message: 'Test email sent successfully' } })
+    expect(smtp.accepted).toHaveLength(1)
+    expect(smtp.accepted[0]).toMatchObject({
+      from: { name: 'Installation', address: 'post@installation.example' },
+      recipients: ['admin@example.com'],
+      subject: 'Test mail from Daybook',
+    })
+    expect((await mails()).at(-1)).toMatchObject({
+      status: 'sent',
+      templateName: 'test',
+      sender: 'settings',
+      attempts: 1,
+    })
+    expect(await api.jobs('mail')).toEqual([])
+  })
+
+  it('tries the SMTP of the tenant that is named, and knows the older name of its member', async () => {
+    await set({ ...complete(), smtp_from_address: 'post@tenant.example' }, ofTenant())
+    expect(await testMail({ email: 'admin@example.com' }, ofTenant())).toMatchObject({ status: 200 })
+    expect(smtp.accepted[0]!.from).toMatchObject({ address: 'post@tenant.example' })
+    expect((await mails()).at(-1)).toMatchObject({ sender: `settings of tenant ${tenant}`, tenant_Id: tenant })
+  })
+
+  it.each<[string, unknown, string]>([
+    ['nothing', {}, 'Email address is required'],
+    ['no object', [], 'Email address is required'],
+    ['a list', { to: ['a@example.com', 'b@example.com'] }, 'Invalid email address'],
+    ['two addresses', { to: 'a@example.com,b@example.com' }, 'Invalid email address'],
+    ['a header (I-11)', { to: 'a@example.com\r\nBcc: e@evil.test' }, 'Invalid email address'],
+    ['an encoded word (I-11)', { to: '=?utf-8?q?a=0d=0aBcc:e@evil.test?= <a@example.com>' }, 'Invalid email address'],
+  ])('refuses %s', async (_what, body, message) => {
+    const before = (await mails()).length
+    expect(await testMail(body)).toMatchObject({ status: 400, body: { error: { message } } })
+    expect(await mails()).toHaveLength(before)
+    expect(smtp.received).toEqual([])
+  })
+
+  it('is for administrators, and for tenants that there are', async () => {
+    const body = { to: 'admin@example.com' }
+    expect((await testMail(body, '', api.anonymous)).status).toBe(401)
+    expect((await testMail(body, '', (await api.user()).call)).status).toBe(403)
+    expect((await testMail(body, '?tenant_id=00000000-0000-4000-8000-000000000000')).status).toBe(404)
+    expect((await testMail(body, '?tenant_id=x')).status).toBe(404)
+  })
+
+  it.each([
+    [{ code: 550, at: 'rcpt' }, 'The server refused the message'],
+    [{ code: 421, at: 'data' }, 'The server refused the message'],
+    ['reset', 'The connection to the server failed'],
+  ] as const)('says what is wrong, in words of its own (%j)', async (answer, reason) => {
+    await set(complete())
+    smtp.answer(answer)
+    const { status, body, text } = await testMail({ to: 'admin@example.com' })
+    expect({ status, body }).toMatchObject({ status: 500, body: { error: { details: { reason } } } })
+    expect(text).not.toContain('as the script says')
+    expect((await mails()).at(-1)).toMatchObject({ status: 'failed', errorMessage: expect.any(String) })
+  })
+})
+
+describe('a server that the settings name', () => {
+  let canary: Server
+  let connections = 0
+
+  beforeAll(async () => {
+    canary = createServer((socket) => {
+      connections += 1
+      socket.end('220 the banner of an inner service\r\n')
+    })
+    await new Promise<void>((resolve) => canary.listen(0, '127.0.0.1', resolve))
+  })
+  afterAll(() => void canary.close())
+
+  it.each(['127.0.0.1', '::1', '169.254.169.254', '10.1.2.3', '::ffff:127.0.0.1', 'fd00:ec2::254'])(
+    'cannot be %s, outside the public internet (G-06)',
+    async (smtp_host) => {
+      const { status, body } = await guarded.admin('PATCH', '/settings', { smtp_host })
+      expect({ status, body }).toMatchObject({ status: 400, body: { error: { message: 'Invalid settings data' } } })
+    },
+  )
+
+  it.each(['127.0.0.1:5432', 'mail.example.com:25', 'a b', '-x', 'x..y'])('cannot be written %j', async (smtp_host) => {
+    expect((await api.admin('PATCH', '/settings', { smtp_host })).status).toBe(400)
+  })
+
+  // Stored while it was allowed, or as a name: found out when the connection is made.
+  it.each([
+    ['an address of this machine', '127.0.0.1', undefined],
+    ['a name that leads to this machine', 'localhost', 587],
+    ['a port of another service', 'mail.example.com', 5432],
+  ])('is not connected to where it is %s (G-06)', async (_what, smtp_host, port) => {
+    const smtp_port = port ?? (canary.address() as { port: number }).port
+    await set({ ...complete(), smtp_host, smtp_port })
+    await waitFor(() => senderOf(guarded.rt, undefined)?.host === smtp_host)
+    const { status, body, text } = await testMail({ to: 'admin@example.com' }, '', guarded.admin)
+    const reason = 'The server must not be reached: it is not a mail port of the public internet'
+    expect({ status, body }).toMatchObject({ status: 500, body: { error: { details: { reason } } } })
+    expect(text).not.toContain('banner')
+    expect(connections).toBe(0)
+    expect((await mails()).at(-1)).toMatchObject({ status: 'failed' })
+  })
+
+  it('whose banner is none is not quoted', async () => {
+    await set({ ...complete(), smtp_port: (canary.address() as { port: number }).port })
+    const { status, text } = await testMail({ to: 'admin@example.com' })
+    expect(status).toBe(500)
+    expect(text).not.toContain('banner')
+  })
+})
