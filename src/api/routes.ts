@@ -4,8 +4,10 @@ import { apiKeyRoutes } from '../features/api-keys/routes.ts'
 import { authAdminRoutes, authBearerRoutes, authPublicRoutes, authSelfRoutes } from '../features/auth/routes.ts'
 import { changesRoutes } from '../features/changes/routes.ts'
 import { historyAdminRoutes, historyRoutes } from '../features/history/routes.ts'
+import { inboxRoutes } from '../features/inbox/routes.ts'
 import { itemImportRoutes } from '../features/items/import-routes.ts'
 import { itemBearerRoutes, itemRoutes } from '../features/items/routes.ts'
+import { mailAdminRoutes } from '../features/mail/routes.ts'
 import { migrationRoutes } from '../features/migrations/routes.ts'
 import { passkeyPublicRoutes, passkeyRoutes } from '../features/passkeys/routes.ts'
 import { permissionAdminRoutes, permissionRoutes } from '../features/permissions/routes.ts'
@@ -55,6 +57,8 @@ const groups: readonly RouteGroup[] = [
   { access: 'public', register: settingsRoutes },
   { access: 'admin', register: settingsAdminRoutes },
   { access: 'admin', register: migrationRoutes },
+  { access: 'admin', register: mailAdminRoutes },
+  { access: 'public', register: inboxRoutes },
 ]
 
 /** Registers every group in a scope of its own, so that access is a property of the group, not of a handler. */

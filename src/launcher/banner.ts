@@ -7,11 +7,14 @@ export type Admin = { email: string; password: string | null } | undefined
 export type BannerFacts = { url: string; docs: string; config: Config; admin: Admin }
 
 /** What a person wants to know once everything runs. */
-export function banner({ url, docs, config: { database, project }, admin }: BannerFacts): string {
+export function banner({ url, docs, config: { database, project, mail, server }, admin }: BannerFacts): string {
   const password = admin?.password ? `${admin.password}   (shown only this once)` : 'as in ADMIN_PASSWORD'
   const rows: [label: string, value: string][] = [
     ['URL', url],
     ['Docs', docs],
+    ...(mail.defaultSender === undefined && server.environment !== 'production'
+      ? ([['Mail', `${url}/_dev/mail   (shown here, not sent)`]] as [string, string][])
+      : []),
     ...(admin === undefined
       ? []
       : ([

@@ -27,6 +27,19 @@ describe('the banner', () => {
     expect(banner(facts())).not.toMatch(/Admin|Password/)
   })
 
+  it('shows where mails are while nobody sends them', () => {
+    const sender = {
+      MAIL_SENDERS_ENABLED: 'a',
+      A_SMTP_HOST: 'h',
+      A_SMTP_PORT: '25',
+      A_SMTP_USER: 'u',
+      A_SMTP_PASS: 'p',
+    }
+    expect(banner(facts())).toContain('http://127.0.0.1:8055/_dev/mail')
+    expect(banner(facts({ ...sender, A_FROM_ADDRESS: 'a@example.com' }))).not.toContain('/_dev/mail')
+    expect(banner(facts({ NODE_ENV: 'production', SECRET_KEY: 'k'.repeat(32) }))).not.toContain('/_dev/mail')
+  })
+
   it('names the server of DATABASE_URL without its password', () => {
     const text = banner(facts({ DATABASE_URL: 'postgres://me:hidden@db.example.com:6000/shop' }))
     expect(text).toContain('db.example.com:6000/shop')

@@ -73,7 +73,10 @@ async function create(rt: Runtime, request: FastifyRequest, wanted: Wanted): Pro
       ? firstSession(rt, tx, request, wanted)
       : firstMail(tx, user, wanted.link))
     const tenant = place.tenantId === null ? undefined : await findTenant(tx, rt.catalog.current(), place.tenantId)
-    return { result: { token, tenant: tenant ?? null }, events: [...joined, ...events] }
+    return {
+      result: { token, tenant: tenant ?? null },
+      events: [...joined, ...events, ...(await welcome(rt, tx, user))],
+    }
   })
 }
 
@@ -87,6 +90,15 @@ async function useInvite(tx: Tx, userId: string, { inviteId }: Place): Promise<r
   if (inviteId === undefined) return []
   if (!(await acceptInvite(tx, inviteId, userId))) throw invalidInvite()
   return [{ type: 'auth.invite_accepted', data: { userId, inviteId } }]
+}
+
+/** SEND_WELCOME_EMAIL, beside the verification mail where there is one. */
+async function welcome({ config }: Runtime, tx: Tx, user: NewUser): Promise<readonly DomainEvent[]> {
+  const { sendWelcomeEmail, welcomeEmailSubject: subject } = config.auth
+  if (!sendWelcomeEmail) return []
+  const tenantId = user.tenantId ?? undefined
+  const more = { ...(subject && { subject }), ...(tenantId && { tenantId }) }
+  return [(await queueMail(tx, { type: 'welcome', to: user.email, user, context: {}, ...more })).event]
 }
 
 /** A generic answer can't carry a token, so nothing would ever use the session. */

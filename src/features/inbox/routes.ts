@@ -1,0 +1,65 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { isLoopback } from '../../adapters/client-address.ts'
+import { AppError } from '../../errors.ts'
+import type { App } from '../../http.ts'
+import type { Runtime } from '../../runtime.ts'
+import { hasInbox } from '../mail/senders.ts'
+import { isUuid } from '../settings/keys.ts'
+import { listPage, mailPage } from './pages.ts'
+import { type KeptMail, keptMail, keptMails } from './queries.ts'
+
+/** The development inbox: mails that nobody sends, on the machine that they would have left. Not there in production. */
+export function inboxRoutes(app: App, rt: Runtime): void {
+  if (!hasInbox(rt)) return
+  app.addHook('onRequest', async (request) => refuseStrangers(request))
+  app.get('/_dev/mail', async (_request, reply) => page(reply, listPage(await keptMails(rt.db))))
+  app.get('/_dev/mail/:id', async (request, reply) => page(reply, mailPage(await wanted(rt, request))))
+  app.get('/_dev/mail/:id/html', async (request, reply) => {
+    const { html } = await wanted(rt, request)
+    return secured(reply, mailPolicy).type('text/html; charset=utf-8').send(html)
+  })
+  app.get('/_dev/mail/:id/text', async (request, reply) => {
+    const { text } = await wanted(rt, request)
+    return secured(reply, pagePolicy).type('text/plain; charset=utf-8').send(text)
+  })
+}
+
+/**
+ * Whoever reads these mails owns every account, so they are shown to programs of this machine alone: not through a
+ * proxy, and not to a page whose own name leads here.
+ */
+function refuseStrangers(request: FastifyRequest): void {
+  const { headers, socket, method, url } = request
+  const isProxied = ['forwarded', 'x-forwarded-for', 'x-forwarded-host', 'via'].some(
+    (name) => headers[name] !== undefined,
+  )
+  const host = (headers.host ?? '').replace(/:\d+$/, '').toLowerCase()
+  const isNamedHere = host === 'localhost' || isLoopback(host)
+  if (isProxied || !isNamedHere || !isLoopback(socket.remoteAddress ?? ''))
+    throw new AppError(404, `Route ${method} ${url.split('?', 1)[0]} not found`)
+}
+
+async function wanted(rt: Runtime, request: FastifyRequest): Promise<KeptMail> {
+  const { id } = request.params as { id: string }
+  const mail = isUuid(id) ? await keptMail(rt.db, id) : undefined
+  if (mail === undefined) throw new AppError(404, 'Mail not found')
+  return mail
+}
+
+const own = "base-uri 'none'; form-action 'none'"
+const pagePolicy = `default-src 'none'; style-src 'unsafe-inline'; frame-src 'self'; frame-ancestors 'none'; ${own}`
+/** What a template's author wrote runs no script and fetches nothing. */
+const mailPolicy = `default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'; sandbox allow-popups; ${own}`
+
+function page(reply: FastifyReply, html: string): FastifyReply {
+  return secured(reply, pagePolicy).type('text/html; charset=utf-8').send(html)
+}
+
+function secured(reply: FastifyReply, policy: string): FastifyReply {
+  return reply.headers({
+    'content-security-policy': policy,
+    'referrer-policy': 'no-referrer',
+    'x-content-type-options': 'nosniff',
+    'cache-control': 'no-store',
+  })
+}

@@ -1,0 +1,117 @@
+import { beforeAll, describe, expect, it } from 'vitest'
+import { openMailer } from '../../src/adapters/mailer.ts'
+import { sendMail } from '../../src/features/mail/jobs.ts'
+import { type Api, startApi } from '../support/api.ts'
+import { configured } from '../support/configured.ts'
+
+let api: Api
+
+beforeAll(async () => {
+  api = await startApi({
+    REQUIRE_EMAIL_VERIFICATION: 'true',
+    AUTH_APP_URL: 'https://app.example',
+    SEND_WELCOME_EMAIL: 'true',
+    WELCOME_EMAIL_SUBJECT: '<b>{{ user.firstName }}</b> & welcome',
+    AUTH_RATE_LIMIT: '1000',
+  })
+})
+
+const page = (path = '', headers: Record<string, string> = {}) =>
+  api.anonymous('GET', `/_dev/mail${path}`, undefined, headers)
+
+/** Registers, and does the mail worker's work. */
+async function register(firstName = 'Ada'): Promise<{ email: string; ids: Record<string, string> }> {
+  const email = `${api.rt.newId()}@mail.example`
+  const person = { email, firstName, lastName: 'Reader', password: 'a long enough password' }
+  const { status, text } = await api.anonymous('POST', '/auth/register', person)
+  expect(status, text).toBe(200)
+  const rows = await api.sql('select id, "templateName" from "svc_EmailLog" where email = $1', [email])
+  const mailer = openMailer()
+  const attempt = { retryCount: 0, retryLimit: 0, signal: new AbortController().signal }
+  for (const { id } of rows) await sendMail(api.rt, mailer, id, attempt)
+  mailer.close()
+  return { email, ids: Object.fromEntries(rows.map(({ id, templateName }) => [templateName, id])) }
+}
+
+describe('without a sender, outside production', () => {
+  it('a mail is kept, shown with its links, and the link works', async () => {
+    const { email, ids } = await register()
+    const list = await page()
+    expect(list.headers['content-type']).toContain('text/html')
+    expect(list.text).toContain(email)
+    expect(list.text).toContain(`href="/_dev/mail/${ids.verification}"`)
+    const mail = await page(`/${ids.verification}`)
+    const [, token] = /https:\/\/app\.example\/auth\/verify-email\/([0-9a-f]{64})/.exec(mail.text) ?? []
+    const [, api_] = /href="(\/auth\/email\/verify\/[0-9a-f]{64})"/.exec(mail.text) ?? []
+    expect(api_).toBe(`/auth/email/verify/${token}`)
+    expect((await page(`/${ids.verification}/html`)).text).toContain(`verify-email/${token}`)
+    expect((await page(`/${ids.verification}/text`)).text).toContain(`verify-email/${token}`)
+    expect((await api.anonymous('GET', api_!)).status).toBe(200)
+    expect(await api.sql('select "emailVerified" from "svc_User" where email = $1', [email])).toEqual([
+      { emailVerified: true },
+    ])
+  })
+
+  it('the mail log says that it was sent, and to where, without its secret', async () => {
+    const { ids } = await register()
+    const [row] = await api.sql('select * from "svc_EmailLog" where id = $1', [ids.verification])
+    expect(row).toMatchObject({
+      status: 'sent',
+      sender: 'development inbox',
+      messageId: `<${ids.verification}@localhost>`,
+    })
+    const [, token] = /verify-email\/([0-9a-f]{64})/.exec((await page(`/${ids.verification}`)).text)!
+    expect(JSON.stringify([row, await api.log()])).not.toContain(token)
+  })
+
+  it('who registers is welcomed, with the subject of WELCOME_EMAIL_SUBJECT', async () => {
+    const { ids, email } = await register('<i>Ada</i>')
+    const mail = await page(`/${ids.welcome}`)
+    expect(mail.text).toContain('<h1>&#60;b&#62;&#60;i&#62;Ada&#60;/i&#62;&#60;/b&#62; &#38; welcome</h1>')
+    expect(mail.text).not.toContain('<i>')
+    expect((await page(`/${ids.welcome}/text`)).text).toContain(email)
+  })
+
+  it('signing in by mail counts as possible', async () => {
+    expect((await api.anonymous('GET', '/')).body.data.auth.magicLink).toBe(true)
+  })
+
+  it('no page runs a script or fetches anything', async () => {
+    const { ids } = await register()
+    for (const path of ['', `/${ids.verification}`, `/${ids.verification}/html`]) {
+      const { headers, text } = await page(path)
+      expect(headers['content-security-policy']).toMatch(/^default-src 'none'; style-src 'unsafe-inline';/)
+      expect(headers).toMatchObject({ 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' })
+      expect(text).not.toMatch(/<script|<link|@import/)
+    }
+    expect((await page(`/${ids.verification}/html`)).headers['content-security-policy']).toContain(
+      'sandbox allow-popups',
+    )
+  })
+
+  it.each([
+    ['comes through a proxy', { 'x-forwarded-for': '192.0.2.1' }],
+    ['has the name of another site', { host: 'evil.example' }],
+    ['has a name that only begins like ours', { host: 'localhost.evil.example' }],
+  ])('nobody reads it whose request %s', async (_what, headers) => {
+    expect((await page('', headers)).status).toBe(404)
+  })
+
+  it('nobody reads it from another machine', async () => {
+    const response = await api.app.inject({ method: 'GET', url: '/_dev/mail', remoteAddress: '192.0.2.1' })
+    expect(response.statusCode).toBe(404)
+  })
+
+  it.each(['x', '00000000-0000-4000-8000-000000000000', "'%20or%201=1"])('there is no mail %s', async (id) => {
+    expect((await page(`/${id}`)).status).toBe(404)
+  })
+})
+
+it('in production there is no inbox, and nothing is kept', async () => {
+  const before = await api.sql('select count(*) from "svc_DevelopmentMail"')
+  const app = await configured(api.database, { NODE_ENV: 'production' })
+  for (const path of ['', '/x', '/x/html'])
+    expect((await app.inject({ method: 'GET', url: `/_dev/mail${path}` })).statusCode).toBe(404)
+  expect((await app.inject({ method: 'GET', url: '/' })).json().data.auth.magicLink).toBe(false)
+  expect(await api.sql('select count(*) from "svc_DevelopmentMail"')).toEqual(before)
+})
