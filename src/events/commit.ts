@@ -71,6 +71,7 @@ export async function commitRow<Row>(
 const eventKinds: Readonly<Record<string, { type: string; entity: string }>> = {
   auth: { type: 'auth', entity: 'svc_User' },
   mail: { type: 'mail', entity: 'svc_EmailLog' },
+  job: { type: 'job', entity: 'job' },
   schema: { type: 'schema', entity: 'svc_SchemaDefinition' },
   history: { type: 'history', entity: 'svc_AuditLog' },
   migration: { type: 'migration', entity: 'svc_Migration' },
@@ -95,6 +96,7 @@ function entityIdOf({ type, data }: DomainEvent): string | null {
     return data.version
   if ('userId' in data) return data.userId
   if ('emailLogId' in data) return data.emailLogId
+  if ('jobId' in data) return data.jobId
   return 'collection' in data ? data.collection : null
 }
 
@@ -108,7 +110,7 @@ async function earlierResult<Result>(tx: Tx, { repeatable }: Actor): Promise<{ r
 
 /** Everything an event says beyond its subject. */
 function detailsOf({ data }: DomainEvent): object | null {
-  const { userId: _user, emailLogId: _mail, ...rest } = data as Record<string, unknown>
+  const { userId: _user, emailLogId: _mail, jobId: _job, ...rest } = data as Record<string, unknown>
   return Object.keys(rest).length === 0 ? null : rest
 }
 

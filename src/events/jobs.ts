@@ -122,6 +122,22 @@ export async function enqueue(boss: PgBoss, tx: Tx, jobs: readonly Job[]): Promi
   }
 }
 
+/** Has a waiting job done at once, in the caller's transaction. */
+export async function hurryJob(boss: PgBoss, tx: Tx, queue: QueueName, id: string): Promise<void> {
+  await boss.update(queue, undefined, { id, startAfter: 0, db: executorOf(tx) as never })
+  await tx.any(sql.unsafe`select pg_notify('svc_jobs', ${queue})`)
+}
+
+/** Ends a job that is not finished; what it is doing just now is not undone. */
+export async function cancelJob(boss: PgBoss, tx: Tx, queue: QueueName, id: string): Promise<void> {
+  await boss.cancel(queue, id, { db: executorOf(tx) as never })
+}
+
+/** Takes a job out of its queue or dead letters. */
+export async function removeJob(boss: PgBoss, tx: Tx, storedIn: string, id: string): Promise<void> {
+  await boss.deleteJob(storedIn, id, { db: executorOf(tx) as never })
+}
+
 /** pg-boss's statements on a transaction of ours. */
 export function executorOf(reader: Reader): Executor {
   return { executeSql: async (text, values = []) => ({ rows: [...(await reader.any(rawQuery(text, values)))] }) }

@@ -1,3 +1,5 @@
+import type { Job, QueueName } from './jobs.ts'
+
 /**
  * Every domain event. Row changes are appended to the log by the database itself; these are the facts beside them.
  * A new event needs a decision in `reactions.ts`, or the project does not compile.
@@ -44,6 +46,11 @@ export type EventData = {
   'auth.social_linked': { userId: string; provider: string }
   /** A mail was accepted: its svc_EmailLog row is in state `queued`. */
   'mail.queued': { emailLogId: string }
+  /** An administrator had a job done again; it went back into its queue as a new one. */
+  'job.redriven': { jobId: string; job: Job }
+  /** An administrator had a waiting job done at once. */
+  'job.hurried': { jobId: string; queue: QueueName }
+  'job.cancelled': { jobId: string; queue: QueueName }
   /** A collection was created, changed or dropped. */
   'schema.changed': { collection: string; change: 'create' | 'update' | 'delete' }
   /** An administrator erased the images of an item's events. */

@@ -102,6 +102,25 @@ export async function settleMail(tx: Tx, id: string, claimToken: string, verdict
   return row !== undefined
 }
 
+/**
+ * Puts a mail that has failed back in line, to another address where one is given; false when it has not failed. The
+ * attempts so far stay counted.
+ */
+export async function requeueMail(tx: Tx, id: string, to: string | undefined): Promise<boolean> {
+  const row = await tx.maybeOne(sql.unsafe`
+    update "svc_EmailLog"
+    set status = 'queued', email = coalesce(${to ?? null}, email), "errorMessage" = null, "updatedAt" = now()
+    where id = ${id} and status = 'failed' returning id`)
+  return row !== undefined
+}
+
+/** Fails a mail that is not being sent just now. */
+export async function cancelMail(tx: Tx, id: string): Promise<void> {
+  await tx.any(sql.unsafe`
+    update "svc_EmailLog" set status = 'failed', "errorMessage" = 'cancelled by an administrator', "updatedAt" = now()
+    where id = ${id} and status in ('queued', 'sending') and "claimToken" is null returning id`)
+}
+
 /** Whether a mail of one of the types was accepted for the same address after this one and has not failed. */
 export async function newerMailExists(tx: Reader, id: string, types: readonly MailType[]): Promise<boolean> {
   const { exists } = await tx.one<{ exists: boolean }>(sql.unsafe`
@@ -150,7 +169,7 @@ export async function failAbandonedMails(tx: Tx, olderThanSeconds: number): Prom
     where m.status in ('queued', 'sending') and m."updatedAt" < now() - make_interval(secs => ${olderThanSeconds})
       and not exists (
         select from ${sql.identifier([bossSchema, 'job'])} j
-        where j.name = 'mail' and j.state in ('created', 'retry', 'active', 'cancelled') and j.data->>'emailLogId' = m.id::text)
+        where j.name = 'mail' and j.state in ('created', 'retry', 'active') and j.data->>'emailLogId' = m.id::text)
     returning m.id`)
   return rows.length
 }

@@ -1,0 +1,66 @@
+import type { Tx } from '../../db/sql.ts'
+import { AppError, errors } from '../../errors.ts'
+import { commit } from '../../events/commit.ts'
+import { cancelJob, hurryJob, type Job, removeJob } from '../../events/jobs.ts'
+import type { Actor, DomainEvent } from '../../events/types.ts'
+import type { Runtime } from '../../runtime.ts'
+import { isUuid } from '../settings/keys.ts'
+import { type JobRow, type JobState, jobById, lockedJob } from './queries.ts'
+import { subjectOf } from './subjects.ts'
+
+/** 404 `Job not found`. */
+export async function jobOr404(rt: Runtime, id: string): Promise<JobRow> {
+  const job = isUuid(id) ? await jobById(rt.db, id) : undefined
+  if (job === undefined) throw jobNotFound()
+  return job
+}
+
+/** Has a job that waits, for its turn or for another attempt, done at once. 409 for one that does not wait. */
+export async function hurry(rt: Runtime, actor: Actor, id: string): Promise<void> {
+  await change(rt, actor, id, ['created', 'retry'], async (tx, { queue }) => {
+    await hurryJob(rt.boss, tx, queue, id)
+    return { type: 'job.hurried', data: { jobId: id, queue } }
+  })
+}
+
+/** Ends a job that is not finished; what it is about is recorded as failed. */
+export async function cancel(rt: Runtime, actor: Actor, id: string): Promise<void> {
+  await change(rt, actor, id, ['created', 'retry', 'active'], async (tx, { queue, data }) => {
+    await cancelJob(rt.boss, tx, queue, id)
+    await subjectOf(queue).cancel(tx, data)
+    return { type: 'job.cancelled', data: { jobId: id, queue } }
+  })
+}
+
+/**
+ * Has a job that is over done again, with all its attempts: a new job takes its place, in one transaction. `body` can
+ * correct what it is about: `{ to }` of a mail. 409 for a job that is not over, or whose work is done.
+ */
+export async function redrive(rt: Runtime, actor: Actor, id: string, body: unknown): Promise<void> {
+  await change(rt, actor, id, ['dead', 'failed', 'cancelled', 'completed'], async (tx, { queue, data, storedIn }) => {
+    await subjectOf(queue).redrive(tx, data, body)
+    await removeJob(rt.boss, tx, storedIn, id)
+    return { type: 'job.redriven', data: { jobId: id, job: { queue, data } as Job } }
+  })
+}
+
+type Stored = JobRow & { readonly storedIn: string }
+
+/** The lock lets one of several requests through; the next one finds the job as that has left it. */
+async function change(
+  rt: Runtime,
+  actor: Actor,
+  id: string,
+  states: readonly JobState[],
+  work: (tx: Tx, job: Stored) => Promise<DomainEvent>,
+): Promise<void> {
+  if (!isUuid(id)) throw jobNotFound()
+  await commit(rt, actor, async (tx) => {
+    const job = await lockedJob(tx, id)
+    if (job === undefined) throw jobNotFound()
+    if (!states.includes(job.state)) throw errors.conflict(`The job is ${job.state}`)
+    return { result: null, events: [await work(tx, job)] }
+  })
+}
+
+const jobNotFound = () => new AppError(404, 'Job not found')

@@ -1,0 +1,216 @@
+import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { openMailer } from '../../src/adapters/mailer.ts'
+import { commit } from '../../src/events/commit.ts'
+import { systemActor } from '../../src/events/types.ts'
+import { sendMail, sweepMails } from '../../src/features/mail/jobs.ts'
+import { queueMail } from '../../src/features/mail/mail.ts'
+import { type QueueRun, runQueue } from '../../src/workers/loop.ts'
+import { type Api, startApi } from '../support/api.ts'
+import { type SmtpDouble, startSmtp } from '../support/smtp.ts'
+import { waitFor } from '../support/wait.ts'
+
+const nobody = '00000000-0000-4000-8000-000000000000'
+let api: Api
+let smtp: SmtpDouble
+let run: QueueRun | undefined
+
+beforeAll(async () => {
+  smtp = await startSmtp()
+  api = await startApi({ ...smtp.env, AUTH_APP_URL: 'https://app.example' })
+})
+beforeEach(async () => {
+  await api.rt.boss.updateQueue('mail', { retryLimit: 1, retryDelay: 0, retryBackoff: false })
+})
+afterEach(async () => {
+  await run?.stop(10_000)
+  run = undefined
+  smtp.forget()
+  await api.sql('delete from pgboss.job')
+  await api.sql('delete from "svc_EmailLog"')
+})
+
+const list = async (query = '') => (await api.admin('GET', `/ops/jobs${query}`)).body
+const act = (id: string, action: string, body?: unknown) => api.admin('POST', `/ops/jobs/${id}/${action}`, body)
+const mail = async (id: string) => (await api.sql('select * from "svc_EmailLog" where id = $1', [id]))[0]
+const becomes = (id: string, status: string) =>
+  waitFor(async () => (await mail(id)).status === status, { what: status })
+
+/** The mail worker's work, in this process. */
+function work(): void {
+  const mailer = openMailer({ connect: 2000, greeting: 2000, silence: 2000 })
+  run = runQueue(api.rt, {
+    queue: 'mail',
+    concurrency: 2,
+    pollMs: 30,
+    handler: (rt, { emailLogId }, job) => sendMail(rt, mailer, emailLogId, job),
+  })
+}
+
+/** Asks for a mail by a request, so that there is a cause to be found. */
+async function queueTest(to = 'user@mail.example'): Promise<string> {
+  const actor = { ...systemActor, requestId: 'the request' }
+  return commit(api.rt, actor, async (tx) => {
+    const { emailLogId, event } = await queueMail(tx, { type: 'welcome', to, context: {} })
+    return { result: emailLogId, events: [event] }
+  })
+}
+
+/** A mail whose attempts have all failed, and its dead letter. */
+async function deadMail(): Promise<{ id: string; job: string }> {
+  smtp.answer({ code: 450, at: 'data' }, { code: 450, at: 'data' })
+  work()
+  const id = await queueTest()
+  await becomes(id, 'failed')
+  const job = await waitFor(async () => (await list('?state=dead')).data[0]?.id)
+  return { id, job }
+}
+
+describe('GET /ops/jobs', () => {
+  it('tells what waits, why it failed and which request it came from', async () => {
+    const { id, job } = await deadMail()
+    const { data, totalCount } = await list('?queue=mail&state=dead')
+    expect(totalCount).toBe(1)
+    expect(data).toEqual([
+      {
+        id: job,
+        queue: 'mail',
+        state: 'dead',
+        data: { emailLogId: id },
+        retries: 1,
+        retryLimit: expect.any(Number),
+        createdAt: expect.stringMatching(/^\d{4}-\d\d-\d\dT.+\.\d{3}Z$/),
+        startAfter: expect.any(String),
+        startedAt: null,
+        completedAt: null,
+        reason: expect.stringContaining('450 as the script says'),
+        cause: {
+          position: expect.stringMatching(/^\d+$/),
+          type: 'mail',
+          action: 'queued',
+          createdAt: expect.any(String),
+          requestId: 'the request',
+          userId: null,
+        },
+      },
+    ])
+    expect((await api.admin('GET', `/ops/jobs/${job}`)).body).toEqual({ data: data[0] })
+  })
+
+  it('answers page by page', async () => {
+    for (const n of [1, 2, 3]) await queueTest(`user${n}@mail.example`)
+    const pages = [await list('?limit=2'), await list('?limit=2&page=2')]
+    expect(pages.map(({ totalCount }) => totalCount)).toEqual([3, 3])
+    expect(new Set(pages.flatMap(({ data }) => data.map((job: { id: string }) => job.id))).size).toBe(3)
+    expect((await list('?queue=mail-sweep')).totalCount).toBe(0)
+  })
+
+  it.each(['?queue=no', '?state=no', '?limit=0', '?limit=101', '?page=x', '?queue=mail&queue=mail'])(
+    'refuses %s',
+    async (query) => {
+      expect((await api.admin('GET', `/ops/jobs${query}`)).status).toBe(400)
+    },
+  )
+
+  it('is for administrators, as is all the rest', async () => {
+    const { call } = await api.user([{ collection: 'svc_EmailLog', action: 'read', fields: ['*'] }])
+    for (const [method, path] of [
+      ['GET', ''],
+      ['GET', `/${nobody}`],
+      ['POST', `/${nobody}/retry`],
+      ['POST', `/${nobody}/redrive`],
+      ['POST', `/${nobody}/cancel`],
+    ] as const) {
+      expect((await call(method, `/ops/jobs${path}`)).status, path).toBe(403)
+      expect((await api.anonymous(method, `/ops/jobs${path}`)).status, path).toBe(401)
+      if (path !== '') expect((await api.admin(method, `/ops/jobs${path}`)).status, path).toBe(404)
+    }
+    expect((await api.admin('GET', "/ops/jobs/x'")).status).toBe(404)
+  })
+})
+
+describe('POST /ops/jobs/:id/redrive', () => {
+  it('sends a dead mail again, and the log says who had it done', async () => {
+    const { id, job } = await deadMail()
+    const before = await api.position()
+    expect(await act(job, 'redrive')).toMatchObject({ status: 200, body: { message: 'The job is queued again' } })
+    await becomes(id, 'sent')
+    expect(smtp.accepted.map(({ messageId }) => messageId)).toEqual([`<${id}@daybook.example>`])
+    expect((await list('?state=dead')).totalCount).toBe(0)
+    const event = (await api.log(before)).find(({ type }) => type === 'job')
+    expect(event).toMatchObject({
+      entity: 'job',
+      entityId: job,
+      action: 'redriven',
+      changes: { job: { queue: 'mail', data: { emailLogId: id } } },
+      userId: expect.any(String),
+    })
+    expect((await act(job, 'redrive')).status).toBe(404)
+  })
+
+  it('corrects the address of a mail that was refused', async () => {
+    smtp.answer({ code: 550, at: 'rcpt' })
+    work()
+    const id = await queueTest('wrogn@mail.example')
+    await becomes(id, 'failed')
+    const { data } = await waitFor(async () => {
+      const found = await list('?state=completed')
+      return found.totalCount === 1 && found
+    })
+    expect((await act(data[0].id, 'redrive', { to: 'a@x.example, b@x.example' })).status).toBe(400)
+    expect((await act(data[0].id, 'redrive', { cc: 'a@x.example' })).status).toBe(400)
+    expect((await act(data[0].id, 'redrive', { to: 'Wrong@mail.example' })).status).toBe(200)
+    await becomes(id, 'sent')
+    expect(smtp.accepted.map(({ recipients }) => recipients)).toEqual([['wrong@mail.example']])
+  })
+
+  it('does it once, however many ask at the same time', async () => {
+    const { id, job } = await deadMail()
+    const answers = await Promise.all([1, 2, 3, 4].map(() => act(job, 'redrive')))
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, 404, 404, 404])
+    await becomes(id, 'sent')
+    expect(smtp.accepted).toHaveLength(1)
+  })
+
+  it('leaves a mail alone that was sent, and a job that waits', async () => {
+    const waiting = await queueTest()
+    const [{ id: job }] = (await list('?state=created')).data
+    expect(await act(job, 'redrive')).toMatchObject({ status: 409, body: { error: { message: 'The job is created' } } })
+    work()
+    await becomes(waiting, 'sent')
+    await waitFor(async () => (await list('?state=completed')).totalCount === 1)
+    expect(await act(job, 'redrive')).toMatchObject({
+      status: 409,
+      body: { error: { message: 'The mail is sent; only one that has failed is sent again' } },
+    })
+    expect(smtp.received).toHaveLength(1)
+  })
+})
+
+it('POST /ops/jobs/:id/retry does not wait for the next attempt', async () => {
+  await api.rt.boss.updateQueue('mail', { retryLimit: 3, retryDelay: 3600 })
+  smtp.answer({ code: 421, at: 'data' })
+  work()
+  const id = await queueTest()
+  const { data } = await waitFor(async () => {
+    const found = await list('?state=retry')
+    return found.totalCount === 1 && found
+  })
+  expect((await mail(id)).status).toBe('queued')
+  expect((await act(data[0].id, 'retry')).status).toBe(200)
+  await becomes(id, 'sent')
+  await waitFor(async () => (await list('?state=completed')).totalCount === 1)
+  expect((await act(data[0].id, 'retry')).status).toBe(409)
+})
+
+it('POST /ops/jobs/:id/cancel ends a mail that waits, until it is redriven', async () => {
+  const id = await queueTest()
+  const [{ id: job }] = (await list()).data
+  expect((await act(job, 'cancel')).status).toBe(200)
+  expect(await mail(id)).toMatchObject({ status: 'failed', errorMessage: 'cancelled by an administrator' })
+  work()
+  await sweepMails(api.rt)
+  expect((await act(job, 'cancel')).status).toBe(409)
+  expect(smtp.received).toEqual([])
+  expect((await act(job, 'redrive')).status).toBe(200)
+  await becomes(id, 'sent')
+})
