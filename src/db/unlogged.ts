@@ -502,6 +502,18 @@ export async function deleteEndedCounters(rt: Runtime, atMost: number): Promise<
   )
 }
 
+// Claims of mails: who is sending one, and that it lives.
+
+/** Begins the time of a claim anew; false when it was lost. */
+export async function renewMailClaim(rt: Runtime, emailLogId: string, claimToken: string): Promise<boolean> {
+  const rows = await run(
+    rt,
+    `update "svc_EmailLog" set "claimedAt" = now() where id = $1 and "claimToken" = $2 returning 1`,
+    [emailLogId, claimToken],
+  )
+  return rows.length === 1
+}
+
 // The development inbox: mails that nobody sends, with the secrets in them. It has no rows in production.
 
 export type DevelopmentMail = {

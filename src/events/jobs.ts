@@ -29,6 +29,7 @@ export const queues: Readonly<Record<QueueName, Omit<Queue, 'name'>>> = {
     retryBackoff: true,
     retryDelayMax: 1800,
     expireInSeconds: 300,
+    heartbeatSeconds: 30,
     retentionSeconds: 90 * day,
     deleteAfterSeconds: 7 * day,
     deadLetter: 'mail-dead',

@@ -1,6 +1,7 @@
 import type { JobWithMetadata } from 'pg-boss'
 import type { JobData, QueueName } from '../events/jobs.ts'
 import type { Runtime } from '../runtime.ts'
+import { openHeartbeat } from './heartbeat.ts'
 
 /** One claim of a job by this process. It lapses when the queue's time limit is over, or when the job was given away. */
 export type JobAttempt = {
@@ -32,6 +33,8 @@ export type QueueOptions<Name extends QueueName> = {
   readonly batchSize?: number
   /** Milliseconds between looks at the queue when nothing wakes the loop. Retries and schedules are found by it. */
   readonly pollMs?: number
+  /** Milliseconds between signs of life of running jobs, where the queue asks for them. */
+  readonly heartbeatMs?: number
 }
 
 export type QueueRun = {
@@ -43,6 +46,8 @@ export type QueueRun = {
 }
 
 const defaultPollMs = 2000
+/** A third of what the queues allow: one that fails is no death. */
+const defaultHeartbeatMs = 10_000
 const longestBackoffMs = 10_000
 /** What an aborted handler gets to clean up, and the last outcomes to be written. */
 const graceMs = 5000
@@ -54,10 +59,18 @@ const graceMs = 5000
  * Ours, because pg-boss's own `work()` waits a poll interval between batches (design §6).
  */
 export function runQueue<Name extends QueueName>(rt: Runtime, options: QueueOptions<Name>): QueueRun {
-  const { queue, handler, concurrency, batchSize = concurrency, pollMs = defaultPollMs } = options
+  const {
+    queue,
+    handler,
+    concurrency,
+    batchSize = concurrency,
+    pollMs = defaultPollMs,
+    heartbeatMs = defaultHeartbeatMs,
+  } = options
   const running = new Map<AbortController, Promise<void>>()
   const alarm = openAlarm()
   const outcomes = openOutcomes(rt, queue)
+  const heartbeat = openHeartbeat(rt, queue, heartbeatMs)
   let stopping = false
   let impatient = false
 
@@ -65,7 +78,9 @@ export function runQueue<Name extends QueueName>(rt: Runtime, options: QueueOpti
     const controller = new AbortController()
     // A fetch that was under way when the waiting ended may still bring jobs: they go straight back.
     if (impatient) controller.abort(stopReason())
+    heartbeat.begin(job)
     const attempt = runJob(rt, handler, job, controller).then((error) => {
+      heartbeat.end(job)
       outcomes.add({ id: job.id, retryCount: job.retryCount, error })
       const wasFull = running.size >= concurrency
       running.delete(controller)
@@ -99,6 +114,7 @@ export function runQueue<Name extends QueueName>(rt: Runtime, options: QueueOpti
       for (const controller of running.keys()) controller.abort(stopReason())
       await within(graceMs, worked.then(idle))
       if (running.size > 0) rt.log.warn({ queue, jobs: running.size }, 'jobs did not stop; they will be run again')
+      heartbeat.stop()
       await within(graceMs, outcomes.written())
     },
   }

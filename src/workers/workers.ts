@@ -29,7 +29,8 @@ export type OpenedWorker<Name extends QueueName = QueueName> = {
 /** THE list: every worker process by its name, and the queues it serves. */
 export const workers = {
   mail: [
-    serve({ queue: 'mail', concurrency: 5, open: openMailQueue }),
+    // More than the connections to one sender: others are served while one is slow.
+    serve({ queue: 'mail', concurrency: 20, open: openMailQueue }),
     serve({ queue: 'mail-sweep', concurrency: 1, schedule: '7 * * * *', open: () => stateless(sweepMails) }),
   ],
   'log-cleanup': [

@@ -3,6 +3,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { openMailer } from '../../src/adapters/mailer.ts'
 import { hashSecret } from '../../src/adapters/tokens.ts'
 import { sql } from '../../src/db/sql.ts'
+import { renewMailClaim } from '../../src/db/unlogged.ts'
 import { commit } from '../../src/events/commit.ts'
 import { systemActor } from '../../src/events/types.ts'
 import { sendMail, sweepMails } from '../../src/features/mail/jobs.ts'
@@ -333,6 +334,26 @@ describe('a worker', () => {
     expect(logged.join('')).toContain('the claim of a mail was lost')
     expect(smtp.received).toHaveLength(2)
     expectOneMessage(id)
+  })
+
+  it('renews the claim that it holds, without a trace, and no other one', async () => {
+    const { promise: released, resolve: release } = Promise.withResolvers<void>()
+    smtp.answer({ hold: released })
+    const id = await queue('user@mail.example')
+    const sending = sendMail(rt, openTestMailer({ silence: 20_000 }), id, attempt(0))
+    await waitFor(() => smtp.received.length === 1)
+    await query(`update "svc_EmailLog" set "claimedAt" = now() - interval '59 seconds'`)
+    const before = await eventsOf(id)
+    const { claimToken } = (await mailRow(id)) as MailRow & { claimToken: string }
+    expect(await renewMailClaim(rt, id, rt.newId())).toBe(false)
+    expect(await renewMailClaim(rt, id, claimToken)).toBe(true)
+    expect(await query(`select "claimedAt" > now() - interval '10 seconds' as young from "svc_EmailLog"`)).toEqual([
+      { young: true },
+    ])
+    expect(await eventsOf(id)).toEqual(before)
+    release()
+    await sending
+    expect((await mailRow(id)).status).toBe('sent')
   })
 
   it('does not send a mail that is sent', async () => {

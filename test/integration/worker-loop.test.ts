@@ -54,6 +54,29 @@ describe('runQueue', () => {
     await waitFor(async () => (await states()).every((state) => state === 'completed'))
   })
 
+  it('says of a running job that it runs, and of no other one', async () => {
+    await insert(2)
+    await withClient(url, (client) => client.query(`update pgboss.job set heartbeat_on = now()`))
+    const { promise: released, resolve: release } = Promise.withResolvers<void>()
+    const beats = () =>
+      withClient(url, async (client) => {
+        const { rows } = await client.query('select state, heartbeat_on as at from pgboss.job order by state desc')
+        return rows as { state: string; at: Date }[]
+      })
+    serve({ concurrency: 1, pollMs: hour, heartbeatMs: 20, handler: () => released })
+    const [first] = await waitFor(async () => {
+      const rows = await beats()
+      return rows[0]?.state === 'active' && rows
+    })
+    const [active, waiting] = await waitFor(async () => {
+      const rows = await beats()
+      return rows[0]!.at > first!.at && rows
+    })
+    expect([active!.state, waiting!.state]).toEqual(['active', 'created'])
+    expect(active!.at.getTime()).toBeGreaterThan(waiting!.at.getTime())
+    release()
+  })
+
   it('is woken by the transaction that enqueues', async () => {
     const done: string[] = []
     serve({ pollMs: hour, handler: async (_rt, { emailLogId }) => void done.push(emailLogId) })

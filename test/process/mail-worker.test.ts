@@ -85,7 +85,6 @@ describe('the mail worker', () => {
 
   it('killed before it could record the answer: another one repeats the same message', async () => {
     const { promise: released, resolve: release } = Promise.withResolvers<void>()
-    await rt.boss.updateQueue('mail', { expireInSeconds: 1 })
     smtp.answer({ hold: released })
     const killed = await startWorker()
     const id = await queue('user@mail.example')
@@ -94,8 +93,9 @@ describe('the mail worker', () => {
     release()
     await waitFor(() => smtp.accepted.length === 1)
     expect(await statusOf(id)).toBe('sending')
-    await query(`update "svc_EmailLog" set "claimedAt" = now() - interval '1 hour'`)
-    await rt.boss.updateQueue('mail', { expireInSeconds: 300 })
+    // A minute later.
+    await query(`update "svc_EmailLog" set "claimedAt" = "claimedAt" - interval '61 seconds'`)
+    await query(`update pgboss.job set heartbeat_on = heartbeat_on - interval '31 seconds'`)
     await startWorker()
     await waitFor(async () => {
       await lookForLapsedJobs()

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { TemplateError } from '../../adapters/liquid.ts'
 import type { Delivery, Mailer, SmtpSender } from '../../adapters/mailer.ts'
-import { deleteExpiredSecrets, keepDevelopmentMail } from '../../db/unlogged.ts'
+import { deleteExpiredSecrets, keepDevelopmentMail, renewMailClaim } from '../../db/unlogged.ts'
 import { commit } from '../../events/commit.ts'
 import { systemActor } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
@@ -15,8 +15,9 @@ type Attempt = { readonly retryCount: number; readonly retryLimit: number; reado
 
 /** Longest time of one attempt to send, below the queue's time limit so that its outcome can still be recorded. */
 const sendMs = 180_000
-/** After this a claim without an outcome is taken over; its worker has stopped sending by then. */
-const claimSeconds = 240
+/** A claim that was not renewed for so long has been lost with its worker, and is taken over. */
+const claimSeconds = 60
+const renewMs = 15_000
 /** Mails that changed later than this may still be on their way into the queue. */
 const abandonedAfterSeconds = 600
 
@@ -79,11 +80,26 @@ async function deliver(
   const composed = composeOrFail(rt, toSend)
   if ('outcome' in composed) return { delivery: composed }
   if (sender === inbox) return keep(rt, toSend, composed)
-  const limited = AbortSignal.any([signal, AbortSignal.timeout(sendMs)])
-  const delivery = await mailer.send(sender, composed.outgoing, limited)
+  const claimed = keepClaim(rt, toSend)
+  const limited = AbortSignal.any([signal, claimed.lost, AbortSignal.timeout(sendMs)])
+  const delivery = await mailer.send(sender, composed.outgoing, limited).finally(claimed.release)
   const subject = composed.recordedSubject
   if (delivery.outcome === 'accepted') return { delivery, subject }
   return { delivery: { ...delivery, reason: withoutSecret(delivery.reason, toSend.secret) }, subject }
+}
+
+/** Renews the claim until released; `lost` when somebody else has it, who shall not send at the same time. */
+function keepClaim(rt: Runtime, { mail }: MailToSend): { readonly lost: AbortSignal; release(): void } {
+  const lost = new AbortController()
+  const renew = async () => {
+    try {
+      if (!(await renewMailClaim(rt, mail.id, mail.claimToken))) lost.abort(new Error('the claim was lost'))
+    } catch (error) {
+      rt.log.warn({ err: error, emailLogId: mail.id }, 'the claim of a mail could not be renewed')
+    }
+  }
+  const timer = setInterval(renew, renewMs)
+  return { lost: lost.signal, release: () => clearInterval(timer) }
 }
 
 function withoutSender(rt: Runtime): Attempted {
