@@ -44,6 +44,8 @@ export async function runSetup(config: Config, log: Logger): Promise<SetupResult
     for (const statement of [...adoptRestoredEventsSql(), ...ensurePartitionsSql(partitionsAhead)])
       await session.any(rawQuery(statement))
     await createPublication(session, log)
+    // A database that was developed on may hold mails with secrets that still work.
+    if (config.server.environment === 'production') await session.any(sql.unsafe`delete from "svc_DevelopmentMail"`)
     await installQueues(config, log)
     return await session.transaction(systemActor, (tx) => seed(tx, config))
   } finally {

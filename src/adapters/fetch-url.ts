@@ -1,8 +1,7 @@
-import { type LookupAddress, lookup } from 'node:dns'
 import { type ClientRequest, type IncomingHttpHeaders, type IncomingMessage, request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
-import { BlockList, isIP, type LookupFunction } from 'node:net'
 import { Readable } from 'node:stream'
+import { ForbiddenAddressError, isForbiddenLiteral, lookUpPublic } from './public-address.ts'
 
 export type UrlRequest = {
   readonly method?: string
@@ -78,35 +77,6 @@ export async function fetchUrl(
   return { ...answer, body: Buffer.concat(chunks) }
 }
 
-/** Whether an IP address is one of the public internet. */
-export function isPublicAddress(address: string): boolean {
-  const family = isIP(address)
-  if (family === 4) return !reserved.check(address, 'ipv4')
-  return family === 6 && globalUnicast.check(address, 'ipv6') && !reserved.check(address, 'ipv6')
-}
-
-/** What the IANA registers of special-purpose addresses keep out of the public internet, and one metadata service. */
-const reservedNetworks = [
-  ...['0.0.0.0/8', '10.0.0.0/8', '100.64.0.0/10', '127.0.0.0/8', '169.254.0.0/16', '172.16.0.0/12', '192.0.0.0/24'],
-  ...['192.0.2.0/24', '192.31.196.0/24', '192.52.193.0/24', '192.88.99.0/24', '192.168.0.0/16', '192.175.48.0/24'],
-  ...['198.18.0.0/15', '198.51.100.0/24', '203.0.113.0/24', '224.0.0.0/4', '240.0.0.0/4', '168.63.129.16/32'],
-  // Within the global unicast block: protocol assignments with Teredo, documentation, 6to4.
-  ...['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20', '2620:4f:8000::/48'],
-]
-
-const reserved = blockListOf(reservedNetworks)
-/** Mapped, translated, local and multicast addresses are outside of it. */
-const globalUnicast = blockListOf(['2000::/3'])
-
-function blockListOf(networks: readonly string[]): BlockList {
-  const list = new BlockList()
-  for (const network of networks) {
-    const [address = '', prefix] = network.split('/')
-    list.addSubnet(address, Number(prefix), isIP(address) === 6 ? 'ipv6' : 'ipv4')
-  }
-  return list
-}
-
 function webAddress(address: string | URL): URL {
   const url = URL.parse(String(address))
   if (url === null || !/^https?:$/.test(url.protocol) || url.username !== '' || url.password !== '')
@@ -116,8 +86,7 @@ function webAddress(address: string | URL): URL {
 
 function answerOf(url: URL, wanted: UrlRequest, signal: AbortSignal): Promise<IncomingMessage> {
   // A literal address is connected to without being looked up.
-  const literal = url.hostname.replace(/^\[|\]$/g, '')
-  if (isIP(literal) !== 0 && !wanted.allowPrivate && !isPublicAddress(literal)) return Promise.reject(forbidden())
+  if (!wanted.allowPrivate && isForbiddenLiteral(url.hostname)) return Promise.reject(forbidden())
   return new Promise((resolve, reject) => {
     const fail = (error: unknown) => reject(failureOf(error, signal))
     try {
@@ -136,22 +105,11 @@ function send(url: URL, { method = 'GET', headers, allowPrivate }: UrlRequest, s
   return request(url, { method, headers: { 'user-agent': 'daybook', ...headers }, agent: false, signal, ...lookUp })
 }
 
-/** One forbidden address among several makes the name forbidden: which one is connected to is not ours to say. */
-const lookUpPublic: LookupFunction = (hostname, options, done) => {
-  lookup(hostname, { ...options, all: true }, (error, addresses: LookupAddress[]) => {
-    if (error !== null) return done(error, [])
-    if (addresses.length === 0 || !addresses.every(({ address }) => isPublicAddress(address)))
-      return done(forbidden(), [])
-    if (options.all === true) return done(null, addresses)
-    const [{ address, family }] = addresses as [LookupAddress]
-    done(null, address, family)
-  })
-}
-
 const forbidden = () => new UrlFetchError('address', 'The URL leads to an address that is not allowed')
 
 function failureOf(error: unknown, signal: AbortSignal): UrlFetchError {
   if (error instanceof UrlFetchError) return error
+  if (error instanceof ForbiddenAddressError) return forbidden()
   if (signal.aborted) return new UrlFetchError('time', 'The URL did not answer in time', error)
   return new UrlFetchError('network', 'The URL could not be fetched', error)
 }

@@ -1,8 +1,11 @@
+import pino from 'pino'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { openMailer } from '../../src/adapters/mailer.ts'
 import { sendMail } from '../../src/features/mail/jobs.ts'
+import { runSetup } from '../../src/setup.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { configured } from '../support/configured.ts'
+import { testConfig } from '../support/prepare.ts'
 
 let api: Api
 
@@ -108,10 +111,13 @@ describe('without a sender, outside production', () => {
 })
 
 it('in production there is no inbox, and nothing is kept', async () => {
+  await register()
   const before = await api.sql('select count(*) from "svc_DevelopmentMail"')
   const app = await configured(api.database, { NODE_ENV: 'production' })
   for (const path of ['', '/x', '/x/html'])
     expect((await app.inject({ method: 'GET', url: `/_dev/mail${path}` })).statusCode).toBe(404)
   expect((await app.inject({ method: 'GET', url: '/' })).json().data.auth.magicLink).toBe(false)
   expect(await api.sql('select count(*) from "svc_DevelopmentMail"')).toEqual(before)
+  await runSetup(testConfig(api.database.url, { NODE_ENV: 'production' }), pino({ level: 'silent' }))
+  expect(await api.sql('select * from "svc_DevelopmentMail"')).toEqual([])
 })

@@ -1,7 +1,7 @@
 import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, expect, it } from 'vitest'
-import { fetchUrl, isPublicAddress, UrlFetchError } from '../../src/adapters/fetch-url.ts'
+import { fetchUrl, UrlFetchError } from '../../src/adapters/fetch-url.ts'
 
 const servers: ReturnType<typeof createServer>[] = []
 afterAll(() => {
@@ -21,22 +21,6 @@ const reasonOf = (fetched: Promise<unknown>) =>
     () => 'fetched',
     (error: unknown) => (error instanceof UrlFetchError ? error.reason : String(error)),
   )
-
-it.each([
-  ...['127.0.0.1', '127.255.255.254', '10.1.2.3', '172.16.0.1', '192.168.1.1', '169.254.169.254', '0.0.0.0'],
-  ...['100.100.100.200', '192.0.0.192', '168.63.129.16', '198.18.0.1', '224.0.0.1', '255.255.255.255'],
-  ...['::1', '::', 'fe80::1', 'fc00::1', 'fd00:ec2::254', '::ffff:127.0.0.1', '::ffff:8.8.8.8', '64:ff9b::7f00:1'],
-  ...['2002:7f00:1::', '2001::1', '2001:db8::1', 'ff02::1', 'not an address'],
-])('%s is not public', (address) => {
-  expect(isPublicAddress(address)).toBe(false)
-})
-
-it.each(['8.8.8.8', '172.32.0.1', '100.128.0.1', '192.1.0.1', '2606:4700::1111', '2a00:1450:4001::1'])(
-  '%s is public',
-  (address) => {
-    expect(isPublicAddress(address)).toBe(true)
-  },
-)
 
 it('nothing local is asked without leave, however it is written', async () => {
   let asked = 0
