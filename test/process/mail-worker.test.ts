@@ -113,6 +113,7 @@ describe('the mail worker', () => {
     expect(schedules).toEqual([
       { name: 'log-partitions', cron: '17 2 * * *', timezone: 'UTC' },
       { name: 'mail-sweep', cron: '7 * * * *', timezone: 'UTC' },
+      { name: 'session-cleanup', cron: '41 * * * *', timezone: 'UTC' },
     ])
     await rt.boss.insert('log-partitions', [{ data: {} }])
     await waitFor(async () => (await rt.boss.findJobs('log-partitions')).some(({ state }) => state === 'completed'))
