@@ -1,6 +1,7 @@
 import type { JobWithMetadata } from 'pg-boss'
 import type { JobData, QueueName } from '../events/jobs.ts'
 import type { Runtime } from '../runtime.ts'
+import { openAlarm, within } from './alarm.ts'
 import { openHeartbeat } from './heartbeat.ts'
 
 /** One claim of a job by this process. It lapses when the queue's time limit is over, or when the job was given away. */
@@ -213,36 +214,4 @@ async function writeOutcomes(rt: Runtime, queue: QueueName, batch: readonly Outc
 
 function reasonOf({ error }: Outcome): string {
   return error === undefined ? '' : `${error.name} ${error.message}`
-}
-
-/** A bell that is heard by the next who waits, also when it rang before. */
-function openAlarm() {
-  let rung = false
-  let awake: (() => void) | undefined
-  const ring = () => {
-    rung = true
-    awake?.()
-  }
-  /** Until it rings, at most `ms`. */
-  const wait = async (ms: number | undefined) => {
-    if (!rung) {
-      let timer: NodeJS.Timeout | undefined
-      await new Promise<void>((resolve) => {
-        awake = resolve
-        if (ms !== undefined) timer = setTimeout(resolve, ms)
-      })
-      clearTimeout(timer)
-    }
-    rung = false
-  }
-  return { ring, wait }
-}
-
-async function within(ms: number, work: Promise<unknown>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined
-  const over = new Promise((resolve) => {
-    timer = setTimeout(resolve, ms)
-  })
-  await Promise.race([work, over])
-  clearTimeout(timer)
 }
