@@ -32,6 +32,7 @@ export async function commit<Result>(
   const { result, reactions } = await writePoolOf(rt).slonik.transaction(async (connection) => {
     const tx = txOf(connection)
     await tx.any(sql.unsafe`select set_config('svc.actor', ${actorJson(actor)}, true)`)
+    await actor.guard?.(tx)
     const before = await earlierResult<Result>(tx, actor)
     if (before !== undefined) return { result: before.result, reactions: [] }
     const outcome = await work(tx)
@@ -63,7 +64,7 @@ export async function commitRow<Row>(
   statement: { readonly text: string; readonly values: readonly unknown[]; readonly name?: string },
 ): Promise<Row[]> {
   const values = [actorJson(actor), ...statement.values]
-  if (actor.repeatable !== undefined)
+  if (actor.repeatable !== undefined || actor.guard !== undefined)
     return commit(rt, actor, async (tx) => ({ result: [...(await tx.any<Row>(rawQuery(statement.text, values)))] }))
   return writePoolOf(rt).hot.run(statement.text, values, statement.name) as Promise<Row[]>
 }

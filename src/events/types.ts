@@ -1,4 +1,5 @@
 import type { Job, QueueName } from './jobs.ts'
+import type { Tx } from '../db/sql.ts'
 
 /**
  * Every domain event. Row changes are appended to the log by the database itself; these are the facts beside them.
@@ -79,6 +80,8 @@ export type Actor = {
   readonly requestId: string | undefined
   /** Set where the request may be repeated without being done twice. */
   readonly repeatable?: RepeatableRequest | undefined
+  /** Asked at the beginning of each of its transactions; throws when the actor may not write any more. */
+  readonly guard?: ((tx: Tx) => Promise<void>) | undefined
 }
 
 /**
