@@ -325,6 +325,12 @@ export const systemCollections: readonly CollectionDefinition[] = [
       max_retries: preset(required(integer), 0),
       retry_count: preset(required(integer), 0),
       started_at: dateTime,
+      progress: { type: 'Float', unlogged: true },
+      progress_message: { ...string, unlogged: true },
+      // The claim of the attempt that runs (features/tasks/queries.ts); retry_at is when the next one may begin.
+      attempt_token: { type: 'UUID', hidden: true, unlogged: true },
+      heartbeat_at: { type: 'DateTime', unlogged: true },
+      retry_at: { type: 'DateTime', unlogged: true },
       tenant_Id: uuid,
       attachment: belongsTo('svc_File', 'attachment_id', { onDelete: 'SET NULL', onUpdate: 'SET NULL' }),
       tenant: belongsTo('svc_Tenant', 'tenant_Id', cascade),

@@ -640,6 +640,18 @@ export const groups = {
       '300',
       'Time without a sign of life after which a running task counts as stalled',
     ),
+    timeoutSeconds: variable(
+      'TASK_TIMEOUT',
+      seconds(1, 2_147_483),
+      '3600',
+      'Longest time of one attempt, for handlers that name none of their own',
+    ),
+    memoryLimitMb: variable(
+      'TASK_MEMORY_LIMIT',
+      integer({ min: 192, unit: 'MB' }),
+      '512',
+      'Memory of one process that runs tasks; one that takes more is killed, and with it its task',
+    ),
   }),
 
   workflows: group('Workflows', {

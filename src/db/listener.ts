@@ -4,7 +4,15 @@ import type { Config } from '../config.ts'
 import { directUrl, tlsOptions, withoutSslMode } from './pools.ts'
 
 /** The channels of the platform; payloads are short keys, never data. */
-const channels = ['svc_catalog', 'svc_access', 'svc_settings', 'svc_sessions', 'svc_jobs'] as const
+const channels = [
+  'svc_catalog',
+  'svc_access',
+  'svc_settings',
+  'svc_sessions',
+  'svc_jobs',
+  'svc_tasks',
+  'svc_progress',
+] as const
 export type Channel = (typeof channels)[number]
 
 /**

@@ -8,6 +8,7 @@ export type JobData = {
   'mail-sweep': Record<string, never>
   'log-partitions': Record<string, never>
   'session-cleanup': Record<string, never>
+  'task-recovery': Record<string, never>
 }
 
 export type QueueName = keyof JobData
@@ -55,6 +56,8 @@ export const queues: Readonly<Record<QueueName, Omit<Queue, 'name'>>> = {
     expireInSeconds: 600,
     retentionSeconds: day,
   },
+  // The next one comes within a minute.
+  'task-recovery': { retryLimit: 0, expireInSeconds: 60, retentionSeconds: day, deleteAfterSeconds: day },
 }
 
 /** Queues that hold jobs whose retries ran out, until an operator looks at them. */

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import type { Action } from '../errors.ts'
-import { systemActor } from '../events/types.ts'
+import { type Actor, systemActor } from '../events/types.ts'
 import { type Accountability, systemAccess, writerBehind } from '../features/items/accountability.ts'
 import { type HookDb, readingDb, scopeOfHook, writingDb } from '../features/items/hooking.ts'
 import { inTransaction } from '../features/items/transaction.ts'
@@ -9,6 +9,7 @@ import { type MailContext, type MailType, mailTypes } from '../features/mail/typ
 import type { Grant } from '../query/access.ts'
 import type { Runtime } from '../runtime.ts'
 import { type ItemsServiceClass, itemsServiceFor } from './items-service.ts'
+import type { TasksService } from './tasks-service.ts'
 
 /** What the platform gives an extension to work with; see docs/extensions.md. */
 export type ExtensionContext = {
@@ -16,6 +17,8 @@ export type ExtensionContext = {
   readonly ItemsService: ItemsServiceClass
   readonly permissionService: PermissionService
   readonly mailService: MailService
+  /** Only where tasks are run: in the handlers of tasks and schedules. */
+  readonly tasksService?: TasksService
   /** Lines carry the extension's name. */
   readonly log: Logger
 }
@@ -57,8 +60,18 @@ export type MailService = {
   sendMail(mail: MailOptions): Promise<string>
 }
 
-export function contextFor(rt: Runtime, extension: string): ExtensionContext {
-  const actor = { ...systemActor, userAgent: `daybook ${extension}` }
+export type ContextOptions = {
+  readonly tasksService?: TasksService | undefined
+  /** Asked before every write. */
+  readonly guard?: Actor['guard']
+}
+
+export function contextFor(
+  rt: Runtime,
+  extension: string,
+  { tasksService, guard }: ContextOptions = {},
+): ExtensionContext {
+  const actor: Actor = { ...systemActor, userAgent: `daybook ${extension}`, guard }
   const writer = () => {
     const scope = scopeOfHook(rt)
     return { actor: scope?.actor ?? actor, access: systemAccess, scope }
@@ -82,6 +95,7 @@ export function contextFor(rt: Runtime, extension: string): ExtensionContext {
           return emailLogId
         }),
     },
+    ...(tasksService !== undefined && { tasksService }),
     log: rt.log.child({ extension }),
   } satisfies ExtensionContext)
 }

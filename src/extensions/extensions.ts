@@ -4,7 +4,8 @@ import { ConfigError } from '../config.ts'
 import type { Runtime } from '../runtime.ts'
 import { contextFor, type ExtensionContext } from './context.ts'
 import { broken, defaultExport, explained, type Folder, foldersOf } from './folders.ts'
-import type { EndpointExtension, HookExtension, ScheduleExtension } from './types.ts'
+import type { TasksService } from './tasks-service.ts'
+import type { EndpointExtension, HookExtension, ScheduleExtension, TaskExtension } from './types.ts'
 
 /** An extension that is run later, with what it gets then. */
 export type Loaded<Definition> = Folder & { readonly definition: Definition; readonly context: ExtensionContext }
@@ -14,6 +15,7 @@ export type Extensions = {
   readonly hooks: readonly Folder[]
   readonly endpoints: readonly Loaded<EndpointExtension>[]
   readonly schedules: readonly Loaded<ScheduleExtension>[]
+  readonly tasks: readonly Loaded<TaskExtension>[]
 }
 
 /**
@@ -22,35 +24,37 @@ export type Extensions = {
  *
  * @throws {ConfigError} of one line that names the file, or the two that have the same id
  */
-export async function loadExtensions(rt: Runtime): Promise<Extensions> {
+export async function loadExtensions(rt: Runtime, tasksService?: TasksService): Promise<Extensions> {
   const directory = rt.config.server.extensionsDir
   if (!existsSync(directory)) {
     if (directory !== groups.server.variables.extensionsDir.fallback)
       throw new ConfigError(`EXTENSIONS_DIR: ${directory} does not exist`)
-    return { hooks: [], endpoints: [], schedules: [] }
+    return { hooks: [], endpoints: [], schedules: [], tasks: [] }
   }
   const found = foldersOf(directory)
   const ofKind = (kind: Folder['kind']) => found.filter((folder) => folder.kind === kind)
   const hooks = ofKind('hook')
-  for (const folder of hooks) await registerHooks(rt, folder)
-  const endpoints = await loadAll(rt, ofKind('endpoint'), readEndpoint)
-  const schedules = await loadAll(rt, ofKind('schedule'), readSchedule)
+  const context = ({ name }: Folder) => contextFor(rt, name, { tasksService })
+  for (const folder of hooks) await registerHooks(rt, folder, context(folder))
+  const endpoints = await loadAll(context, ofKind('endpoint'), readEndpoint)
+  const schedules = await loadAll(context, ofKind('schedule'), readSchedule)
+  const tasks = await loadAll(context, ofKind('task'), readTask)
   for (const { name } of found) rt.log.info({ extension: name }, 'extension loaded')
-  return { hooks, endpoints, schedules }
+  return { hooks, endpoints, schedules, tasks }
 }
 
-async function registerHooks(rt: Runtime, folder: Folder): Promise<void> {
+async function registerHooks(rt: Runtime, folder: Folder, context: ExtensionContext): Promise<void> {
   const { file, name } = folder
   const register = await defaultExport(folder)
   if (typeof register !== 'function') throw broken(file, 'must export a function (hooksService, context) by default')
   const hooksService = {
     registerHook: (collection: string, event: string, hook: never) => rt.hooks.register(name, collection, event, hook),
   }
-  await explained(file, 'failed', () => (register as HookExtension)(hooksService, contextFor(rt, name)))
+  await explained(file, 'failed', () => (register as HookExtension)(hooksService, context))
 }
 
 async function loadAll<Definition extends object>(
-  rt: Runtime,
+  context: (folder: Folder) => ExtensionContext,
   folders: readonly Folder[],
   read: (folder: Folder, exported: unknown) => Definition,
 ): Promise<readonly Loaded<Definition>[]> {
@@ -60,13 +64,16 @@ async function loadAll<Definition extends object>(
     const id = idOf(definition)
     const same = id === undefined ? undefined : loaded.find((other) => idOf(other.definition) === id)
     if (same !== undefined) throw broken(folder.file, `has the id ${id} of ${same.file}`)
-    loaded.push({ ...folder, definition, context: contextFor(rt, folder.name) })
+    loaded.push({ ...folder, definition, context: context(folder) })
   }
   return loaded
 }
 
-const idOf = (definition: object): string | undefined =>
-  'id' in definition ? String(definition.id).toLowerCase() : undefined
+/** Two handlers of the same type of task cannot both have it. */
+function idOf(definition: object): string | undefined {
+  if ('type' in definition) return String(definition.type)
+  return 'id' in definition ? String(definition.id).toLowerCase() : undefined
+}
 
 function readEndpoint({ file }: Folder, exported: unknown): EndpointExtension {
   const { id, handler } = (exported ?? {}) as Partial<EndpointExtension>
@@ -82,4 +89,13 @@ function readSchedule({ file }: Folder, exported: unknown): ScheduleExtension {
   if (typeof id !== 'string' || typeof schedule !== 'string' || typeof handler !== 'function')
     throw broken(file, 'must export a function (schedule, context) or { id, schedule, handler } by default')
   return exported as ScheduleExtension
+}
+
+function readTask({ file }: Folder, exported: unknown): TaskExtension {
+  const { type, handler, timeoutSeconds } = (exported ?? {}) as Record<string, unknown>
+  if (typeof type !== 'string' || type === '' || typeof handler !== 'function')
+    throw broken(file, 'must export { type, handler(task, context) } by default')
+  if (timeoutSeconds !== undefined && !(typeof timeoutSeconds === 'number' && timeoutSeconds > 0))
+    throw broken(file, 'has a timeoutSeconds that is no positive number')
+  return exported as TaskExtension
 }

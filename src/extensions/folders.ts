@@ -3,7 +3,7 @@ import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { ConfigError } from '../config.ts'
 
-export const kinds = ['hook', 'endpoint', 'schedule'] as const
+export const kinds = ['hook', 'endpoint', 'schedule', 'task'] as const
 export type Kind = (typeof kinds)[number]
 
 /** An extension on disk: `svc-{kind}-{anything}/index.ts`. */

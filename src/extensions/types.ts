@@ -1,4 +1,5 @@
 import type { HookDb } from '../features/items/hooking.ts'
+import type { ClaimedTask } from '../features/tasks/tasks.ts'
 import type { App } from '../http.ts'
 import type { ExtensionContext } from './context.ts'
 
@@ -12,6 +13,7 @@ export type { Accountability } from '../features/items/accountability.ts'
 export type { HookDb } from '../features/items/hooking.ts'
 export type { ExtensionContext } from './context.ts'
 export type { ItemsService } from './items-service.ts'
+export type { TasksService } from './tasks-service.ts'
 
 /** `svc-hook-*`: registers its hooks and returns. */
 export type HookExtension = (hooksService: HooksService, context: ExtensionContext) => unknown
@@ -47,5 +49,32 @@ export type EndpointExtension = {
 
 /** `svc-schedule-*`: either registers its schedules itself or is one. */
 export type ScheduleExtension =
-  | ((schedule: unknown, context: ExtensionContext) => unknown)
+  | ((schedule: Schedules, context: ExtensionContext) => unknown)
   | { readonly id: string; readonly schedule: string; handler(context: ExtensionContext): unknown }
+
+export type Schedules = {
+  /** `cron` has five or six fields (seconds first), in UTC; `id` is unique among all schedules. */
+  scheduleJob(id: string, cron: string, handler: () => unknown): void
+}
+
+/** `svc-task-*`: runs the tasks of one type, one after the other in a process that has no other task then. */
+export type TaskExtension = {
+  /** The `type` of the tasks in svc_Tasks. */
+  readonly type: string
+  /** After this an attempt is ended with its process; TASK_TIMEOUT where not given. */
+  readonly timeoutSeconds?: number
+  /** What it returns becomes `result_data`; what it throws ends the task in `Error`. */
+  handler(task: TaskToDo, context: ExtensionContext): unknown
+}
+
+/** What a handler is told of its task, and how it reports. */
+export type TaskToDo = Omit<ClaimedTask, 'token' | 'creatorLeft'> & {
+  /** Shows how far it is, from 0 to 1. Of reports in quick succession the last one counts. */
+  progress(share: number, message?: string): void
+  /**
+   * The end of the task as one transaction: all that `work` does with the members of the context, the completion, and as
+   * `result_data` what it returns. Done exactly once, or refused because the task was given to another attempt. The
+   * handler returns afterwards; what it returns then is dropped.
+   */
+  finish(work: () => unknown): Promise<void>
+}

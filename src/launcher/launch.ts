@@ -57,7 +57,8 @@ async function bringUp(it: Launch, dir: string, processEnv: NodeJS.ProcessEnv): 
   it.stages.push([keepRunning(it, { name: 'web', script: 'api/main.ts', env })])
   const url = addressOf(config.server.host, port)
   await untilReady(it, url)
-  workers.push(...workerNames.map((name) => keepRunning(it, { name, script: 'workers/main.ts', args: [name], env })))
+  const names = workerNames.filter((name) => name !== 'tasks' || config.tasks.enabled)
+  workers.push(...names.map((name) => keepRunning(it, { name, script: 'workers/main.ts', args: [name], env })))
   it.output.say(banner({ url, docs: await docsAddress(url), config, admin }))
 }
 

@@ -4,7 +4,7 @@ import { exitWithParent } from '../parent.ts'
 import { openRuntime, type Runtime } from '../runtime.ts'
 import { runQueue } from './loop.ts'
 import { type WorkerName, workerNames } from './names.ts'
-import { type QueueWorker, workers } from './workers.ts'
+import { type QueueWorker, type Service, workers } from './workers.ts'
 
 /*
  * A worker process: `node src/workers/main.ts <name>`. SIGTERM and SIGINT let running jobs finish for
@@ -45,7 +45,10 @@ async function runWorker(worker: WorkerName): Promise<void> {
   }
 }
 
-async function serveUntil(stop: Promise<void>, rt: Runtime, queues: readonly QueueWorker[]): Promise<void> {
+async function serveUntil(stop: Promise<void>, rt: Runtime, parts: readonly (QueueWorker | Service)[]): Promise<void> {
+  const queues = parts.filter((part) => 'queue' in part)
+  const services = []
+  for (const part of parts) if ('service' in part) services.push(await part.open(rt))
   await scheduleAll(rt, queues)
   const runs = queues.map(({ queue, concurrency, open }) => {
     const { handler, close } = open(rt)
@@ -54,7 +57,7 @@ async function serveUntil(stop: Promise<void>, rt: Runtime, queues: readonly Que
   rt.log.info('ready')
   await stop
   rt.log.info('stopping')
-  await Promise.all(runs.map((run) => run.stop(rt.config.tasks.shutdownWaitSeconds * 1000)))
+  await Promise.all([...runs, ...services].map((run) => run.stop(rt.config.tasks.shutdownWaitSeconds * 1000)))
   for (const run of runs) run.close()
 }
 

@@ -3,10 +3,13 @@ import type { QueueName } from '../events/jobs.ts'
 import { deleteOldSessions } from '../features/auth/jobs.ts'
 import { sendMail, sweepMails } from '../features/mail/jobs.ts'
 import { inbox, senderOf } from '../features/mail/senders.ts'
+import { defaultSender, sendMail, sweepMails } from '../features/mail/jobs.ts'
+import { recoverTasks } from '../features/tasks/outcomes.ts'
 import type { Runtime } from '../runtime.ts'
 import { ensureLogPartitions } from './log-partitions.ts'
 import type { Handler } from './loop.ts'
 import type { WorkerName } from './names.ts'
+import { openTasks } from './tasks/worker.ts'
 
 /** One queue that a worker process serves. Retries and time limits are the queue's own (events/jobs.ts). */
 export type QueueWorker<Name extends QueueName = QueueName> = {
@@ -26,12 +29,22 @@ export type OpenedWorker<Name extends QueueName = QueueName> = {
   close(): void
 }
 
-/** THE list: every worker process by its name, and the queues it serves. */
+/** What a worker process does besides serving queues. */
+export type Service = {
+  readonly service: string
+  open(rt: Runtime): Promise<{ stop(waitMs: number): Promise<void> }>
+}
+
+/** THE list: every worker process by its name, the queues it serves and what else it does. */
 export const workers = {
   mail: [
     // More than the connections to one sender: others are served while one is slow.
     serve({ queue: 'mail', concurrency: 20, open: openMailQueue }),
     serve({ queue: 'mail-sweep', concurrency: 1, schedule: '7 * * * *', open: () => stateless(sweepMails) }),
+  ],
+  tasks: [
+    serve({ queue: 'task-recovery', concurrency: 1, schedule: '* * * * *', open: () => stateless(recoverTasks) }),
+    { service: 'tasks', open: openTasksIfEnabled },
   ],
   'log-cleanup': [
     serve({
@@ -48,7 +61,7 @@ export const workers = {
       open: () => stateless(deleteOldSessions),
     }),
   ],
-} satisfies Readonly<Record<WorkerName, readonly QueueWorker[]>>
+} satisfies Readonly<Record<WorkerName, readonly (QueueWorker | Service)[]>>
 
 function openMailQueue(rt: Runtime): OpenedWorker<'mail'> {
   const sender = senderOf(rt, undefined)
@@ -60,6 +73,12 @@ function openMailQueue(rt: Runtime): OpenedWorker<'mail'> {
     handler: (_rt, { emailLogId }, job) => sendMail(rt, mailer, emailLogId, job),
     close: () => mailer.close(),
   }
+}
+
+async function openTasksIfEnabled(rt: Runtime) {
+  if (rt.config.tasks.enabled) return openTasks(rt)
+  rt.log.warn('TASK_SERVICE_ENABLED is false: tasks wait')
+  return { stop: async () => undefined }
 }
 
 function stateless<Name extends QueueName>(

@@ -16,7 +16,9 @@ describe('a worker process', () => {
   it('that is unknown names those there are', async () => {
     const worker = startProcess(script, ['mial'])
     expect(await worker.exited).toMatchObject({ code: 2 })
-    expect(worker.lines.map(({ text }) => text)).toEqual(['There is no worker "mial"; there are: mail, log-cleanup'])
+    expect(worker.lines.map(({ text }) => text)).toEqual([
+      'There is no worker "mial"; there are: mail, tasks, log-cleanup',
+    ])
   })
 
   it('without a database says which variable is missing', async () => {

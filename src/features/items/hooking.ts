@@ -135,6 +135,11 @@ export function scopeOfHook(rt: Runtime): Scope | undefined {
   return inside.scope
 }
 
+/** Runs code of an extension so that all it does with its context belongs to this transaction. */
+export function insideScope<Result>(rt: Runtime, scope: Scope, work: () => Promise<Result>): Promise<Result> {
+  return nested(rt, scope, work)
+}
+
 export function readingDb({ db }: Runtime): HookDb {
   return { query: (text, values) => runOwn(db, text, values) }
 }

@@ -11,6 +11,7 @@ import { administratorRole, publicRole } from '../permissions/permissions.ts'
 import { readsLikeBuiltIn } from '../permissions/role-names.ts'
 import { checkSettingsDelete, settingsCells } from '../settings/cells.ts'
 import type { Cell, PayloadContext } from './payload.ts'
+import { keyCell, withCells } from './run.ts'
 
 /** Rules of system collections that hold however their rows are written (quality P-18, P-20; spec/items.md §11). */
 
@@ -42,7 +43,21 @@ export async function beforeWrite(
   if (collection.name === 'svc_User') return Promise.all(cells.map(userCell))
   if (collection.name === 'svc_Settings') return settingsCells(rt, cells, id)
   if (collection.name === 'svc_Role') await protectRoles(rt, cells, id)
+  if (collection.name === 'svc_Tasks' && id !== undefined) return taskCells(rt, collection, cells)
   return cells
+}
+
+/**
+ * A status that somebody sets takes the task away from the attempt that runs it: `started_at` says since when it is
+ * Running, or that it is not (realtime facts §3).
+ */
+function taskCells(rt: Runtime, collection: Collection, cells: readonly Cell[]): readonly Cell[] {
+  const status = cells.find((cell) => cell.field.name === 'task_status')?.value
+  if (status === undefined) return cells
+  const startedAt = status === 'Running' ? rt.clock().toISOString() : null
+  const state = { started_at: startedAt, heartbeat_at: null, attempt_token: null, retry_at: null }
+  const set = Object.entries(state).map(([name, value]) => keyCell(collection.fields.get(name)!, value))
+  return withCells(cells, set)
 }
 
 /** Deleting `administrator`, `public` or `user` would lock everybody out. */

@@ -53,7 +53,18 @@ export function requireRelation(
 const privilegeFields = new Set(['role_Id', 'tenant_Id', 'userCreated_Id', 'userUpdated_Id', 'emailVerified'])
 
 /** What workers write. A task begins as not started; afterwards only a permission that names the field may reset it. */
-const stateOfTask = new Set(['task_status', 'result_data', 'error_data', 'retry_count', 'started_at'])
+const stateOfTask = new Set([
+  'task_status',
+  'result_data',
+  'error_data',
+  'retry_count',
+  'started_at',
+  'progress',
+  'progress_message',
+  'attempt_token',
+  'heartbeat_at',
+  'retry_at',
+])
 
 /** PROTECT_PRIVILEGE_FIELDS, ALLOW_PASSWORD_WRITES and PROTECT_IS_PUBLIC_FIELD (spec/permissions.md §5). */
 export function mayWrite({ collection, config, action }: PayloadContext, grant: Grant, field: Field): boolean {

@@ -1,0 +1,61 @@
+import { contextFor } from '../../extensions/context.ts'
+import type { Extensions } from '../../extensions/extensions.ts'
+import type { TasksService } from '../../extensions/tasks-service.ts'
+import type { TaskToDo } from '../../extensions/types.ts'
+import { systemAccess } from '../../features/items/accountability.ts'
+import { insideScope } from '../../features/items/hooking.ts'
+import { inTransaction } from '../../features/items/transaction.ts'
+import type { Outcome } from '../../features/tasks/outcomes.ts'
+import { completeHeld, holdClaim } from '../../features/tasks/queries.ts'
+import { type ClaimedTask, messageOf, progressOf, resultJson, tasksActor } from '../../features/tasks/tasks.ts'
+import type { Runtime } from '../../runtime.ts'
+
+/**
+ * Runs the handler of a task. Everything it writes through its context first makes sure that the attempt still owns the
+ * task: a handler that goes on after its task was given to another attempt writes nothing. Never rejects.
+ */
+export async function attempt(
+  rt: Runtime,
+  { tasks }: Extensions,
+  tasksService: TasksService,
+  task: ClaimedTask,
+  onProgress: (share: number, message: string | null) => void,
+): Promise<Outcome> {
+  try {
+    const { definition, name } = tasks.find((loaded) => loaded.definition.type === task.type)!
+    const guard: NonNullable<Parameters<typeof contextFor>[2]>['guard'] = async (tx) => {
+      if (!(await holdClaim(tx, task))) throw lost()
+    }
+    const context = contextFor(rt, name, { tasksService, guard })
+    const { token: _token, creatorLeft: _left, ...shown } = task
+    let isFinished = false
+    const toDo: TaskToDo = {
+      ...shown,
+      progress: (share, message) => {
+        const progress = progressOf(share, message)
+        onProgress(progress.share, progress.message)
+      },
+      finish: async (work) => {
+        await finish(rt, task, work)
+        isFinished = true
+      },
+    }
+    const result = await definition.handler(toDo, context)
+    return isFinished ? { state: 'settled' } : { state: 'completed', result: resultJson(result) }
+  } catch (error) {
+    return { state: 'failed', message: messageOf(error) }
+  }
+}
+
+function lost(): Error {
+  return new Error('the task was given to another attempt')
+}
+
+/** The effects, the completion and the result in one transaction, with the row locked from its beginning. */
+async function finish(rt: Runtime, task: ClaimedTask, work: () => unknown): Promise<void> {
+  await inTransaction(rt, { actor: tasksActor, access: systemAccess }, async ({ tx, scope }) => {
+    if (!(await holdClaim(tx, task, true))) throw lost()
+    const result = await insideScope(rt, scope, async () => work())
+    await completeHeld(tx, task, resultJson(result))
+  })
+}

@@ -1,0 +1,107 @@
+import { storeProgress, tellTaskEnded, touchTasks } from '../../db/unlogged.ts'
+import { type Outcome, record } from '../../features/tasks/outcomes.ts'
+import type { AttemptClaim, Progress } from '../../features/tasks/tasks.ts'
+import type { Runtime } from '../../runtime.ts'
+
+/** The attempts that this process answers for: it gives their signs of life and records how they end. */
+export type Claims = {
+  /** `onLost` is called when somebody else has the task by now. */
+  hold(claim: AttemptClaim, onLost: () => void): void
+  get(id: number): AttemptClaim | undefined
+  progress(id: number, progress: Progress): void
+  /** Records the outcome and lets go; false when the task was lost. */
+  settle(claim: AttemptClaim, outcome: Outcome): Promise<boolean>
+  readonly size: number
+  /** Outcomes that the database will not take are left to the recovery from here on. */
+  giveUp(): void
+  close(): void
+}
+
+type Held = AttemptClaim & {
+  readonly onLost: () => void
+  unsaved: Progress | undefined
+  hasReported: boolean
+  /** How many times in succession the task was found to be somebody else's. */
+  misses: number
+}
+
+const progressMs = 250
+const longestBeatMs = 10_000
+
+export function openClaims(rt: Runtime): Claims {
+  const held = new Map<string, Held>()
+  const impatience = new AbortController()
+
+  const beat = async () => {
+    const attempts = [...held.values()]
+    if (attempts.length === 0) return
+    const owned = await touchTasks(rt, attempts)
+    for (const attempt of attempts) {
+      if (owned.has(attempt.id)) continue
+      attempt.misses += 1
+      // Missed once it may just have ended, its handler's word being on the way.
+      if (attempt.misses < 2 || !held.delete(attempt.token)) continue
+      rt.log.warn({ taskId: attempt.id }, 'a running task was given to another attempt or set back')
+      attempt.onLost()
+    }
+  }
+  const save = async () => {
+    for (const attempt of held.values()) {
+      const { unsaved } = attempt
+      if (unsaved === undefined) continue
+      if ((await storeProgress(rt, attempt, unsaved)) && attempt.unsaved === unsaved) attempt.unsaved = undefined
+    }
+  }
+  const { stallTimeoutSeconds } = rt.config.tasks
+  const beats = repeat(rt, Math.min(longestBeatMs, (stallTimeoutSeconds * 1000) / 6), beat)
+  const saves = repeat(rt, progressMs, save)
+
+  return {
+    hold: (claim, onLost) =>
+      void held.set(claim.token, { ...claimOnly(claim), onLost, unsaved: undefined, hasReported: false, misses: 0 }),
+    get: (id) => [...held.values()].find((claim) => claim.id === id),
+    progress(id, progress) {
+      for (const attempt of held.values())
+        if (attempt.id === id) Object.assign(attempt, { unsaved: progress, hasReported: true })
+    },
+    async settle(claim, outcome) {
+      // Held until then, so that a slow database does not make it look abandoned.
+      const reported = held.get(claim.token)?.hasReported
+      const isRecorded = await record(rt, claim, outcome, impatience.signal)
+      held.delete(claim.token)
+      if (isRecorded && reported) await tellTaskEnded(rt, claim.id)
+      return isRecorded
+    },
+    get size() {
+      return held.size
+    },
+    giveUp: () => impatience.abort(),
+    close() {
+      beats.close()
+      saves.close()
+    },
+  }
+}
+
+const claimOnly = ({ id, token }: AttemptClaim): AttemptClaim => ({ id, token })
+
+/** Runs `work` again and again, `ms` after its last end. A database that is away is only logged. */
+export function repeat(rt: Runtime, ms: number, work: () => Promise<void>) {
+  let closed = false
+  let timer: NodeJS.Timeout
+  const run = async () => {
+    try {
+      await work()
+    } catch (error) {
+      rt.log.warn({ err: error }, 'regular work on tasks failed; it is done again')
+    }
+    if (!closed) timer = setTimeout(run, ms)
+  }
+  timer = setTimeout(run, ms)
+  return {
+    close() {
+      closed = true
+      clearTimeout(timer)
+    },
+  }
+}

@@ -1,0 +1,85 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Runtime } from '../../runtime.ts'
+import { type Calls, type Runner, startRunner } from './runner.ts'
+
+/** The processes for tasks: those that run one, and one that waits so that a death delays nobody. */
+export type Runners = {
+  /** An idle process, as soon as there is one; undefined when stopped. */
+  take(): Promise<Runner | undefined>
+  /** Gives it back; one that has ended is replaced. */
+  give(runner: Runner): void
+  stop(): Promise<void>
+}
+
+const longestPauseMs = 10_000
+
+export function openRunners(rt: Runtime, openCalls: () => Calls, first: Runner): Runners {
+  const alive = new Set<Runner>()
+  const idle: Runner[] = []
+  let waiting: ((runner: Runner | undefined) => void)[] = []
+  let starting: Promise<void> | undefined
+  let stopped = false
+
+  const offer = (runner: Runner) => {
+    const next = waiting.shift()
+    if (next === undefined) idle.push(runner)
+    else next(runner)
+  }
+  const adopt = (runner: Runner) => {
+    if (stopped) return runner.kill('the worker is stopping')
+    alive.add(runner)
+    void runner.ended.then((how) => {
+      alive.delete(runner)
+      const place = idle.indexOf(runner)
+      if (place >= 0) idle.splice(place, 1)
+      if (!stopped) rt.log.warn({ how }, 'a process for tasks has ended')
+      keepSpare()
+    })
+    offer(runner)
+  }
+  const start = async () => {
+    for (let pauseMs = 250; !stopped; pauseMs = Math.min(pauseMs * 2, longestPauseMs)) {
+      try {
+        return adopt(await startRunner(rt, openCalls))
+      } catch (error) {
+        rt.log.error({ err: error }, 'a process for tasks could not be started yet')
+        await delay(pauseMs, undefined, { ref: false })
+      }
+    }
+  }
+  /** One after the other: they share the processors with the tasks. */
+  const keepSpare = () => {
+    if (stopped || starting !== undefined) return
+    if (idle.length > 0 && waiting.length === 0) return
+    if (alive.size > rt.config.tasks.concurrency) return
+    starting = start().finally(() => {
+      starting = undefined
+      keepSpare()
+    })
+  }
+
+  adopt(first)
+  keepSpare()
+  return {
+    take() {
+      const runner = idle.shift()
+      const taken =
+        runner === undefined && !stopped
+          ? new Promise<Runner | undefined>((resolve) => waiting.push(resolve))
+          : Promise.resolve(runner)
+      keepSpare()
+      return taken
+    },
+    give(runner) {
+      if (alive.has(runner)) offer(runner)
+    },
+    async stop() {
+      stopped = true
+      for (const resolve of waiting) resolve(undefined)
+      waiting = []
+      for (const runner of alive) runner.kill('the worker is stopping')
+      await Promise.all([...alive].map(({ ended }) => ended))
+      await starting
+    },
+  }
+}
