@@ -14,6 +14,7 @@ import { collectionsWithRowRules } from '../features/permissions/permissions.ts'
 import type { Runtime } from '../runtime.ts'
 import { type Delivery, openDelivery } from './realtime-delivery.ts'
 import { type LiveReports, openLiveReports } from './realtime-reports.ts'
+import { openTaskProgress, type TaskProgress } from './realtime-tasks.ts'
 
 /** The realtime channel: socket.io on SOCKET_PATH, fed from the log (realtime facts §1). */
 export type Realtime = {
@@ -86,6 +87,7 @@ export async function openRealtime(rt: Runtime, engine: Engine): Promise<Realtim
     feed,
     async (socket) => (await callerOfToken(rt, (socket.data as SocketData).token))?.caller,
   )
+  const progress = openTaskProgress(rt, io, (socket) => callerOf(socket).access)
   io.use((socket, next) => {
     authenticate(rt, socket).then(
       () => next(),
@@ -93,7 +95,7 @@ export async function openRealtime(rt: Runtime, engine: Engine): Promise<Realtim
     )
   })
   io.on('connection', (socket) => {
-    accept(rt, { delivery, reports }, socket)
+    accept(rt, { delivery, reports, progress }, socket)
     // Its session may have ended while it connected, before it could be told.
     void check(socket)
   })
@@ -141,9 +143,9 @@ async function authenticate(rt: Runtime, socket: Socket): Promise<void> {
   socket.data = { ...found, token: given } satisfies SocketData
 }
 
-type Channels = { readonly delivery: Delivery; readonly reports: LiveReports }
+type Channels = { readonly delivery: Delivery; readonly reports: LiveReports; readonly progress: TaskProgress }
 
-function accept(rt: Runtime, { delivery, reports }: Channels, socket: Socket): void {
+function accept(rt: Runtime, { delivery, reports, progress }: Channels, socket: Socket): void {
   const { userId, tenantId } = callerOf(socket)
   socket.on('error', (error) => rt.log.debug({ err: error }, 'socket error'))
   socket.on('subscribe', (request: unknown, ack: unknown) =>
@@ -164,6 +166,8 @@ function accept(rt: Runtime, { delivery, reports }: Channels, socket: Socket): v
       return {}
     }),
   )
+  socket.on('task:join', (request: unknown, ack: unknown) => answer(rt, ack, () => progress.join(socket, request)))
+  socket.on('task:leave', (request: unknown, ack: unknown) => answer(rt, ack, () => progress.leave(socket, request)))
   socket.on('disconnect', () => {
     clearTimeout((socket.data as SocketData).timer)
     delivery.forget(socket)
@@ -204,7 +208,7 @@ function collectionOf(request: unknown): string {
 }
 
 /** The session may still be good (a changed role, a message that said "all"): look it up again, otherwise disconnect. */
-async function recheck(rt: Runtime, { delivery, reports }: Channels, socket: Socket): Promise<void> {
+async function recheck(rt: Runtime, { delivery, reports }: Omit<Channels, 'progress'>, socket: Socket): Promise<void> {
   const data = socket.data as SocketData
   try {
     const found = await callerOfToken(rt, data.token)
