@@ -112,7 +112,7 @@ describe('a zombie', () => {
 })
 
 describe('four workers', () => {
-  const tasks = Number(process.env.TASKS ?? 200)
+  const tasks = Number(process.env.TASKS ?? 60)
 
   it('share a backlog: each task once, one at a time per worker, in the order of their time', async () => {
     await bed.sql(
