@@ -1,5 +1,5 @@
-import type { Job, QueueName } from './jobs.ts'
 import type { Tx } from '../db/sql.ts'
+import type { Job, QueueName } from './jobs.ts'
 
 /**
  * Every domain event. Row changes are appended to the log by the database itself; these are the facts beside them.
