@@ -110,6 +110,20 @@ describe('PATCH /settings', () => {
   })
 })
 
+describe('another smtp_host', () => {
+  it('takes no password of the old one with it', async () => {
+    await patch({ smtp_host: 'mail.example.com', smtp_pass: 'for the old host' })
+    expect((await patch({ smtp_host: 'mail.example.com' })).body.data.smtp_pass).toBe('********')
+    const id = api.rt.settings.current().id
+    expect(await api.admin('PATCH', `/items/svc_Settings/${id}`, { smtp_host: 'other.example.com' })).toMatchObject({
+      status: 400,
+    })
+    expect((await patch({ smtp_host: 'other.example.com' })).body.data.smtp_pass).toBeNull()
+    const both = await patch({ smtp_host: 'mail.example.com', smtp_pass: 'for the new host' })
+    expect(both.body.data.smtp_pass).toBe('********')
+  })
+})
+
 describe("a tenant's settings", () => {
   it('override the installation key by key, the session limits as a whole', async () => {
     await patch({ title: 'Global', description: 'Global text', session_limits: { default: { web: 3, mobile: 4 } } })

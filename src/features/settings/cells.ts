@@ -2,7 +2,7 @@ import { sql } from '../../db/sql.ts'
 import { AppError } from '../../errors.ts'
 import type { Runtime } from '../../runtime.ts'
 import type { Cell } from '../items/payload.ts'
-import { checkedSettings, settingsKeys } from './keys.ts'
+import { checkedSettings, invalidSettings, settingsKeys } from './keys.ts'
 import { passwordMask, storedValues } from './settings.ts'
 
 /**
@@ -16,6 +16,8 @@ export async function settingsCells(rt: Runtime, cells: readonly Cell[], id?: st
   const given = cells.filter(({ field }) => settingsKeys.has(field.name))
   const values = Object.fromEntries(given.map((cell) => [cell.field.name, givenValue(cell)]))
   const stored = storedValues(rt.config, checkedSettings(values, isInstallation ? null : ''))
+  if (stored.smtp_host !== undefined && stored.smtp_pass === undefined && id !== undefined)
+    await checkSameHost(rt, id, stored.smtp_host)
   return cells
     .filter(({ field, value }) => field.name !== 'smtp_pass' || value !== passwordMask)
     .map((cell) =>
@@ -32,6 +34,14 @@ async function isInstallationRow(rt: Runtime, ids: readonly string[]): Promise<b
   const row = await rt.db.maybeOne(sql.unsafe`
     select from "svc_Settings" where "tenant_Id" is null and id::text = any(${sql.array([...ids], 'text')})`)
   return row !== undefined
+}
+
+/** 400 for another host without its password: the stored one was given for the host as it is. */
+async function checkSameHost(rt: Runtime, id: string, host: unknown): Promise<void> {
+  const row = await rt.db.maybeOne(sql.unsafe`
+    select from "svc_Settings"
+    where id::text = ${id} and smtp_pass is not null and smtp_host is distinct from ${host as string | null}`)
+  if (row !== undefined) throw invalidSettings('smtp_pass: to be given together with another smtp_host')
 }
 
 /** What the client gave, before it became a parameter of its column's type. */
