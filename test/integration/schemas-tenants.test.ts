@@ -31,7 +31,7 @@ describe('MULTI_TENANT', () => {
     const { body } = await create({ slug: 'x', tenant_Id: tenants[0] })
     const item = await api.admin('GET', `/items/entry/${body.data.id}?fields=slug,tenant_Id,tenant.name`)
     expect(item.body.data).toEqual({ slug: 'x', tenant_Id: tenants[0], tenant: { id: tenants[0], name: 'one' } })
-    expect(Object.keys((await api.admin('GET', '/schemas/entry')).body.data.schema.fields)).toEqual(['code', 'slug'])
+    expect(Object.keys((await api.admin('GET', '/schemas/entry')).body.data.schema.fields)).toEqual(['slug', 'code'])
     expect((await create({ tenant_Id: '0b1f6a5e-3c1d-4b5e-8d8f-2f6d0c9a7b11' })).status).toBe(409)
   })
 
