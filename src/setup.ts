@@ -18,6 +18,7 @@ import { canonicalEmail } from './features/auth/email-address.ts'
 import { createBaseline } from './features/migrations/baseline.ts'
 import { migrateAtStart, runSystemMigrations } from './features/migrations/run.ts'
 import { type Host, type Runner, withRunner } from './features/migrations/runner.ts'
+import { renewSeededTemplates } from './features/templates/seeds.ts'
 import { exitWithParent } from './parent.ts'
 
 export type SetupResult = {
@@ -121,6 +122,7 @@ async function seed(tx: Tx, config: Config): Promise<SetupResult> {
   await tx.any(sql.unsafe`
     insert into "svc_Settings" (project_name, title, project_color)
     select ${config.project.name}, ${config.project.name}, '#663399' where not exists (select from "svc_Settings" where "tenant_Id" is null)`)
+  await renewSeededTemplates(tx)
   return { admin: await seedAdministrator(tx, config) }
 }
 

@@ -17,6 +17,7 @@ import { reportRoutes } from '../features/reports/routes.ts'
 import { schemaAdminRoutes, schemaRoutes } from '../features/schemas/routes.ts'
 import { settingsAdminRoutes, settingsRoutes } from '../features/settings/routes.ts'
 import { socialRoutes } from '../features/social/routes.ts'
+import { templateAdminRoutes, templateRoutes } from '../features/templates/routes.ts'
 import { tenantBearerRoutes, tenantPublicRoutes } from '../features/tenants/routes.ts'
 import { twoFactorPublicRoutes, twoFactorRoutes } from '../features/two-factor/routes.ts'
 import type { App } from '../http.ts'
@@ -61,6 +62,8 @@ const groups: readonly RouteGroup[] = [
   { access: 'admin', register: mailAdminRoutes },
   { access: 'admin', register: opsRoutes },
   { access: 'public', register: inboxRoutes },
+  { access: 'public', register: templateRoutes },
+  { access: 'admin', register: templateAdminRoutes },
 ]
 
 /** Registers every group in a scope of its own, so that access is a property of the group, not of a handler. */

@@ -2,7 +2,14 @@
 export type Template = { readonly subject: string; readonly body: string }
 
 /** The types of templates that are built in; the names of the specification. */
-export type TemplateType = 'verification' | 'magic_link' | 'password_reset' | 'invite' | 'welcome' | 'test'
+export type TemplateType =
+  | 'verification'
+  | 'magic_link'
+  | 'password_reset'
+  | 'invite'
+  | 'welcome'
+  | 'notification'
+  | 'test'
 
 /** What is sent when nobody has stored a template of the type. */
 export const builtInTemplates: Readonly<Record<TemplateType, Template>> = {
@@ -68,6 +75,17 @@ ${button('{{ inviteLink }}', 'Accept the invitation')}
 <p>Hello{% if name != '' %} {{ name }}{% endif %},</p>
 <p>your account with the e-mail address {{ user.email }} has been created.</p>
 {% if loginLink != '' %}${button('{{ loginLink }}', 'Sign in')}{% endif %}`,
+    }),
+  },
+  notification: {
+    subject: '{{ notification_title }}',
+    body: page({
+      preheader: '{{ notification_title }}',
+      heading: '{{ notification_title }}',
+      content: `
+<p>Hello{% if name != '' %} {{ name }}{% endif %},</p>
+<p>{{ notification_message | escape | newline_to_br | raw }}</p>
+{% if action_url %}${button('{{ action_url }}', "{{ action_text | default: 'Open' }}")}{% endif %}`,
     }),
   },
   test: {
