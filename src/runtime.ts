@@ -13,6 +13,7 @@ import { openSessionStore, type SessionStore } from './features/auth/session-sto
 import { type Hooks, openHooks } from './features/hooks/hooks.ts'
 import { type AccessStore, openAccessStore } from './features/permissions/store.ts'
 import { openSettings, type SettingsStore } from './features/settings/store.ts'
+import { openRenderer, type Renderer } from './features/templates/renderer.ts'
 
 /**
  * Everything a process shares: opened once, passed as a value, closed in reverse order. It can read; to write, call
@@ -36,6 +37,8 @@ export type Runtime = {
   /** The live sessions; on the reserved connections. */
   readonly sessions: SessionStore
   readonly settings: SettingsStore
+  /** Renders mails, in a thread of its own. */
+  readonly renderer: Renderer
   /** What extensions hooked into items; filled before the process serves. */
   readonly hooks: Hooks
   /** The time of this process; expiries use the database's. */
@@ -110,6 +113,7 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
       access,
       sessions,
       settings,
+      renderer: opened(openRenderer(), (renderer) => renderer.close()),
       hooks: openHooks(log),
       clock: () => new Date(),
       newId: () => v7(),

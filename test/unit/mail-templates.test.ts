@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { renderLiquid, TemplateError } from '../../src/adapters/liquid.ts'
-import { oneLine, renderMail } from '../../src/features/templates/templates.ts'
+import { builtInTemplates } from '../../src/features/templates/built-in.ts'
+import { oneLine, renderSubject, renderTemplate } from '../../src/features/templates/render.ts'
 import { textOf } from '../../src/features/templates/text.ts'
 import { commonVariables, type Person } from '../../src/features/templates/variables.ts'
 
@@ -55,14 +56,14 @@ describe('renderLiquid', () => {
   })
 })
 
-describe('renderMail', () => {
+describe('renderTemplate', () => {
   const verification = {
     ...variables({ project_name: 'House & Co' }),
     verificationLink: 'https://app.example/auth/verify-email/abc',
   }
 
   it('makes subject, HTML and text', () => {
-    const mail = renderMail('verification', verification)
+    const mail = renderTemplate(builtInTemplates.verification, verification)
     expect(mail.subject).toBe('Confirm your e-mail address for House & Co')
     expect(mail.html).toContain('<a class="button" href="https://app.example/auth/verify-email/abc"')
     expect(mail.html).toContain('House &amp; Co')
@@ -84,7 +85,7 @@ House & Co · 2026
   })
 
   it('adapts to small screens and to the dark', () => {
-    const { html } = renderMail('verification', verification)
+    const { html } = renderTemplate(builtInTemplates.verification, verification)
     expect(html).toContain('name="viewport"')
     expect(html).toContain('@media (max-width: 480px)')
     expect(html).toContain('@media (prefers-color-scheme: dark)')
@@ -92,7 +93,7 @@ House & Co · 2026
   })
 
   it('takes another subject, on one line', () => {
-    const { subject } = renderMail('verification', verification, 'For {{ user.firstName }}\r\nBcc: {{ user.email }}')
+    const subject = renderSubject('For {{ user.firstName }}\r\nBcc: {{ user.email }}', verification)
     expect(subject).toBe('For Ada Bcc: ada@mail.example')
   })
 })

@@ -1,7 +1,8 @@
 import type { OutgoingMail } from '../../adapters/mailer.ts'
 import type { Runtime } from '../../runtime.ts'
-import { oneLine, renderMail, renderSubject, subjectOf } from '../templates/templates.ts'
-import { commonVariables } from '../templates/variables.ts'
+import { inviterName } from '../templates/queries.ts'
+import { oneLine, renderMail } from '../templates/templates.ts'
+import { commonVariables, withSynonyms } from '../templates/variables.ts'
 import type { MailToSend } from './claim.ts'
 import { mailTypes } from './types.ts'
 
@@ -18,22 +19,29 @@ const hidden = '•••'
  *
  * @throws {TemplateError} when the template is broken
  */
-export function compose(rt: Runtime, { mail, person, tenant, secret, lifetimeSeconds }: MailToSend): ComposedMail {
+export async function compose(
+  rt: Runtime,
+  { mail, person, tenant, secret, lifetimeSeconds }: MailToSend,
+): Promise<ComposedMail> {
   if (mail.messageId === null) throw new Error('the mail has no Message-ID')
-  const settings = rt.settings.current(mail.tenantId ?? undefined)
-  const { template } = mailTypes[mail.type]
-  const ownVariables = mailTypes[mail.type].variables as (context: object, secret: string) => object
-  const { context } = mail
+  const { context, tenantId } = mail
+  const settings = rt.settings.current(tenantId ?? undefined)
+  const { template, variables } = mailTypes[mail.type]
+  const ownVariables = variables as (context: object, secret: string) => object
   const now = rt.clock()
-  const expiresAt = lifetimeSeconds === undefined ? '' : new Date(now.getTime() + lifetimeSeconds * 1000).toISOString()
-  const common = { ...commonVariables(settings, mail.email, person, tenant, now), expiresAt }
-  const subject = context.subject ?? subjectOf(template)
-  const rendered = renderMail(template, { ...common, ...ownVariables(context, secret) }, subject)
+  const expiresAt = lifetimeSeconds === undefined ? undefined : new Date(now.getTime() + lifetimeSeconds * 1000)
+  const inviter = context.inviteId === undefined ? '' : await inviterName(rt.db, context.inviteId)
+  const common = { ...commonVariables(settings, mail.email, person, tenant, now), inviterName: inviter ?? '' }
+  const filled = (shown: string) => withSynonyms({ ...common, ...ownVariables(context, shown) }, settings, expiresAt)
+  const { recordedSubject, ...rendered } = await renderMail(rt, {
+    type: template,
+    tenantId,
+    variables: filled(secret),
+    recordedVariables: filled(hidden),
+    subject: context.subject,
+  })
   const fromName = oneLine(String(settings.from_email_name ?? settings.project_name))
-  return {
-    outgoing: { ...rendered, fromName, to: mail.email, messageId: mail.messageId },
-    recordedSubject: renderSubject(subject, { ...common, ...ownVariables(context, hidden) }),
-  }
+  return { outgoing: { ...rendered, fromName, to: mail.email, messageId: mail.messageId }, recordedSubject }
 }
 
 /** A bounded text for the record; servers quote what they refuse. */

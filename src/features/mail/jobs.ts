@@ -77,7 +77,7 @@ async function deliver(
   signal: AbortSignal,
 ): Promise<Attempted> {
   if (sender === undefined) return withoutSender(rt)
-  const composed = composeOrFail(rt, toSend)
+  const composed = await composeOrFail(rt, toSend)
   if ('outcome' in composed) return { delivery: composed }
   if (sender === inbox) return keep(rt, toSend, composed)
   const claimed = keepClaim(rt, toSend)
@@ -119,9 +119,12 @@ async function keep(
 }
 
 /** A broken template does not mend itself between attempts. */
-function composeOrFail(rt: Runtime, toSend: MailToSend): ComposedMail | Extract<Delivery, { reason: string }> {
+async function composeOrFail(
+  rt: Runtime,
+  toSend: MailToSend,
+): Promise<ComposedMail | Extract<Delivery, { reason: string }>> {
   try {
-    return compose(rt, toSend)
+    return await compose(rt, toSend)
   } catch (error) {
     const reason = withoutSecret(`the mail could not be composed: ${(error as Error).message}`, toSend.secret)
     const problem = 'The mail could not be composed'

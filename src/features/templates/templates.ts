@@ -1,38 +1,49 @@
-import { renderLiquid } from '../../adapters/liquid.ts'
-import { builtInTemplates, type TemplateType } from './built-in.ts'
-import { textOf } from './text.ts'
+import { TemplateError } from '../../adapters/liquid.ts'
+import type { Runtime } from '../../runtime.ts'
+import { builtInTemplates, type Template, type TemplateType } from './built-in.ts'
+import { activeTemplate } from './queries.ts'
+import type { Rendered } from './renderer.ts'
+import { lookupNames } from './types.ts'
 
 export type { TemplateType } from './built-in.ts'
+export { oneLine } from './render.ts'
 
-export type RenderedMail = { readonly subject: string; readonly html: string; readonly text: string }
-
-const longestSubject = 250
+export type MailContents = {
+  readonly type: TemplateType
+  readonly tenantId: string | null
+  readonly variables: Readonly<Record<string, unknown>>
+  /** The same without secrets: what the recorded subject is made from. */
+  readonly recordedVariables: Readonly<Record<string, unknown>>
+  /** Instead of the template's. */
+  readonly subject: string | undefined
+}
 
 /**
- * A mail of the type: subject and HTML rendered with Liquid, the text alternative made from the HTML. In the HTML all
- * values are escaped; the subject is one line without control characters. `subject` replaces the template's.
+ * A mail by the active template of its tenant, else of the installation, else by the built-in one. A stored template
+ * that fails must not lose the mail: then it is the built-in one too, and the log says why.
  *
- * @throws {TemplateError} when a template is broken or exceeds the limits
+ * @throws {TemplateError} when the built-in template or the given subject fails
  */
-export function renderMail(type: TemplateType, variables: object, subject = subjectOf(type)): RenderedMail {
-  const html = renderLiquid(builtInTemplates[type].body, variables, 'html')
-  return { subject: renderSubject(subject, variables), html, text: textOf(html) }
+export async function renderMail(rt: Runtime, contents: MailContents): Promise<Rendered> {
+  const { type, variables, tenantId } = contents
+  const stored = await activeTemplate(rt.db, lookupNames(type, variables), tenantId)
+  if (stored === undefined) return render(rt, builtInTemplates[type], contents)
+  try {
+    return await render(rt, stored, contents)
+  } catch (error) {
+    if (!(error instanceof TemplateError)) throw error
+    const about = { templateId: stored.id, type: stored.type, tenantId, reason: error.message }
+    rt.log.warn(about, 'a stored template failed: the built-in one is used instead')
+    return render(rt, builtInTemplates[type], contents)
+  }
 }
 
-/** @throws {TemplateError} */
-export function renderSubject(source: string, variables: object): string {
-  return oneLine(renderLiquid(source, variables, 'text'))
-}
-
-/** The subject before its variables are known. */
+/** The subject before its template is known. */
 export function subjectOf(type: TemplateType): string {
   return builtInTemplates[type].subject
 }
 
-/** Fit for a header: no line breaks, no control or direction characters, bounded. */
-export function oneLine(text: string): string {
-  return text
-    .replace(/[\p{Cc}\s\u200e\u200f\u202a-\u202e\u2066-\u2069]+/gu, ' ')
-    .trim()
-    .slice(0, longestSubject)
+function render(rt: Runtime, template: Template, { variables, recordedVariables, subject }: MailContents) {
+  const { subject: own, body } = template
+  return rt.renderer.render({ template: { subject: subject ?? own, body }, variables, recordedVariables })
 }

@@ -34,6 +34,22 @@ export function commonVariables(
   }
 }
 
+/** The secret's variables under the names of both vocabularies, and when it expires. */
+export function withSynonyms(
+  variables: Readonly<Record<string, unknown>>,
+  settings: SettingsRow,
+  expiresAt: Date | undefined,
+): Readonly<Record<string, unknown>> {
+  return {
+    ...variables,
+    magicLinkUrl: variables.magicLink ?? '',
+    code: variables.magicCode || variables.resetPasswordCode || '',
+    loginUrl: variables.loginLink ?? '',
+    expiresAt: expiresAt?.toISOString() ?? '',
+    expirationDate: expiresAt === undefined ? '' : timeVariables(settings, expiresAt).currentDate,
+  }
+}
+
 function projectVariables(settings: SettingsRow) {
   const texts = picked(settings, ['project_name', 'project_color', 'project_url', 'app_url', 'email_signature'])
   const icon = textIn(settings, 'email_icon_Id')
