@@ -1,9 +1,11 @@
 import pino from 'pino'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { builtInTemplates } from '../../src/features/templates/built-in.ts'
+import { renderMail } from '../../src/features/templates/templates.ts'
 import { runSetup } from '../../src/setup.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { testConfig } from '../support/prepare.ts'
+import { createTenant } from '../support/tenants.ts'
 
 let api: Api
 
@@ -80,4 +82,86 @@ describe('the first rows of svc_Template', () => {
     expect(rows).toContainEqual({ type: 'invite', subject: 'My own', body: 'of an older version' })
     expect(rows.map(({ type }) => type)).not.toContain('notification')
   })
+})
+
+describe('a template that is saved', () => {
+  const make = (more: object) =>
+    api.admin('POST', '/items/svc_Template', { type: 'custom', subject: 'S', body: '<p>B</p>', ...more })
+
+  it.each([
+    ['body', '{{ x | constructor }}'],
+    ['body', `{% include '/etc/passwd' %}`],
+    ['body', `{% render '../../.env' %}`],
+    ['body', `{% layout 'x' %}`],
+    ['body', '{% if %}'],
+    ['body', '{{ unfinished'],
+    ['body', '{% unknown %}'],
+    ['body', '{% for i in (1..1000000000) %}{% endfor %}'],
+    ['body', `{{ 'now' | date: '%9999999d' }}`],
+    ['body', 'x'.repeat(256 * 1024 + 1)],
+    ['subject', 'One\r\nBcc: evil@evil.test'],
+    ['subject', 'One\u2028two'],
+    ['subject', 'x'.repeat(251)],
+    ['subject', '{{ x | constructor }}'],
+    ['type', 'not a type'],
+  ])('is refused for its %s %.50j', async (field, value) => {
+    const position = await api.position()
+    const { status, body } = await make({ [field]: value })
+    expect({ status, field: body.error.details?.errors?.[0]?.field }).toEqual({ status: 400, field })
+    expect(await api.log(position)).toEqual([])
+  })
+
+  it('is checked when it is changed and when it is imported', async () => {
+    const { body } = await make({})
+    const id = body.data.id
+    expect((await api.admin('PATCH', `/items/svc_Template/${id}`, { body: '{% if %}' })).status).toBe(400)
+    expect((await api.admin('PATCH', `/items/svc_Template/${id}`, { body: '<p>{{ user.fullName }}</p>' })).status).toBe(
+      200,
+    )
+    const bulk = await api.admin('POST', '/items/svc_Template/bulk', [
+      { type: 'custom_2', subject: 'S', body: '{% if %}' },
+    ])
+    expect(bulk.status).toBe(400)
+  })
+
+  it('is nobody’s but an administrator’s', async () => {
+    const { call } = await api.user([{ collection: 'svc_Template', action: 'create', fields: '*' }])
+    expect((await call('POST', '/items/svc_Template', { type: 'x', subject: 'S', body: 'B' })).status).toBe(403)
+  })
+})
+
+describe('the template of a mail', () => {
+  const store = (type: string, subject: string, more = {}) =>
+    api.admin('POST', '/items/svc_Template', { type, subject, body: '<p>{{ name }}</p>', ...more })
+
+  async function subjectFor(variables: object, tenantId: string | null = null): Promise<string> {
+    const filled = { name: '<b>Ada</b>', project_name: 'Daybook', ...variables }
+    const contents = { tenantId, variables: filled, recordedVariables: filled, subject: undefined }
+    return (await renderMail(api.rt, { type: 'magic_link', ...contents })).subject
+  }
+
+  it('is the tenant’s own if it is active, else the installation’s, else the built-in one', async () => {
+    const tenantId = await createTenant(api, 'Acme')
+    await api.sql(`update "svc_Template" set subject = 'global' where type = 'magic_link'`)
+    await store('magicLinkCode', 'global code')
+    const own = await store('magic_link', 'own', { tenant_Id: tenantId })
+    const code = { magicCode: 'ABC' }
+    expect(await subjectFor({})).toBe('global')
+    expect(await subjectFor(code)).toBe('global code')
+    expect(await subjectFor(code, tenantId)).toBe('own')
+    await api.admin('PATCH', `/items/svc_Template/${own.body.data.id}`, { isActive: false })
+    expect(await subjectFor(code, tenantId)).toBe('global code')
+    await api.sql(`update "svc_Template" set "isActive" = false where type like 'magic%'`)
+    expect(await subjectFor(code, tenantId)).toBe('Sign in to Daybook')
+    await api.sql(`update "svc_Template" set "isActive" = true where type = 'magic_link'`)
+  })
+
+  it.each(['{% if %}', '{% for i in (1..1000000000) %}{% endfor %}'])(
+    'gives way to the built-in one when it was stored past the checks and fails: %s',
+    async (body) => {
+      await api.sql(`update "svc_Template" set body = $1 where type = 'magic_link'`, [body])
+      expect(await subjectFor({})).toBe('Sign in to Daybook')
+      await api.sql(`update "svc_Template" set body = 'B' where type = 'magic_link'`)
+    },
+  )
 })

@@ -10,6 +10,7 @@ import { checkRuleCells, checkRuleDelete } from '../permissions/check.ts'
 import { administratorRole, publicRole } from '../permissions/permissions.ts'
 import { readsLikeBuiltIn } from '../permissions/role-names.ts'
 import { checkSettingsDelete, settingsCells } from '../settings/cells.ts'
+import { checkTemplateCells } from '../templates/check.ts'
 import type { Cell, PayloadContext } from './payload.ts'
 import { keyCell, withCells } from './run.ts'
 
@@ -42,6 +43,7 @@ export async function beforeWrite(
     throw errors.sessionNeeded()
   if (collection.name === 'svc_User') return Promise.all(cells.map(userCell))
   if (collection.name === 'svc_Settings') return settingsCells(rt, cells, id)
+  if (collection.name === 'svc_Template') await checkTemplateCells(rt, cells)
   if (collection.name === 'svc_Role') await protectRoles(rt, cells, id)
   if (collection.name === 'svc_Tasks' && id !== undefined) return taskCells(rt, collection, cells)
   return cells

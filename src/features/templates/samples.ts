@@ -1,0 +1,39 @@
+import type { Runtime } from '../../runtime.ts'
+import { commonVariables, withSynonyms } from './variables.ts'
+
+const person = { firstName: 'Ada', lastName: 'Lovelace', email: 'ada@example.com', phone: '+44 20 7946 0000' }
+const tenant = {
+  name: 'Analytical Engines',
+  logo: '',
+  website: 'https://engines.example.com',
+  address: '12 St James’s Square, London',
+  phone: '+44 20 7946 0001',
+  email: 'office@engines.example.com',
+}
+const token = 'sample'
+const lifetimeMs = 3_600_000
+
+/** Every variable that a template may use, as in a mail to somebody, with the settings as they are. */
+export function sampleVariables(rt: Runtime, tenantId?: string): Readonly<Record<string, unknown>> {
+  const settings = rt.settings.current(tenantId)
+  const now = rt.clock()
+  const base = String(settings.app_url ?? 'https://app.example.com').replace(/\/+$/, '')
+  const variables = {
+    ...commonVariables(settings, person.email, person, tenant, now),
+    magicLink: `${base}/auth/magiclink/${token}`,
+    magicCode: 'H7K2M4QX',
+    resetPasswordLink: `${base}/auth/reset-password/${token}`,
+    resetUrl: `${base}/auth/reset-password/${token}`,
+    resetPasswordCode: '',
+    verificationLink: `${base}/auth/verify-email/${token}`,
+    verifyUrl: `${base}/auth/verify-email/${token}`,
+    inviteLink: `${base}/accept-invite?token=${token}`,
+    inviterName: 'Charles Babbage',
+    existing: '',
+    notification_title: 'Your report is ready',
+    notification_message: 'It has 12 pages.',
+    action_url: base,
+    action_text: 'Read it',
+  }
+  return withSynonyms(variables, settings, new Date(now.getTime() + lifetimeMs))
+}
