@@ -13,6 +13,7 @@ import { openSessionStore, type SessionStore } from './features/auth/session-sto
 import { type Hooks, openHooks } from './features/hooks/hooks.ts'
 import { type AccessStore, openAccessStore } from './features/permissions/store.ts'
 import { openSettings, type SettingsStore } from './features/settings/store.ts'
+import { readLogo } from './features/templates/logo.ts'
 import { openRenderer, type Renderer } from './features/templates/renderer.ts'
 
 /**
@@ -39,6 +40,8 @@ export type Runtime = {
   readonly settings: SettingsStore
   /** Renders mails, in a thread of its own. */
   readonly renderer: Renderer
+  /** A PNG that mails show where the settings name no icon. */
+  readonly mailLogo: Buffer
   /** What extensions hooked into items; filled before the process serves. */
   readonly hooks: Hooks
   /** The time of this process; expiries use the database's. */
@@ -62,6 +65,7 @@ const workerConnections = 5
 
 /** Opens pools, notification connection, job queue, catalog and caches. Fails if the database can't be reached. */
 export async function openRuntime({ config, log, name, worker, env = {} }: RuntimeOptions): Promise<Runtime> {
+  const mailLogo = readLogo(config.server.extensionsDir)
   await reachDatabase(config, log)
   const { poolMax } = config.database
   const shares = poolShares(worker ? Math.min(workerConnections, poolMax) : poolMax, !worker && config.realtime.enabled)
@@ -114,6 +118,7 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
       sessions,
       settings,
       renderer: opened(openRenderer(), (renderer) => renderer.close()),
+      mailLogo,
       hooks: openHooks(log),
       clock: () => new Date(),
       newId: () => v7(),

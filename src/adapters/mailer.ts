@@ -7,6 +7,9 @@ import { ForbiddenAddressError, isForbiddenLiteral, lookUpPublic } from './publi
 /** `publicOnly`: its host came over the API, so only mail ports of the public internet are reached (quality G-06). */
 export type SmtpSender = MailSender & { readonly publicOnly?: boolean }
 
+/** An image that travels within its mail. */
+export type InlineImage = { readonly cid: string; readonly contentType: string; readonly content: Buffer }
+
 /** A finished mail to one recipient. */
 export type OutgoingMail = {
   /** Display name, used when the sender's address brings none. */
@@ -15,6 +18,8 @@ export type OutgoingMail = {
   readonly subject: string
   readonly html: string
   readonly text: string
+  /** Images of the HTML, which names them as `cid:`. */
+  readonly inline: readonly InlineImage[]
   /** With angle brackets. The same for every attempt to send this mail. */
   readonly messageId: string
 }
@@ -201,7 +206,10 @@ function describedForLibrary(error: Error & { code?: string }): Error {
   return Object.assign(error, { code: 'ECONNECTION', originalCode: code, ...timeout })
 }
 
-function envelopeAndContent(sender: MailSender, { fromName, to, subject, html, text, messageId }: OutgoingMail) {
+function envelopeAndContent(
+  sender: MailSender,
+  { fromName, to, subject, html, text, inline, messageId }: OutgoingMail,
+) {
   const { name, address } = mailboxOf(sender)
   const headers = { 'Auto-Submitted': 'auto-generated' }
   const from = { name: name || fromName, address }
@@ -212,6 +220,7 @@ function envelopeAndContent(sender: MailSender, { fromName, to, subject, html, t
     subject,
     html,
     text,
+    attachments: inline.map((image) => ({ ...image, filename: image.cid, contentDisposition: 'inline' as const })),
     messageId,
     headers,
   }

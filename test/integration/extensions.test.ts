@@ -83,7 +83,7 @@ describe('loading', () => {
         } }`,
         'svc-schedule-a/index.js': `export default { id: 'a', schedule: '0 3 * * *', handler() {} }`,
         'svc-schedule-b/index.js': 'export default () => { throw new Error("not run yet") }',
-        'templates/logo/logo.png': '',
+        'templates/logo/logo.svg': '',
         'README.md': '',
       }),
     )

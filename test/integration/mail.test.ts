@@ -64,6 +64,8 @@ describe('an accepted mail', () => {
     expect(mail.text).toContain('Hello Ada,')
     expect(mail.text).toContain(`https://app.example/start/auth/verify-email/${tokenIn(mail)}`)
     expect(mail.html).toContain(`href="https://app.example/start/auth/verify-email/${tokenIn(mail)}"`)
+    expect(mail.raw).toMatch(/Content-Type: multipart\/related.*Content-ID: <logo>/s)
+    expect(mail.html).toContain('src="cid:logo"')
     expect(await mailRow(id)).toMatchObject({
       email: user.email,
       subject: mail.subject,

@@ -165,3 +165,49 @@ describe('the template of a mail', () => {
     },
   )
 })
+
+describe('POST /templates/{id}/preview', () => {
+  const idOf = async (type: string) => (await api.sql('select id from "svc_Template" where type = $1', [type]))[0].id
+  const preview = (id: string, body?: object) => api.admin('POST', `/templates/${id}/preview`, body)
+
+  it('renders every seeded template with sample data, logo and all', async () => {
+    for (const { id, type } of await api.sql('select id, type from "svc_Template"')) {
+      const { status, body } = await preview(id)
+      expect({ type, status }).toEqual({ type, status: 200 })
+      expect(body.data).toEqual({ subject: expect.any(String), html: expect.any(String), text: expect.any(String) })
+      expect(body.data.html).not.toContain('cid:')
+    }
+    const { html, text } = (await preview(await idOf('verification'))).body.data
+    expect(html).toContain('src="data:image/png;base64,')
+    expect(text).toContain('/auth/verify-email/sample')
+  })
+
+  it('renders with given data, which is escaped and never read as Liquid', async () => {
+    const made = await api.admin('POST', '/items/svc_Template', {
+      type: 'previewed',
+      subject: 'For {{ user.fullName }}',
+      body: '<p>{{ user.fullName }} {{ user.email }} {{ extra.word }} {{ user.__proto__ }}{{ user.constructor.name }}</p>',
+    })
+    const fullName = '<img src=x onerror=alert(1)> {{ 7 | times: 7 }}\r\nBcc: x'
+    const { body } = await preview(made.body.data.id, { data: { user: { fullName }, extra: { word: 'own' } } })
+    expect(body.data.subject).toBe('For <img src=x onerror=alert(1)> {{ 7 | times: 7 }} Bcc: x')
+    expect(body.data.html).toBe(
+      '<p>&lt;img src=x onerror=alert(1)&gt; {{ 7 | times: 7 }}\r\nBcc: x ada@example.com own </p>',
+    )
+  })
+
+  it('says what is wrong', async () => {
+    const id = await idOf('previewed')
+    expect((await preview('no-id')).status).toBe(404)
+    expect((await preview('7e3b1a70-0000-4000-8000-00000000ffff')).status).toBe(404)
+    expect((await preview(id, { data: 'x' })).status).toBe(400)
+    await api.sql(
+      `update "svc_Template" set body = '{% for i in x %}{% for j in x %}{% for k in x %}{% endfor %}{% endfor %}{% endfor %}' where id = $1`,
+      [id],
+    )
+    const bomb = await preview(id, { data: { x: Array.from({ length: 1000 }, () => 1) } })
+    expect(bomb).toMatchObject({ status: 400, body: { error: { message: 'The template cannot be rendered' } } })
+    const { call } = await api.user()
+    expect((await call('POST', `/templates/${id}/preview`)).status).toBe(403)
+  })
+})

@@ -1,5 +1,6 @@
 import type { OutgoingMail } from '../../adapters/mailer.ts'
 import type { Runtime } from '../../runtime.ts'
+import { inlineImages } from '../templates/logo.ts'
 import { inviterName } from '../templates/queries.ts'
 import { oneLine, renderMail } from '../templates/templates.ts'
 import { commonVariables, withSynonyms } from '../templates/variables.ts'
@@ -41,7 +42,8 @@ export async function compose(
     subject: context.subject,
   })
   const fromName = oneLine(String(settings.from_email_name ?? settings.project_name))
-  return { outgoing: { ...rendered, fromName, to: mail.email, messageId: mail.messageId }, recordedSubject }
+  const inline = inlineImages(rendered.html, rt.mailLogo)
+  return { outgoing: { ...rendered, inline, fromName, to: mail.email, messageId: mail.messageId }, recordedSubject }
 }
 
 /** A bounded text for the record; servers quote what they refuse. */

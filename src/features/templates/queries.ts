@@ -1,7 +1,11 @@
 import { type Reader, sql } from '../../db/sql.ts'
 import type { Template } from './built-in.ts'
 
-export type StoredTemplate = Template & { readonly id: string; readonly type: string }
+export type StoredTemplate = Template & {
+  readonly id: string
+  readonly type: string
+  readonly tenantId: string | null
+}
 
 /**
  * The active template for a mail: the tenant's own before the installation's (realtime facts §9), and of each the
@@ -13,16 +17,15 @@ export async function activeTemplate(
   tenantId: string | null,
 ): Promise<StoredTemplate | undefined> {
   return db.maybeOne<StoredTemplate>(sql.unsafe`
-    select id::text, type, subject, body from "svc_Template"
+    select id::text, type, subject, body, "tenant_Id"::text as "tenantId" from "svc_Template"
     where type = any(${sql.array([...names], 'text')}) and "isActive"
       and ("tenant_Id" is null or "tenant_Id" = ${tenantId}::uuid)
     order by "tenant_Id" is null, array_position(${sql.array([...names], 'text')}, type::text) limit 1`)
 }
 
 export async function templateById(db: Reader, id: string): Promise<StoredTemplate | undefined> {
-  return db.maybeOne<StoredTemplate>(
-    sql.unsafe`select id::text, type, subject, body from "svc_Template" where id = ${id}::uuid`,
-  )
+  return db.maybeOne<StoredTemplate>(sql.unsafe`
+    select id::text, type, subject, body, "tenant_Id"::text as "tenantId" from "svc_Template" where id = ${id}::uuid`)
 }
 
 export async function inviterName(db: Reader, inviteId: string): Promise<string | undefined> {

@@ -1,3 +1,4 @@
+import { isObject } from '../../query/guards.ts'
 import type { Runtime } from '../../runtime.ts'
 import { commonVariables, withSynonyms } from './variables.ts'
 
@@ -13,15 +14,23 @@ const tenant = {
 const token = 'sample'
 const lifetimeMs = 3_600_000
 
-/** Every variable that a template may use, as in a mail to somebody, with the settings as they are. */
-export function sampleVariables(rt: Runtime, tenantId?: string): Readonly<Record<string, unknown>> {
+/**
+ * Every variable that a template may use, as in a mail to somebody, with the settings as they are. `data` takes the
+ * place of what it names, within `user` and `tenant` too.
+ */
+export function sampleVariables(
+  rt: Runtime,
+  type = '',
+  tenantId?: string,
+  data: Readonly<Record<string, unknown>> = {},
+): Readonly<Record<string, unknown>> {
   const settings = rt.settings.current(tenantId)
   const now = rt.clock()
   const base = String(settings.app_url ?? 'https://app.example.com').replace(/\/+$/, '')
   const variables = {
     ...commonVariables(settings, person.email, person, tenant, now),
-    magicLink: `${base}/auth/magiclink/${token}`,
-    magicCode: 'H7K2M4QX',
+    magicLink: type === 'magicLinkCode' ? '' : `${base}/auth/magiclink/${token}`,
+    magicCode: type === 'magicLinkCode' ? 'H7K2M4QX' : '',
     resetPasswordLink: `${base}/auth/reset-password/${token}`,
     resetUrl: `${base}/auth/reset-password/${token}`,
     resetPasswordCode: '',
@@ -29,11 +38,16 @@ export function sampleVariables(rt: Runtime, tenantId?: string): Readonly<Record
     verifyUrl: `${base}/auth/verify-email/${token}`,
     inviteLink: `${base}/accept-invite?token=${token}`,
     inviterName: 'Charles Babbage',
-    existing: '',
+    existing: type === 'inviteExistingUser' ? 'true' : '',
     notification_title: 'Your report is ready',
     notification_message: 'It has 12 pages.',
     action_url: base,
     action_text: 'Read it',
   }
-  return withSynonyms(variables, settings, new Date(now.getTime() + lifetimeMs))
+  const filled = withSynonyms({ ...variables, ...data }, settings, new Date(now.getTime() + lifetimeMs))
+  return { ...filled, ...data, user: merged(variables.user, data.user), tenant: merged(variables.tenant, data.tenant) }
+}
+
+function merged(sample: object, given: unknown): unknown {
+  return isObject(given) ? { ...sample, ...given } : (given ?? sample)
 }

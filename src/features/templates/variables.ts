@@ -1,4 +1,5 @@
 import type { SettingsRow } from '../settings/store.ts'
+import { logoAddress } from './logo.ts'
 
 /** Who a mail is for, as templates see them. */
 export type Person = {
@@ -57,7 +58,7 @@ function projectVariables(settings: SettingsRow) {
   return {
     ...texts,
     project_color: texts.project_color || '#663399',
-    logo_url: base && icon ? `${base}/assets/${icon}` : '',
+    logo_url: base && icon ? `${base}/assets/${icon}` : logoAddress,
     loginLink: texts.app_url ? `${texts.app_url.replace(/\/+$/, '')}/login` : '',
   }
 }
