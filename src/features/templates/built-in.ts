@@ -1,3 +1,5 @@
+import { button, code, page } from './frame.ts'
+
 /** A mail template: subject and HTML, both Liquid (spec: Email template). */
 export type Template = { readonly subject: string; readonly body: string }
 
@@ -98,64 +100,4 @@ ${button('{{ inviteLink }}', 'Accept the invitation')}
 <p class="quiet">There is nothing else to do.</p>`,
     }),
   },
-}
-
-function code(symbols: string): string {
-  return `<p class="action"><span class="code">${symbols}</span></p>`
-}
-
-function button(link: string, label: string): string {
-  return `<p class="action"><a class="button" href="${link}" style="background-color:{{ project_color }}">${label}</a></p>
-<p class="quiet">If the button does not work, copy this address into your browser:<br>
-<a href="${link}">${link}</a></p>`
-}
-
-/**
- * The frame of every built-in mail. One column that shrinks with the screen; a table only around it, because Outlook
- * knows no max-width on blocks. Colours follow the reader's light or dark scheme.
- */
-function page({ preheader, heading, content }: { preheader: string; heading: string; content: string }): string {
-  return `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="supported-color-schemes" content="light dark">
-<title>${heading}</title>
-<style>
-:root { color-scheme: light dark; }
-body { margin: 0; padding: 0; background-color: #f4f4f6; color: #1f2430; }
-.frame { width: 100%; background-color: #f4f4f6; }
-.card { max-width: 560px; margin: 0 auto; background-color: #ffffff; border-radius: 12px; }
-.inner { padding: 32px; font: 16px/1.5 -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif; }
-h1 { margin: 0 0 16px; font-size: 22px; line-height: 1.3; }
-p { margin: 0 0 16px; overflow-wrap: anywhere; }
-.action { margin: 24px 0; }
-.button { display: inline-block; padding: 12px 24px; border-radius: 8px; color: #ffffff; font-weight: 600; text-decoration: none; }
-.code { font: 700 28px/1.4 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; letter-spacing: 4px; }
-.quiet, .footer { color: #5c6370; font-size: 14px; }
-.preheader { display: none; max-height: 0; overflow: hidden; }
-@media (max-width: 480px) { .inner { padding: 20px; } .card { border-radius: 0; } }
-@media (prefers-color-scheme: dark) {
-  body, .frame { background-color: #15171c !important; color: #e6e8ee !important; }
-  .card { background-color: #1f2229 !important; }
-  .quiet, .footer { color: #a4abb8 !important; }
-  a:not(.button) { color: #b79bff; }
-}
-</style>
-</head>
-<body>
-<div class="preheader" style="display:none;max-height:0;overflow:hidden">${preheader}</div>
-<table class="frame" role="presentation" width="100%" cellpadding="0" cellspacing="0"><tr><td align="center" style="padding:24px 12px">
-<table class="card" role="presentation" width="100%" cellpadding="0" cellspacing="0" style="max-width:560px"><tr><td class="inner" align="left">
-{% if logo_url != '' %}<p><img src="{{ logo_url }}" alt="{{ project_name }}" height="40" style="border:0"></p>{% endif %}
-<h1>${heading}</h1>
-${content}
-{% if email_signature != '' %}<p>{{ email_signature | escape | newline_to_br | raw }}</p>{% endif %}
-<p class="footer">{{ project_name }} · {{ currentYear }}</p>
-</td></tr></table>
-</td></tr></table>
-</body>
-</html>`
 }
