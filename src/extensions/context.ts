@@ -1,4 +1,5 @@
 import type { Logger } from 'pino'
+import type { Tx } from '../db/sql.ts'
 import type { Action } from '../errors.ts'
 import { type Actor, systemActor } from '../events/types.ts'
 import { type Accountability, systemAccess, writerBehind } from '../features/items/accountability.ts'
@@ -6,6 +7,7 @@ import { type HookDb, readingDb, scopeOfHook, writingDb } from '../features/item
 import { inTransaction } from '../features/items/transaction.ts'
 import { type MailRequest, queueMail } from '../features/mail/mail.ts'
 import { type MailContext, type MailType, mailTypes } from '../features/mail/types.ts'
+import { hasTemplate } from '../features/templates/templates.ts'
 import type { Grant } from '../query/access.ts'
 import type { Runtime } from '../runtime.ts'
 import { type ItemsServiceClass, itemsServiceFor } from './items-service.ts'
@@ -42,7 +44,7 @@ export type MailOptions = {
   readonly to: string
   /** Liquid instead of the template's subject. */
   readonly subject?: string
-  /** The type of mail (features/mail/types.ts); `templateName` is another word for it. */
+  /** The type of mail (features/mail/types.ts), or of a template; `templateName` is another word for it. */
   readonly type?: string
   readonly templateName?: string
   /** What the type needs to know, and whom the mail is about. */
@@ -90,7 +92,7 @@ export function contextFor(
     mailService: {
       sendMail: (mail) =>
         inTransaction(rt, writer(), async ({ tx, scope }) => {
-          const { emailLogId, event } = await queueMail(tx, requestOf(mail))
+          const { emailLogId, event } = await queueMail(tx, await requestOf(tx, mail))
           scope.events.push(event)
           return emailLogId
         }),
@@ -113,15 +115,20 @@ function permissionService(rt: Runtime): PermissionService {
   }
 }
 
-function requestOf({ to, subject, type, templateName, context = {} }: MailOptions): MailRequest<MailType> {
+/** A mail of the platform, or by a template: of svc_Template, or built in. */
+async function requestOf(tx: Tx, options: MailOptions): Promise<MailRequest<MailType>> {
+  const { to, subject, type, templateName, context = {} } = options
   const name = type ?? templateName ?? ''
-  if (!Object.hasOwn(mailTypes, name))
-    throw new Error(`there is no mail type ${JSON.stringify(name)}; there are: ${Object.keys(mailTypes).join(', ')}`)
   const { user, tenant, ...more } = context
+  const own = Object.hasOwn(mailTypes, name) && name !== 'custom'
+  if (!own && !(await hasTemplate(tx, name, tenant?.id ?? null)))
+    throw new Error(
+      `there is no active template ${JSON.stringify(name)}, nor is it one of: ${Object.keys(mailTypes).join(', ')}`,
+    )
   return {
-    type: name as MailType,
+    type: own ? (name as MailType) : 'custom',
     to,
-    context: more as MailContext[MailType],
+    context: own ? (more as MailContext[MailType]) : { template: name, variables: more },
     ...(subject !== undefined && { subject }),
     ...(user !== undefined && { user: { id: user.id } }),
     ...(tenant !== undefined && { tenantId: tenant.id }),

@@ -1,5 +1,8 @@
 import pino from 'pino'
 import { beforeAll, describe, expect, it } from 'vitest'
+import { contextFor } from '../../src/extensions/context.ts'
+import { claim } from '../../src/features/mail/claim.ts'
+import { compose } from '../../src/features/mail/compose.ts'
 import { builtInTemplates } from '../../src/features/templates/built-in.ts'
 import { renderMail } from '../../src/features/templates/templates.ts'
 import { runSetup } from '../../src/setup.ts'
@@ -8,6 +11,7 @@ import { testConfig } from '../support/prepare.ts'
 import { createTenant } from '../support/tenants.ts'
 
 let api: Api
+const sender = { name: 'test', host: '', port: 25, secure: false, user: '', pass: '', from: 'noreply@daybook.example' }
 
 beforeAll(async () => {
   api = await startApi()
@@ -209,5 +213,41 @@ describe('POST /templates/{id}/preview', () => {
     expect(bomb).toMatchObject({ status: 400, body: { error: { message: 'The template cannot be rendered' } } })
     const { call } = await api.user()
     expect((await call('POST', `/templates/${id}/preview`)).status).toBe(403)
+  })
+})
+
+describe('mailService.sendMail', () => {
+  const mail = (options: object) => {
+    const context = contextFor(api.rt, 'test')
+    return context.mailService.sendMail({ to: 'ada@example.com', ...options })
+  }
+
+  it('sends a stored template with the variables of the extension', async () => {
+    await api.admin('POST', '/items/svc_Template', {
+      type: 'order_sent',
+      subject: 'Order {{ order.id }}',
+      body: '{{ code }}',
+    })
+    const id = await mail({ type: 'order_sent', context: { order: { id: 7 }, code: 'B' } })
+    const [row] = await api.sql('select "templateName", context, status from "svc_EmailLog" where id = $1', [id])
+    expect(row).toEqual({
+      templateName: 'custom',
+      status: 'queued',
+      context: { template: 'order_sent', variables: { order: { id: 7 }, code: 'B' } },
+    })
+    expect((await api.jobs('mail')).map(({ data }) => data)).toContainEqual(expect.objectContaining({ emailLogId: id }))
+    const claimed = await claim(api.rt, id, sender, 60)
+    if (claimed.state !== 'claimed') throw new Error(claimed.state)
+    expect((await compose(api.rt, claimed.toSend)).outgoing).toMatchObject({
+      subject: 'Order 7',
+      html: 'B',
+      inline: [],
+    })
+  })
+
+  it('knows the built-in ones by both vocabularies, and refuses the rest at once', async () => {
+    await mail({ templateName: 'emailVerification' })
+    await expect(mail({ type: 'order_snet' })).rejects.toThrow('there is no active template "order_snet"')
+    await expect(mail({})).rejects.toThrow('there is no active template ""')
   })
 })

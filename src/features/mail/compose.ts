@@ -5,7 +5,7 @@ import { inviterName } from '../templates/queries.ts'
 import { oneLine, renderMail } from '../templates/templates.ts'
 import { commonVariables, withSynonyms } from '../templates/variables.ts'
 import type { MailToSend } from './claim.ts'
-import { mailTypes } from './types.ts'
+import { type MailContext, mailTypes, templateOf } from './types.ts'
 
 export type ComposedMail = {
   readonly outgoing: OutgoingMail
@@ -27,15 +27,14 @@ export async function compose(
   if (mail.messageId === null) throw new Error('the mail has no Message-ID')
   const { context, tenantId } = mail
   const settings = rt.settings.current(tenantId ?? undefined)
-  const { template, variables } = mailTypes[mail.type]
-  const ownVariables = variables as (context: object, secret: string) => object
+  const ownVariables = mailTypes[mail.type].variables as (context: object, secret: string) => object
   const now = rt.clock()
   const expiresAt = lifetimeSeconds === undefined ? undefined : new Date(now.getTime() + lifetimeSeconds * 1000)
   const inviter = context.inviteId === undefined ? '' : await inviterName(rt.db, context.inviteId)
   const common = { ...commonVariables(settings, mail.email, person, tenant, now), inviterName: inviter ?? '' }
   const filled = (shown: string) => withSynonyms({ ...common, ...ownVariables(context, shown) }, settings, expiresAt)
   const { recordedSubject, ...rendered } = await renderMail(rt, {
-    type: template,
+    type: templateOf(mail.type, context as MailContext[typeof mail.type]),
     tenantId,
     variables: filled(secret),
     recordedVariables: filled(hidden),

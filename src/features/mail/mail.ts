@@ -4,7 +4,7 @@ import type { DomainEvent } from '../../events/types.ts'
 import { canonicalEmail } from '../auth/email-address.ts'
 import { oneLine, subjectOf } from '../templates/templates.ts'
 import { insertMail } from './queries.ts'
-import { type MailContext, type MailType, mailTypes } from './types.ts'
+import { type MailContext, type MailType, templateOf } from './types.ts'
 
 export { secretIdentifier } from './types.ts'
 
@@ -38,7 +38,7 @@ export async function queueMail<Type extends MailType>(
     userId: user?.id,
     tenantId,
     context: { ...context, subject },
-    subject: oneLine(subject ?? subjectOf(mailTypes[type].template)),
+    subject: oneLine(subject ?? subjectOf(templateOf(type, context))),
   })
   return { emailLogId, event: { type: 'mail.queued', data: { emailLogId } } }
 }

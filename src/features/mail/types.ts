@@ -13,6 +13,8 @@ export type MailContext = {
   welcome: object
   /** Shows an administrator that mails arrive. */
   test: object
+  /** Of an extension: the type of a template, and the variables that it brings. */
+  custom: { readonly template: string; readonly variables: Readonly<Record<string, unknown>> }
 }
 
 /** A mail with a link below the frontend's address, or with a code to type. */
@@ -34,12 +36,13 @@ export type MailSecret = {
 }
 
 type MailTypeEntry<Type extends MailType> = {
-  readonly template: TemplateType
+  /** Undefined where the context names it. */
+  readonly template: TemplateType | undefined
   /** Undefined for mails without a secret. */
   readonly purpose: SecretPurpose | undefined
   secretOf?(context: MailContext[Type]): Omit<MailSecret, 'purpose'>
   /** The template's variables beyond the common ones. What a mode has not is the empty string. */
-  variables(context: MailContext[Type], secret: string): Readonly<Record<string, string>>
+  variables(context: MailContext[Type], secret: string): Readonly<Record<string, unknown>>
 }
 
 const minute = 60
@@ -104,6 +107,7 @@ export const mailTypes: { readonly [Type in MailType]: MailTypeEntry<Type> } = {
   },
   welcome: { template: 'welcome', purpose: undefined, variables: () => ({}) },
   test: { template: 'test', purpose: undefined, variables: () => ({}) },
+  custom: { template: undefined, purpose: undefined, variables: ({ variables }) => variables },
 }
 
 /** A code lives shorter because it can be guessed (auth facts §3). */
@@ -130,4 +134,9 @@ export function typesOfPurpose(purpose: SecretPurpose): readonly MailType[] {
 /** Where the hash of a secret is found: one live row per purpose and address. */
 export function secretIdentifier(purpose: SecretPurpose, email: string): string {
   return `${purpose}:${email}`
+}
+
+/** The type of the template of a mail: of svc_Template, or built in. */
+export function templateOf<Type extends MailType>(type: Type, context: MailContext[Type]): string {
+  return mailTypes[type].template ?? (context as MailContext['custom']).template
 }

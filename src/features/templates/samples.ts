@@ -45,7 +45,7 @@ export function sampleVariables(
     action_text: 'Read it',
   }
   const filled = withSynonyms({ ...variables, ...data }, settings, new Date(now.getTime() + lifetimeMs))
-  return { ...filled, ...data, user: merged(variables.user, data.user), tenant: merged(variables.tenant, data.tenant) }
+  return { ...filled, user: merged(variables.user, data.user), tenant: merged(variables.tenant, data.tenant) }
 }
 
 function merged(sample: object, given: unknown): unknown {

@@ -89,7 +89,7 @@ export const seededTypes: readonly TemplateType[] = [
 ]
 
 /** Under which types the template of a mail is looked for: the one that says more comes first. */
-export function lookupNames(type: TemplateType, variables: Readonly<Record<string, unknown>>): readonly string[] {
+export function lookupNames(type: string, variables: Readonly<Record<string, unknown>>): readonly string[] {
   if (type === 'magic_link') return [variables.magicCode ? 'magicLinkCode' : 'magicLinkUrl', type]
   if (type === 'invite') return [variables.existing ? 'inviteExistingUser' : 'inviteNewUser', type]
   if (type === 'password_reset') return ['passwordReset', type]

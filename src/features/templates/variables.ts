@@ -35,19 +35,19 @@ export function commonVariables(
   }
 }
 
-/** The secret's variables under the names of both vocabularies, and when it expires. */
+/** Adds the other vocabulary's names, and when the secret expires, to what has not said so itself. */
 export function withSynonyms(
   variables: Readonly<Record<string, unknown>>,
   settings: SettingsRow,
   expiresAt: Date | undefined,
 ): Readonly<Record<string, unknown>> {
   return {
-    ...variables,
     magicLinkUrl: variables.magicLink ?? '',
     code: variables.magicCode || variables.resetPasswordCode || '',
     loginUrl: variables.loginLink ?? '',
     expiresAt: expiresAt?.toISOString() ?? '',
     expirationDate: expiresAt === undefined ? '' : timeVariables(settings, expiresAt).currentDate,
+    ...variables,
   }
 }
 
