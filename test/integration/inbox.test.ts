@@ -48,6 +48,7 @@ describe('without a sender, outside production', () => {
     const [, api_] = /href="(\/auth\/email\/verify\/[0-9a-f]{64})"/.exec(mail.text) ?? []
     expect(api_).toBe(`/auth/email/verify/${token}`)
     expect((await page(`/${ids.verification}/html`)).text).toContain(`verify-email/${token}`)
+    expect((await page(`/${ids.verification}/html`)).text).toContain('src="data:image/png;base64,')
     expect((await page(`/${ids.verification}/text`)).text).toContain(`verify-email/${token}`)
     expect((await api.anonymous('GET', api_!)).status).toBe(200)
     expect(await api.sql('select "emailVerified" from "svc_User" where email = $1', [email])).toEqual([

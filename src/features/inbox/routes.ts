@@ -5,6 +5,7 @@ import type { App } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { hasInbox } from '../mail/senders.ts'
 import { isUuid } from '../settings/keys.ts'
+import { withEmbeddedLogo } from '../templates/logo.ts'
 import { listPage, mailPage } from './pages.ts'
 import { type KeptMail, keptMail, keptMails } from './queries.ts'
 
@@ -16,7 +17,7 @@ export function inboxRoutes(app: App, rt: Runtime): void {
   app.get('/_dev/mail/:id', async (request, reply) => page(reply, mailPage(await wanted(rt, request))))
   app.get('/_dev/mail/:id/html', async (request, reply) => {
     const { html } = await wanted(rt, request)
-    return secured(reply, mailPolicy).type('text/html; charset=utf-8').send(html)
+    return secured(reply, mailPolicy).type('text/html; charset=utf-8').send(withEmbeddedLogo(html, rt.mailLogo))
   })
   app.get('/_dev/mail/:id/text', async (request, reply) => {
     const { text } = await wanted(rt, request)
