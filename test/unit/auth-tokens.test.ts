@@ -17,6 +17,8 @@ const now = new Date('2026-03-01T12:00:00.400Z')
 const later = (seconds: number) => new Date(now.getTime() + seconds * 1000)
 const claims: TokenClaims = { userId: 'u1', roleId: 'r1', tenantId: undefined, sessionToken: newSecret() }
 const issuedAt = Math.floor(now.getTime() / 1000)
+/** The claims as they come back: with the token's end. */
+const verified = { ...claims, expiresAt: new Date((issuedAt + 600) * 1000) }
 const payload = {
   id: 'u1',
   role_Id: 'r1',
@@ -33,12 +35,12 @@ describe('access tokens', () => {
     const token = signToken(config, { ...claims, tenantId: 't1' }, now)
     expect(jwt.decode(token, { complete: true })).toMatchObject({ header: { alg: 'HS256', typ: 'JWT' } })
     expect(jwt.decode(token)).toEqual({ ...payload, tenant_Id: 't1', iat: issuedAt, exp: issuedAt + 600 })
-    expect(verifyToken(config, token, now)).toEqual({ ...claims, tenantId: 't1' })
+    expect(verifyToken(config, token, now)).toEqual({ ...verified, tenantId: 't1' })
   })
 
   it('end after ACCESS_TOKEN_EXPIRES_IN seconds', () => {
     const token = signToken(config, claims, now)
-    expect(verifyToken(config, token, later(599))).toEqual(claims)
+    expect(verifyToken(config, token, later(599))).toEqual(verified)
     expect(verifyToken(config, token, later(601))).toBeUndefined()
   })
 
@@ -46,7 +48,7 @@ describe('access tokens', () => {
     const old = signToken(config, claims, now)
     const rotated = { NODE_ENV: 'test', PROJECT_NAME: 'Test', SECRET_KEY: 'another key of the same length or so' }
     const during = parseConfig({ ...rotated, SECRET_KEY_PREVIOUS: key })
-    expect(verifyToken(during, old, now)).toEqual(claims)
+    expect(verifyToken(during, old, now)).toEqual(verified)
     expect(verifyToken(config, signToken(during, claims, now), now)).toBeUndefined()
     expect(verifyToken(parseConfig(rotated), old, now)).toBeUndefined()
   })
@@ -75,9 +77,9 @@ describe('access tokens', () => {
   }
 
   it('made by hand with the right key are good, so what follows fails for the reason it names', () => {
-    expect(verifyToken(config, jwt.sign(payload, key), now)).toEqual(claims)
-    expect(verifyToken(config, signedByHand({ alg: 'HS256' }, key), now)).toEqual(claims)
-    expect(verifyToken(config, withHeader({ kid: 'x', jku: 'http://127.0.0.1:1/' }, key), now)).toEqual(claims)
+    expect(verifyToken(config, jwt.sign(payload, key), now)).toEqual(verified)
+    expect(verifyToken(config, signedByHand({ alg: 'HS256' }, key), now)).toEqual(verified)
+    expect(verifyToken(config, withHeader({ kid: 'x', jku: 'http://127.0.0.1:1/' }, key), now)).toEqual(verified)
   })
 
   it.each([
