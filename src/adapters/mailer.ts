@@ -97,7 +97,7 @@ function problemOf(error: NodemailerError): MailProblem {
   if (code === 'EAUTH' || code === 'ENOAUTH' || authenticationReplies.has(responseCode))
     return 'The server refused the user name or password'
   if (responseCode !== undefined || code === 'EENVELOPE' || code === 'EMESSAGE') return 'The server refused the message'
-  if (code === 'ETLS') return 'No secure connection to the server could be made'
+  if (code === 'ETLS' || isHandshakeFailure(error)) return 'No secure connection to the server could be made'
   if (timeoutType === 'SOCKET_TIMEOUT' || timeoutType === 'GREETING_TIMEOUT' || code === 'EABORT')
     return 'The server did not answer in time'
   const isUnreachable = code === 'EDNS' || timeoutType === 'CONNECT_TIMEOUT' || unreachable.has(originalCode)
@@ -138,8 +138,20 @@ const unreachable: ReadonlySet<string | undefined> = new Set([
   'EAI_AGAIN',
 ])
 
-function isBeforeMessage({ code, timeoutType, originalCode }: NodemailerError): boolean {
-  return codesBeforeMessage.has(code) || waitsBeforeMessage.has(timeoutType) || unreachable.has(originalCode)
+function isBeforeMessage(error: NodemailerError): boolean {
+  const { code, timeoutType, originalCode } = error
+  if (codesBeforeMessage.has(code) || waitsBeforeMessage.has(timeoutType)) return true
+  return unreachable.has(originalCode) || isHandshakeFailure(error)
+}
+
+/** A certificate that does not hold, or a server that speaks no TLS that we do: only known while a line is secured. */
+function isHandshakeFailure({ originalCode = '' }: NodemailerError): boolean {
+  return (
+    /^(CERT_|SELF_SIGNED_|DEPTH_ZERO_|UNABLE_TO_|ERR_TLS_CERT_)|HOSTNAME_MISMATCH$/.test(originalCode) ||
+    /^ERR_SSL_(WRONG_VERSION_NUMBER|UNSUPPORTED_PROTOCOL|.*ALERT_(PROTOCOL_VERSION|HANDSHAKE_FAILURE))$/.test(
+      originalCode,
+    )
+  )
 }
 
 /** One line for people: the server's words if it said any. */
