@@ -1,10 +1,11 @@
 import { text } from 'node:stream/consumers'
 import type { Actor } from '../events/types.ts'
-import { type Accountability, systemAccess, writerBehind } from '../features/items/accountability.ts'
+import { type Accountability, writerBehind } from '../features/items/accountability.ts'
 import type { Writer } from '../features/items/context.ts'
 import { listItems, readItem } from '../features/items/hooked-reads.ts'
 import { scopeOfHook } from '../features/items/hooking.ts'
 import { createItems, deleteItems, updateItem, writeChanges } from '../features/items/writes.ts'
+import { systemAccess } from '../query/access.ts'
 import type { Runtime } from '../runtime.ts'
 
 type Row = Record<string, unknown>

@@ -35,3 +35,14 @@ export type Grant = {
   /** Put under the payload on create and update. */
   readonly defaultValues: Readonly<Record<string, unknown>> | null
 }
+
+/** What the platform itself may: everything that an administrator may, as nobody. */
+export const systemAccess: Access = {
+  admin: true,
+  roleId: '',
+  userId: undefined,
+  tenantId: undefined,
+  tenantSpecific: false,
+  grant: () => undefined,
+  variable: () => undefined,
+}

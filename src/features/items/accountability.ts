@@ -1,4 +1,4 @@
-import type { Access } from '../../query/access.ts'
+import { systemAccess } from '../../query/access.ts'
 import type { Runtime } from '../../runtime.ts'
 import type { Writer } from './context.ts'
 
@@ -12,17 +12,6 @@ export type Accountability = {
   /** The id of the tenant that the caller works in. */
   readonly tenant: string | null
   readonly ipaddress: string | null
-}
-
-/** What the platform itself may: everything that an administrator may, as nobody. */
-export const systemAccess: Access = {
-  admin: true,
-  roleId: '',
-  userId: undefined,
-  tenantId: undefined,
-  tenantSpecific: false,
-  grant: () => undefined,
-  variable: () => undefined,
 }
 
 /** Null for the platform itself. */

@@ -3,7 +3,7 @@ import type { Catalog, Collection, Field } from '../../catalog/catalog.ts'
 import type { Database } from '../../db/pools.ts'
 import { statementName } from '../../db/statement-names.ts'
 import { AppError } from '../../errors.ts'
-import type { Access, VariableName } from '../../query/access.ts'
+import { type Access, systemAccess, type VariableName } from '../../query/access.ts'
 import { compileOne } from '../../query/compile.ts'
 import { isObject } from '../../query/guards.ts'
 import { parseListQuery } from '../../query/parse.ts'
@@ -65,7 +65,7 @@ export function variableTarget(catalog: Catalog, { name, path }: Variable): Vari
 export function variablesIn(value: unknown, catalog: Catalog): readonly Variable[] {
   const found: Variable[] = []
   const access: Access = {
-    ...trusted,
+    ...systemAccess,
     variable: (name, path) => {
       found.push({ name, path })
       return undefined
@@ -132,7 +132,7 @@ function relatedSql(
 ): Statement | undefined {
   try {
     const query = parseListQuery({ fields: paths.map(({ path }) => path.join('.')) })
-    return compileOne(resolveOne(catalog, trusted, 'svc_UserRole', userRoleId, query, settings))
+    return compileOne(resolveOne(catalog, systemAccess, 'svc_UserRole', userRoleId, query, settings))
   } catch (error) {
     if (!(error instanceof AppError)) throw error
     log.error({ err: error }, 'the variables in stored permissions cannot be read')
@@ -145,17 +145,6 @@ function valuesAt(node: unknown, [head, ...rest]: readonly string[]): unknown[] 
   if (head === undefined) return [node]
   if (Array.isArray(node)) return node.flatMap((one) => valuesAt(one, [head, ...rest]))
   return isObject(node) ? valuesAt(node[head], rest) : []
-}
-
-/** Reads everything but hidden fields: what a rule may use is the administrator's decision. */
-const trusted: Access = {
-  admin: true,
-  roleId: '',
-  userId: undefined,
-  tenantId: undefined,
-  tenantSpecific: false,
-  grant: () => undefined,
-  variable: () => undefined,
 }
 
 const settings: ResolveEnv = {

@@ -2,12 +2,12 @@ import { contextFor } from '../../extensions/context.ts'
 import type { Extensions } from '../../extensions/extensions.ts'
 import type { TasksService } from '../../extensions/tasks-service.ts'
 import type { TaskToDo } from '../../extensions/types.ts'
-import { systemAccess } from '../../features/items/accountability.ts'
 import { insideScope } from '../../features/items/hooking.ts'
 import { inTransaction } from '../../features/items/transaction.ts'
 import type { Outcome } from '../../features/tasks/outcomes.ts'
 import { completeHeld, holdClaim } from '../../features/tasks/queries.ts'
 import { type ClaimedTask, messageOf, progressOf, resultJson, tasksActor } from '../../features/tasks/tasks.ts'
+import { systemAccess } from '../../query/access.ts'
 import type { Runtime } from '../../runtime.ts'
 
 /**
