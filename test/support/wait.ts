@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 
 export type WaitOptions = {
-  /** Milliseconds until it fails; default 10 seconds. */
+  /** Milliseconds until it fails; default 20 seconds: only a test that fails anyway waits that long. */
   timeout?: number
   /** Named in the failure. */
   what?: string
@@ -9,7 +9,7 @@ export type WaitOptions = {
 
 /** Asks until the answer is truthy, and returns it. An exception counts as "not yet" and is shown on failure. */
 export async function waitFor<T>(condition: () => T | Promise<T>, options: WaitOptions = {}): Promise<Truthy<T>> {
-  const { timeout = 10_000, what = condition.toString() } = options
+  const { timeout = 20_000, what = condition.toString() } = options
   const limit = performance.now() + timeout
   let last: unknown
   while (performance.now() < limit) {
