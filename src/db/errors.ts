@@ -57,10 +57,7 @@ const answers: Readonly<Record<string, (error: unknown) => AppError | undefined>
   '57P02': (cause) => unavailable(cause),
   '57P03': (cause) => unavailable(cause),
   /** Raised by `svc_log.reach()`; the message is the oldest moment of which the history is whole. */
-  SV410: (cause) => {
-    const { message: oldest } = source(cause)
-    return new AppError(410, `The history begins at ${oldest}`, { code: 'HISTORY_GONE', details: { oldest } })
-  },
+  SV410: (cause) => errors.historyGone(source(cause).message ?? null),
   SV416: () => errors.badQuery('asOf: has not happened yet'),
   /** Raised by `svc_refuse()` when a written row would leave the caller's scope. */
   SV403: (cause) => new AppError(403, source(cause).message ?? 'Forbidden', { cause }),

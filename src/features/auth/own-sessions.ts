@@ -4,6 +4,7 @@ import { AppError } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
+import { isUuid } from '../../uuid.ts'
 import { liveSessionsOf, userExists } from './queries.ts'
 import { signedIn } from './sessions.ts'
 
@@ -30,7 +31,7 @@ export async function endSessionOf(
   userId: string,
   sessionId: string,
 ): Promise<boolean> {
-  const ended = isId(sessionId) ? await endSessions(rt, request, userId, sessionId) : []
+  const ended = isUuid(sessionId) ? await endSessions(rt, request, userId, sessionId) : []
   if (ended.length === 0) throw new AppError(404, 'Session not found')
   return ended.includes(request.caller.sessionId ?? '')
 }
@@ -63,10 +64,5 @@ function eventOf(userId: string, sessionId: string, isOwn: boolean) {
 }
 
 async function checkUser(rt: Runtime, userId: string): Promise<void> {
-  if (!isId(userId) || !(await userExists(rt.db, userId))) throw new AppError(404, 'User not found')
-}
-
-/** Other texts are nobody's id, and the database would not take them for one. */
-export function isId(text: string): boolean {
-  return /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text)
+  if (!isUuid(userId) || !(await userExists(rt.db, userId))) throw new AppError(404, 'User not found')
 }

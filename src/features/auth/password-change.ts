@@ -5,6 +5,7 @@ import { AppError } from '../../errors.ts'
 import { commit, type Outcome } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
+import { isUuid } from '../../uuid.ts'
 import { checkNewPassword, membersOf, secretOf, textOf } from './input.ts'
 import { endAccess, forgetSessions } from './ownership.ts'
 import { type Account, accountOf, lockAccount, setPassword } from './queries.ts'
@@ -89,8 +90,4 @@ async function refuse(rt: Runtime, request: FastifyRequest, userId: string): Pro
     events: [{ type: 'auth.password_change_failed', data: { userId } }],
   }))
   return wrongPassword()
-}
-
-function isUuid(text: string): boolean {
-  return /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i.test(text)
 }

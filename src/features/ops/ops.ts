@@ -4,7 +4,7 @@ import { commit } from '../../events/commit.ts'
 import { cancelJob, hurryJob, type Job, removeJob } from '../../events/jobs.ts'
 import type { Actor, DomainEvent } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
-import { isUuid } from '../settings/keys.ts'
+import { isUuid } from '../../uuid.ts'
 import { type JobRow, type JobState, jobById, lockedJob } from './queries.ts'
 import { subjectOf } from './subjects.ts'
 

@@ -1,6 +1,7 @@
 import { isIP } from 'node:net'
 import { AppError } from '../../errors.ts'
 import { isObject } from '../../query/guards.ts'
+import { isUuid } from '../../uuid.ts'
 
 /**
  * Every key of the settings that somebody may set (spec: Settings record): what its values must be, and whether the
@@ -17,9 +18,6 @@ const webAddress = (value: unknown) => line(value) && /^https?:\/\/[^\\\s?#@]+$/
 const color = (value: unknown) => line(value) && /^#(?:[0-9a-f]{3,4}|[0-9a-f]{6}|[0-9a-f]{8})$/i.test(value)
 const emailOrNamed = (value: unknown) => line(value) && /^[^<>@]*<?[^\s<>@]+@[^\s<>@]+>?$/.test(value)
 const zone = (value: unknown) => line(value) && isTimeZone(value)
-
-export const isUuid = (value: unknown): value is string =>
-  typeof value === 'string' && /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(value)
 
 const lineKey = (isPublic = true) => key(isPublic, 'a line of at most 255 characters', line)
 const switchKey = (isPublic: boolean) => key(isPublic, 'true or false', (value) => typeof value === 'boolean')

@@ -2,8 +2,8 @@ import type { FastifyRequest } from 'fastify'
 import { AppError } from '../../errors.ts'
 import { type App, actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
+import { isUuid } from '../../uuid.ts'
 import { deleteSettings, updateSettings } from './change.ts'
-import { isUuid } from './keys.ts'
 import { administratorSettings, brandingOf, publicSettings, settingsNotFound } from './settings.ts'
 
 /** What a frontend needs before anybody signs in; administrators see the rest of GET /settings too. */

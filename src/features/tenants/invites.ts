@@ -6,9 +6,9 @@ import { commit } from '../../events/commit.ts'
 import { systemActor } from '../../events/types.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
+import { isUuid } from '../../uuid.ts'
 import { emailOf, membersOf, textOf } from '../auth/input.ts'
 import { defaultLink, trustedLink } from '../auth/links.ts'
-import { isId } from '../auth/own-sessions.ts'
 import { findAccount } from '../auth/queries.ts'
 import { signedIn } from '../auth/sessions.ts'
 import { queueMail } from '../mail/mail.ts'
@@ -28,7 +28,7 @@ export async function invite(rt: Runtime, request: FastifyRequest) {
   const { email, roleId, link, tenantId: asked } = readInvite(rt, request.body)
   const role = checkRole(rt, request, roleId)
   const tenantId = checkTenant(rt, request, asked)
-  if (!isId(tenantId) || (await findTenant(rt.db, rt.catalog.current(), tenantId)) === undefined)
+  if (!isUuid(tenantId) || (await findTenant(rt.db, rt.catalog.current(), tenantId)) === undefined)
     throw new AppError(404, 'Tenant not found')
   const sent = await send(rt, request, { email, roleId: role.id, tenantId, link })
   return { message: 'Invitation sent successfully', invite: { ...sent } }

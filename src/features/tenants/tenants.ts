@@ -3,9 +3,9 @@ import { AppError } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
+import { isUuid } from '../../uuid.ts'
 import { personBody, standingOf, tenantBody } from '../auth/answers.ts'
 import { membersOf, sessionTypeOf, textOf } from '../auth/input.ts'
-import { isId } from '../auth/own-sessions.ts'
 import { type Membership, membershipsOf, type Person } from '../auth/queries.ts'
 import type { SessionType } from '../auth/session-store.ts'
 import { moveSession, signedIn } from '../auth/sessions.ts'
@@ -90,7 +90,7 @@ async function chosenMembership(
 }
 
 async function noMembership(rt: Runtime, tenantId: string): Promise<AppError> {
-  const exists = isId(tenantId) && (await findTenant(rt.db, rt.catalog.current(), tenantId)) !== undefined
+  const exists = isUuid(tenantId) && (await findTenant(rt.db, rt.catalog.current(), tenantId)) !== undefined
   return exists ? new AppError(403, 'Access denied for specified tenant') : new AppError(404, 'Tenant not found')
 }
 
