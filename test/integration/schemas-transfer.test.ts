@@ -211,6 +211,7 @@ describe('import', () => {
     ['No schema file uploaded', { ...file('{}'), name: 'other' }],
     ['Invalid file type. Please upload a JSON file', { ...file('{}'), filename: 'schemas.csv', type: 'text/csv' }],
     ['Invalid JSON file', file('{"schemas": [')],
+    ['The uploaded file is nested too deeply', file('['.repeat(100_000))],
     ['Invalid import data format', file('[]')],
     ['Invalid import data format', file({ schemas: {} })],
     ['Invalid import data format', file({ schemas: [{ collectionName: 'a' }] })],

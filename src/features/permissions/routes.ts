@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { AppError, errors } from '../../errors.ts'
 import { type App, actorOf } from '../../http.ts'
+import { acceptJsonUploads, uploadedJson } from '../../json-upload.ts'
 import { isObject } from '../../query/guards.ts'
 import type { Runtime } from '../../runtime.ts'
 import { readList, readOne } from '../items/reads.ts'
@@ -9,7 +10,6 @@ import { checkRule, checkRuleDelete } from './check.ts'
 import { explain } from './explain.ts'
 import { storedRow } from './queries.ts'
 import { exportPermissions, importPermissions, previewImport } from './transfer.ts'
-import { acceptUploads, uploadedPermissions } from './upload.ts'
 
 type OfRow = { Params: { id: string } }
 type Row = Readonly<Record<string, unknown>>
@@ -48,12 +48,16 @@ export function permissionAdminRoutes(app: App, rt: Runtime): void {
     return reply.header('content-disposition', `attachment; filename="${name}"`).send(file)
   })
   app.register(async (scope) => {
-    acceptUploads(scope as App, rt)
-    scope.post('/permissions-preview-import', async (request) => previewImport(rt, await uploadedPermissions(request)))
+    acceptJsonUploads(scope as App, rt.config)
+    scope.post('/permissions-preview-import', async (request) => previewImport(rt, await uploaded(request)))
     scope.post('/permissions-import', async (request) =>
-      importPermissions(rt, actorOf(request), await uploadedPermissions(request)),
+      importPermissions(rt, actorOf(request), await uploaded(request)),
     )
   })
+}
+
+function uploaded(request: FastifyRequest): Promise<unknown> {
+  return uploadedJson(request, 'rolesPermissions', 'No roles & permissions file uploaded')
 }
 
 function writeRoutes(app: App, rt: Runtime, store: Store): void {

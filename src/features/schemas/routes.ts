@@ -1,12 +1,13 @@
+import type { FastifyRequest } from 'fastify'
 import { errors } from '../../errors.ts'
 import { type App, actorOf } from '../../http.ts'
+import { acceptJsonUploads, uploadedJson } from '../../json-upload.ts'
 import type { Runtime } from '../../runtime.ts'
 import { addIndex, migrateIndexes, removeIndex } from './indexes.ts'
 import { listSchemas, oneSchema, type SchemaListQuery } from './list.ts'
 import { createRelationship, deleteRelationship, updateRelationship } from './relationships.ts'
 import { createSchema, deleteSchema, updateSchema } from './schemas.ts'
-import { exportSchemas, importSchemas, parseImport, previewImport, readImport } from './transfer.ts'
-import { acceptUploads, uploadedSchema } from './upload.ts'
+import { exportSchemas, importSchemas, previewImport, readImport } from './transfer.ts'
 
 type OfCollection = { Params: { collection: string } }
 type OfIndex = { Params: { collection: string; name: string } }
@@ -78,18 +79,20 @@ function relationshipRoutes(app: App, rt: Runtime): void {
 
 /** `/schemas/export` and `/schemas/import` are how the client library spells them. */
 function transferRoutes(app: App, rt: Runtime): void {
-  acceptUploads(app, rt.config)
+  acceptJsonUploads(app, rt.config)
   for (const path of ['/schemas-export', '/schemas/export'])
     app.get(path, async (_request, reply) =>
       reply.header('content-disposition', 'attachment; filename="schemas.json"').send(await exportSchemas(rt)),
     )
-  app.post('/schemas-preview-import', async (request) =>
-    previewImport(rt, readImport(parseImport(await uploadedSchema(request)))),
-  )
+  app.post('/schemas-preview-import', async (request) => previewImport(rt, readImport(await uploaded(request))))
   app.post('/schemas-import', async (request) =>
-    importSchemas(rt, actorOf(request), readImport(parseImport(await uploadedSchema(request)))),
+    importSchemas(rt, actorOf(request), readImport(await uploaded(request))),
   )
   app.post('/schemas/import', async (request) => importSchemas(rt, actorOf(request), readImport(request.body)))
+}
+
+function uploaded(request: FastifyRequest): Promise<unknown> {
+  return uploadedJson(request, 'schema', 'No schema file uploaded')
 }
 
 /** Repeated keys of the query string make no sense here. */

@@ -29,16 +29,6 @@ export async function exportSchemas(rt: Runtime) {
   return { version: '1.0', timestamp: rt.clock().toISOString(), schemas: declared }
 }
 
-/** 400 for text that is no JSON. */
-export function parseImport(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch (error) {
-    if (error instanceof SyntaxError) throw new AppError(400, 'Invalid JSON file')
-    throw error
-  }
-}
-
 /** 400 for JSON that is no export: a list of definitions under `schemas`, each collection once. */
 export function readImport(json: unknown): SchemaImport {
   const { version, timestamp, schemas } = Object(json) as Record<string, unknown>
