@@ -180,17 +180,6 @@ export async function deleteSecrets(tx: Tx, identifiers: readonly string[]): Pro
   )
 }
 
-/** For the cleanup worker. A day late: a mail that is tried again may still renew its secret. */
-export async function deleteExpiredSecrets(rt: Runtime): Promise<void> {
-  await run(rt, `delete from "svc_Verification" where "expiresAt" < now() - interval '1 day'`, [])
-  await run(
-    rt,
-    `delete from "svc_CodeTry" where key in (
-       select key from "svc_CodeTry" where "endsAt" <= now() for update skip locked)`,
-    [],
-  )
-}
-
 export type Consumption = {
   readonly purpose: string
   readonly hash: string
@@ -443,12 +432,6 @@ export async function storeAnswer(
   return stored ?? { status, contentType, body }
 }
 
-/** For the cleanup worker; gives how many were deleted. */
-export async function deleteExpiredKeys(rt: Runtime, atMost: number): Promise<number> {
-  const rows = await run(rt, `${expiredKeysSql('limit $1')} returning 1`, [atMost])
-  return rows.length
-}
-
 function expiredKeysSql(limit: string): string {
   return `delete from "svc_IdempotencyKey" where ctid in (
     select ctid from "svc_IdempotencyKey" where "expiresAt" <= now() order by "expiresAt" ${limit} for update skip locked)`
@@ -500,6 +483,33 @@ export async function deleteEndedCounters(rt: Runtime, atMost: number): Promise<
        select key from "svc_RateLimit" where "endsAt" <= now() order by "endsAt" limit $1 for update skip locked)`,
     [atMost],
   )
+}
+
+// What is over and was not removed by whoever came next.
+
+const expired = {
+  // A day late: a mail that is tried again may still renew its secret.
+  secrets: ['svc_Verification', `"expiresAt" < now() - interval '1 day'`],
+  'code tries': ['svc_CodeTry', '"endsAt" <= now()'],
+  challenges: ['svc_Challenge', '"expiresAt" <= now()'],
+  'idempotency keys': ['svc_IdempotencyKey', '"expiresAt" <= now()'],
+  'rate limits': ['svc_RateLimit', '"endsAt" <= now()'],
+  'task locks': ['svc_TaskLock', `"expiresAt" < now() - interval '1 day'`],
+} as const
+
+export type Expiring = keyof typeof expired
+export const expiringKinds = Object.keys(expired) as readonly Expiring[]
+
+/** For the cleanup worker; gives how many were deleted. Rows that somebody is using stay for the next time. */
+export async function deleteExpired(rt: Runtime, what: Expiring, atMost: number): Promise<number> {
+  const [table, condition] = expired[what]
+  const rows = await run(
+    rt,
+    `delete from "${table}" where ctid = any (array(
+       select ctid from "${table}" where ${condition} limit $1 for update skip locked)) returning 1`,
+    [atMost],
+  )
+  return rows.length
 }
 
 // Claims of mails: who is sending one, and that it lives.

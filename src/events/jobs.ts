@@ -8,6 +8,9 @@ export type JobData = {
   'mail-sweep': Record<string, never>
   'log-partitions': Record<string, never>
   'session-cleanup': Record<string, never>
+  'audit-log-cleanup': Record<string, never>
+  'email-log-cleanup': Record<string, never>
+  'expired-cleanup': Record<string, never>
   'task-recovery': Record<string, never>
 }
 
@@ -17,6 +20,18 @@ export type Job = {
 }[QueueName]
 
 const day = 86_400
+
+// Goes on where it has stopped, so an attempt may be cut short: by a busy month of the log, or with its worker, which is
+// noticed after a minute.
+const cleanup: Omit<Queue, 'name'> = {
+  retryLimit: 10,
+  retryDelay: 60,
+  retryBackoff: true,
+  retryDelayMax: 3600,
+  expireInSeconds: 3600,
+  heartbeatSeconds: 60,
+  retentionSeconds: 7 * day,
+}
 
 /**
  * Settings of every queue. pg-boss retries twice at once and forgets waiting jobs after two weeks unless told
@@ -54,8 +69,12 @@ export const queues: Readonly<Record<QueueName, Omit<Queue, 'name'>>> = {
     retryDelay: 30,
     retryBackoff: true,
     expireInSeconds: 600,
+    heartbeatSeconds: 60,
     retentionSeconds: day,
   },
+  'audit-log-cleanup': cleanup,
+  'email-log-cleanup': cleanup,
+  'expired-cleanup': cleanup,
   // The next one comes within a minute.
   'task-recovery': { retryLimit: 0, expireInSeconds: 60, retentionSeconds: day, deleteAfterSeconds: day },
 }

@@ -1,6 +1,7 @@
 /** Removing old events, in a way that no reader can mistake for "nothing happened" (design §4). */
 
-import { quoteName } from '../db/sql.ts'
+import { setTimeout as delay } from 'node:timers/promises'
+import { quoteName, quoteText } from '../db/sql.ts'
 import { logSchema, logTable } from './log.ts'
 import type { LogDb } from './log-reader.ts'
 
@@ -13,34 +14,72 @@ export type Expiry = {
   readonly deleted: number
 }
 
+export type ExpiryOptions = {
+  /** Events deleted by one transaction. */
+  readonly batch?: number
+  /** How often a partition's lock is asked for, a quarter of a second each time. */
+  readonly lockAttempts?: number
+  /** Stops between two transactions, with its reason. */
+  readonly signal?: AbortSignal
+  /** Called after each transaction, with what is done so far. */
+  readonly onProgress?: (soFar: Expiry) => void
+}
+
 /**
  * Removes all events written before `before`: whole months by dropping their partition, the rest in batches, each its
  * own transaction, so it may be stopped at any moment and run again. Each transaction that removes events raises the
  * retention floor, so that a reader whose cursor is older is told to start over. `db` must be allowed to write.
  */
-export async function expireEvents(db: LogDb, before: Date, batch = 10_000): Promise<Expiry> {
+export async function expireEvents(db: LogDb, before: Date, options: ExpiryOptions = {}): Promise<Expiry> {
+  const { batch = 10_000, lockAttempts = 1, signal, onProgress } = options
   const { rows } = await db.query(expiredPartitionsSql, [before.toISOString()])
   const dropped: string[] = []
   const postponed: string[] = []
-  for (const { name } of rows) ((await dropPartition(db, name)) ? dropped : postponed).push(name)
   let deleted = 0
-  for (let count = batch; count === batch; deleted += count) {
-    const result = await db.query(deleteSql, [before.toISOString(), postponed, batch])
-    count = result.rows[0].count
+  const advance = () => {
+    onProgress?.({ dropped, postponed, deleted })
+    signal?.throwIfAborted()
+  }
+  signal?.throwIfAborted()
+  for (const { name } of rows) {
+    const isGone = await dropPartition(db, name, lockAttempts)
+    if (isGone) dropped.push(name)
+    else postponed.push(name)
+    advance()
+  }
+  for (let found = batch, from = '-infinity'; found === batch; advance()) {
+    const result = await db.query(deleteSql, [before.toISOString(), postponed, batch, from])
+    const [round] = result.rows as [DeletedRound]
+    deleted += round.deleted
+    found = round.found
+    from = round.upTo ?? from
   }
   return { dropped, postponed, deleted }
 }
 
-/** False when the locks could not be had in time: waiting longer would stop every writer behind us. */
-async function dropPartition(db: LogDb, name: string): Promise<boolean> {
+/** `found` exceeds `deleted` where somebody else deletes the same. */
+type DeletedRound = { readonly found: number; readonly deleted: number; readonly upTo: string | null }
+
+/** False when the locks could not be had: waiting longer at a time would stop every writer behind us. */
+async function dropPartition(db: LogDb, name: string, attempts: number): Promise<boolean> {
+  for (let attempt = 1; attempt <= attempts; attempt += 1) {
+    if (attempt > 1) await delay(lockPauseMs)
+    if (await tryDropPartition(db, name)) return true
+  }
+  return false
+}
+
+async function tryDropPartition(db: LogDb, name: string): Promise<boolean> {
   try {
     await db.query(`do $do$
 begin
-  perform set_config('lock_timeout', '1s', true);
+  perform set_config('lock_timeout', '${lockWaitMs}ms', true);
   lock table "${logTable}" in access exclusive mode;
-  update ${logSchema}.floor set (removed, "upTo") =
-    (select greatest(removed, max(xid)), greatest("upTo", max("createdAt")) from ${quoteName(name)});
-  drop table ${quoteName(name)};
+  if to_regclass(${quoteText(quoteName(name))}) is not null then
+    update ${logSchema}.floor set (removed, "upTo") =
+      (select greatest(removed, max(xid)), greatest("upTo", max("createdAt")) from ${quoteName(name)});
+    drop table ${quoteName(name)};
+  end if;
 end
 $do$`)
     return true
@@ -51,6 +90,9 @@ $do$`)
 }
 
 const lockNotAvailable = '55P03'
+const lockWaitMs = 250
+/** Writers that had to wait get through meanwhile. */
+const lockPauseMs = 250
 
 const expiredPartitionsSql = `select child.relname as name
 from pg_inherits join pg_class child on child.oid = inhrelid
@@ -58,10 +100,12 @@ where inhparent = '"${logTable}"'::regclass and child.relname ~ '_[0-9]{6}$'
   and (to_date(right(child.relname, 6), 'YYYYMM') + interval '1 month') at time zone 'UTC' <= $1::timestamptz
 order by 1`
 
+// From where the last batch ended, or each would pass over all that the ones before have deleted.
 const deleteSql = `with door as materialized (select set_config('svc.retention', 'on', true)),
-expired as (
+expired as materialized (
   select e.id, e."createdAt" from "${logTable}" e, door
-  where e."createdAt" < $1 and e.tableoid <> all (array(select quote_ident(name)::regclass from unnest($2::text[]) name))
+  where e."createdAt" >= $4::timestamptz and e."createdAt" < $1
+    and e.tableoid <> all (array(select quote_ident(name)::regclass from unnest($2::text[]) name))
   order by e."createdAt" limit $3
 ), gone as (
   delete from "${logTable}" e using expired where e.id = expired.id and e."createdAt" = expired."createdAt" returning e.xid, e."createdAt"
@@ -69,4 +113,4 @@ expired as (
   update ${logSchema}.floor set (removed, "upTo") =
     (select greatest(removed, max(xid)), greatest("upTo", max("createdAt")) from gone) where exists (select from gone)
 )
-select count(*)::int as count from gone`
+select (select count(*)::int from gone) as deleted, count(*)::int as found, max("createdAt")::text as "upTo" from expired`

@@ -2,9 +2,12 @@ import { openMailer } from '../adapters/mailer.ts'
 import type { QueueName } from '../events/jobs.ts'
 import { deleteOldSessions } from '../features/auth/jobs.ts'
 import { sendMail, sweepMails } from '../features/mail/jobs.ts'
+import { cleanMailLog } from '../features/mail/retention.ts'
 import { inbox, senderOf } from '../features/mail/senders.ts'
 import { recoverTasks } from '../features/tasks/outcomes.ts'
 import type { Runtime } from '../runtime.ts'
+import { cleanAuditLog } from './audit-log-cleanup.ts'
+import { deleteWhatExpired } from './expired-cleanup.ts'
 import { ensureLogPartitions } from './log-partitions.ts'
 import type { Handler } from './loop.ts'
 import type { WorkerName } from './names.ts'
@@ -59,6 +62,27 @@ export const workers = {
       secondsAfterStart: 5,
       open: () => stateless(deleteOldSessions),
     }),
+    serve({
+      queue: 'audit-log-cleanup',
+      concurrency: 1,
+      schedule: '23 3 * * *',
+      secondsAfterStart: 10,
+      open: openAuditLogCleanup,
+    }),
+    serve({
+      queue: 'email-log-cleanup',
+      concurrency: 1,
+      schedule: '53 3 * * *',
+      secondsAfterStart: 10,
+      open: openEmailLogCleanup,
+    }),
+    serve({
+      queue: 'expired-cleanup',
+      concurrency: 1,
+      schedule: '29 * * * *',
+      secondsAfterStart: 10,
+      open: () => stateless(deleteWhatExpired),
+    }),
   ],
 } satisfies Readonly<Record<WorkerName, readonly (QueueWorker | Service)[]>>
 
@@ -72,6 +96,17 @@ function openMailQueue(rt: Runtime): OpenedWorker<'mail'> {
     handler: (_rt, { emailLogId }, job) => sendMail(rt, mailer, emailLogId, job),
     close: () => mailer.close(),
   }
+}
+
+/** Served in either case: jobs of a schedule that was once set must not pile up. */
+function openAuditLogCleanup({ config, log }: Runtime): OpenedWorker<'audit-log-cleanup'> {
+  if (!config.log.auditCleanupEnabled) log.info('AUDIT_LOG_CLEANUP_ENABLED is false: the log keeps everything')
+  return stateless(cleanAuditLog)
+}
+
+function openEmailLogCleanup({ config, log }: Runtime): OpenedWorker<'email-log-cleanup'> {
+  if (!config.log.emailCleanupEnabled) log.info('EMAIL_LOG_CLEANUP_ENABLED is false: svc_EmailLog keeps everything')
+  return stateless(cleanMailLog)
 }
 
 async function openTasksIfEnabled(rt: Runtime) {

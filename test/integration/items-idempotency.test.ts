@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { deleteExpiredKeys } from '../../src/db/unlogged.ts'
+import { deleteExpired } from '../../src/db/unlogged.ts'
 import { type Answer, type Api, type Call, startApi } from '../support/api.ts'
 import { administrator } from '../support/prepare.ts'
 
@@ -126,7 +126,7 @@ describe('a POST with an Idempotency-Key', () => {
     await post('/items/paper', { lines: 1 }, 'the-next-one')
     expect(await left('expired')).toBe(0)
     await expire('the-next-one')
-    expect(await deleteExpiredKeys(api.rt, 100)).toBe(1)
+    expect(await deleteExpired(api.rt, 'idempotency keys', 100)).toBe(1)
     expect(await left('the-next-one')).toBe(0)
   })
 

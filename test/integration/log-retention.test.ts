@@ -194,10 +194,10 @@ describe('expireEvents', () => {
     await append(new Date(boundary.getTime() - 3_600_000).toISOString(), 24)
     await append(boundary.toISOString(), 2)
     await append(null, 3)
-    const expiry = await expireEvents(db, boundary, 10)
+    const expiry = await expireEvents(db, boundary, { batch: 10 })
     expect(expiry).toEqual({ dropped: [nameOf(older), nameOf(old)], postponed: [], deleted: 25 })
     expect((await db.query('select from "svc_AuditLog"')).rowCount).toBe(5)
-    expect(await expireEvents(db, boundary, 10)).toEqual({ dropped: [], postponed: [], deleted: 0 })
+    expect(await expireEvents(db, boundary, { batch: 10 })).toEqual({ dropped: [], postponed: [], deleted: 0 })
   })
 
   it('leaves a month that a transaction is using for the next run', async () => {

@@ -434,17 +434,6 @@ describe('sweepMails', () => {
   })
 })
 
-describe('sweepMails', () => {
-  it('forgets secrets that expired a day ago, and tries that are over', async () => {
-    await query(`insert into "svc_Verification" (identifier, value, "expiresAt") values
-      ('magic-link:old', 'x', now() - interval '25 hours'), ('magic-link:late', 'y', now() - interval '23 hours')`)
-    await query(`insert into "svc_CodeTry" values ('over', 1, now()), ('open', 1, now() + interval '1 minute')`)
-    await sweepMails(rt)
-    expect(await query('select identifier from "svc_Verification"')).toEqual([{ identifier: 'magic-link:late' }])
-    expect(await query('select key from "svc_CodeTry"')).toEqual([{ key: 'open' }])
-  })
-})
-
 type MailRow = { status: string; errorMessage: string | null; attempts: number }
 
 function openWorker(env: Readonly<Record<string, string>>): Promise<Runtime> {

@@ -7,8 +7,10 @@ const batchSize = 50
 /** Deletes the rows of expired sessions, unless DISABLE_SESSION_CLEANUP (auth facts §1). Stops between two batches. */
 export async function deleteOldSessions(rt: Runtime, signal: AbortSignal): Promise<void> {
   if (rt.config.auth.disableSessionCleanup) return
-  for (let deleted = batchSize; deleted === batchSize; ) {
+  let deleted = 0
+  for (let count = batchSize; count === batchSize; deleted += count) {
     signal.throwIfAborted()
-    deleted = await deleteExpiredSessions(rt, batchSize)
+    count = await deleteExpiredSessions(rt, batchSize)
   }
+  if (deleted > 0) rt.log.info({ deleted }, 'expired sessions were deleted')
 }

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { TemplateError } from '../../adapters/liquid.ts'
 import type { Delivery, Mailer, SmtpSender } from '../../adapters/mailer.ts'
-import { deleteExpiredSecrets, keepDevelopmentMail, renewMailClaim } from '../../db/unlogged.ts'
+import { keepDevelopmentMail, renewMailClaim } from '../../db/unlogged.ts'
 import { commit } from '../../events/commit.ts'
 import { systemActor } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
@@ -58,9 +58,8 @@ export async function attemptMail(
   return delivery
 }
 
-/** Ends mails that no job will send any more, and forgets expired secrets. */
+/** Ends mails that no job will send any more. */
 export async function sweepMails(rt: Runtime): Promise<void> {
-  await deleteExpiredSecrets(rt)
   const failed = await commit(rt, systemActor, async (tx) => ({
     result: await failAbandonedMails(tx, abandonedAfterSeconds),
   }))

@@ -1,5 +1,6 @@
 import { type Reader, sql, type Tx } from '../../db/sql.ts'
 import { bossSchema } from '../../events/jobs.ts'
+import { actorCte } from '../../events/log.ts'
 import type { Person, TenantRow } from '../templates/variables.ts'
 import type { MailType } from './types.ts'
 
@@ -155,6 +156,22 @@ export async function tenantOf(tx: Reader, tenantId: string): Promise<TenantRow 
     sql.unsafe`select to_jsonb(t) as tenant from "svc_Tenant" t where id = ${tenantId}`,
   )
   return row?.tenant
+}
+
+/**
+ * Deletes finished mails of a status that are older than `days` and have not changed since, up to `atMost`; what waits or
+ * is being sent is none. For `commitRow`: gives the ids.
+ */
+export function deleteOldMails(status: 'sent' | 'failed', days: number, atMost: number) {
+  return {
+    name: 'delete_old_mails',
+    text: `${actorCte(1)}, old as materialized (
+    select id from "svc_EmailLog"
+    where status = $2 and "createdAt" < now() - make_interval(days => $3) and "updatedAt" < now() - make_interval(days => $3)
+    order by "createdAt" limit $4 for update skip locked)
+  delete from "svc_EmailLog" m using ctx, old where m.id = old.id returning m.id`,
+    values: [status, days, atMost],
+  }
 }
 
 /**

@@ -1,5 +1,6 @@
 import type { Catalog } from '../../catalog/catalog.ts'
 import { type Reader, rawQuery, sql, type Tx } from '../../db/sql.ts'
+import { actorCte } from '../../events/log.ts'
 import { projectionList } from '../../query/projection.ts'
 import { ownRowSql } from '../auth/own-row.ts'
 
@@ -71,6 +72,17 @@ export async function expireInvites(
   await tx.any(sql.unsafe`
     update "svc_Invite" set status = 'expired', "updatedAt" = now()
     where ${condition} and status = 'pending' and "expiresAt" <= now()`)
+}
+
+/** The same of any, up to `atMost`, for `commitRow`: gives the ids. */
+export function expireOldInvites(atMost: number) {
+  return {
+    name: 'expire_old_invites',
+    text: `${actorCte(1)}, old as materialized (
+    select id from "svc_Invite" where status = 'pending' and "expiresAt" <= now() limit $2 for update skip locked)
+  update "svc_Invite" i set status = 'expired', "updatedAt" = now() from ctx, old where i.id = old.id returning i.id`,
+    values: [atMost],
+  }
 }
 
 /** What stands against inviting an address to a tenant. Until the transaction ends nobody else invites it there. */

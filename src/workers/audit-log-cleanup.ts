@@ -1,0 +1,51 @@
+import { type DirectSession, openDirectSession } from '../db/migrate.ts'
+import { rawQuery, sql } from '../db/sql.ts'
+import type { LogDb } from '../events/log-reader.ts'
+import { type Expiry, expireEvents } from '../events/retention.ts'
+import type { Runtime } from '../runtime.ts'
+
+const progressEveryMs = 5000
+/** For the lock that drops a month: two seconds in all, of which writers wait a quarter of a second at a time. */
+const lockAttempts = 5
+
+/**
+ * Removes events that are older than AUDIT_LOG_RETENTION_DAYS, where AUDIT_LOG_CLEANUP_ENABLED: whole months by dropping
+ * their partition, the rest in batches. Of several workers one does it. Stops between two transactions and goes on there
+ * the next time. Throws when a month was in use, so that the job is tried again.
+ */
+export async function cleanAuditLog(rt: Runtime, signal: AbortSignal): Promise<void> {
+  const { auditCleanupEnabled, auditRetentionDays } = rt.config.log
+  if (!auditCleanupEnabled) return
+  const session = await openDirectSession(rt.config)
+  try {
+    if (!(await session.tryLock('daybook log cleanup'))) return rt.log.info('another worker cleans the log')
+    const before = await limitOf(session, auditRetentionDays)
+    const options = { signal, lockAttempts, onProgress: reportTo(rt) }
+    const expiry = await expireEvents(logDbOf(session), before, options)
+    rt.log.info({ ...expiry, before }, 'the log is clean')
+    if (expiry.postponed.length > 0) throw new Error(`in use, to be dropped later: ${expiry.postponed.join(', ')}`)
+  } finally {
+    await session.close()
+  }
+}
+
+/** By the database's clock, which has written the events. */
+async function limitOf(session: DirectSession, days: number): Promise<Date> {
+  const { before } = await session.one<{ before: Date }>(
+    sql.unsafe`select now() - make_interval(days => ${days}) as before`,
+  )
+  return before
+}
+
+function logDbOf(session: DirectSession): LogDb {
+  return { query: async (text, values = []) => ({ rows: [...(await session.any(rawQuery(text, values)))] }) }
+}
+
+function reportTo({ log }: Runtime): (soFar: Expiry) => void {
+  let reportedAt = performance.now()
+  return ({ dropped, deleted }) => {
+    if (performance.now() - reportedAt < progressEveryMs) return
+    reportedAt = performance.now()
+    log.info({ dropped: dropped.length, deleted }, 'old events are being removed')
+  }
+}
