@@ -4,7 +4,7 @@ import { v7 } from 'uuid'
 import { type CatalogStore, openCatalog } from './catalog/store.ts'
 import { type Config, ConfigError } from './config.ts'
 import { type Listener, openListener } from './db/listener.ts'
-import { type Database, openDatabase, openPool, poolShares } from './db/pools.ts'
+import { type Database, openDatabase, openPool, poolShares, workerConnections } from './db/pools.ts'
 import { reachDatabase } from './db/reach.ts'
 import { sql } from './db/sql.ts'
 import { attachWritePool, openWritePool } from './db/write-pool.ts'
@@ -60,8 +60,6 @@ export type RuntimeOptions = {
   worker: boolean
   env?: Readonly<Record<string, string | undefined>>
 }
-
-const workerConnections = 5
 
 /** Opens pools, notification connection, job queue, catalog and caches. Fails if the database can't be reached. */
 export async function openRuntime({ config, log, name, worker, env = {} }: RuntimeOptions): Promise<Runtime> {

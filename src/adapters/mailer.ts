@@ -83,6 +83,21 @@ export function openMailer(timeouts: MailerTimeouts = defaultTimeouts): Mailer {
   }
 }
 
+const quick: MailerTimeouts = { connect: 5000, greeting: 5000, silence: 5000 }
+
+/** Connects and signs in, and sends nothing: why the sender would not work, undefined when it would. Does not throw. */
+export async function checkSender(sender: SmtpSender): Promise<MailProblem | undefined> {
+  const transport = openTransport(sender, quick)
+  try {
+    await transport.verify()
+    return undefined
+  } catch (error) {
+    return problemOf(error as NodemailerError)
+  } finally {
+    transport.close()
+  }
+}
+
 /**
  * What an SMTP error means for the message. Only an answer of the server about this message or its recipient ends it;
  * refused credentials, senders, TLS and the like are faults of the configuration, which somebody can mend meanwhile.

@@ -5,6 +5,10 @@ import { type Command, UsageError } from './command.ts'
 
 /** THE list: every command of `npx daybook`, with the line that help prints. */
 const commands: Readonly<Record<string, { readonly about: string; readonly load: () => Promise<{ run: Command }> }>> = {
+  doctor: {
+    about: 'checks configuration, database, Redis, SMTP and storage, and says how to mend what is wrong; --json',
+    load: () => import('./doctor.ts'),
+  },
   erase: {
     about: 'the images of one item in the log, for ever',
     load: () => import('./erase.ts'),

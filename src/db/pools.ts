@@ -27,6 +27,9 @@ export type Database = Reader & {
   readonly pool: pg.Pool
 }
 
+/** Most connections of a worker's pools. */
+export const workerConnections = 5
+
 export type PoolShare = 'read' | 'hotWrite' | 'write' | 'reserved' | 'feed'
 
 /**

@@ -1,6 +1,6 @@
-import { expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { createDatabase } from '../support/postgres.ts'
-import { testEnv } from '../support/prepare.ts'
+import { administrator, testEnv } from '../support/prepare.ts'
 import { startProcess } from '../support/processes.ts'
 import { withClient } from '../support/server.ts'
 
@@ -48,4 +48,32 @@ it('says what it lacks', async () => {
   const { code, lines } = await run(['export-user', '--id', '1'])
   expect(code).toBe(1)
   expect(lines.join('\n')).toMatch(/DATABASE_URL/)
+})
+
+describe('daybook doctor', () => {
+  it('says of an installation that it works, with the exit code 0', async () => {
+    const { url } = await createDatabase()
+    const { code, lines } = await run(['doctor'], testEnv(url))
+    expect({ code, problems: lines.filter((line) => line.startsWith('problem')) }).toEqual({ code: 0, problems: [] })
+    expect(lines).toContain('ok       notifications     NOTIFY reaches LISTEN')
+  })
+
+  it('says what does not work and how to mend it, with the exit code 1, and no secret', async () => {
+    const env: Record<string, string> = { ...testEnv('postgres://u:pass9word@127.0.0.1:1/d'), PORT: 'many' }
+    const { code, lines } = await run(['doctor', '--json'], env)
+    const { findings } = JSON.parse(lines.join('\n'))
+    expect(code).toBe(1)
+    expect(findings[0]).toEqual({
+      check: 'configuration',
+      status: 'problem',
+      says: 'PORT "many" is not a whole number from 0 to 65535',
+      remedy: expect.stringMatching(/^correct PORT/),
+    })
+    expect(findings).toContainEqual(expect.objectContaining({ check: 'database', status: 'problem' }))
+    for (const secret of ['pass9word', env.SECRET_KEY, administrator.password]) expect(lines.join('')).not.toContain(secret)
+  })
+
+  it('wants no argument that it does not know', async () => {
+    expect(await run(['doctor', '--fix'])).toMatchObject({ code: 2 })
+  })
 })

@@ -1,4 +1,5 @@
 import type { SmtpSender } from '../../adapters/mailer.ts'
+import type { Config } from '../../config.ts'
 import type { Runtime } from '../../runtime.ts'
 import { smtpPassword } from '../settings/settings.ts'
 import type { SettingsRow } from '../settings/store.ts'
@@ -9,8 +10,8 @@ import type { SettingsRow } from '../settings/store.ts'
  * keeps what nobody can send; in production it is undefined, and the mail waits.
  */
 export function senderOf(rt: Runtime, tenantId: string | undefined): SmtpSender | undefined {
-  const own = tenantId === undefined ? undefined : senderIn(rt, rt.settings.own(tenantId))
-  return own ?? senderIn(rt, rt.settings.own(null)) ?? configuredSender(rt) ?? inboxOf(rt)
+  const own = tenantId === undefined ? undefined : settingsSender(rt.config, rt.settings.own(tenantId))
+  return own ?? settingsSender(rt.config, rt.settings.own(null)) ?? configuredSender(rt) ?? inboxOf(rt)
 }
 
 /** Stands for the development inbox: the name of what it "sends", and the address that comes from. */
@@ -38,8 +39,11 @@ function configuredSender({ config }: Runtime): SmtpSender | undefined {
   return name === undefined ? undefined : senders[name]
 }
 
-/** Of one row alone: a tenant that names its own server must not get the installation's password sent there. */
-function senderIn({ config }: Runtime, row: SettingsRow | undefined): SmtpSender | undefined {
+/**
+ * The sender of one row alone, undefined where it is not switched on or not complete: a tenant that names its own server
+ * must not get the installation's password sent there.
+ */
+export function settingsSender(config: Config, row: SettingsRow | undefined): SmtpSender | undefined {
   if (row?.smtp_enabled !== true) return undefined
   const pass = row.smtp_pass === null ? undefined : smtpPassword(config, row)
   const [host, user, from] = [row.smtp_host, row.smtp_user, row.smtp_from_address].map(textOf)

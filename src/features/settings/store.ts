@@ -41,6 +41,11 @@ async function readRows(db: Reader): Promise<readonly SettingsRow[]> {
   return found.map(({ settings }) => settings)
 }
 
+/** The installation's row, read now; undefined before the setup. */
+export async function installationSettings(db: Reader): Promise<SettingsRow | undefined> {
+  return (await readRows(db)).find((row) => row.tenant_Id === null)
+}
+
 function ownerOf(rows: readonly SettingsRow[], appUrl: string): SettingsRow | undefined {
   const isGlobal = rows.some((row) => row.tenant_Id === null && row.app_url === appUrl)
   if (isGlobal) return merged(rows, undefined)

@@ -1,0 +1,27 @@
+import { parseArgs } from 'node:util'
+import { ConfigError, loadEnv } from '../config.ts'
+import { examine } from '../doctor/doctor.ts'
+import { type Finding, problem } from '../doctor/finding.ts'
+import type { Command } from './command.ts'
+
+/** Says what an installation lacks and how to mend it, one line a check; exit code 1 when something does not work. */
+export const run: Command = async (args) => {
+  const { json } = parseArgs({ args: [...args], options: { json: { type: 'boolean' } } }).values
+  const findings = await findingsHere()
+  process.stdout.write(json ? `${JSON.stringify({ findings }, null, 2)}\n` : findings.map(line).join(''))
+  return findings.some(({ status }) => status === 'problem') ? 1 : 0
+}
+
+async function findingsHere(): Promise<readonly Finding[]> {
+  try {
+    return await examine(loadEnv(process.cwd(), process.env))
+  } catch (error) {
+    // A .env that is none.
+    if (error instanceof ConfigError) return [problem('configuration', error.message, 'correct the file')]
+    throw error
+  }
+}
+
+function line({ check, status, says, remedy }: Finding): string {
+  return `${status.padEnd(7)}  ${check.padEnd(16)}  ${says}${remedy === undefined ? '' : ` → ${remedy}`}\n`
+}

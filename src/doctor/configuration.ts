@@ -1,0 +1,68 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Env, Problem } from '../config/read.ts'
+import { type Config, ConfigError, parseConfig } from '../config.ts'
+import { type Finding, ok, problem, warning } from './finding.ts'
+
+const check = 'configuration'
+const differentCharacters = 10
+const shortestKey = 32
+
+/**
+ * Reads the configuration like the processes do, and says everything that is wrong with it. Where single variables are
+ * bad, the config is the one without them, so that the rest can be looked at; undefined when there is nothing left to
+ * work with.
+ */
+export function readConfiguration(env: Env): { readonly config: Config | undefined; readonly findings: Finding[] } {
+  try {
+    const config = parseWithDatabase(env)
+    const doubts = config.warnings.map((says) => warning(check, says, 'see docs/config.md'))
+    return { config, findings: [...(doubts.length > 0 ? doubts : [ok(check, 'complete')]), judgeSecretKey(config)] }
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    if (error.problems.length === 0)
+      return { config: undefined, findings: [problem(check, error.message, 'correct the file')] }
+    return { config: withoutBad(env, error.problems), findings: error.problems.map(fromProblem) }
+  }
+}
+
+/** Whether the key that signs sessions and seals secrets could be guessed. Never shows any of it. */
+export function judgeSecretKey({ auth, server }: Config): Finding {
+  const { secretKey } = auth
+  const remedy = 'set SECRET_KEY to 32 random bytes, e.g. of: openssl rand -base64 32'
+  const judged = server.environment === 'production' ? problem : warning
+  if (secretKey === '') return warning('secret key', 'SECRET_KEY is not set: only npm start makes one up', remedy)
+  if (secretKey.length < shortestKey)
+    return judged('secret key', `SECRET_KEY has less than ${shortestKey} characters`, remedy)
+  if (new Set(secretKey).size < differentCharacters)
+    return judged('secret key', 'SECRET_KEY repeats few characters', remedy)
+  if (/change.?me|secret|password|example/i.test(secretKey))
+    return judged('secret key', 'SECRET_KEY looks like the one of an example', remedy)
+  return ok('secret key', 'long enough')
+}
+
+function fromProblem({ variable, message, doc }: Problem): Finding {
+  return problem(check, `${variable} ${message}`, `correct ${variable} (${doc})`)
+}
+
+/** Without DATABASE_URL the embedded server that `npm start` runs here. */
+function parseWithDatabase(env: Env): Config {
+  const config = parseConfig(env, { allowMissingSecret: true })
+  if (config.database.url !== undefined) return config
+  const file = join(config.database.dataDir, 'database-url')
+  const url = existsSync(file) ? readFileSync(file, 'utf8').trim() : undefined
+  return parseConfig({ ...env, DATABASE_URL: url }, { allowMissingSecret: true, requireDatabase: true })
+}
+
+const standIn = 'stands in while the doctor looks at the rest; signs nothing'
+
+function withoutBad(env: Env, problems: readonly Problem[]): Config | undefined {
+  const bad = new Set(problems.map(({ variable }) => variable))
+  const rest = Object.fromEntries(Object.entries(env).filter(([name]) => !bad.has(name)))
+  try {
+    return parseWithDatabase({ ...rest, ...(bad.has('SECRET_KEY') && { SECRET_KEY: standIn }) })
+  } catch (error) {
+    if (error instanceof ConfigError) return undefined
+    throw error
+  }
+}

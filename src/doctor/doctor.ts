@@ -1,0 +1,160 @@
+import { families } from '../config/families.ts'
+import type { Env } from '../config/read.ts'
+import { groups, type Variable } from '../config/variables.ts'
+import type { Config } from '../config.ts'
+import { type Database, databaseUrl, directUrl } from '../db/pools.ts'
+import { judgeCapacity } from './capacity.ts'
+import { readConfiguration } from './configuration.ts'
+import { openForLooking, placeOf, unreachable } from './connection.ts'
+import { type Finding, ok, problem, reasonOf } from './finding.ts'
+import {
+  checkExtensions,
+  checkMigrations,
+  checkOwner,
+  checkPartitions,
+  checkPublication,
+  checkQueues,
+  checkRetention,
+  isSetUp,
+  notSetUp,
+} from './installation.ts'
+import { checkNotifications, checkSessionSettings, judgeSkew, readSkew } from './line.ts'
+import { checkMail } from './mail.ts'
+import { checkRedis } from './redis.ts'
+import { checkReplicas } from './replicas.ts'
+import { judgeReplication, judgeServer, readServerFacts } from './server.ts'
+import { checkStorage } from './storage.ts'
+import { checkBacklog, checkSchedules, checkTasks, checkWorkers } from './work.ts'
+
+/**
+ * Looks at everything an installation stands on, changes nothing, and says what it found, in the order in which one would
+ * mend it. Bad configuration and an absent database are findings like others. No finding holds a secret.
+ */
+export async function examine(env: Env, now: () => number = Date.now): Promise<readonly Finding[]> {
+  const { config, findings } = readConfiguration(env)
+  const parts = config === undefined ? [] : await examineParts(config, now)
+  return [...findings, ...parts].map((finding) => withoutSecrets(finding, secretsOf(env)))
+}
+
+async function examineParts(config: Config, now: () => number): Promise<Finding[]> {
+  const { findings, db } = await examineDatabase(config, now)
+  try {
+    const others = [
+      checkReplicas(config),
+      checkRedis(config),
+      guarded('mail', () => checkMail(config, db)),
+      checkStorage(config),
+    ]
+    return [...findings, ...(await Promise.all(others)).flat()]
+  } finally {
+    await db?.pool.end()
+  }
+}
+
+/** `db` where there is a database that is set up. */
+async function examineDatabase(config: Config, now: () => number): Promise<{ findings: Finding[]; db?: Database }> {
+  const url = databaseUrl(config)
+  const db = openForLooking(config, url)
+  try {
+    const facts = await readServerFacts(db)
+    const findings = [
+      ok('database', `${placeOf(url)} answers`),
+      ...judgeServer(facts),
+      judgeCapacity(config, facts),
+      judgeReplication(facts, config.realtime.enabled && config.realtime.walConsumerEnabled),
+      judgeSkew(await readSkew(db, now)),
+      await checkSessionSettings(db, config),
+      ...(await examineLine(db, config)),
+    ]
+    if (await isSetUp(db)) return { findings: [...findings, ...(await examineInstallation(db, config))], db }
+    await db.pool.end()
+    return { findings: [...findings, notSetUp] }
+  } catch (error) {
+    await db.pool.end()
+    return { findings: [unreachable('database', 'DATABASE_URL', url, error)] }
+  }
+}
+
+async function examineLine(db: Database, config: Config): Promise<Finding[]> {
+  const url = directUrl(config)
+  const direct = openForLooking(config, url)
+  try {
+    return [await checkNotifications(db, direct, config)]
+  } catch (error) {
+    return [unreachable('notifications', 'DATABASE_DIRECT_URL', url, error)]
+  } finally {
+    await direct.pool.end()
+  }
+}
+
+async function examineInstallation(db: Database, config: Config): Promise<Finding[]> {
+  const wantsWal = config.realtime.enabled && config.realtime.walConsumerEnabled
+  const checks: readonly (readonly [string, () => Promise<Finding | Finding[]>])[] = [
+    ['setup', () => checkMigrations(db)],
+    ['role', () => checkOwner(db)],
+    ['extension', () => checkExtensions(db, config)],
+    ['realtime by WAL', () => checkPublication(db, wantsWal)],
+    ['log partitions', () => checkPartitions(db)],
+    ['log retention', () => checkRetention(db, config)],
+    ['queues', () => checkQueues(db)],
+    ['workers', () => checkWorkers(db, config)],
+    ['schedules', () => checkSchedules(db)],
+    ['backlog', () => checkBacklog(db)],
+    ['tasks', () => checkTasks(db, config)],
+  ]
+  const found: Finding[] = []
+  for (const [check, look] of checks) found.push(...(await guarded(check, look)))
+  return found
+}
+
+/** A check that could not be made is a finding too: half of an installation is there, or our role may not see it. */
+async function guarded(check: string, look: () => Promise<Finding | Finding[]>): Promise<Finding[]> {
+  try {
+    const found = await look()
+    return Array.isArray(found) ? found : [found]
+  } catch (error) {
+    return [
+      problem(
+        check,
+        `could not be checked: ${reasonOf(error)}`,
+        'run node src/setup.ts, and see that the role owns the tables',
+      ),
+    ]
+  }
+}
+
+/** Of families the endings, e.g. `_SMTP_PASS`. */
+const secretNames = [...Object.values(groups), ...Object.values(families).flat()]
+  .flatMap(({ variables }) => Object.values<Variable<unknown>>(variables))
+  .filter(({ secret }) => secret)
+  .map(({ name }) => name)
+
+const isSecret = (name: string) =>
+  secretNames.some((secret) => (secret.startsWith('_') ? name.endsWith(secret) : name === secret))
+
+/** The values of secret variables, and the passwords within addresses. */
+function secretsOf(env: Env): readonly string[] {
+  const found = Object.entries(env).flatMap(([name, value = '']) => {
+    const passwords = [...value.matchAll(/:\/\/[^/@]*?:([^@/]+)@/g)].flatMap(([, text = '']) => [text, decoded(text)])
+    return isSecret(name) ? [value, ...passwords] : passwords
+  })
+  return found.filter((secret) => secret !== '')
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}
+
+/** The last net: what others said of a failure may quote what we sent. */
+function withoutSecrets(finding: Finding, secrets: readonly string[]): Finding {
+  const clean = (text: string) => secrets.reduce((rest, secret) => rest.replaceAll(secret, '********'), text)
+  return {
+    ...finding,
+    says: clean(finding.says),
+    ...(finding.remedy !== undefined && { remedy: clean(finding.remedy) }),
+  }
+}

@@ -1,0 +1,122 @@
+import { switchOf } from '../catalog/field-types.ts'
+import type { Config } from '../config.ts'
+import { quoteName, type Reader, rawQuery, sql } from '../db/sql.ts'
+import { bossSchema, deadLetterQueues, queues } from '../events/jobs.ts'
+import { logSchema, logTable, publicationName } from '../events/log.ts'
+import { pendingSystemMigrations } from '../features/migrations/run.ts'
+import { type Finding, ok, problem, warning } from './finding.ts'
+
+const runSetup = 'run node src/setup.ts'
+
+/** Whether setup has been here; without it nothing of the installation can be looked at. */
+export async function isSetUp(db: Reader): Promise<boolean> {
+  // Not by name: a role that may not look into the schema would get an error instead of an answer.
+  const { done } = await db.one<{ done: boolean }>(sql.unsafe`
+    select to_regclass('"svc_SchemaDefinition"') is not null and exists (
+      select from pg_class c join pg_namespace n on n.oid = c.relnamespace
+      where n.nspname = ${logSchema} and c.relname = 'floor') as done`)
+  return done
+}
+
+export const notSetUp = problem('setup', 'the database is empty or another program’s', runSetup)
+
+export async function checkMigrations(db: Reader): Promise<Finding> {
+  const pending = await pendingSystemMigrations(db)
+  if (pending.length === 0) return ok('setup', 'done, no system migration is pending')
+  return problem('setup', `system migrations are pending: ${pending.join(', ')}`, runSetup)
+}
+
+/** Setup, schema changes and the cleanup need a role that owns the log. */
+export async function checkOwner(db: Reader): Promise<Finding> {
+  const { owner, owns, role } = await db.one<{ owner: string; owns: boolean; role: string }>(sql.unsafe`
+    select r.rolname as owner, pg_has_role(c.relowner, 'USAGE') as owns, current_user as role
+    from pg_class c join pg_roles r on r.oid = c.relowner where c.oid = ${quoteName(logTable)}::regclass`)
+  if (owns) return ok('role', `${role} owns the tables`)
+  return problem(
+    'role',
+    `the tables belong to ${owner}, not to ${role}`,
+    `connect as "${owner}", or: grant "${owner}" to "${role}"`,
+  )
+}
+
+/** The extensions that are switched on. */
+export async function checkExtensions(db: Reader, { database }: Config): Promise<Finding[]> {
+  const wanted = [
+    ...(database.postgis ? (['postgis'] as const) : []),
+    ...(database.vector ? (['vector'] as const) : []),
+  ]
+  const found = await db.any<{ name: string; installed: boolean }>(
+    sql.unsafe`select name, installed_version is not null as installed from pg_available_extensions`,
+  )
+  return wanted.map((name) => {
+    const extension = found.find((one) => one.name === name)
+    if (extension?.installed) return ok('extension', `${name} is there`)
+    if (extension !== undefined) return problem('extension', `${name} is not created yet`, runSetup)
+    return problem(
+      'extension',
+      `${switchOf[name]} is true, but the server has no ${name}`,
+      `install the extension ${name} on the server, then ${runSetup}`,
+    )
+  })
+}
+
+export async function checkPublication(db: Reader, wanted: boolean): Promise<Finding[]> {
+  const found = await db.maybeOne(sql.unsafe`select pubname from pg_publication_tables
+    where pubname = ${publicationName} and tablename = ${logTable}`)
+  if (found !== undefined || !wanted) return []
+  return [
+    warning(
+      'realtime by WAL',
+      `there is no publication ${publicationName} of the log: realtime polls it instead`,
+      `${runSetup} as a role that may create publications`,
+    ),
+  ]
+}
+
+/** Every queue that this version uses exists. */
+export async function checkQueues(db: Reader): Promise<Finding> {
+  const names = [...Object.keys(queues), ...deadLetterQueues]
+  const { exists } = await db.one<{ exists: boolean }>(
+    sql.unsafe`select to_regclass(${`${bossSchema}.queue`}) is not null as exists`,
+  )
+  const rows = exists ? await db.any<{ name: string }>(rawQuery(`select name from ${bossSchema}.queue`)) : []
+  const missing = names.filter((name) => !rows.some((row) => row.name === name))
+  if (missing.length === 0) return ok('queues', `all ${names.length} are there`)
+  return problem('queues', `missing: ${missing.join(', ')}`, runSetup)
+}
+
+const monthsWanted = 1
+
+/** Partitions for the months to come; without, their events go into the default partition and are moved later. */
+export async function checkPartitions(db: Reader): Promise<Finding> {
+  const { ahead, current } = await db.one<{ ahead: number; current: boolean }>(sql.unsafe`
+    select count(*) filter (where month > this)::int as ahead, coalesce(bool_or(month = this), false) as current
+    from (select right(c.relname, 6) as month, to_char(now() at time zone 'UTC', 'YYYYMM') as this
+      from pg_inherits join pg_class c on c.oid = inhrelid
+      where inhparent = ${quoteName(logTable)}::regclass and c.relname ~ '_[0-9]{6}$') partitions`)
+  if (current && ahead >= monthsWanted) return ok('log partitions', `made for ${ahead} months ahead`)
+  return warning(
+    'log partitions',
+    current ? 'there is none for the next month' : 'there is none for this month',
+    'run node src/workers/main.ts log-cleanup, which makes them every night',
+  )
+}
+
+const lateDays = 2
+
+/** How much the log holds, and whether retention keeps up. */
+export async function checkRetention(db: Reader, { log }: Config): Promise<Finding> {
+  const { days, size } = await db.one<{ days: number | null; size: string }>(sql.unsafe`
+    select (extract(epoch from now() - (select min("createdAt") from "svc_AuditLog")) / 86400)::float8 as days,
+      pg_size_pretty((select sum(pg_total_relation_size(relid)) from pg_partition_tree(${quoteName(logTable)}::regclass))) as size`)
+  const reach = `${size}, ${Math.floor(days ?? 0)} days`
+  if (!log.auditCleanupEnabled)
+    return ok('log retention', `${reach}; AUDIT_LOG_CLEANUP_ENABLED is false, it keeps everything`)
+  if ((days ?? 0) <= log.auditRetentionDays + lateDays)
+    return ok('log retention', `${reach} of ${log.auditRetentionDays}`)
+  return warning(
+    'log retention',
+    `${reach}, but only ${log.auditRetentionDays} are wanted`,
+    'run node src/workers/main.ts log-cleanup; what keeps it from its work is at GET /ops/jobs?queue=audit-log-cleanup',
+  )
+}

@@ -1,0 +1,222 @@
+import { randomBytes } from 'node:crypto'
+import { SMTPServer } from 'smtp-server'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { examine } from '../../src/doctor/doctor.ts'
+import type { Finding } from '../../src/doctor/finding.ts'
+import { startPooler } from '../support/pooler.ts'
+import { createDatabase, createEmptyDatabase, type TestDatabase } from '../support/postgres.ts'
+import { testEnv } from '../support/prepare.ts'
+import { describeWithRedis, startRedis } from '../support/redis.ts'
+import { withClient } from '../support/server.ts'
+import { startSmtp } from '../support/smtp.ts'
+
+let database: TestDatabase
+
+beforeAll(async () => {
+  database = await createDatabase()
+})
+
+const look = (more: Record<string, string> = {}, now?: () => number) =>
+  examine({ ...testEnv(database.url), ...more }, now)
+const of = (findings: readonly Finding[], check: string) =>
+  findings.filter((finding) => finding.check === check).map(({ status, says }) => `${status}: ${says}`)
+const query = (text: string) => withClient(database.url, (client) => client.query(text))
+
+it('finds a prepared installation in order, and changes nothing in it', async () => {
+  const position = async () => (await query('select max(position) as p from "svc_AuditLog"')).rows[0].p
+  const before = await position()
+  const findings = await look()
+  for (const check of [
+    'database',
+    'notifications',
+    'session settings',
+    'clock',
+    'setup',
+    'role',
+    'log partitions',
+    'queues',
+  ])
+    expect(of(findings, check), check).toEqual([expect.stringMatching(/^ok: /)])
+  expect(findings.filter(({ status }) => status === 'problem')).toEqual([])
+  expect(findings.every(({ status, remedy }) => status === 'ok' || remedy)).toBe(true)
+  expect(await position()).toBe(before)
+})
+
+describe('the database', () => {
+  it('that is not there is a problem, and the rest is looked at all the same', async () => {
+    const findings = await look({ DATABASE_URL: 'postgres://u:pass9word@127.0.0.1:1/d' })
+    expect(of(findings, 'database')).toEqual([
+      expect.stringMatching(/^problem: 127.0.0.1:1\/d cannot be reached: .*ECONNREFUSED/),
+    ])
+    expect(of(findings, 'storage')).toHaveLength(1)
+    expect(JSON.stringify(findings)).not.toContain('pass9word')
+  })
+
+  it('that nobody has made says how', async () => {
+    const url = new URL(database.url)
+    url.pathname = '/there_is_none'
+    const finding = (await look({ DATABASE_URL: url.href })).find(({ check }) => check === 'database')
+    expect(finding).toMatchObject({
+      status: 'problem',
+      remedy: 'create the database, or correct its name in DATABASE_URL',
+    })
+  })
+
+  it('that is empty has not been set up', async () => {
+    const { url } = await createEmptyDatabase()
+    const findings = await look({ DATABASE_URL: url })
+    expect(of(findings, 'setup')).toEqual(['problem: the database is empty or another program’s'])
+    expect(of(findings, 'notifications')).toHaveLength(1)
+  })
+
+  it('behind a transaction pooler needs an address past it', async () => {
+    const pooled = await startPooler(database.url)
+    const [without, past] = await Promise.all([
+      look({ DATABASE_URL: pooled }),
+      look({ DATABASE_URL: pooled, DATABASE_DIRECT_URL: database.url }),
+    ])
+    expect(without.find(({ check }) => check === 'notifications')).toMatchObject({
+      status: 'problem',
+      remedy: 'set DATABASE_DIRECT_URL to the address of the server itself',
+    })
+    expect(of(past, 'notifications')).toEqual(['ok: NOTIFY reaches LISTEN'])
+  })
+
+  it('of which DATABASE_DIRECT_URL names another one is noticed', async () => {
+    const { url } = await createEmptyDatabase()
+    const findings = await look({ DATABASE_DIRECT_URL: url })
+    expect(of(findings, 'notifications')).toEqual([
+      'problem: NOTIFY over DATABASE_URL does not reach LISTEN over DATABASE_DIRECT_URL',
+    ])
+  })
+
+  it('whose role owns nothing and may not replicate', async () => {
+    const role = `daybook_test_doctor_${randomBytes(4).toString('hex')}`
+    await query(`create role ${role} login`)
+    try {
+      const url = new URL(database.url)
+      url.username = role
+      const findings = await look({ DATABASE_URL: url.href, SOCKET_ENABLED: 'true' })
+      expect(of(findings, 'role')).toEqual([expect.stringContaining(`problem: the tables belong to`)])
+      expect(of(findings, 'realtime by WAL')).toEqual([
+        `warning: the role ${role} may not replicate: realtime polls the log instead`,
+      ])
+      expect(of(findings, 'backlog')).toEqual([expect.stringContaining('could not be checked: permission denied')])
+    } finally {
+      await query(`drop role ${role}`)
+    }
+  })
+
+  it('with a clock of its own', async () => {
+    const findings = await look({}, () => Date.now() - 60_000)
+    expect(of(findings, 'clock')).toEqual([expect.stringMatching(/^problem: (59|60)\.\d s behind/)])
+  })
+
+  it('is no replica of itself, and an absent one is no replica either', async () => {
+    const findings = await look({
+      DATABASE_READ_REPLICA_ENABLED: 'true',
+      DATABASE_READ_REPLICA_URLS: `${database.url},postgres://127.0.0.1:1/d`,
+    })
+    expect(of(findings, 'read replica')).toEqual([
+      expect.stringMatching(/^warning: .* is no standby/),
+      expect.stringMatching(/^problem: 127.0.0.1:1\/d cannot be reached/),
+    ])
+  })
+})
+
+describe('the installation', () => {
+  it('with work that nobody does', async () => {
+    await query(`insert into pgboss.job (name, retry_limit, expire_seconds, keep_until, policy, start_after) values
+      ('mail', 0, 60, now() + interval '1 day', 'standard', now() - interval '1 hour'),
+      ('mail-dead', 0, 60, now() + interval '1 day', 'standard', now())`)
+    await query(
+      `insert into "svc_Tasks" (type, task_status, scheduled_time) values ('t', 'Not started', now() - interval '1 hour')`,
+    )
+    const findings = await look()
+    expect(of(findings, 'backlog')).toEqual(['warning: 1 jobs of mail are overdue, the oldest by 60 minutes'])
+    expect(of(findings, 'dead letters')).toEqual(['warning: 1 in mail-dead'])
+    expect(of(findings, 'tasks')).toEqual(['warning: 1 tasks are overdue'])
+    expect(of(findings, 'workers')).toEqual(['warning: not running: mail, log-cleanup'])
+    await query('delete from pgboss.job; delete from "svc_Tasks"')
+  })
+
+  it('whose cleanup is behind, and that lacks partitions and queues', async () => {
+    await query(
+      `insert into "svc_AuditLog" (entity, action, "createdAt") values ('x', 'create', now() - interval '100 days')`,
+    )
+    const names = (
+      await query(`select relname from pg_class where relname ~ '^svc_AuditLog_[0-9]{6}$' order by 1 desc limit 3`)
+    ).rows
+    for (const { relname } of names.slice(0, 3)) await query(`alter table "svc_AuditLog" detach partition "${relname}"`)
+    await query(`delete from pgboss.queue where name = 'session-cleanup'`)
+    const findings = await look({ AUDIT_LOG_CLEANUP_ENABLED: 'true' })
+    expect(of(findings, 'log partitions')).toEqual(['warning: there is none for the next month'])
+    expect(of(findings, 'log retention')).toEqual([
+      expect.stringMatching(/^warning: .*100 days, but only 90 are wanted/),
+    ])
+    expect(of(findings, 'queues')).toEqual(['problem: missing: session-cleanup'])
+  })
+})
+
+describe('the mail senders', () => {
+  const refusing = new SMTPServer({
+    authMethods: ['PLAIN', 'LOGIN'],
+    disabledCommands: ['STARTTLS'],
+    allowInsecureAuth: true,
+    onAuth: (_auth, _session, done) => done(Object.assign(new Error('no'), { responseCode: 535 })),
+  })
+  afterAll(() => new Promise<void>((resolve) => refusing.close(resolve)))
+
+  const sender = (port: number) => ({
+    MAIL_SENDERS_ENABLED: 'test',
+    TEST_SMTP_HOST: '127.0.0.1',
+    TEST_SMTP_PORT: String(port),
+    TEST_SMTP_USER: 'somebody',
+    TEST_SMTP_PASS: 'a secret of the mail',
+    TEST_FROM_ADDRESS: 'noreply@daybook.example',
+  })
+
+  it('are tried without sending anything', async () => {
+    const smtp = await startSmtp()
+    expect(of(await look(smtp.env), 'mail')).toEqual([`ok: sender test at 127.0.0.1:${smtp.port} lets us in`])
+    expect(smtp.received).toEqual([])
+    await smtp.stop()
+    expect(of(await look(smtp.env), 'mail')).toEqual([
+      `problem: sender test at 127.0.0.1:${smtp.port}: The server could not be reached`,
+    ])
+  })
+
+  it('must sign in; what they sign in with is not shown', async () => {
+    const server = refusing.listen(0, '127.0.0.1')
+    await new Promise((resolve) => server.once('listening', resolve))
+    const findings = await look(sender((server.address() as { port: number }).port))
+    expect(of(findings, 'mail')).toEqual([expect.stringContaining('The server refused the user name or password')])
+    expect(JSON.stringify(findings)).not.toContain('a secret of the mail')
+  })
+})
+
+describeWithRedis('Redis', () => {
+  it('is asked for what it is used for', async () => {
+    const redis = await startRedis()
+    const env = { RATE_LIMIT_REDIS_URL: redis.url, RATE_LIMIT_DISABLED: 'false' }
+    const { host } = new URL(redis.url)
+    expect(of(await look(env), 'redis')).toEqual([`ok: ${host} for rate limits answers`])
+    expect(of(await look({ ...env, RATE_LIMIT_DISABLED: 'true' }), 'redis')).toEqual([])
+    await redis.stop()
+    expect(of(await look(env), 'redis')).toEqual([`problem: ${host} for rate limits: no answer`])
+  })
+})
+
+it('says which directory cannot be written to', async () => {
+  const findings = await look({
+    STORAGE_SERVICES_ENABLED: 'disk',
+    DISK_STORAGE_DRIVER: 'LOCAL',
+    DISK_STORAGE_PATH: `${import.meta.filename}/files`,
+    STORAGE_TEMP_PATH: import.meta.dirname,
+  })
+  expect(of(findings, 'storage')).toEqual([
+    expect.stringMatching(/^problem: storage disk: .*doctor\.test\.ts\/files cannot be written to/),
+    expect.stringMatching(/^ok: STORAGE_TEMP_PATH: /),
+    expect.stringMatching(/^ok: MIGRATIONS_DIR: /),
+  ])
+})

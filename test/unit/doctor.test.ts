@@ -1,0 +1,158 @@
+import { describe, expect, it } from 'vitest'
+import { parseConfig } from '../../src/config.ts'
+import { connectionsOfEach, judgeCapacity } from '../../src/doctor/capacity.ts'
+import { judgeSecretKey, readConfiguration } from '../../src/doctor/configuration.ts'
+import type { Finding } from '../../src/doctor/finding.ts'
+import { judgeSkew } from '../../src/doctor/line.ts'
+import { judgeEviction } from '../../src/doctor/redis.ts'
+import { judgeReplica } from '../../src/doctor/replicas.ts'
+import { judgeReplication, judgeServer, type ServerFacts } from '../../src/doctor/server.ts'
+
+const env = { DATABASE_URL: 'postgres://u@db.example/d', SECRET_KEY: 'Kq8#vZ1!tR5@yW9$eU3%iO7^pA2&sD6*' }
+const configOf = (more: Record<string, string>) => parseConfig({ ...env, ...more })
+const brief = (findings: readonly Finding[]) => findings.map(({ status, says }) => `${status}: ${says}`)
+
+const healthy: ServerFacts = {
+  version: 180_001,
+  versionText: '18.1',
+  role: 'app',
+  recovering: false,
+  encoding: 'UTF8',
+  isolation: 'read committed',
+  replicationRole: 'origin',
+  fsync: 'on',
+  fullPageWrites: 'on',
+  synchronousCommit: 'on',
+  autovacuum: 'on',
+  collationChanged: false,
+  walLevel: 'logical',
+  mayReplicate: true,
+  freeSlots: 10,
+  freeSenders: 10,
+  connectionsAtMost: 97,
+  connectionsOpen: 5,
+}
+
+describe('judgeServer', () => {
+  it.each<[Partial<ServerFacts>, string]>([
+    [{}, 'ok: PostgreSQL 18.1, its settings are fine'],
+    [{ version: 140_011, versionText: '14.11' }, 'problem: PostgreSQL 14.11 is too old'],
+    [{ recovering: true }, 'problem: DATABASE_URL leads to a standby, which takes no writes'],
+    [{ synchronousCommit: 'off' }, 'warning: synchronous_commit is off: a crash loses what was answered with 2xx'],
+    [{ autovacuum: 'off' }, 'warning: autovacuum is off: tables will only grow'],
+    [{ encoding: 'LATIN1' }, "problem: the database's encoding is LATIN1"],
+    [{ isolation: 'serializable' }, 'problem: default_transaction_isolation is serializable'],
+    [{ replicationRole: 'replica' }, 'problem: session_replication_role is replica: nothing is logged'],
+    [{ collationChanged: true }, expect.stringMatching(/^warning: the operating system sorts text differently/)],
+  ])('%j', (change, says) => {
+    const findings = judgeServer({ ...healthy, ...change })
+    expect(brief(findings)).toEqual([says])
+    expect(findings.every(({ status, remedy }) => status === 'ok' || remedy)).toBe(true)
+  })
+})
+
+describe('judgeReplication', () => {
+  it.each<[Partial<ServerFacts>, boolean, RegExp]>([
+    [{}, true, /^ok: wal_level is logical/],
+    [{ walLevel: 'replica' }, false, /^ok: not used/],
+    [{ walLevel: 'replica' }, true, /^warning: wal_level is replica: realtime polls/],
+    [{ mayReplicate: false }, true, /^warning: the role app may not replicate/],
+    [{ freeSlots: 0 }, true, /^warning: no replication slot or WAL sender is free/],
+    [{ freeSenders: 0 }, true, /^warning: no replication slot or WAL sender is free/],
+  ])('%j', (change, wanted, says) => {
+    expect(brief([judgeReplication({ ...healthy, ...change }, wanted)])[0]).toMatch(says)
+  })
+})
+
+describe('judgeCapacity', () => {
+  it('adds up what one of each process may open', () => {
+    // 20 and one to listen; five and one to listen of three workers; one past the pools.
+    expect(connectionsOfEach(configOf({}))).toBe(20 + 1 + 3 * (5 + 1) + 1)
+  })
+
+  it.each<[Record<string, string>, Partial<ServerFacts>, string]>([
+    [{}, {}, 'ok'],
+    [{ DATABASE_POOL_MAX: '90' }, {}, 'warning'],
+    [{}, { connectionsOpen: 90 }, 'warning'],
+    [{}, { connectionsAtMost: 30 }, 'warning'],
+  ])('%j %j', (more, change, status) => {
+    expect(judgeCapacity(configOf(more), { ...healthy, ...change }).status).toBe(status)
+  })
+})
+
+it.each([
+  [12, 'ok: within 12 ms'],
+  [-2500, "warning: 2.5 s ahead of the database's"],
+  [45_000, "problem: 45.0 s behind the database's"],
+])('a clock that is %i ms off', (skew, says) => {
+  expect(brief([judgeSkew(skew)])[0]).toContain(says)
+})
+
+it.each([
+  [{ recovering: true, lagSeconds: 2 }, 'ok'],
+  [{ recovering: true, lagSeconds: 60 }, 'warning'],
+  [{ recovering: false, lagSeconds: 0 }, 'warning'],
+])('a replica with %j', (facts, status) => {
+  expect(judgeReplica('replica.example/d', facts).status).toBe(status)
+})
+
+describe('judgeEviction', () => {
+  const [counter, cache] = [{ keeps: true }, { keeps: false }]
+  it.each([
+    ['noeviction', true, [counter], undefined],
+    ['allkeys-lru', false, [counter], undefined],
+    ['allkeys-lru', true, [counter], 'config set maxmemory-policy noeviction'],
+    [
+      'volatile-ttl',
+      true,
+      [counter, cache],
+      'use two Redis: noeviction for counters and locks, allkeys-lru for caches',
+    ],
+    ['noeviction', true, [cache], 'config set maxmemory-policy allkeys-lru'],
+    ['allkeys-lru', true, [cache], undefined],
+  ])('%s, limited: %s', (policy, limited, uses, remedy) => {
+    expect(judgeEviction('r', { policy, limited }, uses)?.remedy).toBe(remedy)
+  })
+})
+
+describe('judgeSecretKey', () => {
+  it.each([
+    ['short', 'warning'],
+    ['abababababababababababababababababab', 'warning'],
+    ['please-change-me-0123456789-abcdefgh', 'warning'],
+    [env.SECRET_KEY, 'ok'],
+  ])('%s', (key, status) => {
+    const finding = judgeSecretKey(configOf({ SECRET_KEY: key }))
+    expect(finding.status).toBe(status)
+    expect(JSON.stringify(finding)).not.toContain(key)
+  })
+
+  it('is stricter in production', () => {
+    const config = configOf({ NODE_ENV: 'production', SECRET_KEY: 'please-change-me-0123456789-abcdefgh' })
+    expect(judgeSecretKey(config).status).toBe('problem')
+  })
+})
+
+describe('readConfiguration', () => {
+  it('says everything that is wrong, and goes on with the rest', () => {
+    const { config, findings } = readConfiguration({
+      ...env,
+      NODE_ENV: 'production',
+      SECRET_KEY: '',
+      PORT: 'many',
+      DATABASE_POOL_MAX: '-1',
+    })
+    expect(findings.map(({ status, says }) => [status, says.split(' ')[0]])).toEqual([
+      ['problem', 'PORT'],
+      ['problem', 'DATABASE_POOL_MAX'],
+      ['problem', 'SECRET_KEY'],
+    ])
+    expect(config?.database).toMatchObject({ url: env.DATABASE_URL, poolMax: 20 })
+  })
+
+  it('has nothing to go on with without a database', () => {
+    const { config, findings } = readConfiguration({ SECRET_KEY: env.SECRET_KEY, DAYBOOK_DATA_DIR: '/nowhere' })
+    expect(config).toBeUndefined()
+    expect(brief(findings)).toEqual([expect.stringMatching(/^problem: DATABASE_URL is missing/)])
+  })
+})
