@@ -73,6 +73,7 @@ const eventKinds: Readonly<Record<string, { type: string; entity: string }>> = {
   auth: { type: 'auth', entity: 'svc_User' },
   mail: { type: 'mail', entity: 'svc_EmailLog' },
   job: { type: 'job', entity: 'job' },
+  task: { type: 'task', entity: 'svc_Tasks' },
   schema: { type: 'schema', entity: 'svc_SchemaDefinition' },
   history: { type: 'history', entity: 'svc_AuditLog' },
   migration: { type: 'migration', entity: 'svc_Migration' },
@@ -98,6 +99,7 @@ function entityIdOf({ type, data }: DomainEvent): string | null {
   if ('userId' in data) return data.userId
   if ('emailLogId' in data) return data.emailLogId
   if ('jobId' in data) return data.jobId
+  if ('taskId' in data) return String(data.taskId)
   return 'collection' in data ? data.collection : null
 }
 
@@ -111,7 +113,7 @@ async function earlierResult<Result>(tx: Tx, { repeatable }: Actor): Promise<{ r
 
 /** Everything an event says beyond its subject. */
 function detailsOf({ data }: DomainEvent): object | null {
-  const { userId: _user, emailLogId: _mail, jobId: _job, ...rest } = data as Record<string, unknown>
+  const { userId: _user, emailLogId: _mail, jobId: _job, taskId: _task, ...rest } = data as Record<string, unknown>
   return Object.keys(rest).length === 0 ? null : rest
 }
 

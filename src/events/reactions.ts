@@ -42,6 +42,10 @@ const reactions: { readonly [Type in EventType]: (data: EventData[Type]) => Reac
   'job.redriven': ({ job }) => ({ jobs: [job] }),
   'job.hurried': () => nothing,
   'job.cancelled': () => nothing,
+  // Its row rings for the workers.
+  'task.redriven': () => nothing,
+  'task.hurried': () => nothing,
+  'task.cancelled': () => nothing,
   'schema.changed': () => ({ stale: ['catalog'] }),
   'history.erased': () => nothing,
   'system.settings': () => ({ stale: ['settings'] }),

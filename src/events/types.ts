@@ -52,6 +52,10 @@ export type EventData = {
   /** An administrator had a waiting job done at once. */
   'job.hurried': { jobId: string; queue: QueueName }
   'job.cancelled': { jobId: string; queue: QueueName }
+  /** The same three of a task, which is no job of a queue: its row says the rest. */
+  'task.redriven': { taskId: number }
+  'task.hurried': { taskId: number }
+  'task.cancelled': { taskId: number }
   /** A collection was created, changed or dropped. */
   'schema.changed': { collection: string; change: 'create' | 'update' | 'delete' }
   /** An administrator erased the images of an item's events. */

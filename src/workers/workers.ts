@@ -6,10 +6,11 @@ import { cleanMailLog } from '../features/mail/retention.ts'
 import { inbox, senderOf } from '../features/mail/senders.ts'
 import { recoverTasks } from '../features/tasks/outcomes.ts'
 import type { Runtime } from '../runtime.ts'
+import { isUuid } from '../uuid.ts'
 import { cleanAuditLog } from './audit-log-cleanup.ts'
 import { deleteWhatExpired } from './expired-cleanup.ts'
 import { ensureLogPartitions } from './log-partitions.ts'
-import type { Handler } from './loop.ts'
+import { type Handler, PermanentError } from './loop.ts'
 import type { WorkerName } from './names.ts'
 import { openTasks } from './tasks/worker.ts'
 
@@ -93,7 +94,11 @@ function openMailQueue(rt: Runtime): OpenedWorker<'mail'> {
   if (sender === inbox) rt.log.info('no mail sender is configured: mails are kept in the inbox at /_dev/mail')
   const mailer = openMailer()
   return {
-    handler: (_rt, { emailLogId }, job) => sendMail(rt, mailer, emailLogId, job),
+    handler: async (_rt, data, job) => {
+      // Something that nobody of ours has put there; to try it again for a day would not help.
+      if (!isUuid(String(data?.emailLogId))) throw new PermanentError('the job names no mail')
+      await sendMail(rt, mailer, data.emailLogId, job)
+    },
     close: () => mailer.close(),
   }
 }

@@ -4,7 +4,8 @@ import { commit } from '../../src/events/commit.ts'
 import { systemActor } from '../../src/events/types.ts'
 import { sendMail, sweepMails } from '../../src/features/mail/jobs.ts'
 import { queueMail } from '../../src/features/mail/mail.ts'
-import { type QueueRun, runQueue } from '../../src/workers/loop.ts'
+import { PermanentError, type QueueRun, runQueue } from '../../src/workers/loop.ts'
+import { workers } from '../../src/workers/workers.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { type SmtpDouble, startSmtp } from '../support/smtp.ts'
 import { waitFor } from '../support/wait.ts'
@@ -104,12 +105,18 @@ describe('GET /ops/jobs', () => {
     expect((await list('?queue=mail-sweep')).totalCount).toBe(0)
   })
 
-  it.each(['?queue=no', '?state=no', '?limit=0', '?limit=101', '?page=x', '?queue=mail&queue=mail'])(
-    'refuses %s',
-    async (query) => {
-      expect((await api.admin('GET', `/ops/jobs${query}`)).status).toBe(400)
-    },
-  )
+  it.each([
+    '?queue=no',
+    '?state=no',
+    '?limit=0',
+    '?limit=101',
+    '?page=x',
+    '?queue=mail&queue=mail',
+    '?since=today',
+    '?about=',
+  ])('refuses %s', async (query) => {
+    expect((await api.admin('GET', `/ops/jobs${query}`)).status).toBe(400)
+  })
 
   it('is for administrators, as is all the rest', async () => {
     const { call } = await api.user([{ collection: 'svc_EmailLog', action: 'read', fields: ['*'] }])
@@ -119,12 +126,24 @@ describe('GET /ops/jobs', () => {
       ['POST', `/${nobody}/retry`],
       ['POST', `/${nobody}/redrive`],
       ['POST', `/${nobody}/cancel`],
+      ['GET', '/2147483647'],
+      ['POST', '/2147483647/retry'],
+      ['POST', '/2147483647/redrive'],
+      ['POST', '/2147483647/cancel'],
     ] as const) {
       expect((await call(method, `/ops/jobs${path}`)).status, path).toBe(403)
       expect((await api.anonymous(method, `/ops/jobs${path}`)).status, path).toBe(401)
       if (path !== '') expect((await api.admin(method, `/ops/jobs${path}`)).status, path).toBe(404)
     }
-    expect((await api.admin('GET', "/ops/jobs/x'")).status).toBe(404)
+    for (const id of ["x'", '99999999999', '-1', '1e3'])
+      expect((await api.admin('GET', `/ops/jobs/${encodeURIComponent(id)}`)).status, id).toBe(404)
+    for (const [method, path] of [
+      ['GET', '/ops/queues'],
+      ['POST', '/ops/queues/mail/redrive'],
+    ] as const) {
+      expect((await call(method, path)).status, path).toBe(403)
+      expect((await api.anonymous(method, path)).status, path).toBe(401)
+    }
   })
 })
 
@@ -213,4 +232,177 @@ it('POST /ops/jobs/:id/cancel ends a mail that waits, until it is redriven', asy
   expect(smtp.received).toEqual([])
   expect((await act(job, 'redrive')).status).toBe(200)
   await becomes(id, 'sent')
+})
+
+it('GET /ops/jobs finds by time and by what a job is about', async () => {
+  const [first] = [await queueTest('a@mail.example'), await queueTest('b@mail.example')]
+  await api.sql(`update pgboss.job set created_on = now() - interval '1 day' where data->>'emailLogId' = $1`, [first])
+  const yesterday = new Date(Date.now() - 3_600_000).toISOString()
+  expect((await list(`?until=${yesterday}`)).data.map(({ data }: any) => data.emailLogId)).toEqual([first])
+  expect((await list(`?since=${yesterday}`)).totalCount).toBe(1)
+  expect((await list(`?about=${first}`)).data.map(({ data }: any) => data.emailLogId)).toEqual([first])
+  expect((await list('?about=nothing')).totalCount).toBe(0)
+})
+
+describe('queues', () => {
+  const queue = async (name: string) =>
+    (await api.admin('GET', '/ops/queues')).body.data.find((row: { queue: string }) => row.queue === name)
+
+  it('are counted, the empty ones too', async () => {
+    await queueTest()
+    expect(await queue('mail')).toEqual({
+      queue: 'mail',
+      waiting: 1,
+      active: 0,
+      dead: 0,
+      overdueSeconds: expect.any(Number),
+    })
+    expect(await queue('audit-log-cleanup')).toEqual({
+      queue: 'audit-log-cleanup',
+      waiting: 0,
+      active: 0,
+      dead: 0,
+      overdueSeconds: 0,
+    })
+    expect(await queue('tasks')).toMatchObject({ waiting: 0 })
+  })
+
+  it('are redriven whole: each job by an event of its own; what cannot be done again is named', async () => {
+    smtp.answer(...Array.from({ length: 4 }, () => ({ code: 450, at: 'data' }) as const))
+    work()
+    const ids = [await queueTest('a@mail.example'), await queueTest('b@mail.example')]
+    await waitFor(async () => (await queue('mail')).dead === 2)
+    await run?.stop(10_000)
+    await api.sql(`insert into pgboss.job (name, retry_limit, expire_seconds, keep_until, policy, data, source_name) values
+      ('mail-dead', 0, 60, now() + interval '1 day', 'standard', '{"emailLogId": 7}', 'mail')`)
+    const [broken] = await api.sql(`select id from pgboss.job where data->>'emailLogId' = '7'`)
+    const before = await api.position()
+    const { status, body } = await api.admin('POST', '/ops/queues/mail/redrive')
+    expect({ status, body }).toEqual({
+      status: 200,
+      body: {
+        message: '2 jobs are queued again',
+        redriven: 2,
+        refused: [{ id: broken.id, reason: 'The job names no mail' }],
+        more: false,
+      },
+    })
+    const events = await api.log(before)
+    const redriven = events.filter(({ type, action }) => type === 'job' && action === 'redriven')
+    expect(redriven.map(({ changes }) => changes.job.data.emailLogId).sort()).toEqual(ids.toSorted())
+    expect(events.every(({ userId }) => userId !== null)).toBe(true)
+    expect((await api.jobs('mail')).map(({ data }) => data.emailLogId).sort()).toEqual(ids.toSorted())
+    work()
+    for (const id of ids) await becomes(id, 'sent')
+    expect(await queue('mail')).toMatchObject({ waiting: 0, dead: 1 })
+    expect((await act(broken.id, 'cancel')).status).toBe(409)
+    expect((await api.admin('POST', '/ops/queues/no/redrive')).status).toBe(404)
+  })
+
+  it('of another version are shown and left alone', async () => {
+    await api.rt.boss.createQueue('of-tomorrow')
+    const id = await api.rt.boss.send('of-tomorrow', { some: 'thing' })
+    expect(await queue('of-tomorrow')).toMatchObject({ waiting: 1 })
+    expect((await list(`?about=thing`)).data).toMatchObject([{ id, queue: 'of-tomorrow', data: { some: 'thing' } }])
+    expect(await act(id!, 'cancel')).toMatchObject({
+      status: 409,
+      body: { error: { message: 'No worker of this version serves the queue of-tomorrow' } },
+    })
+  })
+})
+
+it('a mail job that names no mail is not tried again', async () => {
+  const { handler, close } = workers.mail[0]!.open(api.rt)
+  for (const data of [{}, { emailLogId: 7 }, { emailLogId: "x'" }, null])
+    await expect(handler(api.rt, data as never, {} as never)).rejects.toThrow(
+      new PermanentError('the job names no mail'),
+    )
+  close()
+})
+
+describe('tasks among the jobs', () => {
+  const task = async (state: string, more = '') => {
+    const [{ id }] = await api.sql(
+      `insert into "svc_Tasks" (type, task_status, scheduled_time, retry_count, max_retries, error_data ${more && ', attempt_token'})
+       values ('report', $1, now() + interval '1 hour', 1, 3, '{"message": "it broke"}' ${more && ', gen_random_uuid()'}) returning id`,
+      [state],
+    )
+    return String(id)
+  }
+  const row = async (id: string) =>
+    (await api.sql('select *, scheduled_time <= now() as due from "svc_Tasks" where id = $1', [id]))[0]
+  const eventsAfter = async (before: bigint) =>
+    (await api.log(before)).map(({ type, entity, entityId, action }) => [type, entity, entityId, action])
+  afterEach(() => api.sql('delete from "svc_Tasks"'))
+
+  it('are listed with their states', async () => {
+    const failed = await task('Error')
+    const running = await task('Running', 'claimed')
+    const waiting = await task('Not started')
+    const { data, totalCount } = await list('?queue=tasks')
+    expect(totalCount).toBe(3)
+    expect(Object.fromEntries(data.map((job: any) => [job.id, job.state]))).toEqual({
+      [failed]: 'failed',
+      [running]: 'active',
+      [waiting]: 'retry',
+    })
+    expect((await list('?queue=tasks&state=failed')).data).toEqual([
+      {
+        id: failed,
+        queue: 'tasks',
+        state: 'failed',
+        data: { taskId: Number(failed), type: 'report' },
+        retries: 1,
+        retryLimit: 3,
+        createdAt: expect.stringMatching(/^\d{4}-.+\.\d{3}Z$/),
+        startAfter: expect.stringMatching(/Z$/),
+        startedAt: null,
+        completedAt: expect.stringMatching(/Z$/),
+        reason: 'it broke',
+        cause: expect.objectContaining({ type: 'data', action: 'create' }),
+      },
+    ])
+    expect((await api.admin('GET', `/ops/jobs/${failed}`)).body.data).toMatchObject({ id: failed, reason: 'it broke' })
+  })
+
+  it('are made due at once, which is on the record', async () => {
+    const id = await task('Not started')
+    const before = await api.position()
+    expect(await act(id, 'retry')).toMatchObject({ status: 200 })
+    expect(await row(id)).toMatchObject({ task_status: 'Not started', due: true, retry_at: null })
+    expect(await eventsAfter(before)).toEqual([
+      ['data', 'svc_Tasks', id, 'update'],
+      ['task', 'svc_Tasks', id, 'hurried'],
+    ])
+    expect((await api.log(before)).every(({ userId }) => userId !== null)).toBe(true)
+  })
+
+  it('are done again with all their attempts, when they are over', async () => {
+    const id = await task('Error')
+    const before = await api.position()
+    expect((await act(id, 'redrive', { to: 'x' })).status).toBe(400)
+    expect((await act(id, 'cancel')).status).toBe(409)
+    expect((await act(id, 'retry')).status).toBe(409)
+    expect(await eventsAfter(before)).toEqual([])
+    expect((await act(id, 'redrive')).status).toBe(200)
+    expect(await row(id)).toMatchObject({ task_status: 'Not started', due: true, retry_count: 0, error_data: null })
+    expect((await eventsAfter(before)).at(-1)).toEqual(['task', 'svc_Tasks', id, 'redriven'])
+    expect(await act(id, 'redrive')).toMatchObject({ status: 409, body: { error: { message: 'The task is created' } } })
+  })
+
+  it('are cancelled; a running attempt loses its claim', async () => {
+    const id = await task('Running', 'claimed')
+    const before = await api.position()
+    expect((await act(id, 'redrive')).status).toBe(409)
+    expect((await act(id, 'cancel')).status).toBe(200)
+    expect(await row(id)).toMatchObject({
+      task_status: 'Error',
+      attempt_token: null,
+      error_data: { message: 'cancelled by an administrator' },
+    })
+    expect((await eventsAfter(before)).at(-1)).toEqual(['task', 'svc_Tasks', id, 'cancelled'])
+    const { body } = await api.admin('POST', '/ops/queues/tasks/redrive')
+    expect(body).toMatchObject({ redriven: 1, refused: [] })
+    expect((await row(id)).task_status).toBe('Not started')
+  })
 })

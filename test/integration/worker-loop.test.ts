@@ -93,6 +93,35 @@ describe('runQueue', () => {
     await waitFor(() => done.includes('silent'))
   })
 
+  it('goes on by polling while nothing can be announced, and by the bell when that is back', async () => {
+    const done: string[] = []
+    const warned = () => logged.some(({ msg }) => msg === 'the notification connection was lost')
+    serve({ pollMs: 20, handler: async (_rt, { emailLogId }) => void done.push(emailLogId) })
+    await withClient(url, (client) =>
+      client.query(`select pg_terminate_backend(pid) from pg_stat_activity
+        where application_name = 'daybook listen' and datname = current_database()`),
+    )
+    await waitFor(warned)
+    expect(rt.listener.isLive()).toBe(false)
+    await rt.boss.insert('mail', [{ data: { emailLogId: 'meanwhile' } }])
+    await waitFor(() => done.includes('meanwhile'))
+    await waitFor(() => rt.listener.isLive())
+  })
+
+  it('looks at once when the bell was gone for a while', async () => {
+    const done: string[] = []
+    serve({ pollMs: hour, handler: async (_rt, { emailLogId }) => void done.push(emailLogId) })
+    await insert(1)
+    await waitFor(() => done.length === 1)
+    // Nobody announces it: only the reconnection can be what finds it.
+    await rt.boss.insert('mail', [{ data: { emailLogId: 'unannounced' } }])
+    await withClient(url, (client) =>
+      client.query(`select pg_terminate_backend(pid) from pg_stat_activity
+        where application_name = 'daybook listen' and datname = current_database()`),
+    )
+    await waitFor(() => done.includes('unannounced'))
+  })
+
   it('tells the handler which attempt it is, and retries what was thrown', async () => {
     const attempts: number[] = []
     serve({

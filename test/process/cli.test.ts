@@ -70,7 +70,8 @@ describe('daybook doctor', () => {
       remedy: expect.stringMatching(/^correct PORT/),
     })
     expect(findings).toContainEqual(expect.objectContaining({ check: 'database', status: 'problem' }))
-    for (const secret of ['pass9word', env.SECRET_KEY, administrator.password]) expect(lines.join('')).not.toContain(secret)
+    for (const secret of ['pass9word', env.SECRET_KEY, administrator.password])
+      expect(lines.join('')).not.toContain(secret)
   })
 
   it('wants no argument that it does not know', async () => {

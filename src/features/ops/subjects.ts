@@ -2,6 +2,7 @@ import type { Tx } from '../../db/sql.ts'
 import { AppError, errors } from '../../errors.ts'
 import type { QueueName } from '../../events/jobs.ts'
 import { isObject } from '../../query/guards.ts'
+import { isUuid } from '../../uuid.ts'
 import { canonicalEmail } from '../auth/email-address.ts'
 import { cancelMail, mailStatus, requeueMail } from '../mail/queries.ts'
 
@@ -14,13 +15,17 @@ export type Subject = {
 
 const mail: Subject = {
   async redrive(tx, { emailLogId }, body) {
+    const to = recipientIn(body)
     const id = String(emailLogId)
-    if (await requeueMail(tx, id, recipientIn(body))) return
+    if (!isUuid(id)) throw errors.conflict('The job names no mail')
+    if (await requeueMail(tx, id, to)) return
     throw errors.conflict(
       `The mail is ${(await mailStatus(tx, id)) ?? 'deleted'}; only one that has failed is sent again`,
     )
   },
-  cancel: (tx, { emailLogId }) => cancelMail(tx, String(emailLogId)),
+  async cancel(tx, { emailLogId }) {
+    if (isUuid(String(emailLogId))) await cancelMail(tx, String(emailLogId))
+  },
 }
 
 const withoutRow: Subject = {
@@ -43,7 +48,8 @@ function recipientIn(body: unknown): string | undefined {
   return address
 }
 
-function membersOf(body: unknown, known: readonly string[]): Readonly<Record<string, unknown>> {
+/** The members of a body; 400 for one that is not known. */
+export function membersOf(body: unknown, known: readonly string[]): Readonly<Record<string, unknown>> {
   if (body === undefined || body === null) return {}
   const unknown = isObject(body) ? Object.keys(body).filter((name) => !known.includes(name)) : ['the body']
   if (unknown.length > 0) throw errors.badBody(`Unknown: ${unknown.map((name) => name.slice(0, 64)).join(', ')}`)
