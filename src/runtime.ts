@@ -3,6 +3,7 @@ import type { Logger } from 'pino'
 import { v7 } from 'uuid'
 import { type CatalogStore, openCatalog } from './catalog/store.ts'
 import { type Config, ConfigError } from './config.ts'
+import { openLeases } from './db/leases.ts'
 import { type Listener, openListener } from './db/listener.ts'
 import { type Database, openDatabase, openPool, poolShares, workerConnections } from './db/pools.ts'
 import { reachDatabase } from './db/reach.ts'
@@ -92,10 +93,11 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
       await openWritePool({ config, log, transactions: shares.write, hot: shares.hotWrite, name }),
       (pool) => pool.close(),
     )
-    const listener = opened(await openListener(config, log), (l) => l.close())
+    const listener = opened(await openListener({ config, log, db: reserved, leased: !worker }), (l) => l.close())
+    const leases = openLeases({ db: reserved, listener, log })
     const catalog = await openCatalog(db, listener, log, { multiTenant: config.tenancy.enabled })
     const access = await openAccessStore(reserved, catalog, listener, log)
-    const sessions = openSessionStore({ db: reserved, listener, catalog, access, config, log })
+    const sessions = openSessionStore({ db: reserved, listener, leases, catalog, access, config, log })
     const settings = await openSettings(reserved, listener, log)
     // Maintenance of pg-boss sends several statements in one query, which slonik refuses.
     const executor = { executeSql: (text: string, values?: unknown[]) => writePool.hot.pool.query(text, values) }

@@ -34,9 +34,30 @@ export function signToken(config: Config, claims: TokenClaims, now: Date): strin
  * Algorithm and keys are ours: what the token's header says of them (`alg`, `kid`, `jku`, …) selects nothing.
  */
 export function verifyToken(config: Config, token: string, now: Date): VerifiedClaims | undefined {
+  const known = verifiedBefore(config)
+  const before = known.get(token)
+  if (before !== undefined) return before.expiresAt > now ? before : undefined
+  const claims = verifyAnew(config, token, now)
+  if (claims === undefined) return undefined
+  if (known.size >= rememberedAtMost) known.delete(known.keys().next().value!)
+  known.set(token, claims)
+  return claims
+}
+
+/** The same text is signed for ever, until its own end; whether its session lives is not decided here. */
+function verifiedBefore(config: Config): Map<string, VerifiedClaims> {
+  const known = verified.get(config) ?? new Map<string, VerifiedClaims>()
+  verified.set(config, known)
+  return known
+}
+
+const verified = new WeakMap<Config, Map<string, VerifiedClaims>>()
+const rememberedAtMost = 10_000
+
+function verifyAnew(config: Config, token: string, now: Date): VerifiedClaims | undefined {
   const options = { algorithms: ['HS256' as const], issuer: config.project.name, clockTimestamp: now.getTime() / 1000 }
   for (const key of signingKeys(config)) {
-    const payload = verified(token, key, options)
+    const payload = payloadOf(token, key, options)
     if (payload !== undefined) return claimsOf(payload)
   }
   return undefined
@@ -86,7 +107,7 @@ function secretOf(config: Config): string {
   return config.auth.secretKey
 }
 
-function verified(token: string, key: KeyObject, options: jwt.VerifyOptions): jwt.JwtPayload | undefined {
+function payloadOf(token: string, key: KeyObject, options: jwt.VerifyOptions): jwt.JwtPayload | undefined {
   try {
     const payload = jwt.verify(token, key, options)
     return typeof payload === 'string' ? undefined : (payload as jwt.JwtPayload)

@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import { AppError, errors } from '../errors.ts'
 import { resolveCaller } from '../features/auth/authenticate.ts'
+import type { Caller } from '../features/auth/caller.ts'
 import type { App } from '../http.ts'
 import type { Runtime } from '../runtime.ts'
 import type { Limits } from './limits.ts'
@@ -13,10 +14,17 @@ export type AccessClass = 'public' | 'bearer' | 'session' | 'admin' | 'admin ses
 
 /** Resolves the caller of every request and refuses those the group is not for, before the body is read. */
 export function registerAccess(app: App, rt: Runtime, access: AccessClass, limits: Limits): void {
-  app.addHook('onRequest', async (request, reply) => {
-    request.caller = await resolveCaller(rt, request)
-    limits.countCaller(request, reply)
-    refuse(request, access)
+  app.addHook('onRequest', (request, reply, done) => {
+    const admit = (caller: Caller) => {
+      request.caller = caller
+      limits.countCaller(request, reply)
+      refuse(request, access)
+    }
+    const caller = resolveCaller(rt, request)
+    if (caller instanceof Promise) return void caller.then(admit).then(() => done(), done)
+    // What it throws is the answer, too.
+    admit(caller)
+    done()
   })
 }
 

@@ -102,8 +102,8 @@ export async function openRealtime(rt: Runtime, engine: Engine): Promise<Realtim
   // Told after every change of roles and permissions too.
   rt.sessions.onEnded((concerns) => {
     for (const socket of io.sockets.sockets.values()) {
-      const { sessionId, keyId, userId } = callerOf(socket)
-      if (concerns({ id: sessionId ?? keyId, userId })) void check(socket)
+      const { sessionId, keyId, userId, role, tenantId } = callerOf(socket)
+      if (concerns({ id: sessionId ?? keyId, userId, roleId: role.id, tenantId })) void check(socket)
     }
   })
   warnAboutRowRules(rt)

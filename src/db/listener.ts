@@ -1,7 +1,10 @@
+import { randomUUID } from 'node:crypto'
 import pg from 'pg'
 import type { Logger } from 'pino'
 import type { Config } from '../config.ts'
-import { directUrl, tlsOptions, withoutSslMode } from './pools.ts'
+import { isConnectionLoss } from './errors.ts'
+import { type Database, directUrl, tlsOptions, withoutSslMode } from './pools.ts'
+import { leaveLease, renewLease } from './unlogged.ts'
 
 /** The channels of the platform; payloads are short keys, never data. */
 const channels = [
@@ -9,6 +12,7 @@ const channels = [
   'svc_access',
   'svc_settings',
   'svc_sessions',
+  'svc_leases',
   'svc_jobs',
   'svc_tasks',
   'svc_progress',
@@ -20,25 +24,54 @@ export type Channel = (typeof channels)[number]
  * because what was sent in between is lost.
  */
 export type Listener = {
+  /** Of this process, a new one at every start. */
+  readonly id: string
+  /** Whether this process answers from memory while it is live, and others wait for it (leases.ts). */
+  readonly leased: boolean
   on(channel: Channel, handler: (payload: string) => void): void
+  /** Called with what other processes {@link tell} this one. */
+  onTold(handler: (payload: string) => void): void
   /** Called after every reconnect, not after the first connect. */
   onReconnect(handler: () => void): void
-  /** True while the connection has answered within the last second: only then is no news good news. */
+  /**
+   * True while no news is good news: a question sent within the last second has been answered, on a connection that has
+   * proved to hear. Everything that was committed before that question has been handed to the handlers. Ask anew after
+   * every wait: the process may have been stopped meanwhile.
+   */
   isLive(): boolean
+  /** Tells one process, over the connection that hears: after everything heard so far has been handled. */
+  tell(id: string, payload: string): Promise<void>
   close(): Promise<void>
 }
 
+export type ListenerOptions = {
+  readonly config: Config
+  readonly log: Logger
+  /** Sends the proof that this connection hears, by another one. */
+  readonly db: Database
+  readonly leased: boolean
+}
+
+/** For how long a question counts, from when it was sent. */
+export const liveForMs = 1000
 const heartbeatMs = 400
-const liveForMs = 1000
 
 /** Connects (fails if the first attempt fails) and keeps listening. Needs a direct address: DATABASE_DIRECT_URL. */
-export async function openListener(config: Config, log: Logger): Promise<Listener> {
+export async function openListener({ config, log, db, leased }: ListenerOptions): Promise<Listener> {
+  const id = randomUUID()
+  const own = ownChannel(id)
   const handlers = new Map<string, ((payload: string) => void)[]>()
   const reconnectHandlers: (() => void)[] = []
   let client: pg.Client | undefined
-  let lastAnswer = 0
+  /** How often the connection was asked to prove that it hears, since it was made; 0 when it has. */
+  let deaf = 1
+  let question: Moment | undefined
+  let told = false
   let closed = false
   let timer: NodeJS.Timeout | undefined
+
+  const on = (channel: string, handler: (payload: string) => void) =>
+    void handlers.set(channel, [...(handlers.get(channel) ?? []), handler])
 
   const connect = async () => {
     const next = new pg.Client({
@@ -49,37 +82,59 @@ export async function openListener(config: Config, log: Logger): Promise<Listene
       connectionTimeoutMillis: 5000,
       query_timeout: liveForMs * 2,
     })
-    next.on('notification', ({ channel, payload }) => {
-      for (const handler of handlers.get(channel) ?? []) handler(payload ?? '')
+    next.on('notification', ({ channel, payload = '' }) => {
+      if (channel === own && payload === proof) deaf = 0
+      else for (const handler of handlers.get(channel) ?? []) handler(payload)
     })
     next.on('error', (error) => lose(next, error))
     next.on('end', () => lose(next, new Error('connection ended')))
     await next.connect()
-    await next.query(channels.map((channel) => `listen ${channel}`).join('; '))
+    await next.query([...channels, own].map((channel) => `listen "${channel}"`).join('; '))
     client = next
-    lastAnswer = Date.now()
-    timer = setTimeout(beat, heartbeatMs)
   }
 
   const beat = async () => {
     const current = client
     if (current === undefined || closed) return
     try {
-      await current.query('select 1')
-      lastAnswer = Date.now()
-      timer = setTimeout(beat, heartbeatMs)
+      await ask(current)
     } catch (error) {
-      lose(current, error as Error)
+      if (isConnectionLoss(error) || isTimeout(error)) return lose(current, error as Error)
+      notLive(error)
     }
+    if (current === client) timer = setTimeout(beat, deaf > 0 && deaf < patience ? firstHeartbeatMs : heartbeatMs)
+  }
+
+  /** Nothing counts before the connection has heard what another one said: behind a pooler it never does. */
+  const ask = async (current: pg.Client) => {
+    if (deaf > 0) await db.run('select pg_notify($1, $2)', [own, proof])
+    if (deaf > 0 && ++deaf === patience) notLive(undefined)
+    const asked = now()
+    const hears = deaf === 0
+    await current.query(leased && hears ? { text: renewLease, values: [id], name: 'renew lease' } : 'select 1')
+    // What is lost when the server crashes is less than the five seconds for which a lease is looked for.
+    if (hears && question === undefined) await current.query('set synchronous_commit to off')
+    if (hears && current === client) question = asked
+  }
+
+  const notLive = (error: unknown) => {
+    if (!told) log.warn({ err: error }, 'notifications cannot be relied on: is DATABASE_DIRECT_URL past any pooler?')
+    told = true
   }
 
   const lose = (lost: pg.Client, error: Error) => {
     if (lost !== client || closed) return
-    client = undefined
-    clearTimeout(timer)
+    forgetConnection()
     log.warn({ err: error }, 'the notification connection was lost')
     lost.end().catch((cause: unknown) => log.debug({ err: cause }, 'closing a lost connection failed'))
     void reconnect(100)
+  }
+
+  const forgetConnection = () => {
+    client = undefined
+    question = undefined
+    deaf = 1
+    clearTimeout(timer)
   }
 
   const reconnect = async (delay: number): Promise<void> => {
@@ -87,8 +142,10 @@ export async function openListener(config: Config, log: Logger): Promise<Listene
     if (closed) return
     try {
       await connect()
+      // Before anything counts again, what was kept is forgotten: nobody heard what was said in between.
       for (const handler of reconnectHandlers) handler()
       log.info('the notification connection is back')
+      void beat()
     } catch (error) {
       log.debug({ err: error }, 'the notification connection is still down')
       void reconnect(Math.min(delay * 2, 5000))
@@ -96,18 +153,45 @@ export async function openListener(config: Config, log: Logger): Promise<Listene
   }
 
   await connect()
+  void beat()
   return {
-    on: (channel, handler) => {
-      const known = handlers.get(channel)
-      if (known) known.push(handler)
-      else handlers.set(channel, [handler])
-    },
+    id,
+    leased,
+    on,
+    onTold: (handler) => on(own, handler),
     onReconnect: (handler) => reconnectHandlers.push(handler),
-    isLive: () => client !== undefined && Date.now() - lastAnswer < liveForMs,
+    isLive: () => question !== undefined && isWithin(question, liveForMs),
+    tell: async (to, payload) => void (await client?.query('select pg_notify($1, $2)', [ownChannel(to), payload])),
     close: async () => {
       closed = true
-      clearTimeout(timer)
-      await client?.end()
+      const last = client
+      forgetConnection()
+      if (leased)
+        await last?.query(leaveLease, [id]).catch((error: unknown) => log.debug({ err: error }, 'a lease stays'))
+      await last?.end()
     },
   }
+}
+
+const firstHeartbeatMs = 20
+const patience = 20
+const proof = 'heard?'
+
+function ownChannel(id: string): string {
+  return `svc_process_${id}`
+}
+
+type Moment = { readonly ms: number; readonly wallMs: number }
+
+function now(): Moment {
+  return { ms: performance.now(), wallMs: Date.now() }
+}
+
+/** By both clocks: one of them stands still while the machine sleeps, the other one may be set. */
+function isWithin({ ms, wallMs }: Moment, limitMs: number): boolean {
+  return performance.now() - ms < limitMs && Math.abs(Date.now() - wallMs) < limitMs
+}
+
+function isTimeout(error: unknown): boolean {
+  return error instanceof Error && error.message === 'Query read timeout'
 }

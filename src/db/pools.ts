@@ -7,6 +7,7 @@ import { AppError, errors } from '../errors.ts'
 import { cancellable } from './cancel.ts'
 import { isConnectionLoss } from './errors.ts'
 import type { Query, Reader } from './sql.ts'
+import { toldOfSessions } from './told.ts'
 
 export type PgPool = pg.Pool
 export type PgClient = pg.Client
@@ -23,6 +24,12 @@ export type Database = Reader & {
     name?: string,
     signal?: AbortSignal,
   ): Promise<Row[]>
+  /** As `run`, for a statement that writes: also what it means for sessions, as their triggers tell (told.ts). */
+  runTold<Row extends pg.QueryResultRow>(
+    text: string,
+    values: readonly unknown[],
+    name?: string,
+  ): Promise<{ rows: Row[]; told: readonly string[] }>
   /** The pool itself, for cursors and for libraries that need `query(text, values)`. */
   readonly pool: pg.Pool
 }
@@ -72,9 +79,16 @@ export function openPool({ config, log, max, readOnly, name, url }: PoolOptions)
 
 /** Wraps a pool for readers; `logSql` prints every statement's text, never its values (DATABASE_LOGGING). */
 export function openDatabase(pool: pg.Pool, log: Logger, logSql: boolean): Database {
-  const query = async (text: string, values: readonly unknown[], name?: string, signal?: AbortSignal) => {
+  const query = async (
+    text: string,
+    values: readonly unknown[],
+    name?: string,
+    signal?: AbortSignal,
+    onNotice?: (notice: { readonly message?: string | undefined }) => void,
+  ) => {
     if (logSql) log.info({ sql: text }, 'sql')
     const client = await acquire(pool)
+    if (onNotice !== undefined) client.on('notice', onNotice)
     try {
       const statement = { text, values: values as unknown[], name: statementName(client, text, name) }
       const result = await cancellable(client, signal, () => client.query(statement))
@@ -83,11 +97,22 @@ export function openDatabase(pool: pg.Pool, log: Logger, logSql: boolean): Datab
     } catch (error) {
       client.release(isConnectionLoss(error) ? (error as Error) : undefined)
       throw error
+    } finally {
+      if (onNotice !== undefined) client.off('notice', onNotice)
     }
+  }
+  const runTold = async (text: string, values: readonly unknown[], name?: string) => {
+    const told: string[] = []
+    const { rows } = await query(text, values, name, undefined, ({ message }) => {
+      const said = toldOfSessions(message)
+      if (said !== undefined) told.push(said)
+    })
+    return { rows: rows as never, told }
   }
   return {
     ...readerOf((text, values) => query(text, values)),
     run: async (text, values, name, signal) => (await query(text, values, name, signal)).rows as never,
+    runTold,
     pool,
   }
 }

@@ -71,11 +71,10 @@ export async function replaceSession(tx: Tx, sessionId: string, roleId: string, 
   return rows.length === 1
 }
 
-/** Ends the sessions of a user but for one, all without; their ids. Change the user's row first (see `insertSession`). */
-export async function deleteOtherSessions(tx: Tx, userId: string, kept: string | undefined): Promise<string[]> {
-  const rows = await tx.any<{ id: string }>(sql.unsafe`
-    delete from "svc_Sessions" where "user_Id" = ${userId} and id is distinct from ${kept ?? null}::uuid returning id`)
-  return rows.map(({ id }) => id)
+/** Ends the sessions of a user but for one, all without. Change the user's row first (see `insertSession`). */
+export async function deleteOtherSessions(tx: Tx, userId: string, kept: string | undefined): Promise<void> {
+  await tx.any(sql.unsafe`
+    delete from "svc_Sessions" where "user_Id" = ${userId} and id is distinct from ${kept ?? null}::uuid`)
 }
 
 /** Ends a live session and tells its type; undefined when it had ended before. */
@@ -649,6 +648,17 @@ export async function dropLock(rt: Runtime, name: string, holder: string): Promi
   ])
   return rows.length > 0
 }
+
+// Leases (leases.ts). They are held by the connection that listens, which runs these two by itself.
+
+/** Holds or renews the lease of the process `$1`. */
+export const renewLease = `
+    insert into "svc_Lease" (id, "seenAt") values ($1, clock_timestamp())
+    on conflict (id) do update set "seenAt" = excluded."seenAt"`
+
+/** Gives up the lease of the process `$1`, and forgets those that were never given up. */
+export const leaveLease = `
+    delete from "svc_Lease" where id = $1 or "seenAt" < clock_timestamp() - interval '1 hour'`
 
 async function run<Row>(rt: Runtime, text: string, values: readonly unknown[]): Promise<Row[]> {
   return writePoolOf(rt).hot.run(text, values, statementName(text)) as Promise<Row[]>

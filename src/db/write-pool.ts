@@ -13,6 +13,7 @@ import {
   withoutSslMode,
 } from './pools.ts'
 import { type Query, rawQuery, type Tx } from './sql.ts'
+import { toldOfSessions } from './told.ts'
 
 /**
  * The connections that may write. Only `events/commit.ts`, `db/unlogged.ts`, `db/migrate.ts`, `runtime.ts` and
@@ -72,10 +73,13 @@ export function writePoolOf(runtime: object): WritePool {
   return pool
 }
 
-/** Our reader over slonik's transaction connection. */
-export function txOf(connection: DatabaseTransactionConnection): Tx {
-  const query = (text: string, values: readonly unknown[]) =>
-    connection.query(rawQuery(text, values)) as unknown as Promise<{ rows: unknown[] }>
+/** Our reader over slonik's transaction connection; adds to `told` what the transaction means for sessions (told.ts). */
+export function txOf(connection: DatabaseTransactionConnection, told: string[]): Tx {
+  const query = async (text: string, values: readonly unknown[]) => {
+    const { rows, notices } = await connection.query(rawQuery(text, values))
+    told.push(...notices.flatMap(({ message }) => toldOfSessions(message) ?? []))
+    return { rows: rows as unknown[] }
+  }
   return { ...readerOf(query), isTransaction: true }
 }
 

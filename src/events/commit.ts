@@ -17,7 +17,8 @@ export type Outcome<Result> = {
 
 /**
  * The one door for changes (design §6): opens a transaction, names the actor, runs `work`, appends the events it
- * returns, enqueues the jobs that follow from them, and commits. Either all of it is durable or nothing is.
+ * returns, enqueues the jobs that follow from them, and commits. Either all of it is durable or nothing is. Where it ends or changes sessions,
+ * it resolves when no process takes them for what they were (ADR 25).
  *
  * `work` does SQL only, no mail, HTTP, file or cache write: it is run again after a serialization conflict.
  * Errors of `work` roll back and pass through. For a repeated request whose commit is done already `work` is not run: the
@@ -29,12 +30,13 @@ export async function commit<Result>(
   work: (tx: Tx) => Promise<Outcome<Result>>,
 ): Promise<Result> {
   const deadline = performance.now() + rt.config.database.transactionTimeoutMs
-  const { result, reactions } = await writePoolOf(rt).slonik.transaction(async (connection) => {
-    const tx = txOf(connection)
+  const { result, reactions, told } = await writePoolOf(rt).slonik.transaction(async (connection) => {
+    const told: string[] = []
+    const tx = txOf(connection, told)
     await tx.any(sql.unsafe`select set_config('svc.actor', ${actorJson(actor)}, true)`)
     await actor.guard?.(tx)
     const before = await earlierResult<Result>(tx, actor)
-    if (before !== undefined) return { result: before.result, reactions: [] }
+    if (before !== undefined) return { result: before.result, reactions: [], told }
     const outcome = await work(tx)
     const done = outcome.events ?? []
     for (const event of done) await appendEvent(tx, outcome.actor ?? actor, event)
@@ -46,10 +48,11 @@ export async function commit<Result>(
     )
     if (actor.repeatable !== undefined) await rememberCommit(tx, actor.repeatable, outcome.result)
     if (performance.now() > deadline) throw errors.unavailable('The transaction took too long')
-    return { result: outcome.result, reactions: decided }
+    return { result: outcome.result, reactions: decided, told }
   })
   if (actor.repeatable !== undefined) actor.repeatable.commits += 1
   await applyHere(rt, reactions)
+  await rt.sessions.ended(told)
   return result
 }
 
@@ -66,7 +69,9 @@ export async function commitRow<Row>(
   const values = [actorJson(actor), ...statement.values]
   if (actor.repeatable !== undefined || actor.guard !== undefined)
     return commit(rt, actor, async (tx) => ({ result: [...(await tx.any<Row>(rawQuery(statement.text, values)))] }))
-  return writePoolOf(rt).hot.run(statement.text, values, statement.name) as Promise<Row[]>
+  const { rows, told } = await writePoolOf(rt).hot.runTold(statement.text, values, statement.name)
+  if (told.length > 0) await rt.sessions.ended(told)
+  return rows as Row[]
 }
 
 const eventKinds: Readonly<Record<string, { type: string; entity: string }>> = {

@@ -4,7 +4,7 @@ import { connect, type TestSocket } from '../support/socket.ts'
 import { waitFor } from '../support/wait.ts'
 
 /**
- * A session that has ended is refused by the first request to any process after the answer that ended it: nothing here
+ * A session that has ended is refused by the first request to any process after the answer that ended it: nothing there
  * waits before it asks. Sockets are closed by a notification, so these are waited for.
  */
 
@@ -73,8 +73,14 @@ const ends: [string, (subject: Subject) => Promise<unknown>][] = [
   ['an administrator', ({ id }) => one.call('DELETE', `/auth/admin/users/${id}/sessions`)],
   ['suspension (A-38)', ({ id }) => one.call('PATCH', `/items/svc_User/${id}`, { status: 'suspended' })],
   ['deletion of the user (A-18)', ({ id }) => one.call('DELETE', `/items/svc_User/${id}`)],
+]
+
+// Whoever changes rows by hand does not wait for the processes; the notification is there in milliseconds.
+const endsByHand: typeof ends = [
   ['the loss of the role', sqlOf('delete from "svc_UserRole" where "user_Id" = $1')],
-  ['deletion of the row, by hand', sqlOf('delete from "svc_Sessions" where "user_Id" = $1')],
+  ['deletion of the row', sqlOf('delete from "svc_Sessions" where "user_Id" = $1')],
+  ['suspension', sqlOf(`update "svc_User" set status = 'suspended' where id = $1`)],
+  ['truncation', () => cluster.sql('truncate "svc_Sessions"')],
 ]
 
 describe('a session ended by', () => {
@@ -85,6 +91,15 @@ describe('a session ended by', () => {
     expect([there.status, here.status]).toEqual([401, 401])
     for (const { socket } of subject.sockets) await waitFor(() => socket.disconnected)
     for (const web of cluster.web) await expect(connect(web.address, subject.token)).rejects.toThrow()
+  })
+})
+
+describe('a session ended by psql,', () => {
+  it.each(endsByHand)('by %s, is refused by every process as soon as it has heard of it', async (_what, end) => {
+    const subject = await signedIn()
+    await end(subject)
+    for (const web of cluster.web) await waitFor(async () => (await check(web, subject.token)).status === 401)
+    for (const { socket } of subject.sockets) await waitFor(() => socket.disconnected)
   })
 })
 

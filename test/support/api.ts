@@ -38,7 +38,7 @@ export type Api = {
   position(): Promise<bigint>
   /** Jobs of a queue that are not finished. */
   jobs(queue: string): Promise<{ data: any }[]>
-  /** A superuser's statement, as from psql. */
+  /** A superuser's statement, as from psql; what it notifies has arrived when it resolves. */
   sql(text: string, values?: unknown[]): Promise<any[]>
 }
 
@@ -71,7 +71,12 @@ export async function startApi(
     await rt.close()
     await client.end()
   })
-  const sql = async (text: string, values: unknown[] = []) => (await client.query(text, values)).rows
+  const sql = async (text: string, values: unknown[] = []) => {
+    const { rows } = await client.query(text, values)
+    // Answered when this process has handled what the statement notified.
+    await rt.listener.tell(rt.listener.id, 'nothing')
+    return rows
+  }
   const as = (token?: string): Call => call(app, token)
   const anonymous = as()
   const login = await anonymous('POST', '/auth/login', administrator)

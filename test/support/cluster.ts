@@ -13,6 +13,8 @@ export type Member = {
   kill(signal?: NodeJS.Signals): Promise<Exit>
   /** Freezes it between two instructions; only `kill('SIGKILL')` ends it then. */
   freeze(): void
+  /** Lets a frozen one go on. */
+  thaw(): void
   /** Starts it again after its end, with the same variables. */
   restart(): Promise<void>
   waitForLine: TestProcess['waitForLine']
@@ -132,6 +134,7 @@ async function startMember(
       return life().exited
     },
     freeze: () => void life().kill('SIGSTOP'),
+    thaw: () => void life().kill('SIGCONT'),
     waitForLine: (predicate, options) => life().waitForLine(predicate, options),
     restart,
   }

@@ -46,7 +46,6 @@ export async function revokeApiKey(rt: Runtime, request: FastifyRequest, id: str
     if (!(await deleteApiKey(tx, userId, id))) throw new AppError(404, 'API key not found')
     return { result: undefined, events: [{ type: 'auth.key_revoked', data: { userId, key: id.toLowerCase() } }] }
   })
-  rt.sessions.forget(id.toLowerCase())
   return { deleted: true }
 }
 

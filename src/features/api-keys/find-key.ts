@@ -5,7 +5,7 @@ import { statementName } from '../../db/statement-names.ts'
 import { errors } from '../../errors.ts'
 import type { Runtime } from '../../runtime.ts'
 import { standingSql } from '../auth/own-row.ts'
-import { type Standing, type StandingRow, standingOf } from '../auth/session-store.ts'
+import { type Standing, type StandingRow, standingOf } from '../auth/session-row.ts'
 import { isApiKey } from './format.ts'
 
 /** A live key, and whom it stands in for now: its user, with the role that the user has at the key's tenant. */

@@ -11,27 +11,43 @@ import { afterwards } from './afterwards.ts'
 import type { Caller } from './caller.ts'
 import { tokenOfCookies } from './cookie.ts'
 import { refuseForgedWrite } from './origins.ts'
-import type { Session, Standing } from './session-store.ts'
+import type { Standing } from './session-row.ts'
+import type { Session } from './session-store.ts'
 
 /**
  * Who makes a request: the user of the live session that its bearer token names, or its cookie where there is no
  * bearer token, or of its API key; the public role when the token is missing, malformed, expired or its session has ended. Routes that
  * need a session refuse the public role themselves.
  *
- * Throws 503 when the database can't tell, 403 when a cookie's write comes from another site.
+ * At once where memory knows it, which is most of the time. Throws 503 when the database can't tell, 403 when a
+ * cookie's write comes from another site.
  */
-export async function resolveCaller(rt: Runtime, request: FastifyRequest): Promise<Caller> {
+export function resolveCaller(rt: Runtime, request: FastifyRequest): Caller | Promise<Caller> {
   if (request.routeOptions.config?.ignoresSession === true) return publicCaller(rt)
   const credential = credentialOf(request)
-  if (credential?.from === 'header' && readsLikeApiKey(credential.token))
-    return (await callerOfKey(rt, credential.token))?.caller ?? publicCaller(rt)
-  const found = credential === undefined ? undefined : await sessionOf(rt, credential.token)
-  if (found === undefined) return publicCaller(rt)
-  const { session } = found
-  if (credential?.from === 'cookie') refuseForgedWrite(rt.config, request)
-  if (session.extendable) await extend(rt, session)
+  if (credential === undefined) return publicCaller(rt)
+  const { token, from } = credential
+  if (from === 'header' && readsLikeApiKey(token))
+    return callerOfKey(rt, token).then((found) => found?.caller ?? publicCaller(rt))
+  const claims = verifyToken(rt.config, token, rt.clock())
+  if (claims === undefined) return publicCaller(rt)
+  const known = rt.sessions.recall(claims.sessionToken)
+  const admit = (session: Session | undefined) => callerBy(rt, request, { from, claims, session })
+  return known !== undefined ? admit(known) : rt.sessions.find(claims.sessionToken).then(admit)
+}
+
+type Presented = { from: Credential['from']; claims: VerifiedClaims; session: Session | undefined }
+
+function callerBy(
+  rt: Runtime,
+  request: FastifyRequest,
+  { from, claims, session }: Presented,
+): Caller | Promise<Caller> {
+  if (session?.userId !== claims.userId) return publicCaller(rt)
+  if (from === 'cookie') refuseForgedWrite(rt.config, request)
   if (session.idle) afterwards(rt, 'noting the use of a session', () => touchSession(rt, session.id))
-  return callerOf(rt, session)
+  const caller = callerOf(rt, session)
+  return session.extendable ? extend(rt, session).then(() => caller) : caller
 }
 
 /** Who calls, and in how many milliseconds to ask again: nothing is notified of a session that merely expires. */

@@ -8,7 +8,6 @@ import { afterwards } from './afterwards.ts'
 import { authModeOf, membersOf, optionalEmailOf, sessionTypeOf, textOf } from './input.ts'
 import { type LinkRequest, readLinkRequest } from './links.ts'
 import { checkLocal } from './login.ts'
-import { forgetSessions } from './ownership.ts'
 import { type Account, findAccount } from './queries.ts'
 import { type Redeemed, redeem } from './redeem.ts'
 import { type Answer, membershipOf, signIn } from './sign-in.ts'
@@ -54,7 +53,6 @@ export async function signInByMagicLink(rt: Runtime, request: FastifyRequest, ty
     return { ...entered, result: { redeemed, answer: entered.result }, events: [...events, ...(entered.events ?? [])] }
   })
   if (redeemed.refusal !== undefined) throw redeemed.refusal
-  forgetSessions(rt, redeemed.endedSessions)
   if (answer === undefined) throw new AppError(400, opensNothing.message)
   return answer
 }

@@ -49,12 +49,10 @@ async function endSessions(
   sessionId?: string,
 ): Promise<readonly string[]> {
   const { sessionId: current } = signedIn(request.caller)
-  const ended = await commit(rt, actorOf(request), async (tx) => {
+  return commit(rt, actorOf(request), async (tx) => {
     const result = await deleteSessionsOf(tx, userId, sessionId)
     return { result, events: result.map((id) => eventOf(userId, id, id === current)) }
   })
-  for (const id of ended) rt.sessions.forget(id)
-  return ended
 }
 
 function eventOf(userId: string, sessionId: string, isOwn: boolean) {

@@ -1,7 +1,6 @@
 import type { Tx } from '../../db/sql.ts'
 import { deleteChallengesOf, deleteOtherSessions, deleteSecrets } from '../../db/unlogged.ts'
 import type { DomainEvent } from '../../events/types.ts'
-import type { Runtime } from '../../runtime.ts'
 import { secretIdentifier } from '../mail/mail.ts'
 import type { SecretPurpose } from '../mail/types.ts'
 import { type Account, dropCredentials, verifyWithoutPassword } from './queries.ts'
@@ -10,8 +9,6 @@ export type ProvenAccount = {
   readonly account: Account
   /** The facts to append. */
   readonly events: readonly DomainEvent[]
-  /** For `forgetSessions` after the commit. */
-  readonly endedSessions: readonly string[]
 }
 
 /**
@@ -21,39 +18,34 @@ export type ProvenAccount = {
  * (quality A-36, ADR 8).
  */
 export async function proveOwnership(tx: Tx, account: Account): Promise<ProvenAccount> {
-  if (account.emailVerified) return { account, events: [], endedSessions: [] }
+  if (account.emailVerified) return { account, events: [] }
   await verifyWithoutPassword(tx, account.id)
   await dropCredentials(tx, account.id)
-  const endedSessions = await endAccess(tx, account)
+  await endAccess(tx, account)
   const events: DomainEvent[] = [
     { type: 'auth.email_verified', data: { userId: account.id } },
     { type: 'auth.unverified_credentials_dropped', data: { userId: account.id } },
   ]
-  return { account: { ...account, emailVerified: true, password: null }, events, endedSessions }
+  return { account: { ...account, emailVerified: true, password: null }, events }
 }
 
 /**
  * Ends everything that opens an account without its password: sessions (but `keptSession`) with their sockets, and
- * mailed secrets, sign-ins that wait for a second factor; the ids of the sessions. Lock the account before, so that a sign-in at the same time is either refused or
- * ended.
+ * mailed secrets, sign-ins that wait for a second factor. Lock the account before, so that a sign-in at the same time is
+ * either refused or ended.
  */
 export async function endAccess(
   tx: Tx,
   { id, email }: { readonly id: string; readonly email: string | null },
   keptSession?: string,
-): Promise<readonly string[]> {
+): Promise<void> {
   if (email !== null)
     await deleteSecrets(
       tx,
       mailedSecrets.map((purpose) => secretIdentifier(purpose, email)),
     )
   await deleteChallengesOf(tx, id)
-  return deleteOtherSessions(tx, id, keptSession)
-}
-
-/** This process does not wait for its own notification. */
-export function forgetSessions(rt: Runtime, ids: readonly string[]): void {
-  for (const id of ids) rt.sessions.forget(id)
+  await deleteOtherSessions(tx, id, keptSession)
 }
 
 const mailedSecrets: readonly SecretPurpose[] = ['email-verification', 'magic-link', 'password-reset']

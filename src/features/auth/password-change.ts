@@ -7,7 +7,7 @@ import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { isUuid } from '../../uuid.ts'
 import { checkNewPassword, membersOf, secretOf, textOf } from './input.ts'
-import { endAccess, forgetSessions } from './ownership.ts'
+import { endAccess } from './ownership.ts'
 import { type Account, accountOf, lockAccount, setPassword } from './queries.ts'
 import { signedIn } from './sessions.ts'
 
@@ -62,13 +62,12 @@ async function change(
   keptSession: string,
 ): Promise<void> {
   const passwordHash = await hashPassword(password)
-  const ended = await commit(rt, actorOf(request), async (tx): Promise<Outcome<readonly string[]>> => {
+  await commit(rt, actorOf(request), async (tx): Promise<Outcome<undefined>> => {
     const account = await lock(tx)
     await setPassword(tx, account.id, passwordHash)
-    const ended = await endAccess(tx, account, keptSession)
-    return { result: ended, events: [{ type: 'auth.password_change', data: { userId: account.id } }] }
+    await endAccess(tx, account, keptSession)
+    return { result: undefined, events: [{ type: 'auth.password_change', data: { userId: account.id } }] }
   })
-  forgetSessions(rt, ended)
 }
 
 /** Two changes at the same time, or a reset meanwhile: the current password that was checked is no longer current. */

@@ -9,7 +9,7 @@ import { afterwards } from './afterwards.ts'
 import { checkNewPassword, membersOf, optionalEmailOf, secretOf } from './input.ts'
 import { type LinkRequest, readLinkRequest } from './links.ts'
 import { checkLocal } from './login.ts'
-import { endAccess, forgetSessions } from './ownership.ts'
+import { endAccess } from './ownership.ts'
 import { type Account, findAccount, setPassword } from './queries.ts'
 import { redeem } from './redeem.ts'
 
@@ -40,23 +40,20 @@ export async function resetPassword(rt: Runtime, request: FastifyRequest, typed:
   const { password, email } = readReset(request)
   const passwordHash = await hashPassword(password)
   const presented = { purpose: 'password-reset', typed, email } as const
-  const { refusal, endedSessions } = await commit<Reset>(rt, actorOf(request), async (tx) => {
+  const refusal = await commit<AppError | undefined>(rt, actorOf(request), async (tx) => {
     const redeemed = await redeem(rt, tx, request, presented, opensNothing)
-    if (redeemed.refusal !== undefined) return { result: { ...redeemed, endedSessions: [] }, events: redeemed.events }
+    if (redeemed.refusal !== undefined) return { result: redeemed.refusal, events: redeemed.events }
     const { account, events } = redeemed
     await setPassword(tx, account.id, passwordHash)
-    const endedSessions = [...redeemed.endedSessions, ...(await endAccess(tx, account))]
+    await endAccess(tx, account)
     return {
-      result: { endedSessions },
+      result: undefined,
       events: [...events, { type: 'auth.password_reset', data: { userId: account.id } }],
     }
   })
   if (refusal !== undefined) throw refusal
-  forgetSessions(rt, endedSessions)
   return { message: 'Password reset successfully' }
 }
-
-type Reset = { readonly refusal?: AppError | undefined; readonly endedSessions: readonly string[] }
 
 const opensNothing = { message: 'Invalid or expired reset token', event: 'auth.password_reset_failed' } as const
 

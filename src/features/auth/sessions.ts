@@ -55,7 +55,6 @@ export async function refreshSession(rt: Runtime, request: FastifyRequest): Prom
     if (!replaced) throw errors.unauthorized('Invalid or expired token')
     return { result: undefined, events: [{ type: 'auth.refresh', data: { userId } }] }
   })
-  rt.sessions.forget(sessionId)
   return signToken(rt.config, { userId, roleId: role.id, tenantId, sessionToken }, rt.clock())
 }
 
@@ -82,14 +81,13 @@ export async function moveSession(
   return token
 }
 
-/** Ends the caller's session; with its commit, which this waits for, no process takes the token any more. */
+/** Ends the caller's session; when this resolves, no process takes the token any more. */
 export async function endSession(rt: Runtime, request: FastifyRequest): Promise<void> {
   const { sessionId, userId } = signedIn(request.caller)
   await commit(rt, actorOf(request), async (tx) => {
     const ended = await deleteSession(tx, sessionId)
     return { result: undefined, events: ended ? [{ type: 'auth.logout', data: { userId } }] : [] }
   })
-  rt.sessions.forget(sessionId)
 }
 
 /** A caller who is a user, with a session or an API key; 401 for others. */

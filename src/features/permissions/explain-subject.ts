@@ -4,7 +4,7 @@ import type { Access } from '../../query/access.ts'
 import type { Runtime } from '../../runtime.ts'
 import { accessOfRole, accessOfStanding } from '../auth/authenticate.ts'
 import { standingSql } from '../auth/own-row.ts'
-import { type StandingRow, standingOf } from '../auth/session-store.ts'
+import { type StandingRow, standingOf } from '../auth/session-row.ts'
 import type { AccessRules, Role } from './store.ts'
 
 export type ExplainQuery = {

@@ -58,7 +58,7 @@ async function accountOfAddress(rt: Runtime, tx: Tx, { email, emailVerified }: P
 /** The address counts as proven only where it is the account's own. */
 async function prove(tx: Tx, account: Account, { email, emailVerified }: Profile): Promise<ProvenAccount> {
   if (emailVerified && account.email === email) return proveOwnership(tx, account)
-  return { account, events: [], endedSessions: [] }
+  return { account, events: [] }
 }
 
 async function createAccount(rt: Runtime, tx: Tx, profile: Profile): Promise<ProvenAccount> {
@@ -68,7 +68,7 @@ async function createAccount(rt: Runtime, tx: Tx, profile: Profile): Promise<Pro
   if (!(await insertSocialUser(tx, user)))
     throw errors.conflict('The account was created at the same time. Please try again.')
   const account = await lockAccount(tx, user.id)
-  return { account: account!, events: [{ type: 'auth.register', data: { userId: user.id } }], endedSessions: [] }
+  return { account: account!, events: [{ type: 'auth.register', data: { userId: user.id } }] }
 }
 
 /** In multi-tenant mode an account needs a tenant, which nobody names here: it registers, or is invited, first. */

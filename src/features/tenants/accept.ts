@@ -19,7 +19,7 @@ import { checkMultiTenant } from './tenants.ts'
  */
 export async function acceptInvitation(rt: Runtime, request: FastifyRequest) {
   checkMultiTenant(rt)
-  const { userId, sessionId, user } = signedIn(request.caller)
+  const { userId, user } = signedIn(request.caller)
   const invite = await openInvite(rt, membersOf(request.body).inviteToken)
   if (invite === undefined) throw invalidInvite()
   if (invite.email !== user?.email) throw new AppError(403, "The email address doesn't match the invitation")
@@ -38,7 +38,6 @@ export async function acceptInvitation(rt: Runtime, request: FastifyRequest) {
       events: [{ type: 'auth.invite_accepted', data: { userId, inviteId } }],
     }
   })
-  rt.sessions.forget(sessionId)
   const about = { user: personBody(user as Person), ...standingOf(rt, role), tenant: tenantBody(rt, tenant) }
   return { token, body: { message: 'Invitation accepted successfully', ...about } }
 }

@@ -55,13 +55,12 @@ async function enterTenant(
   { tenantId, tenant, role, userRoleId }: AtTenant,
   type: SessionType | undefined,
 ) {
-  const { userId, sessionId, user } = signedIn(request.caller)
+  const { userId, user } = signedIn(request.caller)
   const actor = actorOf(request, { userId, tenantId, role })
   const token = await commit(rt, actor, async (tx) => ({
     result: await moveSession(rt, tx, request, { roleId: role.id, tenantId, type }),
     events: [{ type: 'auth.tenant_switched', data: { userId, tenantId } }],
   }))
-  rt.sessions.forget(sessionId)
   const about = { user: personBody(user as Person), ...standingOf(rt, role), tenant: tenantBody(rt, tenant) }
   return { token, body: { ...about, userRole_Id: userRoleId } }
 }
