@@ -1,3 +1,4 @@
+import { randomFillSync } from 'node:crypto'
 import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
 import { v7 } from 'uuid'
@@ -121,7 +122,7 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
       mailLogo,
       hooks: openHooks(log),
       clock: () => new Date(),
-      newId: () => v7(),
+      newId: () => v7({ random: nextRandom() }),
       close,
     }
     attachWritePool(runtime, writePool)
@@ -130,6 +131,19 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
     await close()
     throw error
   }
+}
+
+const randomPool = new Uint8Array(16 * 256)
+let randomUsed = randomPool.length
+
+/** Sixteen random bytes; asked of the system one by one, they were 4 µs of every request, for its id. */
+function nextRandom(): Uint8Array {
+  if (randomUsed === randomPool.length) {
+    randomFillSync(randomPool)
+    randomUsed = 0
+  }
+  randomUsed += 16
+  return randomPool.slice(randomUsed - 16, randomUsed)
 }
 
 async function checkSetUp(db: Database): Promise<void> {

@@ -129,8 +129,9 @@ function limitRequests(app: App, rt: Runtime, requests: RequestLimit): Limits {
   app.addHook('onClose', () => requests.close())
   const count = (reply: FastifyReply, key: string) =>
     obey(reply, requests.take(key), 'Too many requests, please try again later.')
-  app.addHook('onRequest', async (request, reply) => {
+  app.addHook('onRequest', (request, reply, done) => {
     if ((!byUser || request.is404) && !isUnlimited(request)) count(reply, clientOf(request))
+    done()
   })
   return {
     countCaller: (request, reply) => {

@@ -1,7 +1,7 @@
 import type { Server } from 'node:http'
 import cors from '@fastify/cors'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
-import Fastify, { type FastifyBaseLogger, type FastifyRequest, LogController } from 'fastify'
+import Fastify, { type FastifyBaseLogger, type FastifyReply, type FastifyRequest, LogController } from 'fastify'
 import type { Config } from '../config.ts'
 import type { Extensions } from '../extensions/extensions.ts'
 import { isTrustedOrigin } from '../features/auth/origins.ts'
@@ -12,6 +12,7 @@ import { drainOnClose } from './drain.ts'
 import { answerBadPath, answerBrokenRequest, registerErrorBodies } from './error-bodies.ts'
 import { acceptJsonBodies } from './json-body.ts'
 import { openEngine, openRealtime, realtimeServerFactory } from './realtime.ts'
+import { RequestLog } from './request-log.ts'
 import { registerRoutes } from './routes.ts'
 
 /**
@@ -24,6 +25,8 @@ export async function buildServer(rt: Runtime, { endpoints = [] }: Partial<Exten
   const app = Fastify({
     loggerInstance: rt.log as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true }),
+    childLoggerFactory: (logger, bindings, options) =>
+      new RequestLog(logger, bindings, options) as unknown as FastifyBaseLogger,
     bodyLimit: config.server.bodySizeLimit,
     trustProxy: config.server.trustProxy as never,
     requestIdHeader: false,
@@ -46,22 +49,27 @@ export async function buildServer(rt: Runtime, { endpoints = [] }: Partial<Exten
   app.decorateRequest('caller', null as never)
   registerErrorBodies(app, { exposeDetails: config.server.exposeErrorDetails })
   acceptJsonBodies(app)
-  app.addHook('onRequest', async (request, reply) => {
+  // With callbacks, because an async hook makes every request wait for a promise.
+  app.addHook('onRequest', (request, reply, done) => {
     reply.header('x-request-id', request.id)
+    done()
   })
-  app.addHook('onResponse', async (request, reply) => {
-    const { method } = request
-    const level = reply.statusCode >= 500 ? 'error' : 'debug'
-    request.log[level](
-      { method, path: loggedPath(request), status: reply.statusCode, ms: Math.round(reply.elapsedTime) },
-      'request',
-    )
+  app.addHook('onResponse', (request, reply, done) => {
+    logRequest(rt, request, reply)
+    done()
   })
   await app.register(cors, corsOptions(config))
   const realtime = engine === undefined ? undefined : await openRealtime(rt, engine)
   closeWith(app, async () => realtime?.close())
   registerRoutes(app, rt, realtime?.feed, endpoints)
   return app
+}
+
+function logRequest({ log }: Runtime, request: FastifyRequest, { statusCode, elapsedTime }: FastifyReply): void {
+  const level = statusCode >= 500 ? 'error' : 'debug'
+  if (!log.isLevelEnabled(level)) return
+  const { method } = request
+  request.log[level]({ method, path: loggedPath(request), status: statusCode, ms: Math.round(elapsedTime) }, 'request')
 }
 
 /** Without the query. Paths under /auth hold tokens and codes: of them (and of what might be one) only the route. */
