@@ -1,11 +1,4 @@
-import {
-  type AuthenticationResponseJSON,
-  generateAuthenticationOptions,
-  generateRegistrationOptions,
-  type RegistrationResponseJSON,
-  verifyAuthenticationResponse,
-  verifyRegistrationResponse,
-} from '@simplewebauthn/server'
+import type { AuthenticationResponseJSON, RegistrationResponseJSON } from '@simplewebauthn/server'
 import type { PasskeyConfig } from '../config.ts'
 
 /** A passkey as its authenticator introduced it; binary members in base64url. */
@@ -36,7 +29,8 @@ const timeout = 300_000
 const algorithms = [-8, -7, -257]
 
 /** `PublicKeyCredentialCreationOptionsJSON` (auth facts §5); passkeys that the user has already are not made again. */
-export function registrationOptions({ rpId, rpName }: PasskeyConfig, person: Person, known: readonly string[]) {
+export async function registrationOptions({ rpId, rpName }: PasskeyConfig, person: Person, known: readonly string[]) {
+  const { generateRegistrationOptions } = await library()
   return generateRegistrationOptions({
     rpID: rpId,
     rpName,
@@ -52,7 +46,8 @@ export function registrationOptions({ rpId, rpName }: PasskeyConfig, person: Per
 }
 
 /** `PublicKeyCredentialRequestOptionsJSON` that name no account: the authenticator shows whose passkeys it has. */
-export function authenticationOptions({ rpId }: PasskeyConfig) {
+export async function authenticationOptions({ rpId }: PasskeyConfig) {
+  const { generateAuthenticationOptions } = await library()
   return generateAuthenticationOptions({ rpID: rpId, userVerification: 'preferred', timeout })
 }
 
@@ -67,6 +62,7 @@ export async function verifyRegistration(
   response: object,
   challenge: string,
 ): Promise<NewCredential | Refused> {
+  const { verifyRegistrationResponse } = await library()
   return refusing(async () => {
     const { verified, registrationInfo } = await verifyRegistrationResponse({
       response: response as RegistrationResponseJSON,
@@ -97,6 +93,7 @@ export async function verifyAssertion(
   challenge: string,
   { credentialId, publicKey, counter }: KnownCredential,
 ): Promise<Assertion | Refused> {
+  const { verifyAuthenticationResponse } = await library()
   return refusing(async () => {
     const { verified, authenticationInfo } = await verifyAuthenticationResponse({
       response: response as AuthenticationResponseJSON,
@@ -111,6 +108,9 @@ export async function verifyAssertion(
     return { counter: newCounter, backedUp: credentialBackedUp, userVerified }
   })
 }
+
+/** Two hundred modules, which a process without passkeys never needs. */
+const library = () => import('@simplewebauthn/server')
 
 /** The library says no by throwing, whatever is wrong with a response. */
 async function refusing<T>(verify: () => Promise<T | Refused>): Promise<T | Refused> {

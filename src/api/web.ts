@@ -1,0 +1,71 @@
+import { openLogger } from '../adapters/logger.ts'
+import { ConfigError, loadEnv, parseConfig } from '../config.ts'
+import { loadExtensions } from '../extensions/extensions.ts'
+import { senderOf } from '../features/mail/senders.ts'
+import { migrateAtStart } from '../features/migrations/run.ts'
+import { exitWithParent } from '../parent.ts'
+import { openRuntime, type Runtime } from '../runtime.ts'
+import { type SetupResult, setUpAndMigrate } from '../setup.ts'
+import { buildServer } from './server.ts'
+
+/** The web process, which main.ts starts: HTTP and, when enabled, the realtime channel. */
+async function main(): Promise<void> {
+  // Before anything else: whoever has lost its launcher by now would not hear of it later.
+  exitWithParent()
+  const env = loadEnv(process.cwd(), process.env)
+  const config = parseConfig(env, { requireDatabase: true })
+  const log = openLogger({ level: config.log.level, name: 'web', warnStack: config.log.warnStack })
+  for (const warning of config.warnings) log.warn(warning)
+  if (config.migrations.autoRun) await setUpAndMigrate({ config, log, env }, tellAdministrator)
+  const rt = await openRuntime({ config, log, name: 'web', worker: false, env })
+  if (!config.migrations.autoRun) await migrateAtStart(rt)
+  checkVerificationMail(rt)
+  const app = await buildServer(rt, await loadExtensions(rt))
+  stopOnSignal(async () => {
+    await app.close()
+    await rt.close()
+  })
+  await app.listen({ host: config.server.host, port: config.server.port })
+  log.info({ address: app.addresses() }, 'ready')
+}
+
+/** Only who has just made the account knows its password; it is said once, and not to the log. */
+function tellAdministrator(result: SetupResult): void {
+  if (result.admin !== undefined) process.stdout.write(`${JSON.stringify(result)}\n`)
+}
+
+/** Requiring verification without a way to send it would lock every new user out. */
+function checkVerificationMail(rt: Runtime): void {
+  if (!rt.config.auth.verificationNeedsSettingsSmtp || senderOf(rt, undefined) !== undefined) return
+  throw new ConfigError(
+    'REQUIRE_EMAIL_VERIFICATION: no mail sender is configured, neither by MAIL_SENDERS_ENABLED nor in the settings',
+  )
+}
+
+/** The first signal drains: no new connection, running requests finish. The second one ends at once. */
+function stopOnSignal(stop: () => Promise<void>): void {
+  let stopping = false
+  const onSignal = () => {
+    if (stopping) process.exit(1)
+    stopping = true
+    stop().then(
+      () => process.exit(0),
+      () => process.exit(1),
+    )
+  }
+  process.on('SIGTERM', onSignal).on('SIGINT', onSignal)
+}
+
+try {
+  await main()
+} catch (error) {
+  const { code, address, port } = error as { code?: string; address?: string; port?: number }
+  const message =
+    error instanceof ConfigError
+      ? error.message
+      : code === 'EADDRINUSE'
+        ? `PORT: ${address}:${port} is taken by another program`
+        : `The server could not start: ${(error as Error).message}`
+  process.stderr.write(`${message}\n`)
+  process.exit(1)
+}
