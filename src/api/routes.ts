@@ -13,6 +13,7 @@ import { opsRoutes } from '../features/ops/routes.ts'
 import { passkeyPublicRoutes, passkeyRoutes } from '../features/passkeys/routes.ts'
 import { permissionAdminRoutes, permissionRoutes } from '../features/permissions/routes.ts'
 import { projectInfoRoutes } from '../features/project-info/routes.ts'
+import { realtimeRoutes } from '../features/realtime/routes.ts'
 import { reportRoutes } from '../features/reports/routes.ts'
 import { schemaAdminRoutes, schemaRoutes } from '../features/schemas/routes.ts'
 import { settingsAdminRoutes, settingsRoutes } from '../features/settings/routes.ts'
@@ -77,7 +78,8 @@ export function registerRoutes(
   const limits = registerLimits(app, rt)
   healthRoutes(app, rt, feed)
   registerIdempotency(app, rt)
-  for (const { access, register } of groups)
+  const realtime: RouteGroup = { access: 'admin', register: (scope) => realtimeRoutes(scope, rt, feed) }
+  for (const { access, register } of [...groups, realtime])
     app.register(async (scope) => {
       registerAccess(scope as App, rt, access, limits)
       register(scope as App, rt)

@@ -219,6 +219,8 @@ const allActions: readonly RealtimeAction[] = ['insert', 'update', 'delete']
 
 /** User collections are on unless they say false; system collections are off unless they say so (realtime facts §1). */
 function realtimeOf(name: string, { realtime }: SchemaJson): Collection['realtime'] {
+  // Whatever the definition says (quality R-07).
+  if (unloggedCollections.has(name) || unwritableCollections.has(name)) return { enabled: false, actions: new Set() }
   if (realtime === undefined || realtime === null)
     return { enabled: !name.startsWith('svc_'), actions: new Set(allActions) }
   if (typeof realtime === 'boolean') return { enabled: realtime, actions: new Set(allActions) }

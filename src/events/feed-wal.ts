@@ -21,6 +21,8 @@ export type WalStatus = {
   readonly state: 'starting' | 'live' | 'down'
   /** Why it is not live. */
   readonly reason: string | undefined
+  /** The temporary slot, while it is live. */
+  readonly slot?: string | undefined
 }
 
 export type WalOptions = {
@@ -56,9 +58,9 @@ export function openWal(options: WalOptions): Wal {
     while (!closing.signal.aborted) {
       const error = await listen(options, closing.signal, {
         onSlot: () => status.state === 'starting' && turn({ state: 'starting', reason: creatingSlot }),
-        onLive: () => {
+        onLive: (slot) => {
           pause = shortestPauseMs
-          turn({ state: 'live', reason: undefined })
+          turn({ state: 'live', reason: undefined, slot })
         },
       })
       if (closing.signal.aborted) return
@@ -84,7 +86,7 @@ const longestPauseMs = 5000
 const pingMs = 1000
 const silentMs = 5000
 
-type Progress = { onSlot: () => void; onLive: () => void }
+type Progress = { onSlot: () => void; onLive: (slot: string) => void }
 
 /** One connection, from connecting to its end; answers why it ended. */
 async function listen(options: WalOptions, signal: AbortSignal, { onSlot, onLive }: Progress): Promise<Error> {
@@ -96,6 +98,7 @@ async function listen(options: WalOptions, signal: AbortSignal, { onSlot, onLive
     keepAlive: true,
     keepAliveInitialDelayMillis: 5000,
   })
+  const slot = `svc_realtime_${process.pid}_${randomBytes(4).toString('hex')}`
   let backend: number | undefined
   let failure: Error | undefined
   let heardAt = performance.now()
@@ -106,7 +109,7 @@ async function listen(options: WalOptions, signal: AbortSignal, { onSlot, onLive
   })
   service.on('start', () => {
     heardAt = performance.now()
-    onLive()
+    onLive(slot)
   })
   service.on('data', (_lsn, xid: number | undefined) => {
     heardAt = performance.now()
@@ -134,7 +137,7 @@ async function listen(options: WalOptions, signal: AbortSignal, { onSlot, onLive
   signal.addEventListener('abort', abort, { once: true })
   try {
     signal.throwIfAborted()
-    await service.subscribe(plugin, `svc_realtime_${process.pid}_${randomBytes(4).toString('hex')}`)
+    await service.subscribe(plugin, slot)
   } catch (error) {
     failure = error as Error
   } finally {

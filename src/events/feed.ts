@@ -40,6 +40,8 @@ export type FeedStatus = {
   readonly walAvailable: boolean
   /** Why the WAL is not read. */
   readonly reason: string | undefined
+  /** The temporary replication slot, while the WAL is read. */
+  readonly slot?: string | undefined
 }
 
 export type FeedOptions = {
@@ -85,9 +87,9 @@ const safetyNetMs = 250
 function sourceOf(wal: Wal | undefined): Omit<FeedStatus, 'lagMs'> {
   if (wal === undefined)
     return { source: 'poll', walAvailable: false, reason: 'REALTIME_WAL_CONSUMER_ENABLED is false' }
-  const { state, reason } = wal.status()
+  const { state, reason, slot } = wal.status()
   const source = { starting: 'starting', live: 'wal', down: 'poll' } as const
-  return { source: source[state], walAvailable: state === 'live', reason }
+  return { source: source[state], walAvailable: state === 'live', reason, ...(slot !== undefined && { slot }) }
 }
 
 type Following = {

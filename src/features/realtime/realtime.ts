@@ -1,0 +1,105 @@
+import type { Collection, RealtimeAction, SchemaJson } from '../../catalog/catalog.ts'
+import { knownDefinitions, withSchema } from '../../catalog/definitions.ts'
+import { AppError, errors } from '../../errors.ts'
+import type { Actor } from '../../events/types.ts'
+import { isObject } from '../../query/guards.ts'
+import type { Runtime } from '../../runtime.ts'
+import { changeSchemas } from '../schemas/change.ts'
+import { hasPrimaryKey } from './queries.ts'
+
+/** What of a collection's changes is told on the realtime channel (realtime facts §2). */
+export type RealtimeConfig = {
+  readonly enabled: true
+  readonly actions: RealtimeAction[]
+  /** Kept because clients set it. The log has every row whole before and after, so nothing depends on it. */
+  readonly replicaIdentityFull?: boolean
+}
+
+const validActions: readonly RealtimeAction[] = ['insert', 'update', 'delete']
+
+/** The collections that have realtime on, by name. */
+export function enabledCollections(rt: Runtime): { collection: string; config: RealtimeConfig }[] {
+  const all = [...rt.catalog.current().collections.values()].sort((a, b) => (a.name < b.name ? -1 : 1))
+  return all.flatMap((collection) => {
+    const config = configOf(collection)
+    return config === null ? [] : [{ collection: collection.name, config }]
+  })
+}
+
+/** One collection's setting; 404 for an unknown collection. */
+export function collectionSetting(rt: Runtime, name: string) {
+  const config = configOf(knownCollection(rt, name))
+  return { collection: name, enabled: config !== null, config }
+}
+
+/**
+ * `{actions?, replicaIdentityFull?}`: switches realtime on. 400 for actions that do not exist and for a table without
+ * a primary key, 403 for collections of secrets and those without history, 404 for an unknown one.
+ */
+export async function enableCollection(rt: Runtime, actor: Actor, name: string, body: unknown) {
+  const { actions = validActions, replicaIdentityFull = false } = isObject(body ?? {}) ? ((body ?? {}) as Body) : {}
+  if (typeof replicaIdentityFull !== 'boolean') throw errors.badBody('replicaIdentityFull must be a boolean')
+  const config: RealtimeConfig = {
+    enabled: true,
+    actions: readActions(actions),
+    ...(replicaIdentityFull && { replicaIdentityFull }),
+  }
+  await refuseUnfit(rt, knownCollection(rt, name))
+  await store(rt, actor, name, config)
+  return { message: `Realtime enabled for collection: ${name}`, collection: name, config, replicaIdentityFull }
+}
+
+/** Switches realtime off: subscriptions to the collection end. */
+export async function disableCollection(rt: Runtime, actor: Actor, name: string) {
+  knownCollection(rt, name)
+  await store(rt, actor, name, false)
+  return { message: `Realtime disabled for collection: ${name}`, collection: name }
+}
+
+/** `{actions}`: which changes are told from now on. 400 where realtime is off. */
+export async function changeActions(rt: Runtime, actor: Actor, name: string, body: unknown) {
+  const actions = readActions(isObject(body) ? body.actions : undefined)
+  const before = configOf(knownCollection(rt, name))
+  if (before === null) throw errors.badBody(`Realtime is not enabled for collection: ${name}`)
+  const config: RealtimeConfig = { ...before, actions }
+  await store(rt, actor, name, config)
+  return { message: `Realtime configuration updated for collection: ${name}`, collection: name, config }
+}
+
+type Body = { readonly actions?: unknown; readonly replicaIdentityFull?: unknown }
+
+/** Null where realtime is off. */
+function configOf({ realtime, logged, definition }: Collection): RealtimeConfig | null {
+  if (!realtime.enabled || !logged) return null
+  const stored = definition.schema.realtime
+  const isFull = typeof stored === 'object' && stored?.replicaIdentityFull === true
+  const actions = validActions.filter((action) => realtime.actions.has(action))
+  return { enabled: true, actions, ...(isFull && { replicaIdentityFull: true }) }
+}
+
+function readActions(given: unknown): RealtimeAction[] {
+  if (!Array.isArray(given)) throw errors.badBody('actions is required and must be an array')
+  const bad = given.find((action) => !validActions.includes(action))
+  if (bad !== undefined)
+    throw errors.badBody(`Invalid action: ${String(bad).slice(0, 64)}. Valid actions are: ${validActions.join(', ')}`)
+  return validActions.filter((action) => given.includes(action))
+}
+
+function knownCollection(rt: Runtime, name: string): Collection {
+  const collection = rt.catalog.current().collections.get(name)
+  if (collection === undefined) throw new AppError(404, `Collection ${name} not found`, { code: 'UNKNOWN_COLLECTION' })
+  return collection
+}
+
+/** What holds secrets is the system's to write, and what has no log has no events (quality R-07). */
+async function refuseUnfit(rt: Runtime, { name, logged, writable }: Collection): Promise<void> {
+  if (!logged || !writable) throw new AppError(403, `Realtime cannot be enabled for collection: ${name}`)
+  if (!(await hasPrimaryKey(rt.db, name))) throw errors.badBody(`Collection ${name} has no primary key`)
+}
+
+async function store(rt: Runtime, actor: Actor, name: string, realtime: SchemaJson['realtime']): Promise<void> {
+  await changeSchemas(rt, actor, 'Error updating schema', (catalog) => {
+    const definitions = knownDefinitions(catalog, name)
+    return withSchema(definitions, name, { ...definitions.get(name)!, realtime } as SchemaJson)
+  })
+}

@@ -1,0 +1,53 @@
+import type { Feed } from '../../events/feed.ts'
+import { publicationName } from '../../events/log.ts'
+import type { Runtime } from '../../runtime.ts'
+import { type ServerState, serverState } from './queries.ts'
+import { enabledCollections } from './realtime.ts'
+
+/** Whether the server is set up for change capture from its WAL, and what is in the way. */
+export type ReplicationConfig = {
+  readonly walLevel: string
+  readonly maxReplicationSlots: number
+  readonly maxWalSenders: number
+  readonly isConfigured: boolean
+  readonly issues: readonly string[]
+}
+
+export async function replicationConfig(rt: Runtime): Promise<ReplicationConfig> {
+  const state = await serverState(rt.reserved, publicationName)
+  const { walLevel, maxReplicationSlots, maxWalSenders } = state
+  const issues = issuesOf(state)
+  return { walLevel, maxReplicationSlots, maxWalSenders, isConfigured: issues.length === 0, issues }
+}
+
+/**
+ * `GET /realtime/status`, of the process that answers. `initialized`: its channel is open. `connected` and `walAvailable`:
+ * its feed follows the WAL. Every process has a feed of its own, so `isWalLeader` says no more than that. `slotName` is
+ * the temporary slot's, null while there is none: no slot outlives its connection.
+ */
+export async function realtimeStatus(rt: Runtime, feed: Feed | undefined) {
+  const status = feed?.status()
+  const isLive = status?.source === 'wal'
+  return {
+    initialized: feed !== undefined,
+    connected: isLive,
+    walAvailable: isLive,
+    isWalLeader: isLive,
+    enabledCollections: enabledCollections(rt),
+    publicationName,
+    slotName: status?.slot ?? null,
+    replicationConfig: await replicationConfig(rt),
+  }
+}
+
+/** A slot or sender that our own processes hold is one that works. */
+function issuesOf(state: ServerState): string[] {
+  const { walLevel, maxReplicationSlots, maxWalSenders, slotsInUse, sendersInUse, mayReplicate, published } = state
+  return [
+    ...(walLevel === 'logical' ? [] : [`wal_level is '${walLevel}', it must be 'logical'`]),
+    ...(slotsInUse < maxReplicationSlots ? [] : [`all ${maxReplicationSlots} replication slots are in use`]),
+    ...(sendersInUse < maxWalSenders ? [] : [`all ${maxWalSenders} WAL senders are in use`]),
+    ...(mayReplicate ? [] : ['the database role has no REPLICATION attribute']),
+    ...(published ? [] : [`the publication ${publicationName} does not exist`]),
+  ]
+}
