@@ -4,11 +4,7 @@ import { type RuleSources, ruleSources } from '../features/changes/rule-sources.
 import { resolveEnv } from '../features/items/reads.ts'
 import type { Access } from '../query/access.ts'
 import type { Runtime } from '../runtime.ts'
-
-/** Tenants are always apart; other row rules only with REALTIME_ROW_LEVEL_SCOPING. */
-export function scopesRows({ config }: Runtime): boolean {
-  return config.realtime.rowLevelScoping || config.tenancy.enabled
-}
+import { scopesRows, type Wish } from './realtime-wish.ts'
 
 /** Where a batch of events happened. */
 export type Touched = { readonly collections: ReadonlySet<string>; readonly rows: ReadonlySet<string> }
@@ -27,18 +23,21 @@ export type ScopeWatch = (touched: Touched) => boolean
 const never: ScopeWatch = () => false
 
 /**
- * Watches what the subscriber's row rule reads elsewhere (design §5). It is resolved once per catalog; for another access
- * make another watch.
+ * Watches what the subscriber's row rule and filter read elsewhere (design §5). They are resolved once per catalog; for
+ * another access make another watch.
  */
-export function watchScope(rt: Runtime, access: Access, name: string): ScopeWatch {
-  if (!scopesRows(rt)) return never
+export function watchScope(rt: Runtime, access: Access, wish: Wish): ScopeWatch {
+  if (!scopesRows(rt, wish)) return never
   let known: { catalog: Catalog; sources: RuleSources } | undefined
   return ({ collections, rows }) => {
     const catalog = rt.catalog.current()
-    const collection = catalog.collections.get(name)
+    const collection = catalog.collections.get(wish.collection)
     if (collection === undefined) return true
     if (known?.catalog !== catalog)
-      known = { catalog, sources: ruleSources(catalog, rt.access.current(), access, collection, resolveEnv(rt)) }
+      known = {
+        catalog,
+        sources: ruleSources(catalog, rt.access.current(), access, collection, resolveEnv(rt), wish.filter),
+      }
     const { sources } = known
     if (sources.rows.some((row) => rows.has(`${row.collection} ${row.id}`))) return true
     return sources.collections.size > 0 && !isDisjoint(sources.collections, collections)

@@ -5,16 +5,18 @@ import { Server, type Socket } from 'socket.io'
 import type { Config } from '../config.ts'
 import { directUrl, tlsOptions, withoutSslMode } from '../db/pools.ts'
 import { AppError } from '../errors.ts'
-import { encodeCursor, parseCursor } from '../events/cursor.ts'
 import { type Feed, openFeed } from '../events/feed.ts'
 import { callerOfToken } from '../features/auth/authenticate.ts'
 import type { Caller } from '../features/auth/caller.ts'
 import { tokenOfCookies } from '../features/auth/cookie.ts'
 import { collectionsWithRowRules } from '../features/permissions/permissions.ts'
 import type { Runtime } from '../runtime.ts'
-import { type Delivery, openDelivery } from './realtime-delivery.ts'
+import { type Begun, type Delivery, notAllowed, openDelivery } from './realtime-delivery.ts'
+import { openSocketLimits, type SocketLimits } from './realtime-limits.ts'
+import { openOutbox } from './realtime-outbox.ts'
 import { type LiveReports, openLiveReports } from './realtime-reports.ts'
 import { openTaskProgress, type TaskProgress } from './realtime-tasks.ts'
+import { collectionOf, inOneMessage, readWish } from './realtime-wish.ts'
 
 /** The realtime channel: socket.io on SOCKET_PATH, fed from the log (realtime facts §1). */
 export type Realtime = {
@@ -22,8 +24,10 @@ export type Realtime = {
   close(): Promise<void>
 }
 
-const largestMessage = 1_000_000
-const subscriptionsAtMost = 100
+/** A connection of which nothing is known has so long to say who it is; afterwards it is closed. Milliseconds. */
+const patienceMs = 5000
+/** A client that does not take its last messages is cut off after this. */
+const farewellMs = 1000
 
 /**
  * Sockets share the HTTP server. The path is also the prefix of REST endpoints, so only requests of the socket
@@ -48,14 +52,20 @@ export function realtimeServerFactory(config: Config, engine: Engine) {
 }
 
 /** The engine under the sockets; same origin only, unless SOCKET_CORS_ENABLED_ORIGINS names others. */
-export function openEngine({ realtime }: Config): Engine {
-  return new Engine({
+export function openEngine(config: Config): { engine: Engine; limits: SocketLimits } {
+  const { corsOrigins, messageBytes } = config.realtime
+  const limits = openSocketLimits(config)
+  const engine = new Engine({
     pingInterval: 25_000,
     pingTimeout: 60_000,
-    maxHttpBufferSize: largestMessage,
-    ...(realtime.corsOrigins.length > 0 && { cors: { origin: [...realtime.corsOrigins], credentials: true } }),
-    allowRequest: (request, decide) => decide(null, isAllowedOrigin(request, realtime.corsOrigins)),
+    maxHttpBufferSize: messageBytes,
+    ...(corsOrigins.length > 0 && { cors: { origin: [...corsOrigins], credentials: true } }),
+    allowRequest: (request, decide) => {
+      const refusal = isAllowedOrigin(request, corsOrigins) ? limits.refusal(request) : 'Origin not allowed'
+      decide(refusal, refusal === undefined)
+    },
   })
+  return { engine, limits }
 }
 
 /** Clients that are no browser send no Origin. */
@@ -66,7 +76,10 @@ function isAllowedOrigin({ headers }: IncomingMessage, allowed: readonly string[
 }
 
 /** Starts feed and socket server; sockets are accepted from here on. */
-export async function openRealtime(rt: Runtime, engine: Engine): Promise<Realtime> {
+export async function openRealtime(
+  rt: Runtime,
+  { engine, limits }: { engine: Engine; limits: SocketLimits },
+): Promise<Realtime> {
   const { config, log } = rt
   const feed = openFeed({
     db: rt.feedDb.pool,
@@ -75,11 +88,16 @@ export async function openRealtime(rt: Runtime, engine: Engine): Promise<Realtim
     log,
     walEnabled: config.realtime.walConsumerEnabled,
   })
-  const io = new Server({ serveClient: false })
+  const io = new Server({ serveClient: false, connectTimeout: patienceMs })
+  const outbox = openOutbox(config, io)
+  engine.on('connection', (conn: Socket['conn']) => {
+    outbox.watch(conn)
+    limits.watch(conn, () => cutOff(io, conn))
+  })
   io.bind(engine)
   const check = (socket: Socket): Promise<void> =>
     recheck(rt, { delivery, reports }, socket).then(() => checkAtEnd(socket, check))
-  const delivery = openDelivery(rt, feed, async () => {
+  const delivery = openDelivery(rt, feed, outbox, async () => {
     if (!rt.listener.isLive()) await Promise.all([...io.sockets.sockets.values()].map(check))
   })
   const reports = openLiveReports(
@@ -89,7 +107,7 @@ export async function openRealtime(rt: Runtime, engine: Engine): Promise<Realtim
   )
   const progress = openTaskProgress(rt, io, (socket) => callerOf(socket).access)
   io.use((socket, next) => {
-    authenticate(rt, socket).then(
+    authenticate(rt, limits, socket).then(
       () => next(),
       (error: unknown) => next(error instanceof Error ? error : new Error(String(error))),
     )
@@ -134,12 +152,13 @@ function callerOf(socket: Socket): Caller {
 }
 
 /** A live session is needed; the token comes in the handshake or as the session cookie, never in the query. */
-async function authenticate(rt: Runtime, socket: Socket): Promise<void> {
+async function authenticate(rt: Runtime, limits: SocketLimits, socket: Socket): Promise<void> {
   const { token } = socket.handshake.auth as { token?: unknown }
   const given = typeof token === 'string' ? token : tokenOfCookies(socket.handshake.headers.cookie)
   if (given === undefined) throw new Error('No authentication token provided')
   const found = await callerOfToken(rt, given)
   if (found === undefined) throw new Error('Invalid or expired token')
+  limits.admit(socket, found.caller.userId)
   socket.data = { ...found, token: given } satisfies SocketData
 }
 
@@ -148,9 +167,15 @@ type Channels = { readonly delivery: Delivery; readonly reports: LiveReports; re
 function accept(rt: Runtime, { delivery, reports, progress }: Channels, socket: Socket): void {
   const { userId, tenantId } = callerOf(socket)
   socket.on('error', (error) => rt.log.debug({ err: error }, 'socket error'))
-  socket.on('subscribe', (request: unknown, ack: unknown) =>
-    answer(rt, ack, () => subscribe(delivery, socket, request)),
-  )
+  refuseUnknown(socket)
+  socket.on('subscribe', async (request: unknown, ack: unknown) => {
+    let begun: Begun | undefined
+    await answer(rt, ack, async () => {
+      begun = await subscribe(rt, delivery, socket, request)
+      return begun.answer
+    })
+    begun?.begin()
+  })
   socket.on('unsubscribe', (request: unknown, ack: unknown) =>
     answer(rt, ack, async () => {
       delivery.unsubscribe(socket, collectionOf(request))
@@ -172,6 +197,8 @@ function accept(rt: Runtime, { delivery, reports, progress }: Channels, socket: 
     clearTimeout((socket.data as SocketData).timer)
     delivery.forget(socket)
     reports.forget(socket)
+    // Whoever only takes leave of the channel would keep the connection.
+    closeSoon(socket.conn)
   })
   socket.emit('connected', { userId, tenant: tenantId ?? null })
 }
@@ -188,23 +215,41 @@ async function answer(rt: Runtime, ack: unknown, work: () => Promise<object>): P
 }
 
 /**
- * `subscribe {collection, since?}`: from now, or from the cursor `since`: first what was missed, then live, without a
- * hole. The answer's `cursor` is where a client resumes that has received nothing yet.
+ * `subscribe {collection, since?, snapshot?, filter?, fields?}` (docs/realtime.md). The answer's `cursor` is where a client
+ * resumes that has received nothing after it.
  */
-async function subscribe(delivery: Delivery, socket: Socket, request: unknown): Promise<{ cursor: string }> {
-  const collection = collectionOf(request)
-  if (delivery.count(socket) >= subscriptionsAtMost) throw new AppError(400, 'Too many subscriptions on one connection')
-  if (!delivery.mayRead(callerOf(socket).access, collection))
-    throw new AppError(403, 'No permission to subscribe to this collection')
-  const { since } = request as { since?: unknown }
-  const from = since === undefined || since === null ? undefined : parseCursor(since)
-  return { cursor: encodeCursor(await delivery.subscribe(socket, callerOf(socket).access, collection, from)) }
+async function subscribe(rt: Runtime, delivery: Delivery, socket: Socket, request: unknown): Promise<Begun> {
+  const wish = inOneMessage(() => readWish(request))
+  if (delivery.othersOf(socket, wish.collection) >= rt.config.realtime.subscriptionsPerSocket)
+    throw new AppError(400, 'Too many subscriptions on one connection')
+  const { access } = callerOf(socket)
+  if (!delivery.mayRead(access, wish.collection)) throw new AppError(403, notAllowed)
+  return delivery.subscribe(socket, access, wish)
 }
 
-function collectionOf(request: unknown): string {
-  const { collection } = (request ?? {}) as { collection?: unknown }
-  if (typeof collection !== 'string' || collection.length > 63) throw new AppError(400, 'collection is required')
-  return collection
+/** Nobody listens to other names, least of all to those that only the server says; whoever waits for an answer gets one. */
+function refuseUnknown(socket: Socket): void {
+  socket.use(([name, ...rest], next) => {
+    if (typeof name !== 'string') return void socket.disconnect(true)
+    if (socket.listenerCount(name) > 0) return next()
+    const ack: unknown = rest.at(-1)
+    if (typeof ack === 'function') ack({ status: 'error', message: 'Unknown event' })
+  })
+}
+
+/** Says why, where there is somebody to say it to, and hangs up. */
+function cutOff(io: Server, conn: Socket['conn']): void {
+  for (const socket of io.sockets.sockets.values())
+    if (socket.conn === conn) {
+      socket.emit('limited', { message: 'Too many messages' })
+      socket.disconnect(true)
+    }
+  closeSoon(conn)
+}
+
+function closeSoon(conn: Socket['conn']): void {
+  conn.close()
+  setTimeout(() => conn.close(true), farewellMs).unref()
 }
 
 /** The session may still be good (a changed role, a message that said "all"): look it up again, otherwise disconnect. */

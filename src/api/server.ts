@@ -21,7 +21,7 @@ import { registerRoutes } from './routes.ts'
  */
 export async function buildServer(rt: Runtime, { endpoints = [] }: Partial<Extensions> = {}): Promise<App> {
   const { config } = rt
-  const engine = config.realtime.enabled ? openEngine(config) : undefined
+  const sockets = config.realtime.enabled ? openEngine(config) : undefined
   const app = Fastify({
     loggerInstance: rt.log as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true }),
@@ -38,7 +38,7 @@ export async function buildServer(rt: Runtime, { endpoints = [] }: Partial<Exten
     forceCloseConnections: 'idle',
     frameworkErrors: answerBadPath as never,
     clientErrorHandler: answerBrokenRequest,
-    ...(engine !== undefined && { serverFactory: realtimeServerFactory(config, engine) as never }),
+    ...(sockets !== undefined && { serverFactory: realtimeServerFactory(config, sockets.engine) as never }),
     routerOptions: { maxParamLength: 500, ignoreTrailingSlash: true },
   }).withTypeProvider<TypeBoxTypeProvider>() as App
   limitTimes(app.server)
@@ -59,7 +59,7 @@ export async function buildServer(rt: Runtime, { endpoints = [] }: Partial<Exten
     done()
   })
   await app.register(cors, corsOptions(config))
-  const realtime = engine === undefined ? undefined : await openRealtime(rt, engine)
+  const realtime = sockets === undefined ? undefined : await openRealtime(rt, sockets)
   closeWith(app, async () => realtime?.close())
   registerRoutes(app, rt, realtime?.feed, endpoints)
   return app

@@ -1,21 +1,25 @@
 import type { Catalog, Collection, Field } from '../../catalog/catalog.ts'
+import type { Database } from '../../db/pools.ts'
+import { statementName } from '../../db/statement-names.ts'
 import { logTable } from '../../events/log.ts'
 import type { Access } from '../../query/access.ts'
+import type { Filter } from '../../query/ast.ts'
 import { compileCondition } from '../../query/compile.ts'
 import { projectionSql } from '../../query/projection.ts'
-import { type ResolveEnv, resolveCondition } from '../../query/resolve.ts'
-import { createParams, ident, literal } from '../../query/sql.ts'
+import { type ResolvedFilter, type ResolveEnv, resolveCondition } from '../../query/resolve.ts'
+import { ident, literal, type Params, type TypedValue } from '../../query/sql.ts'
+import { viewersSql, viewerValues } from './viewers.ts'
 
-/** One event as a caller may see it. */
+/** One event as its viewers may see it. */
 export type ChangedRow = {
   readonly position: string
   readonly action: string
   /** JSON text of the asked fields after the change; before it for a delete. */
   readonly data: string
-  /** Whether the row after the change, for a delete the row before it, is the caller's to see. */
-  readonly visible: boolean
-  /** The same for the row before the change; false for a create. */
-  readonly was_visible: boolean
+  /** Who may see the row after the change, for a delete the row before it: numbers of viewers, from 1. */
+  readonly visible: readonly number[]
+  /** The same for the row before the change; nobody for a create. */
+  readonly was_visible: readonly number[]
   /** JSON text of the primary key. */
   readonly key: string
 }
@@ -28,27 +32,57 @@ export type Seen = {
   readonly env: ResolveEnv
   /** False: every row counts as visible. */
   readonly scoped: boolean
+  /** The viewer's own filter, within the rule; only where `scoped`. */
+  readonly filter?: Filter | undefined
+}
+
+/** How somebody sees a collection: the shape of it as a statement, and the values that are somebody's own. */
+export type View = {
+  /** Equal for all who differ in their values only; they share one run of it. */
+  readonly text: string
+  readonly values: readonly TypedValue[]
 }
 
 /**
- * The statement that shows events of a collection, by position, to a caller: their images become rows of today's table
- * and go through the projection and the condition of a read (design §4), so there is no second evaluator. Its first
- * parameter is a list of positions; equal text and values mean an equal view. Erased events are left out.
+ * The statement that shows events of a collection, by position: their images become rows of today's table and go
+ * through the projection and the condition of a read (design §4), so there is no second evaluator. The values of all
+ * viewers are joined in as rows (design §5). Erased events are left out.
  */
-export function changedRowsSql({ catalog, access, collection, fields, env, scoped }: Seen) {
-  const params = createParams([null])
+export function viewOf({ catalog, access, collection, fields, env, scoped, filter }: Seen): View {
   const members = fields.flatMap((field) => [literal(field.name), projectionSql(field, 't')])
-  const rule = scoped ? resolveCondition(catalog, access, collection.name, 'read', env) : undefined
-  const condition = (alias: string) => (rule === undefined ? 'true' : compileCondition(rule, alias, params))
+  const rule = scoped ? resolveCondition(catalog, access, collection.name, 'read', env, { filter }) : undefined
+  const after = conditionOn(rule, 't')
+  const before = conditionOn(rule, 'old')
   const image = (value: string) => `lateral jsonb_populate_record(null::${ident(collection.name)}, ${value})`
-  const text = `select e.position::text as position, e.action, (${jsonObject(members)})::text as data,
-    coalesce(${condition('t')}, false) as visible, coalesce(${condition('old')}, false) and e.action <> 'create' as was_visible,
-    to_json(${projectionSql(collection.primaryKey, 't')})::text as key
+  const text = `with "$viewers" as materialized (${viewersSql(after.values)})
+    select e.position::text as position, e.action, (${jsonObject(members)})::text as data, seen.visible,
+      case when e.action = 'create' then '{}' else seen.was_visible end as was_visible,
+      to_json(${projectionSql(collection.primaryKey, 't')})::text as key
     from ${ident(logTable)} e,
       ${image(`coalesce(e.changes->'after', e.changes->'before')`)} t,
-      ${image(`coalesce(e.changes->'after', '{}') || coalesce(e.changes->'before', '{}')`)} old
+      ${image(`coalesce(e.changes->'after', '{}') || coalesce(e.changes->'before', '{}')`)} old,
+      lateral (select coalesce(array_agg(v.n) filter (where ${after.sql}), '{}') as visible,
+        coalesce(array_agg(v.n) filter (where ${before.sql}), '{}') as was_visible from "$viewers" v) seen
     where e.position = any($1::bigint[]) and not e.changes ? 'erased' order by e.position`
-  return { text, values: params.values.slice(1) }
+  return { text, values: after.values }
+}
+
+/** Runs what viewers have in common, for all of them: `viewers` are their values. */
+export function changedRows(
+  db: Database,
+  { text }: View,
+  viewers: readonly View['values'][],
+  positions: readonly string[],
+  signal?: AbortSignal,
+): Promise<ChangedRow[]> {
+  return db.run<ChangedRow>(text, [positions, ...viewerValues(viewers)], statementName(text), signal)
+}
+
+/** Compiled once for the row before and once for the row after, the values come in the same order. */
+function conditionOn(rule: ResolvedFilter | undefined, alias: string): { sql: string; values: readonly TypedValue[] } {
+  const values: TypedValue[] = []
+  const params: Params = { bind: (value, pgType) => `v.p${values.push({ value, pgType })}` }
+  return { sql: rule === undefined ? 'true' : compileCondition(rule, alias, params), values }
 }
 
 /** Within PostgreSQL's limit of 100 arguments to a function. */

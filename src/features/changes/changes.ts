@@ -4,7 +4,7 @@ import { currentCursor, type LogEvent, oldestMoment, pullRound } from '../../eve
 import type { Access } from '../../query/access.ts'
 import type { Runtime } from '../../runtime.ts'
 import { resolveEnv, withFreshCatalog } from '../items/reads.ts'
-import { type ChangedRow, changedRowsSql } from './changed-rows.ts'
+import { type ChangedRow, changedRows, viewOf } from './changed-rows.ts'
 import { disturbedCollections } from './disturbances.ts'
 import { type ChangesRequest, type Followed, readRequest } from './request.ts'
 
@@ -51,14 +51,14 @@ async function visibleChanges(
   const rowEvents = events.filter(({ type }) => type === 'data')
   const seen = new Map<string, ChangedRow>()
   for (const [name, ofIt] of Map.groupBy(rowEvents, ({ entity }) => entity))
-    for (const row of await changedRows(rt, access, followed.get(name)!, ofIt)) seen.set(row.position, row)
+    for (const row of await seenRows(rt, access, followed.get(name)!, ofIt)) seen.set(row.position, row)
   return rowEvents.flatMap((event) => changeText(event, seen.get(event.position)) ?? [])
 }
 
-function changedRows(rt: Runtime, access: Access, { collection, fields }: Followed, events: readonly LogEvent[]) {
-  const catalog = rt.catalog.current()
-  const { text, values } = changedRowsSql({ catalog, access, collection, fields, env: resolveEnv(rt), scoped: true })
-  return rt.db.run<ChangedRow>(text, [events.map(({ position }) => position), ...values])
+function seenRows(rt: Runtime, access: Access, { collection, fields }: Followed, events: readonly LogEvent[]) {
+  const view = viewOf({ catalog: rt.catalog.current(), access, collection, fields, env: resolveEnv(rt), scoped: true })
+  const positions = events.map(({ position }) => position)
+  return changedRows(rt.db, view, [view.values], positions)
 }
 
 function changeText({ entity, position, createdAt }: LogEvent, row: ChangedRow | undefined): string | undefined {
@@ -71,7 +71,8 @@ function changeText({ entity, position, createdAt }: LogEvent, row: ChangedRow |
 
 /** What an event is to somebody who sees a part of the rows: an update may bring a row into it, or take it out. */
 function actionOf({ action, visible, was_visible: wasVisible }: ChangedRow): string | undefined {
-  if (action === 'delete') return wasVisible ? 'delete' : undefined
-  if (!visible) return wasVisible ? 'remove' : undefined
-  return wasVisible ? 'update' : 'create'
+  const [isSeen, wasSeen] = [visible.length > 0, wasVisible.length > 0]
+  if (action === 'delete') return wasSeen ? 'delete' : undefined
+  if (!isSeen) return wasSeen ? 'remove' : undefined
+  return wasSeen ? 'update' : 'create'
 }

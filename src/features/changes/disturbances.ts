@@ -22,9 +22,9 @@ export async function disturbedCollections(
   const catalog = rt.catalog.current()
   const rules = rt.access.current()
   const sources = new Map(
-    [...followed.values()].map(({ collection }) => [
+    [...followed.values()].map(({ collection, filter }) => [
       collection.name,
-      ruleSources(catalog, rules, access, collection, resolveEnv(rt)),
+      ruleSources(catalog, rules, access, collection, resolveEnv(rt), filter),
     ]),
   )
   const found = await disturbancesIn(rt.db, round, {

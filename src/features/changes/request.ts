@@ -2,6 +2,7 @@ import type { Catalog, Collection, Field } from '../../catalog/catalog.ts'
 import { errors } from '../../errors.ts'
 import { type Cursor, parseCursor } from '../../events/cursor.ts'
 import type { Access } from '../../query/access.ts'
+import type { Filter } from '../../query/ast.ts'
 import { MAX_LIST, quoted } from '../../query/guards.ts'
 import { readableFields, requestedFields } from '../../query/resolve.ts'
 import { collectParameters, readInteger, readStrings } from '../../query/wire.ts'
@@ -18,7 +19,12 @@ export type ChangesRequest = {
   readonly limit: number
 }
 
-export type Followed = { readonly collection: Collection; readonly fields: readonly Field[] }
+export type Followed = {
+  readonly collection: Collection
+  readonly fields: readonly Field[]
+  /** The follower's own, within the rule. */
+  readonly filter?: Filter | undefined
+}
 
 const parameters = new Set(['since', 'collections', 'fields', 'limit'])
 const defaultLimit = 500

@@ -1,5 +1,6 @@
 import type { Catalog, Collection } from '../../catalog/catalog.ts'
 import type { Access, VariableName } from '../../query/access.ts'
+import type { Filter } from '../../query/ast.ts'
 import { relatedCollections } from '../../query/related-collections.ts'
 import { type ResolveEnv, resolveCondition } from '../../query/resolve.ts'
 import { rowsOf, type Variable, variablesIn } from '../permissions/related.ts'
@@ -18,17 +19,18 @@ export type RuleSources = {
 
 export type RuleRow = { readonly collection: string; readonly id: string }
 
-/** The sources of the read rule of a collection that the caller may read. */
+/** The sources of the read rule of a collection that the caller may read, and of a filter of its own within it. */
 export function ruleSources(
   catalog: Catalog,
   rules: AccessRules,
   access: Access,
   { name }: Collection,
   env: ResolveEnv,
+  filter?: Filter | undefined,
 ): RuleSources {
-  const rule = resolveCondition(catalog, access, name, 'read', env)
+  const rule = resolveCondition(catalog, access, name, 'read', env, { filter })
   const conditions = access.admin ? null : access.grant(name, 'read')?.conditions
-  const variables = variablesIn(conditions, catalog).filter(({ path }) => path.length > 0)
+  const variables = variablesIn([conditions, filter], catalog).filter(({ path }) => path.length > 0)
   return {
     collections: new Set([
       ...(rule === undefined ? [] : relatedCollections(rule)),

@@ -1,0 +1,57 @@
+import { type Cursor, snapshotOf } from '../events/cursor.ts'
+import { pullRound } from '../events/log-reader.ts'
+import { disturbedCollections } from '../features/changes/disturbances.ts'
+import type { Runtime } from '../runtime.ts'
+import { changesSeen } from './realtime-changes.ts'
+import { openGate } from './realtime-gate.ts'
+import type { Outbox } from './realtime-outbox.ts'
+import { currentView, type Subscriber } from './realtime-subscribers.ts'
+import { scopesRows } from './realtime-wish.ts'
+
+export type CatchUp = {
+  /**
+   * Sends what was missed, as fast as the client reads. The round ends at a snapshot taken after the subscriber was
+   * registered, so what is neither visible in it nor arrives live does not exist. Undefined when the log no longer tells
+   * what was missed, or the subscription has ended meanwhile.
+   */
+  from(subscriber: Subscriber, cursor: Cursor): Promise<Cursor | undefined>
+}
+
+const eventsPerPage = 500
+/** Live events go through the same few connections, and first. */
+const pagesAtOnce = 1
+
+export function openCatchUp(rt: Runtime, outbox: Outbox, isOpen: (subscriber: Subscriber) => boolean): CatchUp {
+  const gate = openGate(pagesAtOnce)
+  const sendPage = async (subscriber: Subscriber, cursor: Cursor) => {
+    const { collection } = subscriber.wish
+    const page = await pullRound(rt.feedDb.pool, cursor, { collections: [collection], limit: eventsPerPage })
+    if (page.resync) return undefined
+    const view = currentView(rt, subscriber)
+    for await (const told of changesSeen(rt, collection, view, [view.values], page.events))
+      for (const { message } of told)
+        if (isOpen(subscriber)) outbox.send([subscriber.socket], message.name, message.body)
+    return page
+  }
+  return {
+    from: async (subscriber, start) => {
+      for (let cursor = start; ; ) {
+        const page = await gate(() => sendPage(subscriber, cursor))
+        if (page === undefined || !isOpen(subscriber)) return undefined
+        cursor = page.cursor
+        if (!page.more) return (await isDisturbed(rt, subscriber, start, cursor)) ? undefined : cursor
+        if (!(await outbox.drained(subscriber.socket))) return undefined
+      }
+    },
+  }
+}
+
+/** Whether something happened meanwhile that no event of the collection's rows tells. */
+async function isDisturbed(rt: Runtime, { wish, access }: Subscriber, from: Cursor, behind: Cursor): Promise<boolean> {
+  const collection = rt.catalog.current().collections.get(wish.collection)
+  if (collection === undefined) return true
+  if (!scopesRows(rt, wish)) return false
+  const followed = new Map([[collection.name, { collection, fields: [], filter: wish.filter }]])
+  const round = { from: snapshotOf(from), upTo: snapshotOf(behind) }
+  return (await disturbedCollections(rt, access, { followed, named: [collection.name] }, round)).length > 0
+}

@@ -1,0 +1,128 @@
+import type { Socket } from 'socket.io'
+import { isVisible, type Snapshot } from '../events/cursor.ts'
+import type { Access } from '../query/access.ts'
+import type { Runtime } from '../runtime.ts'
+import type { Message } from './realtime-changes.ts'
+import type { ScopeWatch } from './realtime-scope.ts'
+import { type CompiledView, compileView, viewNow, type Wish } from './realtime-wish.ts'
+
+/** A subscription: what one socket wants of one collection, and how far it is. */
+export type Subscriber = {
+  readonly socket: Socket
+  readonly wish: Wish
+  access: Access
+  /** Compiled for the access and the catalog. */
+  view: CompiledView
+  /** What can change the rows that it sees without an event of them. */
+  watch: ScopeWatch
+  /** Events that arrived live while older ones were still being sent; undefined once live. */
+  waiting: Message[] | undefined
+  /** More arrived than may wait: they have to be read from the log again. */
+  overflowed: boolean
+  /** What is visible here has been sent, or was before the subscription; undefined when live events are all later. */
+  seen: Snapshot | undefined
+}
+
+/** Who shares one statement, by the values that are their own. */
+export type Shape = {
+  readonly view: CompiledView
+  readonly viewers: readonly Subscribers[]
+  /** Of the viewer at the same place. */
+  readonly values: readonly CompiledView['values'][]
+}
+type Subscribers = readonly Subscriber[]
+
+export type Registry = {
+  add(subscriber: Subscriber): void
+  remove(subscriber: Subscriber): void
+  /** False for one that was removed, or replaced by a later one of the same socket. */
+  has(subscriber: Subscriber): boolean
+  of(collection: string): Subscribers
+  on(socket: Socket): Subscribers
+  all(): Subscribers
+  follows(collection: string): boolean
+}
+
+export function openRegistry(): Registry {
+  const byCollection = new Map<string, Map<Socket, Subscriber>>()
+  const bySocket = new Map<Socket, Map<string, Subscriber>>()
+  const put = <K, L>(map: Map<K, Map<L, Subscriber>>, key: K, inner: L, subscriber: Subscriber) =>
+    map.set(key, (map.get(key) ?? new Map<L, Subscriber>()).set(inner, subscriber))
+  const drop = <K, L>(map: Map<K, Map<L, Subscriber>>, key: K, inner: L) => {
+    map.get(key)?.delete(inner)
+    if (map.get(key)?.size === 0) map.delete(key)
+  }
+  const has = (subscriber: Subscriber) =>
+    byCollection.get(subscriber.wish.collection)?.get(subscriber.socket) === subscriber
+  return {
+    add: (subscriber) => {
+      const { socket, wish } = subscriber
+      put(byCollection, wish.collection, socket, subscriber)
+      put(bySocket, socket, wish.collection, subscriber)
+    },
+    remove: (subscriber) => {
+      const { socket, wish } = subscriber
+      if (!has(subscriber)) return
+      drop(byCollection, wish.collection, socket)
+      drop(bySocket, socket, wish.collection)
+    },
+    has,
+    of: (collection) => [...(byCollection.get(collection)?.values() ?? [])],
+    on: (socket) => [...(bySocket.get(socket)?.values() ?? [])],
+    all: () => [...bySocket.values()].flatMap((ofOne) => [...ofOne.values()]),
+    follows: (collection) => byCollection.has(collection),
+  }
+}
+
+/**
+ * Subscribers by what they see: equal texts share a statement, equal values a viewer of it. Whose view cannot be made is
+ * handed to `refuse`.
+ */
+export function shapesOf(
+  rt: Runtime,
+  subscribers: Subscribers,
+  refuse: (subscriber: Subscriber, error: unknown) => void,
+): readonly Shape[] {
+  const shapes = new Map<string, Map<string, { view: CompiledView; viewers: Subscriber[] }>>()
+  for (const subscriber of subscribers) {
+    const view = attempt(
+      () => currentView(rt, subscriber),
+      (error) => refuse(subscriber, error),
+    )
+    if (view === undefined) continue
+    const byKey = shapes.get(view.text) ?? new Map<string, { view: CompiledView; viewers: Subscriber[] }>()
+    shapes.set(view.text, byKey)
+    const same = byKey.get(view.key)
+    if (same === undefined) byKey.set(view.key, { view, viewers: [subscriber] })
+    else same.viewers.push(subscriber)
+  }
+  return [...shapes.values()].map((byKey) => {
+    const distinct = [...byKey.values()]
+    return {
+      view: distinct[0]!.view,
+      viewers: distinct.map(({ viewers }) => viewers),
+      values: distinct.map(({ view }) => view.values),
+    }
+  })
+}
+
+/** As of now, and of the collections as they are now. */
+export function currentView(rt: Runtime, subscriber: Subscriber): CompiledView {
+  const { access, wish } = subscriber
+  if (subscriber.view.catalog !== rt.catalog.current()) subscriber.view = compileView(rt, access, wish)
+  return viewNow(rt, access, wish, subscriber.view)
+}
+
+/** Whether a message was sent before, or was part of the rows that the subscription began with. */
+export function hasSeen({ seen }: Subscriber, { xid }: Message): boolean {
+  return seen !== undefined && isVisible(xid, seen)
+}
+
+function attempt<T>(work: () => T, refuse: (error: unknown) => void): T | undefined {
+  try {
+    return work()
+  } catch (error) {
+    refuse(error)
+    return undefined
+  }
+}

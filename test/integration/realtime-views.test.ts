@@ -1,0 +1,311 @@
+import { afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { type Api, startApi } from '../support/api.ts'
+import { administrator } from '../support/prepare.ts'
+import { closeSockets, connect, type TestSocket } from '../support/socket.ts'
+import { waitFor } from '../support/wait.ts'
+
+let api: Api
+let address: string
+let token: string
+
+beforeAll(async () => {
+  api = await startApi({ SOCKET_ENABLED: 'true', REALTIME_ROW_LEVEL_SCOPING: 'true' })
+  address = await api.app.listen({ host: '127.0.0.1', port: 0 })
+  token = (await api.anonymous('POST', '/auth/login', administrator)).body.token
+  const schemas = {
+    team: { fields: { name: { type: 'String' } } },
+    task: {
+      fields: {
+        title: { type: 'String' },
+        owner: { type: 'UUID' },
+        tags: { type: 'Array_String' },
+        points: { type: 'Integer' },
+        secret: { type: 'String' },
+        team: { relType: 'BelongsTo', target: 'team', foreignKey: 'team_Id' },
+      },
+    },
+  }
+  for (const [collectionName, schema] of Object.entries(schemas)) {
+    const made = await api.admin('POST', '/schemas', { collectionName, schema })
+    if (made.status !== 201) throw new Error(made.text)
+  }
+})
+
+afterEach(closeSockets)
+
+const create = async (row: object): Promise<string> => (await api.admin('POST', '/items/task', row)).body.data.id
+const told = ({ frames }: TestSocket) => frames.map(({ action, data }) => [action, data.title ?? data])
+const marked = async (client: TestSocket, row: object) => {
+  const title = `marker ${Math.random()}`
+  await create({ ...row, title })
+  await client.frame(({ data }) => data.title === title)
+  client.frames.splice(client.frames.findIndex(({ data }) => data.title === title))
+}
+const subscribe = (client: TestSocket, more: object = {}) => client.emit('subscribe', { collection: 'task', ...more })
+
+describe('filter', () => {
+  it('delivers a row while it matches, and its id when it no longer does', async () => {
+    const client = await connect(address, token)
+    expect(await subscribe(client, { filter: { points: { gte: 5 } } })).toMatchObject({ status: 'success' })
+    const low = await create({ title: 'low', points: 1 })
+    const high = await create({ title: 'high', points: 7 })
+    await api.admin('PATCH', `/items/task/${low}`, { points: 6 })
+    await api.admin('PATCH', `/items/task/${high}`, { points: 2 })
+    await api.admin('DELETE', `/items/task/${high}`)
+    await api.admin('DELETE', `/items/task/${low}`)
+    await client.frame(({ action }) => action === 'delete')
+    expect(told(client)).toEqual([
+      ['create', 'high'],
+      ['update', 'low'],
+      ['remove', { id: high }],
+      ['delete', 'low'],
+    ])
+  })
+
+  it('is one statement per batch for all who filter alike, whatever they filter for', async () => {
+    const owners = Array.from({ length: 20 }, (_, i) => `00000000-0000-4000-8000-0000000000${10 + i}`)
+    const clients = await Promise.all(owners.map(() => connect(address, token)))
+    const tags = (i: number) => [`t${i}`, 'a"\\,{b}']
+    for (const [i, client] of clients.entries())
+      expect(await subscribe(client, { filter: { owner: owners[i], tags: { arraycontains: tags(i) } } })).toMatchObject(
+        {
+          status: 'success',
+        },
+      )
+    const run = vi.spyOn(api.rt.feedDb, 'run')
+    await api.sql(
+      `insert into task (title, owner, tags) select 'of ' || o, o, array['t' || n - 1, 'a"\\,{b}', 'more'] from unnest($1::uuid[]) with ordinality x(o, n)`,
+      [owners],
+    )
+    await Promise.all(clients.map((client, i) => client.frame(({ data }) => data.owner === owners[i])))
+    const statements = statementsFor(run.mock.calls, owners[0]!)
+    run.mockRestore()
+    expect(statements.map(([, [, viewers]]) => viewers)).toEqual([owners])
+    expect(clients.map((client) => client.frames.length)).toEqual(owners.map(() => 1))
+  })
+
+  /** Those that evaluated changes for a viewer with this value. */
+  const statementsFor = (calls: readonly (readonly unknown[])[], value: string) =>
+    (calls as [string, unknown[]][]).filter(
+      ([text, values]) => text.includes('$viewers') && JSON.stringify(values).includes(value),
+    )
+
+  it('is within what the subscriber may read: each user sees its own rows, by one statement', async () => {
+    const rule = { collection: 'task', action: 'read', fields: 'title,owner', conditions: { owner: '$CURRENT_USER' } }
+    const [one, two] = [await api.user([rule]), await api.user([rule])]
+    const clients = [await connect(address, one.token), await connect(address, two.token)] as const
+    for (const client of clients)
+      expect(await subscribe(client, { filter: { title: { startsWith: 'x' } } })).toMatchObject({ status: 'success' })
+    const run = vi.spyOn(api.rt.feedDb, 'run')
+    await api.sql(`insert into task (title, owner) select t, o from unnest($1::uuid[]) o, unnest(array['x', 'y']) t`, [
+      [one.id, two.id],
+    ])
+    await Promise.all(clients.map((client) => client.frame(() => true)))
+    const statements = statementsFor(run.mock.calls, one.id)
+    run.mockRestore()
+    expect(statements).toHaveLength(1)
+    expect(clients.map(({ frames }) => frames.map(({ data }) => [data.title, data.owner]))).toEqual([
+      [['x', one.id]],
+      [['x', two.id]],
+    ])
+  })
+
+  it('over a relation hears resync when the related row changes', async () => {
+    const team = (await api.admin('POST', '/items/team', { name: 'red' })).body.data.id
+    const client = await connect(address, token)
+    await subscribe(client, { filter: { 'team.name': 'red' } })
+    await create({ title: 'in', team_Id: team })
+    await client.frame(({ data }) => data.title === 'in')
+    await api.admin('PATCH', `/items/team/${team}`, { name: 'blue' })
+    await waitFor(() => client.notices.some(({ name, body }) => name === 'resync' && body.collection === 'task'))
+  })
+
+  it.each([
+    [{ filter: { nothing: 1 } }, /unknown field/],
+    [{ filter: 'text' }, /Invalid query parameters: filter/],
+    [{ filter: { points: { like: {} } } }, /Invalid query parameters/],
+    [{ fields: ['nothing'] }, /Invalid query parameters: fields/],
+    [{ fields: ['team.name'] }, /relations of "task" are not part of a change/],
+    [{ fields: { a: 1 } }, /Invalid query parameters: fields/],
+    [{ snapshot: 'perhaps' }, /Invalid query parameters: snapshot/],
+  ])('%j is refused', async (more, message) => {
+    const client = await connect(address, token)
+    expect(await subscribe(client, more)).toEqual({ status: 'error', message: expect.stringMatching(message) })
+    await marked(await subscribed(), {})
+    expect(client.frames).toEqual([])
+  })
+
+  const subscribed = async () => {
+    const client = await connect(address, token)
+    await subscribe(client)
+    return client
+  }
+})
+
+describe('fields', () => {
+  it('are those asked for and the primary key, in changes of every kind', async () => {
+    const client = await connect(address, token)
+    await subscribe(client, { fields: 'title' })
+    const id = await create({ title: 'a', points: 3, secret: 'canary' })
+    await api.admin('DELETE', `/items/task/${id}`)
+    await client.frame(({ action }) => action === 'delete')
+    expect(client.frames.map(({ data }) => data)).toEqual([
+      { id, title: 'a' },
+      { id, title: 'a' },
+    ])
+  })
+
+  it('and filters that the subscriber may not read are refused, and end when the permission changes', async () => {
+    const user = await api.user([{ collection: 'task', action: 'read', fields: 'title,points' }])
+    const client = await connect(address, user.token)
+    const denied = { status: 'error', message: "You don't have permission to read field: secret" }
+    expect(await subscribe(client, { fields: ['secret'] })).toEqual(denied)
+    expect(await subscribe(client, { filter: { secret: { startsWith: 'c' } } })).toEqual(denied)
+    expect(await subscribe(client, { filter: { OR: [{ points: 1 }, { secret: 'c' }] } })).toEqual(denied)
+    expect(await subscribe(client, { filter: { points: { gt: 1 } } })).toMatchObject({ status: 'success' })
+    await api.sql(`update "svc_Permission" set fields = '"title"' where "role_Id" = $1`, [user.roleId])
+    await api.admin('POST', '/permissions/reload')
+    const notice = await waitFor(() => client.notices.find(({ name }) => name === 'unsubscribed'))
+    expect(notice.body).toEqual({ collection: 'task', reason: "You don't have permission to read field: points" })
+    const watcher = await connect(address, token)
+    await subscribe(watcher)
+    await marked(watcher, { points: 9 })
+    expect(client.frames).toEqual([])
+  })
+})
+
+describe('a collection that changes', () => {
+  it('shows its new fields, ends what asks for a lost one, and tells TRUNCATE row by row', async () => {
+    const define = (fields: object) => ({
+      collectionName: 'thing',
+      schema: { fields: { name: { type: 'String' }, ...fields } },
+    })
+    await api.admin('POST', '/schemas', define({ old: { type: 'Integer' } }))
+    const [all, filtered, chosen] = [
+      await connect(address, token),
+      await connect(address, token),
+      await connect(address, token),
+    ]
+    await all.subscribe('thing')
+    await filtered.emit('subscribe', { collection: 'thing', filter: { old: { gt: 1 } } })
+    await chosen.emit('subscribe', { collection: 'thing', fields: ['old'] })
+    await api.sql(`insert into thing (name, old) values ('before', 5)`)
+    for (const client of [all, filtered, chosen]) await client.frame(() => true)
+    expect((await api.admin('PATCH', '/schemas/thing', define({ fresh: { type: 'Integer' } }))).status).toBe(200)
+    await api.sql(`insert into thing (name, fresh) values ('after', 7)`)
+    expect((await all.frame(({ data }) => data.name === 'after')).data).toMatchObject({ fresh: 7 })
+    for (const client of [filtered, chosen])
+      expect(await waitFor(() => client.notices.find(({ name }) => name === 'unsubscribed'))).toMatchObject({
+        body: { collection: 'thing', reason: expect.any(String) },
+      })
+    await api.sql('truncate thing')
+    await waitFor(() => all.frames.filter(({ action }) => action === 'delete').length === 2)
+    expect(filtered.frames).toHaveLength(1)
+  })
+})
+
+describe('snapshot', () => {
+  const rowsOf = ({ notices }: TestSocket) =>
+    notices.filter(({ name }) => name === 'task:snapshot').flatMap(({ body }) => body.data)
+
+  it('is the rows of a read, then what happens from that point on', async () => {
+    await api.sql('truncate task')
+    await api.sql(`insert into task (title, points) select 'row ' || n, n from generate_series(1, 3000) n`)
+    const user = await api.user([
+      { collection: 'task', action: 'read', fields: '*', conditions: { points: { gt: 100 } } },
+    ])
+    const client = await connect(address, user.token)
+    const answer = await subscribe(client, {
+      snapshot: true,
+      fields: ['title', 'points'],
+      filter: { points: { lte: 2000 } },
+    })
+    expect(answer).toEqual({ status: 'success', cursor: expect.any(String), snapshot: 1900 })
+    const list = await user.call('GET', `/items/task?fields=id,title,points&limit=-1&filter={"points":{"lte":2000}}`)
+    const byId = (a: any, b: any) => (a.id < b.id ? -1 : 1)
+    expect(rowsOf(client).sort(byId)).toEqual(list.body.data.sort(byId))
+    const pieces = client.notices.filter(({ name }) => name === 'task:snapshot').map(({ body }) => body)
+    expect(pieces.map(({ index }) => index)).toEqual(pieces.map((_piece, i) => i))
+    expect(pieces.map(({ more }) => more)).toEqual([...pieces.slice(1).map(() => true), false])
+    await create({ title: 'later', points: 500 })
+    await client.frame(({ data }) => data.title === 'later')
+  })
+
+  it('of nothing is one empty piece', async () => {
+    const client = await connect(address, token)
+    expect(await subscribe(client, { snapshot: true, filter: { points: -1 } })).toMatchObject({ snapshot: 0 })
+    expect(client.notices.filter(({ name }) => name === 'task:snapshot').map(({ body }) => body)).toEqual([
+      { collection: 'task', index: 0, data: [], more: false },
+    ])
+  })
+
+  it('is not sent where the log still tells what was missed, and is where it does not', async () => {
+    const first = await connect(address, token)
+    const { cursor } = await subscribe(first, { snapshot: true, filter: { points: { gt: 2999 } } })
+    first.close()
+    await create({ title: 'missed', points: 5000 })
+    const second = await connect(address, token)
+    const resumed = await subscribe(second, { since: cursor, snapshot: true, filter: { points: { gt: 2999 } } })
+    expect(resumed).toEqual({ status: 'success', cursor })
+    expect(second.frames.map(({ data }) => data.title)).toEqual(['missed'])
+    expect(rowsOf(second)).toEqual([])
+    await api.sql(`update svc_log.floor set removed = pg_current_xact_id()`)
+    const third = await connect(address, token)
+    const again = await subscribe(third, { since: cursor, snapshot: true, filter: { points: { gt: 2999 } } })
+    await api.sql(`update svc_log.floor set removed = '0'`)
+    expect(again).toMatchObject({ status: 'success', snapshot: 2 })
+    expect(again.cursor).not.toBe(cursor)
+  })
+
+  it('and the changes after it are the table, while many write', async () => {
+    const rounds = Number(process.env.TEST_SNAPSHOTS ?? 15)
+    await api.sql('truncate task')
+    await api.sql(`insert into task (title, points) select 'row ' || n, 0 from generate_series(1, 300) n`)
+    const stop = new AbortController()
+    const writers = [0, 1, 2].map((writer) => writeUntil(stop.signal, writer))
+    const copies: { client: TestSocket; condition: string }[] = []
+    for (let round = 0; round < rounds; round += 1) {
+      const client = await connect(address, token)
+      const filter = round % 2 === 0 ? undefined : { points: { lt: 50 } }
+      const { status } = await subscribe(client, {
+        snapshot: true,
+        fields: ['title', 'points'],
+        ...(filter && { filter }),
+      })
+      expect(status).toBe('success')
+      // A few stay to the end, the others only show that a beginning is whole.
+      if (round % 5 < 2) copies.push({ client, condition: filter ? 'where points < 50' : '' })
+      else client.close()
+    }
+    stop.abort()
+    await Promise.all(writers)
+    const end = await create({ title: 'end', points: 1 })
+    for (const { client } of copies) await client.frame(({ data }) => data.id === end)
+    for (const { client, condition } of copies) {
+      const positions = client.frames.map(({ position }) => position)
+      expect(new Set(positions).size).toBe(positions.length)
+      const table = await api.sql(`select id::text, title, points from task ${condition}`)
+      const expected = new Map(table.map(({ id, title, points }) => [id, `${title} ${points}`]))
+      expect(copyOf(client)).toEqual(expected)
+    }
+  })
+
+  /** What a client holds that takes the snapshot and then every change in turn. */
+  function copyOf({ notices, frames }: TestSocket): Map<string, string> {
+    const text = ({ title, points }: any) => `${title} ${points}`
+    const rows = new Map<string, string>(rowsOf({ notices } as TestSocket).map((row) => [row.id, text(row)]))
+    for (const { action, data } of frames)
+      if (action === 'delete' || action === 'remove') rows.delete(data.id)
+      else rows.set(data.id, text(data))
+    return rows
+  }
+
+  async function writeUntil(signal: AbortSignal, writer: number): Promise<void> {
+    for (let i = 0; !signal.aborted; i += 1) {
+      const pick = `(select id from task offset floor(random() * 100) limit 1)`
+      if (i % 3 === 0) await api.sql(`update task set points = $1 where id = ${pick}`, [(i * 7 + writer) % 100])
+      else if (i % 3 === 1) await api.sql(`delete from task where id = ${pick}`)
+      else await api.sql(`insert into task (title, points) values ($1, $2)`, [`w${writer} ${i}`, i % 100])
+    }
+  }
+})
