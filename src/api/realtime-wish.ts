@@ -4,6 +4,7 @@ import { type Cursor, parseCursor } from '../events/cursor.ts'
 import { type View, viewOf } from '../features/changes/changed-rows.ts'
 import { ruleSources } from '../features/changes/rule-sources.ts'
 import { resolveEnv } from '../features/items/reads.ts'
+import { notifications } from '../features/notifications/own.ts'
 import type { Access } from '../query/access.ts'
 import type { Filter } from '../query/ast.ts'
 import { isObject } from '../query/guards.ts'
@@ -54,12 +55,15 @@ export function collectionOf(request: unknown): string {
 }
 
 /**
- * Tenants are always apart, and who asks for a part of the rows or for the rows themselves gets those of a read; other
- * row rules only with REALTIME_ROW_LEVEL_SCOPING.
+ * Tenants are always apart, and so are people's notifications; who asks for a part of the rows or for the rows themselves
+ * gets those of a read; other row rules only with REALTIME_ROW_LEVEL_SCOPING.
  */
-export function scopesRows({ config }: Runtime, { filter, snapshot }: Pick<Wish, 'filter' | 'snapshot'>): boolean {
-  return config.realtime.rowLevelScoping || config.tenancy.enabled || filter !== undefined || snapshot
+export function scopesRows({ config }: Runtime, { collection, filter, snapshot }: ScopeOf): boolean {
+  if (config.realtime.rowLevelScoping || config.tenancy.enabled) return true
+  return collection === notifications || filter !== undefined || snapshot
 }
+
+type ScopeOf = Pick<Wish, 'collection' | 'filter' | 'snapshot'>
 
 /** A wish compiled for what its subscriber may read; good as long as the catalog and that access are. */
 export type CompiledView = View & {

@@ -9,6 +9,7 @@ import { type Feed, openFeed } from '../events/feed.ts'
 import { callerOfToken } from '../features/auth/authenticate.ts'
 import type { Caller } from '../features/auth/caller.ts'
 import { tokenOfCookies } from '../features/auth/cookie.ts'
+import { withOwnNotifications } from '../features/notifications/own.ts'
 import { collectionsWithRowRules } from '../features/permissions/permissions.ts'
 import type { Runtime } from '../runtime.ts'
 import { type Begun, type Delivery, notAllowed, openDelivery } from './realtime-delivery.ts'
@@ -222,7 +223,7 @@ async function subscribe(rt: Runtime, delivery: Delivery, socket: Socket, reques
   const wish = inOneMessage(() => readWish(request))
   if (delivery.othersOf(socket, wish.collection) >= rt.config.realtime.subscriptionsPerSocket)
     throw new AppError(400, 'Too many subscriptions on one connection')
-  const { access } = callerOf(socket)
+  const access = withOwnNotifications(callerOf(socket).access)
   if (!delivery.mayRead(access, wish.collection)) throw new AppError(403, notAllowed)
   return delivery.subscribe(socket, access, wish)
 }
@@ -259,7 +260,7 @@ async function recheck(rt: Runtime, { delivery, reports }: Omit<Channels, 'progr
     const found = await callerOfToken(rt, data.token)
     if (found === undefined) return void socket.disconnect(true)
     Object.assign(data, found)
-    delivery.renew(socket, found.caller.access)
+    delivery.renew(socket, withOwnNotifications(found.caller.access))
     reports.renew(socket)
   } catch (error) {
     rt.log.warn({ err: error, userId: data.caller.userId }, 'a session could not be checked: its socket is closed')

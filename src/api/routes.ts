@@ -9,6 +9,7 @@ import { itemImportRoutes } from '../features/items/import-routes.ts'
 import { itemBearerRoutes, itemRoutes } from '../features/items/routes.ts'
 import { mailAdminRoutes } from '../features/mail/routes.ts'
 import { migrationRoutes } from '../features/migrations/routes.ts'
+import { notificationAdminRoutes, notificationRoutes } from '../features/notifications/routes.ts'
 import { opsRoutes } from '../features/ops/routes.ts'
 import { passkeyPublicRoutes, passkeyRoutes } from '../features/passkeys/routes.ts'
 import { permissionAdminRoutes, permissionRoutes } from '../features/permissions/routes.ts'
@@ -61,6 +62,8 @@ const groups: readonly RouteGroup[] = [
   { access: 'admin', register: settingsAdminRoutes },
   { access: 'admin', register: migrationRoutes },
   { access: 'admin', register: mailAdminRoutes },
+  { access: 'bearer', register: notificationRoutes },
+  { access: 'admin', register: notificationAdminRoutes },
   { access: 'admin', register: opsRoutes },
   { access: 'public', register: inboxRoutes },
   { access: 'public', register: templateRoutes },
