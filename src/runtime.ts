@@ -14,6 +14,7 @@ import { startBoss } from './events/jobs.ts'
 import { openSessionStore, type SessionStore } from './features/auth/session-store.ts'
 import { type Hooks, openHooks } from './features/hooks/hooks.ts'
 import { type AccessStore, openAccessStore } from './features/permissions/store.ts'
+import { openSocketRegistry, type SocketRegistry } from './features/rooms/registry.ts'
 import { openSettings, type SettingsStore } from './features/settings/store.ts'
 import { readLogo } from './features/templates/logo.ts'
 import { openRenderer, type Renderer } from './features/templates/renderer.ts'
@@ -46,6 +47,8 @@ export type Runtime = {
   readonly mailLogo: Buffer
   /** What extensions hooked into items; filled before the process serves. */
   readonly hooks: Hooks
+  /** What extensions registered for the realtime channel; filled before the process serves. */
+  readonly sockets: SocketRegistry
   /** The time of this process; expiries use the database's. */
   clock(): Date
   /** A new UUIDv7. */
@@ -121,6 +124,7 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
       renderer: opened(openRenderer(), (renderer) => renderer.close()),
       mailLogo,
       hooks: openHooks(log),
+      sockets: openSocketRegistry(),
       clock: () => new Date(),
       newId: () => v7({ random: nextRandom() }),
       close,

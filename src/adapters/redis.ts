@@ -19,11 +19,11 @@ const longestPauseMs = 1000
 
 /**
  * Connects with the first command, and for ever again after a loss. Nothing of Redis is worth waiting for: a command
- * that is not answered in 250 ms is rejected, and so is every one in the second after such a failure, unasked. What
+ * that is not answered in `waitMs` (default 250) is rejected, and so is every one in the second after such a failure, unasked. What
  * Redis answers with an error (a wrong command) is rejected with it and pauses nothing.
  */
-export function openRedis(url: string, log: Logger): Redis {
-  const client = connectRedis(url, log)
+export function openRedis(url: string, log: Logger, waitMs = longestWaitMs): Redis {
+  const client = connectRedis(url, log, waitMs)
   let connected: Promise<void> | undefined
   let pausedUntil = 0
   const bounded = async (ask: () => Promise<unknown>): Promise<unknown> => {
@@ -49,14 +49,14 @@ export function openRedis(url: string, log: Logger): Redis {
  * rejected, not queued; those that a lost line leaves open are rejected, not repeated. Its errors are logged, once for
  * each time that it is away.
  */
-export function connectRedis(url: string, log: Logger): Client {
+export function connectRedis(url: string, log: Logger, waitMs = longestWaitMs): Client {
   const client = new Client(url, {
     lazyConnect: true,
     enableOfflineQueue: false,
     autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: 0,
     connectTimeout: longestConnectMs,
-    commandTimeout: longestWaitMs,
+    commandTimeout: waitMs,
     socketTimeout: longestSilenceMs,
     retryStrategy: (attempt) => Math.min(50 * attempt, longestPauseMs),
   })

@@ -46,7 +46,7 @@ export function openTaskProgress(rt: Runtime, io: Server, accessOf: (socket: Soc
   return {
     async join(socket, request) {
       const id = taskIdOf(request)
-      if (socket.rooms.size > roomsAtMost) throw new AppError(400, 'Too many tasks on one connection')
+      if (tasksOf(socket) >= roomsAtMost) throw new AppError(400, 'Too many tasks on one connection')
       const task = await read(socket, id)
       await socket.join(roomOf(id))
       return { task }
@@ -59,6 +59,8 @@ export function openTaskProgress(rt: Runtime, io: Server, accessOf: (socket: Soc
 }
 
 const roomOf = (id: string) => `task:${id}`
+
+const tasksOf = ({ rooms }: Socket) => [...rooms].filter((room) => room.startsWith('task:')).length
 
 function taskIdOf(request: unknown): string {
   const { taskId } = (request ?? {}) as { taskId?: unknown }

@@ -12,11 +12,16 @@ import { tokenOfCookies } from '../features/auth/cookie.ts'
 import { withOwnNotifications } from '../features/notifications/own.ts'
 import { collectionsWithRowRules } from '../features/permissions/permissions.ts'
 import type { Runtime } from '../runtime.ts'
+import { openCluster } from './realtime-cluster.ts'
 import { type Begun, type Delivery, notAllowed, openDelivery } from './realtime-delivery.ts'
 import { openSocketLimits, type SocketLimits } from './realtime-limits.ts'
+import { dispatchMessage } from './realtime-messages.ts'
 import { openOutbox } from './realtime-outbox.ts'
+import { openPushes } from './realtime-push.ts'
 import { type LiveReports, openLiveReports } from './realtime-reports.ts'
+import { openRooms, type RoomChannel } from './realtime-rooms.ts'
 import { openTaskProgress, type TaskProgress } from './realtime-tasks.ts'
+import { callerOf } from './realtime-users.ts'
 import { collectionOf, inOneMessage, readWish } from './realtime-wish.ts'
 
 /** The realtime channel: socket.io on SOCKET_PATH, fed from the log (realtime facts §1). */
@@ -89,7 +94,8 @@ export async function openRealtime(
     log,
     walEnabled: config.realtime.walConsumerEnabled,
   })
-  const io = new Server({ serveClient: false, connectTimeout: patienceMs })
+  const cluster = openCluster(rt)
+  const io = new Server({ serveClient: false, connectTimeout: patienceMs, ...cluster.options })
   const outbox = openOutbox(config, io)
   engine.on('connection', (conn: Socket['conn']) => {
     outbox.watch(conn)
@@ -97,7 +103,7 @@ export async function openRealtime(
   })
   io.bind(engine)
   const check = (socket: Socket): Promise<void> =>
-    recheck(rt, { delivery, reports }, socket).then(() => checkAtEnd(socket, check))
+    recheck(rt, { delivery, reports, rooms }, socket).then(() => checkAtEnd(socket, check))
   const delivery = openDelivery(rt, feed, outbox, async () => {
     if (!rt.listener.isLive()) await Promise.all([...io.sockets.sockets.values()].map(check))
   })
@@ -107,6 +113,8 @@ export async function openRealtime(
     async (socket) => (await callerOfToken(rt, (socket.data as SocketData).token))?.caller,
   )
   const progress = openTaskProgress(rt, io, (socket) => callerOf(socket).access)
+  const rooms = openRooms(rt, io, cluster)
+  openPushes(rt, io)
   io.use((socket, next) => {
     authenticate(rt, limits, socket).then(
       () => next(),
@@ -114,7 +122,7 @@ export async function openRealtime(
     )
   })
   io.on('connection', (socket) => {
-    accept(rt, { delivery, reports, progress }, socket)
+    accept(rt, { delivery, reports, progress, rooms }, socket)
     // Its session may have ended while it connected, before it could be told.
     void check(socket)
   })
@@ -133,6 +141,8 @@ export async function openRealtime(
       reports.close()
       await feed.close()
       await io.close()
+      await rooms.close()
+      cluster.close()
     },
   }
 }
@@ -148,10 +158,6 @@ function checkAtEnd(socket: Socket, check: (socket: Socket) => Promise<void>): v
 
 const longestTimerMs = 2 ** 31 - 1
 
-function callerOf(socket: Socket): Caller {
-  return (socket.data as SocketData).caller
-}
-
 /** A live session is needed; the token comes in the handshake or as the session cookie, never in the query. */
 async function authenticate(rt: Runtime, limits: SocketLimits, socket: Socket): Promise<void> {
   const { token } = socket.handshake.auth as { token?: unknown }
@@ -163,9 +169,14 @@ async function authenticate(rt: Runtime, limits: SocketLimits, socket: Socket): 
   socket.data = { ...found, token: given } satisfies SocketData
 }
 
-type Channels = { readonly delivery: Delivery; readonly reports: LiveReports; readonly progress: TaskProgress }
+type Channels = {
+  readonly delivery: Delivery
+  readonly reports: LiveReports
+  readonly progress: TaskProgress
+  readonly rooms: RoomChannel
+}
 
-function accept(rt: Runtime, { delivery, reports, progress }: Channels, socket: Socket): void {
+function accept(rt: Runtime, { delivery, reports, progress, rooms }: Channels, socket: Socket): void {
   const { userId, tenantId } = callerOf(socket)
   socket.on('error', (error) => rt.log.debug({ err: error }, 'socket error'))
   refuseUnknown(socket)
@@ -194,13 +205,18 @@ function accept(rt: Runtime, { delivery, reports, progress }: Channels, socket: 
   )
   socket.on('task:join', (request: unknown, ack: unknown) => answer(rt, ack, () => progress.join(socket, request)))
   socket.on('task:leave', (request: unknown, ack: unknown) => answer(rt, ack, () => progress.leave(socket, request)))
+  for (const [name, handle] of rooms.requests)
+    socket.on(name, (request: unknown, ack: unknown) => answer(rt, ack, () => handle(socket, request)))
+  socket.on('custom', (request: unknown, ack: unknown) => dispatchMessage(rt, socket, request, ack))
   socket.on('disconnect', () => {
     clearTimeout((socket.data as SocketData).timer)
+    rooms.forget(socket)
     delivery.forget(socket)
     reports.forget(socket)
     // Whoever only takes leave of the channel would keep the connection.
     closeSoon(socket.conn)
   })
+  void rooms.welcome(socket)
   socket.emit('connected', { userId, tenant: tenantId ?? null })
 }
 
@@ -254,12 +270,18 @@ function closeSoon(conn: Socket['conn']): void {
 }
 
 /** The session may still be good (a changed role, a message that said "all"): look it up again, otherwise disconnect. */
-async function recheck(rt: Runtime, { delivery, reports }: Omit<Channels, 'progress'>, socket: Socket): Promise<void> {
+async function recheck(
+  rt: Runtime,
+  { delivery, reports, rooms }: Omit<Channels, 'progress'>,
+  socket: Socket,
+): Promise<void> {
   const data = socket.data as SocketData
   try {
     const found = await callerOfToken(rt, data.token)
     if (found === undefined) return void socket.disconnect(true)
+    const before = data.caller
     Object.assign(data, found)
+    rooms.renew(socket, before)
     delivery.renew(socket, withOwnNotifications(found.caller.access))
     reports.renew(socket)
   } catch (error) {

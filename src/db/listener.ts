@@ -6,7 +6,7 @@ import { isConnectionLoss } from './errors.ts'
 import { type Database, directUrl, tlsOptions, withoutSslMode } from './pools.ts'
 import { leaveLease, renewLease } from './unlogged.ts'
 
-/** The channels of the platform; payloads are short keys, never data. */
+/** The channels of the platform; payloads are short keys, never data, but for what sockets are pushed (features/rooms/push.ts). */
 const channels = [
   'svc_catalog',
   'svc_access',
@@ -16,6 +16,7 @@ const channels = [
   'svc_jobs',
   'svc_tasks',
   'svc_progress',
+  'svc_push',
 ] as const
 export type Channel = (typeof channels)[number]
 

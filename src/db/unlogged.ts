@@ -5,7 +5,7 @@
 
 import type { RepeatableRequest } from '../events/types.ts'
 import type { Runtime } from '../runtime.ts'
-import { type SqlFragment, sql, type Tx } from './sql.ts'
+import { rawQuery, type SqlFragment, sql, type Tx } from './sql.ts'
 import { statementName } from './statement-names.ts'
 import { writePoolOf } from './write-pool.ts'
 
@@ -659,6 +659,17 @@ export const renewLease = `
 /** Gives up the lease of the process `$1`, and forgets those that were never given up. */
 export const leaveLease = `
     delete from "svc_Lease" where id = $1 or "seenAt" < clock_timestamp() - interval '1 hour'`
+
+// Pushes to sockets: no state at all, but a NOTIFY, which the read-only pools could send as well and a hook sends in its
+// transaction.
+
+const pushSql = `select pg_notify('svc_push', part) from unnest($1::text[]) part`
+
+/** Tells all web processes, at once or with the commit of a transaction. */
+export async function notifySockets(rt: Runtime, tx: Tx | undefined, parts: readonly string[]): Promise<void> {
+  if (tx === undefined) await run(rt, pushSql, [parts])
+  else await tx.any(rawQuery(pushSql, [parts]))
+}
 
 async function run<Row>(rt: Runtime, text: string, values: readonly unknown[]): Promise<Row[]> {
   return writePoolOf(rt).hot.run(text, values, statementName(text)) as Promise<Row[]>

@@ -7,10 +7,13 @@ import { type HookDb, readingDb, scopeOfHook, writingDb } from '../features/item
 import { inTransaction } from '../features/items/transaction.ts'
 import { type MailRequest, queueMail } from '../features/mail/mail.ts'
 import { type MailContext, type MailType, mailTypes } from '../features/mail/types.ts'
+import { newNotificationOf } from '../features/notifications/input.ts'
+import { sendNotifications } from '../features/notifications/notifications.ts'
 import { hasTemplate } from '../features/templates/templates.ts'
 import { type Grant, systemAccess } from '../query/access.ts'
 import type { Runtime } from '../runtime.ts'
 import { type ItemsServiceClass, itemsServiceFor } from './items-service.ts'
+import { type SocketService, socketServiceFor } from './socket-service.ts'
 import type { TasksService } from './tasks-service.ts'
 
 /** What the platform gives an extension to work with; see docs/extensions.md. */
@@ -19,6 +22,8 @@ export type ExtensionContext = {
   readonly ItemsService: ItemsServiceClass
   readonly permissionService: PermissionService
   readonly mailService: MailService
+  readonly notificationService: NotificationService
+  readonly socketService: SocketService
   /** Only where tasks are run: in the handlers of tasks and schedules. */
   readonly tasksService?: TasksService
   /** Lines carry the extension's name. */
@@ -62,6 +67,11 @@ export type MailService = {
   sendMail(mail: MailOptions): Promise<string>
 }
 
+export type NotificationService = {
+  /** `{type, title, message, data?, userIds, tenant_Id?}`; the ids of what was created, in the order of the users. */
+  send(notification: object): Promise<readonly string[]>
+}
+
 export type ContextOptions = {
   readonly tasksService?: TasksService | undefined
   /** Asked before every write. */
@@ -97,6 +107,10 @@ export function contextFor(
           return emailLogId
         }),
     },
+    notificationService: {
+      send: async (notification) => sendNotifications(rt, writer(), newNotificationOf(notification)),
+    },
+    socketService: socketServiceFor(rt, extension, () => scopeOfHook(rt)?.tx),
     ...(tasksService !== undefined && { tasksService }),
     log: rt.log.child({ extension }),
   } satisfies ExtensionContext)

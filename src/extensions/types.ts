@@ -13,6 +13,7 @@ export type { Accountability } from '../features/items/accountability.ts'
 export type { HookDb } from '../features/items/hooking.ts'
 export type { ExtensionContext } from './context.ts'
 export type { ItemsService } from './items-service.ts'
+export type { SocketService } from './socket-service.ts'
 export type { TasksService } from './tasks-service.ts'
 
 /** `svc-hook-*`: registers its hooks and returns. */

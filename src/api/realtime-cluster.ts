@@ -1,0 +1,60 @@
+import type { Server } from 'socket.io'
+import { openRedis, type Redis } from '../adapters/redis.ts'
+import { type Fanout, openFanout } from '../adapters/socket-fanout.ts'
+import type { Runtime } from '../runtime.ts'
+
+/**
+ * The other web processes, as far as custom rooms are concerned (ADR 24): with SOCKET_REDIS_ENABLED their sockets share
+ * rooms; without it a process has rooms of its own. Changes, notifications, pushes and the progress of tasks need none of
+ * this: they come through PostgreSQL.
+ */
+export type Cluster = {
+  /** Undefined where every process is alone. */
+  readonly shared: { readonly redis: Redis; readonly prefix: string } | undefined
+  /** For the constructor of the socket server. */
+  readonly options: { readonly adapter?: Fanout['adapter'] }
+  /** Calls the others' handler of that name. Nobody is told while Redis is away. */
+  tell(io: Server, name: string, ...values: readonly unknown[]): void
+  /** What the others' handlers answer, as far as they do in time. */
+  ask(io: Server, name: string, ...values: readonly unknown[]): Promise<readonly unknown[]>
+  /** Called when messages of others may have been missed. */
+  onReconnect(handler: () => void): void
+  close(): void
+}
+
+const answersWithinMs = 2500
+/** Scripts are few and small; what is slow is a busy machine. */
+const redisWaitMs = 1000
+
+export function openCluster({ config: { realtime }, log }: Runtime): Cluster {
+  if (!realtime.redisEnabled) return alone
+  const url = realtime.redisUrl!
+  const redis = openRedis(url, log, redisWaitMs)
+  const fanout = openFanout(url, realtime.redisKey, log)
+  return {
+    shared: { redis, prefix: `${realtime.redisKey}:` },
+    options: { adapter: fanout.adapter },
+    tell: (io, name, ...values) => void io.serverSideEmit(name, ...values),
+    ask: (io, name, ...values) => {
+      const { promise, resolve } = Promise.withResolvers<readonly unknown[]>()
+      // It answers never when Redis is away.
+      const impatience = setTimeout(() => resolve([]), answersWithinMs)
+      io.serverSideEmit(name, ...values, (_error: unknown, answers: readonly unknown[] = []) => resolve(answers))
+      return promise.finally(() => clearTimeout(impatience))
+    },
+    onReconnect: fanout.onReconnect,
+    close: () => {
+      fanout.close()
+      redis.close()
+    },
+  }
+}
+
+const alone: Cluster = {
+  shared: undefined,
+  options: {},
+  tell: () => undefined,
+  ask: async () => [],
+  onReconnect: () => undefined,
+  close: () => undefined,
+}

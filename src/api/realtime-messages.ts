@@ -1,0 +1,37 @@
+import type { Socket } from 'socket.io'
+import { AppError } from '../errors.ts'
+import { membersOfRequest } from '../features/rooms/input.ts'
+import type { Runtime } from '../runtime.ts'
+import { socketUser } from './realtime-users.ts'
+
+/**
+ * `custom {event, payload}`: to the handler that an extension has registered for the event. It answers by `ack`, or by
+ * what it returns where it takes no `ack`. Whatever it throws is answered and logged; the process and the socket go on.
+ */
+export async function dispatchMessage(rt: Runtime, socket: Socket, request: unknown, ack: unknown): Promise<void> {
+  const { event, payload } = membersOfRequest(request)
+  const reply = once(ack)
+  const handler = typeof event === 'string' ? rt.sockets.handlers.get(event) : undefined
+  if (handler === undefined) {
+    reply({ status: 'error', message: `No handler registered for event: ${nameOf(event)}` })
+    return
+  }
+  try {
+    const answer = await handler.fn(socketUser(rt, socket), payload, reply)
+    if (answer !== undefined || handler.fn.length < 3) reply({ status: 'success', data: answer ?? null })
+  } catch (error) {
+    if (!(error instanceof AppError)) rt.log.error({ err: error, extension: handler.owner, event }, 'a handler failed')
+    reply({ status: 'error', message: error instanceof AppError ? error.message : 'Internal server error' })
+  }
+}
+
+function once(ack: unknown): (answer: unknown) => void {
+  let isAnswered = typeof ack !== 'function'
+  return (answer) => {
+    if (isAnswered) return
+    isAnswered = true
+    ;(ack as (answer: unknown) => void)(answer)
+  }
+}
+
+const nameOf = (event: unknown) => (typeof event === 'string' ? event.slice(0, 128) : typeof event)

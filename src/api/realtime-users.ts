@@ -1,0 +1,35 @@
+import type { Socket } from 'socket.io'
+import type { Caller } from '../features/auth/caller.ts'
+import { accountabilityOf } from '../features/items/accountability.ts'
+import type { SocketUser } from '../features/rooms/registry.ts'
+import type { Runtime } from '../runtime.ts'
+
+/** The caller behind a socket, as looked up last. */
+export const callerOf = (socket: Socket): Caller => (socket.data as { caller: Caller }).caller
+
+export const userOf = (socket: Socket): string => callerOf(socket).userId ?? ''
+
+/** The tenant that a socket is at; rooms and pushes of tenants are apart where there are tenants at all. */
+export function tenantOf({ config }: Runtime, caller: Caller): string | undefined {
+  return config.tenancy.enabled ? caller.tenantId : undefined
+}
+
+/** What extensions are given of a socket: not the socket, which could join the rooms of the platform. */
+export function socketUser(rt: Runtime, socket: Socket): SocketUser {
+  const caller = callerOf(socket)
+  const { headers, address: ip } = socket.handshake
+  const userAgent = headers['user-agent']
+  const { userId, tenantId, role, access, user } = caller
+  const actor = { userId, tenantId, roleId: role.id, ip, userAgent, requestId: undefined }
+  return Object.freeze({
+    id: socket.id,
+    userId: userOf(socket),
+    tenantId: tenantOf(rt, caller),
+    accountability: accountabilityOf(rt, { actor, access, user })!,
+    emit: (event: string, payload: unknown) => void socket.emit(event, payload),
+  })
+}
+
+/** The socket.io rooms of the server's own pushes. No client names them. */
+export const userRoom = (userId: string) => `user:${userId}`
+export const tenantRoom = (tenantId: string | undefined) => `tenant:${tenantId ?? '-'}`
