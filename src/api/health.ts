@@ -40,16 +40,21 @@ async function readiness(rt: Runtime, feed: Feed | undefined): Promise<Record<st
   }
 }
 
-/** Realtime without the WAL works by polling: slower, and worth knowing, but not a reason to take no traffic. */
-function realtimeCheck({ config, access }: Runtime, feed: Feed | undefined): Check {
+/**
+ * Realtime without the WAL works by polling, and without their Redis rooms are refused: worth knowing, but not a reason to
+ * take no traffic.
+ */
+function realtimeCheck({ config, access, sockets }: Runtime, feed: Feed | undefined): Check {
   if (feed === undefined) return { ok: true, enabled: false }
   const { source, lagMs, reason } = feed.status()
+  const rooms = sockets.live()?.state()
   const unscoped = config.realtime.rowLevelScoping ? [] : collectionsWithRowRules(access.current())
   return {
     ok: true,
     enabled: true,
     source,
     lagMs,
+    rooms,
     ...(reason !== undefined && { reason }),
     ...(unscoped.length > 0 && {
       warning: 'REALTIME_ROW_LEVEL_SCOPING is false, row rules do not apply to realtime',

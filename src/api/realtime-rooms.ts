@@ -2,6 +2,7 @@ import type { Server, Socket } from 'socket.io'
 import type { Caller } from '../features/auth/caller.ts'
 import { openMemoryStore } from '../features/rooms/memory-store.ts'
 import { openRedisStore, type RedisStore } from '../features/rooms/redis-store.ts'
+import type { LiveRooms } from '../features/rooms/registry.ts'
 import { type Room, type RoomStore, roomKey } from '../features/rooms/rooms.ts'
 import type { Runtime } from '../runtime.ts'
 import type { Cluster } from './realtime-cluster.ts'
@@ -26,7 +27,7 @@ export type RoomChannel = {
   close(): Promise<void>
 }
 
-type Store = RoomStore & Pick<RedisStore, 'forget' | 'audit' | 'close'>
+type Store = RoomStore & Pick<RedisStore, 'isAvailable' | 'forget' | 'audit' | 'close'>
 
 export function openRooms(rt: Runtime, io: Server, cluster: Cluster): RoomChannel {
   const own = new Map<Socket, Map<string, Room>>()
@@ -72,7 +73,7 @@ export function openRooms(rt: Runtime, io: Server, cluster: Cluster): RoomChanne
     for (const socket of own.keys()) for (const room of roomsOf(socket)) events.resync(room, socket.id)
     store.audit().catch((error: unknown) => rt.log.debug({ err: error }, 'rooms could not be compared with Redis'))
   })
-  attach(rt, io, store)
+  attach(rt, io, store, () => ({ shared: cluster.shared !== undefined, available: store.isAvailable() }))
 
   return {
     requests: new Map(
@@ -108,17 +109,24 @@ export function openRooms(rt: Runtime, io: Server, cluster: Cluster): RoomChanne
 }
 
 function openStore(rt: Runtime, cluster: Cluster, events: RoomAnnouncements, onRemoved: RedisStoreRemoval): Store {
-  if (cluster.shared === undefined)
-    return { ...openMemoryStore(), forget: () => undefined, audit: async () => undefined, close: async () => undefined }
+  if (cluster.shared === undefined) return { ...openMemoryStore(), ...nothingShared }
   const heard = { onLeft: events.left, onBack: events.joined, onRemoved }
   return openRedisStore({ ...cluster.shared, ...heard, log: rt.log, newId: rt.newId })
+}
+
+const nothingShared = {
+  isAvailable: () => true,
+  forget: () => undefined,
+  audit: async () => undefined,
+  close: async () => undefined,
 }
 
 type RedisStoreRemoval = (room: Room, socketId: string) => void
 
 /** What extensions can ask about the sockets of this process. */
-function attach(rt: Runtime, io: Server, store: RoomStore): void {
+function attach(rt: Runtime, io: Server, store: RoomStore, state: LiveRooms['state']): void {
   rt.sockets.attach({
+    state,
     stats: async () => ({
       totalConnections: io.sockets.sockets.size,
       uniqueUsers: new Set([...io.sockets.sockets.values()].map(userOf)).size,

@@ -107,6 +107,9 @@ describeWithRedis('two web processes with Redis', () => {
       expect(await socket.emit('room:join', { room: 'new' })).toEqual(unavailable)
       expect(await socket.emit('room:list', {})).toEqual(unavailable)
     }
+    const ready = async () => (await cluster.web[0]!.call('GET', '/ready')).body
+    await waitFor(async () => (await ready()).realtime.rooms.available === false)
+    expect(await ready()).toMatchObject({ status: 'ready', realtime: { rooms: { shared: true, available: false } } })
     await write('without Redis')
     expect((await cluster.web[1]!.call('POST', '/auth/login', administrator, null)).status).toBe(200)
     for (const subscriber of subscribers) await subscriber.frame(({ data }) => data.text === 'without Redis')
@@ -121,6 +124,7 @@ describeWithRedis('two web processes with Redis', () => {
       await say(a, room, 'again')
       return heard(b, 'room:said').length > 0
     })
+    await waitFor(async () => (await ready()).realtime.rooms.available)
     await write('with Redis again')
     const committed = (await changesOf(cluster, 'note')).slice(before)
     expect(committed).toHaveLength(6)
@@ -146,10 +150,11 @@ describeWithRedis('two web processes with Redis', () => {
     await b.emit('room:join', { room: 'its own' })
     const socketId = b.socket.id
     await cluster.web[1]!.kill('SIGKILL')
+    const restarted = cluster.web[1]!.restart()
     expect(await hears(a, 'room:user:left', 1, 40_000)).toMatchObject([{ room, socketId }])
     expect(await socketsIn(a, room)).toEqual([a.socket.id])
     await waitFor(async () => (await a.emit('room:list', { prefix: 'its own' })).rooms.length === 0)
-    await cluster.web[1]!.restart()
+    await restarted
     const again = await at(1, bert)
     await waitFor(async () => (await again.emit('room:join', { room })).status === 'success')
     expect(await socketsIn(a, room)).toEqual([a.socket.id, again.socket.id])

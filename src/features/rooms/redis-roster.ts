@@ -13,6 +13,7 @@ import { type Joining, type Room, roomBounds, roomKey } from './rooms.ts'
 export type Roster = {
   /** The name under which this process is known at the moment. */
   readonly process: string
+  isAvailable(): boolean
   add(room: Room, entry: Entry): void
   remove(room: Room, socketId: string): Entry | undefined
   /** A socket has left while Redis was away: it will be told. */
@@ -42,6 +43,7 @@ export function openRoster({ keysOf, ...options }: RedisStoreOptions & { readonl
   /** False before the first time, and while some members may not have been put back. */
   let isComplete = false
   let refreshedAt = performance.now()
+  let isAvailable = false
   let closed = false
   let timer: NodeJS.Timeout
 
@@ -122,7 +124,9 @@ export function openRoster({ keysOf, ...options }: RedisStoreOptions & { readonl
   const goOn = async () => {
     try {
       await beat()
+      isAvailable = true
     } catch (error) {
+      isAvailable = false
       log.debug({ err: error }, 'a sign of life to Redis failed')
     }
     if (!closed) timer = setTimeout(goOn, beatMs)
@@ -133,6 +137,7 @@ export function openRoster({ keysOf, ...options }: RedisStoreOptions & { readonl
     get process() {
       return process
     },
+    isAvailable: () => isAvailable,
     add: (room, entry) => void here.set(id(room, entry.socketId), { room, entry }),
     remove: (room, socketId) => {
       const found = here.get(id(room, socketId))

@@ -33,6 +33,8 @@ export type RedisStoreOptions = {
 }
 
 export type RedisStore = RoomStore & {
+  /** Whether Redis has answered the last sign of life. */
+  isAvailable(): boolean
   /** Forgets that a socket of this process is in a room, after another process has removed it. */
   forget(room: Room, socketId: string): void
   /** Whether sockets were removed from rooms while this process could not be told. */
@@ -120,6 +122,7 @@ export function openRedisStore(options: RedisStoreOptions): RedisStore {
         throw unavailable(error)
       }
     },
+    isAvailable: roster.isAvailable,
     forget: (room, socketId) => void roster.remove(room, socketId),
     audit: roster.audit,
     close: roster.close,

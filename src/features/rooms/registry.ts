@@ -22,6 +22,8 @@ export type Owned<Fn> = { readonly owner: string; readonly fn: Fn }
 
 /** What the process that has the sockets can tell. */
 export type LiveRooms = {
+  /** Whether rooms are shared between processes, and can be used at the moment. */
+  state(): { readonly shared: boolean; readonly available: boolean }
   stats(): Promise<LiveStats>
   members(room: Room): Promise<readonly Member[]>
   count(room: Room): Promise<number>
