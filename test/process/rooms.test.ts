@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Cluster, startCluster, type Web } from '../support/cluster.ts'
 import { changesOf, streamFaults } from '../support/ledger.ts'
+import { createDatabase } from '../support/postgres.ts'
 import { administrator } from '../support/prepare.ts'
 import { waitFor } from '../support/processes.ts'
 import { describeWithRedis, startRedis, type TestRedis } from '../support/redis.ts'
@@ -189,7 +190,10 @@ describe('two web processes without Redis, which poll', () => {
         })`,
     )
     const env = { REALTIME_WAL_CONSUMER_ENABLED: 'false', EXTENSIONS_DIR: directory }
-    cluster = await startCluster({ env, web: 2 })
+    const database = await createDatabase()
+    cluster = await startCluster({ database, env })
+    const other = await startCluster({ database, env })
+    cluster = { ...cluster, web: [...cluster.web, ...other.web] }
     await cluster.web[0]!.call('POST', '/schemas', noteSchema)
     anna = await createUser(cluster, 'anna')
   })
