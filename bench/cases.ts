@@ -1,0 +1,29 @@
+import type { Account, Role } from './daybook.ts'
+
+export type Request = { readonly method: 'GET' | 'POST' | 'PATCH'; readonly path: string; readonly body?: string }
+
+/** The servers that are compared: the bare one, Daybook without and with its data cache. */
+export const sides = ['ceiling', 'daybook', 'cached'] as const
+export type Side = (typeof sides)[number]
+/** What a request is written for; with and without its cache Daybook is asked the same. */
+export type Kind = 'ceiling' | 'daybook'
+
+/** The n-th request of a case, by whom it is sent. */
+export type Asked = { readonly n: number; readonly as: Account; readonly role: Role; readonly kind: Kind }
+
+/** One line of the table per role. */
+export type Case = {
+  /** Of the list; several cases may have one. */
+  readonly id: string
+  readonly title: string
+  readonly roles: readonly Role[]
+  readonly connections: number
+  readonly status: number
+  /** The rows that one request writes, where it writes many. */
+  readonly rowsEach?: number
+  request(asked: Asked): Request
+  /** Whether a body can be an answer to it; called for every response, so cheap. */
+  accepts(body: string): boolean
+  /** What must be equal on both sides, of a parsed body; undefined where they answer what they made themselves. */
+  comparable(body: never): unknown
+}

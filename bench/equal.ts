@@ -1,0 +1,32 @@
+import assert from 'node:assert/strict'
+import type { Case, Kind } from './cases.ts'
+import type { Account, Role } from './daybook.ts'
+import { callerOf } from './http.ts'
+import type { Contest } from './rounds.ts'
+
+/** Before anything is timed: both sides must answer the first requests of a case alike, or the comparison is worth nothing. */
+export async function assertSameAnswers({ servers, accounts }: Contest, what: Case, role: Role): Promise<void> {
+  for (let n = -1; n >= -5; n -= 1) {
+    const expected = await answer(servers.ceiling!.url, what, role, accounts[role], 'ceiling', n)
+    for (const server of [servers.daybook, servers.cached])
+      if (server !== undefined)
+        assert.deepEqual(
+          await answer(server.url, what, role, accounts[role], 'daybook', n),
+          expected,
+          `${what.id} ${what.title} as ${role}: the sides answer differently`,
+        )
+  }
+}
+
+async function answer(url: string, what: Case, role: Role, as: Account, kind: Kind, n: number): Promise<unknown> {
+  const { method, path, body } = what.request({ n: Math.abs(n), as, role, kind })
+  const { status, text } = await callerOf(url, as.token)(
+    method,
+    path,
+    body === undefined ? undefined : JSON.parse(body),
+  )
+  const where = `${what.id} ${what.title} as ${role}, ${kind}: ${method} ${path}`
+  assert.equal(status, what.status, `${where}: ${text.slice(0, 400)}`)
+  assert.ok(what.accepts(text), `${where}: this cannot be an answer: ${text.slice(0, 400)}`)
+  return what.comparable(JSON.parse(text) as never)
+}

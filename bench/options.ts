@@ -1,0 +1,66 @@
+import { parseArgs } from 'node:util'
+
+/** What a run is to do; durations in seconds. */
+export type Options = {
+  /** Fewer and shorter rounds, no growth to a million rows: under two minutes. */
+  readonly quick: boolean
+  readonly json: boolean
+  /** Ids of workloads (`W1`), all when empty. */
+  readonly only: readonly string[]
+  readonly rounds: number
+  readonly seconds: number
+  /** How many products are seeded. */
+  readonly products: number
+  /** Without the column of the data cache. */
+  readonly withCache: boolean
+  /** Directory for CPU profiles of Daybook's web process. */
+  readonly profile: string | undefined
+  /** A server whose role may create databases; the embedded one when undefined. */
+  readonly databaseUrl: string | undefined
+}
+
+export const usage = `npm run bench -- [options]
+  --quick            under two minutes: fewer and shorter rounds
+  --json             the figures as JSON instead of the table
+  --only W1,W4       these workloads only
+  --rounds N         rounds per workload (5; quick 3)
+  --seconds N        length of a round (4; quick 0.5)
+  --products N       rows that are seeded (100000)
+  --no-cache         without the column of the data cache
+  --profile DIR      CPU profiles of Daybook's web process into DIR, and their hottest functions
+BENCH_DATABASE_URL   a PostgreSQL to make the database on, instead of the embedded one`
+
+/** @throws Error that says what is wrong with the command line. */
+export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Options {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      quick: { type: 'boolean', default: false },
+      json: { type: 'boolean', default: false },
+      only: { type: 'string', default: '' },
+      rounds: { type: 'string' },
+      seconds: { type: 'string' },
+      products: { type: 'string', default: '100000' },
+      'no-cache': { type: 'boolean', default: false },
+      profile: { type: 'string' },
+    },
+  })
+  const { quick, json, profile } = values
+  return {
+    quick,
+    json,
+    only: values.only === '' ? [] : values.only.toUpperCase().split(','),
+    rounds: numberOf('--rounds', values.rounds ?? (quick ? '3' : '5'), 1),
+    seconds: numberOf('--seconds', values.seconds ?? (quick ? '0.5' : '4'), 0.2),
+    products: numberOf('--products', values.products, 1000),
+    withCache: !values['no-cache'],
+    profile,
+    databaseUrl: env.BENCH_DATABASE_URL || undefined,
+  }
+}
+
+function numberOf(name: string, text: string, least: number): number {
+  const number = Number(text)
+  if (Number.isFinite(number) && number >= least) return number
+  throw new Error(`${name}: expected a number of at least ${least}`)
+}

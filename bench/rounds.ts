@@ -1,0 +1,102 @@
+import type { Case, Side } from './cases.ts'
+import type { Account, Role } from './daybook.ts'
+import { fire, type Round } from './load.ts'
+import { type Meter, meterOf } from './meter.ts'
+import type { Server } from './processes.ts'
+
+export type Figures = {
+  /** Median of the rounds. */
+  readonly perSecond: number
+  readonly p50: number
+  readonly p99: number
+  readonly requests: number
+  readonly errors: number
+  /** Processor time per request of the server, and of PostgreSQL, in microseconds; undefined where it cannot be told. */
+  readonly serverCpu: number | undefined
+  readonly databaseCpu: number | undefined
+}
+
+export type Line = {
+  readonly id: string
+  readonly title: string
+  readonly role: Role
+  readonly rowsEach: number
+  readonly figures: Readonly<Partial<Record<Side, Figures>>>
+}
+
+export type Contest = {
+  readonly servers: Readonly<Partial<Record<Side, Server>>>
+  readonly accounts: Readonly<Record<Role, Account>>
+  readonly rounds: number
+  readonly seconds: number
+  readonly databasePid: number | undefined
+}
+
+/**
+ * Rounds of a case: each side warms up once, then they take turns, in another order every round, so that what else
+ * happens on the machine meets all of them.
+ */
+export async function compete(contest: Contest, what: Case, role: Role): Promise<Line> {
+  const sides = Object.keys(contest.servers) as Side[]
+  const entries = sides.map((side) => entryOf(contest, side, what, role))
+  for (const entry of entries) await entry.run(Math.min(1, contest.seconds))
+  for (let round = 0; round < contest.rounds; round += 1)
+    for (const entry of rotated(entries, round)) entry.took.push(await entry.run(contest.seconds))
+  const figures = Object.fromEntries(entries.map(({ side, took }) => [side, figuresOf(took)]))
+  return { id: what.id, title: what.title, role, rowsEach: what.rowsEach ?? 1, figures }
+}
+
+type Measured = Round & { readonly serverCpu: number | undefined; readonly databaseCpu: number | undefined }
+
+function entryOf({ servers, accounts, databasePid }: Contest, side: Side, what: Case, role: Role) {
+  const server = servers[side]!
+  const kind = side === 'ceiling' ? ('ceiling' as const) : ('daybook' as const)
+  const meters: Meter[] = [meterOf(server.pid), meterOf(databasePid, 'with its children')]
+  let n = 0
+  const next = () => {
+    n += 1
+    return n
+  }
+  const took: Measured[] = []
+  const run = async (seconds: number): Promise<Measured> => {
+    const before = meters.map((meter) => meter())
+    const round = await fire({ what, role, as: accounts[role], kind, server, seconds, next })
+    const [serverCpu, databaseCpu] = meters.map((meter, i) => perRequest(meter(), before[i], round.requests))
+    return { ...round, serverCpu, databaseCpu }
+  }
+  return { side, took, run }
+}
+
+/** Microseconds. */
+function perRequest(after: number | undefined, before: number | undefined, requests: number): number | undefined {
+  return after === undefined || before === undefined ? undefined : ((after - before) * 1e6) / Math.max(requests, 1)
+}
+
+function figuresOf(took: readonly Measured[]): Figures {
+  const middle = (pick: (round: Measured) => number) => median(took.map(pick))
+  const cpu = (pick: (round: Measured) => number | undefined) =>
+    took.some((round) => pick(round) === undefined) ? undefined : middle((round) => pick(round)!)
+  return {
+    perSecond: middle((round) => round.perSecond),
+    p50: middle((round) => quantile(round.latencies, 0.5)),
+    p99: middle((round) => quantile(round.latencies, 0.99)),
+    requests: took.reduce((sum, round) => sum + round.requests, 0),
+    errors: took.reduce((sum, round) => sum + round.errors, 0),
+    serverCpu: cpu((round) => round.serverCpu),
+    databaseCpu: cpu((round) => round.databaseCpu),
+  }
+}
+
+export function median(values: readonly number[]): number {
+  return quantile(Float64Array.from(values).sort(), 0.5)
+}
+
+/** Of ascending values; NaN of none. */
+export function quantile(values: Float64Array, at: number): number {
+  return values[Math.min(values.length - 1, Math.floor(values.length * at))] ?? Number.NaN
+}
+
+const rotated = <T>(list: readonly T[], by: number): T[] => [
+  ...list.slice(by % list.length),
+  ...list.slice(0, by % list.length),
+]

@@ -1,0 +1,68 @@
+import type { Side } from './cases.ts'
+import type { Figures, Line } from './rounds.ts'
+
+/** The lines as a Markdown table: requests (or written rows) per second, ratios to the ceiling, latencies, errors. */
+export function tableOf(lines: readonly Line[]): string {
+  const head = [
+    'workload',
+    'as',
+    'ceiling/s',
+    'Daybook/s',
+    'ratio',
+    'cached/s',
+    'ratio',
+    'p50/p99 ms (ceiling)',
+    'p50/p99 ms',
+    'CPU µs (ceiling)',
+    'CPU µs',
+    'CPU ratio',
+    'errors',
+  ]
+  const rule = head.map((_, i) => (i < 2 ? '---' : '---:'))
+  return [head, rule, ...lines.map(cellsOf)].map((cells) => `| ${cells.join(' | ')} |`).join('\n')
+}
+
+/** Daybook ÷ ceiling. */
+export function ratioOf({ figures }: Line, side: Side): number | undefined {
+  const [ceiling, own] = [figures.ceiling, figures[side]]
+  return ceiling === undefined || own === undefined ? undefined : own.perSecond / ceiling.perSecond
+}
+
+function cellsOf(line: Line): string[] {
+  const { ceiling, daybook, cached } = line.figures
+  const rate = (figures: Figures | undefined) =>
+    figures === undefined ? '' : Math.round(figures.perSecond * line.rowsEach).toLocaleString('en')
+  return [
+    `${line.id} ${line.title}`,
+    line.role,
+    rate(ceiling),
+    rate(daybook),
+    fixed(ratioOf(line, 'daybook')),
+    rate(cached),
+    fixed(ratioOf(line, 'cached')),
+    latencies(ceiling),
+    latencies(daybook),
+    cpu(ceiling),
+    cpu(daybook),
+    fixed(cpuRatio(ceiling, daybook)),
+    String([ceiling, daybook, cached].reduce((sum, figures) => sum + (figures?.errors ?? 0), 0)),
+  ]
+}
+
+const fixed = (value: number | undefined): string => (value === undefined ? '' : value.toFixed(2))
+
+const latencies = (figures: Figures | undefined): string =>
+  figures === undefined ? '' : `${figures.p50.toFixed(1)} / ${figures.p99.toFixed(1)}`
+
+/** Of the server + of PostgreSQL. */
+const cpu = (figures: Figures | undefined): string =>
+  figures?.serverCpu === undefined
+    ? ''
+    : [figures.serverCpu, figures.databaseCpu].map((µs) => Math.round(µs ?? Number.NaN)).join(' + ')
+
+function cpuRatio(ceiling: Figures | undefined, daybook: Figures | undefined): number | undefined {
+  const sum = (figures: Figures | undefined) =>
+    figures?.serverCpu === undefined ? undefined : figures.serverCpu + (figures.databaseCpu ?? 0)
+  const [a, b] = [sum(ceiling), sum(daybook)]
+  return a === undefined || b === undefined ? undefined : a / b
+}

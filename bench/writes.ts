@@ -1,0 +1,73 @@
+import type { Asked, Case, Request } from './cases.ts'
+import { scattered, someRow } from './reads.ts'
+import { categories, idOf } from './shape.ts'
+
+const each = { roles: ['admin', 'limited'], connections: 16 } as const
+const isId = (body: string): boolean => /^\{"data":\{"id":"[0-9a-f-]{36}"\}\}$/.test(body)
+
+/** Create, update and create by the thousand. `rows` is how many the table is seeded with. */
+export function writeCases(rows: number): readonly Case[] {
+  return [
+    {
+      ...each,
+      id: 'W4',
+      title: 'create',
+      status: 201,
+      request: (asked) => post(asked, '', newRow(asked, asked.n)),
+      accepts: isId,
+      comparable: () => 'an id',
+    },
+    {
+      ...each,
+      id: 'W5',
+      title: 'update',
+      status: 200,
+      request: (asked) => {
+        const path = `${asked.kind === 'daybook' ? '/items/article' : '/article'}/${someRow(asked, rows)}`
+        return { method: 'PATCH', path, body: JSON.stringify({ name: `Renamed by ${asked.n}`, stock: asked.n % 5000 }) }
+      },
+      accepts: isId,
+      comparable: (body) => body,
+    },
+    {
+      ...each,
+      connections: 2,
+      id: 'W12',
+      title: 'bulk create of 1,000, rows',
+      status: 201,
+      rowsEach: 1000,
+      request: (asked) =>
+        post(
+          asked,
+          '/bulk',
+          Array.from({ length: 1000 }, (_, i) => newRow(asked, asked.n * 1000 + i)),
+        ),
+      accepts: (body) => body.length > 36_000 && body.startsWith('{"data":["'),
+      comparable: ({ data }: { data: string[] }) => data.length,
+    },
+  ]
+}
+
+function post({ kind }: Asked, suffix: string, body: unknown): Request {
+  const path = `${kind === 'daybook' ? '/items/article' : '/article'}${suffix}`
+  return { method: 'POST', path, body: JSON.stringify(body) }
+}
+
+/** Article numbers are unique, over all runs of a side and between those that share a table. */
+const run = process.pid
+
+let made = 0
+
+function newRow({ as }: Asked, n: number): Record<string, unknown> {
+  made += 1
+  return {
+    sku: `NEW-${run}-${made}`,
+    name: `New product number ${n}`,
+    description: 'A thing of some use. '.repeat(8),
+    price: (scattered(n, 100_000) / 100).toFixed(2),
+    stock: n % 1000,
+    releasedAt: '2026-05-01T10:00:00.000Z',
+    owner_Id: as.id,
+    category_Id: idOf(scattered(n, categories) + 1),
+  }
+}
