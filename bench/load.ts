@@ -18,23 +18,25 @@ export type Load = {
   readonly as: Account
   readonly kind: Kind
   readonly server: Server
-  readonly seconds: number
   /** Gives every request of a case on a side another number. */
   readonly next: () => number
 }
 
-/** Sends requests over keep-alive connections for so many seconds, each connection its next one when it has its answer. */
-export async function fire({ what, role, as, kind, server, seconds, next }: Load): Promise<Round> {
+/**
+ * Sends so many requests over keep-alive connections, each connection its next one when it has its answer. All of them
+ * are answered when it ends: none runs into the next round, and each is in the figures.
+ */
+export async function fire({ what, role, as, kind, server, next }: Load, amount: number): Promise<Round> {
   const latencies: number[] = []
   let wrong = 0
-  const started = performance.now()
   const done = Promise.withResolvers<autocannon.Result>()
   const options: autocannon.Options = {
     url: server.url,
-    connections: what.connections,
-    duration: seconds,
-    sampleInt: 50,
-    timeout: 30,
+    connections: Math.min(what.connections, amount),
+    amount,
+    // How soon it notices that the last answer is there.
+    sampleInt: 20,
+    timeout: 60,
     headers: { authorization: `Bearer ${as.token}`, 'content-type': 'application/json' },
     requests: [{ setupRequest: (request) => ({ ...request, ...what.request({ n: next(), as, role, kind }) }) }],
     verifyBody: (body) => what.accepts(String(body)),
@@ -42,6 +44,7 @@ export async function fire({ what, role, as, kind, server, seconds, next }: Load
   const run = autocannon(options, (error: unknown, result: autocannon.Result) =>
     error ? done.reject(error as Error) : done.resolve(result),
   )
+  const started = performance.now()
   let last = started
   run.on('response', (_client, status, _bytes, ms) => {
     last = performance.now()
@@ -54,5 +57,19 @@ export async function fire({ what, role, as, kind, server, seconds, next }: Load
     latencies: Float64Array.from(latencies).sort(),
     requests: latencies.length,
     errors: errors + Math.max(wrong, mismatches),
+  }
+}
+
+/**
+ * Warms a server up for about so many seconds, and tells how many requests it answers in that time from then on.
+ */
+export async function warmUp(load: Load, seconds: number): Promise<number> {
+  const { connections } = load.what
+  let amount = connections * 2
+  for (let spent = 0; ; ) {
+    const { perSecond } = await fire(load, amount)
+    spent += amount / perSecond
+    amount = Math.max(connections, Math.round(perSecond * seconds))
+    if (spent >= seconds / 2) return amount
   }
 }

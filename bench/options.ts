@@ -23,8 +23,8 @@ export const usage = `npm run bench -- [options]
   --quick            under two minutes: fewer and shorter rounds
   --json             the figures as JSON instead of the table
   --only W1,W4       these workloads only
-  --rounds N         rounds per workload (5; quick 3)
-  --seconds N        length of a round (4; quick 0.5)
+  --rounds N         rounds per workload (5; quick 2)
+  --seconds N        length of a round (4; quick 0.3)
   --products N       rows that are seeded (100000)
   --no-cache         without the column of the data cache
   --profile DIR      CPU profiles of Daybook's web process into DIR, and their hottest functions
@@ -50,8 +50,8 @@ export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Op
     quick,
     json,
     only: values.only === '' ? [] : values.only.toUpperCase().split(','),
-    rounds: numberOf('--rounds', values.rounds ?? (quick ? '3' : '5'), 1),
-    seconds: numberOf('--seconds', values.seconds ?? (quick ? '0.5' : '4'), 0.2),
+    rounds: numberOf('--rounds', values.rounds ?? (quick ? '2' : '5'), 1),
+    seconds: numberOf('--seconds', values.seconds ?? (quick ? '0.3' : '4'), 0.2),
     products: numberOf('--products', values.products, 1000),
     withCache: !values['no-cache'],
     profile,

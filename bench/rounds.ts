@@ -1,7 +1,7 @@
 import type { Case, Side } from './cases.ts'
 import type { Account, Role } from './daybook.ts'
-import { fire, type Round } from './load.ts'
-import { type Meter, meterOf } from './meter.ts'
+import { fire, type Load, type Round, warmUp } from './load.ts'
+import { meterOf } from './meter.ts'
 import type { Server } from './processes.ts'
 
 export type Figures = {
@@ -39,32 +39,39 @@ export type Contest = {
 export async function compete(contest: Contest, what: Case, role: Role): Promise<Line> {
   const sides = Object.keys(contest.servers) as Side[]
   const entries = sides.map((side) => entryOf(contest, side, what, role))
-  for (const entry of entries) await entry.run(Math.min(1, contest.seconds))
-  for (let round = 0; round < contest.rounds; round += 1)
-    for (const entry of rotated(entries, round)) entry.took.push(await entry.run(contest.seconds))
+  for (const entry of entries) await entry.warmUp()
+  for (let round = 0; round < contest.rounds; round += 1) for (const entry of rotated(entries, round)) await entry.run()
   const figures = Object.fromEntries(entries.map(({ side, took }) => [side, figuresOf(took)]))
   return { id: what.id, title: what.title, role, rowsEach: what.rowsEach ?? 1, figures }
 }
 
 type Measured = Round & { readonly serverCpu: number | undefined; readonly databaseCpu: number | undefined }
 
-function entryOf({ servers, accounts, databasePid }: Contest, side: Side, what: Case, role: Role) {
+/** One side's part in a contest. */
+function entryOf({ servers, accounts, databasePid, seconds }: Contest, side: Side, what: Case, role: Role) {
   const server = servers[side]!
-  const kind = side === 'ceiling' ? ('ceiling' as const) : ('daybook' as const)
-  const meters: Meter[] = [meterOf(server.pid), meterOf(databasePid, 'with its children')]
+  const meters = [meterOf(server.pid), meterOf(databasePid, 'with its children')]
   let n = 0
   const next = () => {
     n += 1
     return n
   }
+  const load: Load = { what, role, as: accounts[role], kind: side === 'ceiling' ? 'ceiling' : 'daybook', server, next }
+  let amount = 0
   const took: Measured[] = []
-  const run = async (seconds: number): Promise<Measured> => {
-    const before = meters.map((meter) => meter())
-    const round = await fire({ what, role, as: accounts[role], kind, server, seconds, next })
-    const [serverCpu, databaseCpu] = meters.map((meter, i) => perRequest(meter(), before[i], round.requests))
-    return { ...round, serverCpu, databaseCpu }
+  return {
+    side,
+    took,
+    warmUp: async () => {
+      amount = await warmUp(load, seconds)
+    },
+    run: async () => {
+      const before = meters.map((meter) => meter())
+      const round = await fire(load, amount)
+      const [serverCpu, databaseCpu] = meters.map((meter, i) => perRequest(meter(), before[i], round.requests))
+      took.push({ ...round, serverCpu, databaseCpu })
+    },
   }
-  return { side, took, run }
 }
 
 /** Microseconds. */
@@ -88,7 +95,8 @@ function figuresOf(took: readonly Measured[]): Figures {
 }
 
 export function median(values: readonly number[]): number {
-  return quantile(Float64Array.from(values).sort(), 0.5)
+  const sorted = values.toSorted((a, b) => a - b)
+  return (sorted[Math.ceil(sorted.length / 2) - 1]! + sorted[Math.floor(sorted.length / 2)]!) / 2
 }
 
 /** Of ascending values; NaN of none. */

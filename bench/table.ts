@@ -54,15 +54,15 @@ const fixed = (value: number | undefined): string => (value === undefined ? '' :
 const latencies = (figures: Figures | undefined): string =>
   figures === undefined ? '' : `${figures.p50.toFixed(1)} / ${figures.p99.toFixed(1)}`
 
-/** Of the server + of PostgreSQL. */
+/** Of the server, and of PostgreSQL where it is ours. */
 const cpu = (figures: Figures | undefined): string =>
-  figures?.serverCpu === undefined
-    ? ''
-    : [figures.serverCpu, figures.databaseCpu].map((µs) => Math.round(µs ?? Number.NaN)).join(' + ')
+  [figures?.serverCpu, figures?.databaseCpu]
+    .filter((µs) => µs !== undefined)
+    .map((µs) => Math.round(µs))
+    .join(' + ')
 
 function cpuRatio(ceiling: Figures | undefined, daybook: Figures | undefined): number | undefined {
-  const sum = (figures: Figures | undefined) =>
-    figures?.serverCpu === undefined ? undefined : figures.serverCpu + (figures.databaseCpu ?? 0)
-  const [a, b] = [sum(ceiling), sum(daybook)]
-  return a === undefined || b === undefined ? undefined : a / b
+  const sum = ({ serverCpu = Number.NaN, databaseCpu = 0 }: Figures) => serverCpu + databaseCpu
+  const ratio = ceiling === undefined || daybook === undefined ? Number.NaN : sum(ceiling) / sum(daybook)
+  return Number.isNaN(ratio) ? undefined : ratio
 }
