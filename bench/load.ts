@@ -26,20 +26,35 @@ export type Load = {
  * Sends so many requests over keep-alive connections, each connection its next one when it has its answer. All of them
  * are answered when it ends: none runs into the next round, and each is in the figures.
  */
-export async function fire({ what, role, as, kind, server, next }: Load, amount: number): Promise<Round> {
+export function fire({ what, role, as, kind, server, next }: Load, amount: number): Promise<Round> {
+  return shoot(server, as, {
+    amount,
+    connections: what.connections,
+    status: what.status,
+    requests: [{ setupRequest: (request) => ({ ...request, ...what.request({ n: next(), as, role, kind }) }) }],
+    verifyBody: (body) => what.accepts(String(body)),
+  })
+}
+
+type Shots = Pick<autocannon.Options, 'requests' | 'verifyBody'> & {
+  readonly amount: number
+  readonly connections: number
+  readonly status: number
+}
+
+/** As {@link fire}, for requests of any kind. */
+export async function shoot(server: Server, as: Account, { status: expected, ...shots }: Shots): Promise<Round> {
   const latencies: number[] = []
   let wrong = 0
   const done = Promise.withResolvers<autocannon.Result>()
   const options: autocannon.Options = {
+    ...shots,
     url: server.url,
-    connections: Math.min(what.connections, amount),
-    amount,
-    // How soon it notices that the last answer is there.
+    connections: Math.min(shots.connections, shots.amount),
+    // How soon it notices that the last answer is there, in milliseconds.
     sampleInt: 20,
     timeout: 60,
     headers: { authorization: `Bearer ${as.token}`, 'content-type': 'application/json' },
-    requests: [{ setupRequest: (request) => ({ ...request, ...what.request({ n: next(), as, role, kind }) }) }],
-    verifyBody: (body) => what.accepts(String(body)),
   }
   const run = autocannon(options, (error: unknown, result: autocannon.Result) =>
     error ? done.reject(error as Error) : done.resolve(result),
@@ -49,7 +64,7 @@ export async function fire({ what, role, as, kind, server, next }: Load, amount:
   run.on('response', (_client, status, _bytes, ms) => {
     last = performance.now()
     latencies.push(ms)
-    if (status !== what.status) wrong += 1
+    if (status !== expected) wrong += 1
   })
   const { errors, mismatches } = await done.promise
   return {

@@ -1,10 +1,17 @@
-import { openPlace, openSql } from './database.ts'
-import { cacheOn, environment, prepareDaybook, startDaybook } from './daybook.ts'
+import { openPlace, openSql, type Place } from './database.ts'
+import { cacheOn, environment, type Prepared, prepareDaybook, startDaybook, webScript } from './daybook.ts'
 import { assertSameAnswers } from './equal.ts'
-import { type Options, readOptions, usage } from './options.ts'
-import { startServer } from './processes.ts'
+import type { Figure } from './figures.ts'
+import { growthCases } from './growth.ts'
+import { describeMachine, type Machine, sentenceOf } from './machine.ts'
+import { measureMixed } from './mixed-rounds.ts'
+import { isWanted, type Options, readOptions, usage } from './options.ts'
+import { measureQueue } from './parts.ts'
+import { type Launch, startServer } from './processes.ts'
+import { hottestOf } from './profile.ts'
 import { type Contest, compete, type Line } from './rounds.ts'
-import { ratioOf, tableOf } from './table.ts'
+import { measureStart } from './start.ts'
+import { figuresTable, ratioOf, tableOf } from './table.ts'
 import { workloads } from './workloads.ts'
 
 /*
@@ -12,29 +19,61 @@ import { workloads } from './workloads.ts'
  * one run. docs/performance.md says how to read it.
  */
 
-async function bench(options: Options, cleanup: AsyncDisposableStack): Promise<readonly Line[]> {
+type Results = { readonly machine: Machine; readonly lines: readonly Line[]; readonly figures: readonly Figure[] }
+
+async function bench(options: Options, cleanup: AsyncDisposableStack): Promise<Results> {
   const place = await openPlace(options.databaseUrl, cleanup)
   const sql = await openSql(place.url, cleanup)
-  say('seeding')
-  const { products } = options
-  const sizes = {
-    product: products,
-    article: products,
-    product_10k: 10_000,
-    product_1m: options.quick ? 10 : 1_000_000,
+  const machine = await describeMachine(sql)
+  say(`${sentenceOf(machine)}\nseeding`)
+  const prepared = await prepareDaybook(environment(place.url), sql, sizesOf(options))
+  const launches = {
+    ceiling: { script: 'bench/ceiling.ts', env: { ...prepared.env, ADMIN_ROLE_ID: prepared.accounts.admin.roleId } },
+    daybook: { script: webScript, env: prepared.env },
   }
-  const prepared = await prepareDaybook(environment(place.url), sql, sizes)
-  const ceilingEnv = { ...prepared.env, ADMIN_ROLE_ID: prepared.accounts.admin.roleId }
+  const contest = await startContest(options, place, prepared, launches.ceiling, cleanup)
+  const lines = await runRounds(options, contest)
+  const figures = [
+    ...(isWanted(options, 'P9') ? await measureMixed(contest) : []),
+    ...(isWanted(options, 'W11') ? await measureStart(contest, launches, options.quick ? 1 : 5) : []),
+    ...(isWanted(options, 'W13') ? await measureQueue(place.url, options.quick) : []),
+  ]
+  if (options.profile !== undefined) {
+    await contest.servers.daybook!.stop()
+    say(hottestOf(options.profile))
+  }
+  return { machine, lines, figures }
+}
+
+const sizesOf = ({ products, quick }: Options) => ({
+  product: products,
+  article: products,
+  product_10k: Math.min(products, 10_000),
+  product_1m: quick ? 1 : 1_000_000,
+})
+
+async function startContest(
+  { withCache, profile, rounds, seconds }: Options,
+  { serverPid }: Place,
+  prepared: Prepared,
+  ceiling: Launch,
+  cleanup: AsyncDisposableStack,
+): Promise<Contest> {
+  const nodeArgs = profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}`]
   const servers = {
-    ceiling: await startServer({ script: 'bench/ceiling.ts', env: ceilingEnv }, cleanup),
-    daybook: await startDaybook(prepared, {}, cleanup, profiling(options)),
-    ...(options.withCache && { cached: await startDaybook(prepared, cacheOn, cleanup) }),
+    ceiling: await startServer(ceiling, cleanup),
+    daybook: await startDaybook(prepared, {}, cleanup, nodeArgs),
+    ...(withCache && { cached: await startDaybook(prepared, cacheOn, cleanup) }),
   }
-  const { rounds, seconds } = options
-  const contest: Contest = { servers, accounts: prepared.accounts, rounds, seconds, databasePid: place.serverPid }
+  return { servers, accounts: prepared.accounts, rounds, seconds, databasePid: serverPid }
+}
+
+async function runRounds(options: Options, contest: Contest): Promise<readonly Line[]> {
+  const { product, product_10k, product_1m } = sizesOf(options)
+  const growth = growthCases({ product_10k, product, ...(!options.quick && { product_1m }) })
   const lines: Line[] = []
-  for (const what of workloads(products).filter(({ id }) => isWanted(options, id)))
-    for (const role of what.roles) {
+  for (const what of [...workloads(product), ...growth].filter(({ id }) => isWanted(options, id)))
+    for (const role of what.roles.filter((each) => options.roles.includes(each))) {
       await assertSameAnswers(contest, what, role)
       const line = await compete(contest, what, role)
       lines.push(line)
@@ -43,14 +82,13 @@ async function bench(options: Options, cleanup: AsyncDisposableStack): Promise<r
   return lines
 }
 
-const isWanted = ({ only }: Options, id: string): boolean => only.length === 0 || only.includes(id)
-
-const profiling = ({ profile }: Options): string[] =>
-  profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}`]
-
 /** Progress is for people; the figures alone are on standard output. */
 function say(text: string): void {
   process.stderr.write(`${text}\n`)
+}
+
+function show({ machine, lines, figures }: Results): string {
+  return [sentenceOf(machine), tableOf(lines), figuresTable(figures)].filter((part) => part !== '').join('\n\n')
 }
 
 if (import.meta.main)
@@ -59,8 +97,8 @@ if (import.meta.main)
     await using cleanup = new AsyncDisposableStack()
     for (const signal of ['SIGINT', 'SIGTERM'] as const)
       process.once(signal, () => void cleanup.disposeAsync().then(() => process.exit(130)))
-    const lines = await bench(options, cleanup)
-    process.stdout.write(options.json ? `${JSON.stringify(lines, null, 2)}\n` : `${tableOf(lines)}\n`)
+    const results = await bench(options, cleanup)
+    process.stdout.write(`${options.json ? JSON.stringify(results, null, 2) : show(results)}\n`)
   } catch (error) {
     const { code, message, stack } = error as NodeJS.ErrnoException
     if (code?.startsWith('ERR_PARSE_ARGS')) process.stderr.write(`${message}\n\n${usage}\n`)

@@ -1,4 +1,6 @@
+import { resolve } from 'node:path'
 import { parseArgs } from 'node:util'
+import type { Role } from './daybook.ts'
 
 /** What a run is to do; durations in seconds. */
 export type Options = {
@@ -7,6 +9,7 @@ export type Options = {
   readonly json: boolean
   /** Ids of workloads (`W1`), all when empty. */
   readonly only: readonly string[]
+  readonly roles: readonly Role[]
   readonly rounds: number
   readonly seconds: number
   /** How many products are seeded. */
@@ -23,8 +26,9 @@ export const usage = `npm run bench -- [options]
   --quick            under two minutes: fewer and shorter rounds
   --json             the figures as JSON instead of the table
   --only W1,W4       these workloads only
+  --as ROLE          as admin or as limited only
   --rounds N         rounds per workload (5; quick 2)
-  --seconds N        length of a round (4; quick 0.3)
+  --seconds N        length of a round (2; quick 0.3)
   --products N       rows that are seeded (100000)
   --no-cache         without the column of the data cache
   --profile DIR      CPU profiles of Daybook's web process into DIR, and their hottest functions
@@ -38,6 +42,7 @@ export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Op
       quick: { type: 'boolean', default: false },
       json: { type: 'boolean', default: false },
       only: { type: 'string', default: '' },
+      as: { type: 'string' },
       rounds: { type: 'string' },
       seconds: { type: 'string' },
       products: { type: 'string', default: '100000' },
@@ -50,13 +55,23 @@ export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Op
     quick,
     json,
     only: values.only === '' ? [] : values.only.toUpperCase().split(','),
+    roles: rolesOf(values.as),
     rounds: numberOf('--rounds', values.rounds ?? (quick ? '2' : '5'), 1),
-    seconds: numberOf('--seconds', values.seconds ?? (quick ? '0.3' : '4'), 0.2),
+    seconds: numberOf('--seconds', values.seconds ?? (quick ? '0.3' : '2'), 0.2),
     products: numberOf('--products', values.products, 1000),
     withCache: !values['no-cache'],
-    profile,
+    profile: profile === undefined ? undefined : resolve(profile),
     databaseUrl: env.BENCH_DATABASE_URL || undefined,
   }
+}
+
+/** Whether a workload is to be measured. */
+export const isWanted = ({ only }: Options, id: string): boolean => only.length === 0 || only.includes(id)
+
+function rolesOf(text: string | undefined): readonly Role[] {
+  if (text === undefined) return ['admin', 'limited']
+  if (text === 'admin' || text === 'limited') return [text]
+  throw new Error('--as: expected admin or limited')
 }
 
 function numberOf(name: string, text: string, least: number): number {

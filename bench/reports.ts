@@ -1,4 +1,5 @@
 import type { Case } from './cases.ts'
+import type { Twin } from './shape.ts'
 
 const count = { function: 'count', field: '*' }
 const sum = (field: string) => ({ function: 'sum', field })
@@ -17,22 +18,27 @@ const questions = {
 }
 
 /** Reports over all rows that the caller may see, by category and by month. */
-export const reportCases: readonly Case[] = (['category', 'month'] as const).map((by, i) => ({
-  id: `W${6 + i}`,
-  title: `report by ${by}`,
-  roles: ['admin', 'limited'],
-  connections: 8,
-  status: 200,
-  request: ({ kind }) =>
-    kind === 'ceiling'
-      ? { method: 'POST', path: `/product/by-${by}`, body: '{}' }
-      : { method: 'POST', path: '/reports/product', body: JSON.stringify(questions[by]) },
-  accepts: (body) => body.length > 1000 && body.startsWith('{"data":[{'),
-  comparable: ({ data, totalCount }: { data: object[]; totalCount: number }) => ({
-    data: data.map(withoutTwins),
-    totalCount,
-  }),
-}))
+export const reportCases: readonly Case[] = [
+  { id: 'W6', title: 'report by category', ...reportOf('category', 'product') },
+  { id: 'W7', title: 'report by month', ...reportOf('month', 'product') },
+]
+
+export function reportOf(by: keyof typeof questions, table: Twin): Omit<Case, 'id' | 'title'> {
+  return {
+    roles: ['admin', 'limited'],
+    connections: 8,
+    status: 200,
+    request: ({ kind }) =>
+      kind === 'ceiling'
+        ? { method: 'POST', path: `/${table}/by-${by}`, body: '{}' }
+        : { method: 'POST', path: `/reports/${table}`, body: JSON.stringify(questions[by]) },
+    accepts: (body) => body.length > 1000 && body.startsWith('{"data":[{'),
+    comparable: ({ data, totalCount }: { data: object[]; totalCount: number }) => ({
+      data: data.map(withoutTwins),
+      totalCount,
+    }),
+  }
+}
 
 /** Daybook names each part of a date twice. */
 const withoutTwins = (row: object): object =>

@@ -1,4 +1,5 @@
 import type { Side } from './cases.ts'
+import type { Figure } from './figures.ts'
 import type { Figures, Line } from './rounds.ts'
 
 /** The lines as a Markdown table: requests (or written rows) per second, ratios to the ceiling, latencies, errors. */
@@ -21,6 +22,27 @@ export function tableOf(lines: readonly Line[]): string {
   const rule = head.map((_, i) => (i < 2 ? '---' : '---:'))
   return [head, rule, ...lines.map(cellsOf)].map((cells) => `| ${cells.join(' | ')} |`).join('\n')
 }
+
+/** What is no rate, as a Markdown table; empty without any. */
+export function figuresTable(figures: readonly Figure[]): string {
+  if (figures.length === 0) return ''
+  const head = ['figure', 'unit', 'ceiling', 'Daybook', 'cached']
+  const rows = figures.map((figure) => [
+    `${figure.id} ${figure.title}`,
+    figure.unit,
+    ...[figure.ceiling, figure.daybook, figure.cached].map(rounded),
+  ])
+  return [head, head.map((_, i) => (i < 2 ? '---' : '---:')), ...rows]
+    .map((cells) => `| ${cells.join(' | ')} |`)
+    .join('\n')
+}
+
+const rounded = (value: number | undefined): string =>
+  value === undefined
+    ? ''
+    : value >= 100
+      ? Math.round(value).toLocaleString('en')
+      : String(Number(value.toPrecision(3)))
 
 /** Daybook ÷ ceiling. */
 export function ratioOf({ figures }: Line, side: Side): number | undefined {

@@ -1,6 +1,6 @@
 import type { Asked, Case, Request } from './cases.ts'
 import { scattered, someRow } from './reads.ts'
-import { categories, idOf } from './shape.ts'
+import { categories, idOf, type Twin } from './shape.ts'
 
 const each = { roles: ['admin', 'limited'], connections: 16 } as const
 const isId = (body: string): boolean => /^\{"data":\{"id":"[0-9a-f-]{36}"\}\}$/.test(body)
@@ -8,15 +8,7 @@ const isId = (body: string): boolean => /^\{"data":\{"id":"[0-9a-f-]{36}"\}\}$/.
 /** Create, update and create by the thousand. `rows` is how many the table is seeded with. */
 export function writeCases(rows: number): readonly Case[] {
   return [
-    {
-      ...each,
-      id: 'W4',
-      title: 'create',
-      status: 201,
-      request: (asked) => post(asked, '', newRow(asked, asked.n)),
-      accepts: isId,
-      comparable: () => 'an id',
-    },
+    { id: 'W4', title: 'create', ...createIn('article') },
     {
       ...each,
       id: 'W5',
@@ -39,7 +31,7 @@ export function writeCases(rows: number): readonly Case[] {
       request: (asked) =>
         post(
           asked,
-          '/bulk',
+          'article/bulk',
           Array.from({ length: 1000 }, (_, i) => newRow(asked, asked.n * 1000 + i)),
         ),
       accepts: (body) => body.length > 36_000 && body.startsWith('{"data":["'),
@@ -48,20 +40,27 @@ export function writeCases(rows: number): readonly Case[] {
   ]
 }
 
-function post({ kind }: Asked, suffix: string, body: unknown): Request {
-  const path = `${kind === 'daybook' ? '/items/article' : '/article'}${suffix}`
-  return { method: 'POST', path, body: JSON.stringify(body) }
+export function createIn(table: Twin): Omit<Case, 'id' | 'title'> {
+  return {
+    ...each,
+    status: 201,
+    request: (asked) => post(asked, table, newRow(asked, asked.n)),
+    accepts: isId,
+    comparable: () => 'an id',
+  }
 }
 
-/** Article numbers are unique, over all runs of a side and between those that share a table. */
-const run = process.pid
+function post({ kind }: Asked, path: string, body: unknown): Request {
+  return { method: 'POST', path: `${kind === 'daybook' ? '/items' : ''}/${path}`, body: JSON.stringify(body) }
+}
 
+/** Article numbers are unique, also between the sides that share a table. */
 let made = 0
 
 function newRow({ as }: Asked, n: number): Record<string, unknown> {
   made += 1
   return {
-    sku: `NEW-${run}-${made}`,
+    sku: `NEW-${made}`,
     name: `New product number ${n}`,
     description: 'A thing of some use. '.repeat(8),
     price: (scattered(n, 100_000) / 100).toFixed(2),
