@@ -119,7 +119,7 @@ async function startMember(
   const life = () => lives.at(-1)!
   const restart = async () => {
     lives.push(startProcess(script, args, env()))
-    await life().waitForLine(isReady)
+    await life().waitForLine(isReady, { timeout: startTimeoutMs })
   }
   await restart()
   return {
@@ -139,6 +139,9 @@ async function startMember(
     restart,
   }
 }
+
+/** Several processes that start at once share what the machine has. */
+const startTimeoutMs = 60_000
 
 function isReady({ msg }: OutputLine): boolean {
   return msg === 'ready'
