@@ -8,7 +8,10 @@ import { openLeases } from './db/leases.ts'
 import { type Listener, openListener } from './db/listener.ts'
 import { type Database, openDatabase, openPool, poolShares, workerConnections } from './db/pools.ts'
 import { reachDatabase } from './db/reach.ts'
+import { openReplicas, type Replicas } from './db/replicas.ts'
 import { sql } from './db/sql.ts'
+import { forgetWriteMarks, storeWriteMarks } from './db/unlogged.ts'
+import { loadWriteMarks, openWriteMarks } from './db/write-marks.ts'
 import { attachWritePool, openWritePool } from './db/write-pool.ts'
 import { startBoss } from './events/jobs.ts'
 import { openSessionStore, type SessionStore } from './features/auth/session-store.ts'
@@ -34,6 +37,8 @@ export type Runtime = {
   readonly reserved: Database
   /** What the realtime channel reads through; of its own where that is enabled. */
   readonly feedDb: Database
+  /** Where reads may go instead (`readAnywhere`); undefined without replicas, and in workers. */
+  readonly replicas: Replicas | undefined
   readonly boss: PgBoss
   readonly listener: Listener
   readonly catalog: CatalogStore
@@ -108,6 +113,16 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
     const boss = opened(await startBoss({ db: executor, log, supervise: worker }), (b) =>
       b.stop({ graceful: false, close: false }),
     )
+    const marks = openWriteMarks({
+      store: (callers) => storeWriteMarks(runtime, callers),
+      load: (callers) => loadWriteMarks(reserved, callers),
+      log,
+    })
+    const replicas = worker
+      ? undefined
+      : openReplicas({ config, log, name, primary: reserved, marks, forgetMarks: () => forgetWriteMarks(runtime) })
+    if (replicas !== undefined) opened(replicas, (r) => r.close())
+    catalog.onChange(() => replicas?.catalogChanged())
     const runtime: Runtime = {
       config,
       log,
@@ -115,6 +130,7 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
       db,
       reserved,
       feedDb,
+      replicas,
       boss,
       listener,
       catalog,

@@ -1,5 +1,6 @@
 import type { Socket } from 'socket.io'
 import { isStalePlan } from '../db/errors.ts'
+import { readFromNowOn } from '../db/read-anywhere.ts'
 import { AppError } from '../errors.ts'
 import {
   type Cursor,
@@ -117,7 +118,11 @@ export function openDelivery(rt: Runtime, feed: Feed, outbox: Outbox, confirm: (
   const resync = (subscriber: Subscriber, reason?: 'slow') => {
     if (!registry.has(subscriber)) return
     registry.remove(subscriber)
-    subscriber.socket.emit('resync', { collection: subscriber.wish.collection, ...(reason && { reason }) })
+    const { socket, wish, access } = subscriber
+    const tell = () => void socket.emit('resync', { collection: wish.collection, ...(reason && { reason }) })
+    // The list that is read next must show what this is about.
+    if (rt.replicas === undefined) tell()
+    else void readFromNowOn(rt, access).then(tell)
   }
 
   const resyncAll = (subscribers: readonly Subscriber[], error: unknown) => {
@@ -199,6 +204,8 @@ export function openDelivery(rt: Runtime, feed: Feed, outbox: Outbox, confirm: (
         if (sent === undefined) resync(subscriber)
         const at = sent?.at ?? (await currentCursor(rt.feedDb.pool))
         const cursor = encodeCursor(sent?.rows === undefined ? (wish.since ?? at) : at)
+        // And so must the one that is read after this.
+        await readFromNowOn(rt, access)
         const answer = { cursor, ...(sent?.rows !== undefined && { snapshot: sent.rows }) }
         return { answer, begin: () => goLive(subscriber, at) }
       } catch (error) {

@@ -386,8 +386,20 @@ export const groups = {
     ),
     postgis: variable('DATABASE_POSTGIS', boolean, 'false', 'Create the spatial extension'),
     vector: variable('DATABASE_VECTOR', boolean, 'false', 'Create the vector extension'),
-    readReplicaEnabled: variable('DATABASE_READ_REPLICA_ENABLED', boolean, 'false', 'Read from replicas'),
-    readReplicaUrls: secret(variable('DATABASE_READ_REPLICA_URLS', list(postgresUrl), '', 'The replicas')),
+    readReplicaEnabled: variable(
+      'DATABASE_READ_REPLICA_ENABLED',
+      boolean,
+      'false',
+      'Read from replicas, see docs/scaling.md',
+    ),
+    readReplicaUrls: secret(
+      variable(
+        'DATABASE_READ_REPLICA_URLS',
+        list(postgresUrl),
+        '',
+        'Streaming standbys of the database, each address one server',
+      ),
+    ),
     readReplicaPoolMax: variable(
       'DATABASE_READ_REPLICA_POOL_MAX',
       count(1, 10_000),
@@ -411,6 +423,12 @@ export const groups = {
       milliseconds(0),
       '1000',
       'As DATABASE_POOL_EVICT, for replicas',
+    ),
+    readReplicaMaxLagMs: variable(
+      'DATABASE_READ_REPLICA_MAX_LAG',
+      milliseconds(500),
+      '1000',
+      'How old the state of a replica may be that reads are answered from',
     ),
   }),
 

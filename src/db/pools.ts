@@ -53,18 +53,30 @@ export function poolShares(max: number, realtime: boolean): Record<PoolShare, nu
   return { reserved: few, feed, write, hotWrite, read: Math.max(1, rest - write - hotWrite) }
 }
 
-export type PoolOptions = { config: Config; log: Logger; max: number; readOnly: boolean; name: string; url?: string }
+export type PoolOptions = {
+  config: Config
+  log: Logger
+  max: number
+  readOnly: boolean
+  name: string
+  /** Default: the primary's, with the times of its pool. */
+  url?: string
+  idleMs?: number
+  acquireMs?: number
+  evictMs?: number
+}
 
 /** Opens a pg pool with the timeouts, TLS and logging of the configuration. Connections are made when needed. */
-export function openPool({ config, log, max, readOnly, name, url }: PoolOptions): pg.Pool {
+export function openPool({ config, log, max, readOnly, name, ...own }: PoolOptions): pg.Pool {
   const { database } = config
+  const { url = databaseUrl(config), idleMs, acquireMs, evictMs } = own
   const pool = new pg.Pool({
-    connectionString: withoutSslMode(url ?? databaseUrl(config)),
+    connectionString: withoutSslMode(url),
     max,
-    ssl: tlsOptions(config),
-    idleTimeoutMillis: database.poolIdleMs,
-    connectionTimeoutMillis: database.poolAcquireMs,
-    maxLifetimeSeconds: connectionLifetimeSeconds(database.poolEvictMs),
+    ssl: tlsOptions(config, url),
+    idleTimeoutMillis: idleMs ?? database.poolIdleMs,
+    connectionTimeoutMillis: acquireMs ?? database.poolAcquireMs,
+    maxLifetimeSeconds: connectionLifetimeSeconds(evictMs ?? database.poolEvictMs),
     application_name: `daybook ${name}`,
     options: sessionOptions(database.transactionTimeoutMs, readOnly),
     keepAlive: true,
@@ -152,9 +164,9 @@ function plainPlaceholders(text: string): string {
 }
 
 /** TLS for every connection: a certificate to trust, or whatever `sslmode` of the address asks for. */
-export function tlsOptions(config: Config): TlsOptions | undefined {
+export function tlsOptions(config: Config, url = databaseUrl(config)): TlsOptions | undefined {
   const { sslCertificate, sslRejectUnauthorized } = config.database
-  const mode = new URL(databaseUrl(config)).searchParams.get('sslmode')
+  const mode = new URL(url).searchParams.get('sslmode')
   if (sslCertificate === undefined && (mode === null || mode === 'disable')) return undefined
   const ca = sslCertificate === undefined ? {} : { ca: readFileSync(sslCertificate, 'utf8') }
   return { ...ca, rejectUnauthorized: sslRejectUnauthorized }

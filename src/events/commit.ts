@@ -1,3 +1,4 @@
+import { type AnyReader, readFromNowOn } from '../db/read-anywhere.ts'
 import { rawQuery, sql, type Tx } from '../db/sql.ts'
 import { rememberCommit, reserveCommit } from '../db/unlogged.ts'
 import { txOf, writePoolOf } from '../db/write-pool.ts'
@@ -30,13 +31,13 @@ export async function commit<Result>(
   work: (tx: Tx) => Promise<Outcome<Result>>,
 ): Promise<Result> {
   const deadline = performance.now() + rt.config.database.transactionTimeoutMs
-  const { result, reactions, told } = await writePoolOf(rt).slonik.transaction(async (connection) => {
+  const { result, reactions, told, writers } = await writePoolOf(rt).slonik.transaction(async (connection) => {
     const told: string[] = []
     const tx = txOf(connection, told)
     await tx.any(sql.unsafe`select set_config('svc.actor', ${actorJson(actor)}, true)`)
     await actor.guard?.(tx)
     const before = await earlierResult<Result>(tx, actor)
-    if (before !== undefined) return { result: before.result, reactions: [], told }
+    if (before !== undefined) return { result: before.result, reactions: [], told, writers: [actor] }
     const outcome = await work(tx)
     const done = outcome.events ?? []
     for (const event of done) await appendEvent(tx, outcome.actor ?? actor, event)
@@ -48,8 +49,14 @@ export async function commit<Result>(
     )
     if (actor.repeatable !== undefined) await rememberCommit(tx, actor.repeatable, outcome.result)
     if (performance.now() > deadline) throw errors.unavailable('The transaction took too long')
-    return { result: outcome.result, reactions: decided, told }
+    return {
+      result: outcome.result,
+      reactions: decided,
+      told,
+      writers: [actor, outcome.actor ?? actor, ...done.flatMap(subjectsOf)],
+    }
   })
+  await readFromNowOn(rt, ...writers)
   if (actor.repeatable !== undefined) actor.repeatable.commits += 1
   await applyHere(rt, reactions)
   await rt.sessions.ended(told)
@@ -70,9 +77,14 @@ export async function commitRow<Row>(
   if (actor.repeatable !== undefined || actor.guard !== undefined)
     return commit(rt, actor, async (tx) => ({ result: [...(await tx.any<Row>(rawQuery(statement.text, values)))] }))
   const { rows, told } = await writePoolOf(rt).hot.runTold(statement.text, values, statement.name)
+  await readFromNowOn(rt, actor)
   if (told.length > 0) await rt.sessions.ended(told)
   return rows as Row[]
 }
+
+/** Whoever signs in has no session yet when the user's rows are written. */
+const subjectsOf = ({ data }: DomainEvent): readonly AnyReader[] =>
+  'userId' in data && data.userId !== null ? [{ userId: data.userId }] : []
 
 const eventKinds: Readonly<Record<string, { type: string; entity: string }>> = {
   auth: { type: 'auth', entity: 'svc_User' },

@@ -17,6 +17,14 @@ export type Point =
 /** `collections` are all that the statement reads; each must be logged. */
 export type Past = { readonly point: Point; readonly collections: readonly Collection[] }
 
+/**
+ * The transaction before which all must have ended, and be there, where the past is computed: a snapshot holds some of the
+ * earlier ones only. Undefined where the past is told by time, which is read as far as it is known.
+ */
+export function horizonOf(past: Past | undefined): bigint | undefined {
+  return past?.point.kind === 'snapshot' ? BigInt(past.point.xmax) : undefined
+}
+
 /** A cursor or an ISO time. 400 for anything else, and for cursors that stand between two states. */
 export function parsePoint(text: string): Point {
   return isTime(text) ? { kind: 'time', time: withZone(text) } : parseSnapshotPoint(text)

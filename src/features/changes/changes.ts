@@ -1,3 +1,4 @@
+import { readFromNowOn } from '../../db/read-anywhere.ts'
 import { errors } from '../../errors.ts'
 import { type Cursor, encodeCursor, snapshotOf } from '../../events/cursor.ts'
 import { currentCursor, type LogEvent, oldestMoment, pullRound } from '../../events/log-reader.ts'
@@ -20,13 +21,21 @@ export async function readChanges(rt: Runtime, access: Access, raw: Record<strin
   return withFreshCatalog(rt, async () => {
     const request = readRequest(rt.catalog.current(), access, raw)
     const { since, followed, limit } = request
-    if (since === undefined) return answer([], await currentCursor(rt.db.pool), false, [])
+    if (since === undefined) return fromNow(rt, access)
     const page = await pullRound(rt.db.pool, since, { collections: [...followed.keys()], limit })
     if (page.resync) throw errors.historyGone(await oldestMoment(rt.db.pool))
     const changes = await visibleChanges(rt, access, followed, page.events)
     const resync = beginsRound(since) ? await resyncOf(rt, access, request, since, page.cursor) : []
+    if (resync.length > 0) await readFromNowOn(rt, access)
     return answer(changes, page.cursor, page.more, resync)
   })
+}
+
+/** The lists that are read next must hold what came before the cursor. */
+async function fromNow(rt: Runtime, access: Access): Promise<string> {
+  const cursor = await currentCursor(rt.db.pool)
+  await readFromNowOn(rt, access)
+  return answer([], cursor, false, [])
 }
 
 /** The later pages of a round would find what the first one has told. */

@@ -1,5 +1,7 @@
 import type { Readable } from 'node:stream'
 import type { Collection } from '../../catalog/catalog.ts'
+import type { Database } from '../../db/pools.ts'
+import { readAnywhere } from '../../db/read-anywhere.ts'
 import { statementName } from '../../db/statement-names.ts'
 import { AppError, errors } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
@@ -39,13 +41,16 @@ export async function readHistory(
   const limit = Math.min(readInteger('limit', raw.limit, 1) ?? defaultLimit, largestLimit)
   const cursor = readString('cursor', raw.cursor)
   const position = cursor === undefined || cursor === '' ? undefined : positionOf(cursor)
+  const via = { replicaFor: access }
   return withFreshCatalog(rt, async () => {
     const sight = sightOf(rt, access, name)
     const place = { id: canonicalKey(sight.collection, id), position, limit: limit + 1 }
-    const rows = await run<{ id: string; data: string }>(rt, historyStatement(sight, place))
+    const rows = await readAnywhere(rt, access, (db) =>
+      run<{ id: string; data: string }>(db, historyStatement(sight, place)),
+    )
     // Answers 403 unless the item is the caller's to see.
     if (rows.length === 0)
-      await readOne(rt, access, name, id, { fields: sight.collection.primaryKey.name, paranoid: 'false' })
+      await readOne(rt, access, name, id, { fields: sight.collection.primaryKey.name, paranoid: 'false' }, via)
     const page = rows.slice(0, limit)
     const next = rows.length > limit ? page.at(-1)!.id : null
     return `{"data":[${page.map(({ data }) => data).join(',')}],"nextCursor":${JSON.stringify(next)}}`
@@ -65,7 +70,7 @@ export async function readEventVersion(
 ): Promise<Readonly<Record<string, unknown>>> {
   const sight = sightOf(rt, access, name)
   const key = canonicalKey(sight.collection, id)
-  const [row] = await run<{ data: string }>(rt, versionStatement(sight, key, positionOf(event)))
+  const [row] = await run<{ data: string }>(rt.db, versionStatement(sight, key, positionOf(event)))
   if (row === undefined) throw errors.itemDenied('read')
   return JSON.parse(row.data)
 }
@@ -129,6 +134,6 @@ function ownedByUsers(collections: readonly Collection[]): OwnedBy[] {
   )
 }
 
-function run<Row extends object>(rt: Runtime, { text, values, key }: Statement): Promise<Row[]> {
-  return rt.db.run(text, values, statementName(key)) as Promise<Row[]>
+function run<Row extends object>(db: Database, { text, values, key }: Statement): Promise<Row[]> {
+  return db.run(text, values, statementName(key)) as Promise<Row[]>
 }

@@ -13,7 +13,7 @@ import type { Writer } from './context.ts'
 import { csvCell } from './csv-cells.ts'
 import { hookedQuery } from './hooked-reads.ts'
 import { resolveEnv, withFreshCatalog } from './reads.ts'
-import { type RowBatches, streamRows } from './stream.ts'
+import { ofPlan, type RowBatches, type StreamOptions, streamRows } from './stream.ts'
 
 export type ExportedFile = {
   readonly content: Readable
@@ -31,12 +31,13 @@ export async function exportItems(
   reader: Writer,
   collection: string,
   raw: Record<string, unknown>,
+  options: StreamOptions = {},
 ): Promise<ExportedFile> {
   const format = formatOf(raw)
   const query = await hookedQuery(rt, reader, collection, raw)
   const content = await withFreshCatalog(rt, async () => {
     const plan = resolveList(rt.catalog.current(), reader.access, collection, parseListQuery(query), resolveEnv(rt))
-    return streamRows(rt, compileStream(plan), (rows) => format.render(rows, plan))
+    return streamRows(rt, compileStream(plan), (rows) => format.render(rows, plan), ofPlan(plan, options))
   })
   const day = rt.clock().toISOString().slice(0, 10)
   return { content, type: format.type, name: `${collection}-${day}.${format.extension}` }

@@ -5,7 +5,7 @@ import { readBoolean } from '../../query/wire.ts'
 import type { Runtime } from '../../runtime.ts'
 import type { Writer } from './context.ts'
 import { beforeRead, tellAfter } from './hooking.ts'
-import { readList, readVersion } from './reads.ts'
+import { readList, readVersion, type Via } from './reads.ts'
 
 /**
  * As `readList`, with the hooks of the collection around it. They are given the query as plain values and may give
@@ -17,14 +17,14 @@ export async function listItems(
   reader: Writer,
   collection: string,
   raw: Record<string, unknown>,
-  signal?: AbortSignal,
+  via: Pick<Via, 'signal' | 'replicaFor'> = {},
 ): Promise<string | Readable> {
   const { hooks } = rt
   const query = await hookedQuery(rt, reader, collection, raw)
   const tx = reader.scope?.tx
   // Inside a transaction that writes there is no place in the log to go on from yet.
   const marked = tx === undefined && readBoolean('changesCursor', raw.changesCursor) === true
-  const list = await readList(rt, reader.access, collection, query, { tx, signal, marked })
+  const list = await readList(rt, reader.access, collection, query, { ...via, tx, marked })
   if (!hooks.has(collection, 'items.read.after')) return list
   const body = typeof list === 'string' ? list : await text(list)
   await tellAfter(rt, reader, 'items.read.after', collection, { query, result: JSON.parse(body) })
@@ -50,7 +50,7 @@ export async function readItem(
   collection: string,
   id: string,
   raw: Record<string, unknown>,
-  signal?: AbortSignal,
+  via: Pick<Via, 'signal' | 'replicaFor'> = {},
 ): Promise<{ readonly body: string; readonly version: string | undefined }> {
   const { hooks } = rt
   const { access, scope } = reader
@@ -58,7 +58,7 @@ export async function readItem(
     hooks.has(collection, 'items.read.one') && isReadable(rt, reader, collection)
       ? await beforeRead(rt, reader, 'items.read.one', collection, { id, query: plainQuery(raw) })
       : { query: raw }
-  const item = await readVersion(rt, access, collection, id, query, { tx: scope?.tx, signal })
+  const item = await readVersion(rt, access, collection, id, query, { ...via, tx: scope?.tx })
   if (hooks.has(collection, 'items.read.one.after'))
     await tellAfter(rt, reader, 'items.read.one.after', collection, { id, query, document: JSON.parse(item.body).data })
   return item

@@ -1,6 +1,8 @@
 import type { Readable } from 'node:stream'
 import type { Config } from '../../config.ts'
 import { isStalePlan } from '../../db/errors.ts'
+import type { Database } from '../../db/pools.ts'
+import { type AnyReader, readAnywhere } from '../../db/read-anywhere.ts'
 import { rawQuery, type Tx } from '../../db/sql.ts'
 import { statementName } from '../../db/statement-names.ts'
 import { AppError, errors } from '../../errors.ts'
@@ -11,6 +13,7 @@ import { startCompiling, whereSql } from '../../query/compile-predicate.ts'
 import { selectionSql } from '../../query/compile-select.ts'
 import { writePageCursor } from '../../query/page-cursor.ts'
 import { parseListQuery } from '../../query/parse.ts'
+import { horizonOf } from '../../query/past.ts'
 import { type Plan, type ResolveEnv, resolveList, resolveOne } from '../../query/resolve.ts'
 import { createParams, ident, type Statement, statement } from '../../query/sql.ts'
 import type { Runtime } from '../../runtime.ts'
@@ -45,8 +48,8 @@ export async function answerPlan(rt: Runtime, plan: Plan, via: Via = {}): Promis
   if (via.marked) return streamMarkedList(rt, plan, via.signal)
   const isShort = via.tx !== undefined || (plan.limit !== undefined && plan.limit <= largestWholeList)
   const list = isShort ? compileList(plan) : compileListUpTo(plan, largestWhole(plan))
-  const [row] = await run<ListRow>(rt, list, via)
-  return listBody(plan, row!) ?? streamList(rt, plan, via.signal)
+  const [row] = await run<ListRow>(rt, plan, list, via)
+  return listBody(plan, row!) ?? streamList(rt, plan, via)
 }
 
 /** How much of the answer to a plan may be held at once: rows, or groups, which have 50 members at most. */
@@ -66,7 +69,7 @@ const isPage = (plan: Plan): plan is Page => plan.keyset !== undefined
 
 /** As a list, and `nextCursor`: what to ask for the page after this one, null at the end. */
 async function listPage(rt: Runtime, plan: Page, via: Via): Promise<string> {
-  const [row] = await run<PageRow>(rt, via.marked ? inSnapshot(compilePage(plan)) : compilePage(plan), via)
+  const [row] = await run<PageRow>(rt, plan, via.marked ? inSnapshot(compilePage(plan)) : compilePage(plan), via)
   const { data, total, next, snapshot } = row!
   const cursor = next === null ? null : writePageCursor(plan.collection, plan.sort, JSON.parse(next))
   const count = plan.count ? `"totalCount":${total},` : ''
@@ -103,14 +106,14 @@ export async function readVersion(
   return freshOutside(rt, via.tx, async () => {
     const plan = resolveOne(rt.catalog.current(), access, collection, id, parseListQuery(raw), resolveEnv(rt))
     if (plan.past !== undefined) return readPast(rt, plan, via)
-    const [row] = await run<{ data: string; version: string }>(rt, compileVersion(plan), via)
+    const [row] = await run<{ data: string; version: string }>(rt, plan, compileVersion(plan), via)
     if (row === undefined) throw errors.itemDenied('read')
     return { body: `{"data":${row.data}}`, version: row.version }
   })
 }
 
 async function readPast(rt: Runtime, plan: Plan, via: Via) {
-  const [row] = await run<{ data: string }>(rt, compileOne(plan), via)
+  const [row] = await run<{ data: string }>(rt, plan, compileOne(plan), via)
   if (row === undefined) throw errors.itemDenied('read')
   return { body: `{"data":${row.data}}`, version: undefined }
 }
@@ -174,15 +177,20 @@ export type Via = {
   readonly signal?: AbortSignal | undefined
   /** Whether a list ends with `changesCursor`, see {@link markOf}; outside transactions only. */
   readonly marked?: boolean
+  /** Whom a read replica may answer; without it, within a transaction and where marked only the primary does. */
+  readonly replicaFor?: AnyReader | undefined
 }
 
 async function run<Row extends object>(
   rt: Runtime,
+  { past }: Plan,
   { text, values, key }: Statement,
-  { tx, signal }: Via,
+  { tx, signal, marked = false, replicaFor }: Via,
 ): Promise<readonly Row[]> {
   if (tx !== undefined) return tx.any<Row>(rawQuery(text, values))
-  return rt.db.run(text, values, statementName(key), signal) as Promise<Row[]>
+  const runAt = (db: Database) => db.run(text, values, statementName(key), signal) as Promise<Row[]>
+  if (replicaFor === undefined || marked) return runAt(rt.db)
+  return readAnywhere(rt, replicaFor, runAt, { horizon: horizonOf(past) })
 }
 
 /** As {@link withFreshCatalog}; what is part of a transaction can only be run again together with all of it. */

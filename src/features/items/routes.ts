@@ -7,6 +7,7 @@ import type { Written } from './answers.ts'
 import { exportItems } from './export.ts'
 import { listItems, readItem } from './hooked-reads.ts'
 import { sortItem } from './manual-sort.ts'
+import type { Via } from './reads.ts'
 import { upsertItems, upsertPayloads } from './upsert.ts'
 import { isFresh, itemTag, listTag, versionsOf } from './versions.ts'
 import { deleteItem, deleteItems, type Writer, writeChange, writeChanges, writeNew } from './writes.ts'
@@ -18,7 +19,7 @@ type OfItem = { Params: { collection: string; id: string } }
 export function itemRoutes(app: App, rt: Runtime): void {
   app.get<OfCollection>('/items/:collection', async (request, reply) => {
     const { collection } = request.params
-    const list = await listItems(rt, writerOf(request), collection, queryOf(request), request.signal)
+    const list = await listItems(rt, writerOf(request), collection, queryOf(request), viaOf(request))
     return typeof list === 'string' ? tagged(request, reply, listTag(list), list) : json(reply, list)
   })
   app.get<OfCollection>('/items/:collection/export', async (request, reply) => {
@@ -27,12 +28,13 @@ export function itemRoutes(app: App, rt: Runtime): void {
       writerOf(request),
       request.params.collection,
       queryOf(request),
+      { replicaFor: request.caller },
     )
     return reply.type(type).header('content-disposition', `attachment; filename="${name}"`).send(content)
   })
   app.get<OfItem>('/items/:collection/:id', async (request, reply) => {
     const { collection, id } = request.params
-    const { version, body } = await readItem(rt, writerOf(request), collection, id, queryOf(request), request.signal)
+    const { version, body } = await readItem(rt, writerOf(request), collection, id, queryOf(request), viaOf(request))
     return tagged(request, reply, version === undefined ? listTag(body) : itemTag(version, body), body)
   })
   app.post<OfCollection>('/items/:collection', async (request, reply) => {
@@ -90,6 +92,11 @@ function bulkRoutes(app: App, rt: Runtime): void {
 
 export function writerOf(request: FastifyRequest): Writer {
   return { actor: actorOf(request), access: request.caller.access, user: request.caller.user }
+}
+
+/** Until the client is gone, and from wherever the caller's own writes can be read. */
+function viaOf({ signal, caller }: FastifyRequest): Pick<Via, 'signal' | 'replicaFor'> {
+  return { signal, replicaFor: caller }
 }
 
 export function queryOf(request: FastifyRequest): Record<string, unknown> {

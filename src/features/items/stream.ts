@@ -1,7 +1,10 @@
 import { Readable } from 'node:stream'
 import { type BatchReader, openBatches } from '../../db/cursor-stream.ts'
+import type { Database } from '../../db/pools.ts'
+import { type AnyReader, readAnywhere } from '../../db/read-anywhere.ts'
 import { cursorAt, encodeCursor } from '../../events/cursor.ts'
 import { compileCount, compileStream, isWhole } from '../../query/compile.ts'
+import { horizonOf } from '../../query/past.ts'
 import type { Plan } from '../../query/resolve.ts'
 import type { Statement } from '../../query/sql.ts'
 import type { Runtime } from '../../runtime.ts'
@@ -12,25 +15,34 @@ export type RowBatches = AsyncIterable<readonly string[]>
 /** Makes the text of an answer from its rows; `query` runs another statement in the rows' snapshot. */
 export type Rendering = (rows: RowBatches, query: BatchReader<unknown>['query']) => AsyncIterable<string>
 
+export type StreamOptions = {
+  readonly signal?: AbortSignal | undefined
+  /** Whom a read replica may answer; without it only the primary does. */
+  readonly replicaFor?: AnyReader | undefined
+  /** What a replica must have, see `readAnywhere`. */
+  readonly horizon?: bigint | undefined
+}
+
 /** An answer that is being read: its text in pieces. `close` must be called. */
 export type OpenAnswer = { readonly chunks: AsyncIterable<string>; close(failed: boolean): Promise<void> }
 
 /** `{"data":[…],"totalCount":n}` row by row; see {@link streamRows}. */
-export function streamList(rt: Runtime, plan: Plan, signal?: AbortSignal): Promise<Readable> {
-  return streamRows(rt, compileStream(plan), (rows, query) => listText(rows, plan, query), signal)
+export function streamList(rt: Runtime, plan: Plan, options: StreamOptions = {}): Promise<Readable> {
+  return streamRows(rt, compileStream(plan), (rows, query) => listText(rows, plan, query), ofPlan(plan, options))
 }
 
 /** As {@link streamList}, and at its end the cursor of the snapshot that it was read in: see {@link markOf}. */
 export function streamMarkedList(rt: Runtime, plan: Plan, signal?: AbortSignal): Promise<Readable> {
-  return streamRows(rt, compileStream(plan), (rows, query) => listText(rows, plan, query, true), signal)
+  // The cursor is a snapshot of the primary's.
+  return streamRows(rt, compileStream(plan), (rows, query) => listText(rows, plan, query, true), { signal })
 }
 
 /** The member of a list's answer from which `GET /changes` goes on, without a gap and without a repeat. */
 export const markOf = (snapshot: string): string => `,"changesCursor":"${encodeCursor(cursorAt(snapshot))}"`
 
 /** As {@link streamList}, for a list that is a part of another answer. */
-export function openList(rt: Runtime, plan: Plan): Promise<OpenAnswer> {
-  return openRows(rt, compileStream(plan), (rows, query) => listText(rows, plan, query))
+export function openList(rt: Runtime, plan: Plan, options: StreamOptions = {}): Promise<OpenAnswer> {
+  return openRows(rt, compileStream(plan), (rows, query) => listText(rows, plan, query), ofPlan(plan, options))
 }
 
 /**
@@ -41,9 +53,9 @@ export async function streamRows(
   rt: Runtime,
   rows: Statement,
   render: Rendering,
-  signal?: AbortSignal,
+  options: StreamOptions = {},
 ): Promise<Readable> {
-  const answer = await openRows(rt, rows, render, signal)
+  const answer = await openRows(rt, rows, render, options)
   const stream = Readable.from(answer.chunks)
   // Not in the generator's `finally`: a client that is gone before the first byte never starts the generator.
   stream.once('close', () => {
@@ -54,9 +66,27 @@ export async function streamRows(
   return stream
 }
 
-/** Reads the first batch; nothing stays open when that fails. */
-async function openRows(rt: Runtime, rows: Statement, render: Rendering, signal?: AbortSignal): Promise<OpenAnswer> {
-  const batches = await openBatches<Row>(rt.db, rows.text, rows.values, signal)
+/** Reads the first batch; nothing stays open when that fails. What fails later can't be read from elsewhere. */
+function openRows(rt: Runtime, rows: Statement, render: Rendering, options: StreamOptions): Promise<OpenAnswer> {
+  const { replicaFor, horizon, signal } = options
+  const openAt = (db: Database) => openRowsAt(db, rows, render, signal)
+  if (replicaFor === undefined) return openAt(rt.db)
+  return readAnywhere(rt, replicaFor, openAt, { horizon, discard: ({ close }) => void close(true) })
+}
+
+/** The options for reading what a plan says. */
+export const ofPlan = ({ past }: Plan, options: StreamOptions): StreamOptions => ({
+  ...options,
+  horizon: horizonOf(past),
+})
+
+async function openRowsAt(
+  db: Database,
+  rows: Statement,
+  render: Rendering,
+  signal: AbortSignal | undefined,
+): Promise<OpenAnswer> {
+  const batches = await openBatches<Row>(db, rows.text, rows.values, signal)
   try {
     const first = await batches.next()
     return { chunks: render(textsOf(batches, first), batches.query), close: (failed) => batches.close(failed) }

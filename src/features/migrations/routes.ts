@@ -1,4 +1,5 @@
 import type { FastifyRequest } from 'fastify'
+import { readFromNowOn } from '../../db/read-anywhere.ts'
 import { type App, actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { createMigration } from './create.ts'
@@ -87,5 +88,6 @@ async function asRunner<T>(rt: Runtime, request: FastifyRequest, work: (runner: 
     return await withRunner(rt, { requester: actorOf(request), busy: 'refuse' }, work)
   } finally {
     await Promise.all([rt.catalog.reload(), rt.access.reload(), rt.settings.reload()])
+    await readFromNowOn(rt, request.caller)
   }
 }

@@ -17,7 +17,7 @@ export function listNotifications(
   signal?: AbortSignal,
 ): Promise<string | Readable> {
   const own = { ...reader, access: ownNotifications(reader.access) }
-  return listItems(rt, own, notifications, newestFirst(query), signal)
+  return listItems(rt, own, notifications, newestFirst(query), { signal })
 }
 
 /**

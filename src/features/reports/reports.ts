@@ -22,7 +22,9 @@ export async function readReport(
   query: ListQuery,
 ): Promise<string | Readable> {
   try {
-    return await withFreshCatalog(rt, async () => answerPlan(rt, resolveReport(rt, access, collection, query)))
+    return await withFreshCatalog(rt, async () =>
+      answerPlan(rt, resolveReport(rt, access, collection, query), { replicaFor: access }),
+    )
   } catch (error) {
     // The path has named it already.
     if (error instanceof AppError && error.code === 'UNKNOWN_COLLECTION') throw unknownModel()

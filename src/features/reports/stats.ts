@@ -1,8 +1,11 @@
 import { Readable } from 'node:stream'
 import { clientError, isStalePlan, sqlState } from '../../db/errors.ts'
+import type { Database } from '../../db/pools.ts'
+import { type AnyReader, readAnywhere } from '../../db/read-anywhere.ts'
 import { runWithin, timedOut } from '../../db/time-limit.ts'
 import type { Access } from '../../query/access.ts'
 import { compileListUpTo } from '../../query/compile.ts'
+import { horizonOf } from '../../query/past.ts'
 import type { Plan } from '../../query/resolve.ts'
 import type { Runtime } from '../../runtime.ts'
 import { type ListRow, largestWhole, listBody, withFreshCatalog } from '../items/reads.ts'
@@ -23,18 +26,19 @@ export async function readStats(rt: Runtime, access: Access, stats: readonly Sta
   const outcomes = await withFreshCatalog(rt, () => {
     const plans = stats.map(({ collection, query }) => resolveReport(rt, access, collection, query))
     const deadline = performance.now() + rt.config.database.transactionTimeoutMs
-    return inTurn(plans, atOnce, (plan) => outcomeOf(rt, plan, deadline))
+    return inTurn(plans, atOnce, (plan) => outcomeOf(rt, access, plan, deadline))
   })
-  return Readable.from(answer(rt, stats, outcomes))
+  return Readable.from(answer(rt, access, stats, outcomes))
 }
 
 /** A report's answer, one that is too long to be held beside others, or why there is none. */
 type Outcome = { readonly body: string } | { readonly long: Plan } | { readonly failed: string }
 
-async function outcomeOf(rt: Runtime, plan: Plan, deadline: number): Promise<Outcome> {
+async function outcomeOf(rt: Runtime, reader: AnyReader, plan: Plan, deadline: number): Promise<Outcome> {
   try {
     const list = compileListUpTo(plan, largestWhole(plan))
-    const [row] = await runWithin<ListRow>(rt.db, list, deadline)
+    const runAt = (db: Database) => runWithin<ListRow>(db, list, deadline)
+    const [row] = await readAnywhere(rt, reader, runAt, { horizon: horizonOf(plan.past) })
     const body = listBody(plan, row!)
     return body === undefined ? { long: plan } : { body }
   } catch (error) {
@@ -55,12 +59,17 @@ function failedReport(rt: Runtime, error: unknown): { readonly failed: string } 
 }
 
 /** The text of the answer. Long reports are read here, one after the other, while the client reads them. */
-async function* answer(rt: Runtime, stats: readonly Stat[], outcomes: readonly Outcome[]): AsyncGenerator<string> {
+async function* answer(
+  rt: Runtime,
+  reader: AnyReader,
+  stats: readonly Stat[],
+  outcomes: readonly Outcome[],
+): AsyncGenerator<string> {
   const failed: string[] = []
   let separator = '{"data":{'
   for (const [i, { name }] of stats.entries()) {
     const key = JSON.stringify(name)
-    const outcome = 'long' in outcomes[i]! ? await openLong(rt, outcomes[i].long) : outcomes[i]!
+    const outcome = 'long' in outcomes[i]! ? await openLong(rt, reader, outcomes[i].long) : outcomes[i]!
     if ('failed' in outcome) {
       failed.push(`${key}:${JSON.stringify({ message: outcome.failed })}`)
       continue
@@ -76,9 +85,9 @@ async function* answer(rt: Runtime, stats: readonly Stat[], outcomes: readonly O
 }
 
 /** Its first rows come before anything is said of it, so that it can still fail alone. */
-async function openLong(rt: Runtime, plan: Plan): Promise<OpenAnswer | { readonly failed: string }> {
+async function openLong(rt: Runtime, reader: AnyReader, plan: Plan): Promise<OpenAnswer | { readonly failed: string }> {
   try {
-    return await openList(rt, plan)
+    return await openList(rt, plan, { replicaFor: reader })
   } catch (error) {
     return failedReport(rt, error)
   }

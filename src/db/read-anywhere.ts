@@ -1,0 +1,39 @@
+import type { Runtime } from '../runtime.ts'
+import type { Database } from './pools.ts'
+import { anybody } from './write-marks.ts'
+
+/** Who reads; a user, or anybody without one. */
+export type AnyReader = { readonly userId: string | undefined }
+
+export type AnywhereOptions<T> = {
+  /** All transactions before this one must be there. */
+  readonly horizon?: bigint | undefined
+  /** Gets a result that came too late to be wanted. */
+  readonly discard?: (result: T) => void
+}
+
+/**
+ * Runs a read that nothing is decided by: on a read replica where one may answer, else on the primary. Never for who
+ * somebody is or may, for what a write depends on, nor for cursors of the log, whose snapshots are the primary's. `work` may
+ * be run twice.
+ */
+export function readAnywhere<T>(
+  { db, replicas }: Pick<Runtime, 'db' | 'replicas'>,
+  { userId }: AnyReader,
+  work: (db: Database) => Promise<T>,
+  { horizon, discard }: AnywhereOptions<T> = {},
+): Promise<T> {
+  if (replicas === undefined) return work(db)
+  return replicas.read(db, { caller: userId ?? anybody, horizon }, work, discard)
+}
+
+/**
+ * Whatever these callers read after this, at any process, shows what the primary shows now. To be awaited before they are
+ * answered that they have written, or given a cursor, or told to read again. Nothing to do without replicas.
+ */
+export async function readFromNowOn(
+  { replicas }: Pick<Runtime, 'replicas'>,
+  ...readers: readonly AnyReader[]
+): Promise<void> {
+  await replicas?.note(...new Set(readers.map(({ userId }) => userId ?? anybody)))
+}

@@ -1,0 +1,166 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import pg from 'pg'
+import type { Logger } from 'pino'
+import type { Config } from '../config.ts'
+import {
+  type Database,
+  openDatabase,
+  openPool,
+  type PgClient,
+  sessionOptions,
+  tlsOptions,
+  withoutSslMode,
+} from './pools.ts'
+import { databaseIdentitySql, type WalPosition, walReplayedSql } from './wal.ts'
+
+/** What a replica has last said of itself. */
+export type Standing =
+  | { readonly isUp: true; readonly standby: boolean; readonly replayed: WalPosition; readonly identity: string }
+  | { readonly isUp: false; readonly reason: string }
+
+/** A standby of the primary, watched all the time. */
+export type Replica = {
+  /** Its place in DATABASE_READ_REPLICA_URLS, from 1: addresses are secrets. */
+  readonly place: number
+  standing(): Standing
+  /** Connections that are in use or waited for. */
+  load(): number
+  /**
+   * Runs a read. When the replica is lost meanwhile it rejects at once, however long the line stays silent; `discard`
+   * gets what comes all the same.
+   */
+  use<T>(work: (db: Database) => Promise<T>, discard?: (result: T) => void): Promise<T>
+  close(): Promise<void>
+}
+
+export type ReplicaOptions = { config: Config; log: Logger; name: string; url: string; place: number }
+
+/** How often a replica is asked. */
+export const watchIntervalMs = 200
+/** A replica that takes longer to say how it is counts as lost. */
+const patienceMs = 1000
+const longestPauseMs = 5000
+
+/** Opens a replica; it need not be there yet. */
+export function openReplica({ config, log, name, url, place }: ReplicaOptions): Replica {
+  const { readReplicaPoolMax: max, ...database } = config.database
+  const pool = openPool({
+    config,
+    log,
+    max,
+    readOnly: true,
+    name: `${name} replica ${place}`,
+    url,
+    idleMs: database.readReplicaPoolIdleMs,
+    acquireMs: database.readReplicaPoolAcquireMs,
+    evictMs: database.readReplicaPoolEvictMs,
+  })
+  const db = openDatabase(pool, log, database.logging)
+  const connections = new Set<pg.PoolClient>()
+  pool.on('connect', (client) => connections.add(client))
+  pool.on('remove', (client) => connections.delete(client))
+
+  const running = new Set<(error: Error) => void>()
+  const stopped = new AbortController()
+  let standing: Standing = { isUp: false, reason: 'not asked yet' }
+  let isAway = false
+
+  const lose = (reason: string) => {
+    if (!isAway) log.warn({ replica: place, reason }, 'a read replica is away')
+    isAway = true
+    standing = { isUp: false, reason }
+    const error = replicaLost(reason)
+    for (const reject of running) reject(error)
+    // What hangs would keep its place in the pool.
+    for (const connection of connections) streamOf(connection).destroy(error)
+  }
+
+  const watch = async () => {
+    let client: PgClient | undefined
+    let pause = watchIntervalMs
+    while (!stopped.signal.aborted) {
+      try {
+        client ??= await connect({ config, name, url }, lose)
+        const next = await ask(client)
+        if (isAway) log.info({ replica: place }, 'a read replica is back')
+        isAway = false
+        standing = next
+        pause = watchIntervalMs
+      } catch (error) {
+        lose((error as Error).message)
+        drop(client, log)
+        client = undefined
+        pause = Math.min(pause * 2, longestPauseMs)
+      }
+      await delay(pause, undefined, { signal: stopped.signal, ref: false }).catch(() => undefined)
+    }
+    await client?.end()
+  }
+  const watching = watch()
+
+  return {
+    place,
+    standing: () => standing,
+    load: () => pool.totalCount - pool.idleCount + pool.waitingCount,
+    use: async (work, discard) => {
+      const lost = Promise.withResolvers<never>()
+      running.add(lost.reject)
+      const result = work(db)
+      try {
+        return await Promise.race([result, lost.promise])
+      } catch (error) {
+        result.then(discard, () => undefined)
+        throw error
+      } finally {
+        running.delete(lost.reject)
+      }
+    },
+    close: async () => {
+      stopped.abort()
+      await watching
+      await pool.end()
+    },
+  }
+}
+
+type Address = Pick<ReplicaOptions, 'config' | 'name' | 'url'>
+
+/** The connection that asks; its end is the first that is heard of a replica's. */
+async function connect({ config, name, url }: Address, onLost: (reason: string) => void): Promise<PgClient> {
+  const client = new pg.Client({
+    connectionString: withoutSslMode(url),
+    ssl: tlsOptions(config, url),
+    application_name: `daybook ${name} watch`,
+    options: sessionOptions(config.database.transactionTimeoutMs, true),
+    connectionTimeoutMillis: patienceMs,
+    query_timeout: patienceMs,
+    keepAlive: true,
+  })
+  client.on('error', (error) => onLost(error.message))
+  await client.connect()
+  return client
+}
+
+async function ask(client: PgClient): Promise<Standing> {
+  const { rows } = await client.query(
+    `select pg_is_in_recovery() as standby, ${walReplayedSql}::text as replayed, ${databaseIdentitySql} as identity`,
+  )
+  const { standby, replayed, identity } = rows[0]
+  return { isUp: true, standby, replayed: BigInt(replayed ?? 0), identity }
+}
+
+/** Ends a connection that may not answer any more. */
+function drop(client: PgClient | undefined, log: Logger): void {
+  if (client === undefined) return
+  streamOf(client).destroy()
+  client.end().catch((error: unknown) => log.debug({ err: error }, 'closing a lost connection failed'))
+}
+
+/** What pg knows of a connection and does not declare. */
+type Streaming = { readonly connection: { readonly stream: { destroy(error?: Error): void } } }
+
+const streamOf = (client: pg.ClientBase) => (client as unknown as Streaming).connection.stream
+
+function replicaLost(reason: string): Error {
+  return Object.assign(new Error(`the read replica was lost: ${reason}`), { code: 'ECONNRESET' })
+}

@@ -1,0 +1,194 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Logger } from 'pino'
+import type { Config } from '../config.ts'
+import type { Database } from './pools.ts'
+import { openSamples, type Sample, type Samples } from './primary-samples.ts'
+import { openReplica, type Replica, watchIntervalMs } from './replica.ts'
+import { isReplicaFault } from './replica-faults.ts'
+import { type CallerKey, floor, type WriteMarks } from './write-marks.ts'
+
+/** Who reads, and from which state of the database on the answer is right. */
+export type Need = {
+  readonly caller: CallerKey
+  /** Everything of the transactions before this one must be there: what a read of the past undoes changes from. */
+  readonly horizon?: bigint | undefined
+}
+
+/** The read replicas of a web process (ADR 22). */
+export type Replicas = {
+  /**
+   * Runs a read on a replica that is whole, recent enough, knows this process's catalog and has everything that the caller
+   * has written; on the primary where there is none, and once more there when the replica fails it.
+   */
+  read<T>(primary: Database, need: Need, work: (db: Database) => Promise<T>, discard?: (result: T) => void): Promise<T>
+  /** What these callers read later is not older than now; to be awaited before they are answered. */
+  note(...callers: readonly CallerKey[]): Promise<void>
+  /** The collections have changed for this process; a replica that has not replayed that does not serve. */
+  catalogChanged(): void
+  stats(): ReplicasStats
+  close(): Promise<void>
+}
+
+export type ReplicaStats = {
+  readonly replica: number
+  readonly serving: boolean
+  /** Why it does not serve. */
+  readonly reason: string | undefined
+  /** Bytes of the log that it has not replayed; undefined while it is away. */
+  readonly behindBytes: number | undefined
+  /** Age of what it shows, as it was last seen; undefined while it is away or older than two minutes. */
+  readonly behindMs: number | undefined
+  readonly reads: number
+  /** Reads that it failed and the primary was asked for. */
+  readonly faults: number
+}
+
+export type ReplicasStats = {
+  readonly replicas: readonly ReplicaStats[]
+  /** Reads that the primary was asked for because no replica served, and because none had the caller's writes yet. */
+  readonly primary: { readonly noneServing: number; readonly ownWrites: number }
+}
+
+export type ReplicasOptions = {
+  readonly config: Config
+  readonly log: Logger
+  readonly name: string
+  /** Where the primary is asked how far it is: never waits for reads. */
+  readonly primary: Database
+  readonly marks: WriteMarks
+  /** Called once a minute: deletes marks that every serving replica has passed. */
+  readonly forgetMarks: () => Promise<void>
+}
+
+type Member = { readonly replica: Replica; reads: number; faults: number }
+
+/** Opens the replicas of the configuration; undefined without any. They need not be there. */
+export function openReplicas(options: ReplicasOptions): Replicas | undefined {
+  const { config, log, name, primary, marks } = options
+  if (!config.database.readReplicaEnabled) return undefined
+  const { readReplicaUrls: urls, readReplicaMaxLagMs: maxLagMs } = config.database
+  const members: Member[] = urls.map((url, i) => ({
+    replica: openReplica({ config, log, name, url, place: i + 1 }),
+    reads: 0,
+    faults: 0,
+  }))
+  const samples = openSamples(primary)
+  const missed = { noneServing: 0, ownWrites: 0 }
+  let catalogSince = performance.now()
+  const stopWatching = watchPrimary(options, samples)
+
+  const unfitness = (replica: Replica): string | undefined =>
+    unfitnessOf(replica, samples, { maxLagMs, catalogSince, now: performance.now() })
+
+  const pick = async ({ caller, horizon = 0n }: Need): Promise<Member | undefined> => {
+    const fit = members.filter(({ replica }) => {
+      return unfitness(replica) === undefined && reachedBy(replica, samples)!.horizon >= horizon
+    })
+    if (fit.length === 0) {
+      missed.noneServing += 1
+      return undefined
+    }
+    const position = await marks.positionFor(caller)
+    const able = position === undefined ? [] : fit.filter(({ replica }) => hasReplayed(replica, position))
+    if (able.length === 0) missed.ownWrites += 1
+    // Among equals the one that has done less.
+    return able.toSorted((a, b) => a.replica.load() - b.replica.load() || a.reads - b.reads)[0]
+  }
+
+  return {
+    read: async (primaryDb, need, work, discard) => {
+      const member = await pick(need)
+      if (member === undefined) return work(primaryDb)
+      member.reads += 1
+      try {
+        return await member.replica.use(work, discard)
+      } catch (error) {
+        if (!isReplicaFault(error)) throw error
+        member.faults += 1
+        log.debug({ err: error, replica: member.replica.place }, 'a read is repeated on the primary')
+        return work(primaryDb)
+      }
+    },
+    note: (...callers) => marks.note(...callers),
+    catalogChanged: () => {
+      catalogSince = performance.now()
+    },
+    stats: () => ({
+      replicas: members.map((member) => statsOf(member, samples, unfitness(member.replica))),
+      primary: { ...missed },
+    }),
+    close: async () => {
+      await stopWatching()
+      await Promise.all(members.map(({ replica }) => replica.close()))
+    },
+  }
+}
+
+type Bounds = { readonly maxLagMs: number; readonly catalogSince: number; readonly now: number }
+
+/** Why a replica may not serve; undefined where it may. */
+function unfitnessOf(replica: Replica, samples: Samples, { maxLagMs, catalogSince, now }: Bounds): string | undefined {
+  const standing = replica.standing()
+  if (!standing.isUp) return 'away'
+  const latest = samples.latest()
+  if (latest === undefined) return 'the primary has not been asked yet'
+  if (standing.identity !== latest.identity) return 'it is not a copy of this database'
+  if (!standing.standby) return 'it is no standby: it takes writes of its own'
+  const reached = samples.reached(standing.replayed)
+  if (reached === undefined || now - reached.at > maxLagMs) return 'behind'
+  return reached.at < catalogSince ? 'it does not have the present collections yet' : undefined
+}
+
+function reachedBy(replica: Replica, samples: Samples): Sample | undefined {
+  const standing = replica.standing()
+  return standing.isUp ? samples.reached(standing.replayed) : undefined
+}
+
+function hasReplayed(replica: Replica, position: bigint): boolean {
+  const standing = replica.standing()
+  return standing.isUp && standing.replayed >= position
+}
+
+function statsOf({ replica, reads, faults }: Member, samples: Samples, reason: string | undefined): ReplicaStats {
+  const standing = replica.standing()
+  const latest = samples.latest()
+  const reached = reachedBy(replica, samples)
+  const behind = standing.isUp && latest !== undefined ? Number(latest.position - standing.replayed) : undefined
+  return {
+    replica: replica.place,
+    serving: reason === undefined,
+    reason,
+    behindBytes: behind === undefined ? undefined : Math.max(0, behind),
+    behindMs: reached && Math.round(performance.now() - reached.at),
+    reads,
+    faults,
+  }
+}
+
+const housekeepingMs = 60_000
+
+/** Asks the primary how far it is, all the time; what keeps it from answering keeps the replicas from serving. */
+function watchPrimary({ log, marks, forgetMarks }: ReplicasOptions, samples: Samples): () => Promise<void> {
+  const stopped = new AbortController()
+  let tidyAt = performance.now() + housekeepingMs
+  const look = async () => {
+    await samples.take()
+    await marks.retry()
+    if (performance.now() < tidyAt) return
+    tidyAt = performance.now() + housekeepingMs
+    await forgetMarks()
+  }
+  const unanswered = (error: unknown) => log.debug({ err: error }, 'the primary could not be asked how far it is')
+  const watching = (async () => {
+    // So that the first read finds a floor that replicas have passed.
+    await marks.positionFor(floor).catch(unanswered)
+    while (!stopped.signal.aborted) {
+      await look().catch(unanswered)
+      await delay(watchIntervalMs, undefined, { signal: stopped.signal, ref: false }).catch(() => undefined)
+    }
+  })()
+  return async () => {
+    stopped.abort()
+    await watching
+  }
+}

@@ -1,0 +1,83 @@
+import type { Logger } from 'pino'
+import type { Database } from './pools.ts'
+import { inRounds } from './rounds.ts'
+import { statementName } from './statement-names.ts'
+import type { WalPosition } from './wal.ts'
+
+/** Whoever shall read its own writes: the id of a user, or {@link anybody} for all who have none. */
+export type CallerKey = string
+
+/** Callers without a user can't be told apart over processes and addresses, so each of them waits for all of them. */
+export const anybody: CallerKey = 'anybody'
+
+/** Concerns every caller: what is not in the table was written before this. */
+export const floor: CallerKey = 'floor'
+
+/** How far replicas must be before they may answer a caller (ADR 22). */
+export type WriteMarks = {
+  /**
+   * Notes where the log ends, for callers whose writes have just been committed; to be awaited before they are answered.
+   * Never rejects: what could not be stored keeps these callers on the primary, in this process, until it has been.
+   */
+  note(...callers: readonly CallerKey[]): Promise<void>
+  /**
+   * What a replica must have replayed to answer this caller, as the primary knows it now; undefined where nothing is known,
+   * as after a crash of the server.
+   */
+  positionFor(caller: CallerKey): Promise<WalPosition | undefined>
+  /** Stores what could not be stored before. */
+  retry(): Promise<void>
+}
+
+export type WriteMarksOptions = {
+  /** Stores the end of the log for these callers; later ones win. */
+  readonly store: (callers: readonly CallerKey[]) => Promise<void>
+  /** The stored positions; callers without one are left out. */
+  readonly load: (callers: readonly CallerKey[]) => Promise<ReadonlyMap<CallerKey, WalPosition>>
+  readonly log: Logger
+}
+
+export function openWriteMarks({ store, load, log }: WriteMarksOptions): WriteMarks {
+  /** Whose last write is not stored yet, and which write that is. */
+  const unstored = new Map<CallerKey, symbol>()
+  const storeTogether = inRounds(store)
+  const loadTogether = inRounds(load)
+
+  const note = async (...callers: readonly CallerKey[]) => {
+    const write = Symbol('write')
+    for (const caller of callers) unstored.set(caller, write)
+    try {
+      await storeTogether(...callers)
+    } catch (error) {
+      log.warn({ err: error }, 'a write could not be noted for the replicas')
+      return
+    }
+    for (const caller of callers) if (unstored.get(caller) === write) unstored.delete(caller)
+  }
+
+  return {
+    note,
+    positionFor: async (caller) => {
+      const positions = await loadTogether(caller, floor)
+      const lowest = positions.get(floor)
+      if (lowest === undefined) await note(floor)
+      if (lowest === undefined || unstored.has(caller)) return undefined
+      const own = positions.get(caller) ?? lowest
+      return own > lowest ? own : lowest
+    },
+    retry: async () => {
+      if (unstored.size > 0) await note(...unstored.keys())
+    },
+  }
+}
+
+const text = `select caller, position::text as position from "svc_WriteMark" where caller = any($1::text[])`
+
+/** The marks of these callers, from the primary. */
+export async function loadWriteMarks(
+  db: Database,
+  callers: readonly CallerKey[],
+): Promise<ReadonlyMap<CallerKey, WalPosition>> {
+  const rows = await db.run<{ caller: string; position: string }>(text, [callers], statementName(text))
+  return new Map(rows.map(({ caller, position }) => [caller, BigInt(position)]))
+}
