@@ -13,6 +13,7 @@ export type SchemaJson = {
   readonly usertrack?: boolean
   readonly sortEnabled?: boolean
   readonly isJunction?: boolean
+  readonly cache?: boolean | { readonly ttl: number }
   readonly realtime?: boolean | { enabled?: boolean; actions?: RealtimeAction[]; replicaIdentityFull?: boolean }
   readonly fields: Readonly<Record<string, FieldJson>>
   readonly indexes?: readonly IndexJson[]
@@ -159,6 +160,8 @@ export type Collection = {
   /** Whether triggers append its changes to the log. */
   readonly logged: boolean
   readonly realtime: { readonly enabled: boolean; readonly actions: ReadonlySet<RealtimeAction> }
+  /** Whether its reads may be cached; `wanted` is undefined where the configuration decides. */
+  readonly cache: { readonly wanted: boolean | undefined; readonly ttlSeconds: number | undefined }
   /** False where the generic item routes refuse every write (the log, definitions, migrations). */
   readonly writable: boolean
   readonly definition: CollectionDefinition

@@ -193,9 +193,18 @@ function collectionOf(draft: Draft, drafts: Drafts, referenced: ReferencedKeys, 
     sortEnabled: switchOf(name, schema, 'sortEnabled'),
     logged: !unloggedCollections.has(name),
     realtime: realtimeOf(name, schema),
+    cache: cacheOf(name, schema),
     writable: !unwritableCollections.has(name),
     definition,
   }
+}
+
+function cacheOf(name: string, { cache }: SchemaJson): Collection['cache'] {
+  const ttl = typeof cache === 'object' && cache !== null ? cache.ttl : undefined
+  const isTtl = Number.isSafeInteger(ttl) && ttl! > 0
+  if (!['undefined', 'boolean'].includes(typeof cache) && !isTtl)
+    throw invalid(name, 'cache is true, false or { "ttl": seconds }')
+  return { wanted: isTtl ? true : (cache as boolean | undefined), ttlSeconds: isTtl ? ttl : undefined }
 }
 
 function foreignKeysOf(relations: ReadonlyMap<string, Relation>): string[] {

@@ -49,6 +49,7 @@ export function collectionOf(name: string, specs: Record<string, FieldSpec>, log
     sortEnabled: false,
     logged,
     realtime: { enabled: true, actions: new Set(['insert', 'update', 'delete']) },
+    cache: { wanted: undefined, ttlSeconds: undefined },
     writable: true,
     definition: { collectionName: name, schema: { fields: {} } },
   }

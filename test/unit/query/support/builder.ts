@@ -112,6 +112,7 @@ export function collection(name: string, parts: CollectionParts): Collection {
     sortEnabled,
     logged: true,
     realtime: { enabled: false, actions: new Set() },
+    cache: { wanted: undefined, ttlSeconds: undefined },
     writable: true,
     definition: { collectionName: name, schema: { fields: {}, isJunction } },
   }
