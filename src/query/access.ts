@@ -14,6 +14,11 @@ export type Access = {
   readonly tenantSpecific: boolean
   /** The caller came with an API key: it may not change passwords. */
   readonly byKey?: boolean
+  /**
+   * Everything that this access is made of, as text for the keys of caches; undefined where it can't be told. The user is
+   * part of it where a rule of the role names a variable, or the request may (`namesVariables`).
+   */
+  identity?(namesVariables: boolean): string
   /** The grant for one collection and action; undefined means refused. Not asked for administrators. */
   grant(collection: string, action: Action): Grant | undefined
   /** Values of `$CURRENT_…` variables; undefined where there is none (then the condition matches nothing). */

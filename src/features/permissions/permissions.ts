@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import { errors } from '../../errors.ts'
 import type { Access, Grant, VariableName } from '../../query/access.ts'
 import { grantOf, isNone } from './grants.ts'
@@ -21,12 +22,15 @@ export type Subject = {
 /** What a subject may do, compiled from the stored rules once per role and change (spec/permissions.md §3). */
 export function accessOf(rules: AccessRules, subject: Subject): Access {
   const { grants } = compiledRole(rules, subject.role.id)
+  let known: string | undefined
+  const rows = () => (known ??= rowsOf(subject))
   return {
     admin: subject.role.name === administratorRole,
     roleId: subject.role.id,
     userId: subject.userId,
     tenantId: subject.tenantId,
     tenantSpecific: subject.role.isTenantSpecific,
+    identity: (namesVariables) => identityOf(rules, subject, namesVariables, rows),
     grant: (collection, action) => grants.get(`${action} ${collection}`),
     variable: (name, path) => variableOf(rules, subject, name, path),
   }
@@ -60,7 +64,30 @@ function ownIds({ userId, role, tenantId }: Subject): Partial<Record<VariableNam
   return { CURRENT_USER: userId, CURRENT_ROLE: role.id, CURRENT_TENANT: tenantId }
 }
 
-type CompiledRole = { readonly grants: ReadonlyMap<string, Grant>; readonly paths: readonly RelatedPath[] }
+/** Roles with the same rules have the same digest in every process. */
+function identityOf(rules: AccessRules, subject: Subject, namesVariables: boolean, rows: () => string): string {
+  const { role, tenantId, userId } = subject
+  const { digest, isPersonal } = compiledRole(rules, role.id)
+  const shared = `${role.id} ${tenantId ?? ''} ${role.name} ${role.isTenantSpecific} ${digest}`
+  if (!isPersonal && !namesVariables) return shared
+  const settings = JSON.stringify(subject.rows.CURRENT_SETTINGS ?? null)
+  return `${shared} ${userId ?? ''} ${rows()} ${hash('sha256', settings, 'base64url')}`
+}
+
+/** What variables stand for, but the settings, which may change while the subject stays. */
+function rowsOf({ rows, related }: Subject): string {
+  const { CURRENT_USER, CURRENT_ROLE, CURRENT_TENANT, CURRENT_USERROLE } = rows
+  const values = [CURRENT_USER, CURRENT_ROLE, CURRENT_TENANT, CURRENT_USERROLE, [...related]]
+  return hash('sha256', JSON.stringify(values), 'base64url')
+}
+
+type CompiledRole = {
+  readonly grants: ReadonlyMap<string, Grant>
+  readonly paths: readonly RelatedPath[]
+  readonly digest: string
+  /** Whether a rule names a variable of the caller. */
+  readonly isPersonal: boolean
+}
 
 const compiled = new WeakMap<AccessRules, Map<string, CompiledRole>>()
 
@@ -78,7 +105,13 @@ function compileRole(rules: AccessRules, roleId: string): CompiledRole {
     const grant = grantOf(row, rules)
     if (grant !== undefined) grants.set(`${row.action} ${row.collection}`, grant)
   }
-  return { grants, paths: pathsIn(rules, [...grants.values()]) }
+  const text = JSON.stringify([...grants])
+  return {
+    grants,
+    paths: pathsIn(rules, [...grants.values()]),
+    digest: hash('sha256', text, 'base64url'),
+    isPersonal: text.includes('$CURRENT_'),
+  }
 }
 
 function pathsIn({ catalog }: AccessRules, grants: readonly Grant[]): readonly RelatedPath[] {
