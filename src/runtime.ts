@@ -2,6 +2,7 @@ import { randomFillSync } from 'node:crypto'
 import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
 import { v7 } from 'uuid'
+import { type DataCache, openDataCache } from './cache/data-cache.ts'
 import { type CatalogStore, openCatalog } from './catalog/store.ts'
 import { type Config, ConfigError } from './config.ts'
 import { openLeases } from './db/leases.ts'
@@ -46,6 +47,8 @@ export type Runtime = {
   /** The live sessions; on the reserved connections. */
   readonly sessions: SessionStore
   readonly settings: SettingsStore
+  /** Answers of reads; opened by the first one that may be cached. */
+  readonly dataCache: DataCache
   /** Renders mails, in a thread of its own. */
   readonly renderer: Renderer
   /** A PNG that mails show where the settings name no icon. */
@@ -137,6 +140,7 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
       access,
       sessions,
       settings,
+      dataCache: opened(openDataCache({ config, db: reserved, log }), (cache) => cache.close()),
       renderer: opened(openRenderer(), (renderer) => renderer.close()),
       mailLogo,
       hooks: openHooks(log),

@@ -116,7 +116,7 @@ function corsOptions(config: Config) {
       decide(null, origin !== undefined && isTrustedOrigin(config, origin)),
     credentials: config.cors.credentials,
     methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'],
-    exposedHeaders: ['x-request-id', 'retry-after', 'etag', ...rateLimitHeaders],
+    exposedHeaders: ['x-request-id', 'retry-after', 'etag', 'x-cache', ...rateLimitHeaders],
     maxAge: 600,
   }
 }

@@ -1,3 +1,5 @@
+import { enqueueInvalidations } from '../cache/invalidations.ts'
+import { isShared } from '../cache/sharing.ts'
 import { type AnyReader, readFromNowOn } from '../db/read-anywhere.ts'
 import { rawQuery, sql, type Tx } from '../db/sql.ts'
 import { rememberCommit, reserveCommit } from '../db/unlogged.ts'
@@ -47,6 +49,7 @@ export async function commit<Result>(
       tx,
       decided.flatMap((reaction) => reaction.jobs ?? []),
     )
+    await enqueueInvalidations(rt, tx)
     if (actor.repeatable !== undefined) await rememberCommit(tx, actor.repeatable, outcome.result)
     if (performance.now() > deadline) throw errors.unavailable('The transaction took too long')
     return {
@@ -57,6 +60,7 @@ export async function commit<Result>(
     }
   })
   await readFromNowOn(rt, ...writers)
+  rt.dataCache.written()
   if (actor.repeatable !== undefined) actor.repeatable.commits += 1
   await applyHere(rt, reactions)
   await rt.sessions.ended(told)
@@ -74,10 +78,11 @@ export async function commitRow<Row>(
   statement: { readonly text: string; readonly values: readonly unknown[]; readonly name?: string },
 ): Promise<Row[]> {
   const values = [actorJson(actor), ...statement.values]
-  if (actor.repeatable !== undefined || actor.guard !== undefined)
+  if (actor.repeatable !== undefined || actor.guard !== undefined || isShared(rt.config))
     return commit(rt, actor, async (tx) => ({ result: [...(await tx.any<Row>(rawQuery(statement.text, values)))] }))
   const { rows, told } = await writePoolOf(rt).hot.runTold(statement.text, values, statement.name)
   await readFromNowOn(rt, actor)
+  rt.dataCache.written()
   if (told.length > 0) await rt.sessions.ended(told)
   return rows as Row[]
 }

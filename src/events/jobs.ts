@@ -12,6 +12,8 @@ export type JobData = {
   'email-log-cleanup': Record<string, never>
   'expired-cleanup': Record<string, never>
   'task-recovery': Record<string, never>
+  /** The first of the transactions that changed the table. */
+  'cache-invalidation': { table: string; xid: string }
 }
 
 export type QueueName = keyof JobData
@@ -77,6 +79,15 @@ export const queues: Readonly<Record<QueueName, Omit<Queue, 'name'>>> = {
   'expired-cleanup': cleanup,
   // The next one comes within a minute.
   'task-recovery': { retryLimit: 0, expireInSeconds: 60, retentionSeconds: day, deleteAfterSeconds: day },
+  // What is not deleted in time ends by its own time limit.
+  'cache-invalidation': {
+    retryLimit: 5,
+    retryDelay: 2,
+    retryBackoff: true,
+    expireInSeconds: 60,
+    retentionSeconds: day,
+    deleteAfterSeconds: 3600,
+  },
 }
 
 /** Queues that hold jobs whose retries ran out, until an operator looks at them. */

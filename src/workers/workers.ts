@@ -1,4 +1,6 @@
 import { openMailer } from '../adapters/mailer.ts'
+import { dropInvalidated } from '../cache/jobs.ts'
+import { isShared } from '../cache/sharing.ts'
 import type { QueueName } from '../events/jobs.ts'
 import { deleteOldSessions } from '../features/auth/jobs.ts'
 import { sendMail, sweepMails } from '../features/mail/jobs.ts'
@@ -85,6 +87,7 @@ export const workers = {
       open: () => stateless(deleteWhatExpired),
     }),
   ],
+  'cache-invalidation': [serve({ queue: 'cache-invalidation', concurrency: 4, open: openInvalidation })],
 } satisfies Readonly<Record<WorkerName, readonly (QueueWorker | Service)[]>>
 
 function openMailQueue(rt: Runtime): OpenedWorker<'mail'> {
@@ -118,6 +121,11 @@ async function openTasksIfEnabled(rt: Runtime) {
   if (rt.config.tasks.enabled) return openTasks(rt)
   rt.log.warn('TASK_SERVICE_ENABLED is false: tasks wait')
   return { stop: async () => undefined }
+}
+
+function openInvalidation(rt: Runtime): OpenedWorker<'cache-invalidation'> {
+  if (!isShared(rt.config)) rt.log.info('no cache is shared: there is nothing to invalidate')
+  return { handler: dropInvalidated, close: () => undefined }
 }
 
 function stateless<Name extends QueueName>(

@@ -16,6 +16,7 @@ import { parseListQuery } from '../../query/parse.ts'
 import { horizonOf } from '../../query/past.ts'
 import { type Plan, type ResolveEnv, resolveList, resolveOne } from '../../query/resolve.ts'
 import { createParams, ident, type Statement, statement } from '../../query/sql.ts'
+import { readValue } from '../../query/values.ts'
 import type { Runtime } from '../../runtime.ts'
 import { markOf, streamList, streamMarkedList } from './stream.ts'
 
@@ -44,6 +45,7 @@ export async function readList(
 
 /** The answer to a list, to a page of one, or to a list of groups. */
 export async function answerPlan(rt: Runtime, plan: Plan, via: Via = {}): Promise<string | Readable> {
+  via.trace?.begin(plan)
   if (isPage(plan)) return listPage(rt, plan, via)
   if (via.marked) return streamMarkedList(rt, plan, via.signal)
   const isShort = via.tx !== undefined || (plan.limit !== undefined && plan.limit <= largestWholeList)
@@ -105,10 +107,25 @@ export async function readVersion(
 ): Promise<{ readonly body: string; readonly version: string | undefined }> {
   return freshOutside(rt, via.tx, async () => {
     const plan = resolveOne(rt.catalog.current(), access, collection, id, parseListQuery(raw), resolveEnv(rt))
+    via.trace?.begin(plan)
     if (plan.past !== undefined) return readPast(rt, plan, via)
     const [row] = await run<{ data: string; version: string }>(rt, plan, compileVersion(plan), via)
     if (row === undefined) throw errors.itemDenied('read')
     return { body: `{"data":${row.data}}`, version: row.version }
+  })
+}
+
+/** The version of a row as it is; undefined when there is none. For answers that have read it before. */
+export async function versionOf(rt: Runtime, collection: string, id: string): Promise<string | undefined> {
+  return withFreshCatalog(rt, async () => {
+    const primaryKey = rt.catalog.current().collections.get(collection)?.primaryKey
+    if (primaryKey === undefined) return undefined
+    const key = createParams()
+    const { value, pgType } = readValue(id, primaryKey, 'id')
+    const where = `t.${ident(primaryKey.name)} = ${key.bind(value, pgType)}`
+    const text = `select t.xmin::text as version from ${ident(collection)} t where ${where}`
+    const [row] = await rt.db.run<{ version: string }>(text, key.values, statementName(text))
+    return row?.version
   })
 }
 
@@ -177,19 +194,26 @@ export type Via = {
   readonly signal?: AbortSignal | undefined
   /** Whether a list ends with `changesCursor`, see {@link markOf}; outside transactions only. */
   readonly marked?: boolean
-  /** Whom a read replica may answer; without it, within a transaction and where marked only the primary does. */
+  /** Whom a read replica may answer; without it, within a transaction, where marked or traced only the primary does. */
   readonly replicaFor?: AnyReader | undefined
+  /** Is told what is read, to keep it: what a replica says may be older than the moment it is kept for. */
+  readonly trace?: Trace | undefined
 }
+
+/** Is told what a read consists of, and everything twice where it had to be run again. */
+export type Trace = { begin(plan: Plan): void; ran(statement: Statement): void }
 
 async function run<Row extends object>(
   rt: Runtime,
   { past }: Plan,
-  { text, values, key }: Statement,
-  { tx, signal, marked = false, replicaFor }: Via,
+  statement: Statement,
+  { tx, signal, trace, marked = false, replicaFor }: Via,
 ): Promise<readonly Row[]> {
+  const { text, values, key } = statement
+  trace?.ran(statement)
   if (tx !== undefined) return tx.any<Row>(rawQuery(text, values))
   const runAt = (db: Database) => db.run(text, values, statementName(key), signal) as Promise<Row[]>
-  if (replicaFor === undefined || marked) return runAt(rt.db)
+  if (replicaFor === undefined || marked || trace !== undefined) return runAt(rt.db)
   return readAnywhere(rt, replicaFor, runAt, { horizon: horizonOf(past) })
 }
 

@@ -1,13 +1,13 @@
-import type { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { errors } from '../../errors.ts'
 import { type App, actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import type { Written } from './answers.ts'
+import { readCached, type Served } from './cached-reads.ts'
 import { exportItems } from './export.ts'
 import { listItems, readItem } from './hooked-reads.ts'
 import { sortItem } from './manual-sort.ts'
-import type { Via } from './reads.ts'
+import { type Trace, type Via, versionOf } from './reads.ts'
 import { upsertItems, upsertPayloads } from './upsert.ts'
 import { isFresh, itemTag, listTag, versionsOf } from './versions.ts'
 import { deleteItem, deleteItems, type Writer, writeChange, writeChanges, writeNew } from './writes.ts'
@@ -19,8 +19,19 @@ type OfItem = { Params: { collection: string; id: string } }
 export function itemRoutes(app: App, rt: Runtime): void {
   app.get<OfCollection>('/items/:collection', async (request, reply) => {
     const { collection } = request.params
-    const list = await listItems(rt, writerOf(request), collection, queryOf(request), viaOf(request))
-    return typeof list === 'string' ? tagged(request, reply, listTag(list), list) : json(reply, list)
+    const query = queryOf(request)
+    return answer(
+      request,
+      reply,
+      await readCached(rt, request, reply, {
+        collections: [collection],
+        isPlain: query.changesCursor === undefined && !isHooked(rt, collection, 'items.read'),
+        read: async (trace) => ({
+          body: await listItems(rt, writerOf(request), collection, query, viaOf(request, trace)),
+        }),
+        tagOf: listTag,
+      }),
+    )
   })
   app.get<OfCollection>('/items/:collection/export', async (request, reply) => {
     const { content, type, name } = await exportItems(
@@ -34,8 +45,18 @@ export function itemRoutes(app: App, rt: Runtime): void {
   })
   app.get<OfItem>('/items/:collection/:id', async (request, reply) => {
     const { collection, id } = request.params
-    const { version, body } = await readItem(rt, writerOf(request), collection, id, queryOf(request), viaOf(request))
-    return tagged(request, reply, version === undefined ? listTag(body) : itemTag(version, body), body)
+    const query = queryOf(request)
+    return answer(
+      request,
+      reply,
+      await readCached(rt, request, reply, {
+        collections: [collection],
+        isPlain: !isHooked(rt, collection, 'items.read.one'),
+        read: (trace) => readItem(rt, writerOf(request), collection, id, query, viaOf(request, trace)),
+        tagOf: tagOfItem,
+        isStill: async ({ version }) => version === (await versionOf(rt, collection, id)),
+      }),
+    )
   })
   app.post<OfCollection>('/items/:collection', async (request, reply) => {
     const written = await writeNew(rt, writerOf(request), request.params.collection, [request.body], {
@@ -95,8 +116,8 @@ export function writerOf(request: FastifyRequest): Writer {
 }
 
 /** Until the client is gone, and from wherever the caller's own writes can be read. */
-function viaOf({ signal, caller }: FastifyRequest): Pick<Via, 'signal' | 'replicaFor'> {
-  return { signal, replicaFor: caller }
+function viaOf({ signal, caller }: FastifyRequest, trace: Trace | undefined): Via {
+  return { signal, trace, replicaFor: caller }
 }
 
 export function queryOf(request: FastifyRequest): Record<string, unknown> {
@@ -108,15 +129,23 @@ function answersOf({ ids, rows }: Written): string {
   return rows === undefined ? `{"id":${ids[0]}}` : rows[0]!
 }
 
+const tagOfItem = (body: string, version: string | undefined): string =>
+  version === undefined ? listTag(body) : itemTag(version, body)
+
+/** A hook may make something else of the same request, and wants to hear of every read. */
+const isHooked = ({ hooks }: Runtime, collection: string, event: 'items.read' | 'items.read.one'): boolean =>
+  hooks.has(collection, event) || hooks.has(collection, `${event}.after`)
+
 /** An answer that the client can keep; 304 when it has it already (RFC 9110 §13.1.2). */
-function tagged(request: FastifyRequest, reply: FastifyReply, tag: string, body: string): FastifyReply {
+function answer(request: FastifyRequest, reply: FastifyReply, { body, tag }: Served): FastifyReply {
+  if (tag === undefined) return json(reply, body)
   reply.header('etag', tag)
   if (isFresh(request.headers['if-none-match'], tag)) return reply.code(304).send()
   return json(reply, body)
 }
 
 /** The text is JSON already; serialising it again would cost more than the query. */
-function json(reply: FastifyReply, body: string | Readable): FastifyReply {
+function json(reply: FastifyReply, body: Served['body']): FastifyReply {
   return reply.type('application/json; charset=utf-8').send(body)
 }
 

@@ -8,7 +8,7 @@ import { isObject } from '../../query/guards.ts'
 import { parseListQuery } from '../../query/parse.ts'
 import { type Plan, resolveList } from '../../query/resolve.ts'
 import type { Runtime } from '../../runtime.ts'
-import { answerPlan, resolveEnv, withFreshCatalog } from '../items/reads.ts'
+import { answerPlan, resolveEnv, type Trace, withFreshCatalog } from '../items/reads.ts'
 
 /**
  * `/reports/{collection}` (spec: Reports): `{"data":[…],"totalCount":n}`, with aggregate or groupBy its groups, else its
@@ -20,10 +20,11 @@ export async function readReport(
   access: Access,
   collection: string,
   query: ListQuery,
+  trace?: Trace,
 ): Promise<string | Readable> {
   try {
     return await withFreshCatalog(rt, async () =>
-      answerPlan(rt, resolveReport(rt, access, collection, query), { replicaFor: access }),
+      answerPlan(rt, resolveReport(rt, access, collection, query), { trace, replicaFor: access }),
     )
   } catch (error) {
     // The path has named it already.

@@ -1,11 +1,14 @@
 import type { Readable } from 'node:stream'
-import type { FastifyReply } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { App } from '../../http.ts'
+import type { ListQuery } from '../../query/ast.ts'
 import type { Runtime } from '../../runtime.ts'
+import { readCached, type Served } from '../items/cached-reads.ts'
+import type { Trace } from '../items/reads.ts'
 import { queryOf } from '../items/routes.ts'
 import { failure, parseReport, parseReportParameters, readReport, reportError } from './reports.ts'
 import { readStats } from './stats.ts'
-import { parseStats, parseStatsParameters } from './stats-request.ts'
+import { parseStats, parseStatsParameters, type Stat } from './stats-request.ts'
 
 type OfCollection = { Params: { collection: string } }
 
@@ -16,21 +19,44 @@ export function reportRoutes(app: App, rt: Runtime): void {
   app.setErrorHandler((error) => {
     throw reportError(error)
   })
+  const answerStats = async (request: FastifyRequest, reply: FastifyReply, stats: readonly Stat[]) => {
+    const collections = stats.map(({ collection }) => collection)
+    const read = (trace?: Trace) => readStats(rt, request.caller.access, stats, trace)
+    return json(reply, await cached(rt, request, reply, collections, read))
+  }
+  const answerReport = async (request: FastifyRequest, reply: FastifyReply, collection: string, query: ListQuery) => {
+    const read = (trace?: Trace) => readReport(rt, request.caller.access, collection, query, trace)
+    return json(reply, await cached(rt, request, reply, [collection], read))
+  }
   app.post('/reports/stats', { config }, async (request, reply) =>
-    json(reply, await readStats(rt, request.caller.access, parseStats(request.body))),
+    answerStats(request, reply, parseStats(request.body)),
   )
   app.get('/reports/stats', { config }, async (request, reply) =>
-    json(reply, await readStats(rt, request.caller.access, parseStatsParameters(queryOf(request)))),
+    answerStats(request, reply, parseStatsParameters(queryOf(request))),
   )
-  app.post<OfCollection>('/reports/:collection', { config }, async (request, reply) => {
-    const { access } = request.caller
-    return json(reply, await readReport(rt, access, request.params.collection, parseReport(request.body)))
-  })
-  app.get<OfCollection>('/reports/:collection', { config }, async (request, reply) => {
-    const { access } = request.caller
-    return json(reply, await readReport(rt, access, request.params.collection, parseReportParameters(queryOf(request))))
-  })
+  app.post<OfCollection>('/reports/:collection', { config }, async (request, reply) =>
+    answerReport(request, reply, request.params.collection, parseReport(request.body)),
+  )
+  app.get<OfCollection>('/reports/:collection', { config }, async (request, reply) =>
+    answerReport(request, reply, request.params.collection, parseReportParameters(queryOf(request))),
+  )
 }
 
-const json = (reply: FastifyReply, body: string | Readable): FastifyReply =>
+async function cached(
+  rt: Runtime,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  collections: readonly string[],
+  read: (trace: Trace | undefined) => Promise<string | Readable>,
+): Promise<Served['body']> {
+  const { body } = await readCached(rt, request, reply, {
+    collections,
+    isPlain: true,
+    read: async (trace) => ({ body: await read(trace) }),
+    tagOf: () => '',
+  })
+  return body
+}
+
+const json = (reply: FastifyReply, body: Served['body']): FastifyReply =>
   reply.type('application/json; charset=utf-8').send(body)

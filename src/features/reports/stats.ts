@@ -1,4 +1,5 @@
 import { Readable } from 'node:stream'
+import { text } from 'node:stream/consumers'
 import { clientError, isStalePlan, sqlState } from '../../db/errors.ts'
 import type { Database } from '../../db/pools.ts'
 import { type AnyReader, readAnywhere } from '../../db/read-anywhere.ts'
@@ -8,7 +9,7 @@ import { compileListUpTo } from '../../query/compile.ts'
 import { horizonOf } from '../../query/past.ts'
 import type { Plan } from '../../query/resolve.ts'
 import type { Runtime } from '../../runtime.ts'
-import { type ListRow, largestWhole, listBody, withFreshCatalog } from '../items/reads.ts'
+import { type ListRow, largestWhole, listBody, type Trace, withFreshCatalog } from '../items/reads.ts'
 import { type OpenAnswer, openList } from '../items/stream.ts'
 import { failure, resolveReport, tookTooLong } from './reports.ts'
 import type { Stat } from './stats-request.ts'
@@ -22,23 +23,34 @@ const atOnce = 3
  * They share the time that one transaction may take (TRANSACTION_TIMEOUT_MS). A report that runs out of it, or that
  * the database fails, is missing from `data`, and `errors: { name: { message } }` says so.
  */
-export async function readStats(rt: Runtime, access: Access, stats: readonly Stat[]): Promise<Readable> {
+export async function readStats(
+  rt: Runtime,
+  access: Access,
+  stats: readonly Stat[],
+  trace?: Trace,
+): Promise<string | Readable> {
   const outcomes = await withFreshCatalog(rt, () => {
     const plans = stats.map(({ collection, query }) => resolveReport(rt, access, collection, query))
     const deadline = performance.now() + rt.config.database.transactionTimeoutMs
-    return inTurn(plans, atOnce, (plan) => outcomeOf(rt, access, plan, deadline))
+    return inTurn(plans, atOnce, (plan) => outcomeOf(rt, access, plan, { deadline, trace }))
   })
-  return Readable.from(answer(rt, access, stats, outcomes))
+  const isWhole = outcomes.every((outcome) => 'body' in outcome)
+  const chunks = answer(rt, access, stats, outcomes)
+  return isWhole ? await text(Readable.from(chunks)) : Readable.from(chunks)
 }
 
 /** A report's answer, one that is too long to be held beside others, or why there is none. */
 type Outcome = { readonly body: string } | { readonly long: Plan } | { readonly failed: string }
 
-async function outcomeOf(rt: Runtime, reader: AnyReader, plan: Plan, deadline: number): Promise<Outcome> {
+type Outlook = { readonly deadline: number; readonly trace: Trace | undefined }
+
+async function outcomeOf(rt: Runtime, reader: AnyReader, plan: Plan, { deadline, trace }: Outlook): Promise<Outcome> {
   try {
     const list = compileListUpTo(plan, largestWhole(plan))
+    trace?.begin(plan)
+    trace?.ran(list)
     const runAt = (db: Database) => runWithin<ListRow>(db, list, deadline)
-    const [row] = await readAnywhere(rt, reader, runAt, { horizon: horizonOf(plan.past) })
+    const [row] = trace ? await runAt(rt.db) : await readAnywhere(rt, reader, runAt, { horizon: horizonOf(plan.past) })
     const body = listBody(plan, row!)
     return body === undefined ? { long: plan } : { body }
   } catch (error) {
