@@ -3,6 +3,7 @@ import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
 import { v7 } from 'uuid'
 import { type DataCache, openDataCache } from './cache/data-cache.ts'
+import { openSystemSync } from './cache/system-sync.ts'
 import { type CatalogStore, openCatalog } from './catalog/store.ts'
 import { type Config, ConfigError } from './config.ts'
 import { openLeases } from './db/leases.ts'
@@ -108,9 +109,10 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
     const listener = opened(await openListener({ config, log, db: reserved, leased: !worker }), (l) => l.close())
     const leases = openLeases({ db: reserved, listener, log })
     const catalog = await openCatalog(db, listener, log, { multiTenant: config.tenancy.enabled })
-    const access = await openAccessStore(reserved, catalog, listener, log)
+    const access = await openAccessStore(reserved, catalog, listener, log, config.systemCache.ttlSeconds)
     const sessions = openSessionStore({ db: reserved, listener, leases, catalog, access, config, log })
-    const settings = await openSettings(reserved, listener, log)
+    const settings = await openSettings(reserved, listener, log, config.systemCache.ttlSeconds)
+    opened(openSystemSync({ config, log, access, settings }), (sync) => sync.close())
     // Maintenance of pg-boss sends several statements in one query, which slonik refuses.
     const executor = { executeSql: (text: string, values?: unknown[]) => writePool.hot.pool.query(text, values) }
     const boss = opened(await startBoss({ db: executor, log, supervise: worker }), (b) =>

@@ -56,13 +56,12 @@ export type AccessStore = {
   onChange(handler: () => void): void
 }
 
-const ttlMs = 30_000
-
 export async function openAccessStore(
   db: Reader,
   catalog: CatalogStore,
   listener: Listener,
   log: Logger,
+  ttlSeconds: number,
 ): Promise<AccessStore> {
   let version = 0
   let rules = await readRules(db, catalog.current(), version)
@@ -107,7 +106,7 @@ export async function openAccessStore(
   })
   return {
     current: () => {
-      if (Date.now() - loadedAt > ttlMs && loading === undefined) reloadSoon()
+      if (Date.now() - loadedAt > ttlSeconds * 1000 && loading === undefined) reloadSoon()
       return rules
     },
     reload,

@@ -12,24 +12,47 @@ export type SettingsStore = {
   own(tenantId: string | null): SettingsRow | undefined
   /** Whose frontend this is: the installation's, compared exactly, or a tenant's, in any case. */
   byAppUrl(appUrl: string): SettingsRow | undefined
+  /** Every row as it is. */
+  all(): readonly SettingsRow[]
+  /** Called after every reading, whatever it brought. */
+  onChange(handler: () => void): void
   reload(): Promise<void>
 }
 
-/** Loads every settings row and keeps them in step by NOTIFY. */
-export async function openSettings(db: Reader, listener: Listener, log: Logger): Promise<SettingsStore> {
+/** Loads every settings row and keeps them in step by NOTIFY, with a TTL as the last net. */
+export async function openSettings(
+  db: Reader,
+  listener: Listener,
+  log: Logger,
+  ttlSeconds: number,
+): Promise<SettingsStore> {
   let rows = await readRows(db)
+  let readAt = performance.now()
+  const handlers: (() => void)[] = []
   const reload = async () => {
+    readAt = performance.now()
     rows = await readRows(db)
+    for (const handler of handlers) handler()
   }
   const reloadSoon = () => {
     reload().catch((error: unknown) => log.error({ err: error }, 'the settings could not be reloaded'))
   }
   listener.on('svc_settings', reloadSoon)
   listener.onReconnect(reloadSoon)
+  const fresh = () => {
+    if (performance.now() - readAt > ttlSeconds * 1000) {
+      // Once, however many ask before the answer is there.
+      readAt = performance.now()
+      reloadSoon()
+    }
+    return rows
+  }
   return {
-    current: (tenantId) => merged(rows, tenantId),
-    own: (tenantId) => rows.find((row) => row.tenant_Id === tenantId),
-    byAppUrl: (appUrl) => ownerOf(rows, appUrl),
+    current: (tenantId) => merged(fresh(), tenantId),
+    all: () => rows,
+    onChange: (handler) => handlers.push(handler),
+    own: (tenantId) => fresh().find((row) => row.tenant_Id === tenantId),
+    byAppUrl: (appUrl) => ownerOf(fresh(), appUrl),
     reload,
   }
 }
