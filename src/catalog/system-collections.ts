@@ -336,7 +336,8 @@ export const systemCollections: readonly CollectionDefinition[] = [
       tenant: belongsTo('svc_Tenant', 'tenant_Id', cascade),
     },
     indexes: [
-      index('svc_Tasks_status_scheduled_idx', ['task_status', 'scheduled_time']),
+      // With the id it is the order of claims: without, a claim sorts all that became due at the same time.
+      index('svc_Tasks_status_scheduled_idx', ['task_status', 'scheduled_time', 'id']),
       index('svc_Tasks_status_started_idx', ['task_status', 'started_at']),
     ],
   }),

@@ -111,43 +111,6 @@ describe('a zombie', () => {
   })
 })
 
-describe('four workers', () => {
-  const tasks = Number(process.env.TASKS ?? 60)
-
-  it('share a backlog: each task once, one at a time per worker, in the order of their time', async () => {
-    await bed.sql(
-      `insert into "svc_Tasks" (type, scheduled_time)
-       select 'quick', now() - make_interval(secs => 100 + (n * 7919) % $1) from generate_series(1, $1::int) n`,
-      [tasks],
-    )
-    await Promise.all([1, 2, 3, 4].map(() => bed.start()))
-    await waitFor(
-      async () => (await bed.sql(`select from "svc_Tasks" where task_status <> 'Completed' limit 1`)).length === 0,
-      { timeout: 45_000 + tasks * 20 },
-    )
-    const [{ total, distinct }] = await bed.sql(
-      'select count(*)::int as total, count(distinct task)::int as distinct from effect',
-    )
-    expect({ total, distinct }).toEqual({ total: tasks, distinct: tasks })
-    const steps = await bed.sql(
-      `select "entityId" as id, changes->'after'->>'task_status' as status, changes->'after'->>'scheduled_time' as time
-       from "svc_AuditLog" where entity = 'svc_Tasks' and action = 'update' and "entityId"::int = any(
-         select id from "svc_Tasks") order by position`,
-    )
-    let running = 0
-    let latest = ''
-    for (const { status, time } of steps) {
-      running += status === 'Running' ? 1 : -1
-      expect(running).toBeLessThanOrEqual(4)
-      if (status !== 'Running') continue
-      // Claims of four workers overtake each other by no more than the three that are under way.
-      if (time > latest) latest = time
-      expect(Date.parse(latest) - Date.parse(time)).toBeLessThanOrEqual(4000)
-    }
-    expect(steps.filter(({ status }) => status === 'Running')).toHaveLength(tasks)
-  })
-})
-
 describe('schedules', () => {
   it('run in one of two workers at each time, and may run tasks themselves', async () => {
     const id = await bed.add('by schedule')
