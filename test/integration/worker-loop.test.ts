@@ -158,24 +158,53 @@ describe('runQueue', () => {
     expect(attempts).toBe(1)
   })
 
-  it('does not end an attempt that belongs to somebody else by now', async () => {
-    const { promise: released, resolve: release } = Promise.withResolvers<void>()
-    const { promise: taken, resolve: take } = Promise.withResolvers<string>()
-    const run = serve({
-      concurrency: 1,
-      handler: (_rt, _data, { id }) => {
-        take(id)
-        return released
-      },
-    })
+  const outcomes: Record<string, () => void> = {
+    success: () => undefined,
+    failure: () => {
+      throw new Error('too late')
+    },
+    'failure for good': () => {
+      throw new PermanentError('too late')
+    },
+  }
+
+  it.each(Object.keys(outcomes))(
+    'does not end an attempt that belongs to somebody else by now: %s',
+    async (outcome) => {
+      const { promise: released, resolve: release } = Promise.withResolvers<void>()
+      const { promise: taken, resolve: take } = Promise.withResolvers<string>()
+      const run = serve({
+        concurrency: 1,
+        handler: async (_rt, _data, { id }) => {
+          take(id)
+          await released
+          outcomes[outcome]!()
+        },
+      })
+      await insert(1)
+      const id = await taken
+      await rt.boss.fail('mail', id, { message: 'its worker is gone' })
+      const second = await waitFor(async () => (await rt.boss.fetch('mail'))[0])
+      expect(second).toMatchObject({ id, retryCount: 1 })
+      release()
+      await run.stop(5000)
+      expect(await states()).toEqual(['active'])
+    },
+  )
+
+  it('takes no sign of life from an attempt that is over', async () => {
     await insert(1)
-    const id = await taken
+    const { id } = (await rt.boss.fetch('mail'))[0]!
     await rt.boss.fail('mail', id, { message: 'its worker is gone' })
     const second = await waitFor(async () => (await rt.boss.fetch('mail'))[0])
     expect(second).toMatchObject({ id, retryCount: 1 })
-    release()
-    await run.stop(5000)
-    expect(await states()).toEqual(['active'])
+    const longAgo = new Date('2000-01-01T00:00:00Z')
+    await withClient(url, (client) => client.query('update pgboss.job set heartbeat_on = $1', [longAgo]))
+    const heartbeat = async () => (await withClient(url, (c) => c.query('select heartbeat_on from pgboss.job'))).rows[0]
+    await rt.boss.touch('mail', [{ id, retryCount: 0 }])
+    expect(await heartbeat()).toEqual({ heartbeat_on: longAgo })
+    await rt.boss.touch('mail', [{ id, retryCount: 1 }])
+    expect(await heartbeat()).not.toEqual({ heartbeat_on: longAgo })
   })
 
   it('aborts an attempt whose time is over', async () => {
