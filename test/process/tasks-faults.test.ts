@@ -1,4 +1,6 @@
-import { afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { startApi } from '../support/api.ts'
 import { waitFor } from '../support/processes.ts'
 import { type TaskBed, taskBed } from '../support/tasks.ts'
@@ -14,12 +16,28 @@ const point = (name: string) => `
 const effect = `new ItemsService('effect').createOne({ task: task.id, attempt: task.retry_count })`
 
 let bed: TaskBed
+let outside: Awaited<ReturnType<typeof openOutside>>
 
 beforeAll(async () => {
   bed = await taskBed({
     'svc-task-quick/index.js': handler('quick', `await task.finish(() => ${effect})`),
     'svc-task-slow/index.js': handler('slow', `${point('before')}; await task.finish(() => ${effect})`),
     'svc-task-plain/index.js': handler('plain', `${point('before')}; await ${effect}; return 'done'`),
+    'svc-task-inside/index.js': handler(
+      'inside',
+      `await task.finish(async () => { await ${effect}; await fetch(task.data.reached); await fetch(task.data.goOn) })`,
+    ),
+    'svc-task-keyed/index.js': handler(
+      'keyed',
+      `if ((await db.query('select from effect where task = $1', [task.id])).length === 0) await ${effect}
+       ${point('before')}`,
+    ),
+    'svc-task-outside/index.js': handler(
+      'outside',
+      `await fetch(task.data.url, { method: 'POST', headers: { 'idempotency-key': task.idempotencyKey } })
+       if (task.data.stops) { ${point('called')} }
+       await task.finish(() => ${effect})`,
+    ),
     'svc-task-after/index.js': handler('after', `await task.finish(() => ${effect}); await new Promise(() => {})`),
     'svc-task-within/index.js': handler(
       'within',
@@ -47,11 +65,20 @@ beforeAll(async () => {
   await collection('point', { name: { type: 'String' }, attempt: { type: 'Integer' } })
 })
 
+beforeAll(async () => {
+  outside = await openOutside()
+})
+
+afterAll(() => outside.close())
+
 afterEach(async () => {
   await bed.stopAll()
+  outside.reset()
   await bed.sql('delete from "svc_Tasks"')
   await bed.sql('delete from effect')
   await bed.sql('delete from point')
+  await bed.sql('delete from "svc_Tenant"')
+  await bed.sql(`delete from "svc_User" where email = 't@example.com'`)
 })
 
 const reached = (name: string, times = 1) =>
@@ -59,22 +86,121 @@ const reached = (name: string, times = 1) =>
 const goOn = () => bed.sql(`insert into point (name) values ('go on')`)
 const becomes = (id: number, status: string) =>
   waitFor(async () => (await bed.row(id)).task_status === status, { timeout: 30_000 })
+const claims = `select from "svc_AuditLog" where entity = 'svc_Tasks' and "entityId" = $1
+  and changes->'before'->>'task_status' = 'Not started'`
 const effects = () => bed.sql('select task, attempt from effect order by id')
 const seemStalled = () =>
   bed.sql(`update "svc_Tasks" set heartbeat_at = now() - interval '1 hour', started_at = now() - interval '1 hour'`)
 
-describe('a worker that is killed', () => {
-  it.each(['slow', 'after'])('in a task of type %s: its effects happen once', async (type) => {
+/** They end by themselves when their worker has; until then they could go on. */
+const runnersGone = () =>
+  waitFor(async () => (await sessions(`application_name like 'daybook task runner%'`)).length === 0)
+const sessions = (where: string) =>
+  bed.sql(`select pid from pg_stat_activity where datname = current_database() and ${where}`)
+
+/** Lets the handler end and its worker wait with the record of that; gives what cuts the worker's connection. */
+async function holdOutcome(id: number): Promise<() => Promise<void>> {
+  const end = await bed.begin('select from "svc_Tasks" where id = $1 for share', [id])
+  await goOn()
+  const [waiting] = await waitFor(async () => {
+    const found = await sessions(`wait_event_type = 'Lock' and query like '%Completed%'`)
+    return found.length > 0 && found
+  })
+  return async () => {
+    await bed.sql('select pg_terminate_backend($1, 5000)', [waiting.pid])
+    await end()
+  }
+}
+
+/** What a worker can be killed after (quality F-02), and how many attempts there are then. */
+const killPoints: Record<string, { type: string; until: (id: number) => Promise<unknown>; attempts: number }> = {
+  'the claim': { type: 'slow', until: () => reached('before'), attempts: 2 },
+  'the effect in finish, before its commit': { type: 'inside', until: () => outside.asked('/reached'), attempts: 2 },
+  'an effect of its own, before its outcome is recorded': {
+    type: 'keyed',
+    until: async (id) => {
+      await reached('before')
+      return holdOutcome(id)
+    },
+    attempts: 2,
+  },
+  'the outcome': { type: 'after', until: (id) => becomes(id, 'Completed'), attempts: 1 },
+}
+
+describe('a worker that is killed after', () => {
+  it.each(Object.keys(killPoints))('%s: the task ends, its effect happens once', async (name) => {
+    const { type, until, attempts } = killPoints[name]!
     const killed = await bed.start()
-    const id = await bed.add(type, { max_retries: 1 })
-    if (type === 'slow') await reached('before')
-    else await becomes(id, 'Completed')
+    const task_data = { reached: `${outside.address}/reached`, goOn: `${outside.address}/wait` }
+    const id = await bed.add(type, { max_retries: 1, task_data })
+    const cut = await until(id)
     await killed.kill('SIGKILL')
+    if (typeof cut === 'function') await cut()
+    await runnersGone()
     await goOn()
-    if (type === 'slow') await seemStalled()
+    outside.open()
+    if (attempts > 1) await seemStalled()
     await bed.start()
     await becomes(id, 'Completed')
-    expect(await effects()).toEqual([{ task: id, attempt: type === 'slow' ? 1 : 0 }])
+    expect((await effects()).map(({ task }) => task)).toEqual([id])
+    expect(await bed.sql(claims, [String(id)])).toHaveLength(attempts)
+  })
+})
+
+describe('a call to another service', () => {
+  it('whose answer was lost with its worker is repeated with the same key', async () => {
+    const killed = await bed.start()
+    const task_data = { url: `${outside.address}/pay`, stops: true }
+    const id = await bed.add('outside', { max_retries: 1, task_data })
+    await reached('called')
+    await killed.kill('SIGKILL')
+    await runnersGone()
+    await goOn()
+    await seemStalled()
+    await bed.start()
+    await becomes(id, 'Completed')
+    expect(new Set(outside.keys)).toEqual(new Set([expect.stringMatching(`^task-${id}-`)]))
+    expect(outside.keys).toHaveLength(2)
+    expect(await effects()).toEqual([{ task: id, attempt: 1 }])
+  })
+
+  it('that died while it was called is an error, and has the same key when the task is run again', async () => {
+    await bed.start()
+    const id = await bed.add('outside', { max_retries: 3, task_data: { url: `${outside.address}/die` } })
+    await becomes(id, 'Error')
+    expect(await bed.row(id)).toMatchObject({ retry_count: 0, error_data: { message: 'fetch failed' } })
+    expect(outside.keys).toHaveLength(1)
+    expect(await effects()).toEqual([])
+    await bed.sql(`update "svc_Tasks" set task_status = 'Not started', task_data = $1`, [
+      { url: `${outside.address}/pay` },
+    ])
+    await becomes(id, 'Completed')
+    expect(outside.keys).toHaveLength(2)
+    expect(new Set(outside.keys).size).toBe(1)
+  })
+})
+
+describe('a task of a tenant', () => {
+  it.each([
+    ['deleted', 'delete from "svc_Tenant"', 'lost'],
+    ['left by its creator', 'delete from "svc_UserRole" where "tenant_Id" is not null', 'failed'],
+  ])('that is %s while it runs writes nothing more', async (_how, change, outcome) => {
+    const [{ tenant, user }] = await bed.sql(
+      `with t as (insert into "svc_Tenant" (name) values ('T') returning id),
+       u as (insert into "svc_User" (email, "firstName", "lastName") values ('t@example.com', 'T', 'U') returning id),
+       r as (insert into "svc_UserRole" ("user_Id", "role_Id", "tenant_Id")
+             select u.id, r.id, t.id from t, u, "svc_Role" r where r.name = 'user')
+       select t.id as tenant, u.id as user from t, u`,
+    )
+    const worker = await bed.start({ MULTI_TENANT: 'true' })
+    const id = await bed.add('slow', { tenant_Id: tenant, userCreated_Id: user })
+    await reached('before')
+    await bed.sql(change)
+    await goOn()
+    await worker.waitForLine((line) => line.taskId === id && line.outcome === outcome, { timeout: 40_000 })
+    expect(await effects()).toEqual([])
+    const refused = { task_status: 'Error', error_data: { message: expect.stringContaining('not in its tenant') } }
+    expect(await bed.row(id)).toEqual(outcome === 'lost' ? undefined : expect.objectContaining(refused))
   })
 })
 
@@ -131,3 +257,34 @@ describe('schedules', () => {
     expect(await bed.sql('select name from "svc_TaskLock"')).toEqual([])
   })
 })
+
+/** A service that is no part of the platform. `/die` breaks the line, `/wait` answers when it is opened, others do at once. */
+async function openOutside() {
+  let keys: string[] = []
+  let paths: string[] = []
+  let gate = Promise.withResolvers<void>()
+  const server = createServer(async ({ url = '', headers }, response) => {
+    paths.push(url)
+    const key = headers['idempotency-key']
+    if (typeof key === 'string') keys.push(key)
+    if (url === '/die') return void response.destroy()
+    if (url === '/wait') await gate.promise
+    response.end()
+  }).listen(0, '127.0.0.1')
+  await new Promise((resolve) => server.once('listening', resolve))
+  return {
+    address: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    get keys() {
+      return keys
+    },
+    asked: (path: string) => waitFor(() => paths.includes(path), { timeout: 30_000 }),
+    open: () => gate.resolve(),
+    reset() {
+      ;[keys, paths, gate] = [[], [], Promise.withResolvers()]
+    },
+    close: () => {
+      server.closeAllConnections()
+      return new Promise((resolve) => server.close(resolve))
+    },
+  }
+}

@@ -11,6 +11,8 @@ export type TaskBed = {
   readonly url: string
   readonly extensionsDir: string
   sql(text: string, values?: unknown[]): Promise<any[]>
+  /** Begins a transaction with this statement; gives what rolls it back. */
+  begin(text: string, values?: unknown[]): Promise<() => Promise<void>>
   /** A task of this type, by default due now; gives its id. */
   add(type: string, more?: Record<string, unknown>): Promise<number>
   row(id: number): Promise<Record<string, any>>
@@ -45,6 +47,15 @@ export async function taskBed(files: Readonly<Record<string, string>>): Promise<
     url,
     extensionsDir,
     sql,
+    begin: async (text, values = []) => {
+      const client = await pool.connect()
+      await client.query('begin')
+      await client.query(text, values)
+      return async () => {
+        await client.query('rollback')
+        client.release()
+      }
+    },
     add: async (type, more = {}) => {
       const row = { type, ...more }
       const names = Object.keys(row)
@@ -63,7 +74,7 @@ export async function taskBed(files: Readonly<Record<string, string>>): Promise<
         ...env,
       })
       workers.push(worker)
-      await worker.waitForLine(({ msg }) => msg === 'ready', { timeout: 40_000 })
+      await worker.waitForLine(({ msg }) => msg === 'ready', { timeout: 80_000 })
       return worker
     },
     stopAll: async () => {

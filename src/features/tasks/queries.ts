@@ -12,13 +12,15 @@ type Statement = { readonly text: string; readonly values: readonly unknown[]; r
 const claimable = `t.task_status = 'Not started' and t.status is distinct from 'archived'
   and (t.retry_at is null or t.retry_at <= now())`
 
+const creatorLeft = `t."tenant_Id" is not null and t."userCreated_Id" is not null and not exists (
+    select from "svc_UserRole" r
+    where r."user_Id" = t."userCreated_Id" and (r."tenant_Id" is null or r."tenant_Id" = t."tenant_Id"))`
+
 const claimed = `t.id, t.type, t.attempt_token as token, t.task_data as data, t."tenant_Id", t."userCreated_Id",
   t.attachment_id, to_json(t.scheduled_time at time zone 'UTC')#>>'{}' || 'Z' as scheduled_time, t.retry_count,
   t.max_retries,
   'task-' || t.id || '-' || (extract(epoch from t."createdAt") * 1000)::bigint as "idempotencyKey",
-  t."tenant_Id" is not null and t."userCreated_Id" is not null and not exists (
-    select from "svc_UserRole" r
-    where r."user_Id" = t."userCreated_Id" and (r."tenant_Id" is null or r."tenant_Id" = t."tenant_Id")) as "creatorLeft"`
+  ${creatorLeft} as "creatorLeft"`
 
 const claim = `update "svc_Tasks" t
   set task_status = 'Running', started_at = now(), heartbeat_at = now(), attempt_token = gen_random_uuid(),
@@ -127,6 +129,14 @@ export async function holdClaim(tx: Tx, { id, token }: AttemptClaim, exclusively
     select id from "svc_Tasks"
     where id = ${id} and attempt_token = ${token} and task_status = 'Running' ${lock}`)
   return row !== undefined
+}
+
+/** Whether the task is a tenant's and its creator does not belong to that (any more). */
+export async function hasCreatorLeft(db: Reader, { id }: Pick<AttemptClaim, 'id'>): Promise<boolean> {
+  const row = await db.maybeOne<{ left: boolean }>(
+    rawQuery(`select ${creatorLeft} as left from "svc_Tasks" t where t.id = $1`, [id]),
+  )
+  return row?.left === true
 }
 
 /** `completeClaimed` as part of a transaction that has set its actor. */

@@ -33,6 +33,9 @@ export type ClaimedTask = {
 /** Who may still write for an attempt. */
 export type AttemptClaim = Pick<ClaimedTask, 'id' | 'token'>
 
+/** Why a task of a tenant ends in Error when its creator does not belong to the tenant any more (quality T-09). */
+export const creatorLeftMessage = 'The user who created the task is not in its tenant any more'
+
 /** Tasks further ahead than this are not listed. */
 export const windowHours = 4
 

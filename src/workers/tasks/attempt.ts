@@ -1,3 +1,4 @@
+import type { Tx } from '../../db/sql.ts'
 import { contextFor } from '../../extensions/context.ts'
 import type { Extensions } from '../../extensions/extensions.ts'
 import type { TasksService } from '../../extensions/tasks-service.ts'
@@ -5,8 +6,15 @@ import type { TaskToDo } from '../../extensions/types.ts'
 import { insideScope } from '../../features/items/hooking.ts'
 import { inTransaction } from '../../features/items/transaction.ts'
 import type { Outcome } from '../../features/tasks/outcomes.ts'
-import { completeHeld, holdClaim } from '../../features/tasks/queries.ts'
-import { type ClaimedTask, messageOf, progressOf, resultJson, tasksActor } from '../../features/tasks/tasks.ts'
+import { completeHeld, hasCreatorLeft, holdClaim } from '../../features/tasks/queries.ts'
+import {
+  type ClaimedTask,
+  creatorLeftMessage,
+  messageOf,
+  progressOf,
+  resultJson,
+  tasksActor,
+} from '../../features/tasks/tasks.ts'
 import { systemAccess } from '../../query/access.ts'
 import type { Runtime } from '../../runtime.ts'
 
@@ -23,10 +31,7 @@ export async function attempt(
 ): Promise<Outcome> {
   try {
     const { definition, name } = tasks.find((loaded) => loaded.definition.type === task.type)!
-    const guard: NonNullable<Parameters<typeof contextFor>[2]>['guard'] = async (tx) => {
-      if (!(await holdClaim(tx, task))) throw lost()
-    }
-    const context = contextFor(rt, name, { tasksService, guard })
+    const context = contextFor(rt, name, { tasksService, guard: (tx) => mayWrite(rt, tx, task) })
     const { token: _token, creatorLeft: _left, ...shown } = task
     let isFinished = false
     const toDo: TaskToDo = {
@@ -47,14 +52,25 @@ export async function attempt(
   }
 }
 
-function lost(): Error {
-  return new Error('the task was given to another attempt')
+/**
+ * Keeps the claim until the transaction ends. The tenant is asked again, because a handler may run for long.
+ *
+ * @throws {Error} when the attempt has lost its task, or the tenant the user who created it
+ */
+async function mayWrite(rt: Runtime, tx: Tx, task: ClaimedTask, exclusively = false): Promise<void> {
+  if (!(await holdClaim(tx, task, exclusively))) throw new Error('the task was given to another attempt')
+  if (!rt.config.tenancy.enabled || !(await hasCreatorLeft(tx, task))) return
+  rt.log.warn(
+    { taskId: task.id, tenantId: task.tenant_Id },
+    'a task may write no more: its tenant has lost its creator',
+  )
+  throw new Error(creatorLeftMessage)
 }
 
 /** The effects, the completion and the result in one transaction, with the row locked from its beginning. */
 async function finish(rt: Runtime, task: ClaimedTask, work: () => unknown): Promise<void> {
   await inTransaction(rt, { actor: tasksActor, access: systemAccess }, async ({ tx, scope }) => {
-    if (!(await holdClaim(tx, task, true))) throw lost()
+    await mayWrite(rt, tx, task, true)
     const result = await insideScope(rt, scope, async () => work())
     await completeHeld(tx, task, resultJson(result))
   })

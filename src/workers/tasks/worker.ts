@@ -1,6 +1,6 @@
 import { claimDue, type Outcome, recoverTasks } from '../../features/tasks/outcomes.ts'
 import { nextDueMs } from '../../features/tasks/queries.ts'
-import type { ClaimedTask } from '../../features/tasks/tasks.ts'
+import { type ClaimedTask, creatorLeftMessage } from '../../features/tasks/tasks.ts'
 import type { Runtime } from '../../runtime.ts'
 import { openAlarm, within } from '../alarm.ts'
 import { openClaims, repeat } from './claims.ts'
@@ -125,7 +125,7 @@ async function runOn(
 ): Promise<Outcome> {
   if (isRefused(rt, task)) {
     rt.log.warn({ taskId: task.id, tenantId: task.tenant_Id }, 'a task was refused: its tenant has lost its creator')
-    return { state: 'failed', message: 'The user who created the task is not in its tenant any more' }
+    return { state: 'failed', message: creatorLeftMessage }
   }
   if (runner === undefined) return { state: 'given back' }
   const timer = setTimeout(
