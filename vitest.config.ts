@@ -1,5 +1,11 @@
 import { defineConfig } from 'vitest/config'
 
+// Node runs the program itself, as it does in production, from what it has compiled before. Each test file would
+// otherwise have all of it transformed and evaluated anew, which was half of the processor time of the suite.
+const native = {
+  deps: { external: ['src', 'migrations'].map((name) => new RegExp(`${import.meta.dirname}/${name}/`)) },
+}
+
 /** The groups run one after the other, so that a broken rule shows before a process is started. */
 export default defineConfig({
   test: {
@@ -16,6 +22,7 @@ export default defineConfig({
       {
         test: {
           name: 'integration',
+          server: native,
           include: ['test/integration/**/*.test.ts'],
           globalSetup: 'test/support/global-setup.ts',
           maxWorkers: 2,
@@ -27,6 +34,7 @@ export default defineConfig({
       {
         test: {
           name: 'process',
+          server: native,
           include: ['test/process/**/*.test.ts'],
           globalSetup: 'test/support/global-setup.ts',
           maxWorkers: 2,

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { readdirSync, readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { createInterface } from 'node:readline'
-import { afterAll } from 'vitest'
+import { afterAll, inject } from 'vitest'
 import { waitFor } from './wait.ts'
 
 export { waitFor } from './wait.ts'
@@ -37,7 +37,8 @@ export type ProcessOptions = {
 export const root = resolve(import.meta.dirname, '../..')
 
 /**
- * Runs a script of the checkout as a real Node process. Of our environment it sees only PATH, HOME and NODE_ENV=test.
+ * Runs a script of the checkout as a real Node process. Of our environment it sees only PATH, HOME and NODE_ENV=test, and
+ * it shares what it compiles with the other processes of the run.
  *
  * After the test file everything still running gets SIGTERM. What does not end by itself within ten seconds, or
  * leaves a process of its own behind, is killed and fails the file.
@@ -52,7 +53,7 @@ export function startProcess(
   const child = spawn(process.execPath, [resolve(root, script), ...args], {
     cwd,
     detached,
-    env: { PATH, HOME, NODE_ENV: 'test', ...env, [markName]: mark },
+    env: { PATH, HOME, NODE_ENV: 'test', NODE_COMPILE_CACHE: inject('compileCache'), ...env, [markName]: mark },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   const exited = once(child, 'close').then(([code, signal]): Exit => ({ code, signal }))
