@@ -127,7 +127,8 @@ const killPoints: Record<string, { type: string; until: (id: number) => Promise<
   'the outcome': { type: 'after', until: (id) => becomes(id, 'Completed'), attempts: 1 },
 }
 
-describe('a worker that is killed after', () => {
+// Each starts two workers with two processes each.
+describe('a worker that is killed after', { timeout: 180_000 }, () => {
   it.each(Object.keys(killPoints))('%s: the task ends, its effect happens once', async (name) => {
     const { type, until, attempts } = killPoints[name]!
     const killed = await bed.start()
