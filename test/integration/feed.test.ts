@@ -365,11 +365,12 @@ describe('the WAL', () => {
     const feed = await openLive()
     const listeners = [await listen(feed), await listen(feed)]
     const { rows } = await db.query(
-      'select temporary, plugin from pg_replication_slots where database = current_database()',
+      'select slot_name as slot, temporary, plugin from pg_replication_slots where database = current_database()',
     )
-    expect(rows).toEqual([{ temporary: true, plugin: 'pgoutput' }])
+    expect(rows).toEqual([{ slot: expect.any(String), temporary: true, plugin: 'pgoutput' }])
     expect(await walSenders()).toHaveLength(1)
-    expect(feed.status()).toEqual({ source: 'wal', lagMs: 0, walAvailable: true, reason: undefined })
+    const { slot } = rows[0]
+    expect(feed.status()).toEqual({ source: 'wal', slot, lagMs: 0, walAvailable: true, reason: undefined })
     await insert(1)
     await waitFor(() => listeners.every(({ events }) => events.length === 1))
     await feed.close()

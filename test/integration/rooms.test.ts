@@ -39,7 +39,12 @@ for (const [where, suite, variables] of stores)
     let count = 0
 
     beforeAll(async () => {
-      api = await startApi({ SOCKET_ENABLED: 'true', RATE_LIMIT: '100000', ...(await variables()) })
+      api = await startApi({
+        SOCKET_ENABLED: 'true',
+        SOCKET_MESSAGE_LIMIT: '100000',
+        RATE_LIMIT: '100000',
+        ...(await variables()),
+      })
       address = await api.app.listen({ host: '127.0.0.1', port: 0 })
       anna = await api.user()
       bert = await api.user()
