@@ -113,6 +113,9 @@ describe('the mail worker', () => {
     const all = await Promise.all(started)
     const schedules = (await rt.boss.getSchedules()).map(({ name, cron, timezone }) => ({ name, cron, timezone }))
     expect(schedules).toEqual([
+      { name: 'audit-log-cleanup', cron: '23 3 * * *', timezone: 'UTC' },
+      { name: 'email-log-cleanup', cron: '53 3 * * *', timezone: 'UTC' },
+      { name: 'expired-cleanup', cron: '29 * * * *', timezone: 'UTC' },
       { name: 'log-partitions', cron: '17 2 * * *', timezone: 'UTC' },
       { name: 'mail-sweep', cron: '7 * * * *', timezone: 'UTC' },
       { name: 'session-cleanup', cron: '41 * * * *', timezone: 'UTC' },

@@ -80,7 +80,6 @@ const endsByHand: typeof ends = [
   ['the loss of the role', sqlOf('delete from "svc_UserRole" where "user_Id" = $1')],
   ['deletion of the row', sqlOf('delete from "svc_Sessions" where "user_Id" = $1')],
   ['suspension', sqlOf(`update "svc_User" set status = 'suspended' where id = $1`)],
-  ['truncation', () => cluster.sql('truncate "svc_Sessions"')],
 ]
 
 describe('a session ended by', () => {
@@ -135,5 +134,15 @@ describe('the cleanup worker', () => {
   it('deletes expired sessions soon after its start', async () => {
     const old = () => cluster.sql(`select id from "svc_Sessions" where token like 'old %'`)
     await waitFor(async () => (await old()).length === 0, { timeout: 20_000 })
+  })
+})
+
+// The administrator's is among them, so nothing follows.
+describe('all sessions, truncated by psql,', () => {
+  it('are refused by every process as soon as it has heard of it', async () => {
+    const subject = await signedIn()
+    await cluster.sql('truncate "svc_Sessions"')
+    for (const web of cluster.web) await waitFor(async () => (await check(web, subject.token)).status === 401)
+    for (const { socket } of subject.sockets) await waitFor(() => socket.disconnected)
   })
 })
