@@ -161,8 +161,8 @@ export async function logFaults(client: pg.Client): Promise<string[]> {
 }
 
 /** A generator of numbers in [0, 1) whose seed is printed; TEST_SEED repeats a run. */
-export function seededRandom(name: string): () => number {
-  const seed = Number(process.env.TEST_SEED ?? Math.floor(Math.random() * 2 ** 32))
+export function seededRandom(name: string, given?: number): () => number {
+  const seed = given ?? Number(process.env.TEST_SEED ?? Math.floor(Math.random() * 2 ** 32))
   process.stderr.write(`${name}: TEST_SEED=${seed}\n`)
   let state = seed
   return () => {

@@ -1,0 +1,44 @@
+import { spawnSync } from 'node:child_process'
+import { randomInt } from 'node:crypto'
+import { parseArgs } from 'node:util'
+
+/*
+ * `npm run faults [-- --seeds 20 --only F-10,F-31 --seed 7 --writes 100000]`: strikes real processes while they work and
+ * checks what they promise (docs/faults.md). Prints every seed; `--seed` repeats one. Exit code 0 only if all held.
+ */
+
+const { values } = parseArgs({
+  options: {
+    seeds: { type: 'string', default: '1' },
+    only: { type: 'string', default: '' },
+    seed: { type: 'string' },
+    writes: { type: 'string', default: '100000' },
+  },
+})
+const count = wholeNumber('seeds', values.seeds)
+const seeds =
+  values.seed === undefined
+    ? Array.from({ length: count }, () => randomInt(2 ** 32))
+    : [wholeNumber('seed', values.seed)]
+const env = {
+  ...process.env,
+  FAULTS_SEEDS: seeds.join(),
+  FAULTS_ONLY: values.only,
+  FAULTS_WRITES: String(wholeNumber('writes', values.writes)),
+}
+const vitest = 'node_modules/vitest/vitest.mjs'
+const { status } = spawnSync(
+  process.execPath,
+  [vitest, 'run', '--config', 'test/faults/vitest.config.ts', '--root', '.'],
+  {
+    env,
+    stdio: 'inherit',
+  },
+)
+process.exitCode = status ?? 1
+
+function wholeNumber(name: string, text: string): number {
+  if (/^\d{1,10}$/.test(text)) return Number(text)
+  console.error(`--${name} must be a whole number, not ${text}`)
+  process.exit(1)
+}

@@ -1,0 +1,23 @@
+import { type Result, runF10, runF31 } from './storm.ts'
+
+export type Scenario = {
+  readonly id: string
+  readonly title: string
+  run(seed: number): Promise<Result>
+}
+
+const writes = Number(process.env.FAULTS_WRITES ?? 100_000)
+
+/** What `npm run faults` runs; a further one is a line here. */
+export const scenarios: readonly Scenario[] = [
+  {
+    id: 'F-10',
+    title: 'web processes, feed, LISTEN and clients are struck while clients follow',
+    run: (seed) => runF10(seed, { writes, blows: 40 }),
+  },
+  {
+    id: 'F-31',
+    title: 'PostgreSQL crashes too',
+    run: (seed) => runF31(seed, { writes: Math.ceil(writes / 5), blows: 70 }),
+  },
+]

@@ -1,0 +1,13 @@
+import { expect, it } from 'vitest'
+import { runF10 } from '../faults/storm.ts'
+
+it('F-10, a small seed: what clients receive through every blow is what was committed', {
+  timeout: 120_000,
+}, async () => {
+  const seed = Number(process.env.TEST_SEED ?? Math.floor(Math.random() * 2 ** 32))
+  const { faults, figures } = await runF10(seed, { writes: 1200, blows: 5 })
+  process.stderr.write(`F-10: ${JSON.stringify(figures)}\n`)
+  expect(faults).toEqual([])
+  expect(figures.received).toBeGreaterThan(1000)
+  expect(figures.breaks).toBeGreaterThan(0)
+})
