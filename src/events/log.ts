@@ -179,6 +179,11 @@ export function logTriggersSql(collection: Collection): string[] {
   ]
 }
 
+/** Replaces the function of triggers that are there by today's: no lock on the table. Nothing for what is not logged. */
+export function logFunctionSql(collection: Collection): string[] {
+  return collection.logged ? [triggerFunction(collection)] : []
+}
+
 /** Removes a table's log triggers. Before `DROP TABLE` nothing is needed but the function's removal, so run it before. */
 export function dropLogTriggersSql(name: string): string[] {
   return [...dropTriggers(name), `drop function if exists ${functionName(name)}()`]
@@ -337,19 +342,17 @@ ${settings.join('\n')}
 as $fn$
 declare
   actor constant jsonb := nullif(current_setting('svc.actor', true), '')::jsonb;
-  actor_user constant uuid := actor->>'user';
-  actor_role constant uuid := actor->>'role';
-  actor_tenant constant uuid := actor->>'tenant';
-  actor_ip constant text := actor->>'ip';
-  actor_agent constant text := actor->>'agent';
-  actor_request constant text := actor->>'request';
-  -- Read before any position is taken: whoever resumes from here gets all that was not yet visible at this moment.
-  oldest constant xid8 := pg_snapshot_xmin(pg_current_snapshot());
+  one_row boolean;
 begin
   if tg_op = 'INSERT' then
     ${append(collection, createdRows(collection))}
   elsif tg_op = 'UPDATE' then
-    ${append(collection, updatedRows(collection))}
+    select ${isOneRow(collection)} into one_row;
+    if one_row then
+      ${append(collection, updatedRow(collection))}
+    else
+      ${append(collection, updatedRows(collection))}
+    end if;
   else
     if tg_op = 'DELETE' then
       ${append(collection, deletedRows(collection, '"svc$old_rows"', ''))}
@@ -373,12 +376,19 @@ function settingsOf(collection: Collection): (keyof typeof imageSettings)[] {
   ]
 }
 
-/** `rows` yields "entityId", action, changes and the row's tenant, in the order in which positions are to be taken. */
+/**
+ * `rows` yields "entityId", action, changes and the row's tenant, in the order in which positions are to be taken.
+ *
+ * What is known of the actor is taken out of its JSON here: each variable of the function would be an evaluation of its
+ * own, which costs a one-row write more than all of these. The horizon is of this statement's snapshot, which is older
+ * than its first position: whoever resumes from there gets all that was not yet visible at that moment.
+ */
 function append(collection: Collection, rows: string): string {
   return `insert into "${logTable}" (entity, "entityId", action, changes, "tenant_Id",
       "userId", "roleId", ipaddress, "userAgent", "requestId", horizon)
-    select ${quoteText(collection.name)}, event."entityId", event.action, event.changes, coalesce(event.tenant, actor_tenant),
-      actor_user, actor_role, actor_ip, actor_agent, actor_request, oldest
+    select ${quoteText(collection.name)}, event."entityId", event.action, event.changes, coalesce(event.tenant, (actor->>'tenant')::uuid),
+      (actor->>'user')::uuid, (actor->>'role')::uuid, actor->>'ip', actor->>'agent', actor->>'request',
+      pg_snapshot_xmin(pg_current_snapshot())
     from (${rows}) event;`
 }
 
@@ -394,6 +404,23 @@ function deletedRows(collection: Collection, source: string, order: string): str
       from ${source} "svc$old"${order}`
 }
 
+/** Whether the statement changed exactly one row and not its key; looks at two rows at most. */
+function isOneRow(collection: Collection): string {
+  const first = (rows: string) => `(select ${key(collection)} as "svc$key" from "${rows}" limit 2)`
+  return `count(*) = 1 and bool_and("svc$old"."svc$key" = "svc$new"."svc$key")
+      from ${first('svc$old_rows')} "svc$old", ${first('svc$new_rows')} "svc$new"`
+}
+
+/** What {@link updatedRows} is for one row: nothing to join, to number or to sort. */
+function updatedRow(collection: Collection): string {
+  const logged = loggedFields(collection)
+  return `select "svc$new".${key(collection)}::text as "entityId", 'update' as action,
+      jsonb_build_object('after', ${imageSql(collection, '"svc$new".*')}, 'before', ${changedValues(collection)}) as changes,
+      ${tenant(collection, 'svc$new')} as tenant
+      from "svc$new_rows" "svc$new", "svc$old_rows" "svc$old"
+      where ${logged.length === 0 ? 'false' : logged.map(isChanged).join('\n        or ')}`
+}
+
 /**
  * Old and new rows are joined by primary key. The join is a full one because of changed keys, and that also keeps it
  * linear: PostgreSQL can run it as a hash or merge join only, whereas the cached plan of an inner join that was made
@@ -401,8 +428,7 @@ function deletedRows(collection: Collection, source: string, order: string): str
  */
 function updatedRows(collection: Collection): string {
   const id = key(collection)
-  const logged = [...collection.fields.values()].filter((field) => !field.unlogged && !field.primaryKey)
-  const changed = logged.map(isChanged)
+  const changed = loggedFields(collection).map(isChanged)
   const tenants = collection.fields.has('tenant_Id')
     ? `case when "svc$new".${id} is null then "svc$old"."tenant_Id" else "svc$new"."tenant_Id" end`
     : 'null::uuid'
@@ -410,7 +436,7 @@ function updatedRows(collection: Collection): string {
       case when "svc$new".${id} is null then 'delete' when "svc$old".${id} is null then 'create' else 'update' end as action,
       case when "svc$new".${id} is null then jsonb_build_object('before', ${imageSql(collection, '"svc$old".*')})
         when "svc$old".${id} is null then jsonb_build_object('after', "svc$new"."svc$image")
-        else jsonb_build_object('after', "svc$new"."svc$image", 'before', ${changedValues(logged)})
+        else jsonb_build_object('after', "svc$new"."svc$image", 'before', ${changedValues(collection)})
       end as changes,
       ${tenants} as tenant
       from (select "svc$row".*, ${imageSql(collection, '"svc$row".*')} as "svc$image", row_number() over () as "svc$ordinal"
@@ -420,13 +446,20 @@ function updatedRows(collection: Collection): string {
       order by "svc$new"."svc$ordinal" nulls first`
 }
 
-function changedValues(logged: readonly Field[]): string {
-  const values = logged.map((field) => {
-    const value = field.hidden ? 'null' : `"svc$old".${quoteName(field.name)}`
-    const pair = `jsonb_build_object(${quoteText(field.name)}, ${value})`
-    return `\n          || case when ${isChanged(field)} then ${pair} else '{}' end`
+function loggedFields({ fields }: Collection): Field[] {
+  return [...fields.values()].filter((field) => !field.unlogged && !field.primaryKey)
+}
+
+/** The old image without what is as it was: one object that is cut down costs less than one made of a part per field. */
+function changedValues(collection: Collection): string {
+  const logged = new Set(loggedFields(collection))
+  const unchanged = [...collection.fields.values()].map((field) => {
+    const name = `${quoteText(field.name)}::text`
+    return logged.has(field)
+      ? `\n          case when not (${isChanged(field)}) then ${name} end`
+      : `\n          ${name}`
   })
-  return `'{}'::jsonb${values.join('')}`
+  return `${imageSql(collection, '"svc$old".*')} - array[${unchanged.join(',')}]`
 }
 
 function isChanged(field: Field): string {
