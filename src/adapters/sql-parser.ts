@@ -1,5 +1,3 @@
-import { parse, SqlError } from 'libpg-query'
-
 /** One statement of a text, as PostgreSQL's own parser reads it. */
 export type ParsedStatement = {
   readonly text: string
@@ -25,7 +23,9 @@ export async function parseSql(text: string): Promise<readonly ParsedStatement[]
   })
 }
 
+// Loaded with the first text: it is a WebAssembly build of PostgreSQL's parser, and most processes never lint.
 async function parsed(text: string): Promise<{ stmts?: Statement[] }> {
+  const { parse, SqlError } = await import('libpg-query')
   try {
     return (await parse(text)) as { stmts?: Statement[] }
   } catch (error) {
