@@ -8,6 +8,7 @@ import { type CatalogStore, openCatalog } from './catalog/store.ts'
 import { type Config, ConfigError } from './config.ts'
 import { openLeases } from './db/leases.ts'
 import { type Listener, openListener } from './db/listener.ts'
+import { type PoolState, stateOf } from './db/pool-state.ts'
 import { type Database, openDatabase, openPool, poolShares, workerConnections } from './db/pools.ts'
 import { reachDatabase } from './db/reach.ts'
 import { openReplicas, type Replicas } from './db/replicas.ts'
@@ -18,6 +19,7 @@ import { attachWritePool, openWritePool } from './db/write-pool.ts'
 import { startBoss } from './events/jobs.ts'
 import { openSessionStore, type SessionStore } from './features/auth/session-store.ts'
 import { type Hooks, openHooks } from './features/hooks/hooks.ts'
+import { type Instruments, openInstruments } from './features/metrics/instruments.ts'
 import { type AccessStore, openAccessStore } from './features/permissions/store.ts'
 import { openSocketRegistry, type SocketRegistry } from './features/rooms/registry.ts'
 import { openSettings, type SettingsStore } from './features/settings/store.ts'
@@ -41,6 +43,8 @@ export type Runtime = {
   readonly feedDb: Database
   /** Where reads may go instead (`readAnywhere`); undefined without replicas, and in workers. */
   readonly replicas: Replicas | undefined
+  /** How busy every pool is, the writing ones too. */
+  pools(): readonly PoolState[]
   readonly boss: PgBoss
   readonly listener: Listener
   readonly catalog: CatalogStore
@@ -54,6 +58,8 @@ export type Runtime = {
   readonly renderer: Renderer
   /** A PNG that mails show where the settings name no icon. */
   readonly mailLogo: Buffer
+  /** The figures of this process. */
+  readonly instruments: Instruments
   /** What extensions hooked into items; filled before the process serves. */
   readonly hooks: Hooks
   /** What extensions registered for the realtime channel; filled before the process serves. */
@@ -136,6 +142,12 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
       reserved,
       feedDb,
       replicas,
+      pools: () => [
+        stateOf('read', db.pool),
+        stateOf('reserved', reserved.pool),
+        ...(feedDb === db ? [] : [stateOf('feed', feedDb.pool)]),
+        ...writePool.states(),
+      ],
       boss,
       listener,
       catalog,
@@ -145,6 +157,7 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
       dataCache: opened(openDataCache({ config, db: reserved, log }), (cache) => cache.close()),
       renderer: opened(openRenderer(), (renderer) => renderer.close()),
       mailLogo,
+      instruments: openInstruments(),
       hooks: openHooks(log),
       sockets: openSocketRegistry(),
       clock: () => new Date(),

@@ -1,4 +1,4 @@
-import type { FastifyRequest } from 'fastify'
+import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction } from 'fastify'
 import { AppError, errors } from '../errors.ts'
 import { resolveCaller } from '../features/auth/authenticate.ts'
 import type { Caller } from '../features/auth/caller.ts'
@@ -14,7 +14,12 @@ export type AccessClass = 'public' | 'bearer' | 'session' | 'admin' | 'admin ses
 
 /** Resolves the caller of every request and refuses those the group is not for, before the body is read. */
 export function registerAccess(app: App, rt: Runtime, access: AccessClass, limits: Limits): void {
-  app.addHook('onRequest', (request, reply, done) => {
+  app.addHook('onRequest', accessCheck(rt, access, limits))
+}
+
+/** The check itself, for a route that others may call besides. */
+export function accessCheck(rt: Runtime, access: AccessClass, limits: Limits) {
+  return (request: FastifyRequest, reply: FastifyReply, done: HookHandlerDoneFunction): void => {
     const admit = (caller: Caller) => {
       request.caller = caller
       limits.countCaller(request, reply)
@@ -25,7 +30,7 @@ export function registerAccess(app: App, rt: Runtime, access: AccessClass, limit
     // What it throws is the answer, too.
     admit(caller)
     done()
-  })
+  }
 }
 
 function refuse(request: FastifyRequest, access: AccessClass): void {

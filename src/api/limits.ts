@@ -142,7 +142,8 @@ function limitRequests(app: App, rt: Runtime, requests: RequestLimit): Limits {
 }
 
 function isUnlimited(request: FastifyRequest): boolean {
-  return request.routeOptions.config.unlimited === true
+  const { unlimited = false } = request.routeOptions.config
+  return typeof unlimited === 'function' ? unlimited(request) : unlimited
 }
 
 function obey(reply: FastifyReply, { allowed, limit, remaining, resetMs }: Verdict, message: string): void {
@@ -162,6 +163,6 @@ function listOf(hooks: RouteOptions['preValidation']) {
 declare module 'fastify' {
   interface FastifyContextConfig {
     /** Not counted by RATE_LIMIT: what those who watch the process ask. */
-    unlimited?: boolean
+    unlimited?: boolean | ((request: FastifyRequest) => boolean)
   }
 }

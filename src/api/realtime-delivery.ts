@@ -37,6 +37,8 @@ export type Delivery = {
   unsubscribe(socket: Socket, collection: string): void
   /** How many other collections the socket follows. */
   othersOf(socket: Socket, collection: string): number
+  /** Subscriptions of all sockets. */
+  total(): number
   forget(socket: Socket): void
   /** What the socket's user may do has changed: drops subscriptions that are no longer allowed, goes on with the others. */
   renew(socket: Socket, access: Access): void
@@ -218,6 +220,7 @@ export function openDelivery(rt: Runtime, feed: Feed, outbox: Outbox, confirm: (
         .on(socket)
         .filter(({ wish }) => wish.collection === collection)
         .forEach(registry.remove),
+    total: () => registry.all().length,
     othersOf: (socket, collection) => registry.on(socket).filter(({ wish }) => wish.collection !== collection).length,
     forget: (socket) => registry.on(socket).forEach(registry.remove),
     renew: (socket, access) => {

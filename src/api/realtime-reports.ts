@@ -23,6 +23,8 @@ export type LiveReports = {
   forget(socket: Socket): void
   /** What the socket's user may do has changed. */
   renew(socket: Socket): void
+  /** Reports of all sockets. */
+  total(): number
   close(): void
 }
 
@@ -185,6 +187,7 @@ export function openLiveReports(
     },
     forget: (socket) => [...(bySocket.get(socket)?.values() ?? [])].forEach(remove),
     renew: (socket) => bySocket.get(socket)?.forEach(refreshSoon),
+    total: () => all().length,
     close: () => {
       closed = true
       all().forEach(remove)

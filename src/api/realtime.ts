@@ -27,6 +27,8 @@ import { collectionOf, inOneMessage, readWish } from './realtime-wish.ts'
 /** The realtime channel: socket.io on SOCKET_PATH, fed from the log (realtime facts §1). */
 export type Realtime = {
   readonly feed: Feed
+  /** What this process serves just now. */
+  counts(): { readonly connections: number; readonly subscriptions: number; readonly reports: number }
   close(): Promise<void>
 }
 
@@ -136,6 +138,7 @@ export async function openRealtime(
   warnAboutRowRules(rt)
   return {
     feed,
+    counts: () => ({ connections: io.sockets.sockets.size, subscriptions: delivery.total(), reports: reports.total() }),
     close: async () => {
       delivery.close()
       reports.close()

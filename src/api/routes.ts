@@ -1,4 +1,3 @@
-import type { Feed } from '../events/feed.ts'
 import type { Extensions } from '../extensions/extensions.ts'
 import { apiKeyRoutes } from '../features/api-keys/routes.ts'
 import { authAdminRoutes, authBearerRoutes, authPublicRoutes, authSelfRoutes } from '../features/auth/routes.ts'
@@ -29,6 +28,8 @@ import { pathsTaken, registerEndpoints } from './extension-endpoints.ts'
 import { healthRoutes } from './health.ts'
 import { registerIdempotency } from './idempotency.ts'
 import { registerLimits } from './limits.ts'
+import { metricsRoutes } from './metrics.ts'
+import type { Realtime } from './realtime.ts'
 
 type RouteGroup = { readonly access: AccessClass; readonly register: (app: App, rt: Runtime) => void }
 
@@ -74,15 +75,16 @@ const groups: readonly RouteGroup[] = [
 export function registerRoutes(
   app: App,
   rt: Runtime,
-  feed: Feed | undefined,
+  realtime: Realtime | undefined,
   endpoints: Extensions['endpoints'],
 ): void {
   const taken = pathsTaken(app, rt)
   const limits = registerLimits(app, rt)
-  healthRoutes(app, rt, feed)
+  healthRoutes(app, rt, realtime?.feed)
+  metricsRoutes(app, rt, { realtime, limits })
   registerIdempotency(app, rt)
-  const realtime: RouteGroup = { access: 'admin', register: (scope) => realtimeRoutes(scope, rt, feed) }
-  for (const { access, register } of [...groups, realtime])
+  const ofRealtime: RouteGroup = { access: 'admin', register: (scope) => realtimeRoutes(scope, rt, realtime?.feed) }
+  for (const { access, register } of [...groups, ofRealtime])
     app.register(async (scope) => {
       registerAccess(scope as App, rt, access, limits)
       register(scope as App, rt)

@@ -55,13 +55,14 @@ export async function buildServer(rt: Runtime, { endpoints = [] }: Partial<Exten
     done()
   })
   app.addHook('onResponse', (request, reply, done) => {
+    rt.instruments.request(request.method, request.routeOptions.url, reply.statusCode, reply.elapsedTime / 1000)
     logRequest(rt, request, reply)
     done()
   })
   await app.register(cors, corsOptions(config))
   const realtime = sockets === undefined ? undefined : await openRealtime(rt, sockets)
   closeWith(app, async () => realtime?.close())
-  registerRoutes(app, rt, realtime?.feed, endpoints)
+  registerRoutes(app, rt, realtime, endpoints)
   return app
 }
 

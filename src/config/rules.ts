@@ -12,6 +12,7 @@ export function checkRules(draft: Draft, reading: Reading, options: RuleOptions)
   checkSecretKeys(draft, reading, options)
   checkAdmin(draft, reading)
   checkRoles(draft, reading)
+  checkMetricsToken(draft, reading)
   checkNeeds(draft, reading, options)
   checkDefaults(draft, reading)
   warnOfDoubts(draft, reading)
@@ -58,6 +59,13 @@ function checkAdmin({ parsed }: Draft, reading: Reading): void {
     complain(reading, 'ADMIN_PASSWORD', `is not ${passwordLength.min} to ${passwordLength.max} characters long`)
 }
 
+/** Nothing counts the guesses at it. */
+function checkMetricsToken({ parsed }: Draft, reading: Reading): void {
+  const { metricsToken = '' } = parsed.observability
+  if (metricsToken !== '' && !/^\S{16,}$/.test(metricsToken))
+    complain(reading, 'METRICS_TOKEN', 'is not at least 16 characters without blanks')
+}
+
 /** No registration may give the administrator's role (decisions A7). */
 function checkRoles({ parsed }: Draft, reading: Reading): void {
   const registered = {
@@ -70,7 +78,7 @@ function checkRoles({ parsed }: Draft, reading: Reading): void {
 }
 
 function checkNeeds({ parsed, families }: Draft, reading: Reading, options: RuleOptions): void {
-  const { database, systemCache, dataCache, realtime, tasks, upstash } = parsed
+  const { database, systemCache, dataCache, observability, realtime, tasks, upstash } = parsed
   const dataAdapter = dataCache.enabled ? dataCache.adapter : 'memory'
   const usesUpstash = systemCache.adapter === 'upstash' || dataAdapter === 'upstash'
   const needs: [name: string, value: unknown, needed: boolean, why: string][] = [
@@ -87,6 +95,7 @@ function checkNeeds({ parsed, families }: Draft, reading: Reading, options: Rule
     ['UPSTASH_REDIS_REST_TOKEN', upstash.token, usesUpstash, 'a cache uses upstash'],
     ['SOCKET_REDIS_URL', realtime.redisUrl, realtime.redisEnabled, 'SOCKET_REDIS_ENABLED is true'],
     ['TASK_REDIS_URL', tasks.redisUrl, tasks.redisEnabled, 'TASK_REDIS_ENABLED is true'],
+    ['METRICS_TOKEN', observability.metricsToken, observability.metricsPort !== undefined, 'METRICS_PORT is set'],
     ['BASE_URL', parsed.server.baseUrl, Object.keys(families.providers).length > 0, 'a social provider is enabled'],
   ]
   for (const { id, issuer } of Object.values(families.providers))

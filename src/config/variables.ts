@@ -104,7 +104,6 @@ export const groups = {
       './extensions',
       'Directory of the extensions (docs/extensions.md); any but the default must exist',
     ),
-    metricsToken: optionalSecret('METRICS_TOKEN', text, 'Bearer token that may read the metrics'),
   }),
 
   project: group('Project', {
@@ -755,6 +754,19 @@ export const groups = {
       integer({ min: 1, max: 36_500, unit: 'days' }),
       '30',
       'Age at which they are deleted',
+    ),
+  }),
+
+  observability: group('Metrics', {
+    metricsToken: optionalSecret(
+      'METRICS_TOKEN',
+      text,
+      'Bearer token that may read the metrics, as administrators may (docs/observability.md)',
+    ),
+    metricsPort: optional(
+      'METRICS_PORT',
+      count(0, 65_000),
+      'First port at which the worker processes show their metrics, one port each; without it they show none. Needs METRICS_TOKEN',
     ),
   }),
 

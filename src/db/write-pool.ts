@@ -1,6 +1,7 @@
 import type { Logger } from 'pino'
 import { createPool, type DatabasePool, type DatabaseTransactionConnection, type Interceptor } from 'slonik'
 import type { Config } from '../config.ts'
+import { type PoolState, stateOf } from './pool-state.ts'
 import {
   connectionLifetimeSeconds,
   type Database,
@@ -24,6 +25,7 @@ export type WritePool = {
   readonly slonik: DatabasePool
   /** Single statements with named plans: the short way of one-row item writes. */
   readonly hot: Database
+  states(): readonly PoolState[]
   close(): Promise<void>
 }
 
@@ -54,6 +56,12 @@ export async function openWritePool(options: {
   return {
     slonik,
     hot: openDatabase(hot, log, database.logging),
+    states: () => {
+      const { acquiredConnections, idleConnections, waitingClients } = slonik.state()
+      const open = acquiredConnections + idleConnections
+      const write = { name: 'write', max: options.transactions, open, idle: idleConnections, waiting: waitingClients }
+      return [write, stateOf('hot', hot)]
+    },
     close: async () => {
       await Promise.all([slonik.end(), hot.end()])
     },

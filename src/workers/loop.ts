@@ -80,8 +80,10 @@ export function runQueue<Name extends QueueName>(rt: Runtime, options: QueueOpti
     // A fetch that was under way when the waiting ended may still bring jobs: they go straight back.
     if (impatient) controller.abort(stopReason())
     heartbeat.begin(job)
+    const startedAt = performance.now()
     const attempt = runJob(rt, handler, job, controller).then((error) => {
       heartbeat.end(job)
+      rt.instruments.job(queue, outcomeOf(error), (performance.now() - startedAt) / 1000)
       outcomes.add({ id: job.id, retryCount: job.retryCount, error })
       const wasFull = running.size >= concurrency
       running.delete(controller)
@@ -126,6 +128,11 @@ function stopReason(): Error {
 }
 
 type FetchedJob<Name extends QueueName> = JobWithMetadata<JobData[Name]>
+
+function outcomeOf(error: Error | undefined) {
+  if (error === undefined) return 'completed'
+  return error instanceof PermanentError ? 'given up' : 'failed'
+}
 
 /** Undefined when the database could not answer. */
 async function fetchJobs<Name extends QueueName>(

@@ -3,6 +3,7 @@ import { ConfigError, loadEnv, parseConfig } from '../config.ts'
 import { exitWithParent } from '../parent.ts'
 import { openRuntime, type Runtime } from '../runtime.ts'
 import { runQueue } from './loop.ts'
+import { showMetrics } from './metrics.ts'
 import { type WorkerName, workerNames } from './names.ts'
 import { type QueueWorker, type Service, workers } from './workers.ts'
 
@@ -37,12 +38,17 @@ async function runWorker(worker: WorkerName): Promise<void> {
     void stop.then(() => opened || process.exit(0))
     const rt = await openRuntime({ config, log, name: worker, worker: true })
     opened = true
-    await serveUntil(stop, rt, workers[worker]).finally(rt.close)
+    await serveMeasured(stop, rt, worker).finally(rt.close)
   } catch (error) {
     if (error instanceof ConfigError) process.stderr.write(`${error.message}\n`)
     else log.fatal({ err: error }, `the worker failed: ${(error as Error).message}`)
     process.exitCode = 1
   }
+}
+
+async function serveMeasured(stop: Promise<void>, rt: Runtime, worker: WorkerName): Promise<void> {
+  const metrics = await showMetrics(rt, worker)
+  await serveUntil(stop, rt, workers[worker]).finally(() => metrics?.close())
 }
 
 async function serveUntil(stop: Promise<void>, rt: Runtime, parts: readonly (QueueWorker | Service)[]): Promise<void> {

@@ -45,6 +45,7 @@ export async function openTasks(rt: Runtime): Promise<TaskWorker> {
   let impatient = false
 
   const run = async (task: ClaimedTask) => {
+    const startedAt = performance.now()
     let lost = false
     let runner: Runner | undefined
     claims.hold(task, () => {
@@ -56,7 +57,9 @@ export async function openTasks(rt: Runtime): Promise<TaskWorker> {
       const outcome = await runOn(rt, claims, runner, task, timeouts.get(task.type) ?? tasks.timeoutSeconds)
       if (runner !== undefined) runners.give(runner)
       const isRecorded = !lost && (await claims.settle(task, impatient ? givenBack(outcome) : outcome))
-      rt.log.info({ taskId: task.id, type: task.type, outcome: isRecorded ? outcome.state : 'lost' }, 'task attempted')
+      const came = isRecorded ? outcome.state : 'lost'
+      rt.instruments.task(came, (performance.now() - startedAt) / 1000)
+      rt.log.info({ taskId: task.id, type: task.type, outcome: came }, 'task attempted')
     } catch (error) {
       rt.log.error({ err: error, taskId: task.id }, 'the outcome of a task was not recorded: it will be recovered')
     }

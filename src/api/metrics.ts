@@ -1,0 +1,66 @@
+import type { FastifyRequest } from 'fastify'
+import type { Metrics, Reading } from '../adapters/metrics.ts'
+import type { Feed } from '../events/feed.ts'
+import { registerDatabaseGauges } from '../features/metrics/database.ts'
+import { registerProcessGauges } from '../features/metrics/process.ts'
+import { holdsMetricsToken } from '../features/metrics/token.ts'
+import type { App } from '../http.ts'
+import type { Runtime } from '../runtime.ts'
+import { accessCheck } from './access.ts'
+import type { Limits } from './limits.ts'
+import type { Realtime } from './realtime.ts'
+
+/**
+ * `GET /metrics`, in the text format of Prometheus: for administrators and for the holder of METRICS_TOKEN, who is
+ * neither counted by RATE_LIMIT nor looked up in the database, so that it is told of a database that is away.
+ */
+export function metricsRoutes(
+  app: App,
+  rt: Runtime,
+  { realtime, limits }: { realtime: Realtime | undefined; limits: Limits },
+): void {
+  const { metrics } = rt.instruments
+  registerProcessGauges(rt)
+  registerDatabaseGauges(rt)
+  if (realtime !== undefined) registerRealtimeGauges(metrics, realtime)
+  const holdsToken = ({ headers }: FastifyRequest) => holdsMetricsToken(rt.config, headers.authorization)
+  const checkAdministrator = accessCheck(rt, 'admin', limits)
+  app.get(
+    '/metrics',
+    {
+      config: { unlimited: holdsToken },
+      onRequest: (request, reply, done) =>
+        holdsToken(request) ? done() : checkAdministrator(request, reply, done),
+    },
+    async (_request, reply) => {
+      const { contentType, text } = await metrics.scrape()
+      return reply.type(contentType).header('cache-control', 'no-store').send(text)
+    },
+  )
+}
+
+function registerRealtimeGauges(metrics: Metrics, { feed, counts }: Realtime): void {
+  const one = (name: string, help: string, read: () => number) =>
+    metrics.gauge({ name, help }, (): Reading[] => [{ value: read() }])
+  one('daybook_socket_connections', 'Open socket connections.', () => counts().connections)
+  one('daybook_socket_subscriptions', 'Subscriptions to collections.', () => counts().subscriptions)
+  one('daybook_socket_reports', 'Live reports.', () => counts().reports)
+  one(
+    'daybook_feed_lag_seconds',
+    'For how much longer than planned the log has not been read to its end; 0 while nobody subscribes.',
+    () => feed.status().lagMs / 1000,
+  )
+  metrics.gauge(
+    {
+      name: 'daybook_feed_source',
+      help: '1 for what rings for the feed: wal, poll or starting.',
+      labelNames: ['source'],
+    },
+    () => feedSources(feed),
+  )
+}
+
+function feedSources(feed: Feed): Reading[] {
+  const { source } = feed.status()
+  return ['wal', 'poll', 'starting'].map((name) => ({ labels: { source: name }, value: name === source ? 1 : 0 }))
+}

@@ -1,0 +1,174 @@
+import { beforeAll, describe, expect, it } from 'vitest'
+import { commit } from '../../src/events/commit.ts'
+import { systemActor } from '../../src/events/types.ts'
+import { queueMail } from '../../src/features/mail/mail.ts'
+import { figuresQuery } from '../../src/features/metrics/queries.ts'
+import { type Api, startApi } from '../support/api.ts'
+import { configured } from '../support/configured.ts'
+import { samplesOf } from '../support/exposition.ts'
+import { whileLocked } from '../support/failing.ts'
+import { startPrivateServer } from '../support/postgres.ts'
+import { connect } from '../support/socket.ts'
+import { waitFor } from '../support/wait.ts'
+
+const token = 'only-those-who-watch-know-it'
+const env = { METRICS_TOKEN: token }
+const bearer = (secret: string) => ({ authorization: `Bearer ${secret}` })
+let api: Api
+
+beforeAll(async () => {
+  api = await startApi({ ...env, SOCKET_ENABLED: 'true' })
+})
+
+const get = (secret?: string) => api.anonymous('GET', '/metrics', undefined, secret === undefined ? {} : bearer(secret))
+const scrape = async () => samplesOf((await get(token)).text)
+
+describe('who may read the metrics', () => {
+  it('administrators and the holder of METRICS_TOKEN, nobody else', async () => {
+    const user = await api.user()
+    const key = await api.admin('POST', '/auth/keys', { name: 'watcher' })
+    expect(key.status).toBe(200)
+    const refused = { error: { message: expect.any(String) } }
+    expect(await get()).toMatchObject({ status: 401, body: refused })
+    expect(await get(`${token}x`)).toMatchObject({ status: 401, body: refused })
+    expect(await get(token.toUpperCase())).toMatchObject({ status: 401, body: refused })
+    expect(await user.call('GET', '/metrics')).toMatchObject({ status: 403, body: refused })
+    expect((await api.admin('GET', '/metrics')).status).toBe(200)
+    expect((await get(key.body.key)).status).toBe(200)
+    expect(await get(token)).toMatchObject({
+      status: 200,
+      headers: { 'content-type': 'text/plain; version=0.0.4; charset=utf-8', 'cache-control': 'no-store' },
+    })
+  })
+
+  it('counts everybody but the holder of the token', async () => {
+    const app = await configured(api.database, { ...env, RATE_LIMIT_DISABLED: 'false', RATE_LIMIT: '3' })
+    const statuses = async (secret: string) => {
+      const answers = []
+      for (let i = 0; i < 5; i += 1) answers.push(await app.inject({ url: '/metrics', headers: bearer(secret) }))
+      return answers.map(({ statusCode }) => statusCode)
+    }
+    expect(await statuses(token)).toEqual([200, 200, 200, 200, 200])
+    expect(await statuses('guess-after-guess')).toEqual([401, 401, 401, 429, 429])
+  })
+})
+
+describe('what the metrics say', () => {
+  it('times requests by the pattern of their route, never by what was asked for', async () => {
+    await api.admin('GET', '/items/svc_Role?search=canary')
+    await api.admin('GET', '/canary/of/nobody')
+    const { text } = await get(token)
+    const samples = samplesOf(text)
+    const count = (labels: string) => samples.get(`http_request_duration_seconds_count{${labels}}`)
+    expect(count('method="GET",route="/items/:collection",status="200"')).toBeGreaterThanOrEqual(1)
+    expect(count('method="GET",route="unmatched",status="404"')).toBe(1)
+    expect(count('method="POST",route="/auth/login",status="200"')).toBeGreaterThanOrEqual(1)
+    expect(text).not.toMatch(/canary|svc_Role/)
+  })
+
+  it('knows pools, the process and its event loop', async () => {
+    await get(token)
+    const samples = await scrape()
+    for (const pool of ['read', 'reserved', 'write', 'hot']) {
+      expect(samples.get(`daybook_pool_connections_max{pool="${pool}"}`), pool).toBeGreaterThanOrEqual(1)
+      expect(samples.get(`daybook_pool_waiting{pool="${pool}"}`), pool).toBe(0)
+    }
+    expect(samples.get('daybook_pool_connections{pool="read"}')).toBeGreaterThanOrEqual(1)
+    expect(samples.get('daybook_notifications_live')).toBe(1)
+    expect(samples.get('nodejs_eventloop_lag_p99_seconds')).toBeGreaterThan(0)
+    expect(samples.get('process_resident_memory_bytes')).toBeGreaterThan(1e6)
+  })
+
+  it('counts sockets and what they follow, and tells how far behind the feed is', async () => {
+    const address = await api.app.listen({ host: '127.0.0.1', port: 0 })
+    await api.admin('POST', '/schemas', { collectionName: 'note', schema: { fields: { text: { type: 'String' } } } })
+    const { token: own } = await api.user([{ collection: 'note', action: 'read', fields: '*' }])
+    const client = await connect(address, own)
+    expect(await client.subscribe('note')).toMatchObject({ status: 'success' })
+    const samples = await scrape()
+    expect(samples.get('daybook_socket_connections')).toBe(1)
+    expect(samples.get('daybook_socket_subscriptions')).toBe(1)
+    expect(samples.get('daybook_socket_reports')).toBe(0)
+    expect(samples.get('daybook_feed_lag_seconds')).toBeGreaterThanOrEqual(0)
+    const sources = ['wal', 'poll', 'starting'].map((source) => samples.get(`daybook_feed_source{source="${source}"}`))
+    expect(sources.toSorted()).toEqual([0, 0, 1])
+    client.close()
+    await waitFor(async () => (await scrape()).get('daybook_socket_connections') === 0)
+    expect((await scrape()).get('daybook_socket_subscriptions')).toBe(0)
+  })
+
+  it('counts jobs, dead letters, tasks and mails', async () => {
+    const mail = () =>
+      commit(api.rt, systemActor, async (tx) => {
+        const { event } = await queueMail(tx, { type: 'welcome', to: 'user@mail.example', context: {} })
+        return { result: null, events: [event] }
+      })
+    await mail()
+    await mail()
+    await mail()
+    await api.sql(`update "svc_EmailLog" set status = 'failed' where id = (select id from "svc_EmailLog" limit 1)`)
+    await api.sql(`update pgboss.job set start_after = now() - interval '1 hour' where name = 'mail'`)
+    await api.sql(`insert into pgboss.job (name, source_name, keep_until, policy)
+      values ('mail-dead', 'mail', now() + interval '1 day', 'standard')`)
+    await api.sql(`insert into "svc_Tasks" (type, task_status, scheduled_time) values
+      ('report', 'Running', now()), ('report', 'Error', now()), ('report', 'Not started', now() - interval '10 minutes')`)
+    const samples = await waitFor(async () => {
+      const now = await scrape()
+      return now.get('daybook_queue_jobs{queue="mail",state="dead"}') === 1 && now
+    })
+    expect(samples.get('daybook_queue_jobs{queue="mail",state="waiting"}')).toBe(3)
+    expect(samples.get('daybook_queue_oldest_job_seconds{queue="mail"}')).toBeGreaterThanOrEqual(3600)
+    expect(samples.get('daybook_queue_jobs{queue="log-partitions",state="waiting"}')).toBe(0)
+    expect(samples.get('daybook_tasks{state="failed"}')).toBe(1)
+    expect(samples.get('daybook_tasks_running')).toBe(1)
+    expect(samples.get('daybook_tasks_oldest_due_seconds')).toBeGreaterThanOrEqual(600)
+    expect(samples.get('daybook_mails{state="queued"}')).toBe(2)
+    expect(samples.get('daybook_mails{state="failed"}')).toBe(1)
+    expect(samples.get('daybook_log_partitions')).toBeGreaterThanOrEqual(1)
+    expect(samples.get('daybook_log_size_bytes')).toBeGreaterThan(0)
+  })
+
+  it('leaves finished jobs unread', async () => {
+    await api.sql(`insert into pgboss.job (name, state, keep_until, completed_on, policy)
+      select 'mail', 'completed', now() + interval '1 day', now(), 'standard' from generate_series(1, 20000)`)
+    await api.sql('analyze pgboss.job')
+    const { sql, values } = figuresQuery()
+    const plan = await api.sql(`explain ${sql}`, [...values])
+    expect(plan.map((row) => row['QUERY PLAN']).join('\n')).not.toMatch(/Seq Scan on job/)
+  })
+})
+
+describe('a database in trouble', () => {
+  it('that is slow costs the figures, not the scrape', async () => {
+    await whileLocked(api, 'svc_Tasks', async () => {
+      const samples = await waitFor(async () => {
+        const now = await scrape()
+        return now.get('daybook_database_figures_up') === 0 && now
+      })
+      expect(samples.get('daybook_database_up')).toBe(1)
+      expect([...samples.keys()].filter((name) => name.startsWith('daybook_queue'))).toEqual([])
+    })
+    await waitFor(async () => (await scrape()).get('daybook_database_figures_up') === 1)
+  })
+
+  it('that is away leaves what the process knows', async () => {
+    const server = await startPrivateServer()
+    const app = await configured(server, { ...env, DATABASE_POOL_ACQUIRE: '1000' })
+    const read = async () => {
+      const { statusCode, body } = await app.inject({ url: '/metrics', headers: bearer(token) })
+      expect(statusCode).toBe(200)
+      return samplesOf(body)
+    }
+    expect((await read()).get('daybook_database_up')).toBe(1)
+    await server.stop('immediate')
+    const samples = await waitFor(async () => {
+      const now = await read()
+      return now.get('daybook_database_up') === 0 && now
+    })
+    expect(samples.get('daybook_database_figures_up')).toBe(0)
+    expect(samples.get('process_start_time_seconds')).toBeGreaterThan(0)
+    expect(samples.has('daybook_mails{state="failed"}')).toBe(false)
+    await server.start()
+    await waitFor(async () => (await read()).get('daybook_database_up') === 1)
+  })
+})

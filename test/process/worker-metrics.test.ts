@@ -1,0 +1,47 @@
+import pino from 'pino'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { openRuntime, type Runtime } from '../../src/runtime.ts'
+import { samplesOf } from '../support/exposition.ts'
+import { createDatabase } from '../support/postgres.ts'
+import { testConfig, testEnv } from '../support/prepare.ts'
+import { startProcess, waitFor } from '../support/processes.ts'
+
+const script = 'src/workers/main.ts'
+const token = 'only-those-who-watch-know-it'
+let rt: Runtime
+let url: string
+
+beforeAll(async () => {
+  ;({ url } = await createDatabase())
+  rt = await openRuntime({ config: testConfig(url), log: pino({ level: 'silent' }), name: 'test', worker: false })
+})
+afterAll(() => rt?.close())
+
+it('a worker shows what it has done to the holder of METRICS_TOKEN', async () => {
+  const worker = startProcess(script, ['mail'], { ...testEnv(url), METRICS_PORT: '0', METRICS_TOKEN: token })
+  const { port } = await worker.waitForLine(({ msg }) => msg === 'metrics are shown')
+  const get = (path: string, secret?: string, method = 'GET') =>
+    fetch(`http://127.0.0.1:${port}${path}`, {
+      method,
+      headers: secret === undefined ? {} : { authorization: `Bearer ${secret}` },
+    })
+  expect((await get('/metrics')).status).toBe(401)
+  expect((await get('/metrics', 'guess-after-guess')).status).toBe(401)
+  expect((await get('/', token)).status).toBe(404)
+  expect((await get('/metrics', token, 'POST')).status).toBe(405)
+
+  await rt.boss.send('mail-sweep', {})
+  const samples = await waitFor(async () => {
+    const now = samplesOf(await (await get('/metrics', token)).text())
+    return now.get('daybook_job_duration_seconds_count{queue="mail-sweep",outcome="completed"}') === 1 && now
+  })
+  expect(samples.get('daybook_pool_connections_max{pool="write"}')).toBeGreaterThanOrEqual(1)
+  expect(samples.get('process_start_time_seconds')).toBeGreaterThan(0)
+  expect(samples.has('daybook_database_up')).toBe(false)
+
+  const second = startProcess(script, ['mail'], { ...testEnv(url), METRICS_PORT: String(port), METRICS_TOKEN: token })
+  expect(await second.exited).toMatchObject({ code: 1 })
+  expect(second.lines.map(({ text }) => text).join('\n')).toContain(`METRICS_PORT: 127.0.0.1:${port}`)
+
+  expect(await worker.kill()).toEqual({ code: 0, signal: null })
+})
