@@ -2,6 +2,7 @@ import { randomFillSync } from 'node:crypto'
 import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
 import { v7 } from 'uuid'
+import { openTracing, type Tracing } from './adapters/tracing.ts'
 import { type DataCache, openDataCache } from './cache/data-cache.ts'
 import { openSystemSync } from './cache/system-sync.ts'
 import { type CatalogStore, openCatalog } from './catalog/store.ts'
@@ -60,6 +61,8 @@ export type Runtime = {
   readonly mailLogo: Buffer
   /** The figures of this process. */
   readonly instruments: Instruments
+  /** Where its time goes; off unless a receiver is configured. */
+  readonly tracing: Tracing
   /** What extensions hooked into items; filled before the process serves. */
   readonly hooks: Hooks
   /** What extensions registered for the realtime channel; filled before the process serves. */
@@ -92,12 +95,14 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
     closers.unshift(() => close(value))
     return value
   }
+  const tracing = opened(await openTracing(config, name, log), (t) => t.close())
   const database = (share: 'read' | 'reserved' | 'feed') => {
     const pool = openPool({ config, log, max: shares[share], readOnly: true, name: `${name} ${share}` })
     return openDatabase(
       opened(pool, (p) => p.end()),
       log,
       config.database.logging,
+      tracing,
     )
   }
   const close = async () => {
@@ -109,7 +114,7 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
     const feedDb = shares.feed > 0 ? database('feed') : db
     await checkSetUp(reserved)
     const writePool = opened(
-      await openWritePool({ config, log, transactions: shares.write, hot: shares.hotWrite, name }),
+      await openWritePool({ config, log, transactions: shares.write, hot: shares.hotWrite, name, tracing }),
       (pool) => pool.close(),
     )
     const listener = opened(await openListener({ config, log, db: reserved, leased: !worker }), (l) => l.close())
@@ -158,6 +163,7 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
       renderer: opened(openRenderer(), (renderer) => renderer.close()),
       mailLogo,
       instruments: openInstruments(),
+      tracing,
       hooks: openHooks(log),
       sockets: openSocketRegistry(),
       clock: () => new Date(),

@@ -1,4 +1,5 @@
 import { destination, type Logger, type LoggerOptions, pino, stdSerializers, stdTimeFunctions } from 'pino'
+import { traceIds } from './running-span.ts'
 
 export type LogOptions = {
   level: string
@@ -38,6 +39,7 @@ export function openLogger({ level, name, warnStack = false, stderr = false }: L
     serializers: { err: (err: unknown) => (err instanceof Error ? stdSerializers.err(err) : err) },
     formatters: { level: (label) => ({ level: label }) },
     redact: { paths: secretMembers.flatMap(atThreeDepths), censor: '[redacted]' },
+    mixin: traceIds,
     hooks: { logMethod: warnStack ? undefined : withoutWarnStack },
   }
   return stderr ? pino(options, destination(2)) : pino(options)

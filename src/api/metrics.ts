@@ -29,8 +29,7 @@ export function metricsRoutes(
     '/metrics',
     {
       config: { unlimited: holdsToken },
-      onRequest: (request, reply, done) =>
-        holdsToken(request) ? done() : checkAdministrator(request, reply, done),
+      onRequest: (request, reply, done) => (holdsToken(request) ? done() : checkAdministrator(request, reply, done)),
     },
     async (_request, reply) => {
       const { contentType, text } = await metrics.scrape()

@@ -14,6 +14,7 @@ import { acceptJsonBodies } from './json-body.ts'
 import { openEngine, openRealtime, realtimeServerFactory } from './realtime.ts'
 import { RequestLog } from './request-log.ts'
 import { registerRoutes } from './routes.ts'
+import { traceRequests } from './tracing.ts'
 
 /**
  * Builds the HTTP server without listening. Tests call it by `inject`, `main.ts` listens. With SOCKET_ENABLED the
@@ -47,6 +48,7 @@ export async function buildServer(rt: Runtime, { endpoints = [] }: Partial<Exten
   // Behind proxies all connections are theirs.
   if (connections > 0 && config.server.trustProxy === false) limitConnections(app.server, connections)
   app.decorateRequest('caller', null as never)
+  traceRequests(app, rt)
   registerErrorBodies(app, { exposeDetails: config.server.exposeErrorDetails })
   acceptJsonBodies(app)
   // With callbacks, because an async hook makes every request wait for a promise.

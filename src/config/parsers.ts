@@ -34,6 +34,15 @@ export function integer(bounds: { min: number; max?: number; unit?: string }): P
   }
 }
 
+/** A number from 0 to 1. */
+export const share: Parser<number> = {
+  values: 'number from 0 to 1',
+  parse: (text) => {
+    const value = /^\d*\.?\d+$/.test(text) ? Number(text) : Number.NaN
+    return value >= 0 && value <= 1 ? { value } : { problem: 'is not a number from 0 to 1' }
+  },
+}
+
 /** A size, returned in bytes. A bare number counts in `bareUnit`; units are powers of 1024. */
 export function size(bareUnit: SizeUnit): Parser<number> {
   const values = `positive number with b, kb, mb or gb; a bare number is ${sizeNames[bareUnit]}`
@@ -85,6 +94,24 @@ export function list<T>(entry: Parser<T>): Parser<readonly T[]> {
       return { value: [...values] }
     },
   }
+}
+
+/** `name=value` pairs, values percent-encoded as in a W3C Baggage. */
+export const pairs: Parser<Readonly<Record<string, string>>> = {
+  values: 'comma-separated list of: name=value, the value percent-encoded',
+  parse: (text) => {
+    const entries: [string, string][] = []
+    for (const part of splitList(text)) {
+      const [, name = '', value = ''] = /^([^\s=]+)\s*=\s*(.*)$/.exec(part) ?? []
+      if (name === '' || /%(?![0-9a-f]{2})/i.test(value)) return { culprit: part, problem: 'is not a name=value' }
+      try {
+        entries.push([name, decodeURIComponent(value)])
+      } catch {
+        return { culprit: part, problem: 'is not percent-encoded UTF-8' }
+      }
+    }
+    return { value: Object.fromEntries(entries) }
+  },
 }
 
 /** A parser whose result is mapped to another shape. */

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import type { ConnectionOptions as TlsOptions } from 'node:tls'
 import pg from 'pg'
 import type { Logger } from 'pino'
+import type { SpanOptions, Tracing } from '../adapters/tracing.ts'
 import type { Config } from '../config.ts'
 import { AppError, errors } from '../errors.ts'
 import { cancellable } from './cancel.ts'
@@ -89,9 +90,16 @@ export function openPool({ config, log, max, readOnly, name, ...own }: PoolOptio
   return pool
 }
 
-/** Wraps a pool for readers; `logSql` prints every statement's text, never its values (DATABASE_LOGGING). */
-export function openDatabase(pool: pg.Pool, log: Logger, logSql: boolean): Database {
-  const query = async (
+/**
+ * Wraps a pool for readers; `logSql` prints every statement's text, never its values (DATABASE_LOGGING). With `tracing`
+ * every statement is a span, wait for a connection included.
+ */
+export function openDatabase(pool: pg.Pool, log: Logger, logSql: boolean, tracing?: Tracing): Database {
+  const query = (...[text, values, name, signal, onNotice]: Parameters<typeof queryNow>) =>
+    tracing?.isOn === true
+      ? tracing.part(spanName(text), statementSpan(name), () => queryNow(text, values, name, signal, onNotice))
+      : queryNow(text, values, name, signal, onNotice)
+  const queryNow = async (
     text: string,
     values: readonly unknown[],
     name?: string,
@@ -127,6 +135,16 @@ export function openDatabase(pool: pg.Pool, log: Logger, logSql: boolean): Datab
     runTold,
     pool,
   }
+}
+
+/** The kind of a statement, never its text: that may hold names of clients' fields. */
+export function spanName(text: string): string {
+  return /^[\s(]*([a-z]+)/i.exec(text)?.[1]?.toUpperCase() ?? 'SQL'
+}
+
+/** `name` is the one it is prepared under. */
+export function statementSpan(name?: string): SpanOptions {
+  return { kind: 'client', attributes: { 'db.system.name': 'postgresql', 'daybook.statement': name } }
 }
 
 /** The three reader functions over anything that runs a statement. */

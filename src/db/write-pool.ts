@@ -1,5 +1,6 @@
 import type { Logger } from 'pino'
 import { createPool, type DatabasePool, type DatabaseTransactionConnection, type Interceptor } from 'slonik'
+import type { Tracing } from '../adapters/tracing.ts'
 import type { Config } from '../config.ts'
 import { type PoolState, stateOf } from './pool-state.ts'
 import {
@@ -10,6 +11,8 @@ import {
   openPool,
   readerOf,
   sessionOptions,
+  spanName,
+  statementSpan,
   tlsOptions,
   withoutSslMode,
 } from './pools.ts'
@@ -35,6 +38,7 @@ export async function openWritePool(options: {
   transactions: number
   hot: number
   name: string
+  tracing: Tracing
 }): Promise<WritePool> {
   const { config, log } = options
   const { database } = config
@@ -55,7 +59,7 @@ export async function openWritePool(options: {
   const hot = openPool({ config, log, max: options.hot, readOnly: false, name: `${options.name} hot` })
   return {
     slonik,
-    hot: openDatabase(hot, log, database.logging),
+    hot: openDatabase(hot, log, database.logging, options.tracing),
     states: () => {
       const { acquiredConnections, idleConnections, waitingClients } = slonik.state()
       const open = acquiredConnections + idleConnections
@@ -82,12 +86,14 @@ export function writePoolOf(runtime: object): WritePool {
 }
 
 /** Our reader over slonik's transaction connection; adds to `told` what the transaction means for sessions (told.ts). */
-export function txOf(connection: DatabaseTransactionConnection, told: string[]): Tx {
-  const query = async (text: string, values: readonly unknown[]) => {
+export function txOf(connection: DatabaseTransactionConnection, told: string[], tracing: Tracing): Tx {
+  const run = async (text: string, values: readonly unknown[]) => {
     const { rows, notices } = await connection.query(rawQuery(text, values))
     told.push(...notices.flatMap(({ message }) => toldOfSessions(message) ?? []))
     return { rows: rows as unknown[] }
   }
+  const query: typeof run = (text, values) =>
+    tracing.isOn ? tracing.part(spanName(text), statementSpan(), () => run(text, values)) : run(text, values)
   return { ...readerOf(query), isTransaction: true }
 }
 

@@ -32,10 +32,18 @@ export async function commit<Result>(
   actor: Actor,
   work: (tx: Tx) => Promise<Outcome<Result>>,
 ): Promise<Result> {
+  return rt.tracing.part('commit', {}, () => commitNow(rt, actor, work))
+}
+
+async function commitNow<Result>(
+  rt: Runtime,
+  actor: Actor,
+  work: (tx: Tx) => Promise<Outcome<Result>>,
+): Promise<Result> {
   const deadline = performance.now() + rt.config.database.transactionTimeoutMs
   const { result, reactions, told, writers } = await writePoolOf(rt).slonik.transaction(async (connection) => {
     const told: string[] = []
-    const tx = txOf(connection, told)
+    const tx = txOf(connection, told, rt.tracing)
     await tx.any(sql.unsafe`select set_config('svc.actor', ${actorJson(actor)}, true)`)
     await actor.guard?.(tx)
     const before = await earlierResult<Result>(tx, actor)
@@ -44,11 +52,11 @@ export async function commit<Result>(
     const done = outcome.events ?? []
     for (const event of done) await appendEvent(tx, outcome.actor ?? actor, event)
     const decided = done.map(reactionTo)
-    await enqueue(
-      rt.boss,
-      tx,
-      decided.flatMap((reaction) => reaction.jobs ?? []),
-    )
+    const jobs = decided.flatMap((reaction) => reaction.jobs ?? [])
+    if (jobs.length > 0)
+      await rt.tracing.part('enqueue jobs', { kind: 'producer', attributes: { 'daybook.jobs': jobs.length } }, () =>
+        enqueue(rt.boss, tx, jobs, rt.tracing.traceparent()),
+      )
     await enqueueInvalidations(rt, tx)
     if (actor.repeatable !== undefined) await rememberCommit(tx, actor.repeatable, outcome.result)
     if (performance.now() > deadline) throw errors.unavailable('The transaction took too long')

@@ -145,12 +145,16 @@ async function ensureQueue(boss: PgBoss, name: string, options: Omit<Queue, 'nam
 
 /**
  * Inserts jobs in the caller's transaction and wakes the workers once per queue: no job exists for a rolled-back
- * transaction. Throws when a queue is missing (pg-boss itself would return null for some refusals).
+ * transaction. `traceparent` is kept with them, for who does them to continue the trace. Throws when a queue is missing (pg-boss itself would return null for some refusals).
  */
-export async function enqueue(boss: PgBoss, tx: Tx, jobs: readonly Job[]): Promise<void> {
+export async function enqueue(boss: PgBoss, tx: Tx, jobs: readonly Job[], traceparent?: string): Promise<void> {
   const byQueue = Map.groupBy(jobs, (job) => job.queue)
   for (const [queue, list] of byQueue) {
-    const ids = await boss.insert(queue, list.map(toInsert), { db: executorOf(tx) as never, returnId: true })
+    const ids = await boss.insert(
+      queue,
+      list.map((job) => toInsert(job, traceparent)),
+      { db: executorOf(tx) as never, returnId: true },
+    )
     if (ids?.length !== list.length) throw new Error(`queue ${queue} took ${ids?.length ?? 0} of ${list.length} jobs`)
     await tx.any(sql.unsafe`select pg_notify('svc_jobs', ${queue})`)
   }
@@ -177,8 +181,7 @@ export function executorOf(reader: Reader): Executor {
   return { executeSql: async (text, values = []) => ({ rows: [...(await reader.any(rawQuery(text, values)))] }) }
 }
 
-function toInsert(job: Job) {
-  return job.startAfterSeconds === undefined
-    ? { data: job.data }
-    : { data: job.data, startAfter: job.startAfterSeconds }
+function toInsert({ data: own, startAfterSeconds }: Job, traceparent: string | undefined) {
+  const data = traceparent === undefined ? own : { ...own, traceparent }
+  return startAfterSeconds === undefined ? { data } : { data, startAfter: startAfterSeconds }
 }

@@ -81,7 +81,7 @@ export function runQueue<Name extends QueueName>(rt: Runtime, options: QueueOpti
     if (impatient) controller.abort(stopReason())
     heartbeat.begin(job)
     const startedAt = performance.now()
-    const attempt = runJob(rt, handler, job, controller).then((error) => {
+    const attempt = runTraced(rt, queue, job, () => runJob(rt, handler, job, controller)).then((error) => {
       heartbeat.end(job)
       rt.instruments.job(queue, outcomeOf(error), (performance.now() - startedAt) / 1000)
       outcomes.add({ id: job.id, retryCount: job.retryCount, error })
@@ -128,6 +128,22 @@ function stopReason(): Error {
 }
 
 type FetchedJob<Name extends QueueName> = JobWithMetadata<JobData[Name]>
+
+/** Continues the trace of the request that the job came from, however much later. Its errors are in the log. */
+async function runTraced<Name extends QueueName>(
+  { tracing }: Runtime,
+  queue: Name,
+  { id, data, retryCount }: FetchedJob<Name>,
+  run: () => Promise<Error | undefined>,
+): Promise<Error | undefined> {
+  if (!tracing.isOn) return run()
+  const { traceparent: parent } = (data ?? {}) as { traceparent?: unknown }
+  const attributes = { 'messaging.destination.name': queue, 'messaging.message.id': id, 'daybook.retry': retryCount }
+  const span = tracing.begin(`job ${queue}`, { kind: 'consumer', attributes, parent })
+  const error = await span.within(run)
+  span.end(error && outcomeOf(error))
+  return error
+}
 
 function outcomeOf(error: Error | undefined) {
   if (error === undefined) return 'completed'

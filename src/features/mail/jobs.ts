@@ -81,7 +81,11 @@ async function deliver(
   if (sender === inbox) return keep(rt, toSend, composed)
   const claimed = keepClaim(rt, toSend)
   const limited = AbortSignal.any([signal, claimed.lost, AbortSignal.timeout(sendMs)])
-  const delivery = await mailer.send(sender, composed.outgoing, limited).finally(claimed.release)
+  const delivery = await rt.tracing
+    .part('send mail', { kind: 'client', attributes: { 'daybook.mail.id': toSend.mail.id } }, () =>
+      mailer.send(sender, composed.outgoing, limited),
+    )
+    .finally(claimed.release)
   const subject = composed.recordedSubject
   if (delivery.outcome === 'accepted') return { delivery, subject }
   return { delivery: { ...delivery, reason: withoutSecret(delivery.reason, toSend.secret) }, subject }

@@ -67,10 +67,13 @@ export async function openTasks(rt: Runtime): Promise<TaskWorker> {
 
   const start = (task: ClaimedTask) => {
     const place = places.take()
-    const attempt = run(task).finally(() => {
-      running.delete(attempt)
-      place.free()
-    })
+    const attributes = { 'daybook.task.id': task.id, 'daybook.retry': task.retry_count }
+    const attempt = rt.tracing
+      .span(`task ${task.type}`, { kind: 'consumer', attributes }, () => run(task))
+      .finally(() => {
+        running.delete(attempt)
+        place.free()
+      })
     running.add(attempt)
   }
 
