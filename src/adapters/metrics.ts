@@ -1,4 +1,4 @@
-import { collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 
 export type Labels = Readonly<Record<string, string | number>>
 /** One value of a gauge, with the labels that tell it from the others. */
@@ -11,6 +11,8 @@ export type Metrics = {
   histogram(definition: Definition, bounds: readonly number[]): (labels: Labels, seconds: number) => void
   /** Asks `read` at every scrape; what it does not name any more is gone. It must not reject. */
   gauge(definition: Definition, read: () => readonly Reading[] | Promise<readonly Reading[]>): void
+  /** As `gauge`, of numbers that only grow and are counted elsewhere. */
+  counter(definition: Definition, read: () => readonly Reading[]): void
   /** Everything in the text format of Prometheus. The figures of Node itself are watched from the first scrape on. */
   scrape(): Promise<{ readonly contentType: string; readonly text: string }>
 }
@@ -33,6 +35,13 @@ export function openMetrics(): Metrics {
         for (const { labels = {}, value } of readings) this.set(labels, value)
       }
       new Gauge({ name, help, labelNames, registers, collect })
+    },
+    counter: ({ name, help, labelNames = [] }, read) => {
+      const collect = function (this: Counter) {
+        this.reset()
+        for (const { labels = {}, value } of read()) this.inc(labels, value)
+      }
+      new Counter({ name, help, labelNames, registers, collect })
     },
     scrape: async () => {
       if (!isWatchingNode) collectDefaultMetrics({ register: registry })

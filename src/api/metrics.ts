@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { Metrics, Reading } from '../adapters/metrics.ts'
 import type { Feed } from '../events/feed.ts'
+import { registerCacheGauges } from '../features/metrics/cache.ts'
 import { registerDatabaseGauges } from '../features/metrics/database.ts'
 import { registerProcessGauges } from '../features/metrics/process.ts'
 import { holdsMetricsToken } from '../features/metrics/token.ts'
@@ -22,6 +23,7 @@ export function metricsRoutes(
   const { metrics } = rt.instruments
   registerProcessGauges(rt)
   registerDatabaseGauges(rt)
+  registerCacheGauges(rt)
   if (realtime !== undefined) registerRealtimeGauges(metrics, realtime)
   const holdsToken = ({ headers }: FastifyRequest) => holdsMetricsToken(rt.config, headers.authorization)
   const checkAdministrator = accessCheck(rt, 'admin', limits)

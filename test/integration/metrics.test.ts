@@ -79,6 +79,16 @@ describe('what the metrics say', () => {
     expect(samples.get('process_resident_memory_bytes')).toBeGreaterThan(1e6)
   })
 
+  it('tells how often the data cache had the answer', async () => {
+    const hits = async () => (await scrape()).get('daybook_cache_lookups_total{outcome="hits"}')
+    const before = await hits()
+    await waitFor(async () => (await api.admin('GET', '/items/svc_Tenant?cache=true')).headers['x-cache'] === 'HIT')
+    expect(await hits()).toBe(before! + 1)
+    const samples = await scrape()
+    expect(samples.get('daybook_cache_entries')).toBeGreaterThanOrEqual(1)
+    expect(samples.get('daybook_cache_bytes')).toBeGreaterThan(0)
+  })
+
   it('counts sockets and what they follow, and tells how far behind the feed is', async () => {
     const address = await api.app.listen({ host: '127.0.0.1', port: 0 })
     await api.admin('POST', '/schemas', { collectionName: 'note', schema: { fields: { text: { type: 'String' } } } })

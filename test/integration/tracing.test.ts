@@ -137,7 +137,8 @@ describe('a job', () => {
       handler: (rt, { emailLogId }, attempt) => sendMail(rt, mailer, emailLogId, attempt),
     })
     const sent = await arrived(id, 'send mail').finally(() => run.stop(10_000))
-    await arrived(id, 'POST /auth/magiclink')
+    // Each is sent when it has ended.
+    for (const name of ['job mail', 'commit', 'POST /auth/magiclink']) await arrived(id, name)
     const chain = [sent]
     for (let next = parentOf(sent); next !== undefined; next = parentOf(next)) chain.push(next)
     expect(chain.map(({ name }) => name)).toEqual([
