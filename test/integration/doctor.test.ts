@@ -3,6 +3,7 @@ import { SMTPServer } from 'smtp-server'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { examine } from '../../src/doctor/doctor.ts'
 import type { Finding } from '../../src/doctor/finding.ts'
+import { asSuperuser } from '../support/log.ts'
 import { startPooler } from '../support/pooler.ts'
 import { createDatabase, createEmptyDatabase, type TestDatabase } from '../support/postgres.ts'
 import { testEnv } from '../support/prepare.ts'
@@ -21,6 +22,7 @@ const look = (more: Record<string, string> = {}, now?: () => number) =>
 const of = (findings: readonly Finding[], check: string) =>
   findings.filter((finding) => finding.check === check).map(({ status, says }) => `${status}: ${says}`)
 const query = (text: string) => withClient(database.url, (client) => client.query(text))
+const asAdministrator = (text: string) => withClient(asSuperuser(database.url), (client) => client.query(text))
 
 it('finds a prepared installation in order, and changes nothing in it', async () => {
   const position = async () => (await query('select max(position) as p from "svc_AuditLog"')).rows[0].p
@@ -92,10 +94,11 @@ describe('the database', () => {
 
   it('whose role owns nothing and may not replicate', async () => {
     const role = `daybook_test_doctor_${randomBytes(4).toString('hex')}`
-    await query(`create role ${role} login`)
+    await asAdministrator(`create role ${role} login password 'sesame'`)
     try {
       const url = new URL(database.url)
       url.username = role
+      url.password = 'sesame'
       const findings = await look({ DATABASE_URL: url.href, SOCKET_ENABLED: 'true' })
       expect(of(findings, 'role')).toEqual([expect.stringContaining(`problem: the tables belong to`)])
       expect(of(findings, 'realtime by WAL')).toEqual([
@@ -103,7 +106,7 @@ describe('the database', () => {
       ])
       expect(of(findings, 'backlog')).toEqual([expect.stringContaining('could not be checked: permission denied')])
     } finally {
-      await query(`drop role ${role}`)
+      await asAdministrator(`drop role ${role}`)
     }
   })
 

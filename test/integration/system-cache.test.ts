@@ -2,7 +2,9 @@ import { beforeAll, expect, it } from 'vitest'
 import type { App } from '../../src/http.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { configured } from '../support/configured.ts'
+import { asSuperuser } from '../support/log.ts'
 import { describeWithRedis, startRedis } from '../support/redis.ts'
+import { withClient } from '../support/server.ts'
 import { startUpstash } from '../support/upstash.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -20,7 +22,9 @@ describeWithRedis('a change that nobody was notified of', () => {
   })
 
   const silently = (statement: string) =>
-    api.sql(`do $$ begin set local session_replication_role = replica; ${statement}; end $$`)
+    withClient(asSuperuser(api.database.url), (client) =>
+      client.query(`begin; set local session_replication_role = replica; ${statement}; commit`),
+    )
   const mayRead = async (app: App) => (await app.inject({ url: '/items/note' })).statusCode === 200
   const nameOf = async (app: App) => (await app.inject({ url: '/settings' })).json().data.project_name
   const grant = async () => {
