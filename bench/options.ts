@@ -4,7 +4,7 @@ import type { Role } from './daybook.ts'
 
 /** What a run is to do; durations in seconds. */
 export type Options = {
-  /** Fewer and shorter rounds, no growth to a million rows: under two minutes. */
+  /** Fewer and shorter rounds, no growth to a million rows, for a first idea. */
   readonly quick: boolean
   readonly json: boolean
   /** Ids of workloads (`W1`), all when empty. */
@@ -23,7 +23,7 @@ export type Options = {
 }
 
 export const usage = `npm run bench -- [options]
-  --quick            under two minutes: fewer and shorter rounds
+  --quick            a first idea: fewer and shorter rounds
   --json             the figures as JSON instead of the table
   --only W1,W4       these workloads only
   --as ROLE          as admin or as limited only
