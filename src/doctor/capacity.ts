@@ -1,6 +1,6 @@
 import type { Config } from '../config.ts'
 import { poolShares, workerConnections } from '../db/pools.ts'
-import { workerNames } from '../workers/names.ts'
+import { workersWithWork } from '../workers/names.ts'
 import { type Finding, ok, warning } from './finding.ts'
 import type { ServerFacts } from './server.ts'
 
@@ -10,12 +10,13 @@ const direct = 1
 const crowded = 0.8
 
 /** Most connections that one web process and one worker of each kind open together. */
-export function connectionsOfEach({ database, realtime }: Config): number {
+export function connectionsOfEach(config: Config): number {
+  const { database, realtime } = config
   const of = (shares: Readonly<Record<string, number>>) =>
     Object.values(shares).reduce((sum, share) => sum + share, listening)
   const web = of(poolShares(database.poolMax, realtime.enabled))
   const worker = of(poolShares(Math.min(workerConnections, database.poolMax), false))
-  return web + workerNames.length * worker + direct
+  return web + workersWithWork(config).length * worker + direct
 }
 
 /** Whether the server takes the connections of all processes. WAL senders are counted apart by PostgreSQL. */

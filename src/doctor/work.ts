@@ -1,20 +1,18 @@
-import { isShared } from '../cache/sharing.ts'
 import type { Config } from '../config.ts'
 import { type Reader, rawQuery, sql } from '../db/sql.ts'
 import { bossSchema, deadLetterQueues } from '../events/jobs.ts'
-import { workerNames } from '../workers/names.ts'
+import { workersWithWork } from '../workers/names.ts'
 import { type Finding, ok, warning } from './finding.ts'
 
 const start = (name: string) => `node src/workers/main.ts ${name}`
 
 /** Which processes have a connection just now. Behind a pooler that can't be told. */
 export async function checkWorkers(db: Reader, config: Config): Promise<Finding[]> {
-  const { database, tasks } = config
+  const { database } = config
   const rows = await db.any<{ name: string }>(sql.unsafe`
     select distinct split_part(application_name, ' ', 2) as name from pg_stat_activity
     where datname = current_database() and application_name like 'daybook %'`)
-  const idle = new Set([...(tasks.enabled ? [] : ['tasks']), ...(isShared(config) ? [] : ['cache-invalidation'])])
-  const wanted = workerNames.filter((name) => !idle.has(name))
+  const wanted = workersWithWork(config)
   const missing = wanted.filter((name) => !rows.some((row) => row.name === name))
   if (missing.length === 0) return [ok('workers', `running: ${wanted.join(', ')}`)]
   if (database.directUrl !== undefined && database.directUrl !== database.url)

@@ -1,10 +1,9 @@
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { isShared } from '../cache/sharing.ts'
 import { type Config, ConfigError, loadEnv, parseConfig } from '../config.ts'
 import { startEmbedded } from '../db/embedded.ts'
 import { EmbeddedError } from '../db/embedded-host.ts'
-import { type WorkerName, workerNames } from '../workers/names.ts'
+import { workersWithWork } from '../workers/names.ts'
 import { type Admin, addressOf, banner, docsAddress } from './banner.ts'
 import { type Child, type ChildOptions, startChild, supervise } from './children.ts'
 import { type Output, openOutput } from './output.ts'
@@ -58,15 +57,9 @@ async function bringUp(it: Launch, dir: string, processEnv: NodeJS.ProcessEnv): 
   it.stages.push([keepRunning(it, { name: 'web', script: 'api/main.ts', env })])
   const url = addressOf(config.server.host, port)
   await untilReady(it, url)
-  const names = workerNames.filter((name) => hasWork(name, config))
+  const names = workersWithWork(config)
   workers.push(...names.map((name) => keepRunning(it, { name, script: 'workers/main.ts', args: [name], env })))
   it.output.say(banner({ url, docs: await docsAddress(url), config, admin }))
-}
-
-/** Some workers would only wait, each with a process of its own. */
-function hasWork(name: WorkerName, config: Config): boolean {
-  if (name === 'tasks') return config.tasks.enabled
-  return name !== 'cache-invalidation' || isShared(config)
 }
 
 const sameKeyPressMs = 500
