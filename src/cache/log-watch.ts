@@ -33,7 +33,11 @@ type State = {
   readonly snapshot: Snapshot
   readonly text: string
   readonly startedAt: number
+  /** How many calls of `written()` there had been when it began. */
+  readonly writes: number
 }
+
+type Start = Pick<State, 'startedAt' | 'writes'>
 
 /** When a table has changed last, as far as is known: by whom sees everything that is visible in `upTo`. */
 type Change = { readonly number: number; readonly upTo: Snapshot }
@@ -52,49 +56,47 @@ export function openLogWatch({ db, reachBackSeconds }: LogWatchOptions): LogWatc
   let newest: State | undefined
   let number = 0
   let lastChange = 0
-  let dirty = true
+  let writes = 0
   let identity = ''
 
   const begin = async (): Promise<State> => {
-    const startedAt = performance.now()
-    dirty = false
+    const start = { startedAt: performance.now(), writes }
     try {
-      const known = newest !== undefined && startedAt - newest.startedAt < longestGapMs ? newest : undefined
-      const state = (known && (await follow(known, startedAt))) ?? (await beginAnew(startedAt))
+      const known = newest !== undefined && start.startedAt - newest.startedAt < longestGapMs ? newest : undefined
+      const state = (known && (await follow(known, start))) ?? (await beginAnew(start))
       newest = state
       return state
     } catch (error) {
       // Whichever server answers next may be another one, or the same restored.
       newest = undefined
-      dirty = true
       throw error
     }
   }
 
-  const beginAnew = async (startedAt: number): Promise<State> => {
+  const beginAnew = async (start: Start): Promise<State> => {
     const [row] = await db.run<BaseRow>(baseSql, [reachBackSeconds], statementName(baseSql))
     const { snapshot: text, earlier } = row!
     const snapshot = parseSnapshot(text)!
-    const state = { number: ++number, text, snapshot, startedAt }
+    const state = { number: ++number, text, snapshot, ...start }
     identity = row!.identity
     changes.clear()
     lastChange = number
     base = { number, upTo: snapshot }
     if (earlier === null) return state
     const from = { xmin: BigInt(earlier), xmax: BigInt(earlier), running: [] }
-    const later = await follow({ ...state, snapshot: from }, startedAt)
+    const later = await follow({ ...state, snapshot: from }, start)
     if (later !== undefined) base = { number: later.number, upTo: from }
     return later ?? state
   }
 
   /** Undefined where what happened since can't be told from the log. */
-  const follow = async (from: State, startedAt: number): Promise<State | undefined> => {
+  const follow = async (from: State, start: Start): Promise<State | undefined> => {
     const unseen = [String(from.snapshot.xmax), from.snapshot.running.map(String), String(from.snapshot.xmin)]
     const [row] = await db.run<FollowRow>(followSql, unseen, statementName(followSql))
     const { entities, seen, reaches, snapshot: text } = row!
     const snapshot = parseSnapshot(text)!
     if (seen >= mostEvents || !reaches || snapshot.xmax < from.snapshot.xmax) return undefined
-    const state = { number: ++number, text, snapshot, startedAt }
+    const state = { number: ++number, text, snapshot, ...start }
     for (const [table, xid] of Object.entries(entities)) note(table, after(BigInt(xid)))
     return state
   }
@@ -114,12 +116,12 @@ export function openLogWatch({ db, reachBackSeconds }: LogWatchOptions): LogWatc
   }
   return {
     look: async (maxAgeMs) => {
-      const isRecent = !dirty && newest !== undefined && performance.now() - newest.startedAt < maxAgeMs
-      const { number, text } = isRecent ? newest! : await newLook()
+      const known = newest?.writes === writes && performance.now() - newest.startedAt < maxAgeMs ? newest : undefined
+      const { number, text } = known ?? (await newLook())
       return { number, snapshot: text }
     },
     written: () => {
-      dirty = true
+      writes += 1
     },
     isUnchanged: (tables, since) => all(tables, (change) => change !== undefined && change.number <= since),
     hasSeenAll: (tables, snapshot) =>
