@@ -134,10 +134,11 @@ async function seedAdministrator(tx: Tx, config: Config): Promise<SetupResult['a
   const email = canonicalEmail(config.admin.email)
   if (email === undefined) throw new ConfigError('ADMIN_EMAIL: this is not an e-mail address')
   const chosen = password ?? randomBytes(15).toString('base64url')
+  const hash = await hashPassword(chosen, config.auth.passwordHashCost)
   await tx.any(sql.unsafe`
     with account as (
       insert into "svc_User" ("firstName", "lastName", email, "emailVerified", password)
-      values ('Admin', 'User', ${email}, true, ${await hashPassword(chosen)}) returning id)
+      values ('Admin', 'User', ${email}, true, ${hash}) returning id)
     insert into "svc_UserRole" ("user_Id", "role_Id")
     select account.id, r.id from account, "svc_Role" r where r.name = 'administrator'`)
   return { email, password: password === undefined ? chosen : null }

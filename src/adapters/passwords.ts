@@ -2,7 +2,6 @@ import { createHmac } from 'node:crypto'
 import bcrypt from 'bcrypt'
 import { errors } from '../errors.ts'
 
-const cost = 10
 const scheme = 'b1:'
 /** libuv has four threads; half of them stay free for files, DNS and TLS while hashes are computed. */
 const concurrent = 2
@@ -11,16 +10,24 @@ const waitingAtMost = 50
 
 /**
  * bcrypt over a keyed pre-hash: bcrypt alone reads 72 bytes and stops at a NUL, so longer passwords would be cut.
- * The stored form starts with a scheme tag, so that another one can follow. 503 when too many hashes are waiting.
+ * The stored form starts with a scheme tag, so that another one can follow. `cost` is bcrypt's: one more doubles the time.
+ * 503 when too many hashes are waiting.
  */
-export async function hashPassword(password: string): Promise<string> {
+export async function hashPassword(password: string, cost: number): Promise<string> {
   return scheme + (await inTurn(() => bcrypt.hash(preHash(password), cost)))
 }
 
-/** Compares in the time of one hash, also when there is none to compare with: an unknown account must not answer faster. */
-export async function verifyPassword(password: string, stored: string | null | undefined): Promise<boolean> {
+/**
+ * Compares in the time of one hash, also when there is none to compare with: an unknown account must not answer faster.
+ * `cost` is that of the accounts there are.
+ */
+export async function verifyPassword(
+  password: string,
+  stored: string | null | undefined,
+  cost: number,
+): Promise<boolean> {
   const known = stored?.startsWith(scheme) === true
-  const hash = known ? stored.slice(scheme.length) : await nobody()
+  const hash = known ? stored.slice(scheme.length) : await nobody(cost)
   const matches = await inTurn(() => bcrypt.compare(preHash(password), hash))
   return matches && known
 }
@@ -30,11 +37,12 @@ function preHash(password: string): string {
   return createHmac('sha384', 'daybook password').update(password, 'utf8').digest('base64')
 }
 
-let dummy: Promise<string> | undefined
+const nobodies = new Map<number, Promise<string>>()
 
-function nobody(): Promise<string> {
-  dummy ??= bcrypt.hash(preHash('nobody has this password'), cost)
-  return dummy
+function nobody(cost: number): Promise<string> {
+  const hash = nobodies.get(cost) ?? bcrypt.hash(preHash('nobody has this password'), cost)
+  nobodies.set(cost, hash)
+  return hash
 }
 
 let running = 0

@@ -13,6 +13,7 @@ export function checkRules(draft: Draft, reading: Reading, options: RuleOptions)
   checkAdmin(draft, reading)
   checkRoles(draft, reading)
   checkMetricsToken(draft, reading)
+  checkPasswordHashCost(draft, reading)
   checkNeeds(draft, reading, options)
   checkDefaults(draft, reading)
   warnOfDoubts(draft, reading)
@@ -64,6 +65,12 @@ function checkMetricsToken({ parsed }: Draft, reading: Reading): void {
   const { metricsToken = '' } = parsed.observability
   if (metricsToken !== '' && !/^\S{16,}$/.test(metricsToken))
     complain(reading, 'METRICS_TOKEN', 'is not at least 16 characters without blanks')
+}
+
+/** A cheaper hash is for tests: whoever steals the table tries that many times more passwords. */
+function checkPasswordHashCost({ parsed }: Draft, reading: Reading): void {
+  if (reading.environment === 'production' && parsed.auth.passwordHashCost < 10)
+    complain(reading, 'PASSWORD_HASH_COST', 'is less than 10 in production')
 }
 
 /** No registration may give the administrator's role (decisions A7). */

@@ -195,6 +195,12 @@ export const groups = {
       'false',
       'Answer alike whether or not an account exists, where registration and magic link would tell',
     ),
+    passwordHashCost: variable(
+      'PASSWORD_HASH_COST',
+      count(4, 16),
+      { test: '4', otherwise: '10' },
+      'Cost of bcrypt for passwords that are set from now on; one more doubles the time of a login. At least 10 in production',
+    ),
     disableSessionCleanup: variable(
       'DISABLE_SESSION_CLEANUP',
       boolean,

@@ -122,9 +122,11 @@ describe('the session store', () => {
   })
 
   it('reads once for all callers that come while it is read', async () => {
-    const { store, reads, hold } = await watchedStore()
+    const { store, reads, hold, isLive } = await watchedStore()
     const { sessionToken, id } = await session()
     const release = hold()
+    // Without word from the server in time each caller reads for itself.
+    await waitFor(isLive)
     const found = Array.from({ length: 20 }, () => store.find(sessionToken))
     release()
     expect((await Promise.all(found)).map((one) => one?.id)).toEqual(Array.from({ length: 20 }, () => id))

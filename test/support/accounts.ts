@@ -13,7 +13,7 @@ export type TestAccount = { readonly id: string; readonly email: string }
 /** An account with the role `user` and the password above, without a session. */
 export async function createAccount(api: Api, columns: Record<string, unknown> = {}): Promise<TestAccount> {
   count += 1
-  hash ??= hashPassword(password)
+  hash ??= hashPassword(password, api.rt.config.auth.passwordHashCost)
   const row = { email: `account${count}@example.com`, emailVerified: true, password: await hash, ...columns }
   const names = Object.keys(row).map((name) => `, "${name}"`)
   const [{ id }] = await api.sql(

@@ -278,6 +278,12 @@ describe('parseConfig', () => {
     expect(failure({ NODE_ENV: environment }).problems.map(({ variable }) => variable)).toEqual(['SECRET_KEY'])
   })
 
+  it('refuses password hashes in production that are cheaper than by default', () => {
+    expect(problems({ NODE_ENV: 'production', PASSWORD_HASH_COST: '9' })).toEqual(['PASSWORD_HASH_COST'])
+    expect(parseConfig(production()).auth.passwordHashCost).toBe(10)
+    expect(parse({ PASSWORD_HASH_COST: '4' }).auth.passwordHashCost).toBe(4)
+  })
+
   it('is frozen throughout', () => {
     const config = parse({ ...localStorage(), ...sender('main') })
     const unfrozen = (value: unknown): boolean =>

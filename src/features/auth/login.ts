@@ -18,7 +18,7 @@ export async function login(rt: Runtime, request: FastifyRequest): Promise<Answe
   checkLocal(rt)
   const { email, password, tenantId, ...wanted } = readLogin(request.body)
   const account = await findAccount(rt.db, email)
-  const matches = await verifyPassword(password, account?.password)
+  const matches = await verifyPassword(password, account?.password, rt.config.auth.passwordHashCost)
   if (account === undefined || !matches) throw refuse(rt, request, account)
   checkMaySignIn(rt, account)
   const membership = await membershipOf(rt, rt.db, account.id, tenantId)

@@ -24,7 +24,7 @@ export async function changeOwnPassword(rt: Runtime, request: FastifyRequest): P
   if (current === undefined || next === undefined) throw new AppError(400, 'Current and new password are required')
   checkNewPassword(next)
   const account = await accountOf(rt.db, userId)
-  if (account === undefined || !(await verifyPassword(current, account.password)))
+  if (account === undefined || !(await verifyPassword(current, account.password, rt.config.auth.passwordHashCost)))
     throw await refuse(rt, request, userId)
   await change(rt, request, next, (tx) => lockSame(tx, account), sessionId)
   return changed
@@ -61,7 +61,7 @@ async function change(
   lock: (tx: Tx) => Promise<Account>,
   keptSession: string,
 ): Promise<void> {
-  const passwordHash = await hashPassword(password)
+  const passwordHash = await hashPassword(password, rt.config.auth.passwordHashCost)
   await commit(rt, actorOf(request), async (tx): Promise<Outcome<undefined>> => {
     const account = await lock(tx)
     await setPassword(tx, account.id, passwordHash)

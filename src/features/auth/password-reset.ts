@@ -38,7 +38,7 @@ export async function requestPasswordReset(rt: Runtime, request: FastifyRequest)
 export async function resetPassword(rt: Runtime, request: FastifyRequest, typed: string): Promise<{ message: string }> {
   checkLocal(rt)
   const { password, email } = readReset(request)
-  const passwordHash = await hashPassword(password)
+  const passwordHash = await hashPassword(password, rt.config.auth.passwordHashCost)
   const presented = { purpose: 'password-reset', typed, email } as const
   const refusal = await commit<AppError | undefined>(rt, actorOf(request), async (tx) => {
     const redeemed = await redeem(rt, tx, request, presented, opensNothing)

@@ -39,7 +39,8 @@ export async function register(rt: Runtime, request: FastifyRequest) {
   const { requireEmailVerification, genericResponses } = rt.config.auth
   const link = requireEmailVerification && !invited ? linkOf(rt, members.link) : undefined
   const place = invited ? await invitedPlace(rt, members.inviteToken, person.email) : openPlace(rt, members)
-  const account = { ...person, id: rt.newId(), emailVerified: invited, passwordHash: await hashPassword(password) }
+  const passwordHash = await hashPassword(password, rt.config.auth.passwordHashCost)
+  const account = { ...person, id: rt.newId(), emailVerified: invited, passwordHash }
   const user = { ...account, roleId: place.role.id, tenantId: place.tenantId }
   const wanted = { user, place, type, link, generic: genericResponses && !invited }
   const created = await create(rt, request, wanted)

@@ -41,7 +41,7 @@ export async function beforeWrite(
   await checkRuleCells(rt, collection.name, cells, id)
   if (collection.name === 'svc_User' && access.byKey && cells.some(({ field }) => field.name === 'password'))
     throw errors.sessionNeeded()
-  if (collection.name === 'svc_User') return Promise.all(cells.map(userCell))
+  if (collection.name === 'svc_User') return Promise.all(cells.map((cell) => userCell(rt, cell)))
   if (collection.name === 'svc_Settings') return settingsCells(rt, cells, id)
   if (collection.name === 'svc_Template') await checkTemplateCells(rt, cells)
   if (collection.name === 'svc_Role') await protectRoles(rt, cells, id)
@@ -70,10 +70,12 @@ export async function beforeDelete(rt: Runtime, collection: Collection, ids: rea
   for (const id of ids) if (await isBuiltIn(rt, id)) throw new AppError(403, 'System roles cannot be deleted')
 }
 
-async function userCell(cell: Cell): Promise<Cell> {
+async function userCell(rt: Runtime, cell: Cell): Promise<Cell> {
   if (cell.value === null) return cell
-  if (cell.field.name === 'password')
-    return { ...cell, value: await hashPassword(checkedPassword(cell.value as string)) }
+  if (cell.field.name === 'password') {
+    const password = checkedPassword(cell.value as string)
+    return { ...cell, value: await hashPassword(password, rt.config.auth.passwordHashCost) }
+  }
   if (cell.field.name !== 'email') return cell
   const email = canonicalEmail(cell.value as string)
   if (email === undefined)

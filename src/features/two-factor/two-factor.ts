@@ -61,7 +61,8 @@ export async function disable(rt: Runtime, request: FastifyRequest): Promise<{ d
   const password = passwordOf(membersOf(request.body).password)
   if (password === undefined) throw new AppError(400, 'Password is required')
   const { id: userId, password: hash } = await ownAccount(rt, request)
-  if (!(await verifyPassword(password, hash))) throw new AppError(401, 'Invalid password')
+  if (!(await verifyPassword(password, hash, rt.config.auth.passwordHashCost)))
+    throw new AppError(401, 'Invalid password')
   await commit(rt, actorOf(request), async (tx) => {
     const ended = await deleteEnrolment(tx, userId, hash)
     return { result: undefined, events: ended?.enabled ? [{ type: 'auth.2fa_disabled', data: { userId } }] : [] }
