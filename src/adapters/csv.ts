@@ -1,7 +1,9 @@
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { CsvError, parse } from 'csv-parse'
-import { stringify } from 'csv-stringify/sync'
+import { onFirstUse } from './on-first-use.ts'
+
+const csvParse = onFirstUse<typeof import('csv-parse')>('csv-parse')
+const csvStringify = onFirstUse<typeof import('csv-stringify/sync')>('csv-stringify/sync')
 
 /** A cell of CSV text: null where nothing stands between the delimiters, the empty text where an empty pair of quotes does. */
 export type CsvCell = string | null
@@ -16,7 +18,7 @@ export async function* readCsv(
   text: AsyncIterable<string>,
   { largestRecord }: CsvLimits,
 ): AsyncGenerator<readonly CsvCell[]> {
-  const parser = parse({
+  const parser = csvParse().parse({
     trim: true,
     skip_empty_lines: true,
     max_record_size: largestRecord,
@@ -27,11 +29,14 @@ export async function* readCsv(
   try {
     for await (const record of parser) yield record as CsvCell[]
   } catch (error) {
-    throw error instanceof CsvError ? new SyntaxError(error.message, { cause: error }) : error
+    throw error instanceof csvParse().CsvError ? new SyntaxError(error.message, { cause: error }) : error
   }
 }
 
 /** Records as CSV text. What a reader would trim, line breaks and empty text are in quotes; null is nothing. */
 export function writeCsv(records: readonly (readonly CsvCell[])[]): string {
-  return stringify(records as CsvCell[][], { record_delimiter: '\r\n', quoted_match: /^$|^\s|\s$|[\r\n]/ })
+  return csvStringify().stringify(records as CsvCell[][], {
+    record_delimiter: '\r\n',
+    quoted_match: /^$|^\s|\s$|[\r\n]/,
+  })
 }

@@ -1,4 +1,7 @@
-import { Liquid } from 'liquidjs'
+import type { Liquid } from 'liquidjs'
+import { onFirstUse } from './on-first-use.ts'
+
+const liquidjs = onFirstUse<typeof import('liquidjs')>('liquidjs')
 
 /** What a template may use up: characters of its text, milliseconds, and objects and characters it makes. */
 const limits = { parseLimit: 500_000, renderLimit: 500, memoryLimit: 5_000_000 }
@@ -18,7 +21,7 @@ export class TemplateError extends Error {
  */
 export function renderLiquid(source: string, variables: object, format: 'html' | 'text'): string {
   try {
-    return engines[format].parseAndRenderSync(source, variables) as string
+    return engineOf(format).parseAndRenderSync(source, variables) as string
   } catch (error) {
     throw new TemplateError((error as Error).message.split('\n', 1)[0], { cause: error })
   }
@@ -36,13 +39,16 @@ const noFiles = {
   resolve: refuse,
 }
 
-const engines = {
-  html: openEngine({ outputEscape: 'escape' }),
-  text: openEngine({}),
+const engines = new Map<'html' | 'text', Liquid>()
+
+function engineOf(format: 'html' | 'text'): Liquid {
+  const engine = engines.get(format) ?? openEngine(format === 'html' ? { outputEscape: 'escape' } : {})
+  engines.set(format, engine)
+  return engine
 }
 
 function openEngine(options: { outputEscape?: 'escape' }): Liquid {
-  const engine = new Liquid({
+  const engine = new (liquidjs().Liquid)({
     ...limits,
     ...options,
     fs: noFiles,

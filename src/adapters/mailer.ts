@@ -1,8 +1,11 @@
 import { connect, type Socket } from 'node:net'
 import { isDeepStrictEqual } from 'node:util'
-import { createTransport, type NodemailerError } from 'nodemailer'
+import type { NodemailerError } from 'nodemailer'
 import type { MailSender } from '../config/families.ts'
+import { onFirstUse } from './on-first-use.ts'
 import { ForbiddenAddressError, isForbiddenLiteral, lookUpPublic } from './public-address.ts'
+
+const nodemailer = onFirstUse<typeof import('nodemailer')>('nodemailer')
 
 /** `publicOnly`: its host came over the API, so only mail ports of the public internet are reached (quality G-06). */
 export type SmtpSender = MailSender & { readonly publicOnly?: boolean }
@@ -177,7 +180,7 @@ function reasonOf({ message, cause, code }: NodemailerError): string {
 }
 
 function openTransport(sender: SmtpSender, timeouts: MailerTimeouts) {
-  return createTransport({
+  return nodemailer().createTransport({
     pool: true,
     ...(sender.publicOnly && { getSocket: openGuardedSockets(sender, timeouts.connect) }),
     host: sender.host,

@@ -1,5 +1,8 @@
-import { Redis as Client } from 'ioredis'
+import type { Redis as Client } from 'ioredis'
 import type { Logger } from 'pino'
+import { onFirstUse } from './on-first-use.ts'
+
+const ioredis = onFirstUse<typeof import('ioredis')>('ioredis')
 
 /** A Redis that may be away at any time: whatever is asked of it is answered or rejected within about a second. */
 export type Redis = {
@@ -50,7 +53,7 @@ export function openRedis(url: string, log: Logger, waitMs = longestWaitMs): Red
  * each time that it is away.
  */
 export function connectRedis(url: string, log: Logger, waitMs = longestWaitMs): Client {
-  const client = new Client(url, {
+  const client = new (ioredis().Redis)(url, {
     lazyConnect: true,
     enableOfflineQueue: false,
     autoResendUnfulfilledCommands: false,

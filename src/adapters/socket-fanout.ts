@@ -1,8 +1,10 @@
-import { createAdapter } from '@socket.io/redis-adapter'
 import type { Redis as Client } from 'ioredis'
 import type { Logger } from 'pino'
 import type { Server } from 'socket.io'
+import { onFirstUse } from './on-first-use.ts'
 import { connectRedis } from './redis.ts'
+
+const redisAdapter = onFirstUse<typeof import('@socket.io/redis-adapter')>('@socket.io/redis-adapter')
 
 /** What socket.io processes say to each other through Redis. It may be away: then each of them is alone. */
 export type Fanout = {
@@ -27,7 +29,7 @@ export function openFanout(url: string, key: string, log: Logger): Fanout {
   // A line that is cut without a word shows only to whoever speaks.
   const pings = setInterval(() => void subscriber.ping().catch(() => undefined), pingEveryMs)
   return {
-    adapter: createAdapter(publisher, subscriber, { key, requestsTimeout: answersWithinMs }),
+    adapter: redisAdapter().createAdapter(publisher, subscriber, { key, requestsTimeout: answersWithinMs }),
     onReconnect: (handler) => {
       let isFirst = true
       subscriber.on('ready', () => {

@@ -1,5 +1,7 @@
-import { Redis as Client } from '@upstash/redis'
 import type { Logger } from 'pino'
+import { onFirstUse } from './on-first-use.ts'
+
+const upstash = onFirstUse<typeof import('@upstash/redis')>('@upstash/redis')
 
 /** What Redis and Upstash have in common. */
 export type RemoteRedis = {
@@ -17,7 +19,7 @@ const longestPauseMs = 1000
  * second, and after a failure none is tried for another one. What Redis answers with an error pauses nothing.
  */
 export function openUpstash(address: { url: string; token: string }, log: Logger): RemoteRedis {
-  const client = new Client({
+  const client = new (upstash().Redis)({
     ...address,
     retry: false,
     enableAutoPipelining: false,
