@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { tmpdir } from 'node:os'
 import { resolve } from 'node:path'
 import { createInterface } from 'node:readline'
+import { compiledDirectory } from '../src/start-up.ts'
 
 /** A running HTTP server, in a process of its own. */
 export type Server = {
@@ -60,7 +61,7 @@ function spawnScript({ script, env, nodeArgs = [] }: Launch) {
   const { PATH = '', HOME = '' } = process.env
   return spawn(process.execPath, [...nodeArgs, resolve(root, script)], {
     cwd,
-    env: { PATH, HOME, ...env },
+    env: { PATH, HOME, NODE_COMPILE_CACHE: compiledDirectory, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
 }

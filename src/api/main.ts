@@ -1,4 +1,4 @@
-import { keepCompiled } from '../compile-cache.ts'
+import { startSmall } from '../start-up.ts'
 
-keepCompiled()
+startSmall()
 await import('./web.ts')

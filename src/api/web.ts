@@ -6,6 +6,7 @@ import { migrateAtStart } from '../features/migrations/run.ts'
 import { exitWithParent } from '../parent.ts'
 import { openRuntime, type Runtime } from '../runtime.ts'
 import { type SetupResult, setUpAndMigrate } from '../setup.ts'
+import { growWithWork } from '../start-up.ts'
 import { buildServer } from './server.ts'
 
 /** The web process, which main.ts starts: HTTP and, when enabled, the realtime channel. */
@@ -26,6 +27,7 @@ async function main(): Promise<void> {
     await rt.close()
   })
   await app.listen({ host: config.server.host, port: config.server.port })
+  growWithWork()
   log.info({ address: app.addresses() }, 'ready')
 }
 

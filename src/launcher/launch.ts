@@ -3,6 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { type Config, ConfigError, loadEnv, parseConfig } from '../config.ts'
 import { startEmbedded } from '../db/embedded.ts'
 import { EmbeddedError } from '../db/embedded-host.ts'
+import { compiledDirectory } from '../start-up.ts'
 import { workersWithWork } from '../workers/names.ts'
 import { type Admin, addressOf, banner, docsAddress } from './banner.ts'
 import { type Child, type ChildOptions, startChild, supervise } from './children.ts'
@@ -46,7 +47,12 @@ export async function launch(dir: string, processEnv: NodeJS.ProcessEnv): Promis
 async function bringUp(it: Launch, dir: string, processEnv: NodeJS.ProcessEnv): Promise<void> {
   const config = parseConfig(loadEnv(dir, processEnv), { allowMissingSecret: true })
   const port = await usablePort(config.server)
-  const env: NodeJS.ProcessEnv = { ...processEnv, PORT: String(port), SECRET_KEY: await secretKey(config) }
+  const env: NodeJS.ProcessEnv = {
+    NODE_COMPILE_CACHE: compiledDirectory,
+    ...processEnv,
+    PORT: String(port),
+    SECRET_KEY: await secretKey(config),
+  }
   if (config.database.url === undefined) env.DATABASE_URL = await startDatabase(it, config)
   const admin = await setUp(it, env)
   it.aborted.throwIfAborted()

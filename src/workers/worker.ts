@@ -1,0 +1,92 @@
+import { openLogger } from '../adapters/logger.ts'
+import { ConfigError, loadEnv, parseConfig } from '../config.ts'
+import { exitWithParent } from '../parent.ts'
+import { openRuntime, type Runtime } from '../runtime.ts'
+import { growWithWork } from '../start-up.ts'
+import { runQueue } from './loop.ts'
+import { showMetrics } from './metrics.ts'
+import { type WorkerName, workerNames } from './names.ts'
+import { type QueueWorker, type Service, workers } from './workers.ts'
+
+/*
+ * A worker process, which main.ts starts: `node src/workers/main.ts <name>`. SIGTERM and SIGINT let running jobs finish for
+ * TASK_SHUTDOWN_WAIT_TIME and exit 0; a second signal exits at once.
+ */
+
+const unknownWorker = 2
+const interrupted = 130
+
+const name = process.argv[2] ?? ''
+if (isWorkerName(name)) await runWorker(name)
+else {
+  process.stderr.write(`There is no worker ${JSON.stringify(name)}; there are: ${workerNames.join(', ')}\n`)
+  process.exitCode = unknownWorker
+}
+
+function isWorkerName(text: string): text is WorkerName {
+  return Object.hasOwn(workers, text)
+}
+
+async function runWorker(worker: WorkerName): Promise<void> {
+  exitWithParent()
+  let log = openLogger({ level: 'info', name: worker })
+  try {
+    const config = parseConfig(loadEnv(process.cwd(), process.env), { requireDatabase: true })
+    log = openLogger({ level: config.log.level, name: worker, warnStack: config.log.warnStack })
+    const stop = stopSignal()
+    let opened = false
+    // While nothing has begun, and a database that is not there may be waited for, there is no reason to stay.
+    void stop.then(() => opened || process.exit(0))
+    const rt = await openRuntime({ config, log, name: worker, worker: true })
+    opened = true
+    await serveMeasured(stop, rt, worker).finally(rt.close)
+  } catch (error) {
+    if (error instanceof ConfigError) process.stderr.write(`${error.message}\n`)
+    else log.fatal({ err: error }, `the worker failed: ${(error as Error).message}`)
+    process.exitCode = 1
+  }
+}
+
+async function serveMeasured(stop: Promise<void>, rt: Runtime, worker: WorkerName): Promise<void> {
+  const metrics = await showMetrics(rt, worker)
+  await serveUntil(stop, rt, workers[worker]).finally(() => metrics?.close())
+}
+
+async function serveUntil(stop: Promise<void>, rt: Runtime, parts: readonly (QueueWorker | Service)[]): Promise<void> {
+  const queues = parts.filter((part) => 'queue' in part)
+  const services = []
+  for (const part of parts) if ('service' in part) services.push(await part.open(rt))
+  await scheduleAll(rt, queues)
+  const runs = queues.map(({ queue, concurrency, open }) => {
+    const { handler, close } = open(rt)
+    return { ...runQueue(rt, { queue, concurrency, handler }), close }
+  })
+  growWithWork()
+  rt.log.info('ready')
+  await stop
+  rt.log.info('stopping')
+  await Promise.all([...runs, ...services].map((run) => run.stop(rt.config.tasks.shutdownWaitSeconds * 1000)))
+  for (const run of runs) run.close()
+}
+
+/** Any number of processes may do it: a schedule is a row. One that was missed while no worker ran is made up for. */
+async function scheduleAll(rt: Runtime, queues: readonly QueueWorker[]): Promise<void> {
+  for (const { queue, schedule, secondsAfterStart } of queues) {
+    if (schedule !== undefined) await rt.boss.schedule(queue, schedule, {}, { tz: 'UTC', missed: 'once' })
+    if (secondsAfterStart !== undefined) await rt.boss.sendAfter(queue, {}, null, secondsAfterStart)
+  }
+}
+
+/** Resolves at the first signal. */
+function stopSignal(): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  let asked = false
+  const onSignal = () => {
+    if (asked) process.exit(interrupted)
+    asked = true
+    resolve()
+  }
+  process.on('SIGTERM', onSignal)
+  process.on('SIGINT', onSignal)
+  return promise
+}
