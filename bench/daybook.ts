@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
-import { type Caller, callerOf, done } from './http.ts'
+import { type Call, callerOf, expectStatus } from '../scripts/http.ts'
 import { type Launch, runScript, type Server, startServer } from './processes.ts'
 import { seed } from './seed.ts'
 import { definitions, type Twin, twins } from './shape.ts'
@@ -52,7 +52,7 @@ export async function prepareDaybook(
   const { url } = await startServer({ script: webScript, env }, cleanup)
   const admin = await signIn(url, 'admin')
   const call = callerOf(url, admin.token)
-  for (const definition of definitions) done(await call('POST', '/schemas', definition), 201)
+  for (const definition of definitions) expectStatus(await call('POST', '/schemas', definition), 201)
   await makeLimitedUser(call)
   const limited = await signIn(url, 'limited')
   await seed(sql, limited.id, sizes)
@@ -73,16 +73,17 @@ type SignedIn = { token: string; user: { id: string }; role: { id: string } }
 
 async function signIn(url: string, role: Role): Promise<Account> {
   const email = emails[role]
-  const answer = await callerOf(url)('POST', '/auth/login', { email, password })
-  const { token, user, role: own } = done<SignedIn>(answer, 200)
+  const answer = await callerOf(url)<SignedIn>('POST', '/auth/login', { email, password })
+  const { token, user, role: own } = expectStatus(answer, 200)
   return { id: user.id, roleId: own.id, token, email }
 }
 
-async function makeLimitedUser(call: Caller): Promise<void> {
+async function makeLimitedUser(call: Call): Promise<void> {
   const create = async (collection: string, row: object) =>
-    done<{ data: { id: string } }>(await call('POST', `/items/${collection}`, row), 201).data.id
+    expectStatus(await call<{ data: { id: string } }>('POST', `/items/${collection}`, row), 201).data.id
   const role_Id = await create('svc_Role', { name: 'limited' })
-  const grant = async (permission: object) => done(await call('POST', '/permissions', { role_Id, ...permission }), 201)
+  const grant = async (permission: object) =>
+    expectStatus(await call('POST', '/permissions', { role_Id, ...permission }), 201)
   await grant({ collection: 'category', action: 'read', fields: ['*'] })
   await grant({ collection: 'svc_User', action: 'read', fields: ['*'], conditions: { id: '$CURRENT_USER' } })
   const own = { fields: ['*', 'category.*'], conditions: { owner_Id: '$CURRENT_USER' } }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
+import { callerOf } from '../scripts/http.ts'
 import type { Case, Kind } from './cases.ts'
 import type { Account, Role } from './daybook.ts'
-import { callerOf } from './http.ts'
 import type { Contest } from './rounds.ts'
 
 /** Before anything is timed: both sides must answer the first requests of a case alike, or the comparison is worth nothing. */
@@ -20,13 +20,13 @@ export async function assertSameAnswers({ servers, accounts }: Contest, what: Ca
 
 async function answer(url: string, what: Case, role: Role, as: Account, kind: Kind, n: number): Promise<unknown> {
   const { method, path, body } = what.request({ n: Math.abs(n), as, role, kind })
-  const { status, text } = await callerOf(url, as.token)(
-    method,
-    path,
-    body === undefined ? undefined : JSON.parse(body),
-  )
+  const {
+    status,
+    text,
+    body: answered,
+  } = await callerOf(url, as.token)(method, path, body === undefined ? undefined : JSON.parse(body))
   const where = `${what.id} ${what.title} as ${role}, ${kind}: ${method} ${path}`
   assert.equal(status, what.status, `${where}: ${text.slice(0, 400)}`)
   assert.ok(what.accepts(text), `${where}: this cannot be an answer: ${text.slice(0, 400)}`)
-  return what.comparable(JSON.parse(text) as never)
+  return what.comparable(answered as never)
 }

@@ -1,7 +1,7 @@
 import type autocannon from 'autocannon'
+import { callerOf, expectStatus } from '../scripts/http.ts'
 import type { Kind, Request } from './cases.ts'
 import type { Account } from './daybook.ts'
-import { callerOf, done } from './http.ts'
 import { type Round, shoot } from './load.ts'
 import type { Server } from './processes.ts'
 import { scattered, windows } from './reads.ts'
@@ -76,7 +76,7 @@ async function readLists(server: Server, as: Account, kind: Kind) {
   return Promise.all(
     Array.from({ length: sets }, async (_, n) => {
       const asked = request({ n, as, role: 'admin', kind })
-      const { data } = done<{ data: readonly Row[] }>(await call('GET', asked.path), 200)
+      const { data } = expectStatus(await call<{ data: readonly Row[] }>('GET', asked.path), 200)
       return { request: asked, ids: data.map(({ id }) => id) }
     }),
   )

@@ -9,8 +9,6 @@ import { compiledDirectory } from '../src/start-up.ts'
 export type Server = {
   readonly pid: number
   readonly url: string
-  /** Milliseconds from the start of the process to its saying that it is ready. */
-  readonly startMs: number
   stop(): Promise<void>
 }
 
@@ -27,7 +25,6 @@ const cwd = tmpdir()
 
 /** Starts a server that says `{"msg":"ready","address":[{"port":…}]}`. Of our environment it sees only PATH and HOME. */
 export async function startServer(launch: Launch, cleanup: AsyncDisposableStack): Promise<Server> {
-  const started = performance.now()
   const child = spawnScript(launch)
   const closed = once(child, 'close')
   const stop = async () => {
@@ -45,7 +42,7 @@ export async function startServer(launch: Launch, cleanup: AsyncDisposableStack)
     })
   void closed.then(() => ready.reject(new Error(`${launch.script} has ended:\n${lines.join('\n')}`)))
   const { address } = JSON.parse(await ready.promise) as { address: { port: number }[] }
-  return { pid: child.pid!, url: `http://127.0.0.1:${address[0]!.port}`, startMs: performance.now() - started, stop }
+  return { pid: child.pid!, url: `http://127.0.0.1:${address[0]!.port}`, stop }
 }
 
 /** Runs a script of the project to its end. @throws with what it wrote when it fails. */

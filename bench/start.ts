@@ -1,6 +1,5 @@
-import { once } from 'node:events'
-import { createServer } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
+import { callerOf, expectStatus } from '../scripts/http.ts'
 import type { Figure } from './figures.ts'
 import { shoot } from './load.ts'
 import { residentBytes } from './meter.ts'
@@ -10,7 +9,6 @@ import { type Contest, median } from './rounds.ts'
 type Started = { readonly answerMs: number; readonly idle: number | undefined; readonly loaded: number | undefined }
 
 const settleMs = 2_000
-const patienceMs = 30_000
 
 /** W11: from spawning a process to its first 200, its memory when nothing has happened, and after it was busy. */
 export async function measureStart(
@@ -38,42 +36,17 @@ export async function measureStart(
 
 async function startOnce(contest: Contest, launch: Launch, side: 'ceiling' | 'daybook'): Promise<Started> {
   await using cleanup = new AsyncDisposableStack()
-  const port = await freePort()
   const spawned = performance.now()
-  const starting = startServer({ ...launch, env: { ...launch.env, PORT: String(port) } }, cleanup)
-  await firstAnswer(`http://127.0.0.1:${port}/health`)
+  const server = await startServer(launch, cleanup)
+  expectStatus(await callerOf(server.url)('GET', '/health'), 200)
   const answerMs = performance.now() - spawned
-  const server = await starting
   await delay(settleMs)
   const idle = residentBytes(server.pid)
   await keepBusy(contest, server, side)
   return { answerMs, idle, loaded: residentBytes(server.pid) }
 }
 
-/** Refused connections cost nothing, so it may be asked often. */
-async function firstAnswer(url: string): Promise<void> {
-  const end = performance.now() + patienceMs
-  while (performance.now() < end) {
-    const status = await fetch(url).then(
-      (response) => response.status,
-      () => undefined,
-    )
-    if (status === 200) return
-    await delay(5)
-  }
-  throw new Error(`${url} did not answer within ${patienceMs / 1000} s`)
-}
-
 async function keepBusy({ accounts }: Contest, server: Server, side: 'ceiling' | 'daybook'): Promise<void> {
   const path = side === 'ceiling' ? '/product/nested?count=false' : '/items/product?limit=25&sort=sku&count=false'
   await shoot(server, accounts.admin, { amount: 5_000, connections: 32, status: 200, requests: [{ path }] })
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1')
-  await once(probe, 'listening')
-  const { port } = probe.address() as { port: number }
-  probe.close()
-  await once(probe, 'close')
-  return port
 }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { type Call, callerOf, expectStatus, type List, list, type Refusal } from './http.ts'
+import { type Call, callerOf, expectStatus } from '../http.ts'
+import { type List, list, type Refusal } from './lists.ts'
 import type { Stage } from './stage.ts'
 import type { See } from './steps.ts'
 import { until } from './wait.ts'

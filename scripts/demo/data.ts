@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
+import { type Call, expectStatus } from '../http.ts'
 import { continentRows, countryRows, definitions } from './countries.ts'
-import { type Call, expectStatus, type List, list } from './http.ts'
+import { type List, list } from './lists.ts'
 import type { See } from './steps.ts'
 
 export async function makeCollections(admin: Call, see: See): Promise<void> {

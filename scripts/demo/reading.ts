@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
+import { type Call, expectStatus } from '../http.ts'
 import { type Continent, type Country, countryRows } from './countries.ts'
-import { type Call, expectStatus, type List, list, type Refusal } from './http.ts'
+import { type List, list, type Refusal } from './lists.ts'
 import type { See } from './steps.ts'
 
 /** The part of the world that the user's role may see, and the fields of it. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
+import { type Call, callerOf, expectStatus } from '../http.ts'
 import { countryRows } from './countries.ts'
-import { type Call, callerOf, expectStatus } from './http.ts'
 import { grantedFields } from './reading.ts'
 import type { Stage } from './stage.ts'
 import type { See } from './steps.ts'

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
-import { once } from 'node:events'
-import { createServer } from 'node:net'
 import type { QueryResultRow } from 'pg'
+import { freePort } from '../free-port.ts'
 import { query } from './database.ts'
 import { type Part, partOf, runScript } from './processes.ts'
 import { openSmtpSink, type SmtpSink } from './smtp-sink.ts'
@@ -60,16 +59,6 @@ export async function openStage(
     sql: (text, values) => query(databaseUrl, text, values),
     lastWords: () => parts.flatMap((part) => part.lines().map((line) => `${part.name}: ${line}`)).join('\n'),
   }
-}
-
-/** Chosen here, so that clients find the process where it was when it comes back. */
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1')
-  await once(probe, 'listening')
-  const { port } = probe.address() as { port: number }
-  probe.close()
-  await once(probe, 'close')
-  return port
 }
 
 type Facts = Pick<Stage, 'smtp' | 'administrator'> & { readonly databaseUrl: string; readonly port: number }

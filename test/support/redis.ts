@@ -1,8 +1,9 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { connect, createServer } from 'node:net'
+import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { afterAll, describe } from 'vitest'
+import { freePort } from '../../scripts/free-port.ts'
 import { waitFor } from './wait.ts'
 
 /** Whether this machine has a Redis server to test with. */
@@ -57,15 +58,6 @@ async function answers(port: number): Promise<boolean> {
   const socket = connect(port, '127.0.0.1')
   await once(socket, 'connect').finally(() => socket.destroy())
   return true
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1')
-  await once(probe, 'listening')
-  const { port } = probe.address() as { port: number }
-  probe.close()
-  await once(probe, 'close')
-  return port
 }
 
 const stops: (() => Promise<void>)[] = []

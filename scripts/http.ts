@@ -1,9 +1,6 @@
 import assert from 'node:assert/strict'
 
-export type Answer<Body> = { readonly status: number; readonly body: Body }
-
-export type List<Row> = { readonly data: readonly Row[]; readonly totalCount: number }
-export type Refusal = { readonly error: { readonly message: string } }
+export type Answer<Body> = { readonly status: number; readonly text: string; readonly body: Body }
 
 /** Calls the API. `body` goes out as JSON, the answer's JSON is taken to be what the caller says it is. */
 export type Call = <Body = unknown>(method: string, path: string, body?: unknown) => Promise<Answer<Body>>
@@ -23,21 +20,12 @@ export function callerOf(url: string, token?: string): Call {
       signal: AbortSignal.timeout(patienceMs),
     })
     const text = await response.text()
-    return { status: response.status, body: (text === '' ? undefined : JSON.parse(text)) as Body }
+    return { status: response.status, text, body: (text === '' ? undefined : JSON.parse(text)) as Body }
   }
 }
 
 /** The body of an answer that must have this status; the failure shows what came instead. */
-export function expectStatus<Body>({ status, body }: Answer<Body>, expected: number): Body {
-  assert.equal(status, expected, `status ${status} instead of ${expected}: ${JSON.stringify(body)}`)
+export function expectStatus<Body>({ status, text, body }: Answer<Body>, expected: number): Body {
+  assert.equal(status, expected, `status ${status} instead of ${expected}: ${text.slice(0, 400)}`)
   return body
-}
-
-/** `/items/country?fields=…&filter=…`, objects and lists as JSON. */
-export function list(collection: string, query: Readonly<Record<string, unknown>>): string {
-  const parameters = Object.entries(query).map(([name, value]): [string, string] => [
-    name,
-    typeof value === 'object' ? JSON.stringify(value) : String(value),
-  ])
-  return `/items/${collection}?${new URLSearchParams(parameters)}`
 }
