@@ -1,34 +1,16 @@
-import { chmod, mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import pino from 'pino'
 import { parseConfig } from '../src/config.ts'
-import { startEmbedded } from '../src/db/embedded.ts'
 import { rawQuery } from '../src/db/sql.ts'
 import { commit } from '../src/events/commit.ts'
 import { enqueue } from '../src/events/jobs.ts'
 import { systemActor } from '../src/events/types.ts'
 import { openRuntime, type Runtime } from '../src/runtime.ts'
-import { runSetup } from '../src/setup.ts'
 import { runQueue } from '../src/workers/loop.ts'
+import type { Prepared } from './daybook.ts'
+import type { Figure } from './figures.ts'
+import { quantile } from './rounds.ts'
 
-/*
- * W13: jobs from `commit` through the loop of the workers to `completed`, and how soon one starts. `node bench/jobs.ts`
- * runs it alone, on an embedded PostgreSQL or on the empty database that BENCH_DATABASE_URL names.
- */
-
-export type JobFigures = {
-  readonly jobs: number
-  /** From the first commit to the last outcome in the database, while others are still enqueued. */
-  readonly jobsPerSecond: number
-  /** The same for jobs that all wait before the loop begins. */
-  readonly drainedPerSecond: number
-  /** Milliseconds from the call of `commit` to the handler, one job at a time. */
-  readonly startP50: number
-  readonly startP99: number
-}
-
-export type JobSizes = {
+type JobSizes = {
   readonly jobs: number
   /** Jobs of one transaction. */
   readonly perCommit: number
@@ -40,29 +22,39 @@ export type JobSizes = {
   readonly timed: number
 }
 
-const defaults: JobSizes = { jobs: 30_000, perCommit: 100, producers: 2, concurrency: 500, timed: 500 }
+const whole: JobSizes = { jobs: 30_000, perCommit: 100, producers: 2, concurrency: 500, timed: 500 }
+const quick: JobSizes = { ...whole, jobs: 5_000, timed: 100 }
 const queue = 'mail'
 
 /**
- * Measures on a database that `runSetup` has prepared, whose queue `mail` nobody else serves.
+ * W13: jobs from `commit` through the loop of the workers to `completed`, and how soon one starts, on a database whose
+ * queue `mail` nobody else serves.
  *
  * @throws {Error} when a job was run twice, or is not completed at the end
  */
-export async function measureJobs(databaseUrl: string, sizes: Partial<JobSizes> = {}): Promise<JobFigures> {
-  const all = { ...defaults, ...sizes }
-  const config = configOf(databaseUrl)
-  const rt = await openRuntime({ config, log: quiet(), name: 'bench jobs', worker: true })
+export async function measureJobs({ env }: Prepared, isQuick: boolean): Promise<readonly Figure[]> {
+  const sizes = isQuick ? quick : whole
+  const log = pino({ level: 'warn' }, pino.destination(2))
+  const rt = await openRuntime({ config: parseConfig(env), log, name: 'bench jobs', worker: true })
   try {
-    await measureThroughput(rt, { ...all, jobs: Math.ceil(all.jobs / 10) })
-    const jobsPerSecond = await measureThroughput(rt, all)
-    const drainedPerSecond = await measureDrain(rt, all)
-    const starts = await measureStarts(rt, all.timed)
-    return { jobs: all.jobs, jobsPerSecond, drainedPerSecond, startP50: at(starts, 0.5), startP99: at(starts, 0.99) }
+    await measureThroughput(rt, { ...sizes, jobs: Math.ceil(sizes.jobs / 10) })
+    const perSecond = await measureThroughput(rt, sizes)
+    const drained = await measureDrain(rt, sizes)
+    const starts = await measureStarts(rt, sizes.timed)
+    return [
+      figure('jobs, enqueue to completed', 'jobs/s', perSecond),
+      figure('jobs that all wait before the loop begins', 'jobs/s', drained),
+      figure('jobs, enqueue to start, p50', 'ms', quantile(starts, 0.5)),
+      figure('jobs, enqueue to start, p99', 'ms', quantile(starts, 0.99)),
+    ]
   } finally {
     await rt.close()
   }
 }
 
+const figure = (title: string, unit: string, daybook: number): Figure => ({ id: 'W13', title, unit, daybook })
+
+/** Jobs per second from the first commit to the last outcome in the database, while others are still enqueued. */
 async function measureThroughput(rt: Runtime, sizes: JobSizes): Promise<number> {
   const run = serve(rt, sizes)
   const began = performance.now()
@@ -76,7 +68,8 @@ async function measureDrain(rt: Runtime, sizes: JobSizes): Promise<number> {
   return serve(rt, sizes).finish(began)
 }
 
-async function measureStarts(rt: Runtime, times: number): Promise<number[]> {
+/** Milliseconds from the call of `commit` to the handler, one job at a time; ascending. */
+async function measureStarts(rt: Runtime, times: number): Promise<Float64Array> {
   const waits: number[] = []
   let started = Promise.withResolvers<number>()
   const run = runQueue(rt, { queue, concurrency: 5, handler: async () => started.resolve(performance.now()) })
@@ -88,7 +81,7 @@ async function measureStarts(rt: Runtime, times: number): Promise<number[]> {
   }
   await run.stop(10_000)
   await forget(rt)
-  return waits.sort((a, b) => a - b)
+  return Float64Array.from(waits).sort()
 }
 
 /** The loop with a handler that only counts. */
@@ -143,41 +136,4 @@ async function statesOf(rt: Runtime): Promise<Map<string, number>> {
 
 async function forget(rt: Runtime): Promise<void> {
   await rt.boss.deleteAllJobs(queue)
-}
-
-function at(sorted: readonly number[], share: number): number {
-  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN
-}
-
-function configOf(databaseUrl: string) {
-  const env = { NODE_ENV: 'production', DATABASE_URL: databaseUrl, SECRET_KEY: 'of no worth: the bench serves nobody' }
-  return parseConfig(env, { requireDatabase: true })
-}
-
-function quiet() {
-  return pino({ level: 'warn' }, pino.destination(2))
-}
-
-/** An embedded server for the time of a run. */
-async function withDatabase<Result>(work: (url: string) => Promise<Result>): Promise<Result> {
-  const given = process.env.BENCH_DATABASE_URL
-  if (given !== undefined) return work(given)
-  const dataDir = await mkdtemp(join(tmpdir(), 'daybook-bench-jobs-'))
-  // Open to the server's own OS user, or its data would be kept elsewhere.
-  await chmod(dataDir, 0o755)
-  const server = await startEmbedded({ dataDir, log: quiet() })
-  try {
-    return await work(server.url)
-  } finally {
-    await server.stop('immediate')
-    await rm(dataDir, { recursive: true })
-  }
-}
-
-if (import.meta.main) {
-  const figures = await withDatabase(async (url) => {
-    await runSetup(configOf(url), quiet())
-    return measureJobs(url)
-  })
-  process.stdout.write(`${JSON.stringify(figures, undefined, 2)}\n`)
 }

@@ -3,10 +3,10 @@ import { cacheOn, environment, type Prepared, prepareDaybook, startDaybook, webS
 import { assertSameAnswers } from './equal.ts'
 import type { Figure } from './figures.ts'
 import { growthCases } from './growth.ts'
+import { measureJobs } from './jobs.ts'
 import { describeMachine, type Machine, sentenceOf } from './machine.ts'
 import { measureMixed } from './mixed-rounds.ts'
 import { isWanted, type Options, readOptions, usage } from './options.ts'
-import { measureQueue } from './parts.ts'
 import { type Launch, startServer } from './processes.ts'
 import { hottestOf } from './profile.ts'
 import { type Contest, compete, type Line } from './rounds.ts'
@@ -36,7 +36,7 @@ async function bench(options: Options, cleanup: AsyncDisposableStack): Promise<R
   const figures = [
     ...(isWanted(options, 'P9') ? await measureMixed(contest) : []),
     ...(isWanted(options, 'W11') ? await measureStart(contest, launches, options.quick ? 1 : 5) : []),
-    ...(isWanted(options, 'W13') ? await measureQueue(place.url, options.quick) : []),
+    ...(isWanted(options, 'W13') ? await measureJobs(prepared, options.quick) : []),
   ]
   if (options.profile !== undefined) {
     await contest.servers.daybook!.stop()
