@@ -9,6 +9,7 @@ import { measureMixed } from './mixed-rounds.ts'
 import { isWanted, type Options, readOptions, usage } from './options.ts'
 import { type Launch, startServer } from './processes.ts'
 import { hottestOf } from './profile.ts'
+import { measureRealtime } from './realtime-figures.ts'
 import { type Contest, compete, type Line } from './rounds.ts'
 import { measureStart } from './start.ts'
 import { figuresTable, ratioOf, tableOf } from './table.ts'
@@ -35,6 +36,7 @@ async function bench(options: Options, cleanup: AsyncDisposableStack): Promise<R
   const lines = await runRounds(options, contest)
   const figures = [
     ...(isWanted(options, 'P9') ? await measureMixed(contest) : []),
+    ...(isWanted(options, 'W10') ? await measureRealtime(prepared, options.quick) : []),
     ...(isWanted(options, 'W11') ? await measureStart(contest, launches, options.quick ? 1 : 5) : []),
     ...(isWanted(options, 'W13') ? await measureJobs(prepared, options.quick) : []),
   ]

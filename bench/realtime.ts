@@ -1,46 +1,41 @@
-/**
- * What the realtime channel costs: how long a change takes to its subscribers, how many of them it can serve, and what
- * an idle one weighs. Each function works on a running web process and answers figures; nothing is asserted.
- */
-import { readFileSync } from 'node:fs'
 import type pg from 'pg'
 import { io, type Socket } from 'socket.io-client'
+import { type Call, callerOf, expectStatus } from '../scripts/http.ts'
+import { type Account, password } from './daybook.ts'
+import { meterOf, residentBytes } from './meter.ts'
+import type { Server } from './processes.ts'
+
+/*
+ * What the realtime channel costs: how long a change takes to its subscribers, how many of them it can serve, and what
+ * an idle one weighs. Latencies are in milliseconds, ascending.
+ */
 
 /** A web process with SOCKET_ENABLED, REALTIME_ROW_LEVEL_SCOPING and limits out of the way, and its database. */
 export type Target = {
-  readonly url: string
-  readonly pid: number
+  readonly server: Server
   /** With connections enough to write at the rate asked for. */
   readonly sql: pg.Pool
-  /** Of an administrator. */
-  readonly token: string
-  /** Calls the API as the administrator; rejects for anything but a 2xx. */
-  // biome-ignore lint/suspicious/noExplicitAny: the answers of many routes
-  call(method: string, path: string, body?: unknown): Promise<any>
-  /** A session of an account. */
-  signIn(email: string, password: string): Promise<string>
+  readonly admin: Account
 }
-
-/** Milliseconds; `ms` sorted. */
-export type Latency = { readonly p50: number; readonly p95: number; readonly p99: number; readonly count: number }
 
 const collection = 'bench_change'
 
 /** What rings for the feed: `wal`, or `poll` while the replication slot waits for others' transactions. */
-export async function feedSource({ url }: Target): Promise<string> {
-  const answer = await fetch(`${url}/ready`)
-  return ((await answer.json()) as { realtime: { source: string } }).realtime.source
+export async function feedSource({ server }: Target): Promise<string> {
+  const answer = await callerOf(server.url)<{ realtime: { source: string } }>('GET', '/ready')
+  return expectStatus(answer, 200).realtime.source
 }
 
 /** The collection of the other figures: a row has an owner, and the sending time in it. */
-export async function prepareRealtime({ call }: Target): Promise<void> {
+export async function prepareRealtime(target: Target): Promise<void> {
   const fields = {
     owner: { type: 'UUID' },
     slot: { type: 'Integer' },
     at: { type: 'Double' },
     text: { type: 'String' },
   }
-  await call('POST', '/schemas', { collectionName: collection, schema: { fields } })
+  const definition = { collectionName: collection, schema: { fields } }
+  expectStatus(await asAdmin(target)('POST', '/schemas', definition), 201)
 }
 
 /**
@@ -50,9 +45,9 @@ export async function prepareRealtime({ call }: Target): Promise<void> {
 export async function commitToSocket(
   target: Target,
   subscribers: number,
-  changes = 300,
-): Promise<{ whole: Latency; afterCommit: Latency }> {
-  const clients = await Promise.all(Array.from({ length: subscribers }, () => join(target.url, target.token)))
+  changes: number,
+): Promise<{ whole: Float64Array; afterCommit: Float64Array }> {
+  const clients = await joinAll(target, subscribers)
   const whole: number[] = []
   const afterCommit: number[] = []
   for (let i = 0; i < changes; i += 1) {
@@ -67,29 +62,39 @@ export async function commitToSocket(
     await new Promise((resolve) => setTimeout(resolve, 5))
   }
   close(clients)
-  return { whole: latencyOf(whole), afterCommit: latencyOf(afterCommit) }
+  return { whole: ascending(whole), afterCommit: ascending(afterCommit) }
+}
+
+export type RowRules = {
+  readonly subscribers: number
+  /** Accounts that the subscribers belong to. */
+  readonly users: number
+  /** Changes that are written per second, and for how many seconds. */
+  readonly perSecond: number
+  readonly seconds: number
 }
 
 /**
  * Subscribers whose role may read rows with `owner = $CURRENT_USER`, each with a filter of its own as well, while rows are
- * written at a steady rate, each for one of them.
+ * written at a steady rate, each for one of them. `missing` have not arrived half a minute after the last one was written.
  */
 export async function rowRules(
   target: Target,
-  { subscribers = 500, users = 25, perSecond = 300, seconds = 10 } = {},
-): Promise<{ latency: Latency; delivered: number; expected: number; perSecond: number; cpu: number }> {
+  { subscribers, users, perSecond, seconds }: RowRules,
+): Promise<{ latencies: Float64Array; missing: number; perSecond: number; cores: number }> {
   const owners = await makeUsers(target, users)
   const perUser = Math.ceil(subscribers / users)
   const latencies: number[] = []
   const clients: Socket[] = []
   for (const { token } of owners)
     for (let slot = 0; slot < perUser; slot += 1) {
-      const socket = await join(target.url, token, { filter: { slot } })
+      const socket = await join(target.server.url, token, { filter: { slot } })
       socket.on(`${collection}:create`, ({ data }) => latencies.push(now() - data.at))
       clients.push(socket)
     }
   const expected = perSecond * seconds
-  const cpu = cpuSeconds(target.pid)
+  const meter = meterOf(target.server.pid)
+  const before = meter() ?? Number.NaN
   const began = performance.now()
   const writes: Promise<void>[] = []
   for (let i = 0; i < expected; i += 1) {
@@ -101,46 +106,55 @@ export async function rowRules(
   await Promise.all(writes)
   const wrote = (performance.now() - began) / 1000
   await until(() => latencies.length >= expected, 30_000)
-  const used = (cpuSeconds(target.pid) - cpu) / wrote
+  const used = (meter() ?? Number.NaN) - before
   close(clients)
   return {
-    latency: latencyOf(latencies),
-    delivered: latencies.length,
-    expected,
+    latencies: ascending(latencies),
+    missing: expected - latencies.length,
     perSecond: expected / wrote,
-    cpu: used,
+    cores: used / wrote,
   }
 }
 
 /** Messages per second to all subscribers together, of changes that everybody sees, from one transaction. */
-export async function fanOut(target: Target, subscribers = 500, changes = 200): Promise<number> {
-  const clients = await Promise.all(Array.from({ length: subscribers }, () => join(target.url, target.token)))
+export async function fanOut(target: Target, { subscribers, changes }: FanOut): Promise<number> {
+  const rows = Array.from({ length: changes }, (_, slot) => ({ slot }))
+  return spread(await joinAll(target, subscribers), changes, () => insert(target, rows))
+}
+
+/** The same of `message` from a socket.io server that does nothing else. */
+export async function plainFanOut(url: string, message: object, { subscribers, changes }: FanOut): Promise<number> {
+  const clients = await Promise.all(Array.from({ length: subscribers }, () => open(url, '')))
+  return spread(clients, changes, () => clients[0]!.emit('go', message, changes))
+}
+
+export type FanOut = { readonly subscribers: number; readonly changes: number }
+
+/** Messages per second from the call of `send` until every client has as many as there are changes. */
+async function spread(clients: readonly Socket[], changes: number, send: () => unknown): Promise<number> {
   const arrived = Promise.all(clients.map((socket) => many(socket, `${collection}:create`, changes)))
   const began = performance.now()
-  await insert(
-    target,
-    Array.from({ length: changes }, (_, slot) => ({ slot })),
-  )
+  await send()
   await arrived
   const seconds = (performance.now() - began) / 1000
   close(clients)
-  return (subscribers * changes) / seconds
+  return (clients.length * changes) / seconds
 }
 
 /** Bytes of resident memory that an idle, signed-in connection costs the web process. */
-export async function idleConnections(target: Target, count = 5000): Promise<{ perConnection: number; total: number }> {
-  const before = residentBytes(target.pid)
+export async function idleConnections({ server, admin }: Target, count: number): Promise<number> {
+  const before = residentBytes(server.pid) ?? Number.NaN
   const clients: Socket[] = []
   for (let i = 0; i < count; i += 100)
-    clients.push(...(await Promise.all(Array.from({ length: 100 }, () => open(target.url, target.token)))))
-  const total = residentBytes(target.pid)
+    clients.push(...(await Promise.all(Array.from({ length: 100 }, () => open(server.url, admin.token)))))
+  const after = residentBytes(server.pid) ?? Number.NaN
   close(clients)
-  return { perConnection: (total - before) / count, total }
+  return (after - before) / count
 }
 
 /** The text of one change as clients get it, for a plain server to send the same bytes. */
 export async function exampleMessage(target: Target): Promise<object> {
-  const socket = await join(target.url, target.token)
+  const socket = await join(target.server.url, target.admin.token)
   const arrived = new Promise<object>((resolve) => socket.once(`${collection}:create`, resolve))
   await insert(target, [{ slot: 1 }])
   const message = await arrived
@@ -149,7 +163,7 @@ export async function exampleMessage(target: Target): Promise<object> {
 }
 
 /** A socket that has connected. */
-export async function open(url: string, token: string): Promise<Socket> {
+async function open(url: string, token: string): Promise<Socket> {
   const socket = io(url, { path: '/realtime', auth: { token }, transports: ['websocket'], forceNew: true })
   await new Promise<void>((resolve, reject) => {
     socket.once('connect', resolve)
@@ -159,7 +173,7 @@ export async function open(url: string, token: string): Promise<Socket> {
 }
 
 /** Resolves when an event has come so often. */
-export function many(socket: Socket, name: string, count: number): Promise<void> {
+function many(socket: Socket, name: string, count: number): Promise<void> {
   let left = count
   return new Promise((resolve) => {
     socket.on(name, () => {
@@ -168,6 +182,9 @@ export function many(socket: Socket, name: string, count: number): Promise<void>
     })
   })
 }
+
+const joinAll = ({ server, admin }: Target, count: number): Promise<Socket[]> =>
+  Promise.all(Array.from({ length: count }, () => join(server.url, admin.token)))
 
 async function join(url: string, token: string, more: object = {}): Promise<Socket> {
   const socket = await open(url, token)
@@ -188,46 +205,38 @@ async function insert({ sql }: Target, rows: readonly { owner?: string; slot: nu
 
 const now = () => performance.timeOrigin + performance.now()
 
-async function makeUsers({ call, signIn }: Target, count: number) {
-  const create = async (name: string, row: object) => (await call('POST', `/items/${name}`, row)).data.id as string
+async function makeUsers(target: Target, count: number) {
+  const call = asAdmin(target)
+  const create = async (name: string, row: object) =>
+    expectStatus(await call<{ data: { id: string } }>('POST', `/items/${name}`, row), 201).data.id
   const role_Id = await create('svc_Role', { name: 'bench watcher' })
   const rule = { role_Id, collection, action: 'read', fields: '*', conditions: { owner: '$CURRENT_USER' } }
-  await call('POST', '/permissions', rule)
-  const password = 'password of a watcher'
+  expectStatus(await call('POST', '/permissions', rule), 201)
   const users: { id: string; token: string }[] = []
   for (let i = 0; i < count; i += 1) {
     const email = `watcher${i}@bench.example`
     const account = { firstName: 'W', lastName: `${i}`, email, password, emailVerified: true }
     const id = await create('svc_User', account)
     await create('svc_UserRole', { user_Id: id, role_Id })
-    users.push({ id, token: await signIn(email, password) })
+    users.push({ id, token: await tokenOf(target, email) })
   }
   return users
+}
+
+const asAdmin = ({ server, admin }: Target): Call => callerOf(server.url, admin.token)
+
+async function tokenOf({ server }: Target, email: string): Promise<string> {
+  const answer = await callerOf(server.url)<{ token: string }>('POST', '/auth/login', { email, password })
+  return expectStatus(answer, 200).token
 }
 
 function close(sockets: readonly Socket[]): void {
   for (const socket of sockets) socket.close()
 }
 
-function latencyOf(ms: readonly number[]): Latency {
-  const sorted = [...ms].sort((a, b) => a - b)
-  const at = (share: number) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN
-  return { p50: at(0.5), p95: at(0.95), p99: at(0.99), count: sorted.length }
-}
+const ascending = (ms: readonly number[]): Float64Array => Float64Array.from(ms).sort()
 
 async function until(condition: () => boolean, ms: number): Promise<void> {
   const limit = performance.now() + ms
   while (!condition() && performance.now() < limit) await new Promise((resolve) => setTimeout(resolve, 20))
-}
-
-/** Linux only, as are the next. */
-function residentBytes(pid: number): number {
-  return Number(/^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))![1]) * 1024
-}
-
-function cpuSeconds(pid: number): number {
-  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
-    .replace(/^.*\) /s, '')
-    .split(' ')
-  return (Number(fields[11]) + Number(fields[12])) / 100
 }
