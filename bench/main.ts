@@ -34,12 +34,12 @@ async function bench(options: Options, cleanup: AsyncDisposableStack): Promise<R
   }
   const contest = await startContest(options, place, prepared, launches.ceiling, cleanup)
   const lines = await runRounds(options, contest)
-  const figures = [
-    ...(isWanted(options, 'P9') ? await measureMixed(contest) : []),
-    ...(isWanted(options, 'W10') ? await measureRealtime(prepared, options.quick) : []),
-    ...(isWanted(options, 'W11') ? await measureStart(contest, launches, options.quick ? 1 : 5) : []),
-    ...(isWanted(options, 'W13') ? await measureJobs(prepared, options.quick) : []),
-  ]
+  const figures = await runParts(options, {
+    P9: () => measureMixed(contest),
+    W10: () => measureRealtime(prepared, options.quick),
+    W11: () => measureStart(contest, launches, options.quick ? 1 : 5),
+    W13: () => measureJobs(prepared, options.quick),
+  })
   if (options.profile !== undefined) {
     await contest.servers.daybook!.stop()
     say(hottestOf(options.profile))
@@ -47,12 +47,12 @@ async function bench(options: Options, cleanup: AsyncDisposableStack): Promise<R
   return { machine, lines, figures }
 }
 
-const sizesOf = ({ products, quick }: Options) => ({
-  product: products,
-  article: products,
-  product_10k: Math.min(products, 10_000),
-  product_1m: quick ? 1 : 1_000_000,
-})
+/** The tables of W14 are filled for W14 alone. */
+function sizesOf(options: Options) {
+  const { products } = options
+  const [product_10k, product_1m] = isWanted(options, 'W14') ? [Math.min(products, 10_000), 1_000_000] : [1, 1]
+  return { product: products, article: products, product_10k, product_1m }
+}
 
 async function startContest(
   { withCache, profile, rounds, seconds }: Options,
@@ -72,7 +72,7 @@ async function startContest(
 
 async function runRounds(options: Options, contest: Contest): Promise<readonly Line[]> {
   const { product, product_10k, product_1m } = sizesOf(options)
-  const growth = growthCases({ product_10k, product, ...(!options.quick && { product_1m }) })
+  const growth = growthCases({ product_10k, product, product_1m })
   const lines: Line[] = []
   for (const what of [...workloads(product), ...growth].filter(({ id }) => isWanted(options, id)))
     for (const role of what.roles.filter((each) => options.roles.includes(each))) {
@@ -82,6 +82,18 @@ async function runRounds(options: Options, contest: Contest): Promise<readonly L
       say(`${what.id} ${what.title}, ${role}: ${ratioOf(line, 'daybook')?.toFixed(2)} of the ceiling`)
     }
   return lines
+}
+
+async function runParts(
+  options: Options,
+  parts: Readonly<Record<string, () => Promise<readonly Figure[]>>>,
+): Promise<readonly Figure[]> {
+  const figures: Figure[] = []
+  for (const [id, measure] of Object.entries(parts).filter(([id]) => isWanted(options, id))) {
+    figures.push(...(await measure()))
+    say(`${id} is measured`)
+  }
+  return figures
 }
 
 /** Progress is for people; the figures alone are on standard output. */

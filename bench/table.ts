@@ -26,11 +26,14 @@ export function tableOf(lines: readonly Line[]): string {
 /** What is no rate, as a Markdown table; empty without any. */
 export function figuresTable(figures: readonly Figure[]): string {
   if (figures.length === 0) return ''
-  const head = ['figure', 'unit', 'ceiling', 'Daybook', 'cached']
+  const head = ['figure', 'unit', 'ceiling', 'Daybook', 'ratio', 'cached']
   const rows = figures.map((figure) => [
     `${figure.id} ${figure.title}`,
     figure.unit,
-    ...[figure.ceiling, figure.daybook, figure.cached].map(rounded),
+    rounded(figure.ceiling),
+    rounded(figure.daybook),
+    fixed(quotient(figure.daybook, figure.ceiling)),
+    rounded(figure.cached),
   ])
   return [head, head.map((_, i) => (i < 2 ? '---' : '---:')), ...rows]
     .map((cells) => `| ${cells.join(' | ')} |`)
@@ -46,9 +49,11 @@ const rounded = (value: number | undefined): string =>
 
 /** Daybook ÷ ceiling. */
 export function ratioOf({ figures }: Line, side: Side): number | undefined {
-  const [ceiling, own] = [figures.ceiling, figures[side]]
-  return ceiling === undefined || own === undefined ? undefined : own.perSecond / ceiling.perSecond
+  return quotient(figures[side]?.perSecond, figures.ceiling?.perSecond)
 }
+
+const quotient = (own: number | undefined, ceiling: number | undefined): number | undefined =>
+  own === undefined || !ceiling ? undefined : own / ceiling
 
 function cellsOf(line: Line): string[] {
   const { ceiling, daybook, cached } = line.figures
