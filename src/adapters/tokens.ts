@@ -1,6 +1,7 @@
 import { createHash, createSecretKey, hkdfSync, type KeyObject, randomBytes } from 'node:crypto'
 import jwt from 'jsonwebtoken'
 import type { Config } from '../config.ts'
+import { oncePer } from '../once-per.ts'
 
 /** What an access token says (auth facts §1). Only `sessionToken` opens anything; the session's row is the truth. */
 export type TokenClaims = {
@@ -45,13 +46,7 @@ export function verifyToken(config: Config, token: string, now: Date): VerifiedC
 }
 
 /** The same text is signed for ever, until its own end; whether its session lives is not decided here. */
-function verifiedBefore(config: Config): Map<string, VerifiedClaims> {
-  const known = verified.get(config) ?? new Map<string, VerifiedClaims>()
-  verified.set(config, known)
-  return known
-}
-
-const verified = new WeakMap<Config, Map<string, VerifiedClaims>>()
+const verifiedBefore = oncePer((_config: Config) => new Map<string, VerifiedClaims>())
 const rememberedAtMost = 10_000
 
 function verifyAnew(config: Config, token: string, now: Date): VerifiedClaims | undefined {
@@ -88,19 +83,12 @@ export function hashSecret(secret: string): string {
   return createHash('sha256').update(secret).digest('hex')
 }
 
-const keysByConfig = new WeakMap<Config, readonly KeyObject[]>()
-
 /** SECRET_KEY, then SECRET_KEY_PREVIOUS. Key objects, because with strings a check costs forty times as much. */
-function signingKeys(config: Config): readonly KeyObject[] {
-  let keys = keysByConfig.get(config)
-  if (keys === undefined) {
-    const { secretKeyPrevious } = config.auth
-    const secrets = [secretOf(config), ...(secretKeyPrevious === undefined ? [] : [secretKeyPrevious])]
-    keys = secrets.map((secret) => createSecretKey(secret, 'utf8'))
-    keysByConfig.set(config, keys)
-  }
-  return keys
-}
+const signingKeys = oncePer((config: Config): readonly KeyObject[] => {
+  const { secretKeyPrevious } = config.auth
+  const secrets = [secretOf(config), ...(secretKeyPrevious === undefined ? [] : [secretKeyPrevious])]
+  return secrets.map((secret) => createSecretKey(secret, 'utf8'))
+})
 
 function secretOf(config: Config): string {
   if (config.auth.secretKey === '') throw new Error('SECRET_KEY is missing: nothing can be signed')

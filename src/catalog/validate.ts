@@ -1,5 +1,6 @@
 import { isIP } from 'node:net'
 import type { FieldProblem } from '../errors.ts'
+import { oncePer } from '../once-per.ts'
 import type { Field, Kind } from './catalog.ts'
 import { compilePattern, maxMatchedLength, maxPatternLength } from './patterns.ts'
 
@@ -117,25 +118,19 @@ function patternTest(argument: unknown): Test | undefined {
 
 type DeclaredRule = { readonly rule: string; readonly test: Test; readonly message: string | undefined }
 
-const declared = new WeakMap<object, readonly DeclaredRule[]>()
-
-/** The rules of a field, read once per declaration. */
-function rulesOf({ validate }: Field): readonly DeclaredRule[] {
-  if (validate === undefined) return []
-  const known = declared.get(validate)
-  if (known !== undefined) return known
-  const read = Object.entries(validate).flatMap(([rule, json]): DeclaredRule[] => {
+/** The rules of a declaration, read once. */
+const rulesOf = oncePer((validate: NonNullable<Field['validate']>) =>
+  Object.entries(validate).flatMap(([rule, json]): DeclaredRule[] => {
     const { argument, message } = argumentOf(json)
     const test = rules[rule]?.read(argument)
     return test === undefined ? [] : [{ rule, test, message }]
-  })
-  declared.set(validate, read)
-  return read
-}
+  }),
+)
 
 function declaredRules(field: Field, value: unknown): Broken[] {
   const subjects = subjectsOf(field, value)
-  return rulesOf(field).flatMap(({ rule, test, message }) =>
+  const declared = field.validate === undefined ? [] : rulesOf(field.validate)
+  return declared.flatMap(({ rule, test, message }) =>
     subjects.flatMap(({ prefix, value: subject }): Broken[] => {
       const problem = subject === null || subject === undefined ? undefined : test(subject)
       return problem === undefined ? [] : [{ rule, message: message ?? `${prefix}${problem}` }]

@@ -5,6 +5,7 @@ import type { Logger } from 'pino'
 import type { SpanOptions, Tracing } from '../adapters/tracing.ts'
 import type { Config } from '../config.ts'
 import { AppError, errors } from '../errors.ts'
+import { oncePer } from '../once-per.ts'
 import { cancellable } from './cancel.ts'
 import { isConnectionLoss } from './errors.ts'
 import type { Query, Reader } from './sql.ts'
@@ -222,12 +223,11 @@ async function acquire(pool: pg.Pool): Promise<pg.PoolClient> {
 }
 
 const statementsPerConnection = 200
-const preparedTexts = new WeakMap<object, Map<string, string>>()
+const preparedTexts = oncePer((_client: object) => new Map<string, string>())
 
 function statementName(client: object, text: string, name: string | undefined): string | undefined {
   if (name === undefined) return undefined
-  const known = preparedTexts.get(client) ?? new Map<string, string>()
-  preparedTexts.set(client, known)
+  const known = preparedTexts(client)
   const before = known.get(name)
   if (before === text) return name
   if (before !== undefined || known.size >= statementsPerConnection) return undefined

@@ -3,6 +3,7 @@ import type { Catalog } from '../../catalog/catalog.ts'
 import { isStalePlan } from '../../db/errors.ts'
 import { statementName } from '../../db/statement-names.ts'
 import { errors } from '../../errors.ts'
+import { oncePer } from '../../once-per.ts'
 import type { Runtime } from '../../runtime.ts'
 import { standingSql } from '../auth/own-row.ts'
 import { type Standing, type StandingRow, standingOf } from '../auth/session-row.ts'
@@ -57,16 +58,8 @@ async function readRow(rt: Runtime, hash: string): Promise<FoundRow | undefined>
   }
 }
 
-const texts = new WeakMap<Catalog, string>()
-
-function keySql(catalog: Catalog): string {
-  const text = texts.get(catalog) ?? makeKeySql(catalog)
-  texts.set(catalog, text)
-  return text
-}
-
-function makeKeySql(catalog: Catalog): string {
-  return `
+const keySql = oncePer(
+  (catalog: Catalog) => `
     select k.id as "keyId", k."user_Id" as "userId", k."tenant_Id" as "tenantId", ${standingSql(catalog)},
       k."lastUsedAt" is null or k."lastUsedAt" < now() - interval '5 minutes' as idle,
       (extract(epoch from k."expiresAt" - now()) * 1000)::float8 as "endsInMs"
@@ -75,5 +68,5 @@ function makeKeySql(catalog: Catalog): string {
     join "svc_UserRole" ur on ur."user_Id" = k."user_Id" and ur."tenant_Id" is not distinct from k."tenant_Id"
     join "svc_Role" r on r.id = ur."role_Id" and (k."role_Id" is null or k."role_Id" = r.id)
     left join "svc_Tenant" t on t.id = k."tenant_Id"
-    where k.hash = $1 and (k."expiresAt" is null or k."expiresAt" > now())`
-}
+    where k.hash = $1 and (k."expiresAt" is null or k."expiresAt" > now())`,
+)

@@ -1,3 +1,4 @@
+import { oncePer } from '../../once-per.ts'
 import type { Runtime } from '../../runtime.ts'
 
 /**
@@ -17,10 +18,4 @@ export async function afterwardsDone(rt: Runtime): Promise<void> {
   await Promise.all(pendingOf(rt))
 }
 
-const pendingByRuntime = new WeakMap<Runtime, Set<Promise<unknown>>>()
-
-function pendingOf(rt: Runtime): Set<Promise<unknown>> {
-  const pending = pendingByRuntime.get(rt) ?? new Set()
-  pendingByRuntime.set(rt, pending)
-  return pending
-}
+const pendingOf = oncePer((_rt: Runtime) => new Set<Promise<unknown>>())

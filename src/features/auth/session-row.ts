@@ -3,6 +3,7 @@ import type { Catalog } from '../../catalog/catalog.ts'
 import type { Database } from '../../db/pools.ts'
 import { statementName } from '../../db/statement-names.ts'
 import type { SessionType } from '../../db/unlogged.ts'
+import { oncePer } from '../../once-per.ts'
 import { relatedPathsOf } from '../permissions/permissions.ts'
 import { loadRelated, type Related } from '../permissions/related.ts'
 import type { AccessRules, Role } from '../permissions/store.ts'
@@ -68,17 +69,9 @@ export async function readSession(db: Database, catalog: Catalog, tokenHash: str
   return row
 }
 
-const texts = new WeakMap<Catalog, string>()
-
-function sessionSql(catalog: Catalog): string {
-  const text = texts.get(catalog) ?? makeSessionSql(catalog)
-  texts.set(catalog, text)
-  return text
-}
-
 /** A session counts with the role that its user has at its tenant now: demotion and removal act at once. */
-function makeSessionSql(catalog: Catalog): string {
-  return `
+const sessionSql = oncePer(
+  (catalog: Catalog) => `
     select s.id, s.type, s."user_Id" as "userId", s."tenant_Id" as "tenantId", ${standingSql(catalog)},
       s."updatedAt" < now() - interval '1 day' as extendable,
       coalesce(s."lastUsedAt", s."createdAt") < now() - interval '5 minutes' as idle,
@@ -88,5 +81,5 @@ function makeSessionSql(catalog: Catalog): string {
     join "svc_UserRole" ur on ur."user_Id" = s."user_Id" and ur."tenant_Id" is not distinct from s."tenant_Id"
     join "svc_Role" r on r.id = ur."role_Id"
     left join "svc_Tenant" t on t.id = s."tenant_Id"
-    where s.token = $1 and s."expiresAt" > now()`
-}
+    where s.token = $1 and s."expiresAt" > now()`,
+)

@@ -4,6 +4,7 @@ import packageJson from '../../../package.json' with { type: 'json' }
 import type { Collection } from '../../catalog/catalog.ts'
 import type { Config } from '../../config.ts'
 import { errors } from '../../errors.ts'
+import { oncePer } from '../../once-per.ts'
 import type { Runtime } from '../../runtime.ts'
 
 import { envOf } from './reads.ts'
@@ -75,15 +76,9 @@ function withoutWish(url: string): string {
   return `${url.slice(0, start)}?${parameters.filter((parameter) => !/^cache(=|$)/.test(parameter)).join('&')}`
 }
 
-const meanings = new WeakMap<Config, string>()
-
 /** Differs between processes that would answer the same query differently, such as those of two releases. */
-function meaningOf(config: Config): string {
-  const known = meanings.get(config)
-  if (known !== undefined) return known
+const meaningOf = oncePer((config: Config) => {
   const { now: _now, multiTenant, ...env } = envOf(config, new Date(0))
   const rules = { ...env, tenants: { ...multiTenant, ignored: [...multiTenant.ignored] }, release: packageJson.version }
-  const meaning = hash('sha256', JSON.stringify(rules), 'base64url')
-  meanings.set(config, meaning)
-  return meaning
-}
+  return hash('sha256', JSON.stringify(rules), 'base64url')
+})

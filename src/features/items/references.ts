@@ -1,4 +1,5 @@
 import type { Collection, Relation } from '../../catalog/catalog.ts'
+import { oncePer } from '../../once-per.ts'
 import type { Access, Grant } from '../../query/access.ts'
 import { compileCondition } from '../../query/compile.ts'
 import { type ResolvedFilter, resolveCondition } from '../../query/resolve.ts'
@@ -53,17 +54,10 @@ export function relationBehind(
   )
 }
 
-const byKey = new WeakMap<Collection, ReadonlyMap<string, readonly Relation[]>>()
-
-function relationsByKey(collection: Collection): ReadonlyMap<string, readonly Relation[]> {
-  let relations = byKey.get(collection)
-  if (relations === undefined) {
-    const own = [...collection.relations.values()].filter(({ kind }) => kind === 'belongsTo')
-    relations = Map.groupBy(own, ({ foreignKey }) => foreignKey)
-    byKey.set(collection, relations)
-  }
-  return relations
-}
+const relationsByKey = oncePer((collection: Collection): ReadonlyMap<string, readonly Relation[]> => {
+  const own = [...collection.relations.values()].filter(({ kind }) => kind === 'belongsTo')
+  return Map.groupBy(own, ({ foreignKey }) => foreignKey)
+})
 
 function readRule(context: PayloadContext, access: Access, relation: Relation): ResolvedFilter | undefined {
   return resolveCondition(context.catalog, access, relation.target, 'read', envOf(context.config, context.now))

@@ -2,6 +2,7 @@ import type { Catalog, Collection } from '../../catalog/catalog.ts'
 import { defaultExpression } from '../../catalog/defaults.ts'
 import { errors } from '../../errors.ts'
 import { actorCte } from '../../events/log.ts'
+import { oncePer } from '../../once-per.ts'
 import { projectionSql } from '../../query/projection.ts'
 import { createParams, ident, literal, type Params, type ParamValue } from '../../query/sql.ts'
 import { parameterType, readValue } from '../../query/values.ts'
@@ -310,7 +311,7 @@ function orWhetherFound(changed: string, ctes: string, context: WriteContext, wh
 
 /** Junction rows of many-to-any relations point at the deleted rows without a constraint that would remove them. */
 function linkDeletions(catalog: Catalog, collection: Collection): string[] {
-  return linksTo(catalog, collection).map(
+  return (linksByTarget(catalog).get(collection.name) ?? []).map(
     ({ junction, foreignKey, column, value }, number) =>
       `links_${number} as (delete from ${ident(junction)} l using gone where l.${ident(foreignKey)} = gone.key and l.${ident(column)} = ${literal(value)})`,
   )
@@ -318,16 +319,9 @@ function linkDeletions(catalog: Catalog, collection: Collection): string[] {
 
 type Link = { readonly junction: string; readonly foreignKey: string; readonly column: string; readonly value: string }
 
-const linksByCatalog = new WeakMap<Catalog, ReadonlyMap<string, readonly Link[]>>()
-
-function linksTo(catalog: Catalog, { name }: Collection): readonly Link[] {
-  let links = linksByCatalog.get(catalog)
-  if (links === undefined) {
-    links = Map.groupBy(allLinks(catalog), ({ target }) => target)
-    linksByCatalog.set(catalog, links)
-  }
-  return links.get(name) ?? []
-}
+const linksByTarget = oncePer(
+  (catalog: Catalog): ReadonlyMap<string, readonly Link[]> => Map.groupBy(allLinks(catalog), ({ target }) => target),
+)
 
 function allLinks(catalog: Catalog): (Link & { readonly target: string })[] {
   return [...catalog.collections.values()].flatMap((junction) =>

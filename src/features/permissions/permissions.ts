@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto'
 import { errors } from '../../errors.ts'
+import { oncePer } from '../../once-per.ts'
 import type { Access, Grant, VariableName } from '../../query/access.ts'
 import { grantOf, isNone } from './grants.ts'
 import { type Related, type RelatedPath, relatedPath, variableKey, variablesIn } from './related.ts'
@@ -89,11 +90,10 @@ type CompiledRole = {
   readonly isPersonal: boolean
 }
 
-const compiled = new WeakMap<AccessRules, Map<string, CompiledRole>>()
+const compiledRoles = oncePer((_rules: AccessRules) => new Map<string, CompiledRole>())
 
 function compiledRole(rules: AccessRules, roleId: string): CompiledRole {
-  const byRole = compiled.get(rules) ?? new Map<string, CompiledRole>()
-  compiled.set(rules, byRole)
+  const byRole = compiledRoles(rules)
   const known = byRole.get(roleId) ?? compileRole(rules, roleId)
   byRole.set(roleId, known)
   return known
