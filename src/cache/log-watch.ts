@@ -1,4 +1,5 @@
 import type { Database } from '../db/pools.ts'
+import { inRounds } from '../db/rounds.ts'
 import { statementName } from '../db/statement-names.ts'
 import { includesSnapshot, parseSnapshot, type Snapshot } from '../events/cursor.ts'
 import { logSchema, logTable } from '../events/log.ts'
@@ -108,7 +109,7 @@ export function openLogWatch({ db, reachBackSeconds }: LogWatchOptions): LogWatc
     lastChange = number
   }
 
-  const newLook = oneAtATime(begin)
+  const newLook = inRounds<never, State>(begin)
   const changeOf = (table: string) => changes.get(table) ?? base
   const all = (tables: Iterable<string>, holds: (change: Change | undefined) => boolean) => {
     for (const table of tables) if (!holds(changeOf(table))) return false
@@ -132,28 +133,6 @@ export function openLogWatch({ db, reachBackSeconds }: LogWatchOptions): LogWatc
     identity: () => identity,
   }
 }
-
-/** A call during a run waits for the next one, which all who call meanwhile share: no result is older than its call. */
-function oneAtATime<T>(run: () => Promise<T>): () => Promise<T> {
-  let running: Promise<T> | undefined
-  let queued: Promise<T> | undefined
-  const start = () => {
-    running ??= run().finally(() => {
-      running = undefined
-    })
-    return running
-  }
-  return () => {
-    if (running === undefined) return start()
-    queued ??= running.then(ignore, ignore).then(() => {
-      queued = undefined
-      return start()
-    })
-    return queued
-  }
-}
-
-const ignore = () => undefined
 
 /** More events than this in one look count as a change of everything. */
 const mostEvents = 50_000

@@ -1,5 +1,6 @@
 import type { Logger } from 'pino'
 import type { Listener } from '../db/listener.ts'
+import { inRounds } from '../db/rounds.ts'
 import { type Reader, sql } from '../db/sql.ts'
 import type { Catalog, CatalogOptions, CollectionDefinition } from './catalog.ts'
 import { compileCatalog } from './compile.ts'
@@ -29,8 +30,6 @@ export async function openCatalog(
   let stamp = await readStamp(db)
   let current = compileCatalog(await readDefinitions(db), options)
   const handlers: ((before: Catalog, after: Catalog) => void)[] = []
-  let running: Promise<Catalog> | undefined
-  let queued: Promise<Catalog> | undefined
 
   const load = async () => {
     // Read before the definitions: a change in between makes the stamp look stale, never fresh.
@@ -44,26 +43,9 @@ export async function openCatalog(
     stamp = seen
     return current
   }
+  // A read that is under way may have missed the change that a call is about.
+  const reload = inRounds<never, Catalog>(load)
   const reloadIfStale = async () => ((await readStamp(db)) === stamp ? current : reload())
-  // A read that is under way may have missed the change this call is about, so a second one is queued behind it.
-  const reload = (): Promise<Catalog> => {
-    if (running === undefined) {
-      running = load().finally(() => {
-        running = undefined
-      })
-      return running
-    }
-    queued ??= running
-      .then(
-        () => undefined,
-        () => undefined,
-      )
-      .then(() => {
-        queued = undefined
-        return reload()
-      })
-    return queued
-  }
   const reloadSoon = () => {
     reload().catch((error: unknown) => log.error({ err: error }, 'the catalog could not be reloaded'))
   }

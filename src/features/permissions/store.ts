@@ -2,6 +2,7 @@ import type { Logger } from 'pino'
 import type { Catalog } from '../../catalog/catalog.ts'
 import type { CatalogStore } from '../../catalog/store.ts'
 import type { Listener } from '../../db/listener.ts'
+import { inRounds } from '../../db/rounds.ts'
 import { type Reader, rawQuery } from '../../db/sql.ts'
 import { projectionList } from '../../query/projection.ts'
 
@@ -66,8 +67,7 @@ export async function openAccessStore(
   let version = 0
   let rules = await readRules(db, catalog.current(), version)
   let loadedAt = Date.now()
-  let loading: Promise<void> | undefined
-  let again = false
+  let refreshing = false
   const handlers: (() => void)[] = []
 
   // Whoever keeps something made from the rules hears of new ones before anybody can see them.
@@ -75,27 +75,19 @@ export async function openAccessStore(
     rules = next
     for (const handler of handlers) handler()
   }
-  const load = async () => {
-    do {
-      again = false
-      const next = await readRules(db, catalog.current(), ++version)
-      loadedAt = Date.now()
-      // The collections may have changed while this was read; then it is read again, too.
-      swap({ ...next, catalog: catalog.current() })
-    } while (again)
-  }
-  const reload = (): Promise<void> => {
-    if (loading !== undefined) {
-      again = true
-      return loading
-    }
-    loading = load().finally(() => {
-      loading = undefined
-    })
-    return loading
-  }
+  const reload = inRounds<never, void>(async () => {
+    const next = await readRules(db, catalog.current(), ++version)
+    loadedAt = Date.now()
+    // The collections may have changed while this was read; then it is read again, too.
+    swap({ ...next, catalog: catalog.current() })
+  })
   const reloadSoon = () => {
-    reload().catch((error: unknown) => log.error({ err: error }, 'roles and permissions could not be reloaded'))
+    refreshing = true
+    reload()
+      .catch((error: unknown) => log.error({ err: error }, 'roles and permissions could not be reloaded'))
+      .finally(() => {
+        refreshing = false
+      })
   }
   listener.on('svc_access', reloadSoon)
   listener.onReconnect(reloadSoon)
@@ -106,7 +98,7 @@ export async function openAccessStore(
   })
   return {
     current: () => {
-      if (Date.now() - loadedAt > ttlSeconds * 1000 && loading === undefined) reloadSoon()
+      if (Date.now() - loadedAt > ttlSeconds * 1000 && !refreshing) reloadSoon()
       return rules
     },
     reload,
