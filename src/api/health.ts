@@ -1,3 +1,4 @@
+import { onceASecond } from '../db/rounds.ts'
 import { sql } from '../db/sql.ts'
 import type { Feed } from '../events/feed.ts'
 import { pendingSystemMigrations } from '../features/migrations/run.ts'
@@ -77,17 +78,5 @@ async function check(rt: Runtime, look: () => Promise<object>): Promise<Check> {
   } catch (error) {
     rt.log.warn({ err: error }, 'a readiness check failed')
     return { ok: false }
-  }
-}
-
-function onceASecond<T>(read: () => Promise<T>): () => Promise<T> {
-  let last: Promise<T> | undefined
-  let readAt = 0
-  return () => {
-    if (last === undefined || performance.now() - readAt > 1000) {
-      readAt = performance.now()
-      last = read()
-    }
-    return last
   }
 }

@@ -28,4 +28,24 @@ export function inRounds<Key, Answer>(
   }
 }
 
+/** Reads at most once a second however many ask, and never twice at the same time. */
+export function onceASecond<T>(read: () => Promise<T>): () => Promise<T> {
+  let last: Promise<T> | undefined
+  let readAt = 0
+  let isReading = false
+  const begin = async () => {
+    isReading = true
+    readAt = performance.now()
+    try {
+      return await read()
+    } finally {
+      isReading = false
+    }
+  }
+  return () => {
+    if (last === undefined || (!isReading && performance.now() - readAt > 1000)) last = begin()
+    return last
+  }
+}
+
 type Round<Key, Answer> = { readonly keys: Set<Key>; readonly answer: PromiseWithResolvers<Answer> }

@@ -1,6 +1,6 @@
-import { describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { openMetrics } from '../../src/adapters/metrics.ts'
-import { onceASecond } from '../../src/features/metrics/once-a-second.ts'
+import { askAtScrape } from '../../src/features/metrics/ask-at-scrape.ts'
 import { samplesOf } from '../support/exposition.ts'
 
 describe('the figures of a runtime', () => {
@@ -35,27 +35,10 @@ describe('the figures of a runtime', () => {
   })
 })
 
-describe('what is read once a second', () => {
-  it('is read once, however many ask, and again after a second', async () => {
-    vi.useFakeTimers({ toFake: ['performance', 'setTimeout', 'clearTimeout'] })
-    try {
-      let reads = 0
-      const ask = onceASecond(
-        async () => ++reads,
-        100,
-        () => undefined,
-      )
-      expect(await Promise.all([ask(), ask(), ask()])).toEqual([1, 1, 1])
-      vi.advanceTimersByTime(1001)
-      expect(await Promise.all([ask(), ask()])).toEqual([2, 2])
-    } finally {
-      vi.useRealTimers()
-    }
-  })
-
+describe('what is asked at a scrape', () => {
   it('is undefined when it fails or comes too late, and is not asked for twice at a time', async () => {
     const errors: unknown[] = []
-    const failing = onceASecond(
+    const failing = askAtScrape(
       () => Promise.reject(new Error('away')),
       1000,
       (error) => errors.push(error),
@@ -63,7 +46,7 @@ describe('what is read once a second', () => {
     expect(await failing()).toBeUndefined()
     expect(errors).toEqual([new Error('away')])
     let reads = 0
-    const hanging = onceASecond(
+    const hanging = askAtScrape(
       () => {
         reads += 1
         return new Promise(() => undefined)

@@ -1,6 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises'
-import { describe, expect, it } from 'vitest'
-import { inRounds } from '../../src/db/rounds.ts'
+import { describe, expect, it, vi } from 'vitest'
+import { inRounds, onceASecond } from '../../src/db/rounds.ts'
 
 describe('questions asked in rounds', () => {
   it('are asked one at a time; who comes meanwhile shares the next, each key once', async () => {
@@ -32,5 +32,32 @@ describe('questions asked in rounds', () => {
     const [first, second] = await Promise.allSettled([ask('a'), ask('b', 'c')])
     expect(first).toMatchObject({ status: 'rejected', reason: { message: 'no answer' } })
     expect(second).toEqual({ status: 'fulfilled', value: 2 })
+  })
+})
+
+describe('what is read once a second', () => {
+  it('is read once, however many ask, and again after a second, but not while it is read', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] })
+    try {
+      const reads: PromiseWithResolvers<string>[] = []
+      const ask = onceASecond(() => {
+        reads.push(Promise.withResolvers())
+        return reads.at(-1)!.promise
+      })
+      const first = [ask(), ask()]
+      vi.advanceTimersByTime(1001)
+      first.push(ask())
+      expect(reads).toHaveLength(1)
+      reads[0]!.resolve('one')
+      expect(await Promise.all(first)).toEqual(['one', 'one', 'one'])
+      const second = ask()
+      expect(reads).toHaveLength(2)
+      reads[1]!.resolve('two')
+      expect(await second).toBe('two')
+      expect(await ask()).toBe('two')
+      expect(reads).toHaveLength(2)
+    } finally {
+      vi.useRealTimers()
+    }
   })
 })

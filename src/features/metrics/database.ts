@@ -1,6 +1,6 @@
 import type { Reading } from '../../adapters/metrics.ts'
 import type { Runtime } from '../../runtime.ts'
-import { onceASecond } from './once-a-second.ts'
+import { askAtScrape } from './ask-at-scrape.ts'
 import { aliveQuery, type Figures, figuresQuery } from './queries.ts'
 
 /** A scrape that takes longer than this helps nobody; Prometheus waits ten seconds. */
@@ -12,12 +12,12 @@ const patienceMs = 2000
  */
 export function registerDatabaseGauges(rt: Runtime): void {
   const { metrics } = rt.instruments
-  const figures = onceASecond(
+  const figures = askAtScrape(
     (signal) => readFigures(rt, signal),
     patienceMs,
     (error) => rt.log.warn({ err: error }, 'the figures of the database could not be read'),
   )
-  const alive = onceASecond(
+  const alive = askAtScrape(
     () => rt.reserved.one(aliveQuery),
     patienceMs,
     (error) => rt.log.warn({ err: error }, 'the database did not answer a scrape'),
