@@ -1,7 +1,7 @@
-import { rawQuery, sql, type Tx } from '../db/sql.ts'
+import { rawQuery, type Tx } from '../db/sql.ts'
 import { logFunctionSql } from '../events/log.ts'
 import { compileCatalog } from './compile.ts'
-import { lockCatalog } from './manager.ts'
+import { lockCatalog, tablesWithTenants } from './manager.ts'
 import { readDefinitions } from './store.ts'
 
 /**
@@ -17,10 +17,4 @@ export async function renewLogFunctions(tx: Tx): Promise<void> {
     const { collections } = withTenants.has(name) ? tenanted : plain
     for (const statement of logFunctionSql(collections.get(name)!)) await tx.any(rawQuery(statement))
   }
-}
-
-async function tablesWithTenants(tx: Tx): Promise<ReadonlySet<string>> {
-  const rows = await tx.any<{ name: string }>(sql.unsafe`
-    select table_name as name from information_schema.columns where column_name = 'tenant_Id' and table_schema = 'public'`)
-  return new Set(rows.map(({ name }) => name))
 }

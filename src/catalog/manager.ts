@@ -97,15 +97,20 @@ export async function deleteCollection(tx: Tx, name: string, options: CatalogOpt
 export async function adoptTenants(tx: Tx): Promise<readonly string[]> {
   const stored = await lockedDefinitions(tx)
   const [plain, tenanted] = [compileCatalog(stored), compileCatalog(stored, { multiTenant: true })]
-  const rows = await tx.any<{ name: string }>(sql.unsafe`
-    select table_name as name from information_schema.columns where column_name = 'tenant_Id' and table_schema = 'public'`)
-  const done = new Set(rows.map(({ name }) => name))
+  const done = await tablesWithTenants(tx)
   const missing = [...plain.collections.keys()].filter((name) => !name.startsWith('svc_') && !done.has(name))
   const present = new Map(tenanted.collections)
   for (const name of missing) present.set(name, plain.collections.get(name)!)
   const statements = catalogChangesSql({ ...plain, collections: present }, tenanted)
   for (const statement of statements) await tx.any(rawQuery(statement))
   return missing
+}
+
+/** The tables that have a tenant column, whatever MULTI_TENANT is now. */
+export async function tablesWithTenants(tx: Tx): Promise<ReadonlySet<string>> {
+  const rows = await tx.any<{ name: string }>(sql.unsafe`
+    select table_name as name from information_schema.columns where column_name = 'tenant_Id' and table_schema = 'public'`)
+  return new Set(rows.map(({ name }) => name))
 }
 
 function changesBetween(before: Definitions, after: Definitions): CollectionChange[] {

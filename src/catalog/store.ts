@@ -1,4 +1,5 @@
 import type { Logger } from 'pino'
+import { isStalePlan } from '../db/errors.ts'
 import type { Listener } from '../db/listener.ts'
 import { inRounds } from '../db/rounds.ts'
 import { type Reader, sql } from '../db/sql.ts'
@@ -52,6 +53,17 @@ export async function openCatalog(
   listener?.on('svc_catalog', reloadSoon)
   listener?.onReconnect(reloadSoon)
   return { current: () => current, reload, reloadIfStale, onChange: (handler) => handlers.push(handler) }
+}
+
+/** Runs `read` once more when another process has changed a table under its plan (design §7). */
+export async function withFreshPlan<T>(catalog: CatalogStore, read: () => Promise<T>): Promise<T> {
+  try {
+    return await read()
+  } catch (error) {
+    if (!isStalePlan(error)) throw error
+    await catalog.reload()
+    return read()
+  }
 }
 
 async function readStamp(db: Reader): Promise<string> {

@@ -1,6 +1,6 @@
 import { hashSecret } from '../../adapters/tokens.ts'
 import type { Catalog } from '../../catalog/catalog.ts'
-import { isStalePlan } from '../../db/errors.ts'
+import { withFreshPlan } from '../../catalog/store.ts'
 import { statementName } from '../../db/statement-names.ts'
 import { errors } from '../../errors.ts'
 import { oncePer } from '../../once-per.ts'
@@ -44,18 +44,11 @@ async function readKey(rt: Runtime, hash: string): Promise<KeyStanding | undefin
 }
 
 async function readRow(rt: Runtime, hash: string): Promise<FoundRow | undefined> {
-  const read = async () => {
+  return withFreshPlan(rt.catalog, async () => {
     const text = keySql(rt.catalog.current())
     const [row] = await rt.reserved.run<FoundRow>(text, [hash], statementName(text))
     return row
-  }
-  try {
-    return await read()
-  } catch (error) {
-    if (!isStalePlan(error)) throw error
-    await rt.catalog.reload()
-    return read()
-  }
+  })
 }
 
 const keySql = oncePer(

@@ -1,8 +1,7 @@
 import type { Logger } from 'pino'
 import { hashSecret } from '../../adapters/tokens.ts'
-import type { CatalogStore } from '../../catalog/store.ts'
+import { type CatalogStore, withFreshPlan } from '../../catalog/store.ts'
 import type { Config } from '../../config.ts'
-import { isStalePlan } from '../../db/errors.ts'
 import type { Leases } from '../../db/leases.ts'
 import type { Listener } from '../../db/listener.ts'
 import type { Database } from '../../db/pools.ts'
@@ -125,12 +124,7 @@ export function openSessionStore(options: SessionStoreOptions): SessionStore {
   /** What was heard of while it was read may be older or newer than the statement: such an entry is not kept. */
   const read = (key: string): Reading => {
     const heard: Concerns[] = []
-    const loaded = load(key).catch(async (error: unknown) => {
-      if (!isStalePlan(error)) throw error
-      await catalog.reload()
-      return load(key)
-    })
-    const entry = loaded.then((found) => {
+    const entry = withFreshPlan(catalog, () => load(key)).then((found) => {
       if (found !== undefined && !isConcerned(heard, found)) keep(key, found)
       return found
     })
