@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { smtpPassword } from '../../src/features/settings/settings.ts'
+import { openSettings } from '../../src/features/settings/store.ts'
 import { type Api, type Call, startApi } from '../support/api.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -212,6 +213,29 @@ describe('another process', () => {
     await patch({ title: 'Everywhere' })
     await waitFor(async () => (await settings('', other.anonymous)).title === 'Everywhere')
   })
+})
+
+it('a reading that began before a change does not undo it', async () => {
+  const { reserved, listener, log } = api.rt
+  const held = Promise.withResolvers<void>()
+  let begun = 0
+  let read = 0
+  const any: typeof reserved.any = async (query) => {
+    begun += 1
+    const rows = await reserved.any(query)
+    read += 1
+    if (read === 2) await held.promise
+    return rows as never
+  }
+  const store = await openSettings({ ...reserved, any }, listener, log, 60)
+  const early = store.reload()
+  await waitFor(() => read === 2)
+  await patch({ title: 'Newest' })
+  const late = store.reload()
+  expect(begun).toBe(2)
+  held.resolve()
+  await Promise.all([early, late])
+  expect(store.current().title).toBe('Newest')
 })
 
 describe('settings as items of svc_Settings', () => {

@@ -1,5 +1,6 @@
 import type { Logger } from 'pino'
 import type { Listener } from '../../db/listener.ts'
+import { inRounds } from '../../db/rounds.ts'
 import { type Reader, sql } from '../../db/sql.ts'
 
 /** A row of svc_Settings in its wire form. */
@@ -29,11 +30,11 @@ export async function openSettings(
   let rows = await readRows(db)
   let readAt = performance.now()
   const handlers: (() => void)[] = []
-  const reload = async () => {
+  const reload = inRounds<never, void>(async () => {
     readAt = performance.now()
     rows = await readRows(db)
     for (const handler of handlers) handler()
-  }
+  })
   const reloadSoon = () => {
     reload().catch((error: unknown) => log.error({ err: error }, 'the settings could not be reloaded'))
   }
