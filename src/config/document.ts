@@ -1,5 +1,6 @@
 import { type Family, families } from './families.ts'
-import { type Fallback, type Group, groups, type Parsed, type Variable } from './variables.ts'
+import type { Fallback, Group, Variable } from './variable.ts'
+import { groups, type Parsed } from './variables.ts'
 
 /** The text of docs/config.md: the table of variables and families, one section per group. */
 export function configDocument(): string {

@@ -1,6 +1,8 @@
 import { boolean, integer, matching, oneOf, password, pem, text, url } from './parsers.ts'
 import { addProblem, type Findings, type Reading, readVariables } from './read.ts'
-import { optional, optionalSecret, type Parsed, socialProviderIds, type Variable, variable } from './variables.ts'
+import { optional, optionalSecret, type Variable, variable } from './variable.ts'
+import { socialProviderIds } from './variables/accounts.ts'
+import type { Parsed } from './variables.ts'
 
 /** A complete mail sender (spec: <SENDER>_SMTP_*). */
 export type MailSender = Readonly<{

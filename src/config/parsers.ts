@@ -259,3 +259,12 @@ function withoutTrailingSlash(value: string): string {
 function article(noun: string): string {
   return /^[aeiou]/i.test(noun) ? `an ${noun}` : `a ${noun}`
 }
+
+/** Whole numbers with their unit; setTimeout takes no more milliseconds than these. */
+export const seconds = (min: number, max?: number) => integer({ min, ...(max && { max }), unit: 's' })
+export const milliseconds = (min: number) => integer({ min, max: 2_147_483_647, unit: 'ms' })
+export const count = (min: number, max?: number) => integer({ min, ...(max && { max }) })
+
+/** A name that begins the names of further variables. */
+export const plainName = matching(/^[A-Za-z][A-Za-z0-9_-]*$/, 'name of letters, digits, - and _')
+export const redisUrl = url('redis', 'rediss')

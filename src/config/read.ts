@@ -1,4 +1,4 @@
-import type { Environment, Fallback, Values, Variable } from './variables.ts'
+import type { Environment, Fallback, Values, Variable } from './variable.ts'
 
 /** Environment variables as they come: unset or empty ones count as absent. */
 export type Env = Readonly<Record<string, string | undefined>>

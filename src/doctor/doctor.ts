@@ -1,6 +1,7 @@
 import { families } from '../config/families.ts'
 import type { Env } from '../config/read.ts'
-import { groups, type Variable } from '../config/variables.ts'
+import type { Variable } from '../config/variable.ts'
+import { groups } from '../config/variables.ts'
 import type { Config } from '../config.ts'
 import { type Database, databaseUrl, directUrl } from '../db/pools.ts'
 import { judgeCapacity } from './capacity.ts'

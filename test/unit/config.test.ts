@@ -8,7 +8,9 @@ import { configDocument } from '../../src/config/document.ts'
 import { families } from '../../src/config/families.ts'
 import * as parsers from '../../src/config/parsers.ts'
 import { fallbackIn } from '../../src/config/read.ts'
-import { type Group, groups, socialProviderIds, type Variable } from '../../src/config/variables.ts'
+import type { Group, Variable } from '../../src/config/variable.ts'
+import { socialProviderIds } from '../../src/config/variables/accounts.ts'
+import { groups } from '../../src/config/variables.ts'
 import { type Config, ConfigError, describeConfig, loadEnv, type ParseOptions, parseConfig } from '../../src/config.ts'
 
 type Env = Record<string, string | undefined>

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { SocialProvider } from '../../src/config/families.ts'
-import { socialProviderIds } from '../../src/config/variables.ts'
+import { socialProviderIds } from '../../src/config/variables/accounts.ts'
 import { hasIdTokens, providerOf } from '../../src/features/social/client.ts'
 import { profileOf } from '../../src/features/social/profile.ts'
 import { type Provider, providers } from '../../src/features/social/providers.ts'

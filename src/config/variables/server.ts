@@ -1,0 +1,64 @@
+import { boolean, count, emailAddress, mapped, oneOf, password, size, text, trustedProxies } from '../parsers.ts'
+import { group, optional, optionalSecret, variable } from '../variable.ts'
+
+/* The server itself, its name and its first administrator. */
+
+const inDevelopmentOnly = { production: 'false', otherwise: 'true' }
+
+export const server = group('Server', {
+  environment: variable(
+    'NODE_ENV',
+    oneOf('development', 'production', 'test'),
+    'development',
+    'Environment; decides several defaults and checks',
+  ),
+  host: variable('HOST', text, { production: '0.0.0.0', otherwise: '127.0.0.1' }, 'Address the server listens on'),
+  port: variable('PORT', count(0, 65535), '8055', 'Port the server listens on; 0 takes a free one'),
+  baseUrl: optional(
+    'BASE_URL',
+    mapped(text, (value) => value.replace(/\/+$/, '')),
+    'Public address of the API; the OAuth redirect address is {BASE_URL}/auth/callback/{provider}. Required when a social provider is enabled',
+  ),
+  trustProxy: variable(
+    'TRUST_PROXY',
+    trustedProxies,
+    'false',
+    'Proxies whose X-Forwarded-* headers are believed; with none they are ignored',
+  ),
+  bodySizeLimit: variable('BODY_SIZE_LIMIT', size('b'), '20mb', 'Largest JSON request body'),
+  exposeErrorDetails: variable(
+    'EXPOSE_ERROR_DETAILS',
+    boolean,
+    inDevelopmentOnly,
+    'Put the raw text of internal errors into responses; otherwise a generic message and a correlation id',
+  ),
+  extensionsDir: variable(
+    'EXTENSIONS_DIR',
+    text,
+    './extensions',
+    'Directory of the extensions (docs/extensions.md); any but the default must exist',
+  ),
+})
+
+export const project = group('Project', {
+  name: variable(
+    'PROJECT_NAME',
+    text,
+    'Daybook',
+    'Display name; also the issuer of tokens and a variable of e-mail templates',
+  ),
+})
+
+export const admin = group('Default administrator', {
+  email: variable(
+    'ADMIN_EMAIL',
+    emailAddress,
+    'admin@example.com',
+    'E-mail address of the administrator account that the first setup creates',
+  ),
+  password: optionalSecret(
+    'ADMIN_PASSWORD',
+    password,
+    'Its password. Without one the first setup makes one and prints it once. Well-known passwords are refused in production',
+  ),
+})
