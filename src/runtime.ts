@@ -14,7 +14,7 @@ import { type Database, openDatabase, openPool, poolShares, workerConnections } 
 import { reachDatabase } from './db/reach.ts'
 import { openReplicas, type Replicas } from './db/replicas.ts'
 import { sql } from './db/sql.ts'
-import { forgetWriteMarks, storeWriteMarks } from './db/unlogged.ts'
+import { forgetWriteMarks, storeWriteMarks } from './db/unlogged/write-marks.ts'
 import { loadWriteMarks, openWriteMarks } from './db/write-marks.ts'
 import { attachWritePool, openWritePool } from './db/write-pool.ts'
 import { startBoss } from './events/jobs.ts'
@@ -29,7 +29,7 @@ import { openRenderer, type Renderer } from './features/templates/renderer.ts'
 
 /**
  * Everything a process shares: opened once, passed as a value, closed in reverse order. It can read; to write, call
- * `commit` (events/commit.ts) or a statement of `db/unlogged.ts`.
+ * `commit` (events/commit.ts) or a statement of `db/unlogged/`.
  */
 export type Runtime = {
   readonly config: Config

@@ -1,5 +1,5 @@
 import { openRedis, type Redis } from '../adapters/redis.ts'
-import { type Addition, addToCounters, type Count, deleteEndedCounters } from '../db/unlogged.ts'
+import { type Addition, addToCounters, type Count, deleteEndedCounters } from '../db/unlogged/counters.ts'
 import type { Runtime } from '../runtime.ts'
 
 /** Counters that all processes share. */
@@ -71,7 +71,7 @@ async function addInRedis(redis: Redis, additions: readonly Addition[]): Promise
   return additions.map(({ key }, i) => ({ key, count: counts[i]![0], remainingMs: counts[i]![1] }))
 }
 
-/** The same as the statement in db/unlogged.ts. */
+/** The same as the statement in db/unlogged/counters.ts. */
 const addScript = `
 local counts = {}
 for i, key in ipairs(KEYS) do

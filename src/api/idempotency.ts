@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { FastifyReply, FastifyRequest, RouteOptions } from 'fastify'
-import { findRepeatable, type StoredAnswer, storeAnswer } from '../db/unlogged.ts'
+import { findRepeatable, type StoredAnswer, storeAnswer } from '../db/unlogged/idempotency.ts'
 import { errors } from '../errors.ts'
 import type { RepeatableRequest } from '../events/types.ts'
 import type { App } from '../http.ts'

@@ -4,7 +4,7 @@ import type { Logger } from 'pino'
 import type { Config } from '../config.ts'
 import { isConnectionLoss } from './errors.ts'
 import { type Database, directUrl, tlsOptions, withoutSslMode } from './pools.ts'
-import { leaveLease, renewLease } from './unlogged.ts'
+import { leaveLease, renewLease } from './unlogged/leases.ts'
 
 /** The channels of the platform; payloads are short keys, never data, but for what sockets are pushed (features/rooms/push.ts). */
 const channels = [

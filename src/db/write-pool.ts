@@ -20,7 +20,7 @@ import { type Query, rawQuery, type Tx } from './sql.ts'
 import { toldOfSessions } from './told.ts'
 
 /**
- * The connections that may write. Only `events/commit.ts`, `db/unlogged.ts`, `db/migrate.ts`, `runtime.ts` and
+ * The connections that may write. Only `events/commit.ts`, `db/unlogged/`, `db/migrate.ts`, `runtime.ts` and
  * `setup.ts` may import this file (checked by the import rules), so every write goes through a door of design §6.
  */
 export type WritePool = {

@@ -1,4 +1,4 @@
-import { deleteExpired, expiringKinds } from '../db/unlogged.ts'
+import { deleteExpired, expiringKinds } from '../db/unlogged/expiry.ts'
 import { endInvites } from '../features/tenants/jobs.ts'
 import type { Runtime } from '../runtime.ts'
 

@@ -1,7 +1,7 @@
 import jwt from 'jsonwebtoken'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { hashSecret, newSecret, signToken } from '../../src/adapters/tokens.ts'
-import { insertSession, type NewSession } from '../../src/db/unlogged.ts'
+import { insertSession, type NewSession } from '../../src/db/unlogged/sessions.ts'
 import { commit } from '../../src/events/commit.ts'
 import { systemActor } from '../../src/events/types.ts'
 import { afterwardsDone } from '../../src/features/auth/afterwards.ts'

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest'
-import { deleteEndedCounters } from '../../src/db/unlogged.ts'
+import { deleteEndedCounters } from '../../src/db/unlogged/counters.ts'
 import type { App } from '../../src/http.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { configured } from '../support/configured.ts'

@@ -8,7 +8,7 @@ import {
   takeLock,
   takeSlot,
   touchTasks,
-} from '../../src/db/unlogged.ts'
+} from '../../src/db/unlogged/tasks.ts'
 import { commit } from '../../src/events/commit.ts'
 import { claimById, claimDue, record, recoverTasks } from '../../src/features/tasks/outcomes.ts'
 import { comingTasks, holdClaim, nextDueMs } from '../../src/features/tasks/queries.ts'

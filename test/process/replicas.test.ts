@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { readAnywhere } from '../../src/db/read-anywhere.ts'
-import { forgetWriteMarks } from '../../src/db/unlogged.ts'
+import { forgetWriteMarks } from '../../src/db/unlogged/write-marks.ts'
 import { walEndSql } from '../../src/db/wal.ts'
 import { commit } from '../../src/events/commit.ts'
 import { systemActor } from '../../src/events/types.ts'

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import { type VerifiedClaims, verifyToken } from '../../adapters/tokens.ts'
-import { extendSession, touchApiKey, touchSession } from '../../db/unlogged.ts'
+import { extendSession, touchApiKey, touchSession } from '../../db/unlogged/sessions.ts'
 import type { Access, VariableName } from '../../query/access.ts'
 import type { Runtime } from '../../runtime.ts'
 import { findApiKey } from '../api-keys/find-key.ts'

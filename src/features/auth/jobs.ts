@@ -1,4 +1,4 @@
-import { deleteExpiredSessions } from '../../db/unlogged.ts'
+import { deleteExpiredSessions } from '../../db/unlogged/sessions.ts'
 import type { Runtime } from '../../runtime.ts'
 
 /** As many as are notified one by one: more at once would make every process look at all of its sessions. */

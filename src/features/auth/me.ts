@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify'
-import { touchLastAccess } from '../../db/unlogged.ts'
+import { touchLastAccess } from '../../db/unlogged/sessions.ts'
 import { AppError, errors } from '../../errors.ts'
 import type { Runtime } from '../../runtime.ts'
 import { afterwards } from './afterwards.ts'

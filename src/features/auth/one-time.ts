@@ -4,7 +4,7 @@ import type { Config } from '../../config.ts'
 
 /**
  * One-time secrets of mails: a *token* is part of a link and can't be guessed; a *code* is typed by a person and can,
- * so its tries are counted (db/unlogged.ts). Nothing here knows an account or a database.
+ * so its tries are counted (db/unlogged/secrets.ts). Nothing here knows an account or a database.
  */
 export type SecretForm = 'token' | 'code'
 

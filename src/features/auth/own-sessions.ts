@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify'
-import { deleteSessionsOf } from '../../db/unlogged.ts'
+import { deleteSessionsOf } from '../../db/unlogged/sessions.ts'
 import { AppError } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'

@@ -1,5 +1,7 @@
 import type { Tx } from '../../db/sql.ts'
-import { deleteChallengesOf, deleteOtherSessions, deleteSecrets } from '../../db/unlogged.ts'
+import { deleteChallengesOf } from '../../db/unlogged/challenges.ts'
+import { deleteSecrets } from '../../db/unlogged/secrets.ts'
+import { deleteOtherSessions } from '../../db/unlogged/sessions.ts'
 import type { DomainEvent } from '../../events/types.ts'
 import { secretIdentifier } from '../mail/mail.ts'
 import type { SecretPurpose } from '../mail/types.ts'

@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import { clientNetwork } from '../../adapters/client-address.ts'
 import type { Tx } from '../../db/sql.ts'
-import { type CodeOutcome, type Consumption, consumeCode, consumeSecret } from '../../db/unlogged.ts'
+import { type CodeOutcome, type Consumption, consumeCode, consumeSecret } from '../../db/unlogged/secrets.ts'
 import { AppError } from '../../errors.ts'
 import type { DomainEvent } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'

@@ -5,13 +5,13 @@ import type { Config } from '../../config.ts'
 import type { Leases } from '../../db/leases.ts'
 import type { Listener } from '../../db/listener.ts'
 import type { Database } from '../../db/pools.ts'
-import type { SessionType } from '../../db/unlogged.ts'
+import type { SessionType } from '../../db/unlogged/sessions.ts'
 import { errors } from '../../errors.ts'
 import { relatedPathsOf } from '../permissions/permissions.ts'
 import type { AccessStore } from '../permissions/store.ts'
 import { readSession, type SessionRow, type Standing, standingOf } from './session-row.ts'
 
-export type { SessionType } from '../../db/unlogged.ts'
+export type { SessionType } from '../../db/unlogged/sessions.ts'
 
 /** A live session. Its tenant is the one it was opened for, its role the one that the user has there now. */
 export type Session = Standing & {

@@ -1,7 +1,13 @@
 import type { FastifyRequest } from 'fastify'
 import { hashSecret, newSecret, signToken } from '../../adapters/tokens.ts'
 import type { Tx } from '../../db/sql.ts'
-import { deleteSession, insertSession, replaceSession, type SessionOrigin, takeSession } from '../../db/unlogged.ts'
+import {
+  deleteSession,
+  insertSession,
+  replaceSession,
+  type SessionOrigin,
+  takeSession,
+} from '../../db/unlogged/sessions.ts'
 import { errors } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import { hashSecret } from '../../adapters/tokens.ts'
-import { consumeSecret } from '../../db/unlogged.ts'
+import { consumeSecret } from '../../db/unlogged/secrets.ts'
 import { AppError } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { TemplateError } from '../../adapters/liquid.ts'
 import type { Delivery, Mailer, SmtpSender } from '../../adapters/mailer.ts'
-import { keepDevelopmentMail, renewMailClaim } from '../../db/unlogged.ts'
+import { keepDevelopmentMail, renewMailClaim } from '../../db/unlogged/mails.ts'
 import { commit } from '../../events/commit.ts'
 import { systemActor } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import { registrationOptions, verifyRegistration } from '../../adapters/webauthn.ts'
-import { insertChallenge, takeChallenge } from '../../db/unlogged.ts'
+import { insertChallenge, takeChallenge } from '../../db/unlogged/challenges.ts'
 import { AppError, errors } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'

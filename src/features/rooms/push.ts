@@ -1,5 +1,5 @@
 import type { Tx } from '../../db/sql.ts'
-import { notifySockets } from '../../db/unlogged.ts'
+import { notifySockets } from '../../db/unlogged/pushes.ts'
 import type { Runtime } from '../../runtime.ts'
 import { isUuid } from '../../uuid.ts'
 

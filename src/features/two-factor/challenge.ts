@@ -1,6 +1,6 @@
 import { hashSecret, newSecret } from '../../adapters/tokens.ts'
 import type { Tx } from '../../db/sql.ts'
-import { type Challenge, insertChallenge } from '../../db/unlogged.ts'
+import { type Challenge, insertChallenge } from '../../db/unlogged/challenges.ts'
 import type { Runtime } from '../../runtime.ts'
 import type { AuthMode } from '../auth/input.ts'
 import type { Account } from '../auth/queries.ts'

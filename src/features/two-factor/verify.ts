@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import type { Tx } from '../../db/sql.ts'
-import { attemptChallenge, takeChallenge } from '../../db/unlogged.ts'
+import { attemptChallenge, takeChallenge } from '../../db/unlogged/challenges.ts'
 import { AppError } from '../../errors.ts'
 import { commit, type Outcome } from '../../events/commit.ts'
 import type { Runtime } from '../../runtime.ts'

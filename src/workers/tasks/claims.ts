@@ -1,4 +1,4 @@
-import { storeProgress, tellTaskEnded, touchTasks } from '../../db/unlogged.ts'
+import { storeProgress, tellTaskEnded, touchTasks } from '../../db/unlogged/tasks.ts'
 import { type Outcome, record } from '../../features/tasks/outcomes.ts'
 import type { AttemptClaim, Progress } from '../../features/tasks/tasks.ts'
 import type { Runtime } from '../../runtime.ts'

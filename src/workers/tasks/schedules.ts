@@ -1,5 +1,5 @@
 import { parseCron } from '../../adapters/cron.ts'
-import { dropLock, registerSchedule, type Slot, scheduleSlots, takeLock, takeSlot } from '../../db/unlogged.ts'
+import { dropLock, registerSchedule, type Slot, scheduleSlots, takeLock, takeSlot } from '../../db/unlogged/tasks.ts'
 import type { Runtime } from '../../runtime.ts'
 import { openAlarm } from '../alarm.ts'
 import { repeat } from './claims.ts'

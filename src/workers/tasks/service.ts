@@ -1,4 +1,4 @@
-import { dropLock, takeLock } from '../../db/unlogged.ts'
+import { dropLock, takeLock } from '../../db/unlogged/tasks.ts'
 import {
   type TaskStats,
   type TasksService,

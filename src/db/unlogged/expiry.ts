@@ -1,0 +1,29 @@
+import type { Runtime } from '../../runtime.ts'
+import { run } from './run.ts'
+
+/* What is over and was not removed by whoever came next. */
+
+const expired = {
+  // A day late: a mail that is tried again may still renew its secret.
+  secrets: ['svc_Verification', `"expiresAt" < now() - interval '1 day'`],
+  'code tries': ['svc_CodeTry', '"endsAt" <= now()'],
+  challenges: ['svc_Challenge', '"expiresAt" <= now()'],
+  'idempotency keys': ['svc_IdempotencyKey', '"expiresAt" <= now()'],
+  'rate limits': ['svc_RateLimit', '"endsAt" <= now()'],
+  'task locks': ['svc_TaskLock', `"expiresAt" < now() - interval '1 day'`],
+} as const
+
+export type Expiring = keyof typeof expired
+export const expiringKinds = Object.keys(expired) as readonly Expiring[]
+
+/** For the cleanup worker; gives how many were deleted. Rows that somebody is using stay for the next time. */
+export async function deleteExpired(rt: Runtime, what: Expiring, atMost: number): Promise<number> {
+  const [table, condition] = expired[what]
+  const rows = await run(
+    rt,
+    `delete from "${table}" where ctid = any (array(
+       select ctid from "${table}" where ${condition} limit $1 for update skip locked)) returning 1`,
+    [atMost],
+  )
+  return rows.length
+}

@@ -1,0 +1,89 @@
+import type { RepeatableRequest } from '../../events/types.ts'
+import type { Runtime } from '../../runtime.ts'
+import { sql, type Tx } from '../sql.ts'
+import { run } from './run.ts'
+
+/*
+ * Idempotency keys. What a commit came to rides in its own transaction, so that it is known if and only if it happened;
+ * hence those take a Tx.
+ */
+
+/** How long a request may be repeated. */
+const repeatableHours = 24
+
+type EarlierCommit = { readonly fingerprint: string; readonly result: unknown }
+
+/**
+ * Takes the place of the request's next commit, or gives what is there. Of any number of transactions at the same time
+ * one gets through, the others wait until it has ended and then find its result (or, if it failed, the next gets through).
+ */
+export async function reserveCommit(
+  tx: Tx,
+  { caller, key, fingerprint, commits }: RepeatableRequest,
+): Promise<EarlierCommit | undefined> {
+  const reserved = await tx.any(sql.unsafe`
+    insert into "svc_IdempotencyKey" as k (caller, key, step, fingerprint, "expiresAt")
+    values (${caller}, ${key}, ${commits}, ${fingerprint}, now() + make_interval(hours => ${repeatableHours}))
+    on conflict (caller, key, step) do update
+      set fingerprint = excluded.fingerprint, "expiresAt" = excluded."expiresAt",
+          result = null, status = null, "contentType" = null, body = null
+      where k."expiresAt" <= now()
+    returning step`)
+  if (reserved.length > 0) return undefined
+  const { fingerprint: earlier, result } = await tx.one<{ fingerprint: string; result: string }>(sql.unsafe`
+    select fingerprint, result from "svc_IdempotencyKey" where caller = ${caller} and key = ${key} and step = ${commits}`)
+  return { fingerprint: earlier, result: (JSON.parse(result) as { value?: unknown }).value }
+}
+
+/** Notes what the reserved commit came to. */
+export async function rememberCommit(tx: Tx, request: RepeatableRequest, value: unknown): Promise<void> {
+  const { caller, key, commits } = request
+  await tx.any(sql.unsafe`
+    update "svc_IdempotencyKey" set result = ${JSON.stringify({ value })}
+    where caller = ${caller} and key = ${key} and step = ${commits}`)
+}
+
+export type StoredAnswer = { readonly status: number; readonly contentType: string | null; readonly body: string }
+
+/** What is known of a key: which request it stands for, and its answer once there is one. */
+export async function findRepeatable(
+  rt: Runtime,
+  { caller, key }: Pick<RepeatableRequest, 'caller' | 'key'>,
+): Promise<{ readonly fingerprint: string; readonly answer: StoredAnswer | undefined } | undefined> {
+  const [row] = await run<StoredAnswer & { fingerprint: string; status: number | null }>(
+    rt,
+    `select fingerprint, status, "contentType", body from "svc_IdempotencyKey"
+     where caller = $1 and key = $2 and step = 0 and "expiresAt" > now()`,
+    [caller, key],
+  )
+  if (row === undefined) return undefined
+  const { fingerprint, status, contentType, body } = row
+  return { fingerprint, answer: status === null ? undefined : { status, contentType, body } }
+}
+
+/**
+ * Keeps the answer to a request that has committed, and gives the one that counts: the first. Ends a few expired keys on
+ * the way, so that the table stays as large as its last day without anybody's help.
+ */
+export async function storeAnswer(
+  rt: Runtime,
+  { caller, key }: RepeatableRequest,
+  { status, contentType, body }: StoredAnswer,
+): Promise<StoredAnswer> {
+  const [stored] = await run<StoredAnswer>(
+    rt,
+    `with expired as (${expiredKeysSql('limit 10')})
+     update "svc_IdempotencyKey"
+     set status = coalesce(status, $3), "contentType" = case when status is null then $4 else "contentType" end,
+         body = coalesce(body, $5)
+     where caller = $1 and key = $2 and step = 0
+     returning status, "contentType", body`,
+    [caller, key, status, contentType, body],
+  )
+  return stored ?? { status, contentType, body }
+}
+
+function expiredKeysSql(limit: string): string {
+  return `delete from "svc_IdempotencyKey" where ctid in (
+    select ctid from "svc_IdempotencyKey" where "expiresAt" <= now() order by "expiresAt" ${limit} for update skip locked)`
+}

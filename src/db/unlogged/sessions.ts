@@ -1,0 +1,143 @@
+import type { Runtime } from '../../runtime.ts'
+import { sql, type Tx } from '../sql.ts'
+import { run } from './run.ts'
+
+/* Sessions. Those that open and end one ride in the transaction of the event that says so; hence they take a Tx. */
+
+/** What a client said of itself when it signed in; sessions of type `default` have no limit. */
+export type SessionType = 'default' | 'web' | 'mobile'
+
+export type SessionOrigin = {
+  readonly tokenHash: string
+  readonly seconds: number
+  readonly ip: string
+  readonly userAgent: string | null
+}
+
+export type NewSession = SessionOrigin & {
+  readonly userId: string
+  readonly roleId: string
+  readonly tenantId: string | null
+  readonly type: SessionType
+  /** The hash that the caller's password was checked against; undefined when it was something else that was checked. */
+  readonly passwordHash: string | null | undefined
+}
+
+/**
+ * Opens a session; false when the account was suspended or its password changed since it was checked. The lock keeps
+ * both from happening before the session can be seen, so a password reset that changes the user's row first and then
+ * deletes the sessions misses none.
+ */
+export async function insertSession(tx: Tx, session: NewSession): Promise<boolean> {
+  const samePassword =
+    session.passwordHash === undefined
+      ? sql.fragment`true`
+      : sql.fragment`u.password is not distinct from ${session.passwordHash}`
+  const rows = await tx.any(sql.unsafe`
+    insert into "svc_Sessions" (token, "user_Id", "role_Id", "tenant_Id", "expiresAt", "ipAddress", "userAgent", type)
+    select ${session.tokenHash}, u.id, ${session.roleId}::uuid, ${session.tenantId}::uuid,
+           now() + make_interval(secs => ${session.seconds}), ${session.ip}, ${session.userAgent}, ${session.type}
+    from "svc_User" u
+    where u.id = ${session.userId} and u.status = 'active' and ${samePassword}
+    for share
+    returning id`)
+  return rows.length === 1
+}
+
+/**
+ * Ends a live session and opens its successor, in one statement: of any number at the same time exactly one gets
+ * through. False when the session has ended already. Locks the user like `insertSession`.
+ */
+export async function replaceSession(tx: Tx, sessionId: string, roleId: string, next: SessionOrigin): Promise<boolean> {
+  const rows = await tx.any(sql.unsafe`
+    with owner as materialized (
+      select u.id from "svc_User" u join "svc_Sessions" s on s."user_Id" = u.id
+      where s.id = ${sessionId} and u.status = 'active' for share of u),
+    ended as (
+      delete from "svc_Sessions" s using owner
+      where s.id = ${sessionId} and s."user_Id" = owner.id and s."expiresAt" > now() returning s.*)
+    insert into "svc_Sessions" (token, "user_Id", "role_Id", "tenant_Id", "expiresAt", "ipAddress", "userAgent", type)
+    select ${next.tokenHash}, "user_Id", ${roleId}::uuid, "tenant_Id", now() + make_interval(secs => ${next.seconds}),
+           ${next.ip}, ${next.userAgent}, type
+    from ended
+    returning id`)
+  return rows.length === 1
+}
+
+/** Ends the sessions of a user but for one, all without. Change the user's row first (see `insertSession`). */
+export async function deleteOtherSessions(tx: Tx, userId: string, kept: string | undefined): Promise<void> {
+  await tx.any(sql.unsafe`
+    delete from "svc_Sessions" where "user_Id" = ${userId} and id is distinct from ${kept ?? null}::uuid`)
+}
+
+/** Ends a live session and tells its type; undefined when it had ended before. */
+export async function takeSession(tx: Tx, sessionId: string): Promise<{ type: SessionType } | undefined> {
+  return tx.maybeOne<{ type: SessionType }>(sql.unsafe`
+    delete from "svc_Sessions" where id = ${sessionId} and "expiresAt" > now() returning type`)
+}
+
+/** False when it had ended before. */
+export async function deleteSession(tx: Tx, sessionId: string): Promise<boolean> {
+  const rows = await tx.any(sql.unsafe`delete from "svc_Sessions" where id = ${sessionId} returning id`)
+  return rows.length === 1
+}
+
+/** Ends live sessions of a user, all or the one with this id; the ids of those that had not ended before. */
+export async function deleteSessionsOf(tx: Tx, userId: string, sessionId?: string): Promise<readonly string[]> {
+  const which = sessionId === undefined ? sql.fragment`` : sql.fragment`and id = ${sessionId}`
+  const rows = await tx.any<{ id: string }>(sql.unsafe`
+    delete from "svc_Sessions" where "user_Id" = ${userId} and "expiresAt" > now() ${which} returning id`)
+  return rows.map(({ id }) => id)
+}
+
+/** For the cleanup worker; gives how many expired ones were deleted. */
+export async function deleteExpiredSessions(rt: Runtime, atMost: number): Promise<number> {
+  const rows = await run(
+    rt,
+    `delete from "svc_Sessions" where id in (
+       select id from "svc_Sessions" where "expiresAt" <= now() order by "expiresAt" limit $1 for update skip locked)
+     returning id`,
+    [atMost],
+  )
+  return rows.length
+}
+
+/** Moves the end of a live session to `seconds` from now, at most once a day (auth facts §1, sliding expiry). */
+export async function extendSession(rt: Runtime, sessionId: string, seconds: number): Promise<void> {
+  await run(
+    rt,
+    `update "svc_Sessions" set "expiresAt" = now() + make_interval(secs => $2), "updatedAt" = now()
+     where id = $1 and "expiresAt" > now() and "updatedAt" < now() - interval '1 day'`,
+    [sessionId, seconds],
+  )
+}
+
+/** Notes that a session was used, at most every five minutes. */
+export async function touchSession(rt: Runtime, sessionId: string): Promise<void> {
+  await run(
+    rt,
+    `update "svc_Sessions" set "lastUsedAt" = now()
+     where id = $1 and coalesce("lastUsedAt", "createdAt") < now() - interval '5 minutes'`,
+    [sessionId],
+  )
+}
+
+/** Notes that a user was here, at most every five minutes. */
+export async function touchLastAccess(rt: Runtime, userId: string): Promise<void> {
+  await run(
+    rt,
+    `update "svc_User" set "lastAccess" = now()
+     where id = $1 and ("lastAccess" is null or "lastAccess" < now() - interval '5 minutes')`,
+    [userId],
+  )
+}
+
+/** Notes that an API key was used, at most every five minutes. */
+export async function touchApiKey(rt: Runtime, keyId: string): Promise<void> {
+  await run(
+    rt,
+    `update "svc_ApiKey" set "lastUsedAt" = now()
+     where id = $1 and ("lastUsedAt" is null or "lastUsedAt" < now() - interval '5 minutes')`,
+    [keyId],
+  )
+}
