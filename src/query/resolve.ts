@@ -140,7 +140,7 @@ export function resolveCondition(
 
 /** The columns that `*` gives the caller, in column order. 403 without a read grant. */
 export function readableFields(catalog: Catalog, access: Access, collectionName: string): readonly Field[] {
-  const context = contextOf(catalog, access, NO_SETTINGS, false)
+  const context = contextOf(catalog, access, noSettings, false)
   return readableColumns(accessView(requireCollection(catalog, collectionName), context))
 }
 
@@ -151,7 +151,7 @@ export function requestedFields(
   collectionName: string,
   fields: readonly string[],
 ): readonly Field[] {
-  const view = accessView(requireCollection(catalog, collectionName), contextOf(catalog, access, NO_SETTINGS, false))
+  const view = accessView(requireCollection(catalog, collectionName), contextOf(catalog, access, noSettings, false))
   const { columns, nested } = resolveFields({ fields, relConditions: undefined, ignored: new Set() }, view)
   if (nested.length > 0)
     throw errors.badQuery(`fields: relations of ${quoted(collectionName)} are not part of a change`)
@@ -179,7 +179,7 @@ export const variableScope = (catalog: Catalog, access: Access, now: Date): Vari
 })
 
 /** Enough to ask what may be read; no condition is resolved with it. */
-const NO_SETTINGS: ResolveEnv = {
+export const noSettings: ResolveEnv = {
   now: new Date(0),
   multiTenant: { enabled: false, strict: true, ignored: new Set() },
   countByDefault: false,

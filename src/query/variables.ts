@@ -32,7 +32,7 @@ const NOW = /^\$NOW(?:([+-])(YEAR|MONTH|WEEK|DAY|HOUR|MINUTE|SECOND)S?_(\d{1,9})
 const CURRENT = /^\$(CURRENT_(?:USER|ROLE|TENANT|USERROLE|SETTINGS))(?:\.(\w+(?:\.\w+)*))?$/
 
 /** The collection whose row a variable is. */
-const COLLECTIONS: Readonly<Record<VariableName, string>> = {
+export const rowsOf: Readonly<Record<VariableName, string>> = {
   CURRENT_USER: 'svc_User',
   CURRENT_ROLE: 'svc_Role',
   CURRENT_TENANT: 'svc_Tenant',
@@ -97,12 +97,12 @@ function shiftedNow([, sign, unit, count]: readonly (string | undefined)[], now:
 
 /** Comparing with a variable tells its value, so a request may use only what its caller may know. */
 function requireReadable(name: VariableName, path: readonly string[], text: string, scope: VariableScope): void {
-  if (namesHidden(COLLECTIONS[name], path, scope.catalog)) throw errors.fieldDenied('read', text)
-  if (scope.ofRequest && followsRelation(COLLECTIONS[name], path, scope.catalog))
+  if (namesHidden(rowsOf[name], path, scope.catalog)) throw errors.fieldDenied('read', text)
+  if (scope.ofRequest && followsRelation(rowsOf[name], path, scope.catalog))
     throw errors.badQuery(`${text}: only stored permissions can follow the relations of the caller`)
   const settings = name === 'CURRENT_SETTINGS' && scope.ofRequest && !scope.access.admin
   if (!settings) return
-  const fields = scope.access.grant(COLLECTIONS[name], 'read')?.fields
+  const fields = scope.access.grant(rowsOf[name], 'read')?.fields
   const granted = fields === null || fields?.includes('*') || fields?.includes(path[0] ?? '')
   if (granted !== true) throw errors.fieldDenied('read', text)
 }

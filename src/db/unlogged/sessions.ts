@@ -14,7 +14,7 @@ export type SessionOrigin = {
   readonly userAgent: string | null
 }
 
-export type NewSession = SessionOrigin & {
+export type SessionRequest = {
   readonly userId: string
   readonly roleId: string
   readonly tenantId: string | null
@@ -22,6 +22,8 @@ export type NewSession = SessionOrigin & {
   /** The hash that the caller's password was checked against; undefined when it was something else that was checked. */
   readonly passwordHash: string | null | undefined
 }
+
+export type NewSession = SessionOrigin & SessionRequest
 
 /**
  * Opens a session; false when the account was suspended or its password changed since it was checked. The lock keeps

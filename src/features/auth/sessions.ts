@@ -6,6 +6,7 @@ import {
   insertSession,
   replaceSession,
   type SessionOrigin,
+  type SessionRequest,
   takeSession,
 } from '../../db/unlogged/sessions.ts'
 import { errors } from '../../errors.ts'
@@ -15,15 +16,6 @@ import type { Runtime } from '../../runtime.ts'
 import type { Caller } from './caller.ts'
 import { checkSessionLimit } from './session-limits.ts'
 import type { SessionType } from './session-store.ts'
-
-export type SessionRequest = {
-  readonly userId: string
-  readonly roleId: string
-  readonly tenantId: string | null
-  readonly type: SessionType
-  /** The hash that the password was checked against; undefined when it was something else that was checked. */
-  readonly passwordHash: string | null | undefined
-}
 
 /**
  * Opens a session in the transaction of whatever signs its user in. The access token, or undefined when the account

@@ -3,7 +3,8 @@ import type { Access, VariableName } from '../../query/access.ts'
 import type { Filter } from '../../query/ast.ts'
 import { relatedCollections } from '../../query/related-collections.ts'
 import { type ResolveEnv, resolveCondition } from '../../query/resolve.ts'
-import { rowsOf, type Variable, variablesIn } from '../permissions/related.ts'
+import { rowsOf } from '../../query/variables.ts'
+import { type Variable, variablesIn } from '../permissions/related.ts'
 import type { AccessRules } from '../permissions/store.ts'
 
 /**

@@ -1,6 +1,6 @@
 import type { Catalog, Collection, Field, Kind } from '../../catalog/catalog.ts'
 import { AppError, errors, type FieldProblem } from '../../errors.ts'
-import type { Access } from '../../query/access.ts'
+import { type Access, systemAccess } from '../../query/access.ts'
 import { guard, isObject } from '../../query/guards.ts'
 import { parseUntrustedFilter } from '../../query/parse.ts'
 import { checkConditions, type ResolveEnv, variableScope } from '../../query/resolve.ts'
@@ -202,12 +202,7 @@ function replaceVariables(catalog: Catalog, value: unknown, label: string): unkn
  */
 function sampleAccess(catalog: Catalog): Access {
   return {
-    admin: true,
-    roleId: '',
-    userId: undefined,
-    tenantId: undefined,
-    tenantSpecific: false,
-    grant: () => undefined,
+    ...systemAccess,
     variable: (name, path) => {
       const target = variableTarget(catalog, { name, path })
       const tooFar = path.length > (name === 'CURRENT_SETTINGS' ? 1 : relationsAtMost + 1)

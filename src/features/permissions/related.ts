@@ -8,9 +8,9 @@ import { compileOne } from '../../query/compile.ts'
 import { isObject } from '../../query/guards.ts'
 import { parseListQuery } from '../../query/parse.ts'
 import { isToMany } from '../../query/plan.ts'
-import { type ResolveEnv, resolveOne } from '../../query/resolve.ts'
+import { noSettings, resolveOne } from '../../query/resolve.ts'
 import type { Statement } from '../../query/sql.ts'
-import { substitute } from '../../query/variables.ts'
+import { rowsOf, substitute } from '../../query/variables.ts'
 
 /**
  * Variables that lead through relations, such as `$CURRENT_USER.userRoles.tenant_Id`. Rules are resolved without
@@ -33,15 +33,6 @@ export type VariableTarget = {
 }
 
 export const variableKey = ({ name, path }: Variable): string => [name, ...path].join('.')
-
-/** The collections of the callers' rows. */
-export const rowsOf: Readonly<Record<VariableName, string>> = {
-  CURRENT_USER: 'svc_User',
-  CURRENT_ROLE: 'svc_Role',
-  CURRENT_TENANT: 'svc_Tenant',
-  CURRENT_USERROLE: 'svc_UserRole',
-  CURRENT_SETTINGS: 'svc_Settings',
-}
 
 /** Undefined for names that do not exist, and for hidden fields. A path that ends at a relation means its rows' ids. */
 export function variableTarget(catalog: Catalog, { name, path }: Variable): VariableTarget | undefined {
@@ -132,7 +123,7 @@ function relatedSql(
 ): Statement | undefined {
   try {
     const query = parseListQuery({ fields: paths.map(({ path }) => path.join('.')) })
-    return compileOne(resolveOne(catalog, systemAccess, 'svc_UserRole', userRoleId, query, settings))
+    return compileOne(resolveOne(catalog, systemAccess, 'svc_UserRole', userRoleId, query, noSettings))
   } catch (error) {
     if (!(error instanceof AppError)) throw error
     log.error({ err: error }, 'the variables in stored permissions cannot be read')
@@ -145,12 +136,4 @@ function valuesAt(node: unknown, [head, ...rest]: readonly string[]): unknown[] 
   if (head === undefined) return [node]
   if (Array.isArray(node)) return node.flatMap((one) => valuesAt(one, [head, ...rest]))
   return isObject(node) ? valuesAt(node[head], rest) : []
-}
-
-const settings: ResolveEnv = {
-  now: new Date(0),
-  multiTenant: { enabled: false, strict: true, ignored: new Set() },
-  countByDefault: false,
-  postgis: false,
-  vector: false,
 }
