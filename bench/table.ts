@@ -2,8 +2,12 @@ import type { Side } from './cases.ts'
 import type { Figure } from './figures.ts'
 import type { Figures, Line } from './rounds.ts'
 
-/** The lines as a Markdown table: requests (or written rows) per second, ratios to the ceiling, latencies, errors. */
+/**
+ * The lines as a Markdown table: requests (or written rows) per second, ratios to the ceiling, latencies, errors; empty
+ * without any.
+ */
 export function tableOf(lines: readonly Line[]): string {
+  if (lines.length === 0) return ''
   const head = [
     'workload',
     'as',
