@@ -13,6 +13,7 @@ export default defineConfig({
       {
         test: {
           name: 'unit',
+          server: native,
           include: ['test/unit/**/*.test.ts'],
           // Two of them compile all of the project.
           testTimeout: 30_000,
