@@ -112,11 +112,13 @@ export function openDatabase(pool: pg.Pool, log: Logger, logSql: boolean, tracin
     if (onNotice !== undefined) client.on('notice', onNotice)
     try {
       const statement = { text, values: values as unknown[], name: statementName(client, text, name) }
-      const result = await cancellable(client, signal, () => client.query(statement))
+      const result = await cancellable(client, signal, () => answerTo(client, statement))
       client.release()
       return result
     } catch (error) {
       client.release(isConnectionLoss(error) ? (error as Error) : undefined)
+      // Its own stack ends at the socket; this one leads to whoever has asked.
+      Error.captureStackTrace(error as Error)
       throw error
     } finally {
       if (onNotice !== undefined) client.off('notice', onNotice)
@@ -220,6 +222,19 @@ async function acquire(pool: pg.Pool): Promise<pg.PoolClient> {
   } catch (error) {
     throw Object.assign(errors.unavailable(), { cause: error })
   }
+}
+
+/**
+ * By callback: what pg's own promise leaves behind gets into the old generation, with the rows of every answer, and makes
+ * the collector work for them again.
+ */
+function answerTo(client: pg.PoolClient, statement: pg.QueryConfig): Promise<pg.QueryResult> {
+  return new Promise((resolve, reject) => {
+    client.query(statement, (error: Error | undefined, result: pg.QueryResult) => {
+      if (error) reject(error)
+      else resolve(result)
+    })
+  })
 }
 
 const statementsPerConnection = 200

@@ -27,6 +27,11 @@ describe('the connections that a route holds', () => {
     'a write of a session': `delete from "svc_Sessions"`,
   }
 
+  it('say who has asked when a statement fails', async () => {
+    const failed = await api.rt.db.run('select 1 / 0', []).catch((error: unknown) => error)
+    expect((failed as Error).stack).toContain(import.meta.filename)
+  })
+
   describe.each(['db', 'reserved', 'feedDb'] as const)('rt.%s', (pool) => {
     it.each(Object.entries(writes))('refuses %s', async (_what, text) => {
       const before = await api.position()
