@@ -92,11 +92,22 @@ export function resolveOne(
   query: ListQuery,
   env: ResolveEnv,
 ): Plan {
+  return ofItem(resolveAny(catalog, access, collectionName, query, env), id)
+}
+
+/** As {@link resolveOne}, before it is known which item: a plan of all that could be asked for. */
+export function resolveAny(
+  catalog: Catalog,
+  access: Access,
+  collectionName: string,
+  query: ListQuery,
+  env: ResolveEnv,
+): Plan {
   const { collection, view, context, rule } = open(catalog, access, collectionName, query, env)
   return plan({
     collection,
     selection: selectionOf(query, view),
-    where: allOf([hasId(collection, id), rule, resolveFilter(query.filter, view)]),
+    where: allOf([rule, resolveFilter(query.filter, view)]),
     sort: [],
     limit: undefined,
     offset: 0,
@@ -107,6 +118,10 @@ export function resolveOne(
     collections: context.collections,
   })
 }
+
+/** The plan for one of its items. 400 for an id of the wrong type. */
+export const ofItem = (any: Plan, id: string): Plan =>
+  plan({ ...any, where: allOf([hasId(any.collection, id), any.where]) })
 
 export type ConditionOptions = {
   /** Soft-deleted rows pass too, as when one is restored. */
