@@ -19,6 +19,11 @@ export type Access = {
    * part of it where a rule of the role names a variable, or the request may (`namesVariables`).
    */
   identity?(namesVariables: boolean): string
+  /**
+   * Equal for all whose queries mean the same as long as these name no variable, for what is kept beside a catalog; undefined
+   * where a rule of the role names the time or the settings, and where it can't be told.
+   */
+  meaning?(): string | undefined
   /** The grant for one collection and action; undefined means refused. Not asked for administrators. */
   grant(collection: string, action: Action): Grant | undefined
   /** Values of `$CURRENT_…` variables; undefined where there is none (then the condition matches nothing). */

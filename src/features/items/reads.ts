@@ -9,15 +9,16 @@ import { AppError, errors } from '../../errors.ts'
 import type { Access } from '../../query/access.ts'
 import { compileList, compileListUpTo, compileOne } from '../../query/compile.ts'
 import { compilePage } from '../../query/compile-keyset.ts'
-import { startCompiling, whereSql } from '../../query/compile-predicate.ts'
+import { clause, columnSql, conditions, startCompiling } from '../../query/compile-predicate.ts'
 import { selectionSql } from '../../query/compile-select.ts'
 import { writePageCursor } from '../../query/page-cursor.ts'
 import { parseListQuery } from '../../query/parse.ts'
 import { horizonOf } from '../../query/past.ts'
-import { type Plan, type ResolveEnv, resolveList, resolveOne } from '../../query/resolve.ts'
+import { ofItem, type Plan, type ResolveEnv, resolveAny, resolveList } from '../../query/resolve.ts'
 import { createParams, ident, type Statement, statement } from '../../query/sql.ts'
-import { readValue } from '../../query/values.ts'
+import { parameterType, readValue } from '../../query/values.ts'
 import type { Runtime } from '../../runtime.ts'
+import { type PreparedPlan, preparedPlan, statementOf } from './kept-plans.ts'
 import { markOf, streamList, streamMarkedList } from './stream.ts'
 
 /**
@@ -38,20 +39,31 @@ export async function readList(
   raw: Record<string, unknown>,
   via: Via = {},
 ): Promise<string | Readable> {
-  return freshOutside(rt, via.tx, async () =>
-    answerPlan(rt, resolveList(rt.catalog.current(), access, collection, parseListQuery(raw), resolveEnv(rt)), via),
-  )
+  return freshOutside(rt, via.tx, async () => {
+    const catalog = rt.catalog.current()
+    const resolve = () => resolveList(catalog, access, collection, parseListQuery(raw), resolveEnv(rt))
+    return answerPrepared(rt, preparedPlan(catalog, access, { name: `list ${collection}`, raw }, resolve), via)
+  })
 }
 
 /** The answer to a list, to a page of one, or to a list of groups. */
-export async function answerPlan(rt: Runtime, plan: Plan, via: Via = {}): Promise<string | Readable> {
+export const answerPlan = (rt: Runtime, plan: Plan, via: Via = {}): Promise<string | Readable> =>
+  answerPrepared(rt, { plan }, via)
+
+async function answerPrepared(rt: Runtime, prepared: PreparedPlan, via: Via): Promise<string | Readable> {
+  const { plan } = prepared
   via.trace?.begin(plan)
   if (isPage(plan)) return listPage(rt, plan, via)
   if (via.marked) return streamMarkedList(rt, plan, via.signal)
-  const isShort = via.tx !== undefined || (plan.limit !== undefined && plan.limit <= largestWholeList)
-  const list = isShort ? compileList(plan) : compileListUpTo(plan, largestWhole(plan))
+  const list = via.tx === undefined ? statementOf(prepared, compileWhole) : compileList(plan)
   const [row] = await run<ListRow>(rt, plan, list, via)
   return listBody(plan, row!) ?? streamList(rt, plan, via)
+}
+
+/** Of a list that might be long, only as much as may be held at once. */
+function compileWhole(plan: Plan): Statement {
+  const isShort = plan.limit !== undefined && plan.limit <= largestWholeList
+  return isShort ? compileList(plan) : compileListUpTo(plan, largestWhole(plan))
 }
 
 /** How much of the answer to a plan may be held at once: rows, or groups, which have 50 members at most. */
@@ -106,10 +118,16 @@ export async function readVersion(
   via: Via = {},
 ): Promise<{ readonly body: string; readonly version: string | undefined }> {
   return freshOutside(rt, via.tx, async () => {
-    const plan = resolveOne(rt.catalog.current(), access, collection, id, parseListQuery(raw), resolveEnv(rt))
+    const catalog = rt.catalog.current()
+    const resolve = () => resolveAny(catalog, access, collection, parseListQuery(raw), resolveEnv(rt))
+    const prepared = preparedPlan(catalog, access, { name: `one ${collection}`, raw }, resolve)
+    const { plan } = prepared
     via.trace?.begin(plan)
-    if (plan.past !== undefined) return readPast(rt, plan, via)
-    const [row] = await run<{ data: string; version: string }>(rt, plan, compileVersion(plan), via)
+    if (plan.past !== undefined) return readPast(rt, ofItem(plan, id), via)
+    const { value } = readValue(id, plan.collection.primaryKey, 'id')
+    const { text, values, key } = statementOf(prepared, compileVersion)
+    const ofId = { text, values: [value, ...values.slice(1)], key }
+    const [row] = await run<{ data: string; version: string }>(rt, plan, ofId, via)
     if (row === undefined) throw errors.itemDenied('read')
     return { body: `{"data":${row.data}}`, version: row.version }
   })
@@ -178,13 +196,18 @@ function namesUnknown(error: unknown): boolean {
   return error instanceof AppError && (error.code === 'UNKNOWN_COLLECTION' || error.code === 'BAD_QUERY')
 }
 
-/** As `compileOne`; the version must come from the very row that the answer is made from. */
-function compileVersion(plan: Plan): Statement {
+/**
+ * As `compileOne`, for the item whose id is the first of the values, which is null yet. The version must come from the
+ * very row that the answer is made from.
+ */
+function compileVersion({ collection, where, selection }: Plan): Statement {
   const params = createParams()
   const compiling = startCompiling(params)
-  const where = whereSql(plan.where, ['t'], compiling)
-  const list = selectionSql(plan.selection, ['t'], compiling)
-  const text = `select (select row_to_json(o.*)::text from (select ${list}) o) as data, t.xmin::text as version from ${ident(plan.collection.name)} t${where}`
+  const { primaryKey } = collection
+  const hasId = `${columnSql(primaryKey.name, 't')} = ${params.bind(null, parameterType(primaryKey))}`
+  const kept = clause('where', [hasId, ...conditions(where, ['t'], compiling)])
+  const list = selectionSql(selection, ['t'], compiling)
+  const text = `select (select row_to_json(o.*)::text from (select ${list}) o) as data, t.xmin::text as version from ${ident(collection.name)} t${kept}`
   return statement(text, params.values)
 }
 

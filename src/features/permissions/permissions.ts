@@ -22,9 +22,11 @@ export type Subject = {
 
 /** What a subject may do, compiled from the stored rules once per role and change (spec/permissions.md §3). */
 export function accessOf(rules: AccessRules, subject: Subject): Access {
-  const { grants } = compiledRole(rules, subject.role.id)
-  let known: string | undefined
-  const rows = () => (known ??= rowsOf(subject))
+  const { grants, isLasting } = compiledRole(rules, subject.role.id)
+  let knownRows: string | undefined
+  const rows = () => (knownRows ??= rowsOf(subject))
+  let knownMeaning: string | undefined
+  const meaning = () => (knownMeaning ??= hash('sha256', meaningOf(rules, subject, rows), 'base64url'))
   return {
     admin: subject.role.name === administratorRole,
     roleId: subject.role.id,
@@ -32,6 +34,7 @@ export function accessOf(rules: AccessRules, subject: Subject): Access {
     tenantId: subject.tenantId,
     tenantSpecific: subject.role.isTenantSpecific,
     identity: (namesVariables) => identityOf(rules, subject, namesVariables, rows),
+    meaning: () => (isLasting ? meaning() : undefined),
     grant: (collection, action) => grants.get(`${action} ${collection}`),
     variable: (name, path) => variableOf(rules, subject, name, path),
   }
@@ -67,13 +70,22 @@ function ownIds({ userId, role, tenantId }: Subject): Partial<Record<VariableNam
 
 /** Roles with the same rules have the same digest in every process. */
 function identityOf(rules: AccessRules, subject: Subject, namesVariables: boolean, rows: () => string): string {
-  const { role, tenantId, userId } = subject
-  const { digest, isPersonal } = compiledRole(rules, role.id)
-  const shared = `${role.id} ${tenantId ?? ''} ${role.name} ${role.isTenantSpecific} ${digest}`
-  if (!isPersonal && !namesVariables) return shared
+  if (!compiledRole(rules, subject.role.id).isPersonal && !namesVariables) return sharedOf(rules, subject)
   const settings = JSON.stringify(subject.rows.CURRENT_SETTINGS ?? null)
-  return `${shared} ${userId ?? ''} ${rows()} ${hash('sha256', settings, 'base64url')}`
+  return `${personalOf(rules, subject, rows)} ${hash('sha256', settings, 'base64url')}`
 }
+
+function meaningOf(rules: AccessRules, subject: Subject, rows: () => string): string {
+  const { isPersonal } = compiledRole(rules, subject.role.id)
+  return isPersonal ? personalOf(rules, subject, rows) : sharedOf(rules, subject)
+}
+
+function sharedOf(rules: AccessRules, { role, tenantId }: Subject): string {
+  return `${role.id} ${tenantId ?? ''} ${role.name} ${role.isTenantSpecific} ${compiledRole(rules, role.id).digest}`
+}
+
+const personalOf = (rules: AccessRules, subject: Subject, rows: () => string): string =>
+  `${sharedOf(rules, subject)} ${subject.userId ?? ''} ${rows()}`
 
 /** What variables stand for, but the settings, which may change while the subject stays. */
 function rowsOf({ rows, related }: Subject): string {
@@ -88,6 +100,8 @@ type CompiledRole = {
   readonly digest: string
   /** Whether a rule names a variable of the caller. */
   readonly isPersonal: boolean
+  /** Whether no rule names what changes while the caller stays: the time, the settings. */
+  readonly isLasting: boolean
 }
 
 const compiledRoles = oncePer((_rules: AccessRules) => new Map<string, CompiledRole>())
@@ -111,6 +125,7 @@ function compileRole(rules: AccessRules, roleId: string): CompiledRole {
     paths: pathsIn(rules, [...grants.values()]),
     digest: hash('sha256', text, 'base64url'),
     isPersonal: text.includes('$CURRENT_'),
+    isLasting: !text.includes('$NOW') && !text.includes('$CURRENT_SETTINGS'),
   }
 }
 
