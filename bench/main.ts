@@ -9,8 +9,9 @@ import { measureMixed } from './mixed-rounds.ts'
 import { isWanted, type Options, readOptions, usage } from './options.ts'
 import { type Launch, startServer } from './processes.ts'
 import { hottestOf } from './profile.ts'
+import { readCases } from './reads.ts'
 import { measureRealtime } from './realtime-figures.ts'
-import { type Contest, compete, type Line } from './rounds.ts'
+import { breakIn, type Contest, compete, type Line } from './rounds.ts'
 import { measureStart } from './start.ts'
 import { figuresTable, ratioOf, tableOf } from './table.ts'
 import { workloads } from './workloads.ts'
@@ -74,7 +75,9 @@ async function runRounds(options: Options, contest: Contest): Promise<readonly L
   const { product, product_10k, product_1m } = sizesOf(options)
   const growth = growthCases({ product_10k, product, product_1m })
   const lines: Line[] = []
-  for (const what of [...workloads(product), ...growth].filter(({ id }) => isWanted(options, id)))
+  const cases = [...workloads(product), ...growth].filter(({ id }) => isWanted(options, id))
+  if (!options.quick && cases.length > 0) await breakIn(contest, readCases(product)[0]!, options.roles[0]!)
+  for (const what of cases)
     for (const role of what.roles.filter((each) => options.roles.includes(each))) {
       await assertSameAnswers(contest, what, role)
       const line = await compete(contest, what, role)

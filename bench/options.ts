@@ -4,7 +4,7 @@ import type { Role } from './daybook.ts'
 
 /** What a run is to do; durations in seconds. */
 export type Options = {
-  /** Fewer and shorter rounds, fewer rows, subscribers and jobs, and no growth of the tables, for a first idea. */
+  /** Fewer and shorter rounds, fewer rows, subscribers and jobs, no growth, V8 still compiling: for a first idea. */
   readonly quick: boolean
   readonly json: boolean
   /** Ids of workloads (`W1`), all when empty. */

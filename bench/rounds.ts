@@ -47,23 +47,36 @@ export async function compete(contest: Contest, what: Case, role: Role): Promise
 
 type Measured = Round & { readonly serverCpu: number | undefined; readonly databaseCpu: number | undefined }
 
-/** One side's part in a contest. */
-function entryOf({ servers, accounts, databasePid, seconds }: Contest, side: Side, what: Case, role: Role) {
-  const server = servers[side]!
-  const meters = [meterOf(server.pid), meterOf(databasePid, 'with its children')]
+/** How many light requests a server answers before V8 has compiled all that they run through; both sides need 16,000. */
+const requestsUntilCompiled = 20_000
+
+/** Lets every side answer so many requests of a light case that none of them compiles while it is measured. */
+export async function breakIn(contest: Contest, light: Case, role: Role): Promise<void> {
+  for (const side of Object.keys(contest.servers) as Side[])
+    await fire(loadOf(contest, side, light, role), requestsUntilCompiled)
+}
+
+function loadOf({ servers, accounts }: Contest, side: Side, what: Case, role: Role): Load {
   let n = 0
   const next = () => {
     n += 1
     return n
   }
-  const load: Load = { what, role, as: accounts[role], kind: side === 'ceiling' ? 'ceiling' : 'daybook', server, next }
+  const kind = side === 'ceiling' ? 'ceiling' : 'daybook'
+  return { what, role, as: accounts[role], kind, server: servers[side]!, next }
+}
+
+/** One side's part in a contest. */
+function entryOf(contest: Contest, side: Side, what: Case, role: Role) {
+  const load = loadOf(contest, side, what, role)
+  const meters = [meterOf(load.server.pid), meterOf(contest.databasePid, 'with its children')]
   let amount = 0
   const took: Measured[] = []
   return {
     side,
     took,
     warmUp: async () => {
-      amount = await warmUp(load, seconds)
+      amount = await warmUp(load, contest.seconds)
     },
     run: async () => {
       const before = meters.map((meter) => meter())
