@@ -94,10 +94,13 @@ const lockWaitMs = 250
 /** Writers that had to wait get through meanwhile. */
 const lockPauseMs = 250
 
+// The name is read as a month where it is one: the planner may look at every table's, and those of TOAST tables end in
+// numbers of as many digits.
 const expiredPartitionsSql = `select child.relname as name
 from pg_inherits join pg_class child on child.oid = inhrelid
-where inhparent = '"${logTable}"'::regclass and child.relname ~ '_[0-9]{6}$'
-  and (to_date(right(child.relname, 6), 'YYYYMM') + interval '1 month') at time zone 'UTC' <= $1::timestamptz
+where inhparent = '"${logTable}"'::regclass
+  and case when child.relname ~ '^${logTable}_[0-9]{6}$'
+    then (to_date(right(child.relname, 6), 'YYYYMM') + interval '1 month') at time zone 'UTC' <= $1::timestamptz end
 order by 1`
 
 // From where the last batch ended, or each would pass over all that the ones before have deleted.

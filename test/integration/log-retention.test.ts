@@ -200,6 +200,13 @@ describe('expireEvents', () => {
     expect(await expireEvents(db, boundary, { batch: 10 })).toEqual({ dropped: [], postponed: [], deleted: 0 })
   })
 
+  it('takes no other table for a month, whatever it is called', async () => {
+    await db.query('create table invoices_141631 (); set enable_nestloop = off; set enable_mergejoin = off')
+    const expiry = await expireEvents(db, new Date(month(-1)))
+    await db.query('drop table invoices_141631; reset enable_nestloop; reset enable_mergejoin')
+    expect(expiry).toEqual({ dropped: [], postponed: [], deleted: 0 })
+  })
+
   it('leaves a month that a transaction is using for the next run', async () => {
     const old = month(-3)
     await makePartition(old)
