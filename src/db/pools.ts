@@ -44,14 +44,15 @@ export type PoolShare = 'read' | 'hotWrite' | 'write' | 'reserved' | 'feed'
 /**
  * DATABASE_POOL_MAX is the sum of all pools of a process (design §2): two connections stay reserved for session and
  * health checks, and two for realtime where it is on, so that a flood of heavy reads can neither lock everybody out nor
- * delay changes; the rest is shared.
+ * delay changes; the rest is shared. One-row writes get most of it: each waits for the disk on a connection of its own, and
+ * the more of them wait together, the fewer writes to the disk they cost.
  */
 export function poolShares(max: number, realtime: boolean): Record<PoolShare, number> {
   const few = max >= 8 ? 2 : 1
   const feed = realtime ? few : 0
   const rest = Math.max(max - few - feed, 3)
-  const write = Math.max(1, Math.floor(rest * 0.3))
-  const hotWrite = Math.max(1, Math.floor(rest * 0.25))
+  const write = Math.max(1, Math.floor(rest * 0.2))
+  const hotWrite = Math.max(1, Math.floor(rest * 0.45))
   return { reserved: few, feed, write, hotWrite, read: Math.max(1, rest - write - hotWrite) }
 }
 
