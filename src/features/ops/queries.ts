@@ -74,9 +74,9 @@ const shown = sql.fragment`
   (select jsonb_build_object('position', l.position::text, 'type', l.type, 'action', l.action, 'createdAt', l."createdAt",
      'requestId', l."requestId", 'userId', l."userId")
    from "svc_AuditLog" l
-   where case when shown.queue = 'tasks'
-     then l.entity = 'svc_Tasks' and l."entityId" = shown.id and l.action = 'create'
-     else l.entity = 'svc_EmailLog' and l."entityId" = shown.data->>'emailLogId' and l.action = 'queued' end
+   where l.entity = case shown.queue when 'tasks' then 'svc_Tasks' else 'svc_EmailLog' end
+     and l."entityId" = case shown.queue when 'tasks' then shown.id else shown.data->>'emailLogId' end
+     and l.action = case shown.queue when 'tasks' then 'create' else 'queued' end
    order by l.position limit 1) as cause`
 
 /** The newest first, and how many there are. */
