@@ -411,14 +411,16 @@ function isOneRow(collection: Collection): string {
       from ${first('svc$old_rows')} "svc$old", ${first('svc$new_rows')} "svc$new"`
 }
 
-/** What {@link updatedRows} is for one row: nothing to join, to number or to sort. */
+/**
+ * What {@link updatedRows} is for one row: nothing to join, to number or to sort. Where every change is logged, the rows
+ * are compared byte by byte: PostgreSQL prepares every expression anew for every statement, and this is one.
+ */
 function updatedRow(collection: Collection): string {
-  const logged = loggedFields(collection)
   return `select "svc$new".${key(collection)}::text as "entityId", 'update' as action,
       jsonb_build_object('after', ${imageSql(collection, '"svc$new".*')}, 'before', ${changedValues(collection)}) as changes,
       ${tenant(collection, 'svc$new')} as tenant
       from "svc$new_rows" "svc$new", "svc$old_rows" "svc$old"
-      where ${logged.length === 0 ? 'false' : logged.map(isChanged).join('\n        or ')}`
+      where ${hasOnlyLogged(collection) ? '"svc$old".* *<> "svc$new".*' : isAnyChanged(collection)}`
 }
 
 /**
@@ -428,7 +430,6 @@ function updatedRow(collection: Collection): string {
  */
 function updatedRows(collection: Collection): string {
   const id = key(collection)
-  const changed = loggedFields(collection).map(isChanged)
   const tenants = collection.fields.has('tenant_Id')
     ? `case when "svc$new".${id} is null then "svc$old"."tenant_Id" else "svc$new"."tenant_Id" end`
     : 'null::uuid'
@@ -442,9 +443,17 @@ function updatedRows(collection: Collection): string {
       from (select "svc$row".*, ${imageSql(collection, '"svc$row".*')} as "svc$image", row_number() over () as "svc$ordinal"
         from "svc$new_rows" "svc$row") "svc$new"
       full join "svc$old_rows" "svc$old" on "svc$old".${id} = "svc$new".${id}
-      where "svc$new".${id} is null or "svc$old".${id} is null${changed.map((condition) => `\n        or ${condition}`).join('')}
+      where "svc$new".${id} is null or "svc$old".${id} is null
+        or ${isAnyChanged(collection)}
       order by "svc$new"."svc$ordinal" nulls first`
 }
+
+function isAnyChanged(collection: Collection): string {
+  return `(${['false', ...loggedFields(collection).map(isChanged)].join('\n        or ')})`
+}
+
+const hasOnlyLogged = (collection: Collection): boolean =>
+  loggedFields(collection).length === collection.fields.size - 1
 
 function loggedFields({ fields }: Collection): Field[] {
   return [...fields.values()].filter((field) => !field.unlogged && !field.primaryKey)
