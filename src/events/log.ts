@@ -43,6 +43,14 @@ export function actorCte(parameter: number): string {
 }
 
 /**
+ * {@link actorCte} for the condition of an `update` or `delete`, where it costs less: evaluated for the rows that are
+ * found, before they are written.
+ */
+export function actorCondition(parameter: number): string {
+  return `set_config('svc.actor', $${parameter}, true) is not null`
+}
+
+/**
  * Creates the log with its guards and the partitions from this month to two months ahead. Safe to run again.
  *
  * - `createdAt` is the wall clock when the event was appended, not the start of its transaction: per record it grows

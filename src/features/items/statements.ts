@@ -1,7 +1,7 @@
 import type { Catalog, Collection } from '../../catalog/catalog.ts'
 import { defaultExpression } from '../../catalog/defaults.ts'
 import { errors } from '../../errors.ts'
-import { actorCte } from '../../events/log.ts'
+import { actorCondition, actorCte } from '../../events/log.ts'
 import { oncePer } from '../../once-per.ts'
 import { projectionSql } from '../../query/projection.ts'
 import { createParams, ident, literal, type Params, type ParamValue } from '../../query/sql.ts'
@@ -60,12 +60,12 @@ export function updateStatement(
     }
   }
   const sets = [...assignments.map(({ column, value }) => `${column} = ${value}`), ...touched(collection, assignments)]
-  const conditions = [...where, ...matching, ...checksOf(assignments, references, params)].join(' and ')
-  const change = `update ${ident(collection.name)} as t set ${sets.join(', ')} from ctx where ${conditions} returning ${returning(context, params, options)}`
+  const conditions = [...where, ...matching, ...checksOf(assignments, references, params), actorCondition(1)].join(
+    ' and ',
+  )
+  const change = `update ${ident(collection.name)} as t set ${sets.join(', ')} where ${conditions} returning ${returning(context, params, options)}`
   const text =
-    options.ifMatch === undefined
-      ? `${actorCte(1)} ${change}`
-      : orWhetherFound('changed', `${actorCte(1)}, changed as (${change}) `, context, where)
+    options.ifMatch === undefined ? change : orWhetherFound('changed', `with changed as (${change}) `, context, where)
   return { text, values: values() }
 }
 
