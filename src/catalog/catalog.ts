@@ -99,6 +99,8 @@ export type Field = {
    * selected, not filtered, sorted or grouped by.
    */
   readonly shownBy?: { readonly function: string; readonly arguments: readonly string[] } | undefined
+  /** The field whose column is read for this one, which has none of its own. */
+  readonly sameAs?: string | undefined
 }
 
 export type RelationKind = 'belongsTo' | 'hasOne' | 'hasMany' | 'belongsToMany' | 'polymorphic'

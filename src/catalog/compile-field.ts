@@ -3,7 +3,7 @@ import type { Field, FieldJson, Kind } from './catalog.ts'
 import { checkDefault, type Refuse, readDefault } from './defaults.ts'
 import { expressionProblem } from './expressions.ts'
 import { fieldTypes, type TypeValues } from './field-types.ts'
-import { shownFields } from './system-collections.ts'
+import { sameFields, shownFields } from './system-collections.ts'
 import { rulesProblem } from './validate.ts'
 
 /** One column from its stored JSON. 400 that names the collection and the field for whatever does not fit. */
@@ -29,6 +29,7 @@ export function fieldOf(collection: string, name: string, json: FieldJson): Fiel
     hidden: flag(json, 'hidden', refuse),
     unlogged: flag(json, 'unlogged', refuse),
     shownBy: shownFields.get(`${collection}.${name}`),
+    sameAs: sameFields.get(`${collection}.${name}`),
     validate: rulesOf(json.validate, refuse),
     systemGenerated: json.SystemGenerated === true || json.SystemGenerated === 'true',
   }

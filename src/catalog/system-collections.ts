@@ -36,6 +36,9 @@ export const shownFields: ReadonlyMap<string, NonNullable<Field['shownBy']>> = n
   ['svc_AuditLog.changes', { function: 'svc_log.shown', arguments: ['type', 'entity', 'action', 'changes'] }],
 ])
 
+/** No event is ever updated, so the log has no column for the time of it. */
+export const sameFields: ReadonlyMap<string, string> = new Map([['svc_AuditLog.updatedAt', 'createdAt']])
+
 export const systemCollections: readonly CollectionDefinition[] = [
   schemaDefinition,
   migration,

@@ -6,7 +6,7 @@
  * reader's own transaction have written: its snapshots would show its events before they are committed.
  */
 import { type Cursor, cursorAt, encodeCursor, parseSnapshot, snapshotOf } from './cursor.ts'
-import { logSchema, logTable } from './log.ts'
+import { eventIdSql, logSchema, logTable } from './log.ts'
 
 /** What a statement needs; a pg pool and a pg client both are one. */
 export type LogDb = {
@@ -137,7 +137,7 @@ function toEvent({ upTo: _upTo, removed: _removed, now: _now, ...row }: Row): Lo
 
 /**
  * Both statements find the same events, each by an index of its own, and leave the planner no other: its estimates for
- * the newest transactions are poor, and a round of three events read by position walks the whole log.
+ * the newest transactions are poor, and a round of three events read by id walks the whole log.
  *
  * By transaction: "not visible in the snapshot" is spelled as its definition, from xmax on or among the running, a range
  * of the index on xid. With `xid >= xmin`, one long transaction would make every round read all since its start.
@@ -145,14 +145,17 @@ function toEvent({ upTo: _upTo, removed: _removed, now: _now, ...row }: Row): Lo
 const pageSql = page(
   `where (e.xid >= $2::xid8 or e.xid = any($3::xid8[]))
     and e.position > $4::bigint`,
-  'e.position + 0',
+  'e.position',
 )
 
-/** By position, looking at no more than `$4` events: for a round of half a million, whose pages would each sort the rest. */
+/**
+ * By id, which is in the order of the positions, looking at no more than `$4` events: for a round of half a million, whose
+ * pages would each sort the rest.
+ */
 const densePageSql = page(
   `where not pg_visible_in_snapshot(e.xid, $2::pg_snapshot)
-    and e.position > $3::bigint and e.position <= $3::bigint + $4::int`,
-  'e.position',
+    and e.id > ${eventIdSql('$3::bigint')} and e.id <= ${eventIdSql('$3::bigint + $4::int')}`,
+  'e.id',
 )
 
 function page(where: string, order: string): string {

@@ -11,11 +11,14 @@ import { baseType, elementType, type ValueType } from './values.ts'
 export const projectionSql = (field: Field, alias: string): string => wireSql(shownSql(field, alias), field)
 
 /** Every column of the row that the expression of a field reads. */
-export const columnsShown = (field: Field): readonly string[] => field.shownBy?.arguments ?? [field.name]
+export const columnsShown = (field: Field): readonly string[] =>
+  field.shownBy?.arguments ?? [field.sameAs ?? field.name]
 
-const shownSql = ({ name, shownBy }: Field, alias: string): string => {
+const shownSql = ({ name, sameAs, shownBy }: Field, alias: string): string => {
   const column = (of: string) => `${alias}.${ident(of)}`
-  return shownBy === undefined ? column(name) : `${shownBy.function}(${shownBy.arguments.map(column).join(', ')})`
+  return shownBy === undefined
+    ? column(sameAs ?? name)
+    : `${shownBy.function}(${shownBy.arguments.map(column).join(', ')})`
 }
 
 /** `expression as "name"` for each field, for a select list. */

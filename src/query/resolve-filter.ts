@@ -50,7 +50,7 @@ function resolveEntry(entry: FilterEntry, view: View, parameter: string): Predic
     return resolveRelated(entry.value, [...steps, entered.step], entered.view, parameter, label)
   }
   const { tests, cast } = testsOf(entry.value, label)
-  const subject: Subject = { field: target.field, cast, steps, view, label }
+  const subject: Subject = { field: target.column, cast, steps, view, label }
   return throughSteps(
     tests.map(([name, raw]) => resolveTest(name, raw, subject)),
     subject,

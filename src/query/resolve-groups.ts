@@ -59,12 +59,12 @@ const UNGROUPABLE: ReadonlySet<Kind> = new Set(['geometry', 'geography', 'vector
 
 function resolveKey(entry: string, name: string, view: View): GroupKey {
   const bucket = /^date:([^:]*):(.*)$/.exec(entry)
-  const { steps, field } = resolveColumn(bucket?.[2] ?? entry, view, 'groupBy')
+  const { steps, column, field } = resolveColumn(bucket?.[2] ?? entry, view, 'groupBy')
   const path = [...steps.map((step) => step.relation.name), field.name]
   const part = bucket === null ? undefined : readPart(bucket[1]!, field)
   if (UNGROUPABLE.has(field.kind)) throw errors.badQuery(`groupBy: ${quoted(entry)} cannot be grouped`)
   const spellings = part === undefined ? [path.join('.'), path.join('_')] : bucketKeys(part, path)
-  return { name, path: { steps, column: field }, part, keys: [...new Set(spellings)] }
+  return { name, path: { steps, column }, part, keys: [...new Set(spellings)] }
 }
 
 const bucketKeys = (part: DatePart, path: readonly string[]) => [

@@ -9,7 +9,8 @@ export type Resolved = {
   readonly steps: readonly Step[]
   /** Of the collection that the last segment belongs to. */
   readonly view: View
-  readonly target: { readonly field: Field } | { readonly relation: Relation }
+  /** `column` is the field whose column is read for `field`, nearly always itself. */
+  readonly target: { readonly field: Field; readonly column: Field } | { readonly relation: Relation }
 }
 
 /**
@@ -33,7 +34,7 @@ export function resolvePath(path: string, view: View, parameter: string): Resolv
 export function resolveColumn(path: string, view: View, parameter: string): ColumnPath & { readonly field: Field } {
   const { steps, target } = resolvePath(path, view, parameter)
   if ('relation' in target) throw errors.badQuery(`${parameter}: ${quoted(path)} is a relation`)
-  return { steps, column: target.field, field: target.field }
+  return { steps, ...target }
 }
 
 /** The step over the relation named by a segment; 400 or 403. */
@@ -58,7 +59,8 @@ function lastSegment(view: View, segment: string, path: string, parameter: strin
     if (!view.mayRead(field)) throw errors.fieldDenied('read', path)
     // What is shown differs from what is stored, and comparing with that would tell it.
     if (field.shownBy !== undefined) throw errors.badQuery(`${parameter}: ${quoted(path)} can only be selected`)
-    return { field }
+    const { sameAs } = field
+    return { field, column: sameAs === undefined ? field : view.collection.fields.get(sameAs)! }
   }
   const relation = view.collection.relations.get(segment)
   if (relation === undefined) throw unknownName(parameter, path)

@@ -58,6 +58,21 @@ describe('reading the log through /items/svc_AuditLog', () => {
     expect((await api.admin('GET', `/items/svc_AuditLog?${query}`)).status).toBe(400)
   })
 
+  it('knows updatedAt as createdAt, of which it has a column', async () => {
+    const ask = async (query: Record<string, string>) =>
+      (await api.admin('GET', `/items/svc_AuditLog?${new URLSearchParams(query)}`)).body
+    const [first] = await events()
+    const found = (updatedAt: object) =>
+      ask({ filter: JSON.stringify({ entity: 'paper', updatedAt }), fields: 'action' })
+    expect((await found({ lt: first.createdAt })).data).toEqual([])
+    expect((await found({ gte: first.createdAt })).data).toHaveLength(3)
+    const sorted = await ask({ sort: '-updatedAt', limit: '1', fields: 'updatedAt' })
+    expect(sorted).toEqual(await ask({ sort: '-id', limit: '1', fields: 'updatedAt' }))
+    const count = JSON.stringify({ n: { function: 'count', field: '*' } })
+    const grouped = await ask({ groupBy: 'updatedAt', aggregate: count, filter: JSON.stringify({ entity: 'paper' }) })
+    expect(grouped.data[0]).toEqual({ updatedAt: expect.any(String), n: expect.anything() })
+  })
+
   it('shows domain events as they are', async () => {
     const query = new URLSearchParams({
       filter: JSON.stringify({ type: 'schema' }),

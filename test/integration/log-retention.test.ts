@@ -169,10 +169,14 @@ describe('an event', () => {
     ])
   })
 
-  it('cannot be given an id', async () => {
-    await expect(
-      db.query(`insert into "svc_AuditLog" (id, entity, action) values (gen_random_uuid(), 'x', 'y')`),
-    ).rejects.toThrow('id')
+  it('has the id of its position, which erasing leaves alone', async () => {
+    const insert = `insert into "svc_AuditLog" (entity, action) select 'x', 'y' from generate_series(1, 3) returning id, position`
+    const { rows } = await db.query(insert)
+    expect(rows.map(({ id }) => positionOfEventId(id))).toEqual(rows.map(({ position }) => position))
+    await db.query('begin')
+    await db.query(allowEraseSql)
+    await expect(db.query('update "svc_AuditLog" set id = gen_random_uuid()')).rejects.toThrow('append-only')
+    await db.query('rollback')
   })
 })
 

@@ -1,7 +1,7 @@
 import type { Catalog, Collection, Field } from '../../catalog/catalog.ts'
 import type { Database } from '../../db/pools.ts'
 import { statementName } from '../../db/statement-names.ts'
-import { logTable } from '../../events/log.ts'
+import { eventIdSql, logTable } from '../../events/log.ts'
 import type { Access } from '../../query/access.ts'
 import type { Filter } from '../../query/ast.ts'
 import { compileCondition } from '../../query/compile.ts'
@@ -63,7 +63,7 @@ export function viewOf({ catalog, access, collection, fields, env, scoped, filte
       ${image(`coalesce(e.changes->'after', '{}') || coalesce(e.changes->'before', '{}')`)} old,
       lateral (select coalesce(array_agg(v.n) filter (where ${after.sql}), '{}') as visible,
         coalesce(array_agg(v.n) filter (where ${before.sql}), '{}') as was_visible from "$viewers" v) seen
-    where e.position = any($1::bigint[]) and not e.changes ? 'erased' order by e.position`
+    where e.id = any(array(select ${eventIdSql('position')} from unnest($1::bigint[]) position)) and not e.changes ? 'erased' order by e.position`
   return { text, values: after.values }
 }
 
