@@ -187,8 +187,9 @@ function keyDefault(collection: Collection): string {
 }
 
 /**
- * Rows may have different keys; an absent one means the column's default. `jsonb_populate_recordset` cannot say
- * "default", so rows with the same keys form one insert each, chained as CTEs of one statement.
+ * Rows may have different keys; an absent one means the column's default. `json_to_recordset` cannot say
+ * "default", so rows with the same keys form one insert each, chained as CTEs of one statement. An insert returns its rows
+ * in the order in which it reads them.
  */
 function insertMany(context: WriteContext, rows: readonly Row[], params: Params, options: CheckOptions): string {
   const groups = Map.groupBy(
@@ -196,6 +197,7 @@ function insertMany(context: WriteContext, rows: readonly Row[], params: Params,
     ({ row }) => shapeOf(row),
   )
   const inserts = [...groups.values()].map((group) => insertGroup(context, params, group, options))
+  if (inserts.length === 1) return `${actorCte(1)} ${inserts[0]}`
   const order = [...groups.values()].flatMap((group) => group.map(({ index }) => index))
   const all = inserts.map(
     (_, number) => `select id, ${number} as grp, row_number() over () as nth from insert_${number}`,
@@ -237,15 +239,17 @@ function insertGroup(context: WriteContext, params: Params, group: readonly Numb
 function recordsSql(group: readonly Numbered[], params: Params): string {
   const { cells, sortsLast } = group[0]!.row
   if (cells.length === 0 && !sortsLast) return `generate_series(1, ${params.bind(group.length, 'int')})`
-  const records = group.map(({ row, index }) => ({
-    ...Object.fromEntries(row.cells.map((cell) => [cell.field.name, recordValue(cell)])),
-    ...(sortsLast && { svc$index: index }),
-  }))
+  const records = group.map(({ row, index }) => {
+    const record: Record<string, unknown> = {}
+    for (const cell of row.cells) record[cell.field.name] = recordValue(cell)
+    if (sortsLast) record.svc$index = index
+    return record
+  })
   const shape = [
     ...cells.map((cell) => `${ident(cell.field.name)} ${cell.field.pgType}`),
     ...(sortsLast ? ['"svc$index" int'] : []),
   ]
-  return `jsonb_to_recordset(${params.bind(JSON.stringify(records), 'jsonb')}) as r(${shape})`
+  return `json_to_recordset(${params.bind(JSON.stringify(records), 'json')}) as r(${shape})`
 }
 
 /** JSON columns travel as JSON inside the record, everything else as its text or number. */
