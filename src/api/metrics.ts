@@ -4,6 +4,7 @@ import type { Feed } from '../events/feed.ts'
 import { registerCacheGauges } from '../features/metrics/cache.ts'
 import { registerDatabaseGauges } from '../features/metrics/database.ts'
 import { registerProcessGauges } from '../features/metrics/process.ts'
+import { registerReplicaGauges } from '../features/metrics/replicas.ts'
 import { holdsMetricsToken } from '../features/metrics/token.ts'
 import type { App } from '../http.ts'
 import type { Runtime } from '../runtime.ts'
@@ -24,6 +25,7 @@ export function metricsRoutes(
   registerProcessGauges(rt)
   registerDatabaseGauges(rt)
   registerCacheGauges(rt)
+  registerReplicaGauges(rt)
   if (realtime !== undefined) registerRealtimeGauges(metrics, realtime)
   const holdsToken = ({ headers }: FastifyRequest) => holdsMetricsToken(rt.config, headers.authorization)
   const checkAdministrator = accessCheck(rt, 'admin', limits)

@@ -6,6 +6,7 @@ import { commit } from '../../src/events/commit.ts'
 import { systemActor } from '../../src/events/types.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { type Cluster, startCluster, type Web } from '../support/cluster.ts'
+import { samplesOf } from '../support/exposition.ts'
 import { type PrivateServer, startPrivateServer } from '../support/postgres.ts'
 import { connect } from '../support/socket.ts'
 import { freeze, primarySettings, type Standby, startStandby } from '../support/standby.ts'
@@ -64,6 +65,7 @@ const texts = (list: any): string[] => list.body.data.map(({ text }: any) => tex
 const notes = async (web: Web, token: string | null) => texts(await web.call('GET', '/items/note', undefined, token))
 const stats = () => api.rt.replicas!.stats()
 const reads = () => stats().replicas.map((one) => one.reads)
+const metrics = async () => samplesOf((await api.admin('GET', '/metrics')).text)
 const serving = () => stats().replicas.map((one) => one.serving)
 
 /** Until both standbys show everything, to every process and every caller. */
@@ -243,6 +245,13 @@ describe('a standby', () => {
     expect(answered.reduce((sum, one) => sum + one)).toBe(10)
     for (const one of answered) expect(one).toBeGreaterThan(0)
     expect(stats().replicas.map(({ faults }) => faults)).toEqual([0, 0])
+    const samples = await metrics()
+    for (const replica of [1, 2]) {
+      expect(samples.get(`daybook_replica_serving{replica="${replica}"}`)).toBe(1)
+      expect(samples.get(`daybook_replica_lag_seconds{replica="${replica}"}`)).toBeGreaterThanOrEqual(0)
+      expect(samples.get(`daybook_replica_reads_total{replica="${replica}"}`)).toBe(reads()[replica - 1])
+      expect(samples.get(`daybook_replica_faults_total{replica="${replica}"}`)).toBe(0)
+    }
   })
 
   it('that stays behind is left out, and comes back', async () => {
@@ -251,12 +260,19 @@ describe('a standby', () => {
     await cluster.sql(`insert into note (text) values ('ahead')`)
     await waitFor(() => serving().join() === 'false,true')
     expect(stats().replicas[0]).toMatchObject({ reason: 'behind', behindBytes: expect.any(Number) })
+    const one = await metrics()
+    expect([1, 2].map((replica) => one.get(`daybook_replica_serving{replica="${replica}"}`))).toEqual([0, 1])
+    expect(one.get('daybook_replica_lag_bytes{replica="1"}')).toBeGreaterThan(0)
+    expect(one.get('daybook_replica_lag_seconds{replica="1"}')).toBeGreaterThan(0)
     await standbys[1].pause()
     await cluster.sql(`insert into note (text) values ('further ahead')`)
     await waitFor(() => !serving().some(Boolean))
     expect(texts(await reader.call('GET', '/items/note'))).toContain('further ahead')
     const ready = await api.anonymous('GET', '/ready')
     expect([ready.status, ready.body.replicas.ok, ready.body.replicas.serving]).toEqual([200, true, 0])
+    const missed = (await metrics()).get('daybook_replica_missed_reads_total{reason="none serving"}')
+    expect(missed).toBe(stats().primary.noneServing)
+    expect(missed).toBeGreaterThan(0)
     await settled()
   })
 
@@ -294,6 +310,7 @@ describe('a standby', () => {
     )
     await standbys[0].stop('immediate')
     await waitFor(() => serving().join() === 'false,true')
+    expect((await metrics()).has('daybook_replica_lag_bytes{replica="1"}')).toBe(false)
     await standbys[1].stop('fast')
     await waitFor(() => !serving().some(Boolean))
     const sofar = answers.length
