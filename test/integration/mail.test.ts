@@ -221,6 +221,77 @@ describe('the secret of a mail', () => {
   })
 })
 
+describe('a waiting mail of a tenant (quality T-09)', () => {
+  let tenants: Runtime
+
+  beforeAll(async () => {
+    tenants = await openWorker({ ...smtp.env, MULTI_TENANT: 'true' })
+  })
+
+  afterAll(() => tenants.close())
+
+  /** What became of a mail of a tenant to a member of it, after something has happened. */
+  const outcomeAfter = async (happens: string) => {
+    const user = await createUser('Ada')
+    const [tenant] = await query<{ id: string }>(
+      `insert into "svc_Tenant" (name) values ('${rt.newId()}') returning id`,
+    )
+    const join = `insert into "svc_UserRole" ("user_Id", "role_Id", "tenant_Id") select '${user.id}', id,`
+    await query(`${join} '${tenant!.id}' from "svc_Role" where name = 'user'`)
+    const id = await queue(user.email, { user, tenantId: tenant!.id })
+    await query(happens.replaceAll('$user', user.id).replaceAll('$tenant', tenant!.id))
+    await sendMail(tenants, openTestMailer(), id, attempt(0))
+    const { status, errorMessage } = await mailRow(id)
+    return { status, errorMessage }
+  }
+  const sent = { status: 'sent', errorMessage: null }
+
+  it.each([
+    ['nothing has happened', 'select'],
+    [
+      'its user has a role in all tenants instead',
+      `update "svc_UserRole" set "tenant_Id" = null where "user_Id" = '$user'`,
+    ],
+  ])('is sent when %s', async (_what, happens) => {
+    expect(await outcomeAfter(happens)).toEqual(sent)
+    expect(smtp.accepted).toHaveLength(1)
+  })
+
+  it.each([
+    ['the tenant is deleted', `delete from "svc_Tenant" where id = '$tenant'`, 'the tenant is gone'],
+    ['its user leaves', `delete from "svc_UserRole" where "user_Id" = '$user'`, 'the account left the tenant'],
+    [
+      'its user moves',
+      `with other as (insert into "svc_Tenant" (name) values ('other than $tenant') returning id)
+       update "svc_UserRole" set "tenant_Id" = other.id from other where "user_Id" = '$user'`,
+      'the account left the tenant',
+    ],
+  ])('is refused when %s, and the log says why', async (_what, happens, errorMessage) => {
+    expect(await outcomeAfter(happens)).toEqual({ status: 'failed', errorMessage })
+    expect(smtp.received).toEqual([])
+    expect(await query('select * from "svc_Verification"')).toEqual([])
+    expect(logged.join('')).toContain(`"reason":"${errorMessage}"`)
+  })
+
+  it('reaches who is invited, who is no member yet', async () => {
+    const user = await createUser('Eve')
+    const [tenant] = await query<{ id: string }>(`insert into "svc_Tenant" (name) values ('Inviting') returning id`)
+    const [invite] = await query<{ id: string }>(
+      `insert into "svc_Invite" (email, token, "role_Id", "tenant_Id", "invitedBy_Id", "expiresAt")
+       select '${user.email}', 'x', r.id, '${tenant!.id}', u.id, now() + interval '1 day'
+       from "svc_Role" r, "svc_User" u where r.name = 'user' and u.email = '${user.email}' returning id`,
+    )
+    const id = await commit(rt, systemActor, async (tx) => {
+      const context = { link, inviteId: invite!.id }
+      const mail = { type: 'inviteExistingUser', to: user.email, user, tenantId: tenant!.id, context } as const
+      const { emailLogId, event } = await queueMail(tx, mail)
+      return { result: emailLogId, events: [event] }
+    })
+    await sendMail(tenants, openTestMailer(), id, attempt(0))
+    expect((await mailRow(id)).status).toBe('sent')
+  })
+})
+
 describe('when the mail server', () => {
   it('is down, the mail waits and arrives later', async () => {
     await rt.boss.updateQueue('mail', { retryLimit: 1000 })
@@ -464,7 +535,7 @@ function attempt(retryCount: number) {
   return { retryCount, retryLimit, signal: new AbortController().signal }
 }
 
-function queue(to: string, more: { user?: { id: string }; subject?: string } = {}): Promise<string> {
+function queue(to: string, more: { user?: { id: string }; tenantId?: string; subject?: string } = {}): Promise<string> {
   return commit(rt, systemActor, async (tx) => {
     const { emailLogId, event } = await queueMail(tx, { type: 'verification', to, context: { link }, ...more })
     return { result: emailLogId, events: [event] }

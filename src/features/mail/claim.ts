@@ -13,6 +13,7 @@ import type { Person, TenantRow } from '../templates/variables.ts'
 import {
   type ClaimedMail,
   claimMail,
+  isMember,
   keepInviteToken,
   mailStatus,
   newerMailExists,
@@ -20,7 +21,14 @@ import {
   settleMail,
   tenantOf,
 } from './queries.ts'
-import { type MailSecret, type SecretPurpose, secretIdentifier, secretOfMail, typesOfPurpose } from './types.ts'
+import {
+  type MailSecret,
+  mailTypes,
+  type SecretPurpose,
+  secretIdentifier,
+  secretOfMail,
+  typesOfPurpose,
+} from './types.ts'
 
 /** A mail that this worker may send now, with everything that goes into it. */
 export type MailToSend = {
@@ -33,9 +41,10 @@ export type MailToSend = {
   readonly lifetimeSeconds: number | undefined
 }
 
-/** `finished`: sent, failed, or failed just now because it must not be sent any more. */
+/** `refused`: failed just now, because it must not be sent any more. */
 export type Claim =
   | { readonly state: 'claimed'; readonly toSend: MailToSend }
+  | { readonly state: 'refused'; readonly reason: string }
   | { readonly state: 'busy' | 'finished' | 'deleted' }
 
 /**
@@ -50,7 +59,7 @@ export function claim(rt: Runtime, id: string, sender: MailSender | undefined, c
     const prepared = await prepare(tx, rt.config, mail)
     if (typeof prepared !== 'string') return { result: { state: 'claimed', toSend: prepared } }
     await settleMail(tx, id, mail.claimToken, { status: 'failed', reason: prepared })
-    return { result: { state: 'finished' } }
+    return { result: { state: 'refused', reason: prepared } }
   })
 }
 
@@ -83,12 +92,18 @@ async function prepare(tx: Tx, config: Config, mail: ClaimedMail): Promise<MailT
   if (mail.userId !== null && person?.email !== mail.email) return 'the account is gone or has another address now'
   const tenant = mail.tenantId === null ? undefined : await tenantOf(tx, mail.tenantId)
   if (mail.tenantId !== null && tenant === undefined) return 'the tenant is gone'
+  if (config.tenancy.enabled && isForMembers(mail) && !(await isMember(tx, mail))) return 'the account left the tenant'
   const kind = secretOfMail(mail.type, mail.context as never)
   if (kind === undefined) return { mail, person, tenant, secret: '', lifetimeSeconds: undefined }
   const secret = secretOf(config, mail.id, kind)
   const { lifetimeSeconds } = kind
   const row = { hash: hashOneTime(config, kind.purpose, kind.form, secret), lifetimeSeconds }
   return (await refusalOfSecret(tx, mail, kind.purpose, row)) ?? { mail, person, tenant, secret, lifetimeSeconds }
+}
+
+/** An invitation is for who is no member yet; it ends with its row. */
+function isForMembers({ type, userId, tenantId }: ClaimedMail): boolean {
+  return userId !== null && tenantId !== null && mailTypes[type].purpose !== 'invite'
 }
 
 /**

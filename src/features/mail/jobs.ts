@@ -46,7 +46,8 @@ export async function attemptMail(
   const claimed = await claim(rt, emailLogId, sender, claimSeconds)
   if (claimed.state === 'busy') return 'busy'
   if (claimed.state !== 'claimed') {
-    rt.log.info({ emailLogId }, `the mail is ${claimed.state}`)
+    const reason = claimed.state === 'refused' ? claimed.reason : undefined
+    rt.log.info({ emailLogId, reason }, `the mail is ${claimed.state}`)
     return undefined
   }
   const { delivery, subject } = await deliver(rt, mailer, sender, claimed.toSend, attempt.signal)

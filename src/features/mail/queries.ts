@@ -151,6 +151,17 @@ export async function personOf(tx: Reader, userId: string): Promise<Person | und
   )
 }
 
+/** Whether the account of the mail has a role in its tenant, or one in all of them. */
+export async function isMember(
+  tx: Reader,
+  { userId, tenantId }: Pick<ClaimedMail, 'userId' | 'tenantId'>,
+): Promise<boolean> {
+  const row = await tx.maybeOne(sql.unsafe`
+    select id from "svc_UserRole"
+    where "user_Id" = ${userId} and ("tenant_Id" is null or "tenant_Id" = ${tenantId}) limit 1`)
+  return row !== undefined
+}
+
 export async function tenantOf(tx: Reader, tenantId: string): Promise<TenantRow | undefined> {
   const row = await tx.maybeOne<{ tenant: TenantRow }>(
     sql.unsafe`select to_jsonb(t) as tenant from "svc_Tenant" t where id = ${tenantId}`,
