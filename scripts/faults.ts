@@ -3,7 +3,7 @@ import { randomInt } from 'node:crypto'
 import { parseArgs } from 'node:util'
 
 /*
- * `npm run faults [-- --seeds 20 --only F-10,F-31 --seed 7 --writes 100000]`: strikes real processes while they work and
+ * `npm run faults [-- --seeds 20 --only F-10,F-31 --seed 7 --writes 100000 --tasks 4000]`: strikes real processes while they work and
  * checks what they promise (docs/faults.md). Prints every seed; `--seed` repeats one. Exit code 0 only if all held.
  */
 
@@ -13,6 +13,7 @@ const { values } = parseArgs({
     only: { type: 'string', default: '' },
     seed: { type: 'string' },
     writes: { type: 'string', default: '100000' },
+    tasks: { type: 'string', default: '4000' },
   },
 })
 const count = wholeNumber('seeds', values.seeds)
@@ -25,6 +26,7 @@ const env = {
   FAULTS_SEEDS: seeds.join(),
   FAULTS_ONLY: values.only,
   FAULTS_WRITES: String(wholeNumber('writes', values.writes)),
+  FAULTS_TASKS: String(wholeNumber('tasks', values.tasks)),
 }
 const vitest = 'node_modules/vitest/vitest.mjs'
 const { status } = spawnSync(

@@ -1,3 +1,4 @@
+import { runF05 } from './bad-tasks.ts'
 import { type Result, runF10, runF31 } from './storm.ts'
 
 export type Scenario = {
@@ -7,9 +8,15 @@ export type Scenario = {
 }
 
 const writes = Number(process.env.FAULTS_WRITES ?? 100_000)
+const tasks = Number(process.env.FAULTS_TASKS ?? 4000)
 
 /** What `npm run faults` runs; a further one is a line here. */
 export const scenarios: readonly Scenario[] = [
+  {
+    id: 'F-05',
+    title: 'tasks that break their processes run beside healthy ones',
+    run: (seed) => runF05(seed, { healthy: tasks }),
+  },
   {
     id: 'F-10',
     title: 'web processes, feed, LISTEN and clients are struck while clients follow',

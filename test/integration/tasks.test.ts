@@ -22,6 +22,8 @@ import { waitFor } from '../support/wait.ts'
 
 let api: Api
 
+const wanted = (type: string) => ({ types: [type], suspectTypes: [], suspects: 9 })
+
 beforeAll(async () => {
   api = await startApi({ SOCKET_ENABLED: 'true' })
 })
@@ -43,8 +45,8 @@ describe('claims', () => {
     await create({ scheduled_time: at(60) })
     await create({ type: 'unknown', scheduled_time: at(-30) })
     await create({ status: 'archived', scheduled_time: at(-30) })
-    expect(await nextDueMs(api.rt.db, ['x'])).toBe(0)
-    const claims = await Promise.all([1, 2, 3].map(() => claimDue(api.rt, ['x'], 1)))
+    expect(await nextDueMs(api.rt.db, wanted('x'))).toBe(0)
+    const claims = await Promise.all([1, 2, 3].map(() => claimDue(api.rt, wanted('x'), 1)))
     expect(
       claims
         .flat()
@@ -52,9 +54,28 @@ describe('claims', () => {
         .sort(),
     ).toEqual([later, first].sort())
     await api.sql(`update "svc_Tasks" set task_status = 'Not started' where type = 'x' and status <> 'archived'`)
-    expect((await claimDue(api.rt, ['x'], 5)).map(({ id }) => id)).toEqual([first, later])
-    expect(await nextDueMs(api.rt.db, ['x'])).toBeGreaterThan(30_000)
-    expect(await nextDueMs(api.rt.db, ['none'])).toBeUndefined()
+    expect((await claimDue(api.rt, wanted('x'), 5)).map(({ id }) => id)).toEqual([first, later])
+    expect(await nextDueMs(api.rt.db, wanted('x'))).toBeGreaterThan(30_000)
+    expect(await nextDueMs(api.rt.db, wanted('none'))).toBeUndefined()
+  })
+
+  it('are claimed in their order, of suspects no more than are asked for', async () => {
+    const [first, suspect, second, later] = [
+      await create({ scheduled_time: at(-50) }),
+      await create({ type: 'y', scheduled_time: at(-40) }),
+      await create({ type: 'y', scheduled_time: at(-30) }),
+      await create({ scheduled_time: at(-20) }),
+    ]
+    const again = await create({ scheduled_time: at(-10) })
+    await api.sql('update "svc_Tasks" set retry_count = 1 where id = $1', [again])
+    const claim = async (suspects: number) =>
+      (await claimDue(api.rt, { types: ['x', 'y'], suspectTypes: ['y'], suspects }, 3)).map(({ id }) => id)
+    expect(await claim(1)).toEqual([first, suspect])
+    expect(await claim(0)).toEqual([later])
+    const left = { types: ['x', 'y'], suspectTypes: ['y'] }
+    expect(await nextDueMs(api.rt.db, { ...left, suspects: 0 })).toBeUndefined()
+    expect(await nextDueMs(api.rt.db, { ...left, suspects: 1 })).toBe(0)
+    expect(await claim(3)).toEqual([second, again])
   })
 
   it('list the coming four hours, the earliest first', async () => {
@@ -120,14 +141,14 @@ describe('claims', () => {
     await api.sql('delete from "svc_UserRole" where "user_Id" = $1', [user])
     const add = `insert into "svc_Tasks" (type, "tenant_Id", "userCreated_Id") values ('x', $1, $2) returning id`
     await api.sql(add, [tenant, user])
-    expect(await claimDue(api.rt, ['x'], 1)).toMatchObject([{ creatorLeft: true, tenant_Id: tenant }])
+    expect(await claimDue(api.rt, wanted('x'), 1)).toMatchObject([{ creatorLeft: true, tenant_Id: tenant }])
     await api.sql(`insert into "svc_UserRole" ("user_Id", "role_Id", "tenant_Id") values ($1, $2, $3)`, [
       user,
       roleId,
       tenant,
     ])
     await api.sql(add, [tenant, user])
-    expect(await claimDue(api.rt, ['x'], 1)).toMatchObject([{ creatorLeft: false }])
+    expect(await claimDue(api.rt, wanted('x'), 1)).toMatchObject([{ creatorLeft: false }])
     await api.sql('delete from "svc_Tenant" where id = $1', [tenant])
     expect(await api.sql('select from "svc_Tasks"')).toEqual([])
   })
@@ -141,7 +162,7 @@ describe('a status that somebody sets', () => {
     expect(await row(id)).toMatchObject({ task_status: 'Error', started_at: null, attempt_token: null })
     expect(await record(api.rt, claim, { state: 'completed', result: null })).toBe(false)
     expect((await api.admin('PATCH', `/items/svc_Tasks/${id}`, { task_status: 'Not started' })).status).toBe(200)
-    expect((await claimDue(api.rt, ['x'], 1)).map((task) => task.id)).toEqual([id])
+    expect((await claimDue(api.rt, wanted('x'), 1)).map((task) => task.id)).toEqual([id])
     expect((await api.admin('PATCH', `/items/svc_Tasks/${id}`, { task_status: 'Running' })).status).toBe(200)
     expect(await row(id)).toMatchObject({ started_at: expect.any(Date), attempt_token: null })
     expect((await api.admin('PATCH', `/items/svc_Tasks/${id}`, { type: 'z' })).status).toBe(200)

@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises'
+import { getPriority } from 'node:os'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { root, type TestProcess, waitFor } from '../support/processes.ts'
@@ -21,6 +22,12 @@ beforeAll(async () => {
       'crash',
       `setTimeout(() => { throw new Error('later') }, 1); await new Promise(() => {})`,
     ),
+    'svc-task-at-times/index.js': `import { getPriority } from 'node:os'
+      export default { type: 'at-times', async handler(task) {
+        if (task.retry_count < (task.data?.crashes ?? 0)) process.exit(1)
+        await new Promise((r) => setTimeout(r, 50))
+        return { priority: getPriority() }
+      } }`,
     'svc-task-endless/index.js': handler('endless', `for (;;) {}`, 'timeoutSeconds: 0.5,'),
     'svc-task-never/index.js': handler('never', `await new Promise(() => {})`, 'timeoutSeconds: 0.5,'),
     'svc-task-memory/index.js': handler(
@@ -111,6 +118,28 @@ describe('the task worker', () => {
     )
     expect(starts).toHaveLength(2)
     expect(starts[1].createdAt - starts[0].createdAt).toBeGreaterThanOrEqual(2000)
+  })
+
+  it('runs what is likely to break apart, one at a time and behind all others', async () => {
+    const add = (crashes: number) => bed.add('at-times', { task_data: { crashes }, max_retries: 1 })
+    const result = async (id: number) => (await ended(id)).result_data
+    expect(await result(await add(0))).toEqual({ priority: getPriority() })
+    const broken = await add(1)
+    await worker.waitForLine(({ msg, type }) => type === 'at-times' && /fewer places/.test(String(msg)))
+    const [{ id: before }] = await bed.sql('select max(position) as id from "svc_AuditLog"')
+    const suspects: number[] = []
+    for (let n = 0; n < 5; n += 1) suspects.push(await add(0))
+    expect(await ended(await bed.add('healthy'))).toMatchObject({ task_status: 'Completed' })
+    for (const id of suspects) expect(await result(id)).toEqual({ priority: getPriority() + 10 })
+    const steps = await bed.sql(
+      `select "entityId" as id, changes->'after'->>'task_status' as status from "svc_AuditLog"
+       where entity = 'svc_Tasks' and action = 'update' and position > $1 and "entityId" = any($2) order by position`,
+      [before, suspects.map(String)],
+    )
+    expect(steps.map(({ status }) => status)).toEqual(suspects.flatMap(() => ['Running', 'Completed']))
+    expect(await result(broken)).toEqual({ priority: getPriority() + 10 })
+    await worker.waitForLine(({ msg, type }) => type === 'at-times' && /all places/.test(String(msg)))
+    expect(await result(await add(0))).toEqual({ priority: getPriority() })
   })
 
   it('starts a task at its time, an earlier one without being asked, and none that was put off, archived or deleted', async () => {

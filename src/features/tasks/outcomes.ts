@@ -10,6 +10,7 @@ import {
   giveBackClaimed,
   recoverStalledTasks,
   setBackClaimed,
+  type Wanted,
 } from './queries.ts'
 import { type AttemptClaim, type ClaimedTask, tasksActor } from './tasks.ts'
 
@@ -25,8 +26,8 @@ export type Outcome =
   | { readonly state: 'given back' }
 
 /** Claims up to `limit` due tasks, the earliest first. Of any number of processes at the same time no two get the same. */
-export async function claimDue(rt: Runtime, types: readonly string[], limit: number): Promise<readonly ClaimedTask[]> {
-  const tasks = await commitRow<ClaimedTask>(rt, tasksActor, claimDueTasks(types, limit))
+export async function claimDue(rt: Runtime, wanted: Wanted, limit: number): Promise<readonly ClaimedTask[]> {
+  const tasks = await commitRow<ClaimedTask>(rt, tasksActor, claimDueTasks(wanted, limit))
   return tasks.sort((a, b) => a.scheduled_time.localeCompare(b.scheduled_time) || a.id - b.id)
 }
 

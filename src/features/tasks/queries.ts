@@ -26,16 +26,31 @@ const claim = `update "svc_Tasks" t
   set task_status = 'Running', started_at = now(), heartbeat_at = now(), attempt_token = gen_random_uuid(),
       retry_at = null, progress = null, progress_message = null, "updatedAt" = now()`
 
-/** Claims up to `limit` due tasks of these types, those that have been due the longest. Of rows that others claim none. */
-export function claimDueTasks(types: readonly string[], limit: number): Statement {
+/** What a worker may claim now. */
+export type Wanted = {
+  readonly types: readonly string[]
+  /** Suspected of breaking the process that they run in: tasks of these types, and those that are tried again. */
+  readonly suspectTypes: readonly string[]
+  /** At most so many of the tasks may be suspects. */
+  readonly suspects: number
+}
+
+const suspect = (types: string) => `(t.retry_count > 0 or t.type = any(${types}::text[]))`
+
+/** Claims up to `limit` due tasks, those that have been due the longest. Of rows that others claim none. */
+export function claimDueTasks({ types, suspectTypes, suspects }: Wanted, limit: number): Statement {
   return {
     name: 'claim_due_tasks',
-    text: `${actorCte(1)}, due as materialized (
-    select t.id from "svc_Tasks" t
+    text: `${actorCte(1)}, earliest as materialized (
+    select t.id, t.scheduled_time, ${suspect('$4')} as suspect from "svc_Tasks" t
     where ${claimable} and t.scheduled_time <= now() and t.type = any($2::text[])
-    order by t.scheduled_time, t.id limit $3 for update skip locked)
+      and ($5::int > 0 or not ${suspect('$4')})
+    order by t.scheduled_time, t.id limit $3 for update skip locked),
+  counted as (
+    select id, suspect, count(*) filter (where suspect) over (order by scheduled_time, id) as suspects from earliest),
+  due as (select id from counted where not suspect or suspects <= $5)
   ${claim} from ctx, due where t.id = due.id returning ${claimed}`,
-    values: [types, limit],
+    values: [types, limit, suspectTypes, suspects],
   }
 }
 
@@ -148,16 +163,16 @@ export async function completeHeld(tx: Tx, { id, token }: AttemptClaim, result: 
     where t.id = ${id} and t.attempt_token = ${token} returning t.id`)
 }
 
-/** Milliseconds until the next task of these types is due; 0 when one is, undefined when none waits. */
-export async function nextDueMs(db: Reader, types: readonly string[]): Promise<number | undefined> {
+/** Milliseconds until the next task is due that may be claimed; 0 when one is, undefined when none waits. */
+export async function nextDueMs(db: Reader, { types, suspectTypes, suspects }: Wanted): Promise<number | undefined> {
   const row = await db.maybeOne<{ ms: number }>(
     rawQuery(
       `select (extract(epoch from greatest(t.scheduled_time, coalesce(t.retry_at, t.scheduled_time)) - now()) * 1000)::float8 as ms
        from "svc_Tasks" t
        where t.task_status = 'Not started' and t.status is distinct from 'archived' and t.type = any($1::text[])
-         and t.scheduled_time <= now() + make_interval(hours => $2)
+         and t.scheduled_time <= now() + make_interval(hours => $2) and ($4::int > 0 or not ${suspect('$3')})
        order by 1 limit 1`,
-      [types, windowHours],
+      [types, windowHours, suspectTypes, suspects],
     ),
   )
   return row && Math.max(0, row.ms)

@@ -25,5 +25,8 @@ export type FromRunner =
   | { readonly kind: 'progress'; readonly run: number; readonly share: number; readonly message: string | null }
   | { readonly kind: 'call'; readonly call: number; readonly method: string; readonly args: readonly unknown[] }
 
+/** The argument of a runner that takes the processors only where others leave them. */
+export const yieldingFlag = '--yielding'
+
 /** How often a runner says that it is alive. */
 export const aliveMs = 1000

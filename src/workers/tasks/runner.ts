@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { Outcome } from '../../features/tasks/outcomes.ts'
 import type { Progress } from '../../features/tasks/tasks.ts'
 import type { Runtime } from '../../runtime.ts'
-import { type Abilities, aliveMs, type FromRunner, type Order } from './protocol.ts'
+import { type Abilities, aliveMs, type FromRunner, type Order, yieldingFlag } from './protocol.ts'
 
 /** A process of its own for handlers: whatever they do to it, the worker lives, and so do the other tasks. */
 export type Runner = {
@@ -26,10 +26,16 @@ export type Calls = {
   close(how: string): Promise<void>
 }
 
+export type RunnerOptions = {
+  readonly openCalls: () => Calls
+  /** It shall take the processors only where others leave them. */
+  readonly yields?: boolean
+}
+
 /** Starts a runner and waits until it has loaded the extensions. Rejects when it cannot. */
-export async function startRunner(rt: Runtime, openCalls: () => Calls): Promise<Runner> {
+export async function startRunner(rt: Runtime, { openCalls, yields = false }: RunnerOptions): Promise<Runner> {
   const { memoryLimitMb, stallTimeoutSeconds } = rt.config.tasks
-  const child = fork(join(import.meta.dirname, 'runner-main.ts'), [], {
+  const child = fork(join(import.meta.dirname, 'runner-main.ts'), yields ? [yieldingFlag] : [], {
     execArgv: [`--max-old-space-size=${memoryLimitMb}`],
   })
   const calls = openCalls()

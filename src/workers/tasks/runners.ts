@@ -1,9 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Runtime } from '../../runtime.ts'
-import { type Calls, type Runner, startRunner } from './runner.ts'
+import { type Runner, type RunnerOptions, startRunner } from './runner.ts'
 
-/** The processes for tasks: those that run one, and one that waits so that a death delays nobody. */
+/** Processes for tasks: those that run one, and one that waits so that a death delays nobody. */
 export type Runners = {
+  /** How many tasks would have a process at once; before there was any use for one, as many as may come to have one. */
+  ready(): number
+  /** There will be use for a process soon. */
+  prepare(): void
   /** An idle process, as soon as there is one; undefined when stopped. */
   take(): Promise<Runner | undefined>
   /** Gives it back; one that has ended is replaced. */
@@ -11,19 +15,29 @@ export type Runners = {
   stop(): Promise<void>
 }
 
+export type RunnersOptions = RunnerOptions & {
+  readonly atMost: number
+  /** One that has started already. */
+  readonly first?: Runner
+  /** A process waits for a task. */
+  readonly onReady?: () => void
+}
+
 const longestPauseMs = 10_000
 
-export function openRunners(rt: Runtime, openCalls: () => Calls, first: Runner): Runners {
+export function openRunners(rt: Runtime, { atMost, first, onReady, ...options }: RunnersOptions): Runners {
   const alive = new Set<Runner>()
   const idle: Runner[] = []
   let waiting: ((runner: Runner | undefined) => void)[] = []
   let starting: Promise<void> | undefined
+  let isUsed = first !== undefined
   let stopped = false
 
   const offer = (runner: Runner) => {
     const next = waiting.shift()
-    if (next === undefined) idle.push(runner)
-    else next(runner)
+    if (next !== undefined) return next(runner)
+    idle.push(runner)
+    onReady?.()
   }
   const adopt = (runner: Runner) => {
     if (stopped) return runner.kill('the worker is stopping')
@@ -40,7 +54,7 @@ export function openRunners(rt: Runtime, openCalls: () => Calls, first: Runner):
   const start = async () => {
     for (let pauseMs = 250; !stopped; pauseMs = Math.min(pauseMs * 2, longestPauseMs)) {
       try {
-        return adopt(await startRunner(rt, openCalls))
+        return adopt(await startRunner(rt, options))
       } catch (error) {
         rt.log.error({ err: error }, 'a process for tasks could not be started yet')
         await delay(pauseMs, undefined, { ref: false })
@@ -51,17 +65,23 @@ export function openRunners(rt: Runtime, openCalls: () => Calls, first: Runner):
   const keepSpare = () => {
     if (stopped || starting !== undefined) return
     if (idle.length > 0 && waiting.length === 0) return
-    if (alive.size > rt.config.tasks.concurrency) return
+    if (alive.size >= atMost) return
     starting = start().finally(() => {
       starting = undefined
       keepSpare()
     })
   }
 
-  adopt(first)
-  keepSpare()
+  if (first !== undefined) adopt(first)
+  if (isUsed) keepSpare()
   return {
+    ready: () => (isUsed ? idle.length : atMost),
+    prepare() {
+      isUsed = true
+      keepSpare()
+    },
     take() {
+      isUsed = true
       const runner = idle.shift()
       const taken =
         runner === undefined && !stopped

@@ -26,7 +26,7 @@ export function openSchedules(rt: Runtime, { openCalls, known }: Options) {
   let stopping = false
 
   const process = () => {
-    runner ??= startRunner(rt, openCalls).then((started) => {
+    runner ??= startRunner(rt, { openCalls }).then((started) => {
       void started.ended.then(() => {
         runner = undefined
       })

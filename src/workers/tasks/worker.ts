@@ -8,9 +8,10 @@ import { openInstanceLock } from './instance-lock.ts'
 import { openPlaces } from './places.ts'
 import type { Runner } from './runner.ts'
 import { startRunner } from './runner.ts'
-import { openRunners } from './runners.ts'
+import { openRunners, type Runners } from './runners.ts'
 import { openSchedules } from './schedules.ts'
 import { openTasksService } from './service.ts'
+import { isSuspect, openSuspicion } from './suspicion.ts'
 
 /** The task worker of a process. */
 export type TaskWorker = {
@@ -23,6 +24,8 @@ const longestSleepMs = 60_000
 const pauseAfterErrorMs = 2000
 const standbyMs = 5000
 const graceMs = 5000
+/** Of the places of a process; at least one. */
+const shareOfSuspects = 1 / 4
 
 /**
  * Runs the tasks of svc_Tasks whose types have a handler, and the schedules, until stopped: due tasks in the order of
@@ -36,15 +39,23 @@ export async function openTasks(rt: Runtime): Promise<TaskWorker> {
   const places = openPlaces(tasks.concurrency, alarm.ring)
   const lock = openInstanceLock(rt, instanceId)
   const service = openTasksService(rt, { instanceId, claims, places, lock, wake: alarm.ring })
-  const first = await startRunner(rt, service.openCalls)
-  const runners = openRunners(rt, service.openCalls, first)
+  const { openCalls } = service
+  const first = await startRunner(rt, { openCalls })
+  const runners = openRunners(rt, { openCalls, atMost: tasks.concurrency + 1, first })
+  const suspicion = openSuspicion()
+  const quarantine = openRunners(rt, {
+    openCalls,
+    yields: true,
+    atMost: Math.max(1, Math.floor(tasks.concurrency * shareOfSuspects)),
+    onReady: alarm.ring,
+  })
   const timeouts = new Map(first.abilities.handlers.map(({ type, timeoutSeconds }) => [type, timeoutSeconds]))
   const types = [...timeouts.keys()]
   const running = new Set<Promise<void>>()
   let stopping = false
   let impatient = false
 
-  const run = async (task: ClaimedTask) => {
+  const run = async (task: ClaimedTask, processes: Runners) => {
     const startedAt = performance.now()
     let lost = false
     let runner: Runner | undefined
@@ -53,9 +64,10 @@ export async function openTasks(rt: Runtime): Promise<TaskWorker> {
       runner?.kill('the task was given to another attempt')
     })
     try {
-      runner = isRefused(rt, task) ? undefined : await runners.take()
+      runner = isRefused(rt, task) ? undefined : await processes.take()
       const outcome = await runOn(rt, claims, runner, task, timeouts.get(task.type) ?? tasks.timeoutSeconds)
-      if (runner !== undefined) runners.give(runner)
+      if (runner !== undefined) processes.give(runner)
+      if (!lost && !impatient) suspect(task, outcome)
       const isRecorded = !lost && (await claims.settle(task, impatient ? givenBack(outcome) : outcome))
       const came = isRecorded ? outcome.state : 'lost'
       rt.instruments.task(came, (performance.now() - startedAt) / 1000)
@@ -65,11 +77,18 @@ export async function openTasks(rt: Runtime): Promise<TaskWorker> {
     }
   }
 
-  const start = (task: ClaimedTask) => {
+  const suspect = (task: ClaimedTask, { state }: Outcome) => {
+    if (state === 'broken') quarantine.prepare()
+    const change = suspicion.note(task, state === 'broken')
+    if (change === 'began') rt.log.warn({ type: task.type }, 'tasks of this type break: they get fewer places')
+    if (change === 'ended') rt.log.info({ type: task.type }, 'tasks of this type get all places again')
+  }
+
+  const start = (task: ClaimedTask, processes: Runners) => {
     const place = places.take()
     const attributes = { 'daybook.task.id': task.id, 'daybook.retry': task.retry_count }
     const attempt = rt.tracing
-      .span(`task ${task.type}`, { kind: 'consumer', attributes }, () => run(task))
+      .span(`task ${task.type}`, { kind: 'consumer', attributes }, () => run(task, processes))
       .finally(() => {
         running.delete(attempt)
         place.free()
@@ -81,10 +100,13 @@ export async function openTasks(rt: Runtime): Promise<TaskWorker> {
   const look = async (): Promise<number | undefined> => {
     if (places.free() === 0) return undefined
     if (!(await lock.mayRun())) return standbyMs
-    const due = types.length === 0 ? [] : await claimDue(rt, types, places.free())
-    for (const task of due) start(task)
+    if (types.length === 0) return longestSleepMs
+    // Who waits for a process holds a place: only as many as have one.
+    const wanted = { types, suspectTypes: suspicion.types(), suspects: quarantine.ready() }
+    const due = await claimDue(rt, wanted, places.free())
+    for (const task of due) start(task, isSuspect(task, suspicion.types()) ? quarantine : runners)
     if (due.length > 0) return 0
-    return Math.min((await nextDueMs(rt.db, types)) ?? longestSleepMs, longestSleepMs)
+    return Math.min((await nextDueMs(rt.db, wanted)) ?? longestSleepMs, longestSleepMs)
   }
 
   const work = async () => {
@@ -101,7 +123,7 @@ export async function openTasks(rt: Runtime): Promise<TaskWorker> {
   rt.listener.on('svc_tasks', alarm.ring)
   rt.listener.onReconnect(alarm.ring)
   const refreshes = repeat(rt, tasks.listRefreshIntervalSeconds * 1000, service.refresh)
-  const schedules = openSchedules(rt, { openCalls: service.openCalls, known: first.abilities.schedules })
+  const schedules = openSchedules(rt, { openCalls, known: first.abilities.schedules })
   const worked = work()
 
   return {
@@ -114,7 +136,7 @@ export async function openTasks(rt: Runtime): Promise<TaskWorker> {
       impatient = true
       service.stop()
       claims.giveUp()
-      await Promise.all([runners.stop(), schedules.kill()])
+      await Promise.all([runners.stop(), quarantine.stop(), schedules.kill()])
       await within(graceMs, idle)
       claims.close()
       await lock.release()
