@@ -5,7 +5,7 @@ import type { Result } from './storm.ts'
 /** What a bad handler does, why its task fails, and whether its process has to be replaced. */
 type Bad = { readonly body: string; readonly message: RegExp; readonly breaks: boolean }
 
-export const badTasks: Readonly<Record<string, Bad>> = {
+const badTasks: Readonly<Record<string, Bad>> = {
   poison: { body: `throw new Error('the poison')`, message: /^the poison$/, breaks: false },
   odd: { body: 'const a = {}; a.a = a; throw a', message: /object Object/, breaks: false },
   // Half a second of a busy machine may be too short even for this.

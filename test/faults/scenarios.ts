@@ -1,4 +1,5 @@
 import { runF05 } from './bad-tasks.ts'
+import { runF41 } from './cleanup.ts'
 import { type Result, runF10, runF31 } from './storm.ts'
 
 export type Scenario = {
@@ -9,6 +10,7 @@ export type Scenario = {
 
 const writes = Number(process.env.FAULTS_WRITES ?? 100_000)
 const tasks = Number(process.env.FAULTS_TASKS ?? 4000)
+const rows = Number(process.env.FAULTS_ROWS ?? 1_000_000)
 
 /** What `npm run faults` runs; a further one is a line here. */
 export const scenarios: readonly Scenario[] = [
@@ -26,5 +28,10 @@ export const scenarios: readonly Scenario[] = [
     id: 'F-31',
     title: 'PostgreSQL crashes too',
     run: (seed) => runF31(seed, { writes: Math.ceil(writes / 5), blows: 70 }),
+  },
+  {
+    id: 'F-41',
+    title: 'the cleanups of the log, the sessions and the mails are killed',
+    run: (seed) => runF41(seed, { rows, kills: 5 }),
   },
 ]
