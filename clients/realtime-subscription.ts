@@ -1,6 +1,5 @@
 import type { Socket } from 'socket.io-client'
 import { type BackoffOptions, openBackoff } from './realtime-backoff.ts'
-import { openSeen } from './realtime-seen.ts'
 import { type Change, RealtimeError, type Removal, type SubscribeOptions } from './realtime-types.ts'
 
 /** One collection that is followed, over all connections of its socket. */
@@ -26,13 +25,12 @@ export function openSubscription<Row extends object>(
   collection: string,
   options: SubscribeOptions<Row> & { backoff: BackoffOptions; onBegun: () => void; onEnd: () => void },
 ): Subscription {
-  const { filter, fields, snapshot, store, remember = 50_000, onChange, onRemove, onError, onBegun, onEnd } = options
-  const seen = openSeen(remember)
+  const { filter, fields, snapshot, store, onChange, onRemove, onError, onBegun, onEnd } = options
   const backoff = openBackoff(options.backoff)
   let cursor = options.since
   /** Of the subscription that counts; what is answered to an earlier one is of no interest. */
   let attempt = 0
-  let state: 'loading' | 'idle' | 'starting' | 'catching up' | 'live' | 'ended' = 'loading'
+  let state: 'loading' | 'idle' | 'starting' | 'following' | 'ended' = 'loading'
   let mustRead = false
   let rows: Row[] = []
 
@@ -71,7 +69,7 @@ export function openSubscription<Row extends object>(
 
   const begin = () => {
     if (state === 'loading' || state === 'ended' || !socket.connected) return
-    state = cursor === undefined ? 'starting' : 'catching up'
+    state = cursor === undefined ? 'starting' : 'following'
     attempt += 1
     const mine = attempt
     const request = { collection, since: cursor, snapshot, filter, fields }
@@ -85,11 +83,11 @@ export function openSubscription<Row extends object>(
       fail(new RealtimeError(answer.message, { final }))
       return final ? undefined : backoff.later(begin)
     }
-    state = 'live'
+    state = 'following'
     backoff.reset()
     onBegun()
-    // What came before the answer is behind a cursor of its own.
-    if (cursor === undefined) moveTo(answer.cursor)
+    // It comes after the rows, or what was missed.
+    moveTo(answer.cursor)
     if (mustRead) {
       mustRead = false
       handle(() => options.onResync?.())
@@ -104,14 +102,11 @@ export function openSubscription<Row extends object>(
   }
 
   const received = (change: AnyChange<Row>) => {
-    const { action, position } = change
-    // On its way when we decided to start over; or told twice.
-    if (state === 'starting' || seen.has(position)) return
-    if (state === 'catching up' && seen.isDoubtful(position)) return startOver()
-    const isGone = action === 'delete' || action === 'remove'
-    if (!handle(() => (isGone ? onRemove(change as Removal<Row>) : onChange(change as Change<Row>)))) return
-    seen.add(position)
-    moveTo(change.cursor)
+    // On its way when we decided to start over.
+    if (state === 'starting') return
+    const isGone = change.action === 'delete' || change.action === 'remove'
+    if (handle(() => (isGone ? onRemove(change as Removal<Row>) : onChange(change as Change<Row>))))
+      moveTo(change.cursor)
   }
 
   const pieceCame = ({ index, data, more }: Piece<Row>) => {

@@ -62,8 +62,6 @@ type Following<Row> = {
   /** In the query language of `/items`. */
   readonly filter?: object
   readonly fields?: readonly string[]
-  /** How many changes are remembered to drop repetitions; default 50,000. */
-  readonly remember?: number
   /** The row has been made, has changed, or matches from now on. */
   readonly onChange: (change: Change<Row>) => void
   readonly onRemove: (removal: Removal<Row>) => void

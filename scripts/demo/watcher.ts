@@ -9,7 +9,7 @@ export type Change = {
   readonly timestamp: string
   /** Where to resume after this change. */
   readonly cursor: string
-  /** Unique; a change that comes again after a resumption has the same one. */
+  /** Unique; ascending among the changes of one row. */
   readonly position: string
 }
 
@@ -19,8 +19,6 @@ export type Watcher = {
    * has ended, or the log no longer holds what was missed.
    */
   changes(): readonly Change[]
-  /** Changes that came again after a resumption and were dropped. */
-  readonly repeats: number
   /** How often the subscription has begun or gone on. */
   readonly subscriptions: number
   close(): void
@@ -37,8 +35,6 @@ type Subscribed = { status: 'success'; cursor: string } | { status: 'error'; mes
  */
 export async function watch(url: string, token: string, collection: string): Promise<Watcher> {
   const changes: Change[] = []
-  const seen = new Set<string>()
-  let repeats = 0
   let subscriptions = 0
   let since: string | undefined
   let ended: string | undefined
@@ -61,9 +57,7 @@ export async function watch(url: string, token: string, collection: string): Pro
   for (const action of ['create', 'update', 'delete', 'remove'])
     socket.on(`${collection}:${action}`, (change: Change) => {
       since = change.cursor
-      if (seen.has(change.position)) repeats += 1
-      else changes.push(change)
-      seen.add(change.position)
+      changes.push(change)
     })
   socket.on('resync', () => end('the server asks to read the collection again'))
   socket.on('unsubscribed', ({ reason }: { reason: string }) => end(reason))
@@ -78,9 +72,6 @@ export async function watch(url: string, token: string, collection: string): Pro
   })
   return {
     changes: () => unlessEnded(changes),
-    get repeats() {
-      return repeats
-    },
     get subscriptions() {
       return subscriptions
     },

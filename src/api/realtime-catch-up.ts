@@ -1,4 +1,4 @@
-import { type Cursor, snapshotOf } from '../events/cursor.ts'
+import type { Cursor } from '../events/cursor.ts'
 import { pullRound } from '../events/log-reader.ts'
 import { disturbedCollections } from '../features/changes/disturbances.ts'
 import type { Runtime } from '../runtime.ts'
@@ -35,11 +35,14 @@ export function openCatchUp(rt: Runtime, outbox: Outbox, isOpen: (subscriber: Su
   }
   return {
     from: async (subscriber, start) => {
+      let isOwnRound = false
       for (let cursor = start; ; ) {
+        // One that was begun elsewhere has ended before now.
+        isOwnRound ||= cursor.upTo === undefined
         const page = await gate(() => sendPage(subscriber, cursor))
         if (page === undefined || !isOpen(subscriber)) return undefined
         cursor = page.cursor
-        if (!page.more) return (await isDisturbed(rt, subscriber, start, cursor)) ? undefined : cursor
+        if (!page.more && isOwnRound) return (await isDisturbed(rt, subscriber, start, cursor)) ? undefined : cursor
         if (!(await outbox.drained(subscriber.socket))) return undefined
       }
     },
@@ -52,6 +55,6 @@ async function isDisturbed(rt: Runtime, { wish, access }: Subscriber, from: Curs
   if (collection === undefined) return true
   if (!scopesRows(rt, wish)) return false
   const followed = new Map([[collection.name, { collection, fields: [], filter: wish.filter }]])
-  const round = { from: snapshotOf(from), upTo: snapshotOf(behind) }
+  const round = { from: from.snapshot, upTo: behind.snapshot }
   return (await disturbedCollections(rt, access, { followed, named: [collection.name] }, round)).length > 0
 }

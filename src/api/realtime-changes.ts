@@ -3,7 +3,7 @@ import { type ChangedRow, changedRows, type View } from '../features/changes/cha
 import type { Runtime } from '../runtime.ts'
 
 /** What a client receives: name `{collection}:{action}`. */
-export type Message = { readonly name: string; readonly xid: bigint; readonly body: object }
+export type Message = { readonly name: string; readonly xid: bigint; readonly body: { readonly cursor: string } }
 
 /** A message and who gets it, as numbers of viewers from 0. */
 export type Told = { readonly message: Message; readonly viewers: readonly number[] }

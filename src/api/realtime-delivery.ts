@@ -3,12 +3,13 @@ import { isStalePlan } from '../db/errors.ts'
 import { readFromNowOn } from '../db/read-anywhere.ts'
 import { AppError } from '../errors.ts'
 import {
+  afterSeen,
   type Cursor,
   encodeCursor,
   includesSnapshot,
   parseCursor,
   parseSnapshot,
-  snapshotOf,
+  type Snapshot,
 } from '../events/cursor.ts'
 import type { Feed, Subscription } from '../events/feed.ts'
 import { currentCursor, type LogEvent } from '../events/log-reader.ts'
@@ -65,7 +66,7 @@ export function openDelivery(rt: Runtime, feed: Feed, outbox: Outbox, confirm: (
     const byCollection = Map.groupBy(wanted, ({ entity }) => entity)
     await Promise.all([...byCollection].map(([name, events]) => deliverTo(registry.of(name), events)))
     resyncDisturbed(touchedBy(batch))
-    const behind = parseSnapshot(snapshotOf(parseCursor(resume)))!
+    const behind = parseSnapshot(parseCursor(resume).snapshot)!
     for (const subscriber of registry.all())
       if (subscriber.waiting === undefined && subscriber.seen && includesSnapshot(behind, subscriber.seen))
         subscriber.seen = undefined
@@ -102,10 +103,15 @@ export function openDelivery(rt: Runtime, feed: Feed, outbox: Outbox, confirm: (
       if (subscriber.waiting !== undefined) wait(subscriber, message)
       else if (hasSeen(subscriber, message)) continue
       else if (outbox.isFull(subscriber.socket)) resync(subscriber, 'slow')
+      else if (subscriber.seen !== undefined) sendBehind(subscriber.seen, subscriber.socket, message)
       else ready.push(subscriber.socket)
     }
     outbox.send(ready, message.name, message.body)
   }
+
+  /** The message's own cursor knows nothing of the later events that this subscriber has seen. */
+  const sendBehind = (seen: Snapshot, socket: Socket, { name, body }: Message) =>
+    outbox.send([socket], name, { ...body, cursor: afterSeen(body.cursor, seen) })
 
   const resyncDisturbed = (touched: Touched) => {
     for (const subscriber of registry.all()) {
@@ -174,7 +180,7 @@ export function openDelivery(rt: Runtime, feed: Feed, outbox: Outbox, confirm: (
   /** From here on live events go out at once; those that the subscriber has seen already do not. */
   const goLive = (subscriber: Subscriber, behind: Cursor) => {
     if (!registry.has(subscriber)) return
-    subscriber.seen = parseSnapshot(snapshotOf(behind))
+    subscriber.seen = parseSnapshot(behind.snapshot)
     if (subscriber.overflowed) return void catchUpAgain(subscriber, behind)
     const waiting = subscriber.waiting ?? []
     subscriber.waiting = undefined
@@ -205,7 +211,8 @@ export function openDelivery(rt: Runtime, feed: Feed, outbox: Outbox, confirm: (
         const sent = await sendFirst(subscriber)
         if (sent === undefined) resync(subscriber)
         const at = sent?.at ?? (await currentCursor(rt.feedDb.pool))
-        const cursor = encodeCursor(sent?.rows === undefined ? (wish.since ?? at) : at)
+        // Who has to read again has got nothing since.
+        const cursor = encodeCursor(sent === undefined ? (wish.since ?? at) : at)
         // And so must the one that is read after this.
         await readFromNowOn(rt, access)
         const answer = { cursor, ...(sent?.rows !== undefined && { snapshot: sent.rows }) }

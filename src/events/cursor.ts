@@ -5,9 +5,9 @@
 import { AppError } from '../errors.ts'
 
 /**
- * `snapshot`: everything visible in `snapshot` has been read; with `upTo`, the holder is in the middle of the round that
- * ends there and has read it up to `position`. `event`: carried by an event; everything of transactions before `horizon`
- * has been read, later ones perhaps in part, so a holder who resumes drops repeats by position.
+ * Everything visible in `snapshot` has been read; with `upTo`, the holder is in the middle of the round that ends there
+ * and has read it up to `position`. `event`: carried by an event of that round (ADR 26); its holder will not come back
+ * for the end of the round, but for everything until then.
  */
 export type Cursor = SnapshotCursor | EventCursor
 export type SnapshotCursor = {
@@ -16,7 +16,12 @@ export type SnapshotCursor = {
   readonly upTo: string | undefined
   readonly position: string
 }
-export type EventCursor = { readonly kind: 'event'; readonly horizon: string; readonly position: string }
+export type EventCursor = {
+  readonly kind: 'event'
+  readonly snapshot: string
+  readonly upTo: string
+  readonly position: string
+}
 
 /** A parsed `pg_snapshot`: transactions from `xmax` on and those in `running` are not visible in it. */
 export type Snapshot = {
@@ -31,18 +36,21 @@ export function cursorAt(snapshot: string): SnapshotCursor {
   return { kind: 'snapshot', snapshot, upTo: undefined, position: '0' }
 }
 
-/** The snapshot whose events need not be read again. */
-export function snapshotOf(cursor: Cursor): string {
-  return cursor.kind === 'snapshot' ? cursor.snapshot : `${cursor.horizon}:${cursor.horizon}:`
+/** The encoded cursors of the events of one round, by their positions. */
+export function eventCursors(snapshot: string, upTo: string): (position: string) => string {
+  const round = `e/${pack(snapshot)}/${pack(upTo)}/`
+  return (position) => encode(round + position)
+}
+
+/** The cursor of somebody who has got an event and, before it, everything that is visible in `seen`. */
+export function afterSeen(encoded: string, seen: Snapshot): string {
+  const { upTo, position } = parseCursor(encoded) as EventCursor
+  return eventCursors(`${seen.xmin}:${seen.xmax}:${seen.running}`, upTo)(position)
 }
 
 /** The text handed to clients: base64url, to be treated as opaque. */
-export function encodeCursor(cursor: Cursor): string {
-  const text =
-    cursor.kind === 'event'
-      ? `e/${cursor.horizon}/${cursor.position}`
-      : `s/${cursor.snapshot}/${cursor.upTo ?? ''}/${cursor.position}`
-  return Buffer.from(text, 'latin1').toString('base64url')
+export function encodeCursor({ kind, snapshot, upTo, position }: Cursor): string {
+  return encode(`${kind[0]}/${pack(snapshot)}/${upTo === undefined ? '' : pack(upTo)}/${position}`)
 }
 
 /** Reads what `encodeCursor` wrote. Throws AppError 400 `Invalid cursor` for anything else. */
@@ -81,26 +89,41 @@ export function widenXid(xid: number, near: bigint): bigint {
 }
 
 const epoch = 2n ** 32n
+const encode = (text: string) => Buffer.from(text, 'latin1').toString('base64url')
+
+/** The running transactions by their distances, in base 36: every change on a socket carries two snapshots. */
+function pack(snapshot: string): string {
+  const { xmin, xmax, running } = parseSnapshot(snapshot)!
+  const steps = running.map((xid, i) => (xid - (running[i - 1] ?? xmin)).toString(36))
+  return `${xmin}:${xmax}:${steps}`
+}
+
+function unpack(packed: string): string | undefined {
+  const match = /^(\d{1,20}):(\d{1,20}):((?:[\da-z]{1,10},)*[\da-z]{1,10})?$/.exec(packed)
+  if (match === null) return undefined
+  let xid = BigInt(match[1]!)
+  const running = match[3]?.split(',').map((step) => {
+    xid += BigInt(Number.parseInt(step, 36))
+    return xid
+  })
+  const snapshot = `${match[1]}:${match[2]}:${running ?? ''}`
+  return parseSnapshot(snapshot) && snapshot
+}
+
 /** A snapshot lists the running transactions, some hundreds at most. */
 const longestCursor = 64_000
 const longestPosition = 2n ** 63n
 
 function decode(encoded: string): Cursor | undefined {
   if (!/^[\w-]+$/.test(encoded)) return undefined
-  const [kind, ...parts] = Buffer.from(encoded, 'base64url').toString('latin1').split('/')
-  if (kind === 'e' && parts.length === 2) return decodeEvent(parts as [string, string])
-  if (kind === 's' && parts.length === 3) return decodeSnapshot(parts as [string, string, string])
-  return undefined
-}
-
-function decodeEvent([horizon, position]: [string, string]): Cursor | undefined {
-  const valid = /^\d{1,20}$/.test(horizon) && isTransactionId(BigInt(horizon)) && isPosition(position)
-  return valid ? { kind: 'event', horizon, position } : undefined
-}
-
-function decodeSnapshot([snapshot, upTo, position]: [string, string, string]): Cursor | undefined {
-  const valid = parseSnapshot(snapshot) && (upTo === '' || parseSnapshot(upTo)) && isPosition(position)
-  return valid ? { kind: 'snapshot', snapshot, upTo: upTo === '' ? undefined : upTo, position } : undefined
+  const parts = Buffer.from(encoded, 'base64url').toString('latin1').split('/')
+  if (parts.length !== 4) return undefined
+  const [kind, from, end, position] = parts as [string, string, string, string]
+  const [snapshot, upTo] = [unpack(from), unpack(end)]
+  if (snapshot === undefined || !isPosition(position)) return undefined
+  if (kind === 'e' && upTo !== undefined) return { kind: 'event', snapshot, upTo, position }
+  const isSnapshot = kind === 's' && (upTo !== undefined || end === '')
+  return isSnapshot ? { kind: 'snapshot', snapshot, upTo, position } : undefined
 }
 
 function isPosition(text: string): boolean {

@@ -11,7 +11,6 @@ import {
   isVisible,
   parseSnapshot,
   type Snapshot,
-  snapshotOf,
   widenXid,
 } from './cursor.ts'
 import { type LogDb, type Page, pullRound } from './log-reader.ts'
@@ -81,7 +80,7 @@ export function openTail({ db, log, intervalMs }: TailOptions): Tail {
   }
 
   const reached = (page: Page, rung: number) => {
-    const text = page.cursor.kind === 'snapshot' ? (page.cursor.upTo ?? page.cursor.snapshot) : snapshotOf(page.cursor)
+    const text = page.cursor.upTo ?? page.cursor.snapshot
     const snapshot = parseSnapshot(text)!
     if (end.snapshot === undefined || includesSnapshot(snapshot, end.snapshot))
       end = { snapshot, text, rung, readAt: performance.now() }
@@ -124,9 +123,8 @@ type End = { readonly snapshot: Snapshot | undefined; readonly text: string }
 
 /** Who is between rounds and behind the others ends the round where they are, to share their reading from there on. */
 function placeToMeet(cursor: Cursor, end: End): string | undefined {
-  const inRound = cursor.kind === 'snapshot' && cursor.upTo !== undefined
-  const from = snapshotOf(cursor)
-  if (inRound || end.snapshot === undefined || from === end.text) return undefined
+  const { snapshot: from, upTo } = cursor
+  if (upTo !== undefined || end.snapshot === undefined || from === end.text) return undefined
   return includesSnapshot(end.snapshot, parseSnapshot(from)!) ? end.text : undefined
 }
 

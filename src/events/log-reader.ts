@@ -5,7 +5,7 @@
  * Only the primary can be read: on a standby `pg_current_snapshot()` does not list the running transactions. Nor may the
  * reader's own transaction have written: its snapshots would show its events before they are committed.
  */
-import { type Cursor, cursorAt, encodeCursor, parseSnapshot, snapshotOf } from './cursor.ts'
+import { type Cursor, cursorAt, eventCursors, parseSnapshot } from './cursor.ts'
 import { eventIdSql, logSchema, logTable } from './log.ts'
 
 /** What a statement needs; a pg pool and a pg client both are one. */
@@ -20,7 +20,6 @@ export type LogEvent = {
   readonly position: string
   /** The transaction that wrote it. */
   readonly xid: string
-  readonly horizon: string
   /** `data` for row changes, otherwise the group of a domain event, e.g. `auth`. */
   readonly type: string
   readonly entity: string
@@ -30,7 +29,7 @@ export type LogEvent = {
   readonly tenantId: string | null
   /** ISO 8601 in UTC with milliseconds. */
   readonly createdAt: string
-  /** Encoded; resuming from it may repeat events, to be dropped by position. */
+  /** Encoded: behind this event, for who reads round after round. */
   readonly cursor: string
 }
 
@@ -40,7 +39,7 @@ export type Page =
       readonly events: readonly LogEvent[]
       /** Where to continue. */
       readonly cursor: Cursor
-      /** Whether the round has further pages. */
+      /** Whether to read on at once: the round has further pages, or the cursor was of an event of an earlier one. */
       readonly more: boolean
     }
   /** What the cursor's holder has not seen is gone or unknown; `cursor` is where to go on after reading the state. */
@@ -78,6 +77,7 @@ export async function oldestMoment(db: LogDb): Promise<string | null> {
 }
 
 type Request = {
+  readonly kind: Cursor['kind']
   readonly from: string
   readonly upTo: string | undefined
   readonly position: string
@@ -86,9 +86,9 @@ type Request = {
 }
 
 function toRequest(cursor: Cursor, { collections, limit = 1000, upTo }: PullOptions): Request {
-  const inRound = cursor.kind === 'snapshot' && cursor.upTo !== undefined
-  const start = { from: snapshotOf(cursor), collections, limit }
-  return inRound ? { ...start, upTo: cursor.upTo, position: cursor.position } : { ...start, upTo, position: '0' }
+  const { kind, snapshot: from, upTo: end, position } = cursor
+  const start = { kind, from, collections, limit }
+  return end === undefined ? { ...start, upTo, position: '0' } : { ...start, upTo: end, position }
 }
 
 /** Of a large round, what is new follows closely in position; undefined where that does not fill a page. */
@@ -103,7 +103,8 @@ async function nextOfRound(db: LogDb, request: Request): Promise<Page> {
   const { from, upTo, position, collections, limit } = request
   const { xmax, running } = parseSnapshot(from)!
   const unseen = [xmax.toString(), running.map(String)]
-  const { rows } = await db.query(pageSql, [upTo ?? null, ...unseen, position, collections ?? null, limit + 1])
+  const end = upTo === undefined ? null : parseSnapshot(upTo)!.xmax.toString()
+  const { rows } = await db.query(pageSql, [upTo ?? null, ...unseen, position, collections ?? null, limit + 1, end])
   return toPage(request, rows)
 }
 
@@ -114,14 +115,15 @@ type Row = Omit<LogEvent, 'cursor' | 'position'> & {
   now: string
 }
 
-function toPage({ from, limit }: Request, rows: readonly Row[]): Page {
+function toPage({ kind, from, limit }: Request, rows: readonly Row[]): Page {
   const { upTo, removed, now } = rows[0]!
   if (BigInt(removed) >= parseSnapshot(from)!.xmin || !hasHappened(from, now) || !hasHappened(upTo, now))
     return { resync: true, cursor: cursorAt(now) }
   const found = rows.filter((row) => row.position !== null)
-  const events = found.slice(0, limit).map(toEvent)
-  if (found.length <= limit) return { resync: false, events, cursor: cursorAt(upTo), more: false }
-  const cursor = { kind: 'snapshot', snapshot: from, upTo, position: events.at(-1)!.position } as const
+  const cursorOf = eventCursors(from, upTo)
+  const events = found.slice(0, limit).map((row) => toEvent(row, cursorOf))
+  if (found.length <= limit) return { resync: false, events, cursor: cursorAt(upTo), more: kind === 'event' }
+  const cursor = { kind, snapshot: from, upTo, position: events.at(-1)!.position }
   return { resync: false, events, cursor, more: true }
 }
 
@@ -130,9 +132,12 @@ function hasHappened(snapshot: string, now: string): boolean {
   return parseSnapshot(snapshot)!.xmax <= parseSnapshot(now)!.xmax
 }
 
-function toEvent({ upTo: _upTo, removed: _removed, now: _now, ...row }: Row): LogEvent {
-  const event = { ...row, position: row.position! }
-  return { ...event, cursor: encodeCursor({ kind: 'event', horizon: event.horizon, position: event.position }) }
+function toEvent(
+  { upTo: _upTo, removed: _removed, now: _now, ...row }: Row,
+  cursorOf: (position: string) => string,
+): LogEvent {
+  const position = row.position!
+  return { ...row, position, cursor: cursorOf(position) }
 }
 
 /**
@@ -140,10 +145,11 @@ function toEvent({ upTo: _upTo, removed: _removed, now: _now, ...row }: Row): Lo
  * the newest transactions are poor, and a round of three events read by id walks the whole log.
  *
  * By transaction: "not visible in the snapshot" is spelled as its definition, from xmax on or among the running, a range
- * of the index on xid. With `xid >= xmin`, one long transaction would make every round read all since its start.
+ * of the index on xid. With `xid >= xmin`, one long transaction would make every round read all since its start; without
+ * an end of the range, who goes on in the middle of a round would read all since then.
  */
 const pageSql = page(
-  `where (e.xid >= $2::xid8 or e.xid = any($3::xid8[]))
+  `where (e.xid >= $2::xid8 and e.xid < coalesce($7::xid8, '18446744073709551615') or e.xid = any($3::xid8[]))
     and e.position > $4::bigint`,
   'e.position',
 )
@@ -162,7 +168,7 @@ function page(where: string, order: string): string {
   return `with round as materialized (
   select coalesce($1::pg_snapshot, pg_current_snapshot()) as up_to, (select removed from ${logSchema}.floor) as removed
 ), page as (
-  select e.position, e.xid, e.horizon, e.type, e.entity, e."entityId", e.action, e."userId", e."tenant_Id", e."createdAt"
+  select e.position, e.xid, e.type, e.entity, e."entityId", e.action, e."userId", e."tenant_Id", e."createdAt"
   from "${logTable}" e, round
   ${where}
     and pg_visible_in_snapshot(e.xid, round.up_to)
@@ -171,7 +177,7 @@ function page(where: string, order: string): string {
   limit $6
 )
 select round.up_to::text as "upTo", pg_current_snapshot()::text as now, coalesce(round.removed, '0')::text as removed, page.position::text, page.xid::text,
-  page.horizon::text, page.type, page.entity, page."entityId", page.action, page."userId", page."tenant_Id" as "tenantId",
+  page.type, page.entity, page."entityId", page.action, page."userId", page."tenant_Id" as "tenantId",
   to_char(page."createdAt" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt"
 from round left join page on true
 order by page.position`

@@ -5,7 +5,7 @@
  */
 import type { Collection } from '../catalog/catalog.ts'
 import { errors } from '../errors.ts'
-import { parseCursor, parseSnapshot, snapshotOf } from '../events/cursor.ts'
+import { parseCursor, parseSnapshot } from '../events/cursor.ts'
 import { quoted } from './guards.ts'
 import { ident, literal, type Params } from './sql.ts'
 
@@ -100,6 +100,6 @@ function parseSnapshotPoint(text: string): Point {
   // An event's cursor, or one amid a round, says what to read next: its holder has seen a part of what came after.
   if (cursor.kind === 'event' || cursor.upTo !== undefined)
     throw errors.badQuery('asOf: this cursor is a place among events, not a moment')
-  const { xmin, xmax, running } = parseSnapshot(snapshotOf(cursor))!
+  const { xmin, xmax, running } = parseSnapshot(cursor.snapshot)!
   return { kind: 'snapshot', xmin: String(xmin), xmax: String(xmax), running: running.map(String) }
 }

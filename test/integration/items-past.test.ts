@@ -170,7 +170,7 @@ describe('asOf', () => {
     ['2024-02-30', 400],
     ['2024-02-10T25:00:00Z', 400],
     ['3000-01-01T00:00:00Z', 400],
-    [encodeCursor({ kind: 'event', horizon: '900', position: '1' }), 400],
+    [encodeCursor({ kind: 'event', snapshot: '900:900:', upTo: '901:901:', position: '1' }), 400],
     [encodeCursor({ kind: 'snapshot', snapshot: '900:900:', upTo: '901:901:', position: '1' }), 400],
     [encodeCursor(cursorAt('99999999999:99999999999:')), 400],
     [`' or true --`, 400],

@@ -1,4 +1,5 @@
-import { afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import pg from 'pg'
+import { afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { type Api, startApi } from '../support/api.ts'
 import { administrator } from '../support/prepare.ts'
 import { closeSockets, connect, type TestSocket } from '../support/socket.ts'
@@ -246,7 +247,7 @@ describe('snapshot', () => {
     await create({ title: 'missed', points: 5000 })
     const second = await connect(address, token)
     const resumed = await subscribe(second, { since: cursor, snapshot: true, filter: { points: { gt: 2999 } } })
-    expect(resumed).toEqual({ status: 'success', cursor })
+    expect(resumed).toEqual({ status: 'success', cursor: expect.any(String) })
     expect(second.frames.map(({ data }) => data.title)).toEqual(['missed'])
     expect(rowsOf(second)).toEqual([])
     await api.sql(`update svc_log.floor set removed = pg_current_xact_id()`)
@@ -255,6 +256,68 @@ describe('snapshot', () => {
     await api.sql(`update svc_log.floor set removed = '0'`)
     expect(again).toMatchObject({ status: 'success', snapshot: 2 })
     expect(again.cursor).not.toBe(cursor)
+  })
+
+  describe('is never turned back by going on from a change', () => {
+    const titles = ({ frames }: TestSocket) => frames.map(({ action, data }) => `${action} ${data.title ?? data.id}`)
+    const begin = async (statement: string) => {
+      const client = new pg.Client({ connectionString: api.database.url })
+      await client.connect()
+      onTestFinished(() => client.end())
+      await client.query('begin')
+      await client.query(statement)
+      return client
+    }
+
+    it.each([
+      ['changed', `update task set title = 'newer' where title = 'older'`, {}],
+      ['deleted', `delete from task where title = 'older'`, {}],
+      ['left what is seen', `update task set points = 99 where title = 'older'`, { filter: { points: { lt: 50 } } }],
+    ])('of a row that was %s by a transaction older than the one before it', async (_, last, filter) => {
+      await api.sql('truncate task')
+      await api.sql(`insert into task (title, points) values ('first', 1), ('second', 1)`)
+      const newer = await begin(`insert into team (name) values ('of the newer one')`)
+      const open = await begin(`update task set title = 'late' where title = 'second'`)
+      await api.sql(`update task set title = 'older' where title = 'first'`)
+      await newer.query(last)
+      await newer.query('commit')
+      const first = await connect(address, token)
+      expect(await subscribe(first, { snapshot: true, ...filter })).toMatchObject({ status: 'success' })
+      await create({ title: 'after', points: 1 })
+      const { cursor } = await first.frame(({ data }) => data.title === 'after')
+      first.close()
+      const second = await connect(address, token)
+      expect(await subscribe(second, { since: cursor, ...filter })).toMatchObject({ status: 'success' })
+      await open.query('commit')
+      await second.frame(({ data }) => data.title === 'late')
+      expect(titles(second)).toEqual(['update late'])
+    })
+
+    it('that came of the batch in which the snapshot was taken', async () => {
+      await api.sql('truncate task')
+      await api.sql(`insert into task (title, points) values ('first', 1), ('second', 1), ('third', 1)`)
+      const other = await connect(address, token)
+      expect(await subscribe(other, { filter: { 'team.name': 'green' } })).toMatchObject({ status: 'success' })
+      // Whoever follows teams waits here, and the feed with it.
+      const lock = await begin('lock table team in access exclusive mode')
+      await api.sql(`update task set title = 'held up' where title = 'third'`)
+      const waits = `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
+      await waitFor(async () => (await api.sql(waits)).length > 0)
+      const open = await begin(`update task set title = 'unseen' where title = 'first'`)
+      await api.sql(`update task set title = 'seen' where title = 'second'`)
+      const first = await connect(address, token)
+      expect(await subscribe(first, { snapshot: true })).toMatchObject({ snapshot: 3 })
+      await open.query('commit')
+      await lock.query('commit')
+      const { cursor } = await first.frame(({ data }) => data.title === 'unseen')
+      expect(titles(first)).toEqual(['update unseen'])
+      first.close()
+      const second = await connect(address, token)
+      await subscribe(second, { since: cursor })
+      await create({ title: 'after', points: 1 })
+      await second.frame(({ data }) => data.title === 'after')
+      expect(titles(second)).toEqual(['create after'])
+    })
   })
 
   it('and the changes after it are the table, while many write', async () => {

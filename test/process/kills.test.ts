@@ -147,7 +147,7 @@ describe('kill -9 of a web process', () => {
     const committed = (await changesOf(cluster, 'note')).slice(seen)
     for (const follower of followers) {
       await follower.caughtUp(committed)
-      expect(streamFaults(follower.frames, committed, { resumed: true })).toEqual([])
+      expect(streamFaults(follower.frames, committed)).toEqual([])
       expect(follower.interruptions.resyncs).toBe(0)
     }
   })
@@ -298,7 +298,7 @@ describe('PostgreSQL that goes away', () => {
     expect(await logFaults(await cluster.connect())).toEqual([])
     const committed = await changesOf(cluster, 'note')
     await follower.caughtUp(committed)
-    expect(streamFaults(follower.frames, committed, { resumed: true })).toEqual([])
+    expect(streamFaults(follower.frames, committed)).toEqual([])
     const unsent = `select from "svc_EmailLog" where status <> 'sent'`
     await waitFor(async () => {
       await ageClaims(cluster)

@@ -87,7 +87,7 @@ describe('a web process that is asked to stop', () => {
     const committed = (await changesOf(cluster, 'note')).slice(seen)
     for (const follower of followers) {
       await follower.caughtUp(committed)
-      expect(streamFaults(follower.frames, committed, { resumed: true })).toEqual([])
+      expect(streamFaults(follower.frames, committed)).toEqual([])
       expect(follower.interruptions.resyncs).toBe(0)
     }
   })

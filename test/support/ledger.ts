@@ -84,18 +84,14 @@ export async function changesOf(cluster: Cluster, collection: string): Promise<C
 
 /**
  * What is wrong with what a subscriber received, compared with the committed changes: missing ones, ones that were never
- * committed, a wrong order of one record's changes, and repetitions unless it has resumed. Empty when all is well.
+ * committed, a wrong order of one record's changes, and repetitions. Empty when all is well.
  */
-export function streamFaults(
-  frames: readonly Frame[],
-  committed: readonly Change[],
-  { resumed = false } = {},
-): string[] {
+export function streamFaults(frames: readonly Frame[], committed: readonly Change[]): string[] {
   const received = new Map(frames.map((frame) => [frame.position, frame]))
   const positions = new Set(committed.map(({ position }) => position))
   const missing = committed.filter(({ position }) => !received.has(position))
   const strangers = [...received.keys()].filter((position) => !positions.has(position))
-  const repeats = resumed ? 0 : frames.length - received.size
+  const repeats = frames.length - received.size
   const inverted = [...Map.groupBy(received.values(), ({ data }) => String(data.id))].filter(
     ([, ofRecord]) =>
       !ofRecord.every((frame, i) => i === 0 || BigInt(frame.position) > BigInt(ofRecord[i - 1]!.position)),
@@ -103,7 +99,7 @@ export function streamFaults(
   return [
     ...missing.map(({ position, entityId }) => `missing: ${position} of ${entityId}`),
     ...strangers.map((position) => `never committed: ${position}`),
-    ...(repeats > 0 ? [`${repeats} repeated without a resume`] : []),
+    ...(repeats > 0 ? [`${repeats} repeated`] : []),
     ...inverted.map(([id]) => `out of order: ${id}`),
   ]
 }

@@ -1,13 +1,14 @@
 import { describe, expect, it } from 'vitest'
 import {
+  afterSeen,
   type Cursor,
   cursorAt,
   encodeCursor,
+  eventCursors,
   includesSnapshot,
   isVisible,
   parseCursor,
   parseSnapshot,
-  snapshotOf,
   widenXid,
 } from '../../src/events/cursor.ts'
 
@@ -15,7 +16,7 @@ const cursors: Cursor[] = [
   cursorAt('700:700:'),
   cursorAt('700:712:700,705,711'),
   { kind: 'snapshot', snapshot: '700:712:700', upTo: '720:730:725', position: '9223372036854775807' },
-  { kind: 'event', horizon: '18446744073709551615', position: '1' },
+  { kind: 'event', snapshot: '700:712:700', upTo: '4294967297:18446744073709551615:4294967297', position: '1' },
 ]
 
 describe('a cursor', () => {
@@ -27,8 +28,17 @@ describe('a cursor', () => {
     for (const cursor of cursors) expect(encodeCursor(cursor)).toMatch(/^[\w-]+$/)
   })
 
-  it('of an event stands for "everything before its horizon has been read"', () => {
-    expect(snapshotOf({ kind: 'event', horizon: '812', position: '5' })).toBe('812:812:')
+  it('is short, however many transactions were running', () => {
+    const many = `700000000:700000100:${Array.from({ length: 100 }, (_, i) => 700_000_000 + i)}`
+    expect(encodeCursor({ kind: 'event', snapshot: many, upTo: many, position: '5' }).length).toBeLessThan(600)
+  })
+
+  it('of an event is the place of its round, behind what else its holder has seen', () => {
+    const cursor = eventCursors('700:700:', '712:720:712,715')('5')
+    const place = { kind: 'event', upTo: '712:720:712,715', position: '5' }
+    expect(parseCursor(cursor)).toEqual({ ...place, snapshot: '700:700:' })
+    const seen = parseSnapshot('708:710:708,709')!
+    expect(parseCursor(afterSeen(cursor, seen))).toEqual({ ...place, snapshot: '708:710:708,709' })
   })
 })
 
@@ -37,27 +47,28 @@ describe('parseCursor refuses', () => {
   it.each([
     ['nothing', undefined],
     ['another type', 7],
-    ['an array', ['e/1/2']],
+    ['an array', ['e/7:7:/8:8:/2']],
     ['the empty string', ''],
-    ['plain text', 'e/812/5'],
-    ['base64 with padding', `${encoded('e/812/5')}==`],
-    ['a newline behind it', `${encoded('e/812/5')}\n`],
-    ['an unknown kind', encoded('x/812/5')],
-    ['a missing part', encoded('e/812')],
-    ['one part too many', encoded('e/812/5/6')],
-    ['a negative horizon', encoded('e/-812/5')],
-    ['horizon zero', encoded('e/0/5')],
-    ['a horizon beyond 64 bits', encoded('e/18446744073709551616/5')],
-    ['a horizon that is no transaction', encoded('e/4294967296/5')],
-    ['a position beyond bigint', encoded('e/812/9223372036854775808')],
-    ['a position with SQL', encoded("e/812/5' or true --")],
+    ['plain text', 's/812:812://5'],
+    ['base64 with padding', `${encoded('s/812:812://5')}==`],
+    ['a newline behind it', `${encoded('s/812:812://5')}\n`],
+    ['an unknown kind', encoded('x/812:812://5')],
+    ['a missing part', encoded('e/812:812:/5')],
+    ['one part too many', encoded('s/812:812://5/6')],
+    ['an event without a round', encoded('e/812:812://5')],
+    ['a negative transaction', encoded('s/-812:812://5')],
+    ['transaction zero', encoded('s/0:812://5')],
+    ['a transaction beyond 64 bits', encoded('s/812:18446744073709551616://5')],
+    ['a number that is no transaction', encoded('s/812:4294967296://5')],
+    ['a position beyond bigint', encoded('s/812:812://9223372036854775808')],
+    ['a position with SQL', encoded("s/812:812://5' or true --")],
     ['a snapshot that ends before it begins', encoded('s/9:7://0')],
-    ['a running transaction before xmin', encoded('s/7:9:6//0')],
-    ['a running transaction at xmax', encoded('s/7:9:9//0')],
-    ['running transactions out of order', encoded('s/7:19:12,9//0')],
-    ['a trailing comma', encoded('s/7:9:7,//0')],
-    ['an end of the round that is no snapshot', encoded('s/7:9:7/8/0')],
-    ['a huge one', encoded(`s/7:9:${'7,'.repeat(40_000)}7//0`)],
+    ['a running transaction before xmin', encoded('s/7:9:-1//0')],
+    ['a running transaction at xmax', encoded('s/7:9:2//0')],
+    ['a running transaction far away', encoded('s/7:9:zzzzzzzzzzz//0')],
+    ['a trailing comma', encoded('s/7:9:0,//0')],
+    ['an end of the round that is no snapshot', encoded('s/7:9:0/8/0')],
+    ['a huge one', encoded(`s/7:9:${'0,'.repeat(40_000)}0//0`)],
   ])('%s', (_, value) => {
     expect(() => parseCursor(value)).toThrow(expect.objectContaining({ status: 400, message: 'Invalid cursor' }))
   })

@@ -1,6 +1,6 @@
 import { readFromNowOn } from '../../db/read-anywhere.ts'
 import { errors } from '../../errors.ts'
-import { type Cursor, encodeCursor, snapshotOf } from '../../events/cursor.ts'
+import { type Cursor, encodeCursor } from '../../events/cursor.ts'
 import { currentCursor, type LogEvent, oldestMoment, pullRound } from '../../events/log-reader.ts'
 import type { Access } from '../../query/access.ts'
 import type { Runtime } from '../../runtime.ts'
@@ -38,12 +38,11 @@ async function fromNow(rt: Runtime, access: Access): Promise<string> {
   return answer([], cursor, false, [])
 }
 
-/** The later pages of a round would find what the first one has told. */
+/** The later pages of a round would find what the first one has told; a change on a socket has told nothing. */
 const beginsRound = (cursor: Cursor): boolean => cursor.kind === 'event' || cursor.upTo === undefined
 
 function resyncOf(rt: Runtime, access: Access, request: ChangesRequest, since: Cursor, behind: Cursor) {
-  const upTo = behind.kind === 'snapshot' ? (behind.upTo ?? behind.snapshot) : snapshotOf(behind)
-  return disturbedCollections(rt, access, request, { from: snapshotOf(since), upTo })
+  return disturbedCollections(rt, access, request, { from: since.snapshot, upTo: behind.upTo ?? behind.snapshot })
 }
 
 function answer(changes: readonly string[], cursor: Cursor, more: boolean, resync: readonly string[]): string {
