@@ -16,8 +16,8 @@ type Answer = { status: 'success'; cursor: string } | { status: 'error'; message
 type Piece<Row> = { index: number; data: Row[]; more: boolean }
 type AnyChange<Row> = Change<Row> | Removal<Row>
 
-/** A fault of the server; everything else that it answers stays as it is when it is asked again. */
-const passing = 'Internal server error'
+/** Faults of the server; everything else that it answers stays as it is when it is asked again. */
+const passing: readonly string[] = ['Internal server error', 'Service temporarily unavailable']
 
 /** `onBegun`: the server has answered. `onEnd`: nothing more will be told. */
 export function openSubscription<Row extends object>(
@@ -79,7 +79,7 @@ export function openSubscription<Row extends object>(
   const answered = (answer: Answer) => {
     if (state === 'ended') return
     if (answer.status === 'error') {
-      const final = answer.message !== passing
+      const final = !passing.includes(answer.message)
       fail(new RealtimeError(answer.message, { final }))
       return final ? undefined : backoff.later(begin)
     }

@@ -2,9 +2,10 @@ import type { Cursor } from '../events/cursor.ts'
 import { pullRound } from '../events/log-reader.ts'
 import { disturbedCollections } from '../features/changes/disturbances.ts'
 import type { Runtime } from '../runtime.ts'
-import { changesSeen } from './realtime-changes.ts'
+import { changesSeen, partsOf } from './realtime-changes.ts'
 import { openGate } from './realtime-gate.ts'
 import type { Outbox } from './realtime-outbox.ts'
+import { patiently } from './realtime-patience.ts'
 import { currentView, type Subscriber } from './realtime-subscribers.ts'
 import { scopesRows } from './realtime-wish.ts'
 
@@ -23,14 +24,21 @@ const pagesAtOnce = 1
 
 export function openCatchUp(rt: Runtime, outbox: Outbox, isOpen: (subscriber: Subscriber) => boolean): CatchUp {
   const gate = openGate(pagesAtOnce)
+  const tried = <Result>(subscriber: Subscriber, work: () => Promise<Result>) =>
+    patiently(rt.log, () => isOpen(subscriber), work)
   const sendPage = async (subscriber: Subscriber, cursor: Cursor) => {
     const { collection } = subscriber.wish
-    const page = await pullRound(rt.feedDb.pool, cursor, { collections: [collection], limit: eventsPerPage })
+    const wanted = { collections: [collection], limit: eventsPerPage }
+    const page = await tried(subscriber, () => pullRound(rt.feedDb.pool, cursor, wanted))
     if (page.resync) return undefined
-    const view = currentView(rt, subscriber)
-    for await (const told of changesSeen(rt, collection, view, [view.values], page.events))
+    for (const part of partsOf(page.events)) {
+      const told = await tried(subscriber, () => {
+        const view = currentView(rt, subscriber)
+        return changesSeen(rt, collection, view, [view.values], part)
+      })
       for (const { message } of told)
         if (isOpen(subscriber)) outbox.send([subscriber.socket], message.name, message.body)
+    }
     return page
   }
   return {
@@ -42,7 +50,10 @@ export function openCatchUp(rt: Runtime, outbox: Outbox, isOpen: (subscriber: Su
         const page = await gate(() => sendPage(subscriber, cursor))
         if (page === undefined || !isOpen(subscriber)) return undefined
         cursor = page.cursor
-        if (!page.more && isOwnRound) return (await isDisturbed(rt, subscriber, start, cursor)) ? undefined : cursor
+        if (!page.more && isOwnRound) {
+          const isWhole = !(await tried(subscriber, () => isDisturbed(rt, subscriber, start, cursor)))
+          return isWhole ? cursor : undefined
+        }
         if (!(await outbox.drained(subscriber.socket))) return undefined
       }
     },

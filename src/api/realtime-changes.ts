@@ -13,21 +13,24 @@ const rowsAtOnce = 250
 /** A view that takes longer would hold up everybody's changes. */
 const longestMs = 10_000
 
+/** Events in parts that one statement may evaluate. */
+export function* partsOf(events: readonly LogEvent[]): Generator<readonly LogEvent[]> {
+  for (let i = 0; i < events.length; i += rowsAtOnce) yield events.slice(i, i + rowsAtOnce)
+}
+
 /**
- * What viewers with one view and own values see of events, in their order: one statement for all of them (design §5).
+ * What viewers with one view and own values see of a part, in its order: one statement for all of them (design §5).
  */
-export async function* changesSeen(
+export async function changesSeen(
   rt: Runtime,
   collectionName: string,
   view: View,
   viewers: readonly View['values'][],
-  events: readonly LogEvent[],
-): AsyncGenerator<readonly Told[]> {
-  for (let i = 0; i < events.length; i += rowsAtOnce) {
-    const part = new Map(events.slice(i, i + rowsAtOnce).map((event) => [event.position, event]))
-    const rows = await changedRows(rt.feedDb, view, viewers, [...part.keys()], AbortSignal.timeout(longestMs))
-    yield rows.flatMap((row) => messagesOf(rt, collectionName, part.get(row.position)!, row))
-  }
+  part: readonly LogEvent[],
+): Promise<readonly Told[]> {
+  const events = new Map(part.map((event) => [event.position, event]))
+  const rows = await changedRows(rt.feedDb, view, viewers, [...events.keys()], AbortSignal.timeout(longestMs))
+  return rows.flatMap((row) => messagesOf(rt, collectionName, events.get(row.position)!, row))
 }
 
 const actionNames = { create: 'insert', update: 'update', delete: 'delete' } as const

@@ -1,5 +1,6 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import type { Socket } from 'socket.io'
-import { isStalePlan } from '../db/errors.ts'
+import { isPassing, isStalePlan } from '../db/errors.ts'
 import { readFromNowOn } from '../db/read-anywhere.ts'
 import { AppError } from '../errors.ts'
 import {
@@ -16,8 +17,9 @@ import { currentCursor, type LogEvent } from '../events/log-reader.ts'
 import type { Access } from '../query/access.ts'
 import type { Runtime } from '../runtime.ts'
 import { type CatchUp, openCatchUp } from './realtime-catch-up.ts'
-import { changesSeen, type Message } from './realtime-changes.ts'
+import { changesSeen, type Message, partsOf } from './realtime-changes.ts'
 import type { Outbox } from './realtime-outbox.ts'
+import { longer, shortestPauseMs } from './realtime-patience.ts'
 import { type Touched, touchedBy, watchScope } from './realtime-scope.ts'
 import { openSnapshots, type Snapshots } from './realtime-snapshot.ts'
 import { hasSeen, openRegistry, type Shape, type Subscriber, shapesOf } from './realtime-subscribers.ts'
@@ -26,7 +28,8 @@ import { compileView, inOneMessage, refuseUnrecorded, type Wish } from './realti
 /**
  * Who gets which change, in which form. What a subscriber may see of a change is computed in SQL, by the same
  * projection and condition as a read, in one statement per batch and distinct shape of a view, for all subscribers who
- * have it (design §5). Whatever fails delivers nothing and tells the client to read again.
+ * have it (design §5). While the database does not answer, changes wait; whatever else fails delivers nothing and tells
+ * the client to read again.
  */
 export type Delivery = {
   mayRead(access: Access, collection: string): boolean
@@ -76,24 +79,41 @@ export function openDelivery(rt: Runtime, feed: Feed, outbox: Outbox, confirm: (
     await Promise.all(shapesOf(rt, subscribers, refuse).map((shape) => deliverShape(shape, events)))
   }
 
-  const deliverShape = async ({ view, viewers, values }: Shape, events: readonly LogEvent[], again = false) => {
+  const deliverShape = async (shape: Shape, events: readonly LogEvent[], tries: Tries = firstTry) => {
+    const { view, viewers, values } = shape
     const all = viewers.flat()
-    let begun = false
+    let handed = 0
     try {
-      for await (const told of changesSeen(rt, all[0]!.wish.collection, view, values, events)) {
-        begun = true
-        for (const { message, viewers: to } of told)
+      for (const part of partsOf(events)) {
+        for (const { message, viewers: to } of await changesSeen(rt, all[0]!.wish.collection, view, values, part))
           hand(
             to.flatMap((n) => viewers[n]!),
             message,
           )
+        handed += part.length
       }
     } catch (error) {
-      if (begun || again || !isStalePlan(error)) return resyncAll(all, error)
-      // The collection has changed under the statement.
-      await rt.catalog.reloadIfStale()
-      await Promise.all(shapesOf(rt, all, refuse).map((shape) => deliverShape(shape, events, true)))
+      if (closed) return
+      const next = await prepareAgain(error, tries)
+      if (next === undefined) return resyncAll(all, error)
+      const shapes = shapesOf(rt, all.filter(registry.has), refuse)
+      await Promise.all(shapes.map((one) => deliverShape(one, events.slice(handed), next)))
     }
+  }
+
+  /** Undefined when there is no use in trying again. */
+  const prepareAgain = async (error: unknown, { pauseMs, isReloaded }: Tries): Promise<Tries | undefined> => {
+    if (isPassing(error)) {
+      rt.log.warn({ err: error, retryInMs: pauseMs }, 'changes could not be read')
+      await delay(pauseMs)
+      // Sessions may have ended meanwhile without our hearing of it.
+      await confirm()
+      return { pauseMs: longer(pauseMs), isReloaded }
+    }
+    if (isReloaded || !isStalePlan(error)) return undefined
+    // The collection has changed under the statement.
+    await rt.catalog.reloadIfStale()
+    return { pauseMs, isReloaded: true }
   }
 
   const hand = (subscribers: readonly Subscriber[], message: Message) => {
@@ -123,7 +143,7 @@ export function openDelivery(rt: Runtime, feed: Feed, outbox: Outbox, confirm: (
     }
   }
 
-  const resync = (subscriber: Subscriber, reason?: 'slow') => {
+  const resync = (subscriber: Subscriber, reason?: 'slow' | 'failed') => {
     if (!registry.has(subscriber)) return
     registry.remove(subscriber)
     const { socket, wish, access } = subscriber
@@ -136,7 +156,7 @@ export function openDelivery(rt: Runtime, feed: Feed, outbox: Outbox, confirm: (
   const resyncAll = (subscribers: readonly Subscriber[], error: unknown) => {
     const collection = subscribers[0]!.wish.collection
     rt.log.error({ err: error, collection }, 'changes could not be evaluated: subscribers are told to read again')
-    for (const subscriber of subscribers) resync(subscriber)
+    for (const subscriber of subscribers) resync(subscriber, 'failed')
   }
 
   /** One subscriber whose view makes no sense any more must not cost the others their events. */
@@ -144,7 +164,7 @@ export function openDelivery(rt: Runtime, feed: Feed, outbox: Outbox, confirm: (
     if (error instanceof AppError) return end(subscriber, error.message)
     const { collection } = subscriber.wish
     rt.log.warn({ err: error, collection }, 'a subscriber’s rule could not be resolved: it is told to read again')
-    resync(subscriber)
+    resync(subscriber, 'failed')
   }
 
   const end = (subscriber: Subscriber, reason: string) => {
@@ -247,6 +267,10 @@ export function openDelivery(rt: Runtime, feed: Feed, outbox: Outbox, confirm: (
     else Object.assign(subscriber, { waiting: [], overflowed: true })
   }
 }
+
+/** How long to wait after a passing failure, and whether the catalog has been read again after another one. */
+type Tries = { readonly pauseMs: number; readonly isReloaded: boolean }
+const firstTry: Tries = { pauseMs: shortestPauseMs, isReloaded: false }
 
 type Endings = {
   refuse(subscriber: Subscriber, error: unknown): void

@@ -22,6 +22,11 @@ export function isConnectionLoss(error: unknown): boolean {
   return code.startsWith('08') || code.startsWith('57P') || ['ECONNREFUSED', 'ECONNRESET', 'EPIPE'].includes(code)
 }
 
+/** The database, or the way to it, was in trouble: asked again later it may answer. */
+export function isPassing(error: unknown): boolean {
+  return isConnectionLoss(error) || clientError(error)?.status === 503
+}
+
 /**
  * The answer to a database error that a client caused (items §14); undefined for everything that is ours. The raw
  * text travels as `cause` and is shown only with EXPOSE_ERROR_DETAILS.

@@ -44,6 +44,18 @@ const marked = async (client: TestSocket, row: object) => {
 }
 const subscribe = (client: TestSocket, more: object = {}) => client.emit('subscribe', { collection: 'task', ...more })
 
+/** A transaction that is open until the test ends it. */
+const begin = async (statement: string) => {
+  const client = new pg.Client({ connectionString: api.database.url })
+  await client.connect()
+  onTestFinished(() => client.end())
+  await client.query('begin')
+  await client.query(statement)
+  return client
+}
+const waiting = `from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
+const waitsForLock = async () => (await api.sql(`select ${waiting}`)).length > 0
+
 describe('filter', () => {
   it('delivers a row while it matches, and its id when it no longer does', async () => {
     const client = await connect(address, token)
@@ -205,6 +217,45 @@ describe('a collection that changes', () => {
   })
 })
 
+describe('a statement of the feed that fails', () => {
+  it('because its connection is lost is repeated, and nobody hears of it', async () => {
+    const [client, other] = [await connect(address, token), await connect(address, token)]
+    for (const [socket, wish] of [
+      [client, { filter: { or: [{ 'team.name': 'grey' }, { points: 7 }] } }],
+      [other, { filter: { points: 7 } }],
+    ] as const)
+      expect(await subscribe(socket, wish)).toMatchObject({ status: 'success' })
+    await create({ title: 'before', points: 7 })
+    await client.frame(({ data }) => data.title === 'before')
+    const lock = await begin('lock table team in access exclusive mode')
+    await api.sql(`update task set title = 'meanwhile' where title = 'before'`)
+    for (const _time of [1, 2])
+      await waitFor(async () => (await api.sql(`select pg_terminate_backend(pid) ${waiting}`)).length > 0)
+    await lock.query('commit')
+    await create({ title: 'after', points: 7 })
+    for (const socket of [client, other]) {
+      await socket.frame(({ data }) => data.title === 'after')
+      expect(told(socket).map(([action, title]) => `${action} ${title}`)).toEqual([
+        'create before',
+        'update meanwhile',
+        'create after',
+      ])
+      expect(socket.notices.map(({ name }) => name)).toEqual(['connected'])
+    }
+  })
+
+  it('whenever it is run says that it has failed', async () => {
+    const schema = { fields: { name: { type: 'String' } } }
+    expect((await api.admin('POST', '/schemas', { collectionName: 'poisoned', schema })).status).toBe(201)
+    const client = await connect(address, token)
+    expect(await client.subscribe('poisoned')).toMatchObject({ status: 'success' })
+    await api.sql(`begin; insert into poisoned (name) values ('no number');
+      alter table poisoned alter name type integer using 0; commit`)
+    await waitFor(() => client.notices.some(({ name }) => name === 'resync'))
+    expect(client.notices.at(-1)!.body).toEqual({ collection: 'poisoned', reason: 'failed' })
+  })
+})
+
 describe('snapshot', () => {
   const rowsOf = ({ notices }: TestSocket) =>
     notices.filter(({ name }) => name === 'task:snapshot').flatMap(({ body }) => body.data)
@@ -260,15 +311,6 @@ describe('snapshot', () => {
 
   describe('is never turned back by going on from a change', () => {
     const titles = ({ frames }: TestSocket) => frames.map(({ action, data }) => `${action} ${data.title ?? data.id}`)
-    const begin = async (statement: string) => {
-      const client = new pg.Client({ connectionString: api.database.url })
-      await client.connect()
-      onTestFinished(() => client.end())
-      await client.query('begin')
-      await client.query(statement)
-      return client
-    }
-
     it.each([
       ['changed', `update task set title = 'newer' where title = 'older'`, {}],
       ['deleted', `delete from task where title = 'older'`, {}],
@@ -301,8 +343,7 @@ describe('snapshot', () => {
       // Whoever follows teams waits here, and the feed with it.
       const lock = await begin('lock table team in access exclusive mode')
       await api.sql(`update task set title = 'held up' where title = 'third'`)
-      const waits = `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
-      await waitFor(async () => (await api.sql(waits)).length > 0)
+      await waitFor(waitsForLock)
       const open = await begin(`update task set title = 'unseen' where title = 'first'`)
       await api.sql(`update task set title = 'seen' where title = 'second'`)
       const first = await connect(address, token)
