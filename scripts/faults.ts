@@ -3,7 +3,7 @@ import { randomInt } from 'node:crypto'
 import { parseArgs } from 'node:util'
 
 /*
- * `npm run faults [-- --seeds 20 --only F-10,F-31 --seed 7 --writes 100000 --tasks 4000 --rows 1000000]`: strikes real processes while they work and
+ * `npm run faults [-- --seeds 20 --only F-10,F-31 --seed 7 --writes 100000 …]`: strikes real processes while they work and
  * checks what they promise (docs/faults.md). Prints every seed; `--seed` repeats one. Exit code 0 only if all held.
  */
 
@@ -15,6 +15,8 @@ const { values } = parseArgs({
     writes: { type: 'string', default: '100000' },
     tasks: { type: 'string', default: '4000' },
     rows: { type: 'string', default: '1000000' },
+    rounds: { type: 'string' },
+    sockets: { type: 'string', default: '2000' },
   },
 })
 const count = wholeNumber('seeds', values.seeds)
@@ -29,6 +31,8 @@ const env = {
   FAULTS_WRITES: String(wholeNumber('writes', values.writes)),
   FAULTS_TASKS: String(wholeNumber('tasks', values.tasks)),
   FAULTS_ROWS: String(wholeNumber('rows', values.rows)),
+  FAULTS_SOCKETS: String(wholeNumber('sockets', values.sockets)),
+  FAULTS_ROUNDS: values.rounds === undefined ? '' : String(wholeNumber('rounds', values.rounds)),
 }
 const vitest = 'node_modules/vitest/vitest.mjs'
 const { status } = spawnSync(

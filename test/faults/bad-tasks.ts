@@ -1,6 +1,6 @@
 import { type TaskBed, taskBed } from '../support/tasks.ts'
 import { waitFor } from '../support/wait.ts'
-import type { Result } from './storm.ts'
+import type { Result } from './scenario.ts'
 
 /** What a bad handler does, why its task fails, and whether its process has to be replaced. */
 type Bad = { readonly body: string; readonly message: RegExp; readonly breaks: boolean }

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Cluster, startCluster } from '../support/cluster.ts'
 import { seededRandom } from '../support/ledger.ts'
-import type { Result } from './storm.ts'
+import type { Result } from './scenario.ts'
 
 type Kind = {
   readonly queue: string

@@ -1,19 +1,27 @@
 import { runF05 } from './bad-tasks.ts'
 import { runF41 } from './cleanup.ts'
-import { type Result, runF10, runF31 } from './storm.ts'
+import { runF20 } from './crowd.ts'
+import { runF01 } from './kills.ts'
+import { runF24 } from './mails.ts'
+import type { Scenario } from './scenario.ts'
+import { runF26 } from './starts.ts'
+import { runF10, runF31 } from './storm.ts'
 
-export type Scenario = {
-  readonly id: string
-  readonly title: string
-  run(seed: number): Promise<Result>
-}
-
-const writes = Number(process.env.FAULTS_WRITES ?? 100_000)
-const tasks = Number(process.env.FAULTS_TASKS ?? 4000)
-const rows = Number(process.env.FAULTS_ROWS ?? 1_000_000)
+const { FAULTS_WRITES, FAULTS_TASKS, FAULTS_ROWS, FAULTS_ROUNDS, FAULTS_SOCKETS } = process.env
+const writes = Number(FAULTS_WRITES ?? 100_000)
+const tasks = Number(FAULTS_TASKS ?? 4000)
+const rows = Number(FAULTS_ROWS ?? 1_000_000)
+const sockets = Number(FAULTS_SOCKETS ?? 2000)
+/** How often it happens; of each scenario its own number when none is given. */
+const rounds = (byDefault: number) => Number(FAULTS_ROUNDS || byDefault)
 
 /** What `npm run faults` runs; a further one is a line here. */
 export const scenarios: readonly Scenario[] = [
+  {
+    id: 'F-01',
+    title: 'web processes are killed while people register',
+    run: (seed) => runF01(seed, { kills: rounds(30) }),
+  },
   {
     id: 'F-05',
     title: 'tasks that break their processes run beside healthy ones',
@@ -23,6 +31,21 @@ export const scenarios: readonly Scenario[] = [
     id: 'F-10',
     title: 'web processes, feed, LISTEN and clients are struck while clients follow',
     run: (seed) => runF10(seed, { writes, blows: 40 }),
+  },
+  {
+    id: 'F-20',
+    title: 'the web process of a crowd of sockets is killed, and both are restarted',
+    run: (seed) => runF20(seed, { sockets, writes: 20 }),
+  },
+  {
+    id: 'F-24',
+    title: 'the mail worker is killed between the answer of the SMTP server and its record',
+    run: (seed) => runF24(seed, { kills: rounds(50) }),
+  },
+  {
+    id: 'F-26',
+    title: 'web processes start at once, on any database',
+    run: (seed) => runF26(seed, { rounds: rounds(50) }),
   },
   {
     id: 'F-31',

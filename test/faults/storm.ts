@@ -5,13 +5,12 @@ import { withClient } from '../support/server.ts'
 import { waitFor } from '../support/wait.ts'
 import { type Blow, blowsToProcesses, blowsToServer, drawBlows, type Target } from './blows.ts'
 import { makeReader } from './reader.ts'
+import type { Result } from './scenario.ts'
+import { settled } from './settled.ts'
 import { type Follower, follow, type Row } from './storm-follower.ts'
 import { writeRows } from './storm-writer.ts'
 
 export type Size = { readonly writes: number; readonly blows: number }
-
-/** `faults` is empty when all promises were kept; the figures say what they had to be kept against. */
-export type Result = { readonly faults: readonly string[]; readonly figures: Readonly<Record<string, number>> }
 
 const writers = 8
 const patience = { DATABASE_MAX_RETRY: '1000', DATABASE_RETRY_INTERVAL: '50' }
@@ -111,13 +110,6 @@ async function startFollowers(cluster: Cluster): Promise<Follower[]> {
     follow('administrator elsewhere', second!, cluster.token),
     follow('reader', second!, reader),
   ])
-}
-
-/** A killed process's statements may still be running at the server. */
-async function settled(url: string): Promise<void> {
-  const busy = `select from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
-    and backend_type = 'client backend' and xact_start is not null and backend_xid is not null`
-  await waitFor(() => withClient(url, async (client) => (await client.query(busy)).rowCount === 0))
 }
 
 async function marksOfLog(url: string): Promise<string[]> {

@@ -15,18 +15,16 @@ import {
   seededRandom,
   streamFaults,
 } from '../support/ledger.ts'
+import { ageMailClaims, lookForLapsedJobs } from '../support/mail-worker.ts'
 import { createDatabase, type PrivateServer, startPrivateServer } from '../support/postgres.ts'
 import { testConfig } from '../support/prepare.ts'
 import { waitFor } from '../support/processes.ts'
+import { register, registrationTraces, verification } from '../support/registrations.ts'
 import { type SmtpDouble, startSmtp } from '../support/smtp.ts'
 
-const verification = { REQUIRE_EMAIL_VERIFICATION: 'true', AUTH_APP_URL: 'https://app.example' }
-const password = 'long enough'
 const random = seededRandom('kills')
 
 const createNote = (web: Web, text: string) => web.call('POST', '/items/note', { text })
-const register = (web: Web, email: string) =>
-  web.call('POST', '/auth/register', { email, password, firstName: 'K', lastName: 'K' }, null)
 
 async function createNotes({ web }: Cluster): Promise<void> {
   const { status } = await web[0]!.call('POST', '/schemas', {
@@ -36,25 +34,13 @@ async function createNotes({ web }: Cluster): Promise<void> {
   expect(status).toBe(201)
 }
 
-/** What each write leaves: a note its row and event, a registration its user, both events, its mail and its job. */
-async function traces({ sql }: Cluster) {
-  const keys = async (text: string) => (await sql(text)).map(({ key }) => key as string)
-  const events = (entity: string, field: string) =>
-    `select changes->'after'->>'${field}' as key from "svc_AuditLog" where entity = '${entity}' and action = 'create'
-     and changes->'after'->>'${field}' <> 'admin@example.com'`
-  const mails = `select email as key from "svc_EmailLog"`
+/** What each write leaves: a note its row and event, a registration more. */
+async function traces(cluster: Cluster) {
+  const keys = async (text: string) => (await cluster.sql(text)).map(({ key }) => key as string)
+  const events = `select changes->'after'->>'text' as key from "svc_AuditLog" where entity = 'note' and action = 'create'`
   return {
-    notes: { row: await keys('select text as key from note'), event: await keys(events('note', 'text')) },
-    registrations: {
-      user: await keys(`select email as key from "svc_User" where email <> 'admin@example.com'`),
-      event: await keys(events('svc_User', 'email')),
-      registered: await keys(
-        `select email as key from "svc_AuditLog" l join "svc_User" u on u.id::text = l."entityId"
-         where l.type = 'auth' and l.action = 'register'`,
-      ),
-      mail: await keys(mails),
-      job: await keys(`${mails} m join pgboss.job j on j.name = 'mail' and j.data->>'emailLogId' = m.id::text`),
-    },
+    notes: { row: await keys('select text as key from note'), event: await keys(events) },
+    registrations: await registrationTraces(cluster),
   }
 }
 
@@ -232,10 +218,10 @@ describe('kill -9 of the mail worker', () => {
     release()
     await waitFor(() => smtp.accepted.length === 2)
     await worker!.restart()
-    await ageClaims(cluster)
+    await ageMailClaims(cluster.sql)
     const unfinished = `select from pgboss.job where name = 'mail' and state <> 'completed'`
     await waitFor(async () => {
-      await lookForLapsedJobs(cluster, rt)
+      await lookForLapsedJobs(cluster.sql, rt)
       return (await cluster.sql(unfinished)).length === 0
     })
     expect(await sent()).toBe(8)
@@ -301,8 +287,8 @@ describe('PostgreSQL that goes away', () => {
     expect(streamFaults(follower.frames, committed)).toEqual([])
     const unsent = `select from "svc_EmailLog" where status <> 'sent'`
     await waitFor(async () => {
-      await ageClaims(cluster)
-      await lookForLapsedJobs(cluster, rt)
+      await ageMailClaims(cluster.sql)
+      await lookForLapsedJobs(cluster.sql, rt)
       return (await cluster.sql(unsent)).length === 0
     })
     expect(new Set(smtp.accepted.flatMap(({ recipients }) => recipients))).toEqual(new Set(found.registrations.mail))
@@ -349,18 +335,6 @@ async function openImpatient(url: string): Promise<Runtime> {
   const rt = await openRuntime({ config: testConfig(url), log, name: 'test', worker: false })
   await rt.boss.updateQueue('mail', { retryDelay: 0, retryBackoff: false })
   return rt
-}
-
-/** Claims of mails and jobs become as old as those are that a worker has forgotten. */
-async function ageClaims({ sql }: Cluster): Promise<void> {
-  await sql(`update "svc_EmailLog" set "claimedAt" = now() - interval '1 hour' where status = 'sending'`)
-  await sql(`update pgboss.job set started_on = now() - interval '1 hour' where name = 'mail' and state = 'active'`)
-}
-
-/** What workers do once a minute. */
-async function lookForLapsedJobs({ sql }: Cluster, { boss }: Runtime): Promise<void> {
-  await sql('update pgboss.queue set monitor_claim_on = null, monitor_on = null')
-  await boss.supervise('mail')
 }
 
 function without(traces: Record<string, string[]>, earlier: Record<string, string[]>): Record<string, string[]> {

@@ -29,6 +29,11 @@ export function createEmptyDatabase(): Promise<TestDatabase> {
   return create('template template0')
 }
 
+/** What another one holds, to which nothing may be connected. */
+export function copyDatabase({ name }: TestDatabase): Promise<TestDatabase> {
+  return create(`template ${name}`)
+}
+
 /** A server for one test file, to be stopped, crashed and started again. `url` stays the same. */
 export type PrivateServer = {
   readonly url: string

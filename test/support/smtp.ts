@@ -72,7 +72,11 @@ function openServer(script: SmtpAnswer[], received: ReceivedMail[], accepted: Re
     done(refusal(next.code))
   }
   const onData: SMTPServerOptions['onData'] = async (stream, session, done) => {
-    const raw = await buffer(stream)
+    const raw = await buffer(stream).catch((error: Error & { code?: string }) => {
+      if (error.code !== 'ECONNECTION') throw error
+    })
+    // Its sender has ended in the middle of it.
+    if (raw === undefined) return
     const recipients = session.envelope.rcptTo.map(({ address }) => address)
     const mail = { ...(await PostalMime.parse(raw)), raw: raw.toString(), recipients }
     received.push(mail)
