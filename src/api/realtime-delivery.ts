@@ -8,6 +8,7 @@ import {
   type Cursor,
   encodeCursor,
   includesSnapshot,
+  isVisible,
   parseCursor,
   parseSnapshot,
   type Snapshot,
@@ -20,7 +21,7 @@ import { type CatchUp, openCatchUp } from './realtime-catch-up.ts'
 import { changesSeen, type Message, partsOf } from './realtime-changes.ts'
 import type { Outbox } from './realtime-outbox.ts'
 import { longer, shortestPauseMs } from './realtime-patience.ts'
-import { type Touched, touchedBy, watchScope } from './realtime-scope.ts'
+import { touchedBy, watchScope } from './realtime-scope.ts'
 import { openSnapshots, type Snapshots } from './realtime-snapshot.ts'
 import { hasSeen, openRegistry, type Shape, type Subscriber, shapesOf } from './realtime-subscribers.ts'
 import { compileView, inOneMessage, refuseUnrecorded, type Wish } from './realtime-wish.ts'
@@ -68,7 +69,7 @@ export function openDelivery(rt: Runtime, feed: Feed, outbox: Outbox, confirm: (
     const wanted = batch.filter(({ type, entity }) => type === 'data' && registry.follows(entity))
     const byCollection = Map.groupBy(wanted, ({ entity }) => entity)
     await Promise.all([...byCollection].map(([name, events]) => deliverTo(registry.of(name), events)))
-    resyncDisturbed(touchedBy(batch))
+    resyncDisturbed(batch)
     const behind = parseSnapshot(parseCursor(resume).snapshot)!
     for (const subscriber of registry.all())
       if (subscriber.waiting === undefined && subscriber.seen && includesSnapshot(behind, subscriber.seen))
@@ -133,10 +134,18 @@ export function openDelivery(rt: Runtime, feed: Feed, outbox: Outbox, confirm: (
   const sendBehind = (seen: Snapshot, socket: Socket, { name, body }: Message) =>
     outbox.send([socket], name, { ...body, cursor: afterSeen(body.cursor, seen) })
 
-  const resyncDisturbed = (touched: Touched) => {
+  const resyncDisturbed = (batch: readonly LogEvent[]) => {
+    const byAll = touchedBy(batch)
     for (const subscriber of registry.all()) {
+      const { watch, seen } = subscriber
+      if (watch === undefined) continue
+      // What happened before it subscribed is in what it has read, however late it is delivered.
+      const touched = seen === undefined ? byAll : touchedBy(batch.filter(({ xid }) => !isVisible(BigInt(xid), seen)))
       try {
-        if (subscriber.watch(touched)) resync(subscriber)
+        if (!watch(touched)) continue
+        // Whether it is later than what is being sent, reading it from the log will tell.
+        if (subscriber.waiting !== undefined) subscriber.overflowed = true
+        else resync(subscriber)
       } catch (error) {
         refuse(subscriber, error)
       }

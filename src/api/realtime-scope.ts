@@ -20,14 +20,12 @@ export function touchedBy(batch: readonly LogEvent[]): Touched {
 /** Tells whether a batch may have moved rows of a collection in or out of a subscriber's sight without an event of them. */
 export type ScopeWatch = (touched: Touched) => boolean
 
-const never: ScopeWatch = () => false
-
 /**
  * Watches what the subscriber's row rule and filter read elsewhere (design §5). They are resolved once per catalog; for
- * another access make another watch.
+ * another access make another watch. Undefined where nothing scopes the rows.
  */
-export function watchScope(rt: Runtime, access: Access, wish: Wish): ScopeWatch {
-  if (!scopesRows(rt, wish)) return never
+export function watchScope(rt: Runtime, access: Access, wish: Wish): ScopeWatch | undefined {
+  if (!scopesRows(rt, wish)) return undefined
   let known: { catalog: Catalog; sources: RuleSources } | undefined
   return ({ collections, rows }) => {
     const catalog = rt.catalog.current()

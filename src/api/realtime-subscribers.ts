@@ -14,10 +14,10 @@ export type Subscriber = {
   /** Compiled for the access and the catalog. */
   view: CompiledView
   /** What can change the rows that it sees without an event of them. */
-  watch: ScopeWatch
+  watch: ScopeWatch | undefined
   /** Events that arrived live while older ones were still being sent; undefined once live. */
   waiting: Message[] | undefined
-  /** More arrived than may wait: they have to be read from the log again. */
+  /** More arrived than may wait, or what no message tells: it has to be read from the log again. */
   overflowed: boolean
   /** What is visible here has been sent, or was before the subscription; undefined when live events are all later. */
   seen: Snapshot | undefined

@@ -133,6 +133,27 @@ describe('filter', () => {
     await waitFor(() => client.notices.some(({ name, body }) => name === 'resync' && body.collection === 'task'))
   })
 
+  it('over a relation hears no resync of a change from before it, delivered late', async () => {
+    const early = await connect(address, token)
+    expect(await early.emit('subscribe', { collection: 'team' })).toMatchObject({ status: 'success' })
+    const read = api.rt.feedDb.run
+    const { promise: late, resolve: go } = Promise.withResolvers<void>()
+    const run = vi.spyOn(api.rt.feedDb, 'run').mockImplementation(async (text, ...rest) => {
+      if (text.includes('$viewers') && text.includes('"team"')) await late
+      return read(text, ...rest)
+    })
+    onTestFinished(() => run.mockRestore())
+    const team = (await api.admin('POST', '/items/team', { name: 'green' })).body.data.id
+    await waitFor(() => run.mock.calls.some(([text]) => text.includes('$viewers')))
+    const client = await connect(address, token)
+    expect(await subscribe(client, { filter: { 'team.name': 'green' } })).toMatchObject({ status: 'success' })
+    go()
+    await early.frame(({ data }) => data.name === 'green')
+    await create({ title: 'in', team_Id: team })
+    await client.frame(({ data }) => data.title === 'in')
+    expect(client.notices.map(({ name }) => name)).not.toContain('resync')
+  })
+
   it.each([
     [{ filter: { nothing: 1 } }, /unknown field/],
     [{ filter: 'text' }, /Invalid query parameters: filter/],
