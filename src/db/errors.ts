@@ -4,7 +4,8 @@ import { AppError, errors } from '../errors.ts'
 /** The SQLSTATE of whatever pg or slonik threw; undefined when it came from elsewhere. */
 export function sqlState(error: unknown): string | undefined {
   const { code, cause } = (error ?? {}) as { code?: unknown; cause?: unknown }
-  if (typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code)) return code
+  // Each has a digit; `EPIPE` is of the operating system.
+  if (typeof code === 'string' && /^(?=.*\d)[0-9A-Z]{5}$/.test(code)) return code
   // slonik drops the original error of this one class.
   if (error instanceof InvalidInputError) return '22P02'
   return cause === undefined || cause === error ? undefined : sqlState(cause)

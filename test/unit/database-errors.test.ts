@@ -1,0 +1,14 @@
+import { describe, expect, it } from 'vitest'
+import { clientError, isConnectionLoss, sqlState } from '../../src/db/errors.ts'
+
+describe('an error of the database', () => {
+  it.each(['42P01', '57P01', 'XX000', 'SV410'])('has the state %s', (code) => {
+    expect(sqlState(new Error('of PostgreSQL', { cause: Object.assign(new Error(), { code }) }))).toBe(code)
+  })
+
+  it.each(['EPIPE', 'ECONNRESET', 'ECONNREFUSED'])('is a lost connection where the system says %s', (code) => {
+    const error = Object.assign(new Error('write'), { code })
+    expect([sqlState(error), isConnectionLoss(error)]).toEqual([undefined, true])
+    expect(clientError(error)).toMatchObject({ status: 503 })
+  })
+})
