@@ -119,20 +119,23 @@ export function openDelivery(rt: Runtime, feed: Feed, outbox: Outbox, confirm: (
 
   const hand = (subscribers: readonly Subscriber[], message: Message) => {
     const ready: Socket[] = []
+    const behind: Subscriber[] = []
     for (const subscriber of subscribers) {
       if (!registry.has(subscriber)) continue
       if (subscriber.waiting !== undefined) wait(subscriber, message)
       else if (hasSeen(subscriber, message)) continue
       else if (outbox.isFull(subscriber.socket)) resync(subscriber, 'slow')
-      else if (subscriber.seen !== undefined) sendBehind(subscriber.seen, subscriber.socket, message)
-      else ready.push(subscriber.socket)
+      else if (subscriber.seen === undefined) ready.push(subscriber.socket)
+      else behind.push(subscriber)
     }
-    outbox.send(ready, message.name, message.body)
+    const { name, body } = message
+    outbox.send(ready, name, body)
+    // Its own cursor knows nothing of the later events that these have seen.
+    for (const [seen, group] of Map.groupBy(behind, (subscriber) => subscriber.seen!)) {
+      const sockets = group.map(({ socket }) => socket)
+      outbox.send(sockets, name, { ...body, cursor: afterSeen(body.cursor, seen) })
+    }
   }
-
-  /** The message's own cursor knows nothing of the later events that this subscriber has seen. */
-  const sendBehind = (seen: Snapshot, socket: Socket, { name, body }: Message) =>
-    outbox.send([socket], name, { ...body, cursor: afterSeen(body.cursor, seen) })
 
   const resyncDisturbed = (batch: readonly LogEvent[]) => {
     const byAll = touchedBy(batch)
@@ -206,10 +209,17 @@ export function openDelivery(rt: Runtime, feed: Feed, outbox: Outbox, confirm: (
     return since === undefined ? { at: await currentCursor(rt.feedDb.pool) } : undefined
   }
 
+  let newest: { readonly text: string; readonly seen: Snapshot | undefined } | undefined
+  /** One value for all who begin at the same moment: they get the same messages. */
+  const seenBy = ({ snapshot: text }: Cursor) => {
+    if (newest?.text !== text) newest = { text, seen: parseSnapshot(text) }
+    return newest.seen
+  }
+
   /** From here on live events go out at once; those that the subscriber has seen already do not. */
   const goLive = (subscriber: Subscriber, behind: Cursor) => {
     if (!registry.has(subscriber)) return
-    subscriber.seen = parseSnapshot(behind.snapshot)
+    subscriber.seen = seenBy(behind)
     if (subscriber.overflowed) return void catchUpAgain(subscriber, behind)
     const waiting = subscriber.waiting ?? []
     subscriber.waiting = undefined
