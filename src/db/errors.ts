@@ -19,7 +19,7 @@ export function isStalePlan(error: unknown): boolean {
 
 export function isConnectionLoss(error: unknown): boolean {
   const code = (error as { code?: string } | null)?.code
-  if (code === undefined) return error instanceof Error && /connection terminated|timeout exceeded/i.test(error.message)
+  if (code === undefined) return error instanceof Error && lossInWords.test(error.message)
   return code.startsWith('08') || code.startsWith('57P') || ['ECONNREFUSED', 'ECONNRESET', 'EPIPE'].includes(code)
 }
 
@@ -27,6 +27,9 @@ export function isConnectionLoss(error: unknown): boolean {
 export function isPassing(error: unknown): boolean {
   return isConnectionLoss(error) || clientError(error)?.status === 503
 }
+
+/** What pg says of a line that broke during a statement, or between its being taken from the pool and the statement. */
+const lossInWords = /connection terminated|timeout exceeded|is not queryable/i
 
 /**
  * The answer to a database error that a client caused (items §14); undefined for everything that is ours. The raw

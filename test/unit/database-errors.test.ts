@@ -11,4 +11,16 @@ describe('an error of the database', () => {
     expect([sqlState(error), isConnectionLoss(error)]).toEqual([undefined, true])
     expect(clientError(error)).toMatchObject({ status: 503 })
   })
+
+  it.each([
+    'Connection terminated unexpectedly',
+    'timeout exceeded when trying to connect',
+    'Client has encountered a connection error and is not queryable',
+    'Client was closed and is not queryable',
+  ])('is a lost connection where pg says %j', (message) => {
+    expect([isConnectionLoss(new Error(message)), clientError(new Error(message))]).toMatchObject([
+      true,
+      { status: 503 },
+    ])
+  })
 })
