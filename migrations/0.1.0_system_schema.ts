@@ -1,6 +1,6 @@
 import { systemCollections } from '../src/catalog/system-collections.ts'
 import type { MigrationContext, MigrationResult } from '../src/db/migrate.ts'
-import { logTableSql } from '../src/events/log.ts'
+import { logTableSql } from '../src/events/log-table.ts'
 
 export const version = '0.1.0'
 export const name = 'system schema'

@@ -1,5 +1,5 @@
 import type { MigrationContext, MigrationResult } from '../src/db/migrate.ts'
-import { historySql } from '../src/events/log.ts'
+import { historySql } from '../src/events/log-table.ts'
 
 export const version = '0.5.0'
 export const name = 'history'

@@ -1,6 +1,6 @@
 import { renewLogFunctions } from '../src/catalog/log-functions.ts'
 import type { MigrationContext, MigrationResult } from '../src/db/migrate.ts'
-import { plainLogColumnsSql } from '../src/events/log.ts'
+import { plainLogColumnsSql } from '../src/events/log-table.ts'
 
 export const version = '0.9.4'
 export const name = 'plain log'

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { quoteName, quoteText } from '../db/sql.ts'
 import { AppError } from '../errors.ts'
-import { dropLogTriggersSql, logTriggersSql } from '../events/log.ts'
+import { dropLogTriggersSql, logTriggersSql } from '../events/log-triggers.ts'
 import type { Catalog, Check, Collection, Field, Index, Relation } from './catalog.ts'
 import { checksOf, plainIndex } from './compile-index.ts'
 import { changeColumnSql, columnSql, enumCheckSql, isReplaced } from './ddl-column.ts'

@@ -1,5 +1,5 @@
 import { rawQuery, type Tx } from '../db/sql.ts'
-import { logFunctionSql } from '../events/log.ts'
+import { logFunctionSql } from '../events/log-triggers.ts'
 import { compileCatalog } from './compile.ts'
 import { lockCatalog, tablesWithTenants } from './manager.ts'
 import { readDefinitions } from './store.ts'

@@ -2,7 +2,8 @@
 import type { Catalog, Collection } from '../catalog/catalog.ts'
 import type { PgClient } from '../db/pools.ts'
 import { quoteName } from '../db/sql.ts'
-import { imageSettings, imageSql, logTable } from './log.ts'
+import { logTable } from './log.ts'
+import { imageSettings, imageSql } from './log-triggers.ts'
 
 export type Verification = {
   readonly collection: string

@@ -1,6 +1,6 @@
 import { openDirectSession } from '../db/migrate.ts'
 import { rawQuery } from '../db/sql.ts'
-import { ensurePartitionsSql } from '../events/log.ts'
+import { ensurePartitionsSql } from '../events/log-table.ts'
 import type { Runtime } from '../runtime.ts'
 
 const monthsAhead = 3

@@ -1,16 +1,9 @@
 import type pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type Cursor, cursorAt, parseCursor } from '../../src/events/cursor.ts'
-import {
-  adoptRestoredEventsSql,
-  allowEraseSql,
-  allowRetentionSql,
-  ensurePartitionsSql,
-  logTableSql,
-  positionOfEventId,
-  publicationSql,
-} from '../../src/events/log.ts'
+import { allowEraseSql, allowRetentionSql, positionOfEventId } from '../../src/events/log.ts'
 import { currentCursor, pullRound } from '../../src/events/log-reader.ts'
+import { adoptRestoredEventsSql, ensurePartitionsSql, logTableSql, publicationSql } from '../../src/events/log-table.ts'
 import { expireEvents } from '../../src/events/retention.ts'
 import { clearLog, connect, createLogDatabase, run } from '../support/log.ts'
 import { waitFor } from '../support/wait.ts'

@@ -1,0 +1,245 @@
+import { eventIdSql, logSchema, logTable, publicationName } from './log.ts'
+
+/*
+ * The table of the log, its partitions, its guards and its publication, as SQL text (design §4). Nothing here talks to a
+ * database: setup and migrations run what these functions return, statement by statement, in their transaction.
+ */
+
+/** Its name is none a collection can have: their trigger functions live beside it. */
+const guardFunction = `${logSchema}."$guard"`
+
+/**
+ * Creates the log with its guards and the partitions from this month to two months ahead. Safe to run again.
+ *
+ * - `createdAt` is the wall clock when the event was appended, not the start of its transaction: per record it grows
+ *   with `position`, which a state "as of a time" relies on, and no event is written into an expired partition.
+ * - `id` is a function of `position` (version 8 UUID, 48 bits): monotone, so inserts touch one page of its index, which
+ *   serves lookups by `id` alone, and whoever looks for a range of positions asks for their ids. It is a default, not a
+ *   generated column: PostgreSQL reads the text of such an expression anew for every statement that inserts, which was
+ *   a sixth of a one-row write. A column's default follows those of the columns before it, hence `currval`.
+ * - `position` is a sequence without cache: with a cache, sessions would hand out blocks and lose the order per record.
+ * - The user, the role and the tenant have no constraint: deleting them must not touch the log.
+ */
+export function logTableSql(): string[] {
+  return [
+    `create schema if not exists ${logSchema}`,
+    `create sequence if not exists "${logTable}_position" as bigint cache 1`,
+    `create table if not exists "${logTable}" (
+  position bigint not null default nextval('"${logTable}_position"'),
+  id uuid not null default ${ownIdSql},
+  xid xid8 not null default pg_current_xact_id(),
+  horizon xid8 not null default pg_snapshot_xmin(pg_current_snapshot()),
+  "createdAt" timestamptz not null default clock_timestamp(),
+  type varchar(255) not null default 'data',
+  entity varchar(255) not null,
+  "entityId" text,
+  action varchar(255) not null,
+  changes jsonb,
+  ipaddress varchar(255),
+  "userId" uuid,
+  "roleId" uuid,
+  "tenant_Id" uuid,
+  "requestId" text,
+  "userAgent" text,
+  primary key (id, "createdAt")
+) partition by range ("createdAt")`,
+    `create index if not exists "${logTable}_xid_idx" on "${logTable}" (xid)`,
+    `create index if not exists "${logTable}_entity_idx" on "${logTable}" (entity, "entityId", position)`,
+    `create index if not exists "${logTable}_createdAt_action_idx" on "${logTable}" ("createdAt", action)`,
+    ...floorSql,
+    ...historySql(),
+    shownSql,
+    ...guardSql,
+    `create table if not exists "${logTable}_default" partition of "${logTable}" default`,
+    `create or replace trigger "svc_log_truncate" before truncate on "${logTable}_default"
+  for each statement execute function ${guardFunction}()`,
+    ...ensurePartitionsSql(2),
+  ]
+}
+
+/**
+ * One statement that creates the missing monthly partitions `svc_AuditLog_YYYYMM` (UTC months) from this month to
+ * `monthsAhead` months ahead. Safe to run again, in several processes at once, and when the default partition already
+ * holds events of a missing month: they move. Takes a short exclusive lock on the default partition only.
+ */
+export function ensurePartitionsSql(monthsAhead: number): string[] {
+  return [
+    `do $do$
+declare
+  month timestamp := date_trunc('month', now() at time zone 'UTC');
+  lower_bound timestamptz;
+  upper_bound timestamptz;
+  partition_name text;
+  columns constant text := '${storedColumns}';
+begin
+  perform pg_advisory_xact_lock(hashtext('${logTable} partitions'));
+  for ahead in 0..${Math.max(0, Math.trunc(monthsAhead))} loop
+    lower_bound := (month + make_interval(months => ahead)) at time zone 'UTC';
+    upper_bound := (month + make_interval(months => ahead + 1)) at time zone 'UTC';
+    partition_name := '${logTable}_' || to_char(month + make_interval(months => ahead), 'YYYYMM');
+    continue when to_regclass(quote_ident(partition_name)) is not null;
+    execute format('create table %I (like "${logTable}" including defaults)', partition_name);
+    lock table "${logTable}_default" in access exclusive mode;
+    if exists (select from "${logTable}_default" where "createdAt" >= lower_bound and "createdAt" < upper_bound) then
+      perform set_config('svc.retention', 'on', true);
+      execute format('insert into %I (%s) select %s from "${logTable}_default" where "createdAt" >= $1 and "createdAt" < $2',
+        partition_name, columns, columns) using lower_bound, upper_bound;
+      delete from "${logTable}_default" where "createdAt" >= lower_bound and "createdAt" < upper_bound;
+      perform set_config('svc.retention', '', true);
+    end if;
+    execute format('alter table "${logTable}" attach partition %I for values from (%L) to (%L)',
+      partition_name, lower_bound, upper_bound);
+    execute format('create trigger "svc_log_truncate" before truncate on %I for each statement execute function ${guardFunction}()',
+      partition_name);
+  end loop;
+end
+$do$`,
+  ]
+}
+
+/**
+ * One statement that creates or repairs the publication the feed listens to. It publishes inserts into the log and
+ * nothing else, and of them only the position: the feed needs to know that, not what. So no image, secret or other table
+ * can leave through it. Needs the right to create publications and ownership of the log; where it fails the feed polls.
+ */
+export function publicationSql(): string[] {
+  return [
+    `do $do$
+begin
+  if not exists (select from pg_publication where pubname = '${publicationName}') then
+    create publication ${publicationName} for table "${logTable}" (position)
+      with (publish = 'insert', publish_via_partition_root = true);
+  else
+    alter publication ${publicationName} set table "${logTable}" (position);
+    alter publication ${publicationName} set (publish = 'insert', publish_via_partition_root = true);
+  end if;
+end
+$do$`,
+  ]
+}
+
+/**
+ * One statement for setup, after a logical restore (pg_dump): the events then carry transaction ids of another server,
+ * which here lie in the future. They become older than every transaction of this server, and cursors from before the
+ * restore are told to start over. Does nothing otherwise.
+ */
+export function adoptRestoredEventsSql(): string[] {
+  return [
+    `do $do$
+begin
+  if exists (select from "${logTable}" where xid >= pg_snapshot_xmax(pg_current_snapshot())) then
+    perform set_config('svc.adopt', 'on', true);
+    update "${logTable}" set xid = '3', horizon = '3' where xid <> '3';
+    update ${logSchema}.floor set removed = pg_current_xact_id();
+    perform set_config('svc.adopt', '', true);
+  end if;
+end
+$do$`,
+  ]
+}
+
+/**
+ * For a migration: what {@link logTableSql} makes today of a log that was made with generated columns and an index on
+ * `position`. Safe to run again; no row is rewritten.
+ */
+export function plainLogColumnsSql(): string[] {
+  return [
+    `alter table "${logTable}" alter column id drop expression if exists`,
+    `alter table "${logTable}" alter column id set default ${ownIdSql}`,
+    `alter table "${logTable}" drop column if exists "updatedAt"`,
+    `drop index if exists "${logTable}_position_idx"`,
+    ...guardSql,
+  ]
+}
+
+const ownIdSql = eventIdSql(`currval('"${logTable}_position"')`)
+
+const storedColumns = [
+  'position, id, xid, horizon, "createdAt", type, entity, "entityId", action, changes',
+  'ipaddress, "userId", "roleId", "tenant_Id", "requestId", "userAgent"',
+].join(', ')
+
+/**
+ * An event's changes as the API shows them: both images whole, null where there is none, without the fields that are
+ * hidden today. Domain events say what they say.
+ */
+const shownSql = `create or replace function ${logSchema}.shown(type text, entity text, action text, changes jsonb)
+  returns jsonb language plpgsql stable set search_path = public, pg_temp as $fn$
+begin
+  return (select case when type <> 'data' or changes is null or changes ? 'erased' then changes else jsonb_build_object(
+    'before', case when action = 'update' then (changes->'after') || (changes->'before') else changes->'before' end - hidden.names,
+    'after', (changes->'after') - hidden.names) end
+  from (
+    select coalesce(array_agg(f.key), '{}') as names
+    from "svc_SchemaDefinition" d, jsonb_each(d.schema->'fields') f
+    where d."collectionName" = entity and f.value->>'hidden' = 'true'
+  ) hidden);
+end
+$fn$`
+
+/**
+ * The retention floor: the newest transaction of which an event was removed. It can't be derived from what is left (an
+ * empty log does not say whether it is new or was emptied), so whoever removes events raises it in the same transaction.
+ */
+const floorSql = [
+  `create table if not exists ${logSchema}.floor (
+  only_row boolean primary key default true check (only_row),
+  removed xid8 not null
+)`,
+  `insert into ${logSchema}.floor (removed) values ('0') on conflict do nothing`,
+]
+
+/**
+ * How far back the log reaches, for reads of the past (query/past.ts): `"upTo"`, the time of the newest event that was
+ * removed, and `svc_log.reach()`, which is true where the log holds everything after a point: a snapshot by its bounds, or
+ * a time. SV410 with the oldest moment (in milliseconds, rounded up) where it does not, SV416 for a point yet to come.
+ * Safe to run again.
+ */
+export function historySql(): string[] {
+  return [
+    `alter table ${logSchema}.floor add column if not exists "upTo" timestamptz not null default '-infinity'`,
+    `create or replace function ${logSchema}.reach(oldest xid8, newest xid8, moment timestamptz) returns boolean
+  language plpgsql stable set search_path = public, pg_temp as $fn$
+declare
+  gone record;
+begin
+  select removed, "upTo" into strict gone from ${logSchema}.floor;
+  if gone.removed >= oldest or gone."upTo" > moment then
+    raise exception using errcode = 'SV410', message = to_char(
+      date_trunc('milliseconds', greatest(gone."upTo", (select min("createdAt") from "${logTable}")) + interval '999 microseconds')
+        at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"');
+  elsif newest > pg_snapshot_xmax(pg_current_snapshot()) or moment > clock_timestamp() then
+    raise exception using errcode = 'SV416', message = 'has not happened yet';
+  end if;
+  return true;
+end
+$fn$`,
+  ]
+}
+
+/**
+ * Append-only, against mistakes: an UPDATE may only replace `changes` and personal data of an erased item, DELETE and
+ * TRUNCATE belong to retention. Row triggers, because a statement trigger does not see statements on a partition.
+ */
+const guardSql = [
+  `create or replace function ${guardFunction}() returns trigger language plpgsql as $fn$
+begin
+  if tg_op = 'UPDATE' and current_setting('svc.erase', true) = 'on' and row(
+      new.position, new.id, new.xid, new.horizon, new."createdAt", new.type, new.entity, new."entityId", new.action, new."tenant_Id"
+    ) is not distinct from row(
+      old.position, old.id, old.xid, old.horizon, old."createdAt", old.type, old.entity, old."entityId", old.action, old."tenant_Id"
+    ) then
+    return new;
+  elsif tg_op = 'UPDATE' and current_setting('svc.adopt', true) = 'on' then
+    return new;
+  elsif tg_op in ('DELETE', 'TRUNCATE') and current_setting('svc.retention', true) = 'on' then
+    return old;
+  end if;
+  raise exception 'the log is append-only: % on % is refused', tg_op, tg_table_name using errcode = 'insufficient_privilege';
+end
+$fn$`,
+  `create or replace trigger "svc_log_guard" before update or delete on "${logTable}"
+  for each row execute function ${guardFunction}()`,
+  `create or replace trigger "svc_log_truncate" before truncate on "${logTable}"
+  for each statement execute function ${guardFunction}()`,
+]
