@@ -38,7 +38,8 @@ export default defineConfig({
           server: native,
           include: ['test/process/**/*.test.ts'],
           globalSetup: 'test/support/global-setup.ts',
-          maxWorkers: 3,
+          // They wait more than the others: for processes that start, for limits of time.
+          maxWorkers: 4,
           testTimeout: 60_000,
           hookTimeout: 60_000,
           sequence: { groupOrder: 2 },
