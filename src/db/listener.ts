@@ -74,6 +74,14 @@ export async function openListener({ config, log, db, leased }: ListenerOptions)
   const on = (channel: string, handler: (payload: string) => void) =>
     void handlers.set(channel, [...(handlers.get(channel) ?? []), handler])
 
+  let turn: Promise<unknown> = Promise.resolve()
+  /** One statement at a time: heartbeats and what is told come when they come, and a client of pg has no queue. */
+  const query = (on: pg.Client, statement: pg.QueryConfig): Promise<unknown> => {
+    const answer = turn.then(() => on.query(statement))
+    turn = answer.catch(() => undefined)
+    return answer
+  }
+
   const connect = async () => {
     const next = new pg.Client({
       connectionString: withoutSslMode(directUrl(config)),
@@ -112,9 +120,10 @@ export async function openListener({ config, log, db, leased }: ListenerOptions)
     if (deaf > 0 && ++deaf === patience) notLive(undefined)
     const asked = now()
     const hears = deaf === 0
-    await current.query(leased && hears ? { text: renewLease, values: [id], name: 'renew lease' } : 'select 1')
+    const renewal = { text: renewLease, values: [id], name: 'renew lease' }
+    await query(current, leased && hears ? renewal : { text: 'select 1' })
     // What is lost when the server crashes is less than the five seconds for which a lease is looked for.
-    if (hears && question === undefined) await current.query('set synchronous_commit to off')
+    if (hears && question === undefined) await query(current, { text: 'set synchronous_commit to off' })
     if (hears && current === client) question = asked
   }
 
@@ -133,6 +142,7 @@ export async function openListener({ config, log, db, leased }: ListenerOptions)
 
   const forgetConnection = () => {
     client = undefined
+    turn = Promise.resolve()
     question = undefined
     deaf = 1
     clearTimeout(timer)
@@ -162,13 +172,16 @@ export async function openListener({ config, log, db, leased }: ListenerOptions)
     onTold: (handler) => on(own, handler),
     onReconnect: (handler) => reconnectHandlers.push(handler),
     isLive: () => question !== undefined && isWithin(question, liveForMs),
-    tell: async (to, payload) => void (await client?.query('select pg_notify($1, $2)', [ownChannel(to), payload])),
+    tell: async (to, payload) => {
+      if (client !== undefined)
+        await query(client, { text: 'select pg_notify($1, $2)', values: [ownChannel(to), payload] })
+    },
     close: async () => {
       closed = true
       const last = client
+      const left = leased && last !== undefined ? query(last, { text: leaveLease, values: [id] }) : undefined
       forgetConnection()
-      if (leased)
-        await last?.query(leaveLease, [id]).catch((error: unknown) => log.debug({ err: error }, 'a lease stays'))
+      await left?.catch((error: unknown) => log.debug({ err: error }, 'a lease stays'))
       await last?.end()
     },
   }
