@@ -38,8 +38,7 @@ export default defineConfig({
           server: native,
           include: ['test/process/**/*.test.ts'],
           globalSetup: 'test/support/global-setup.ts',
-          // They wait more than the others: for processes that start, for limits of time.
-          maxWorkers: 4,
+          maxWorkers: 3,
           testTimeout: 60_000,
           hookTimeout: 60_000,
           sequence: { groupOrder: 2 },
