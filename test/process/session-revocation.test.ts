@@ -112,6 +112,14 @@ describe('while notifications are cut', () => {
   })
 })
 
+// Soon after its start and then for an hour no more: what expires from here on stays.
+describe('the cleanup worker', () => {
+  it('deletes expired sessions soon after its start', async () => {
+    const old = () => cluster.sql(`select id from "svc_Sessions" where token like 'old %'`)
+    await waitFor(async () => (await old()).length === 0, { timeout: 20_000 })
+  })
+})
+
 describe('a socket', () => {
   it('is closed when its session expires, of which nobody is notified (R-02)', async () => {
     const subject = await signedIn()
@@ -127,13 +135,6 @@ describe('a socket', () => {
     await one.call('POST', '/auth/logout', undefined, leaving.token)
     for (const { socket } of leaving.sockets) await waitFor(() => socket.disconnected)
     for (const { socket } of staying.sockets) expect(socket.connected).toBe(true)
-  })
-})
-
-describe('the cleanup worker', () => {
-  it('deletes expired sessions soon after its start', async () => {
-    const old = () => cluster.sql(`select id from "svc_Sessions" where token like 'old %'`)
-    await waitFor(async () => (await old()).length === 0, { timeout: 20_000 })
   })
 })
 
