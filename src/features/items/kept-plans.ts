@@ -1,5 +1,6 @@
 import { type BoundedMemory, openBoundedMemory } from '../../adapters/bounded-memory.ts'
 import type { Catalog } from '../../catalog/catalog.ts'
+import { oncePer } from '../../once-per.ts'
 import type { Access } from '../../query/access.ts'
 import type { Plan } from '../../query/resolve.ts'
 import type { Statement } from '../../query/sql.ts'
@@ -53,13 +54,7 @@ const mayNameVariables = /\$|\\\\u/
 
 type Memory = { readonly kept: BoundedMemory<PreparedPlan>; readonly once: Set<string> }
 
-const memories = new WeakMap<Catalog, Memory>()
-
-function memoryOf(catalog: Catalog): Memory {
-  const memory = memories.get(catalog) ?? { kept: openBoundedMemory(bounds), once: new Set() }
-  memories.set(catalog, memory)
-  return memory
-}
+const memoryOf = oncePer((_catalog: Catalog): Memory => ({ kept: openBoundedMemory(bounds), once: new Set() }))
 
 /** A guess at objects and statement of a plan: about ten times the text of its question, and never little. */
 const bounds = {

@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs'
 import { enableCompileCache, flushCompileCache } from 'node:module'
 import { constants, getPriority, setPriority } from 'node:os'
-import { join } from 'node:path'
+import { compiledDirectory } from '../../start-up.ts'
 import { yieldingFlag } from './protocol.ts'
 
 /** On Linux about a tenth of the time that a busy process without them gets. */
@@ -12,7 +12,7 @@ const stepsBehind = 10
  * once is kept: it halves the processor time of a start. Where the directory cannot be written, nothing is kept.
  */
 if (process.argv.includes(yieldingFlag)) yieldProcessors()
-enableCompileCache(join(import.meta.dirname, '../../../node_modules/.cache/daybook'))
+enableCompileCache(compiledDirectory)
 await import('./runner-process.ts')
 // Now, because a runner is ended by SIGKILL.
 flushCompileCache()
