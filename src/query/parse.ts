@@ -35,6 +35,7 @@ const PARAMETERS = new Set([
   'timezone',
   'asOf',
 ])
+const FILTER = new Set(['filter'])
 /** What only a list that is read page by page takes. */
 const LIST_PARAMETERS = new Set([...PARAMETERS, 'cursor'])
 
@@ -67,6 +68,10 @@ export function parseListQuery(raw: Readonly<Record<string, unknown>>, options: 
     asOf: readString('asOf', given.get('asOf')),
   }
 }
+
+/** The filter of a raw query as a plain value, whatever spelling it came in; 400 where it is too large or malformed. */
+export const plainFilter = (raw: Readonly<Record<string, unknown>>): unknown =>
+  readGuarded('filter', collectParameters(raw, FILTER, false).get('filter'))
 
 /**
  * The same query as plain values, whatever spelling it came in: objects, lists of names, numbers. What is unknown is

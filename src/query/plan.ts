@@ -22,6 +22,16 @@ export type ColumnRef = {
   readonly cast: ValueType | undefined
 }
 
+/** A value of the request's filter, and the operand that it has become. */
+export type Asked = {
+  readonly raw: unknown
+  readonly operator: Operator
+  readonly type: ValueType
+  /** As in `Operator.read`. */
+  readonly label: string
+  readonly operand: Operand
+}
+
 /** From a row of `source` to the rows of `target` that the caller may see. */
 export type Step = {
   readonly relation: Relation
@@ -133,6 +143,8 @@ export type PlanContent = {
   readonly past: Past | undefined
   /** Every collection that the statement reads: cache tags and realtime dependencies. */
   readonly collections: ReadonlySet<string>
+  /** What the request's filter asked for, in its order; see plan-form.ts. */
+  readonly asked: readonly Asked[]
 }
 
 export const ALWAYS: Predicate = { kind: 'always' }

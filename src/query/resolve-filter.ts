@@ -38,6 +38,7 @@ type Subject = {
   readonly steps: readonly Step[]
   /** Where the entry stands; `$COL(…)` counts from here. */
   readonly view: View
+  readonly parameter: string
   readonly label: string
 }
 
@@ -50,7 +51,7 @@ function resolveEntry(entry: FilterEntry, view: View, parameter: string): Predic
     return resolveRelated(entry.value, [...steps, entered.step], entered.view, parameter, label)
   }
   const { tests, cast } = testsOf(entry.value, label)
-  const subject: Subject = { field: target.column, cast, steps, view, label }
+  const subject: Subject = { field: target.column, cast, steps, view, parameter, label }
   return throughSteps(
     tests.map(([name, raw]) => resolveTest(name, raw, subject)),
     subject,
@@ -104,7 +105,9 @@ function resolveTest(name: string, raw: unknown, subject: Subject): Predicate {
   const operator = spread(found.name, raw, value) ?? found.operator
   const type = subject.cast ?? subject.field
   requireApplicable(name, operator, type, subject)
-  const operand = operator.read(value, type, `${subject.label}.${name}`)
+  const label = `${subject.label}.${name}`
+  const operand = operator.read(value, type, label)
+  if (subject.parameter === 'filter') subject.view.note?.({ raw, operator, type, label, operand })
   return { kind: 'test', left: { column: subject.field, up: 0, cast: subject.cast }, operator, operand }
 }
 

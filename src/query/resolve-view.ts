@@ -13,7 +13,7 @@ import { guard, isObject, member } from './guards.ts'
 import type { Extension } from './operator.ts'
 import { findOperator } from './operators.ts'
 import { parseFilter } from './parse.ts'
-import { ALWAYS, allOf, NEVER, type Predicate, type Step } from './plan.ts'
+import { ALWAYS, type Asked, allOf, NEVER, type Predicate, type Step } from './plan.ts'
 import { resolveFilter } from './resolve-filter.ts'
 import { type TenantRules, tenantFilter } from './tenant.ts'
 import { substitute, type VariableScope } from './variables.ts'
@@ -29,6 +29,8 @@ export type ResolveContext = {
   readonly includeDeleted: boolean
   /** Every collection met on the way is added. */
   readonly collections: Set<string>
+  /** Every value of the request's filter is added, in its order. */
+  readonly asked: Asked[]
 }
 
 /** The view that a query of `collection` starts from. 403 without a read grant. */
@@ -123,6 +125,7 @@ function viewOf(position: Position): View {
       if (!entered.has(relation.name)) entered.set(relation.name, enterGranted(relation, position))
       return entered.get(relation.name)
     },
+    note: (asked) => void context.asked.push(asked),
     ...shared(context, true),
   }
 }

@@ -9,7 +9,7 @@ import { type Action, errors } from '../errors.ts'
 import type { Access } from './access.ts'
 import type { Filter, ListQuery } from './ast.ts'
 import { MAX_CURSOR_ROWS, quoted } from './guards.ts'
-import type { Extension } from './operator.ts'
+import type { Extension, Operand } from './operator.ts'
 import { findOperator } from './operators.ts'
 import { isKeyTerm, readPageCursor } from './page-cursor.ts'
 import { type Past, parsePoint } from './past.ts'
@@ -80,6 +80,7 @@ export function resolveList(
     grouping,
     past: resolvePast(query.asOf, context),
     collections: context.collections,
+    asked: context.asked,
   })
 }
 
@@ -116,12 +117,33 @@ export function resolveAny(
     grouping: undefined,
     past: resolvePast(query.asOf, context),
     collections: context.collections,
+    asked: context.asked,
   })
 }
 
 /** The plan for one of its items. 400 for an id of the wrong type. */
 export const ofItem = (any: Plan, id: string): Plan =>
   plan({ ...any, where: allOf([hasId(any.collection, id), any.where]) })
+
+/** The plan with other operands in place of what its request's filter asked for; see plan-form.ts. */
+export const withOperands = (any: Plan, operands: ReadonlyMap<Operand, Operand>): Plan =>
+  plan({ ...any, where: refilled(any.where, operands) })
+
+function refilled(predicate: Predicate, operands: ReadonlyMap<Operand, Operand>): Predicate {
+  switch (predicate.kind) {
+    case 'and':
+    case 'or':
+      return { ...predicate, of: predicate.of.map((part) => refilled(part, operands)) }
+    case 'not':
+      return { ...predicate, of: refilled(predicate.of, operands) }
+    case 'exists':
+      return { ...predicate, where: refilled(predicate.where, operands) }
+    case 'test':
+      return { ...predicate, operand: operands.get(predicate.operand) ?? predicate.operand }
+    default:
+      return predicate
+  }
+}
 
 export type ConditionOptions = {
   /** Soft-deleted rows pass too, as when one is restored. */
@@ -230,6 +252,7 @@ function contextOf(catalog: Catalog, access: Access, env: ResolveEnv, includeDel
     extensions,
     includeDeleted,
     collections: new Set(),
+    asked: [],
   }
 }
 

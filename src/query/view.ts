@@ -4,7 +4,7 @@
  */
 import type { Collection, Field, Relation } from '../catalog/catalog.ts'
 import type { Extension } from './operator.ts'
-import type { Step } from './plan.ts'
+import type { Asked, Step } from './plan.ts'
 
 export type View = {
   readonly collection: Collection
@@ -15,6 +15,8 @@ export type View = {
   /** Every variable in the value replaced (see variables.ts). */
   substitute(value: unknown): unknown
   hasExtension(name: Extension): boolean
+  /** Is told what the request's filter asks for; nobody is of stored texts. */
+  note?(asked: Asked): void
 }
 
 /** `step.rule` holds for exactly the rows of `view` that the caller may see. */

@@ -1,6 +1,9 @@
 import { beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { preparedPlan } from '../../src/features/items/kept-plans.ts'
-import type { Plan } from '../../src/query/resolve.ts'
+import { resolveEnv } from '../../src/features/items/reads.ts'
+import { systemAccess } from '../../src/query/access.ts'
+import { parseListQuery } from '../../src/query/parse.ts'
+import { resolveList } from '../../src/query/resolve.ts'
 import { type Api, type Call, startApi } from '../support/api.ts'
 import { createRole, createTenant, createUser, grant } from '../support/tenants.ts'
 import { waitFor } from '../support/wait.ts'
@@ -45,9 +48,9 @@ function resolved(token: { catalog?: object; access?: object }, raw: object, tim
       (token.catalog ?? rt.catalog.current()) as never,
       { meaning: () => 'somebody', ...token.access } as never,
       { name: 'list page', raw: raw as never },
-      () => {
+      (given) => {
         count += 1
-        return {} as Plan
+        return resolveList(rt.catalog.current(), systemAccess, 'page', parseListQuery(given), resolveEnv(rt))
       },
     )
   return count
@@ -57,6 +60,28 @@ describe('a question is resolved', () => {
   it('no more when it was asked twice', () => {
     expect(resolved({}, { limit: '7' })).toBe(2)
     expect(resolved({}, { limit: '7' })).toBe(0)
+  })
+
+  it('no more with other values in a filter of the same shape', () => {
+    const filter = (n: number) => ({ filter: `{"title":"t${n}","at":{"gte":"2024-01-0${n}"}}`, limit: '7' })
+    expect([1, 2, 3, 4].map((n) => resolved({}, filter(n), 1))).toEqual([1, 1, 0, 0])
+    expect(
+      [5, 6].map((n) => resolved({}, { 'filter[title]': `${n}`, 'filter[at][gte]': '2024-01-07', limit: '7' }, 1)),
+    ).toEqual([0, 0])
+    expect(resolved({}, { ...filter(7), limit: '8' })).toBe(2)
+  })
+
+  it('anew for values that make another test, and again no more for the others', () => {
+    const filter = (value: unknown) => ({ filter: JSON.stringify({ title: { isNull: value } }), limit: '9' })
+    expect(resolved({}, filter('true'))).toBe(2)
+    expect(resolved({}, filter('false'))).toBe(4)
+    expect(resolved({}, filter('true'))).toBe(0)
+  })
+
+  it('no more in the very words where a value decides more than a comparison', () => {
+    const filter = (to: string) => ({ filter: JSON.stringify({ title: { eq: '1', cast: to } }), limit: '6' })
+    expect(resolved({}, filter('integer'), 6)).toBe(4)
+    expect(resolved({}, filter('text'), 6)).toBe(2)
   })
 
   it('anew with other collections, by others, and in other words', () => {
@@ -103,6 +128,33 @@ describe('with a plan that is kept', () => {
     expect(await titles(other.call)).toBe('b')
     await rename(one.id, 'c')
     expect(await titles(one.call)).toBe('c')
+  })
+
+  it('a filter of the same shape finds what its own values are', async () => {
+    const { call } = await reader({ conditions: { title: { in: ['a', 'b'] } }, fields: ['title', 'at'] })
+    const asked = async (filter: unknown) => {
+      const { status, body } = await call('GET', `${list}&filter=${encodeURIComponent(JSON.stringify(filter))}`)
+      return status === 200 ? body.data.map((row: { title: string }) => row.title).join('') : status
+    }
+    const answers: unknown[] = []
+    for (const title of ['a', 'b', 'c', 'a', "a' or true --", 'b', null, 'a']) answers.push(await asked({ title }))
+    expect(answers).toEqual(['a', 'b', '', 'a', '', 'b', '', 'a'])
+    const lists = [['a'], ['a', 'b', 'c'], [], ['b', null], ['c']]
+    expect(await Promise.all(lists.map((title) => asked({ title: { in: title } })))).toEqual(['a', 'ab', '', 'b', ''])
+    for (const at of ['2030-01-01', '2031-01-01', '2032-01-01']) expect(await asked({ at: { lt: at } })).toBe('')
+    expect(await asked({ at: { lt: 'soon' } })).toBe(400)
+    expect(await asked({ at: { lt: '$NOW' } })).toBe('')
+  })
+
+  it('a list that is too long to be held whole is streamed with its own values', async () => {
+    await api.sql(`insert into page (title) select 'long' || n % 2 from generate_series(1, 2400) n`)
+    const asked = async (title: string) => {
+      const { body } = await api.admin('GET', `/items/page?fields=title&filter={"title":"${title}"}`)
+      return new Set(body.data.map((row: { title: string }) => row.title)).size === 1 && body.data.length
+    }
+    for (const title of ['long0', 'long1', 'long0', 'long1', 'a'])
+      expect(await asked(title)).toBe(title === 'a' ? 1 : 1200)
+    await api.sql(`delete from page where title like 'long%'`)
   })
 
   it('users of a role stay in their tenants', async () => {

@@ -2,68 +2,134 @@ import { type BoundedMemory, openBoundedMemory } from '../../adapters/bounded-me
 import type { Catalog } from '../../catalog/catalog.ts'
 import { oncePer } from '../../once-per.ts'
 import type { Access } from '../../query/access.ts'
+import { plainFilter } from '../../query/parse.ts'
+import {
+  type Filled,
+  type Form,
+  fillForm,
+  fillStatement,
+  formOf,
+  type StatementForm,
+  shapeOf,
+  statementFormOf,
+} from '../../query/plan-form.ts'
 import type { Plan } from '../../query/resolve.ts'
 import type { Statement } from '../../query/sql.ts'
 
 /** What a query has become, with its statement as soon as that was needed. */
-export type PreparedPlan = { readonly plan: Plan; statement?: Statement }
+export type PreparedPlan = {
+  readonly plan: Plan
+  statement?: Statement
+  /** Set where it is a kept form with the values of this query. */
+  readonly filling?: { readonly kept: KeptForm; readonly filled: Filled }
+}
+
+type KeptForm = { readonly form: Form; statement?: StatementForm }
+/** In place of the form of questions that have none. */
+type NoForm = { readonly form: undefined }
 
 /** What is asked for: `name` tells kinds of questions and their collections apart, `raw` is the query string. */
-export type Question = { readonly name: string; readonly raw: Readonly<Record<string, unknown>> }
+export type Question = { readonly name: string; readonly raw: RawQuery }
+
+type RawQuery = Readonly<Record<string, unknown>>
 
 /**
- * The plan of a question from memory, or the one that `resolve` makes. To resolve and compile a question costs as much as
- * the rest of its way through this process, and clients ask few different ones.
+ * The plan of a question from memory, or the one that `resolve` makes of its query string, in which the filter may be
+ * parsed already. To resolve and compile a question costs as much as the rest of its way through this process, and
+ * clients ask few different ones, or many that differ in the values of their filter only.
  *
  * Exact: a plan is kept with the catalog that it was resolved against and found by everything else that resolving looks
- * at, which is the question and what the caller may (`Access.meaning`). A question that could name a variable is always
- * resolved anew; errors are never kept.
+ * at, which is the question, but for values that are read anew each time (query/plan-form.ts), and what the caller may
+ * (`Access.meaning`). A question that could name a variable is always resolved anew; errors are never kept.
  */
-export function preparedPlan(catalog: Catalog, access: Access, question: Question, resolve: () => Plan): PreparedPlan {
-  const key = keyOf(access, question)
-  if (key === undefined) return { plan: resolve() }
-  const { kept, once } = memoryOf(catalog)
-  const known = kept.get(key)
-  if (known !== undefined) return known
-  const made: PreparedPlan = { plan: resolve() }
-  // A question that nobody repeats is not worth the collector's work.
-  if (once.delete(key)) kept.set(key, made, 0)
-  else remember(once, key)
-  return made
+export function preparedPlan(
+  catalog: Catalog,
+  access: Access,
+  { name, raw }: Question,
+  resolve: (raw: RawQuery) => Plan,
+): PreparedPlan {
+  const meaning = access.meaning?.()
+  if (meaning === undefined || !isKeepable(raw)) return { plan: resolve(raw) }
+  const filter = plainFilter(raw)
+  const rest = Object.entries(raw).filter(([key]) => key !== 'filter' && !key.startsWith('filter['))
+  const plan = () => resolve({ ...Object.fromEntries(rest), filter })
+  const { text, leaves } = shapeOf(filter)
+  const memory = memoryOf(catalog)
+  const key = `${meaning} ${name} ${JSON.stringify(rest)} ${text}`
+  if (leaves.length === 0) return keptExactly(memory, key, plan)
+  const kept = memory.forms.get(key)
+  if (kept === undefined) return keptAsForm(memory, key, plan, leaves)
+  if (kept.form === undefined) return keptExactly(memory, `${key} ${JSON.stringify(leaves)}`, plan)
+  const filled = fillForm(kept.form, leaves)
+  return filled === undefined ? { plan: plan() } : { plan: filled.plan, filling: { kept, filled } }
 }
 
 /** The statement of a plan; always with the same `compile`. */
 export function statementOf(prepared: PreparedPlan, compile: (plan: Plan) => Statement): Statement {
+  const { filling } = prepared
+  if (filling !== undefined) {
+    filling.kept.statement ??= statementFormOf(filling.kept.form, compile)
+    return fillStatement(filling.kept.statement, filling.filled)
+  }
   prepared.statement ??= compile(prepared.plan)
   return prepared.statement
 }
 
 const largestQuestion = 4000
 
-function keyOf(access: Access, { name, raw }: Question): string | undefined {
-  const meaning = access.meaning?.()
-  if (meaning === undefined) return undefined
-  for (const value of Object.values(raw)) if (typeof value !== 'string') return undefined
-  const text = JSON.stringify(raw)
-  if (text.length > largestQuestion || mayNameVariables.test(text)) return undefined
-  return `${meaning} ${name} ${text}`
+function isKeepable(raw: RawQuery): boolean {
+  let length = 0
+  for (const [key, value] of Object.entries(raw)) {
+    if (typeof value !== 'string' || mayNameVariables.test(value)) return false
+    length += key.length + value.length
+  }
+  return length <= largestQuestion
 }
 
-/** A variable begins with `$`, which JSON within the JSON may also write as an escape. */
-const mayNameVariables = /\$|\\\\u/
+/** A variable begins with `$`, which JSON may also write as an escape. */
+const mayNameVariables = /\$|\\u/
 
-type Memory = { readonly kept: BoundedMemory<PreparedPlan>; readonly once: Set<string> }
+type Memory = {
+  readonly plans: BoundedMemory<PreparedPlan>
+  readonly forms: BoundedMemory<KeptForm | NoForm>
+  readonly once: Set<string>
+}
 
-const memoryOf = oncePer((_catalog: Catalog): Memory => ({ kept: openBoundedMemory(bounds), once: new Set() }))
+const memoryOf = oncePer(
+  (_catalog: Catalog): Memory => ({
+    plans: openBoundedMemory<PreparedPlan>(bounds),
+    forms: openBoundedMemory<KeptForm | NoForm>(bounds),
+    once: new Set(),
+  }),
+)
 
 /** A guess at objects and statement of a plan: about ten times the text of its question, and never little. */
 const bounds = {
-  maxBytes: 16_000_000,
+  maxBytes: 8_000_000,
   maxEntryBytes: 64_000,
-  sizeOf: (_plan: PreparedPlan, key: string) => 8000 + 10 * key.length,
+  sizeOf: (_kept: object, key: string) => 8000 + 10 * key.length,
 }
 
-function remember(once: Set<string>, key: string): void {
+function keptExactly({ plans, once }: Memory, key: string, plan: () => Plan): PreparedPlan {
+  const known = plans.get(key)
+  if (known !== undefined) return known
+  const made: PreparedPlan = { plan: plan() }
+  if (isRepeated(once, key)) plans.set(key, made, 0)
+  return made
+}
+
+function keptAsForm({ forms, once }: Memory, key: string, plan: () => Plan, leaves: readonly unknown[]): PreparedPlan {
+  const made = plan()
+  if (isRepeated(once, key)) {
+    forms.set(key, { form: formOf(made, leaves) }, 0)
+  }
+  return { plan: made }
+}
+
+/** A question that nobody repeats is not worth the collector's work. */
+function isRepeated(once: Set<string>, key: string): boolean {
+  if (once.delete(key)) return true
   if (once.size >= 2000) once.clear()
   once.add(key)
+  return false
 }

@@ -41,7 +41,8 @@ export async function readList(
 ): Promise<string | Readable> {
   return freshOutside(rt, via.tx, async () => {
     const catalog = rt.catalog.current()
-    const resolve = () => resolveList(catalog, access, collection, parseListQuery(raw), resolveEnv(rt))
+    const resolve = (given: typeof raw) =>
+      resolveList(catalog, access, collection, parseListQuery(given), resolveEnv(rt))
     return answerPrepared(rt, preparedPlan(catalog, access, { name: `list ${collection}`, raw }, resolve), via)
   })
 }
@@ -119,7 +120,8 @@ export async function readVersion(
 ): Promise<{ readonly body: string; readonly version: string | undefined }> {
   return freshOutside(rt, via.tx, async () => {
     const catalog = rt.catalog.current()
-    const resolve = () => resolveAny(catalog, access, collection, parseListQuery(raw), resolveEnv(rt))
+    const resolve = (given: typeof raw) =>
+      resolveAny(catalog, access, collection, parseListQuery(given), resolveEnv(rt))
     const prepared = preparedPlan(catalog, access, { name: `one ${collection}`, raw }, resolve)
     const { plan } = prepared
     via.trace?.begin(plan)
