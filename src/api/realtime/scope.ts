@@ -1,10 +1,10 @@
-import type { Catalog } from '../catalog/catalog.ts'
-import type { LogEvent } from '../events/log-reader.ts'
-import { type RuleSources, ruleSources } from '../features/changes/rule-sources.ts'
-import { resolveEnv } from '../features/items/reads.ts'
-import type { Access } from '../query/access.ts'
-import type { Runtime } from '../runtime.ts'
-import { scopesRows, type Wish } from './realtime-wish.ts'
+import type { Catalog } from '../../catalog/catalog.ts'
+import type { LogEvent } from '../../events/log-reader.ts'
+import { type RuleSources, ruleSources } from '../../features/changes/rule-sources.ts'
+import { resolveEnv } from '../../features/items/reads.ts'
+import type { Access } from '../../query/access.ts'
+import type { Runtime } from '../../runtime.ts'
+import { scopesRows, type Wish } from './wish.ts'
 
 /** Where a batch of events happened. */
 export type Touched = { readonly collections: ReadonlySet<string>; readonly rows: ReadonlySet<string> }

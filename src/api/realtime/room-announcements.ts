@@ -1,7 +1,7 @@
 import type { Server } from 'socket.io'
-import { type Joining, type Left, type Person, type Room, roomKey } from '../features/rooms/rooms.ts'
-import type { Runtime } from '../runtime.ts'
-import { socketRoom } from './realtime-push.ts'
+import { type Joining, type Left, type Person, type Room, roomKey } from '../../features/rooms/rooms.ts'
+import type { Runtime } from '../../runtime.ts'
+import { socketRoom } from './push.ts'
 
 /** What members hear of a room, in the shapes of realtime facts §1. */
 export type RoomAnnouncements = {

@@ -1,6 +1,6 @@
-import type { LogEvent } from '../events/log-reader.ts'
-import { type ChangedRow, changedRows, type View } from '../features/changes/changed-rows.ts'
-import type { Runtime } from '../runtime.ts'
+import type { LogEvent } from '../../events/log-reader.ts'
+import { type ChangedRow, changedRows, type View } from '../../features/changes/changed-rows.ts'
+import type { Runtime } from '../../runtime.ts'
 
 /** What a client receives: name `{collection}:{action}`. */
 export type Message = { readonly name: string; readonly xid: bigint; readonly body: { readonly cursor: string } }

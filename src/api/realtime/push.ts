@@ -1,8 +1,8 @@
 import type { Server } from 'socket.io'
-import { openAssembly, type Push } from '../features/rooms/push.ts'
-import { roomKey } from '../features/rooms/rooms.ts'
-import type { Runtime } from '../runtime.ts'
-import { callerOf, tenantOf, tenantRoom, userRoom } from './realtime-users.ts'
+import { openAssembly, type Push } from '../../features/rooms/push.ts'
+import { roomKey } from '../../features/rooms/rooms.ts'
+import type { Runtime } from '../../runtime.ts'
+import { callerOf, tenantOf, tenantRoom, userRoom } from './users.ts'
 
 /** Hands pushes to the sockets of this process; every web process hears of each and does the same. */
 export function openPushes(rt: Runtime, io: Server): void {

@@ -1,13 +1,13 @@
-import type { Cursor } from '../events/cursor.ts'
-import { pullRound } from '../events/log-reader.ts'
-import { disturbedCollections } from '../features/changes/disturbances.ts'
-import type { Runtime } from '../runtime.ts'
-import { changesSeen, partsOf } from './realtime-changes.ts'
-import { openGate } from './realtime-gate.ts'
-import type { Outbox } from './realtime-outbox.ts'
-import { patiently } from './realtime-patience.ts'
-import { currentView, type Subscriber } from './realtime-subscribers.ts'
-import { scopesRows } from './realtime-wish.ts'
+import type { Cursor } from '../../events/cursor.ts'
+import { pullRound } from '../../events/log-reader.ts'
+import { disturbedCollections } from '../../features/changes/disturbances.ts'
+import type { Runtime } from '../../runtime.ts'
+import { changesSeen, partsOf } from './changes.ts'
+import { openGate } from './gate.ts'
+import type { Outbox } from './outbox.ts'
+import { patiently } from './patience.ts'
+import { currentView, type Subscriber } from './subscribers.ts'
+import { scopesRows } from './wish.ts'
 
 export type CatchUp = {
   /**

@@ -1,8 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Socket } from 'socket.io'
-import { isPassing, isStalePlan } from '../db/errors.ts'
-import { readFromNowOn } from '../db/read-anywhere.ts'
-import { AppError } from '../errors.ts'
+import { isPassing, isStalePlan } from '../../db/errors.ts'
+import { readFromNowOn } from '../../db/read-anywhere.ts'
+import { AppError } from '../../errors.ts'
 import {
   afterSeen,
   type Cursor,
@@ -12,19 +12,19 @@ import {
   parseCursor,
   parseSnapshot,
   type Snapshot,
-} from '../events/cursor.ts'
-import type { Feed, Subscription } from '../events/feed.ts'
-import { currentCursor, type LogEvent } from '../events/log-reader.ts'
-import type { Access } from '../query/access.ts'
-import type { Runtime } from '../runtime.ts'
-import { type CatchUp, openCatchUp } from './realtime-catch-up.ts'
-import { changesSeen, type Message, partsOf } from './realtime-changes.ts'
-import type { Outbox } from './realtime-outbox.ts'
-import { longer, shortestPauseMs } from './realtime-patience.ts'
-import { touchedBy, watchScope } from './realtime-scope.ts'
-import { openSnapshots, type Snapshots } from './realtime-snapshot.ts'
-import { hasSeen, openRegistry, type Shape, type Subscriber, shapesOf } from './realtime-subscribers.ts'
-import { compileView, inOneMessage, refuseUnrecorded, type Wish } from './realtime-wish.ts'
+} from '../../events/cursor.ts'
+import type { Feed, Subscription } from '../../events/feed.ts'
+import { currentCursor, type LogEvent } from '../../events/log-reader.ts'
+import type { Access } from '../../query/access.ts'
+import type { Runtime } from '../../runtime.ts'
+import { type CatchUp, openCatchUp } from './catch-up.ts'
+import { changesSeen, type Message, partsOf } from './changes.ts'
+import type { Outbox } from './outbox.ts'
+import { longer, shortestPauseMs } from './patience.ts'
+import { touchedBy, watchScope } from './scope.ts'
+import { openSnapshots, type Snapshots } from './snapshot.ts'
+import { hasSeen, openRegistry, type Shape, type Subscriber, shapesOf } from './subscribers.ts'
+import { compileView, inOneMessage, refuseUnrecorded, type Wish } from './wish.ts'
 
 /**
  * Who gets which change, in which form. What a subscriber may see of a change is computed in SQL, by the same

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from 'pino'
-import { isPassing } from '../db/errors.ts'
+import { isPassing } from '../../db/errors.ts'
 
 /**
  * Repeats what fails in passing, with growing pauses, while it is wanted: who waits for changes loses nothing by it but

@@ -1,9 +1,9 @@
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'socket.io'
-import { clientNetwork, forwardedAddress } from '../adapters/client-address.ts'
-import type { Config } from '../config.ts'
-import { AppError } from '../errors.ts'
-import { openWindows } from './windows.ts'
+import { clientNetwork, forwardedAddress } from '../../adapters/client-address.ts'
+import type { Config } from '../../config.ts'
+import { AppError } from '../../errors.ts'
+import { openWindows } from '../windows.ts'
 
 /** What clients may take of a process (quality D-11, docs/realtime.md). */
 export type SocketLimits = {

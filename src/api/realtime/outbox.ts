@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Server, Socket } from 'socket.io'
-import type { Config } from '../config.ts'
+import type { Config } from '../../config.ts'
 
 /**
  * What waits to be sent on each connection. A client that does not read must cost no more than its share of memory

@@ -1,8 +1,8 @@
 import type { Socket } from 'socket.io'
-import { AppError } from '../errors.ts'
-import { membersOfRequest } from '../features/rooms/input.ts'
-import type { Runtime } from '../runtime.ts'
-import { socketUser } from './realtime-users.ts'
+import { AppError } from '../../errors.ts'
+import { membersOfRequest } from '../../features/rooms/input.ts'
+import type { Runtime } from '../../runtime.ts'
+import { socketUser } from './users.ts'
 
 /**
  * `custom {event, payload}`: to the handler that an extension has registered for the event. It answers by `ack`, or by

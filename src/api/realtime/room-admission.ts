@@ -1,7 +1,7 @@
 import type { Socket } from 'socket.io'
-import { AppError } from '../errors.ts'
-import type { Runtime } from '../runtime.ts'
-import { socketUser } from './realtime-users.ts'
+import { AppError } from '../../errors.ts'
+import type { Runtime } from '../../runtime.ts'
+import { socketUser } from './users.ts'
 
 /**
  * Whether a user may be in a room: every validator that extensions have for it agrees, and there is one where

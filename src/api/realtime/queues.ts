@@ -1,5 +1,5 @@
 import type { Socket } from 'socket.io'
-import { AppError } from '../errors.ts'
+import { AppError } from '../../errors.ts'
 
 /** Requests of one socket, one after the other: who joins a room and says something need not wait in between. */
 export type Queues = {

@@ -1,10 +1,10 @@
 import type { Socket } from 'socket.io'
-import { isVisible, type Snapshot } from '../events/cursor.ts'
-import type { Access } from '../query/access.ts'
-import type { Runtime } from '../runtime.ts'
-import type { Message } from './realtime-changes.ts'
-import type { ScopeWatch } from './realtime-scope.ts'
-import { type CompiledView, compileView, viewNow, type Wish } from './realtime-wish.ts'
+import { isVisible, type Snapshot } from '../../events/cursor.ts'
+import type { Access } from '../../query/access.ts'
+import type { Runtime } from '../../runtime.ts'
+import type { Message } from './changes.ts'
+import type { ScopeWatch } from './scope.ts'
+import { type CompiledView, compileView, viewNow, type Wish } from './wish.ts'
 
 /** A subscription: what one socket wants of one collection, and how far it is. */
 export type Subscriber = {

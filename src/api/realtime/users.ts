@@ -1,8 +1,8 @@
 import type { Socket } from 'socket.io'
-import type { Caller } from '../features/auth/caller.ts'
-import { accountabilityOf } from '../features/items/accountability.ts'
-import type { SocketUser } from '../features/rooms/registry.ts'
-import type { Runtime } from '../runtime.ts'
+import type { Caller } from '../../features/auth/caller.ts'
+import { accountabilityOf } from '../../features/items/accountability.ts'
+import type { SocketUser } from '../../features/rooms/registry.ts'
+import type { Runtime } from '../../runtime.ts'
 
 /** The caller behind a socket, as looked up last. */
 export const callerOf = (socket: Socket): Caller => (socket.data as { caller: Caller }).caller

@@ -1,5 +1,5 @@
 import type { Server, Socket } from 'socket.io'
-import { AppError } from '../errors.ts'
+import { AppError } from '../../errors.ts'
 import {
   eventOf,
   membersOfRequest,
@@ -8,14 +8,14 @@ import {
   prefixOf,
   roomNameOf,
   userIdOf,
-} from '../features/rooms/input.ts'
-import { type Room, type RoomStore, roomBounds, roomKey } from '../features/rooms/rooms.ts'
-import type { Runtime } from '../runtime.ts'
-import type { Cluster } from './realtime-cluster.ts'
-import { socketRoom } from './realtime-push.ts'
-import { isAdmitted } from './realtime-room-admission.ts'
-import { metadataValue, type RoomAnnouncements } from './realtime-room-announcements.ts'
-import { callerOf, tenantOf, userOf, userRoom } from './realtime-users.ts'
+} from '../../features/rooms/input.ts'
+import { type Room, type RoomStore, roomBounds, roomKey } from '../../features/rooms/rooms.ts'
+import type { Runtime } from '../../runtime.ts'
+import type { Cluster } from './cluster.ts'
+import { socketRoom } from './push.ts'
+import { isAdmitted } from './room-admission.ts'
+import { metadataValue, type RoomAnnouncements } from './room-announcements.ts'
+import { callerOf, tenantOf, userOf, userRoom } from './users.ts'
 
 /** What the requests work with. */
 export type RoomContext = {

@@ -1,7 +1,7 @@
 import type { Server } from 'socket.io'
-import { openRedis, type Redis } from '../adapters/redis.ts'
-import { type Fanout, openFanout } from '../adapters/socket-fanout.ts'
-import type { Runtime } from '../runtime.ts'
+import { openRedis, type Redis } from '../../adapters/redis.ts'
+import { type Fanout, openFanout } from '../../adapters/socket-fanout.ts'
+import type { Runtime } from '../../runtime.ts'
 
 /**
  * The other web processes, as far as custom rooms are concerned (ADR 24): with SOCKET_REDIS_ENABLED their sockets share

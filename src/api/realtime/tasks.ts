@@ -1,9 +1,9 @@
 import type { Server, Socket } from 'socket.io'
-import { AppError } from '../errors.ts'
-import { systemActor } from '../events/types.ts'
-import { readItem } from '../features/items/hooked-reads.ts'
-import type { Access } from '../query/access.ts'
-import type { Runtime } from '../runtime.ts'
+import { AppError } from '../../errors.ts'
+import { systemActor } from '../../events/types.ts'
+import { readItem } from '../../features/items/hooked-reads.ts'
+import type { Access } from '../../query/access.ts'
+import type { Runtime } from '../../runtime.ts'
 
 /**
  * How far tasks are, for sockets that have joined them. What a socket is told is what its user may read of the task at
