@@ -78,17 +78,16 @@ ${settings.join('\n')}
 as $fn$
 declare
   actor constant jsonb := nullif(current_setting('svc.actor', true), '')::jsonb;
-  one_row boolean;
 begin
   if tg_op = 'INSERT' then
     ${append(collection, createdRows(collection))}
   elsif tg_op = 'UPDATE' then
-    select ${isOneRow(collection)} into one_row;
-    if one_row then
+    perform from "svc$new_rows" limit 1 offset 1;
+    if not found then
       ${append(collection, updatedRow(collection))}
-    else
-      ${append(collection, updatedRows(collection))}
+      if found then return null; end if;
     end if;
+    ${append(collection, updatedRows(collection))}
   else
     if tg_op = 'DELETE' then
       ${append(collection, deletedRows(collection, '"svc$old_rows"', ''))}
@@ -140,23 +139,19 @@ function deletedRows(collection: Collection, source: string, order: string): str
       from ${source} "svc$old"${order}`
 }
 
-/** Whether the statement changed exactly one row and not its key; looks at two rows at most. */
-function isOneRow(collection: Collection): string {
-  const first = (rows: string) => `(select ${key(collection)} as "svc$key" from "${rows}" limit 2)`
-  return `count(*) = 1 and bool_and("svc$old"."svc$key" = "svc$new"."svc$key")
-      from ${first('svc$old_rows')} "svc$old", ${first('svc$new_rows')} "svc$new"`
-}
-
 /**
- * What {@link updatedRows} is for one row: nothing to join, to number or to sort. Where every change is logged, the rows
- * are compared byte by byte: PostgreSQL prepares every expression anew for every statement, and this is one.
+ * What {@link updatedRows} is for one row that kept its key: nothing to join, to number or to sort. Yields nothing for a
+ * row that has not changed or has another key now, which is then left to the general statement. Where every change is
+ * logged, the rows are compared byte by byte: PostgreSQL prepares every expression anew for every statement, and this is
+ * one.
  */
 function updatedRow(collection: Collection): string {
-  return `select "svc$new".${key(collection)}::text as "entityId", 'update' as action,
+  const id = key(collection)
+  return `select "svc$new".${id}::text as "entityId", 'update' as action,
       jsonb_build_object('after', ${imageSql(collection, '"svc$new".*')}, 'before', ${changedValues(collection)}) as changes,
       ${tenant(collection, 'svc$new')} as tenant
       from "svc$new_rows" "svc$new", "svc$old_rows" "svc$old"
-      where ${hasOnlyLogged(collection) ? '"svc$old".* *<> "svc$new".*' : isAnyChanged(collection)}`
+      where "svc$old".${id} = "svc$new".${id} and ${hasOnlyLogged(collection) ? '"svc$old".* *<> "svc$new".*' : isAnyChanged(collection)}`
 }
 
 /**

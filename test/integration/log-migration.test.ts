@@ -23,7 +23,7 @@ it.each(['false', 'true'])('log functions of before become those of today, with 
     loop execute format('create or replace function %s() returns trigger language plpgsql as $f$ begin return null; end $f$', f.name); end loop;
   end $do$`)
   expect(await functions()).not.toEqual(today)
-  await api.sql(`delete from "svc_Migration" where version in ('0.9.3', '0.9.4')`)
+  await api.sql(`delete from "svc_Migration" where version = '0.9.5'`)
   await prepareDatabase(database.url)
   expect(await functions()).toEqual(today)
 })

@@ -128,6 +128,27 @@ describe('a change', () => {
     expect(events).toHaveLength(2)
   })
 
+  it('of one row or of some of several is the same, also where every field is logged', async () => {
+    await db.query('create table tags (id integer primary key, title text)')
+    await run(db, logTriggersSql(collectionOf('tags', { id: { kind: 'integer' }, title: { kind: 'text' } })))
+    await db.query(`insert into tags values (1, 'a'), (2, 'b')`)
+    await clearLog(db)
+    await db.query('update tags set title = title where id = 1')
+    await db.query(`update tags set title = 'a' where id <= 2`)
+    await db.query('update tags set id = 3 where id = 1')
+    await db.query(`update tags set id = 4, title = 'd' where id = 3`)
+    await db.query(`update tags set title = 'e' where id = 4`)
+    const events = await logged(db, 'tags')
+    expect(events.map(({ action, entityId, changes }) => [action, entityId, changes])).toEqual([
+      ['update', '2', { before: { title: 'b' }, after: { id: 2, title: 'a' } }],
+      ['delete', '1', { before: { id: 1, title: 'a' } }],
+      ['create', '3', { after: { id: 3, title: 'a' } }],
+      ['delete', '3', { before: { id: 3, title: 'a' } }],
+      ['create', '4', { after: { id: 4, title: 'd' } }],
+      ['update', '4', { before: { title: 'd' }, after: { id: 4, title: 'e' } }],
+    ])
+  })
+
   it('of many rows keeps their order', async () => {
     await db.query('insert into notes (id) select i from generate_series(50, 1, -1) i')
     expect(await story(db)).toEqual(Array.from({ length: 50 }, (_, i) => `create ${50 - i}`))
