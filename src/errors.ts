@@ -33,6 +33,12 @@ export type AppErrorOptions = {
   cause?: unknown
 }
 
+/** The words of refusals that the database may have to say: an error made for its words alone costs its stack. */
+export const refusals = {
+  action: (action: Action, collection: string) => `You don't have permission to ${action} items in '${collection}'`,
+  item: (action: Exclude<Action, 'create'>) => `Item not found or you don't have permission to ${action} it`,
+} as const
+
 /** The shared vocabulary: each function is one row of the specification's error tables. */
 export const errors = {
   badQuery: (details?: unknown) => new AppError(400, 'Invalid query parameters', { code: 'BAD_QUERY', details }),
@@ -42,14 +48,12 @@ export const errors = {
   sessionNeeded: () =>
     new AppError(403, 'API keys are not accepted here. Please sign in.', { code: 'API_KEY_NOT_ACCEPTED' }),
   adminOnly: () => new AppError(403, 'Access denied. Administrators only.'),
-  actionDenied: (action: Action, collection: string) =>
-    new AppError(403, `You don't have permission to ${action} items in '${collection}'`),
+  actionDenied: (action: Action, collection: string) => new AppError(403, refusals.action(action, collection)),
   fieldDenied: (action: Action, path: string) =>
     new AppError(403, `You don't have permission to ${action} field: ${path}`),
   relationDenied: (action: Action, path: string) =>
     new AppError(403, `You don't have permission to ${action} relation: ${path}`),
-  itemDenied: (action: Exclude<Action, 'create'>) =>
-    new AppError(403, `Item not found or you don't have permission to ${action} it`),
+  itemDenied: (action: Exclude<Action, 'create'>) => new AppError(403, refusals.item(action)),
   validation: (problems: readonly FieldProblem[]) =>
     new AppError(400, `Validation failed: ${problems.map((p) => `${p.field}: ${p.message}`).join('; ')}`, {
       details: { code: 'VALIDATION_ERROR', errors: problems },

@@ -1,6 +1,6 @@
 import type { Catalog, Collection } from '../../catalog/catalog.ts'
 import { defaultExpression } from '../../catalog/defaults.ts'
-import { errors } from '../../errors.ts'
+import { errors, refusals } from '../../errors.ts'
 import { actorCondition, actorCte } from '../../events/log.ts'
 import { oncePer } from '../../once-per.ts'
 import { projectionSql } from '../../query/projection.ts'
@@ -96,7 +96,7 @@ export function deleteStatement(
     return { text: orWhetherFound('(select id from gone)', `${gone} `, context, where), values: values() }
   // Fewer rows than asked for: one is missing or not the caller's, so nothing may be deleted.
   const count = params.bind(ids.length, 'int')
-  const refusal = params.bind(errors.itemDenied('delete').message, 'text')
+  const refusal = params.bind(refusals.item('delete'), 'text')
   const checked = `select case when count(*) = ${count} then true else svc_refuse(${refusal}) end as ok from gone`
   return { text: `${gone} select gone.id from (${checked}) c left join gone on c.ok`, values: values() }
 }
@@ -149,8 +149,8 @@ function returning(context: WriteContext, params: Params, { checked = true }: Ch
 }
 
 export function refusalSql({ action, collection }: WriteContext, params: Params): string {
-  const refusal = action === 'create' ? errors.actionDenied('create', collection.name) : errors.itemDenied('update')
-  return `svc_refuse(${params.bind(refusal.message, 'text')})`
+  const refusal = action === 'create' ? refusals.action('create', collection.name) : refusals.item('update')
+  return `svc_refuse(${params.bind(refusal, 'text')})`
 }
 
 function insertOne(context: WriteContext, row: Row, params: Params, options: CheckOptions): string {
