@@ -46,6 +46,16 @@ export type Grant = {
   readonly defaultValues: Readonly<Record<string, unknown>> | null
 }
 
+/** An access with other grants. It is nobody's any more: what is kept for the one it is made of must not serve it. */
+export function withGrants(
+  access: Access,
+  grant: Access['grant'],
+  { admin = access.admin }: Partial<Pick<Access, 'admin'>> = {},
+): Access {
+  const { identity: _identity, meaning: _meaning, ...rest } = access
+  return { ...rest, admin, grant }
+}
+
 /** What the platform itself may: everything that an administrator may, as nobody. */
 export const systemAccess: Access = {
   admin: true,

@@ -103,6 +103,21 @@ describe('the own notifications', () => {
     expect((await api.anonymous('GET', '/notifications')).status).toBe(401)
   })
 
+  it('stay everybody’s own when all ask the same again and again, of this route and of the collection', async () => {
+    const role = await createRole(api, { isTenantSpecific: false })
+    const [gina, hugo] = [await createUser(api, role, null), await createUser(api, role, null)]
+    await send([gina.id], { title: 'for Gina' })
+    await send([hugo.id], { title: 'for Hugo' })
+    const query = '?sort=-createdAt&fields=title'
+    const all = async () => (await api.admin('GET', `/items/svc_Notification${query}`)).body.data.length
+    for (const _ of [1, 2, 3]) {
+      expect(await titles(gina, query)).toEqual(['for Gina'])
+      expect(await titles(hugo, query)).toEqual(['for Hugo'])
+      expect(await titles({ call: api.admin }, query)).toEqual([])
+      expect(await all()).toBeGreaterThan(1)
+    }
+  })
+
   it('are marked as seen by id, then all; others stay as they are', async () => {
     const dora = await api.user()
     const [one, two, three] = await Promise.all([1, 2, 3].map(async () => (await send([dora.id]))[0]!))

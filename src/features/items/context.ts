@@ -1,7 +1,7 @@
 import type { Collection } from '../../catalog/catalog.ts'
 import { type Action, errors } from '../../errors.ts'
 import type { Actor } from '../../events/types.ts'
-import type { Access, Grant } from '../../query/access.ts'
+import { type Access, type Grant, withGrants } from '../../query/access.ts'
 import { compileCondition } from '../../query/compile.ts'
 import { type ResolveEnv, resolveCondition } from '../../query/resolve.ts'
 import type { Params } from '../../query/sql.ts'
@@ -79,10 +79,9 @@ const partOfParent: Grant = { fields: ['*'], conditions: null, relConditions: nu
 /** The caller's access with the context's grant in it. */
 function granting({ access, collection, action, grant }: WriteContext): Access {
   if (grant !== partOfParent) return access
-  return {
-    ...access,
-    grant: (name, other) => (name === collection.name && other === action ? grant : access.grant(name, other)),
-  }
+  return withGrants(access, (name, other) =>
+    name === collection.name && other === action ? grant : access.grant(name, other),
+  )
 }
 
 /**

@@ -1,6 +1,6 @@
 import type { Collection, Relation } from '../../catalog/catalog.ts'
 import { oncePer } from '../../once-per.ts'
-import type { Access, Grant } from '../../query/access.ts'
+import { type Access, type Grant, withGrants } from '../../query/access.ts'
 import { compileCondition } from '../../query/compile.ts'
 import { type ResolvedFilter, resolveCondition } from '../../query/resolve.ts'
 import { ident, literal, type Params } from '../../query/sql.ts'
@@ -65,7 +65,7 @@ function readRule(context: PayloadContext, access: Access, relation: Relation): 
 
 function tenantRule(context: PayloadContext, relation: Relation): ResolvedFilter | undefined {
   if (!isScoped(context.access, context.config)) return undefined
-  const access = { ...context.access, grant: () => everything }
+  const access = withGrants(context.access, () => everything)
   return resolveCondition(context.catalog, access, relation.target, 'read', envOf(context.config, context.now), {
     includeDeleted: true,
   })

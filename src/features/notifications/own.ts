@@ -1,4 +1,4 @@
-import type { Access, Grant } from '../../query/access.ts'
+import { type Access, type Grant, withGrants } from '../../query/access.ts'
 
 export const notifications = 'svc_Notification'
 
@@ -8,25 +8,20 @@ export const notifications = 'svc_Notification'
  * theirs to read as always.
  */
 export function ownNotifications(access: Access): Access {
-  return {
-    ...access,
-    admin: false,
-    grant: (collection, action) => {
-      if (collection === notifications) return action === 'read' ? ownRows(access.userId) : undefined
-      return access.admin ? everything : access.grant(collection, action)
-    },
+  const grant: Access['grant'] = (collection, action) => {
+    if (collection === notifications) return action === 'read' ? ownRows(access.userId) : undefined
+    return access.admin ? everything : access.grant(collection, action)
   }
+  return withGrants(access, grant, { admin: false })
 }
 
 /** As the role has it; a role without a permission for notifications reads the user's own. */
 export function withOwnNotifications(access: Access): Access {
   if (access.admin || access.grant(notifications, 'read') !== undefined) return access
   const own = ownNotifications(access)
-  return {
-    ...access,
-    grant: (collection, action) =>
-      collection === notifications ? own.grant(collection, action) : access.grant(collection, action),
-  }
+  return withGrants(access, (collection, action) =>
+    collection === notifications ? own.grant(collection, action) : access.grant(collection, action),
+  )
 }
 
 const everything: Grant = { fields: ['*'], conditions: null, relConditions: null, defaultValues: null }

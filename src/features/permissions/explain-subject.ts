@@ -1,6 +1,6 @@
 import { rawQuery } from '../../db/sql.ts'
 import { type Action, AppError, errors } from '../../errors.ts'
-import type { Access } from '../../query/access.ts'
+import { type Access, withGrants } from '../../query/access.ts'
 import type { Runtime } from '../../runtime.ts'
 import { accessOfRole, accessOfStanding } from '../auth/authenticate.ts'
 import { standingSql } from '../auth/own-row.ts'
@@ -84,6 +84,6 @@ async function userSubject(rt: Runtime, userId: string, tenantId: string | undef
 
 function nobody(rt: Runtime, rules: AccessRules, user: Subject['user'], tenantId: string | null): Subject {
   const blocked = tenantId === null ? 'No role is assigned to this account' : 'Access denied for specified tenant'
-  const access = { ...accessOfRole(rt, rules, rules.publicRole, undefined), grant: () => undefined }
+  const access = withGrants(accessOfRole(rt, rules, rules.publicRole, undefined), () => undefined)
   return { access, rules, role: undefined, user, tenantId: undefined, blocked }
 }

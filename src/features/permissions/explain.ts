@@ -2,7 +2,7 @@ import type { Collection } from '../../catalog/catalog.ts'
 import { rawQuery } from '../../db/sql.ts'
 import { type Action, AppError, errors } from '../../errors.ts'
 import { systemActor } from '../../events/types.ts'
-import type { Access, Grant } from '../../query/access.ts'
+import { type Access, type Grant, withGrants } from '../../query/access.ts'
 import { compileCondition } from '../../query/compile.ts'
 import { parseListQuery } from '../../query/parse.ts'
 import {
@@ -270,13 +270,10 @@ async function rowAnswer(question: Question): Promise<RowAnswer | null> {
 }
 
 function withoutConditions(access: Access): Access {
-  return {
-    ...access,
-    grant: (collection, action) => {
-      const grant = access.grant(collection, action)
-      return grant && { ...grant, conditions: null }
-    },
-  }
+  return withGrants(access, (collection, action) => {
+    const grant = access.grant(collection, action)
+    return grant && { ...grant, conditions: null }
+  })
 }
 
 function failure(work: () => unknown): AppError | undefined {
