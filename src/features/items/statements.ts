@@ -42,7 +42,7 @@ export type UpdateOptions = CheckOptions & {
 /** Changes the rows with these keys that the caller may update. Rows that it may not, or that are missing, don't come back. */
 export function updateStatement(
   context: WriteContext,
-  ids: readonly string[],
+  ids: readonly ParamValue[],
   { cells, references }: Pick<Row, 'cells' | 'references'>,
   options: UpdateOptions = {},
 ): Write {
@@ -289,18 +289,19 @@ function checksOf(
 
 const bindCell = ({ value, pgType }: Cell, params: Params): string => params.bind(value, pgType)
 
-/** One key is compared with `=`, so that the plan for the most frequent statement is the simplest. */
+/**
+ * `ids` as {@link canonicalKey} gives them, or as they are stored. One is compared with `=`, so that the plan for the most
+ * frequent statement is the simplest.
+ */
 export function keyCondition(
-  collection: Collection,
-  ids: readonly string[],
+  { primaryKey }: Collection,
+  ids: readonly ParamValue[],
   params: Params,
   asList = ids.length !== 1,
 ): string {
-  const { primaryKey } = collection
-  const keys = ids.map((id) => readValue(id, primaryKey, primaryKey.name).value)
   const type = parameterType(primaryKey)
   const column = `t.${ident(primaryKey.name)}`
-  return asList ? `${column} = any(${params.bind(keys, `${type}[]`)})` : `${column} = ${params.bind(keys[0]!, type)}`
+  return asList ? `${column} = any(${params.bind(ids, `${type}[]`)})` : `${column} = ${params.bind(ids[0]!, type)}`
 }
 
 /** See versions.ts for what a version is. A writer that waited for another one looks again at the row it finds then. */
