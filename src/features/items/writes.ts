@@ -5,6 +5,7 @@ import { type AnswerQuery, type Written, wantsRows, writtenRows } from './answer
 import { applyTree, noteTree } from './apply.ts'
 import { openWrite, type Writer } from './context.ts'
 import { meetsHooks } from './hooking.ts'
+import { insertOf, type NamedWrite, updateOf } from './kept-writes.ts'
 import { freshOutside } from './reads.ts'
 import { deleteRows } from './removal.ts'
 import { namedReference, type ReferencePlace, type Run, runWrite } from './run.ts'
@@ -80,8 +81,10 @@ export async function writeNew(
     if (meetsHooks(rt, context, payloads))
       return written(rt, writer, name, asked, async (run) => createTrees(run, await plan(run)))
     const trees = await plan()
-    if (trees.every(isPlain) && asked === undefined)
-      return { ids: idsOf(await execute(rt, writer, insertStatement(context, trees), trees[0])), rows: undefined }
+    if (trees.every(isPlain) && asked === undefined) {
+      const write = trees.length === 1 ? insertOf(context, trees[0]!) : insertStatement(context, trees)
+      return { ids: idsOf(await execute(rt, writer, write, trees[0])), rows: undefined }
+    }
     return written(rt, writer, name, asked, (run) => createTrees(run, trees))
   })
 }
@@ -105,7 +108,8 @@ export async function writeChange(
       ])
     const tree = await planTree(rt, writer, context, payload, { id: key })
     if (isPlain(tree) && asked === undefined) {
-      const write = updateStatement(context, [key], tree, { ifMatch })
+      const write =
+        ifMatch === undefined ? updateOf(context, key, tree) : updateStatement(context, [key], tree, { ifMatch })
       return { ids: [changedId('update', await execute<Changed>(rt, writer, write, tree))], rows: undefined }
     }
     return written(rt, writer, name, asked, async (run) => [await applyTree(run, tree, [], ifMatch)])
@@ -220,14 +224,14 @@ function askedFor(rt: Runtime, { access }: Writer, name: string, answer: AnswerQ
 async function execute<Answer = { id: string }>(
   rt: Runtime,
   writer: Writer,
-  write: Write,
+  write: Write & Partial<NamedWrite>,
   place: ReferencePlace = {},
 ): Promise<readonly Answer[]> {
   const { actor, scope } = writer
   if (scope !== undefined) return runWrite<Answer>({ writer, tx: scope.tx }, write, place)
-  const { text, values } = write
+  const { text, values, name = statementName(text) } = write
   try {
-    return await commitRow<Answer>(rt, actor, { text, values, name: statementName(text) })
+    return await commitRow<Answer>(rt, actor, { text, values, name })
   } catch (error) {
     throw namedReference(error, place)
   }

@@ -1,0 +1,82 @@
+import { openBoundedMemory } from '../../adapters/bounded-memory.ts'
+import type { Catalog } from '../../catalog/catalog.ts'
+import { statementName } from '../../db/statement-names.ts'
+import { oncePer } from '../../once-per.ts'
+import type { ParamValue } from '../../query/sql.ts'
+import type { WriteContext } from './context.ts'
+import { insertStatement, type Row, updateStatement, type Write } from './statements.ts'
+
+/** A {@link Write} with the name that its text is prepared under. */
+export type NamedWrite = Write & { readonly name: string }
+
+/** As `insertStatement` for one row, from memory where the like was written before. */
+export function insertOf(context: WriteContext, row: Row): NamedWrite {
+  return filled(context, row, [], (cells) => insertStatement(context, [{ ...row, cells }]))
+}
+
+/** As `updateStatement` for one item without options, from memory where the like was written before. */
+export function updateOf(context: WriteContext, id: string, row: Row): NamedWrite {
+  return filled(context, row, [id], (cells, ids) => updateStatement(context, ids, { ...row, cells }))
+}
+
+type Build = (cells: Row['cells'], ids: readonly ParamValue[]) => Write
+
+/**
+ * The statement of a write, made once per shape: to make it costs as much as the rest of a limited write's way through
+ * the code of this process.
+ *
+ * Exact: a shape is kept with its catalog and found by all else that its text and its other values are made of: what the
+ * caller may (`Access.meaning`), the change, the collection, and the columns with the types of their values. The values
+ * themselves are put where marks stood when it was made. A row that refers to rows which must be looked at is always
+ * written by a statement of its own.
+ */
+function filled(context: WriteContext, row: Row, ids: readonly string[], build: Build): NamedWrite {
+  const key = keyOf(context, row)
+  if (key === undefined) return named(build(row.cells, ids))
+  const memory = memoryOf(context.catalog)
+  let shape = memory.get(key)
+  if (shape === undefined) {
+    shape = shapeOf(row, ids, build)
+    memory.set(key, shape, 0)
+  }
+  const { text, name, values, places } = shape
+  const given = [...ids, ...row.cells.map(({ value }) => value)]
+  return {
+    text,
+    name,
+    values: values.map((value, at) => {
+      const place = places[at]
+      return place === undefined ? value : given[place]!
+    }),
+  }
+}
+
+/** A statement whose values have gaps; `places` says for each value which of the given ones it is. */
+type Shape = NamedWrite & { readonly places: readonly (number | undefined)[] }
+
+/** A mark is an empty list of its own, so no value can be taken for one. */
+function shapeOf(row: Row, ids: readonly string[], build: Build): Shape {
+  const marks: ParamValue[] = [...ids, ...row.cells].map(() => [])
+  const cells = row.cells.map((cell, at) => ({ ...cell, value: marks[ids.length + at]! }))
+  const write = named(build(cells, marks.slice(0, ids.length)))
+  const placeOf = new Map(marks.map((mark, place) => [mark, place]))
+  return { ...write, places: write.values.map((value) => placeOf.get(value)) }
+}
+
+const named = (write: Write): NamedWrite => ({ ...write, name: statementName(write.text) })
+
+function keyOf({ access, action, collection }: WriteContext, row: Row): string | undefined {
+  const meaning = row.references.size === 0 ? access.meaning?.() : undefined
+  if (meaning === undefined) return undefined
+  let key = `${meaning} ${action} ${collection.name} ${row.sortsLast}`
+  for (const { field, pgType } of row.cells) key += `\n${field.name} ${pgType}`
+  return key
+}
+
+const memoryOf = oncePer((_catalog: Catalog) =>
+  openBoundedMemory<Shape>({
+    maxBytes: 8_000_000,
+    maxEntryBytes: 64_000,
+    sizeOf: ({ text, values }, key) => 2 * (text.length + key.length) + 100 * values.length,
+  }),
+)
