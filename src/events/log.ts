@@ -37,8 +37,8 @@ export function actorCte(parameter: number): string {
 }
 
 /**
- * {@link actorCte} for the condition of an `update` or `delete`, where it costs less: evaluated for the rows that are
- * found, before they are written.
+ * {@link actorCte} as a condition, which costs less: evaluated before the row is written, of an `update` or `delete` for
+ * each that is found, of an `insert … select … where` without FROM once.
  */
 export function actorCondition(parameter: number): string {
   return `set_config('svc.actor', $${parameter}, true) is not null`

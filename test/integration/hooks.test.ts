@@ -76,7 +76,7 @@ describe('a collection without hooks', () => {
     }
     const before: Record<string, unknown> = {}
     for (const [name, call] of Object.entries(calls)) before[name] = await statements('plain', call)
-    expect(before.create).toEqual([expect.stringMatching(/^with ctx .* insert into "plain"/)])
+    expect(before.create).toEqual([expect.stringMatching(/^insert into "plain" .* where set_config\('svc.actor', \$1/)])
     expect(before.list).toHaveLength(1)
     for (const event of ['read', 'read.one', 'create', 'update', 'delete'])
       for (const suffix of ['', '.after']) hook('trace', `items.${event}${suffix}`, () => undefined)

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { actorCte, setActorSql } from '../../src/events/log.ts'
+import { actorCondition, actorCte, setActorSql } from '../../src/events/log.ts'
 import { dropLogTriggersSql, imageSettings, logTriggersSql } from '../../src/events/log-triggers.ts'
 import {
   asSuperuser,
@@ -300,6 +300,8 @@ describe('the actor', () => {
       1,
       'a',
     ])
+    await db.query(`insert into notes (id) select $2::int where ${actorCondition(1)} returning id`, [actor, 9])
+    await db.query(`update notes set title = 'z' where id = $2 and ${actorCondition(1)}`, [actor, 9])
     await db.query(
       `${actorCte(1)} insert into notes (id) select v.id from ctx, unnest($2::int[]) v(id) on conflict (id) do nothing`,
       [actor, [2, 3]],
@@ -313,15 +315,19 @@ describe('the actor', () => {
       `${actorCte(1)}, gone as (delete from notes using ctx where id = any($2::int[]) returning notes.id) select * from gone`,
       [actor, [1, 2]],
     )
-    const actions = ['create', 'create', 'create', 'update', 'update', 'delete', 'delete']
+    const actions = ['create', 'create', 'update', 'create', 'create', 'update', 'update', 'delete', 'delete']
     expect(await who()).toEqual(actions.map((action) => ({ action, ...known })))
   })
 
   it('reaches it from a named prepared statement, each time anew', async () => {
-    const text = `${actorCte(1)} insert into notes (id) select $2::int from ctx`
-    for (const id of [1, 2, 3, 4, 5, 6, 7])
-      await db.query({ name: 'write', text, values: [JSON.stringify({ ip: `${id}` }), id] })
-    expect((await who()).map(({ ipaddress }) => ipaddress)).toEqual(['1', '2', '3', '4', '5', '6', '7'])
+    const texts = [
+      `${actorCte(1)} insert into notes (id) select $2::int from ctx`,
+      `insert into notes (id) select $2::int where ${actorCondition(1)}`,
+    ]
+    const ids = Array.from({ length: 14 }, (_, at) => at)
+    for (const id of ids)
+      await db.query({ name: `write ${id % 2}`, text: texts[id % 2]!, values: [JSON.stringify({ ip: `${id}` }), id] })
+    expect((await who()).map(({ ipaddress }) => ipaddress)).toEqual(ids.map(String))
   })
 
   it('holds for a transaction and not beyond its end, where the setting reads as an empty string', async () => {

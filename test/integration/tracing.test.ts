@@ -75,7 +75,7 @@ describe('a request', () => {
     expect((await api.admin('POST', '/items/note', { text: 'canary' }, headers)).status).toBe(201)
     const request = await arrived(id, 'POST /items/:collection')
     await waitFor(() =>
-      spansOf(id).some(({ name, parentSpanId }) => name === 'WITH' && parentSpanId === request.spanId),
+      spansOf(id).some(({ name, parentSpanId }) => name === 'INSERT' && parentSpanId === request.spanId),
     )
   })
 

@@ -155,10 +155,10 @@ export function refusalSql({ action, collection }: WriteContext, params: Params)
 
 function insertOne(context: WriteContext, row: Row, params: Params, options: CheckOptions): string {
   const source = insertSource(context, row, params)
-  return `${actorCte(1)} insert into ${ident(context.collection.name)} as t ${source} returning ${returning(context, params, options)}`
+  return `insert into ${ident(context.collection.name)} as t ${source} returning ${returning(context, params, options)}`
 }
 
-/** `(columns) select values from ctx`, for an insert of one row into `t`. */
+/** `(columns) select values where …`, for an insert of one row into `t`; names the actor. */
 export function insertSource(context: WriteContext, row: Row, params: Params): string {
   const { collection } = context
   const assignments = row.cells.map((cell) => ({ cell, value: bindCell(cell, params) }))
@@ -170,13 +170,12 @@ export function insertSource(context: WriteContext, row: Row, params: Params): s
   }
   const target =
     columns.length === 0
-      ? `(${ident(collection.primaryKey.name)}) select ${keyDefault(collection)} from ctx`
-      : `(${columns}) select ${written} from ctx`
-  const checks = checksOf(assignments, row.references, params)
-  return checks.length === 0 ? target : `${target} where ${checks.join(' and ')}`
+      ? `(${ident(collection.primaryKey.name)}) select ${keyDefault(collection)}`
+      : `(${columns}) select ${written}`
+  return `${target} where ${[actorCondition(1), ...checksOf(assignments, row.references, params)].join(' and ')}`
 }
 
-/** An insert that names no column cannot select from the actor's CTE; it names the key, whose default is an expression. */
+/** An insert that names no column has no place for the actor; it names the key, whose default is an expression. */
 function keyDefault(collection: Collection): string {
   const { primaryKey } = collection
   if (primaryKey.default?.kind === 'autoincrement')

@@ -1,6 +1,5 @@
 import type { Collection, Index } from '../../catalog/catalog.ts'
 import { errors } from '../../errors.ts'
-import { actorCte } from '../../events/log.ts'
 import { isObject } from '../../query/guards.ts'
 import { createParams, ident, type Params } from '../../query/sql.ts'
 import type { Runtime } from '../../runtime.ts'
@@ -99,7 +98,7 @@ export function upsertStatement({ create, update }: Contexts, key: Key, plan: Pl
   const sets = changesOf(collection, plan.change, params)
   const allowed = ruleSql(update, 't', params)
   const text =
-    `${actorCte(1)} insert into ${ident(collection.name)} as t ${source} on conflict (${columns})${inIndex} ` +
+    `insert into ${ident(collection.name)} as t ${source} on conflict (${columns})${inIndex} ` +
     `do update set ${sets} where ${allowed} returning ${returning({ create, update }, params)}`
   return { text, values: values() }
 }
