@@ -1,5 +1,6 @@
 import type { Field, Relation } from '../../catalog/catalog.ts'
 import { errors } from '../../errors.ts'
+import { oncePer } from '../../once-per.ts'
 import type { Grant } from '../../query/access.ts'
 import { compileGrant, type FieldGrant, grantOf, reaches } from '../../query/grants.ts'
 import type { PayloadContext } from './payload.ts'
@@ -11,9 +12,12 @@ export type Via = { readonly root: FieldGrant | undefined; readonly path: readon
 
 /** On writes, no fields means none: the opposite of reading. */
 export function writeGrant(grant: Grant | undefined): FieldGrant | undefined {
-  if (grant === undefined) return undefined
-  return grant.fields === null ? { granted: [], excluded: [] } : compileGrant(grant.fields)
+  return grant && compiled(grant)
 }
+
+const compiled = oncePer(
+  ({ fields }: Grant): FieldGrant => (fields === null ? { granted: [], excluded: [] } : compileGrant(fields)),
+)
 
 /**
  * 403 unless the field is granted by the collection's own permission and, in a nested payload, by the path that leads
