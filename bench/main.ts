@@ -42,7 +42,7 @@ async function bench(options: Options, cleanup: AsyncDisposableStack): Promise<R
     W13: () => measureJobs(prepared, options.quick),
   })
   if (options.profile !== undefined) {
-    await contest.servers.daybook!.stop()
+    await contest.servers[options.profileOf]!.stop()
     say(hottestOf(options.profile))
   }
   return { machine, lines, figures }
@@ -56,17 +56,18 @@ function sizesOf(options: Options) {
 }
 
 async function startContest(
-  { withCache, profile, rounds, seconds }: Options,
+  { withCache, profile, profileOf, rounds, seconds }: Options,
   { serverPid }: Place,
   prepared: Prepared,
   ceiling: Launch,
   cleanup: AsyncDisposableStack,
 ): Promise<Contest> {
-  const nodeArgs = profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}`]
+  const argsOf = (side: Options['profileOf']) =>
+    profile === undefined || side !== profileOf ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}`]
   const servers = {
     ceiling: await startServer(ceiling, cleanup),
-    daybook: await startDaybook(prepared, {}, cleanup, nodeArgs),
-    ...(withCache && { cached: await startDaybook(prepared, cacheOn, cleanup) }),
+    daybook: await startDaybook(prepared, {}, cleanup, argsOf('daybook')),
+    ...(withCache && { cached: await startDaybook(prepared, cacheOn, cleanup, argsOf('cached')) }),
   }
   return { servers, accounts: prepared.accounts, rounds, seconds, databasePid: serverPid }
 }

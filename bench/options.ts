@@ -18,6 +18,8 @@ export type Options = {
   readonly withCache: boolean
   /** Directory for CPU profiles of Daybook's web process. */
   readonly profile: string | undefined
+  /** Which of the two: the one without the data cache, or the one with it. */
+  readonly profileOf: 'daybook' | 'cached'
   /** A server whose role may create databases; the embedded one when undefined. */
   readonly databaseUrl: string | undefined
 }
@@ -32,6 +34,7 @@ export const usage = `npm run bench -- [options]
   --products N       rows that are seeded (100000; quick 20000)
   --no-cache         without the column of the data cache
   --profile DIR      CPU profiles of Daybook's web process into DIR, and their hottest functions
+  --profile-of SIDE  of the process without the data cache (daybook, the default) or of the one with it (cached)
 BENCH_DATABASE_URL   a PostgreSQL to make the database on, instead of the embedded one`
 
 /** @throws Error that says what is wrong with the command line. */
@@ -48,6 +51,7 @@ export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Op
       products: { type: 'string' },
       'no-cache': { type: 'boolean', default: false },
       profile: { type: 'string' },
+      'profile-of': { type: 'string', default: 'daybook' },
     },
   })
   const { quick, json, profile } = values
@@ -61,6 +65,7 @@ export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Op
     products: numberOf('--products', values.products ?? (quick ? '20000' : '100000'), 1000),
     withCache: !values['no-cache'],
     profile: profile === undefined ? undefined : resolve(profile),
+    profileOf: sideOf(values['profile-of'], !values['no-cache']),
     databaseUrl: env.BENCH_DATABASE_URL || undefined,
   }
 }
@@ -73,6 +78,11 @@ function rolesOf(text: string | undefined): readonly Role[] {
   if (text === undefined) return ['admin', 'limited']
   if (text === 'admin' || text === 'limited') return [text]
   throw new Error('--as: expected admin or limited')
+}
+
+function sideOf(text: string, withCache: boolean): Options['profileOf'] {
+  if (text === 'daybook' || (text === 'cached' && withCache)) return text
+  throw new Error('--profile-of: expected daybook or, without --no-cache, cached')
 }
 
 function numberOf(name: string, text: string, least: number): number {
