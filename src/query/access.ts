@@ -15,8 +15,8 @@ export type Access = {
   /** The caller came with an API key: it may not change passwords. */
   readonly byKey?: boolean
   /**
-   * Everything that this access is made of, as text for the keys of caches; undefined where it can't be told. The user is
-   * part of it where a rule of the role names a variable, or the request may (`namesVariables`).
+   * Everything that this access is made of, as a short text for the keys of caches; undefined where it can't be told. The
+   * user is part of it where a rule of the role names a variable, or the request may (`namesVariables`).
    */
   identity?(namesVariables: boolean): string
   /**

@@ -1,12 +1,15 @@
 import type { FastifyRequest } from 'fastify'
 import { type VerifiedClaims, verifyToken } from '../../adapters/tokens.ts'
+import type { Collection } from '../../catalog/catalog.ts'
 import { extendSession, touchApiKey, touchSession } from '../../db/unlogged/sessions.ts'
+import { oncePer } from '../../once-per.ts'
 import type { Access, VariableName } from '../../query/access.ts'
 import type { Runtime } from '../../runtime.ts'
 import { findApiKey } from '../api-keys/find-key.ts'
 import { readsLikeApiKey } from '../api-keys/format.ts'
 import { accessOf } from '../permissions/permissions.ts'
 import type { AccessRules, Role } from '../permissions/store.ts'
+import type { SettingsRow } from '../settings/store.ts'
 import { afterwards } from './afterwards.ts'
 import type { Caller } from './caller.ts'
 import { tokenOfCookies } from './cookie.ts'
@@ -137,10 +140,15 @@ function withSettings(rt: Runtime, tenantId: string | undefined, rows: Rows) {
 }
 
 function visibleSettings(rt: Runtime, tenantId: string | undefined): Readonly<Record<string, unknown>> {
-  const fields = rt.catalog.current().collections.get('svc_Settings')!.fields
-  const settings = Object.entries(rt.settings.current(tenantId))
-  return Object.fromEntries(settings.filter(([name]) => fields.get(name)?.hidden === false))
+  return visibleBy(rt.catalog.current().collections.get('svc_Settings')!)(rt.settings.current(tenantId))
 }
+
+const visibleBy = oncePer(({ fields }: Collection) =>
+  oncePer((settings: SettingsRow): Readonly<Record<string, unknown>> => {
+    const visible = Object.entries(settings).filter(([name]) => fields.get(name)?.hidden === false)
+    return Object.fromEntries(visible)
+  }),
+)
 
 const callers = new WeakMap<object, Caller>()
 

@@ -22,19 +22,18 @@ export type Subject = {
 
 /** What a subject may do, compiled from the stored rules once per role and change (spec/permissions.md §3). */
 export function accessOf(rules: AccessRules, subject: Subject): Access {
-  const { grants, isLasting } = compiledRole(rules, subject.role.id)
-  let knownRows: string | undefined
-  const rows = () => (knownRows ??= rowsOf(subject))
-  let knownMeaning: string | undefined
-  const meaning = () => (knownMeaning ??= hash('sha256', meaningOf(rules, subject, rows), 'base64url'))
+  const { grants, isPersonal, isLasting } = compiledRole(rules, subject.role.id)
+  const shared = once(() => digest(sharedOf(rules, subject)))
+  const personal = once(() => digest(`${shared()} ${subject.userId ?? ''} ${rowsOf(subject)}`))
   return {
     admin: subject.role.name === administratorRole,
     roleId: subject.role.id,
     userId: subject.userId,
     tenantId: subject.tenantId,
     tenantSpecific: subject.role.isTenantSpecific,
-    identity: (namesVariables) => identityOf(rules, subject, namesVariables, rows),
-    meaning: () => (isLasting ? meaning() : undefined),
+    identity: (namesVariables) =>
+      isPersonal || namesVariables ? `${personal()} ${digestOfRow(subject.rows.CURRENT_SETTINGS ?? none)}` : shared(),
+    meaning: () => (isLasting ? (isPersonal ? personal() : shared()) : undefined),
     grant: (collection, action) => grants.get(`${action} ${collection}`),
     variable: (name, path) => variableOf(rules, subject, name, path),
   }
@@ -69,29 +68,28 @@ function ownIds({ userId, role, tenantId }: Subject): Partial<Record<VariableNam
 }
 
 /** Roles with the same rules have the same digest in every process. */
-function identityOf(rules: AccessRules, subject: Subject, namesVariables: boolean, rows: () => string): string {
-  if (!compiledRole(rules, subject.role.id).isPersonal && !namesVariables) return sharedOf(rules, subject)
-  const settings = JSON.stringify(subject.rows.CURRENT_SETTINGS ?? null)
-  return `${personalOf(rules, subject, rows)} ${hash('sha256', settings, 'base64url')}`
-}
-
-function meaningOf(rules: AccessRules, subject: Subject, rows: () => string): string {
-  const { isPersonal } = compiledRole(rules, subject.role.id)
-  return isPersonal ? personalOf(rules, subject, rows) : sharedOf(rules, subject)
-}
-
 function sharedOf(rules: AccessRules, { role, tenantId }: Subject): string {
   return `${role.id} ${tenantId ?? ''} ${role.name} ${role.isTenantSpecific} ${compiledRole(rules, role.id).digest}`
 }
-
-const personalOf = (rules: AccessRules, subject: Subject, rows: () => string): string =>
-  `${sharedOf(rules, subject)} ${subject.userId ?? ''} ${rows()}`
 
 /** What variables stand for, but the settings, which may change while the subject stays. */
 function rowsOf({ rows, related }: Subject): string {
   const { CURRENT_USER, CURRENT_ROLE, CURRENT_TENANT, CURRENT_USERROLE } = rows
   const values = [CURRENT_USER, CURRENT_ROLE, CURRENT_TENANT, CURRENT_USERROLE, [...related]]
-  return hash('sha256', JSON.stringify(values), 'base64url')
+  return JSON.stringify(values)
+}
+
+type Row = Readonly<Record<string, unknown>>
+
+/** Rows are never changed: what they stand for is read anew with another object. */
+const digestOfRow = oncePer((row: Row) => digest(JSON.stringify(row)))
+const none: Row = {}
+
+const digest = (text: string): string => hash('sha256', text, 'base64url')
+
+function once<T extends NonNullable<unknown>>(make: () => T): () => T {
+  let made: T | undefined
+  return () => (made ??= make())
 }
 
 type CompiledRole = {
@@ -123,7 +121,7 @@ function compileRole(rules: AccessRules, roleId: string): CompiledRole {
   return {
     grants,
     paths: pathsIn(rules, [...grants.values()]),
-    digest: hash('sha256', text, 'base64url'),
+    digest: digest(text),
     isPersonal: text.includes('$CURRENT_'),
     isLasting: !text.includes('$NOW') && !text.includes('$CURRENT_SETTINGS'),
   }

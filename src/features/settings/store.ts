@@ -2,12 +2,16 @@ import type { Logger } from 'pino'
 import type { Listener } from '../../db/listener.ts'
 import { inRounds } from '../../db/rounds.ts'
 import { type Reader, sql } from '../../db/sql.ts'
+import { oncePer } from '../../once-per.ts'
 
 /** A row of svc_Settings in its wire form. */
 export type SettingsRow = Readonly<Record<string, unknown>> & { readonly id: number; readonly tenant_Id: string | null }
 
 export type SettingsStore = {
-  /** The installation's settings, overridden key by key by the tenant's own (realtime facts §9). */
+  /**
+   * The installation's settings, overridden key by key by the tenant's own (realtime facts §9); the same object until they
+   * are read again.
+   */
   current(tenantId?: string): SettingsRow
   /** The tenant's own row, or the installation's for null, as it is: nothing is inherited. */
   own(tenantId: string | null): SettingsRow | undefined
@@ -82,6 +86,12 @@ function merged(rows: readonly SettingsRow[], tenantId: string | undefined): Set
   const global = rows.find((row) => row.tenant_Id === null)
   if (global === undefined) throw new Error('the global settings are missing: run the setup')
   const own = tenantId === undefined ? undefined : rows.find((row) => row.tenant_Id === tenantId)
-  if (own === undefined) return global
-  return { ...global, ...Object.fromEntries(Object.entries(own).filter(([, value]) => value !== null)) } as SettingsRow
+  return own === undefined ? global : overriddenBy(global)(own)
 }
+
+const overriddenBy = oncePer((global: SettingsRow) =>
+  oncePer((own: SettingsRow) => {
+    const set = Object.entries(own).filter(([, value]) => value !== null)
+    return { ...global, ...Object.fromEntries(set) } as SettingsRow
+  }),
+)
