@@ -44,10 +44,11 @@ export function registerEndpoints(
 
 /** The actor is made when it is asked for: what makes a request repeatable is known only after its body was read. */
 function writerOf(request: FastifyRequest): Writer {
-  const { access, user } = request.caller
+  const { access, user, sessionId } = request.caller
   return {
     access,
     user,
+    sessionId,
     get actor() {
       return actorOf(request)
     },

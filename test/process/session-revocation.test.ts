@@ -72,6 +72,10 @@ const ends: [string, (subject: Subject) => Promise<unknown>][] = [
   ],
   ['an administrator', ({ id }) => one.call('DELETE', `/auth/admin/users/${id}/sessions`)],
   ['suspension (A-38)', ({ id }) => one.call('PATCH', `/items/svc_User/${id}`, { status: 'suspended' })],
+  [
+    'a password that an administrator sets (A-15)',
+    ({ id }) => one.call('PATCH', `/items/svc_User/${id}`, { password: 'another password' }),
+  ],
   ['deletion of the user (A-18)', ({ id }) => one.call('DELETE', `/items/svc_User/${id}`)],
 ]
 

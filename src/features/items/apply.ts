@@ -3,6 +3,7 @@ import { rawQuery } from '../../db/sql.ts'
 import { projectionSql } from '../../query/projection.ts'
 import { ident } from '../../query/sql.ts'
 import { openWrite, type WriteContext } from './context.ts'
+import { passwordChanged, setPasswords } from './credentials.ts'
 import { meetsHooks, noteWritten } from './hooking.ts'
 import { applyLinks } from './links.ts'
 import { type Cell, readPayload, type WriteAction } from './payload.ts'
@@ -65,6 +66,7 @@ async function writeRow(run: Run, tree: Tree, cells: readonly Cell[], ifMatch?: 
       ? insertStatement(context, [{ cells, references, sortsLast }], { checked: !hasSets })
       : updateStatement(context, [id], { cells, references }, { checked: !hasSets, locked: hasSets, ifMatch })
   const written = changedId('update', await runWrite<Changed>(run, write, tree))
+  if (id !== undefined && setPasswords(context.collection, cells)) await passwordChanged(run, written)
   noteTree(run, tree, written)
   return written
 }

@@ -17,6 +17,8 @@ export type Writer = {
   readonly access: Access
   /** The own row of the user, as hooks are shown it. */
   readonly user?: Readonly<Record<string, unknown>> | undefined
+  /** The session that stays when its user is given another password. */
+  readonly sessionId?: string | undefined
   /** The transaction to write in; without one the write has its own. */
   readonly scope?: Scope | undefined
 }

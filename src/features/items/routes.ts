@@ -112,7 +112,8 @@ function bulkRoutes(app: App, rt: Runtime): void {
 }
 
 export function writerOf(request: FastifyRequest): Writer {
-  return { actor: actorOf(request), access: request.caller.access, user: request.caller.user }
+  const { access, user, sessionId } = request.caller
+  return { actor: actorOf(request), access, user, sessionId }
 }
 
 /** Until the client is gone, and from wherever the caller's own writes can be read. */

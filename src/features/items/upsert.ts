@@ -7,6 +7,7 @@ import { readStrings } from '../../query/wire.ts'
 import type { Runtime } from '../../runtime.ts'
 import { type AnswerQuery, type Written, wantsRows, writtenRows } from './answers.ts'
 import { openWrite, type Writer } from './context.ts'
+import { passwordChanged, setPasswords } from './credentials.ts'
 import { beforeRow, meetsHooks, noteWritten } from './hooking.ts'
 import { freshOutside } from './reads.ts'
 import { namedReference, type Run, runWrite } from './run.ts'
@@ -58,12 +59,17 @@ export async function upsertItems(
     const plans = await inTurn(payloads, (payload) => planOf(rt, contexts, key, payload))
     const writes = plans.map((plan) => ({ plan, write: upsertStatement(contexts, key, plan) }))
     const [first] = writes
-    if (writes.length === 1 && !hasRows && writer.scope === undefined)
+    const isAlone = writes.length === 1 && !hasRows && writer.scope === undefined
+    if (isAlone && !setPasswords(contexts.update.collection, first!.plan.change))
       return answered([await runAlone(rt, writer, first!.write, first!.plan)], undefined)
-    return inOne((run) =>
-      inTurn(writes, async ({ plan, write }) => outcomeOf(await runWrite<Outcome>(run, write, plan.create))),
-    )
+    return inOne((run) => inTurn(writes, ({ plan, write }) => upsert(run, contexts, plan, write)))
   })
+}
+
+async function upsert(run: Run, { update }: Contexts, plan: Plan, write: Write): Promise<Outcome> {
+  const outcome = outcomeOf(await runWrite<Outcome>(run, write, plan.create))
+  if (!outcome.created && setPasswords(update.collection, plan.change)) await passwordChanged(run, outcome.id)
+  return outcome
 }
 
 async function inTurn<From, To>(list: readonly From[], work: (one: From) => Promise<To>): Promise<To[]> {
@@ -85,7 +91,7 @@ async function upsertTold(run: Run, contexts: Contexts, key: Key, payload: unkno
   const context = id === undefined ? contexts.create : contexts.update
   const told = await beforeRow({ rt, run }, context, payload, id)
   const plan = await planOf(rt, contexts, key, withKey(key, told.payload, payload))
-  const outcome = outcomeOf(await runWrite<Outcome>(run, upsertStatement(contexts, key, plan), plan.create))
+  const outcome = await upsert(run, contexts, plan, upsertStatement(contexts, key, plan))
   if (outcome.created !== (id === undefined)) throw new Unforeseen()
   const { previous } = told
   noteWritten(run, { collection, action: outcome.created ? 'create' : 'update', id: outcome.id, previous })

@@ -4,6 +4,7 @@ import type { Runtime } from '../../runtime.ts'
 import { type AnswerQuery, type Written, wantsRows, writtenRows } from './answers.ts'
 import { applyTree, noteTree } from './apply.ts'
 import { openWrite, type Writer } from './context.ts'
+import { setPasswords } from './credentials.ts'
 import { meetsHooks } from './hooking.ts'
 import { insertOf, type NamedWrite, updateOf } from './kept-writes.ts'
 import { freshOutside } from './reads.ts'
@@ -107,7 +108,7 @@ export async function writeChange(
         await applyTree(run, await planTree(rt, writer, context, payload, { id: key, run }), [], ifMatch),
       ])
     const tree = await planTree(rt, writer, context, payload, { id: key })
-    if (isPlain(tree) && asked === undefined) {
+    if (isPlain(tree) && asked === undefined && !setPasswords(context.collection, tree.cells)) {
       const write =
         ifMatch === undefined ? updateOf(context, key, tree) : updateStatement(context, [key], tree, { ifMatch })
       return { ids: [changedId('update', await execute<Changed>(rt, writer, write, tree))], rows: undefined }
