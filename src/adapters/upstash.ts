@@ -14,19 +14,14 @@ export type RemoteRedis = {
 const longestWaitMs = 1000
 const longestPauseMs = 1000
 
+export type UpstashAddress = { readonly url: string; readonly token: string }
+
 /**
  * A Redis behind Upstash's REST interface, with the promises of `openRedis`: a command is answered or rejected within a
  * second, and after a failure none is tried for another one. What Redis answers with an error pauses nothing.
  */
-export function openUpstash(address: { url: string; token: string }, log: Logger): RemoteRedis {
-  const client = new (upstash().Redis)({
-    ...address,
-    retry: false,
-    enableAutoPipelining: false,
-    automaticDeserialization: false,
-    enableTelemetry: false,
-    signal: () => AbortSignal.timeout(longestWaitMs),
-  })
+export function openUpstash(address: UpstashAddress, log: Logger): RemoteRedis {
+  const client = openClient(address, longestWaitMs)
   let away = false
   let pausedUntil = 0
   const bounded = async <Answer>(ask: () => Promise<Answer>): Promise<Answer> => {
@@ -49,6 +44,30 @@ export function openUpstash(address: { url: string; token: string }, log: Logger
     run: (script, keys, values) => bounded(() => client.eval(script, [...keys], [...values])),
     close: () => undefined,
   }
+}
+
+const longestPingMs = 5000
+
+/** Asks for a sign of life, once: what Upstash says against it, undefined when it gives one. Does not throw. */
+export async function pingUpstash(address: UpstashAddress): Promise<string | undefined> {
+  try {
+    const answer = await openClient(address, longestPingMs).ping()
+    return answer === 'PONG' ? undefined : 'what answers is not Upstash'
+  } catch (error) {
+    if ((error as Error).name === 'UpstashError') return withoutCommand(error as Error).message
+    return (error as Error).name === 'UpstashJSONParseError' ? 'what answers is not Upstash' : 'no answer'
+  }
+}
+
+function openClient(address: UpstashAddress, longestMs: number) {
+  return new (upstash().Redis)({
+    ...address,
+    retry: false,
+    enableAutoPipelining: false,
+    automaticDeserialization: false,
+    enableTelemetry: false,
+    signal: () => AbortSignal.timeout(longestMs),
+  })
 }
 
 /** Its message repeats the command with all its values, which are no business of a log. */

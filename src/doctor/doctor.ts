@@ -25,6 +25,7 @@ import { checkRedis } from './redis.ts'
 import { checkReplicas } from './replicas.ts'
 import { judgeReplication, judgeServer, readServerFacts } from './server.ts'
 import { checkStorage } from './storage.ts'
+import { checkUpstash } from './upstash.ts'
 import { checkBacklog, checkSchedules, checkTasks, checkWorkers } from './work.ts'
 
 /**
@@ -43,6 +44,7 @@ async function examineParts(config: Config, now: () => number): Promise<Finding[
     const others = [
       checkReplicas(config),
       checkRedis(config),
+      checkUpstash(config),
       guarded('mail', () => checkMail(config, db)),
       checkStorage(config),
     ]

@@ -1,6 +1,10 @@
 import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { createServer as createHttpServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { SMTPServer } from 'smtp-server'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { pingUpstash } from '../../src/adapters/upstash.ts'
 import { examine } from '../../src/doctor/doctor.ts'
 import type { Finding } from '../../src/doctor/finding.ts'
 import { asSuperuser } from '../support/log.ts'
@@ -10,6 +14,7 @@ import { testEnv } from '../support/prepare.ts'
 import { describeWithRedis, startRedis } from '../support/redis.ts'
 import { withClient } from '../support/server.ts'
 import { startSmtp } from '../support/smtp.ts'
+import { startUpstash } from '../support/upstash.ts'
 
 let database: TestDatabase
 
@@ -161,15 +166,21 @@ describe('the installation', () => {
   })
 })
 
-describe('the mail senders', () => {
+/** An SMTP server that lets nobody in; its port. */
+async function startRefusing(): Promise<number> {
   const refusing = new SMTPServer({
     authMethods: ['PLAIN', 'LOGIN'],
     disabledCommands: ['STARTTLS'],
     allowInsecureAuth: true,
     onAuth: (_auth, _session, done) => done(Object.assign(new Error('no'), { responseCode: 535 })),
   })
-  afterAll(() => new Promise<void>((resolve) => refusing.close(resolve)))
+  onTestFinished(() => new Promise<void>((resolve) => refusing.close(resolve)))
+  const server = refusing.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return (server.address() as AddressInfo).port
+}
 
+describe('the mail senders', () => {
   const sender = (port: number) => ({
     MAIL_SENDERS_ENABLED: 'test',
     TEST_SMTP_HOST: '127.0.0.1',
@@ -190,12 +201,41 @@ describe('the mail senders', () => {
   })
 
   it('must sign in; what they sign in with is not shown', async () => {
-    const server = refusing.listen(0, '127.0.0.1')
-    await new Promise((resolve) => server.once('listening', resolve))
-    const findings = await look(sender((server.address() as { port: number }).port))
+    const findings = await look(sender(await startRefusing()))
     expect(of(findings, 'mail')).toEqual([expect.stringContaining('The server refused the user name or password')])
     expect(JSON.stringify(findings)).not.toContain('a secret of the mail')
   })
+})
+
+describeWithRedis('Upstash', () => {
+  it('is asked for a sign of life', async () => {
+    const upstash = await startUpstash((await startRedis()).url)
+    const env = {
+      DATA_CACHE_ENABLED: 'true',
+      DATA_CACHE_ADAPTER: 'upstash',
+      UPSTASH_REDIS_REST_URL: upstash.url,
+      UPSTASH_REDIS_REST_TOKEN: upstash.token,
+    }
+    const { host } = new URL(upstash.url)
+    expect(of(await look(env), 'upstash')).toEqual([`ok: ${host} for the data cache answers`])
+    expect(upstash.commands).toEqual(['ping'])
+    const refused = await look({ ...env, UPSTASH_REDIS_REST_TOKEN: 'a wrong token' })
+    expect(of(refused, 'upstash')).toEqual([`problem: ${host} for the data cache: Unauthorized`])
+    expect(JSON.stringify(refused)).not.toContain('a wrong token')
+    const away = await look({ ...env, UPSTASH_REDIS_REST_URL: 'http://127.0.0.1:1' })
+    expect(of(away, 'upstash')).toEqual(['problem: 127.0.0.1:1 for the data cache: no answer'])
+    expect(of(await look({ ...env, DATA_CACHE_ENABLED: 'false' }), 'upstash')).toEqual([])
+  })
+})
+
+it('says when what answers is not Upstash', async () => {
+  const server = createHttpServer((_request, response) => response.end('<html>'))
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  expect(await pingUpstash({ url: `http://127.0.0.1:${port}`, token: 'any' })).toBe('what answers is not Upstash')
+  server.closeAllConnections()
+  server.close()
 })
 
 describeWithRedis('Redis', () => {
