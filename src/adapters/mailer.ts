@@ -87,17 +87,31 @@ export function openMailer(timeouts: MailerTimeouts = defaultTimeouts): Mailer {
 }
 
 const quick: MailerTimeouts = { connect: 5000, greeting: 5000, silence: 5000 }
+const longestCheckMs = 10_000
 
-/** Connects and signs in, and sends nothing: why the sender would not work, undefined when it would. Does not throw. */
-export async function checkSender(sender: SmtpSender): Promise<MailProblem | undefined> {
-  const transport = openTransport(sender, quick)
+/**
+ * Connects and signs in, and sends nothing: why the sender would not work, undefined when it would. Does not throw, and
+ * ends within `longestMs` whatever the server does: one that says a word now and then is never silent.
+ */
+export async function checkSender(sender: SmtpSender, longestMs = longestCheckMs): Promise<MailProblem | undefined> {
+  let opened: Socket | undefined
+  const getSocket = openSockets(sender, quick.connect, (socket) => {
+    opened = socket
+  })
+  const transport = openTransport(sender, quick, getSocket)
+  const deadline = Promise.withResolvers<MailProblem>()
+  const timer = setTimeout(() => deadline.resolve('The server did not answer in time'), longestMs)
+  const verified = transport.verify().then(
+    () => undefined,
+    (error: NodemailerError) => problemOf(error),
+  )
   try {
-    await transport.verify()
-    return undefined
-  } catch (error) {
-    return problemOf(error as NodemailerError)
+    return await Promise.race([verified, deadline.promise])
   } finally {
+    clearTimeout(timer)
     transport.close()
+    // By itself the library keeps a line on which it waits for the server.
+    opened?.destroySoon()
   }
 }
 
@@ -179,10 +193,14 @@ function reasonOf({ message, cause, code }: NodemailerError): string {
   return text.replace(/[\p{C}\s]+/gu, ' ')
 }
 
-function openTransport(sender: SmtpSender, timeouts: MailerTimeouts) {
+function openTransport(
+  sender: SmtpSender,
+  timeouts: MailerTimeouts,
+  getSocket = sender.publicOnly ? openSockets(sender, timeouts.connect) : undefined,
+) {
   return nodemailer().createTransport({
     pool: true,
-    ...(sender.publicOnly && { getSocket: openGuardedSockets(sender, timeouts.connect) }),
+    ...(getSocket !== undefined && { getSocket }),
     host: sender.host,
     port: sender.port,
     secure: sender.secure,
@@ -210,11 +228,16 @@ type GetSocket = (options: unknown, done: (error: Error | null, socket: { connec
 const mailPorts: ReadonlySet<number> = new Set([25, 465, 587, 2465, 2525, 2587])
 
 /** Connects to what the name leads to at this moment, if that is allowed; TLS is the library's, on top. */
-function openGuardedSockets({ host, port }: SmtpSender, connectMs: number): GetSocket {
+function openSockets(
+  { host, port, publicOnly = false }: SmtpSender,
+  connectMs: number,
+  onOpening: (socket: Socket) => void = () => undefined,
+): GetSocket {
   return (_options, done) => {
-    if (!mailPorts.has(port) || isForbiddenLiteral(host))
+    if (publicOnly && (!mailPorts.has(port) || isForbiddenLiteral(host)))
       return done(describedForLibrary(new ForbiddenAddressError()), false)
-    const socket = connect({ host, port, lookup: lookUpPublic, timeout: connectMs })
+    const socket = connect({ host, port, timeout: connectMs, ...(publicOnly && { lookup: lookUpPublic }) })
+    onOpening(socket)
     const fail = (error: Error) => {
       socket.destroy()
       done(describedForLibrary(error), false)

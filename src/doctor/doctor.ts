@@ -25,6 +25,7 @@ import { checkRedis } from './redis.ts'
 import { checkReplicas } from './replicas.ts'
 import { judgeReplication, judgeServer, readServerFacts } from './server.ts'
 import { checkStorage } from './storage.ts'
+import { checkTenantMail } from './tenant-mail.ts'
 import { checkUpstash } from './upstash.ts'
 import { checkBacklog, checkSchedules, checkTasks, checkWorkers } from './work.ts'
 
@@ -46,6 +47,7 @@ async function examineParts(config: Config, now: () => number): Promise<Finding[
       checkRedis(config),
       checkUpstash(config),
       guarded('mail', () => checkMail(config, db)),
+      guarded('mail', async () => (db === undefined ? [] : checkTenantMail(config, db))),
       checkStorage(config),
     ]
     return [...findings, ...(await Promise.all(others)).flat()]

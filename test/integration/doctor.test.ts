@@ -1,16 +1,18 @@
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer as createHttpServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, createServer } from 'node:net'
 import { SMTPServer } from 'smtp-server'
-import { beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { afterEach, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { checkSender } from '../../src/adapters/mailer.ts'
+import { seal } from '../../src/adapters/sealing.ts'
 import { pingUpstash } from '../../src/adapters/upstash.ts'
 import { examine } from '../../src/doctor/doctor.ts'
 import type { Finding } from '../../src/doctor/finding.ts'
 import { asSuperuser } from '../support/log.ts'
 import { startPooler } from '../support/pooler.ts'
 import { createDatabase, createEmptyDatabase, type TestDatabase } from '../support/postgres.ts'
-import { testEnv } from '../support/prepare.ts'
+import { testConfig, testEnv } from '../support/prepare.ts'
 import { describeWithRedis, startRedis } from '../support/redis.ts'
 import { withClient } from '../support/server.ts'
 import { startSmtp } from '../support/smtp.ts'
@@ -205,6 +207,84 @@ describe('the mail senders', () => {
     expect(of(findings, 'mail')).toEqual([expect.stringContaining('The server refused the user name or password')])
     expect(JSON.stringify(findings)).not.toContain('a secret of the mail')
   })
+})
+
+describe('the SMTP of tenants', () => {
+  const password = 'a secret of the tenant'
+  const env = { SSRF_ALLOW_PRIVATE_URL_FETCH: 'true' }
+  /** A tenant with these settings; its id. */
+  const tenantWith = async (name: string, port: number, more: Record<string, unknown> = {}) => {
+    const settings = {
+      smtp_enabled: true,
+      smtp_host: '127.0.0.1',
+      smtp_port: port,
+      smtp_user: 'somebody',
+      smtp_pass: seal(testConfig(database.url), { purpose: 'settings', owner: 'smtp_pass' }, password),
+      smtp_from_address: 'post@tenant.example',
+      ...more,
+    }
+    const columns = Object.keys(settings)
+    const { rows } = await withClient(database.url, (client) =>
+      client.query(
+        `with t as (insert into "svc_Tenant" (name) values ($1) returning id)
+         insert into "svc_Settings" ("tenant_Id", ${columns.join(', ')})
+         select t.id, ${columns.map((_column, i) => `$${i + 2}`).join(', ')} from t returning "tenant_Id" as id`,
+        [name, ...Object.values(settings)],
+      ),
+    )
+    return rows[0].id as string
+  }
+  const ofTenants = async (more: Record<string, string> = env) => {
+    const findings = await look(more)
+    expect(JSON.stringify(findings)).not.toContain(password)
+    return of(findings, 'mail').filter((line) => line.includes('tenant'))
+  }
+  afterEach(() => query(`delete from "svc_Settings" where "tenant_Id" is not null; delete from "svc_Tenant"`))
+
+  it('is tried without sending anything, and named by the tenant where it does not work', async () => {
+    const smtp = await startSmtp()
+    const refusing = await startRefusing()
+    for (const name of ['one', 'two']) await tenantWith(name, smtp.port)
+    await tenantWith('switched off', 1, { smtp_enabled: false })
+    await tenantWith('incomplete', 1, { smtp_from_address: null })
+    const refused = await tenantWith('in \u001b[31mred\n letters', refusing)
+    const broken = await tenantWith('with another key', smtp.port, { smtp_pass: 'sealed by nobody' })
+    expect((await ofTenants()).sort()).toEqual([
+      'ok: SMTP of 2 tenants lets us in',
+      `warning: SMTP of tenant in [31mred letters (${refused}) at 127.0.0.1:${refusing}: The server refused the user name or password`,
+      `warning: SMTP of tenant with another key (${broken}): a sealed settings opens neither with SECRET_KEY nor with SECRET_KEY_PREVIOUS`,
+    ])
+    expect(smtp.received).toEqual([])
+  })
+
+  it('is reached on the public internet alone', async () => {
+    const smtp = await startSmtp()
+    const id = await tenantWith('private', smtp.port)
+    expect(await ofTenants({})).toEqual([
+      `warning: SMTP of tenant private (${id}) at 127.0.0.1:${smtp.port}: The server must not be reached: it is not a mail port of the public internet`,
+    ])
+  })
+})
+
+it.each([
+  ['says nothing', { secure: false, words: '' }],
+  ['never comes to an end', { secure: false, words: '220-still there\r\n' }],
+  ['never shakes hands', { secure: true, words: '' }],
+])('a mail server that %s does not hold the check up', async (_what, { secure, words }) => {
+  const server = createServer((socket) => {
+    const timer = setInterval(() => socket.write(words), 20)
+    socket
+      .on('error', () => undefined)
+      .on('close', () => clearInterval(timer))
+      .resume()
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  const sender = { name: 'slow', host: '127.0.0.1', port, secure, user: 'u', pass: 'p', from: 'a@b.example' }
+  expect(await checkSender(sender, 200)).toBe('The server did not answer in time')
+  // Resolves when no connection is left open.
+  await new Promise((resolve) => server.close(resolve))
 })
 
 describeWithRedis('Upstash', () => {

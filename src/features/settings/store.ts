@@ -74,6 +74,15 @@ export async function installationSettings(db: Reader): Promise<SettingsRow | un
   return (await readRows(db)).find((row) => row.tenant_Id === null)
 }
 
+/** The rows of tenants that have SMTP of their own switched on, by the names of the tenants; read now. */
+export async function tenantsWithSmtp(
+  db: Reader,
+): Promise<readonly { readonly tenant: string; readonly settings: SettingsRow }[]> {
+  return db.any(sql.unsafe`
+    select t.name as tenant, to_jsonb(s) as settings from "svc_Settings" s join "svc_Tenant" t on t.id = s."tenant_Id"
+    where s.smtp_enabled order by t.name, s.id`)
+}
+
 function ownerOf(rows: readonly SettingsRow[], appUrl: string): SettingsRow | undefined {
   const isGlobal = rows.some((row) => row.tenant_Id === null && row.app_url === appUrl)
   if (isGlobal) return merged(rows, undefined)
