@@ -3,6 +3,8 @@ import { LRUCache } from 'lru-cache'
 /** Values in memory that may take so many bytes; the one that nobody has asked for the longest goes first. */
 export type BoundedMemory<Value extends object> = {
   get(key: string): Value | undefined
+  /** As `get`, but it doesn't count as being asked for. */
+  has(key: string): boolean
   /** False for a value that is too large to be kept. */
   set(key: string, value: Value, ttlMs: number): boolean
   delete(key: string): void
@@ -27,6 +29,7 @@ export function openBoundedMemory<Value extends object>(options: BoundedMemoryOp
   })
   return {
     get: (key) => cache.get(key),
+    has: (key) => cache.has(key),
     set: (key, value, ttlMs) => {
       cache.set(key, value, { ttl: ttlMs })
       return cache.has(key)

@@ -1,21 +1,12 @@
 import { createHash } from 'node:crypto'
 import type { Logger } from 'pino'
-import { type BoundedMemory, openBoundedMemory } from '../adapters/bounded-memory.ts'
 import type { Config } from '../config.ts'
 import type { Database } from '../db/pools.ts'
 import { parseSnapshot } from '../events/cursor.ts'
+import { type Answer, type KeptAnswer, openKeptAnswers } from './kept-answers.ts'
 import { type LogWatch, type Look, openLogWatch } from './log-watch.ts'
 import { openSharedStore, type SharedEntry, type SharedStore } from './shared-store.ts'
 import { isShared } from './sharing.ts'
-
-/** An answer that was read from the database. */
-export type Answer = {
-  readonly body: Buffer
-  /** Its entity tag. */
-  readonly tag: string
-  /** Of a single item: the version of the row it is made from. */
-  readonly version: string | undefined
-}
 
 export type Lookup = {
   /** Everything that the answer is a function of, but the rows. */
@@ -79,17 +70,19 @@ export type DataCacheOptions = {
   log: Logger
 }
 
-type Entry = Answer & { readonly tables: readonly string[]; readonly madeAt: number; readonly look: number }
+/** `look`: one that was over when it was read. */
+type Entry = KeptAnswer & { readonly look: number }
 type Making = { readonly look: number; readonly made: Promise<Made<unknown>> }
 
 /** With memory alone, what others have written counts this much later; with a shared store at once. */
 const othersLateMs = 20
-const largestEntryBytes = 8 * 1024 ** 2
+/** What is only kept needs no look of its own; it is worth nothing later if others changed its tables since the last one. */
+const longestLookMs = 1000
 
 export function openDataCache({ config, db, log }: DataCacheOptions): DataCache {
   const watch = openLogWatch({ db, reachBackSeconds: isShared(config) ? config.dataCache.ttlSeconds : 0 })
   const shared = openSharedStore(config, log, () => `daybook{${watch.identity()}}:`)
-  const memory = openMemory(config)
+  const memory = openKeptAnswers<Entry>(config.dataCache.maxBytes)
   const making = new Map<string, Making>()
   const counts = { hits: 0, misses: 0, uncacheable: 0, stale: 0, errors: 0 }
 
@@ -117,11 +110,8 @@ export function openDataCache({ config, db, log }: DataCacheOptions): DataCache 
       return undefined
     }
     const { snapshot: _snapshot, ttlMs, ...entry } = found
-    const kept = { ...entry, look: look.number }
-    const left = found.madeAt + ttlMs - Date.now()
-    if (left <= 0) return undefined
-    memory.set(lookup.key, kept, left)
-    return kept
+    const kept = { ...entry, look: look.number, expiresAt: found.madeAt + ttlMs }
+    return memory.set(lookup.key, kept) ? kept : undefined
   }
 
   const find = async (lookup: Lookup, look: Look): Promise<Entry | undefined> => {
@@ -140,7 +130,7 @@ export function openDataCache({ config, db, log }: DataCacheOptions): DataCache 
   const keep = ({ key, ttlMs }: Lookup, look: Look, answer: Answer, tables: readonly string[]): boolean => {
     if (!watch.isUnchanged(tables, look.number)) return false
     const madeAt = Date.now()
-    const fits = memory.set(key, { ...answer, tables, madeAt, look: look.number }, ttlMs)
+    const fits = memory.set(key, { ...answer, tables, madeAt, look: look.number, expiresAt: madeAt + ttlMs })
     if (fits && shared !== undefined) {
       const entry = { ...answer, tables, madeAt, ttlMs, snapshot: look.snapshot }
       void shared.put(hashed(key), entry).catch(failed('the shared cache took no answer'))
@@ -165,9 +155,13 @@ export function openDataCache({ config, db, log }: DataCacheOptions): DataCache 
     }
   }
 
+  /** Whether there may be an answer here already, which only a new look can tell to be good. */
+  const mayBeKnown = ({ key }: Lookup) => memory.has(key) || making.has(key)
+
   return {
     read: async (lookup, read) => {
-      const look = await watch.look(shared === undefined ? othersLateMs : 0).catch(failed('the log could not be asked'))
+      const maxAgeMs = shared !== undefined ? 0 : mayBeKnown(lookup) ? othersLateMs : longestLookMs
+      const look = await watch.look(maxAgeMs).catch(failed('the log could not be asked'))
       if (look === undefined) return uncached(await read())
       const known = lookup.reload ? undefined : ((await find(lookup, look)) ?? (await besides(lookup)))
       if (known === undefined) return make(lookup, look, read)
@@ -191,18 +185,6 @@ export function openDataCache({ config, db, log }: DataCacheOptions): DataCache 
 function uncached<Other>(made: Made<Other>): Found<Other> {
   return made.answer === undefined ? { state: 'BYPASS', other: made.other } : { state: 'BYPASS', answer: made.answer }
 }
-
-function openMemory({ dataCache }: Config): BoundedMemory<Entry> {
-  const { maxBytes } = dataCache
-  return openBoundedMemory<Entry>({
-    maxBytes,
-    maxEntryBytes: Math.min(maxBytes, largestEntryBytes),
-    sizeOf: ({ body, tables }, key) => body.length + 2 * key.length + 32 * tables.length + entryOverheadBytes,
-  })
-}
-
-/** What an entry takes beside its texts, by measure of a heap with many of them. */
-const entryOverheadBytes = 500
 
 function isSeen(watch: LogWatch, { tables, snapshot }: SharedEntry): boolean {
   const parsed = parseSnapshot(snapshot)

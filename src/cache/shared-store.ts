@@ -6,7 +6,7 @@ import { isShared } from './sharing.ts'
 
 /** An answer as processes share it. `snapshot` was taken before it was read: whoever has one judges by it (ADR 19). */
 export type SharedEntry = {
-  readonly body: Buffer
+  readonly body: string | Buffer
   readonly tag: string
   readonly version: string | undefined
   readonly tables: readonly string[]
@@ -103,7 +103,7 @@ function readEntry(text: string | null): SharedEntry | undefined {
   if (text === null) return undefined
   const end = text.indexOf('\n')
   const head = parseHead(text.slice(0, end))
-  return head && { ...head, body: Buffer.from(text.slice(end + 1)) }
+  return head && { ...head, body: text.slice(end + 1) }
 }
 
 function parseHead(text: string): Omit<SharedEntry, 'body'> | undefined {

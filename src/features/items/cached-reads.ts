@@ -1,8 +1,10 @@
 import type { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { Answer, Made } from '../../cache/data-cache.ts'
+import type { Made } from '../../cache/data-cache.ts'
+import type { Answer } from '../../cache/kept-answers.ts'
 import type { Collection } from '../../catalog/catalog.ts'
-import type { Access } from '../../query/access.ts'
+import { oncePer } from '../../once-per.ts'
+import type { Access, Grant } from '../../query/access.ts'
 import type { Plan } from '../../query/resolve.ts'
 import { ident, type Statement } from '../../query/sql.ts'
 import type { Runtime } from '../../runtime.ts'
@@ -74,7 +76,7 @@ async function make(rt: Runtime, request: FastifyRequest, read: CacheableRead, k
     key === cacheKey(rt, request)
   if (!isKeepable) return { other: serve(read, { body, version }) }
   const tables = [...new Set(plans.flatMap((plan) => [...plan.collections]))]
-  return { answer: { body: Buffer.from(body), tag: read.tagOf(body, version), version }, tables }
+  return { answer: { body, tag: read.tagOf(body, version), version }, tables }
 }
 
 const readUncached = async (read: CacheableRead): Promise<Served> => serve(read, await read.read(undefined))
@@ -95,11 +97,17 @@ function isLasting(rt: Runtime, access: Access, plan: Plan, statements: readonly
 
 /** A rule with `$NOW` lets other rows through as time goes by. */
 function dependsOnTime(access: Access, collection: string): boolean {
-  return !access.admin && JSON.stringify(access.grant(collection, 'read') ?? null).includes('$NOW')
+  const grant = access.admin ? undefined : access.grant(collection, 'read')
+  return grant !== undefined && namesTime(grant)
+}
+
+const namesTime = oncePer((grant: Grant) => JSON.stringify(grant).includes('$NOW'))
+
+function readsUnlogged(collection: Collection, statements: readonly Statement[]): boolean {
+  return silentOf(collection).some((column) => statements.some(({ text }) => text.includes(column)))
 }
 
 /** Fields whose changes are no events, and fields that are computed from other tables. */
-function readsUnlogged({ fields }: Collection, statements: readonly Statement[]): boolean {
-  const silent = [...fields.values()].filter((field) => field.unlogged || field.shownBy !== undefined)
-  return silent.some(({ name }) => statements.some(({ text }) => text.includes(ident(name))))
-}
+const silentOf = oncePer(({ fields }: Collection) =>
+  [...fields.values()].filter((field) => field.unlogged || field.shownBy !== undefined).map(({ name }) => ident(name)),
+)
