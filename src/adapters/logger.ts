@@ -1,4 +1,13 @@
-import { destination, type Logger, type LoggerOptions, pino, stdSerializers, stdTimeFunctions } from 'pino'
+import { writeSync } from 'node:fs'
+import {
+  type DestinationStream,
+  destination,
+  type Logger,
+  type LoggerOptions,
+  pino,
+  stdSerializers,
+  stdTimeFunctions,
+} from 'pino'
 import { traceIds } from './running-span.ts'
 
 export type LogOptions = {
@@ -42,7 +51,35 @@ export function openLogger({ level, name, warnStack = false, stderr = false }: L
     mixin: traceIds,
     hooks: { logMethod: warnStack ? undefined : withoutWarnStack },
   }
-  return stderr ? pino(options, destination(2)) : pino(options)
+  return pino(options, openOutput(stderr ? 2 : 1))
+}
+
+/**
+ * Lines are written by another thread, and by `flushSync` those that still wait when the process ends. The stream's own
+ * `flushSync` tries for ever to write to a reader that is gone: a process that outlived its launcher would never end.
+ */
+function openOutput(fd: number): DestinationStream {
+  const stream = destination(fd)
+  const waiting = stream as unknown as { _bufs: string[]; _len: number }
+  stream.flushSync = () => {
+    let rest = Buffer.from(waiting._bufs.splice(0).join(''))
+    waiting._len -= rest.length
+    while (rest.length > 0) rest = rest.subarray(tryToWrite(fd, rest))
+  }
+  return stream
+}
+
+const pauseMs = 10
+
+/** How many bytes are done with: all of them when nobody will ever read them. */
+function tryToWrite(fd: number, bytes: Buffer): number {
+  try {
+    return writeSync(fd, bytes)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') return bytes.length
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, pauseMs)
+    return 0
+  }
 }
 
 function atThreeDepths(member: string): string[] {
