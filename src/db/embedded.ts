@@ -75,16 +75,19 @@ async function launch(host: Host, url: URL, options: EmbeddedOptions): Promise<S
   const logFile = join(options.dataDir, 'postgres.log')
   const output = await open(logFile, 'a', 0o600)
   const from = (await output.stat()).size
-  const child = spawn(join(host.binDir, 'postgres'), ['-D', host.clusterDir, ...serverSettings(url, options)], {
+  const command = [join(host.binDir, 'postgres'), '-D', host.clusterDir, ...serverSettings(url, options)]
+  const child = spawn('/bin/sh', ['-c', becomeServer, 'server', ...command], {
     ...host.account,
     detached: true,
-    stdio: ['ignore', output.fd, output.fd],
+    stdio: ['pipe', output.fd, output.fd],
     cwd: host.clusterDir,
     env: hostEnvironment,
   })
   const exit = once(child, 'exit')
   await once(child, 'spawn').finally(() => output.close())
   const guardian = stopWithThisProcess(host, child.pid!)
+  // One that has been ended meanwhile reads nothing; its end is told by `exit`.
+  child.stdin!.on('error', () => undefined).end('\n')
   const ended = exit.then(() => guardian.kill('SIGKILL')).then(() => lastLines(logFile, from))
   const stop = (mode?: StopMode) => stopServer(child, ended, mode)
   try {
@@ -96,6 +99,9 @@ async function launch(host: Host, url: URL, options: EmbeddedOptions): Promise<S
   }
   return { pid: child.pid!, ended, stop }
 }
+
+/** The process becomes the server when it is told that it has a guardian, and ends when whoever could tell is gone. */
+const becomeServer = 'read -r _ && exec "$@" < /dev/null'
 
 /**
  * A shell that waits for the end of this process (its input closes, whatever killed us) and then stops the server, so

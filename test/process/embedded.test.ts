@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type Embedded, startEmbedded } from '../../src/db/embedded.ts'
-import { processesWith, startProcess, waitFor } from '../support/processes.ts'
+import { processesWith, root, startProcess, waitFor } from '../support/processes.ts'
 import { withClient } from '../support/server.ts'
 
 const said: string[] = []
@@ -123,6 +123,14 @@ describe('an embedded server that comes and goes', () => {
     await other.kill('SIGKILL')
     await waitFor(() => processesWith(dataDir).length === 0)
     expect((await start()).url).toBe(url)
+  })
+
+  it('is not left alone by a process that is killed while it starts it', async () => {
+    const NODE_OPTIONS = `--import=${join(root, 'test/support/dies-with-server.ts')}`
+    const other = startProcess('test/support/run-embedded.ts', [dataDir], { NODE_OPTIONS })
+    expect(await other.exited).toEqual({ code: null, signal: 'SIGKILL' })
+    await waitFor(() => processesWith(dataDir).length === 0)
+    await start()
   })
 
   it('takes the place of one that survived the process which started it', async () => {
