@@ -34,12 +34,14 @@ async function runWorker(worker: WorkerName): Promise<void> {
     const config = parseConfig(loadEnv(process.cwd(), process.env), { requireDatabase: true })
     log = openLogger({ level: config.log.level, name: worker, warnStack: config.log.warnStack })
     const stop = stopSignal()
-    let opened = false
-    // While nothing has begun, and a database that is not there may be waited for, there is no reason to stay.
-    void stop.then(() => opened || process.exit(0))
+    let begun = false
+    // While nothing has begun, and what is not there may be waited for (a database, an extension), there is no reason to stay.
+    void stop.then(() => begun || process.exit(0))
+    const begin = () => {
+      begun = true
+    }
     const rt = await openRuntime({ config, log, name: worker, worker: true })
-    opened = true
-    await serveMeasured(stop, rt, worker).finally(rt.close)
+    await serveMeasured({ stop, begin }, rt, worker).finally(rt.close)
   } catch (error) {
     if (error instanceof ConfigError) process.stderr.write(`${error.message}\n`)
     else log.fatal({ err: error }, `the worker failed: ${(error as Error).message}`)
@@ -47,15 +49,23 @@ async function runWorker(worker: WorkerName): Promise<void> {
   }
 }
 
-async function serveMeasured(stop: Promise<void>, rt: Runtime, worker: WorkerName): Promise<void> {
+/** `begin` is called before the first work is done, `stop` resolves when no more is wanted. */
+type Life = { readonly begin: () => void; readonly stop: Promise<void> }
+
+async function serveMeasured(life: Life, rt: Runtime, worker: WorkerName): Promise<void> {
   const metrics = await showMetrics(rt, worker)
-  await serveUntil(stop, rt, workers[worker]).finally(() => metrics?.close())
+  await serveFor(life, rt, workers[worker]).finally(() => metrics?.close())
 }
 
-async function serveUntil(stop: Promise<void>, rt: Runtime, parts: readonly (QueueWorker | Service)[]): Promise<void> {
+async function serveFor({ begin, stop }: Life, rt: Runtime, parts: readonly (QueueWorker | Service)[]): Promise<void> {
   const queues = parts.filter((part) => 'queue' in part)
   const services = []
-  for (const part of parts) if ('service' in part) services.push(await part.open(rt))
+  for (const part of parts)
+    if ('service' in part) {
+      services.push(await part.open(rt))
+      begin()
+    }
+  begin()
   await scheduleAll(rt, queues)
   const runs = queues.map(({ queue, concurrency, open }) => {
     const { handler, close } = open(rt)

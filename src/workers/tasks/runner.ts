@@ -1,5 +1,4 @@
 import { type ChildProcess, fork } from 'node:child_process'
-import { once } from 'node:events'
 import { join } from 'node:path'
 import type { Outcome } from '../../features/tasks/outcomes.ts'
 import type { Progress } from '../../features/tasks/tasks.ts'
@@ -30,10 +29,12 @@ export type RunnerOptions = {
   readonly openCalls: () => Calls
   /** It shall take the processors only where others leave them. */
   readonly yields?: boolean
+  /** Ends the process, also one that is still starting. */
+  readonly signal?: AbortSignal
 }
 
 /** Starts a runner and waits until it has loaded the extensions. Rejects when it cannot. */
-export async function startRunner(rt: Runtime, { openCalls, yields = false }: RunnerOptions): Promise<Runner> {
+export async function startRunner(rt: Runtime, { openCalls, yields = false, signal }: RunnerOptions): Promise<Runner> {
   const { memoryLimitMb, stallTimeoutSeconds } = rt.config.tasks
   const child = fork(join(import.meta.dirname, 'runner-main.ts'), yields ? [yieldingFlag] : [], {
     execArgv: [`--max-old-space-size=${memoryLimitMb}`],
@@ -46,8 +47,11 @@ export async function startRunner(rt: Runtime, { openCalls, yields = false }: Ru
     reason ??= why
     child.kill('SIGKILL')
   }
-  const ended = once(child, 'exit').then(([code, signal]) => {
-    const how = reason ?? `its process ended with ${signal === null ? `exit code ${code}` : `signal ${signal}`}`
+  const stop = () => kill('the worker is stopping')
+  signal?.addEventListener('abort', stop)
+  const ended = endOf(child).then((end) => {
+    signal?.removeEventListener('abort', stop)
+    const how = reason ?? end
     for (const { end } of runs.values()) end({ state: 'broken', message: how })
     return how
   })
@@ -66,8 +70,7 @@ export async function startRunner(rt: Runtime, { openCalls, yields = false }: Ru
     else if (message.kind === 'progress') runs.get(message.run)?.onProgress(message)
     else if (message.kind === 'call') void answer(child, calls, message)
   })
-  // Its end is what counts, and is told by `exit`.
-  child.on('error', (error) => rt.log.debug({ err: error }, 'a message to a runner was lost'))
+  child.on('error', (error) => kill(`its process cannot be told anything: ${error.message}`))
   const abilities = await Promise.race([ready.promise, ended.then((how) => failToStart(how))])
   const run: Runner['run'] = (order, onProgress) => {
     lastRun += 1
@@ -79,6 +82,18 @@ export async function startRunner(rt: Runtime, { openCalls, yields = false }: Ru
     }).finally(() => runs.delete(id))
   }
   return { abilities, ended, run, kill }
+}
+
+/** `once` would reject at any `error`, and a message that is lost is one. */
+function endOf(child: ChildProcess): Promise<string> {
+  return new Promise((resolve) => {
+    child.once('exit', (code, signal) =>
+      resolve(`its process ended with ${signal === null ? `exit code ${code}` : `signal ${signal}`}`),
+    )
+    child.on('error', (error) => {
+      if (child.pid === undefined) resolve(`its process was not started: ${error.message}`)
+    })
+  })
 }
 
 type Run = { end(outcome: Outcome): void; onProgress(progress: Progress): void }

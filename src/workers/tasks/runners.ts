@@ -15,7 +15,7 @@ export type Runners = {
   stop(): Promise<void>
 }
 
-export type RunnersOptions = RunnerOptions & {
+export type RunnersOptions = Omit<RunnerOptions, 'signal'> & {
   readonly atMost: number
   /** One that has started already. */
   readonly first?: Runner
@@ -32,6 +32,7 @@ export function openRunners(rt: Runtime, { atMost, first, onReady, ...options }:
   let starting: Promise<void> | undefined
   let isUsed = first !== undefined
   let stopped = false
+  const end = new AbortController()
 
   const offer = (runner: Runner) => {
     const next = waiting.shift()
@@ -54,8 +55,9 @@ export function openRunners(rt: Runtime, { atMost, first, onReady, ...options }:
   const start = async () => {
     for (let pauseMs = 250; !stopped; pauseMs = Math.min(pauseMs * 2, longestPauseMs)) {
       try {
-        return adopt(await startRunner(rt, options))
+        return adopt(await startRunner(rt, { ...options, signal: end.signal }))
       } catch (error) {
+        if (stopped) return
         rt.log.error({ err: error }, 'a process for tasks could not be started yet')
         await delay(pauseMs, undefined, { ref: false })
       }
@@ -98,6 +100,7 @@ export function openRunners(rt: Runtime, { atMost, first, onReady, ...options }:
       for (const resolve of waiting) resolve(undefined)
       waiting = []
       for (const runner of alive) runner.kill('the worker is stopping')
+      end.abort()
       await Promise.all([...alive].map(({ ended }) => ended))
       await starting
     },

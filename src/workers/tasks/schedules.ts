@@ -24,9 +24,10 @@ export function openSchedules(rt: Runtime, { openCalls, known }: Options) {
   const running = new Set<Promise<void>>()
   let runner: Promise<Runner> | undefined
   let stopping = false
+  const end = new AbortController()
 
   const process = () => {
-    runner ??= startRunner(rt, { openCalls }).then((started) => {
+    runner ??= startRunner(rt, { openCalls, signal: end.signal }).then((started) => {
       void started.ended.then(() => {
         runner = undefined
       })
@@ -97,9 +98,8 @@ export function openSchedules(rt: Runtime, { openCalls, known }: Options) {
       await Promise.all(running)
     },
     async kill() {
-      const started = await runner?.catch(() => undefined)
-      started?.kill('the worker is stopping')
-      await started?.ended
+      end.abort()
+      await (await runner?.catch(() => undefined))?.ended
     },
   }
 }
