@@ -1,5 +1,6 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { startApi } from '../support/api.ts'
 import { waitFor } from '../support/processes.ts'
@@ -43,10 +44,10 @@ beforeAll(async () => {
       'within',
       `await task.finish(async () => { await ${effect}; process.exit(1) })`,
     ),
-    'svc-schedule-tick/index.js': `export default { id: 'tick', schedule: '* * * * * *', async handler({ db, ItemsService }) {
+    'schedules/svc-schedule-tick/index.js': `export default { id: 'tick', schedule: '* * * * * *', async handler({ db, ItemsService }) {
       await new ItemsService('point').createOne({ name: 'tick' })
     } }`,
-    'svc-schedule-own/index.js': `export default (schedule, { tasksService, ItemsService }) =>
+    'schedules/svc-schedule-own/index.js': `export default (schedule, { tasksService, ItemsService }) =>
       schedule.scheduleJob('own', '* * * * * *', async () => {
         for (const { id, type } of await tasksService.getNotStartedTasks()) {
           if (type !== 'by schedule' || !(await tasksService.tryAcquireLock())) continue
@@ -57,6 +58,10 @@ beforeAll(async () => {
           await tasksService.releaseLock()
         }
       })`,
+    'long/svc-schedule-long/index.js': `export default { id: 'long', schedule: '* * * * * *', async handler({ ItemsService }) {
+      await new ItemsService('point').createOne({ name: 'long' })
+      await new Promise(() => {})
+    } }`,
   })
   const api = await startApi({}, { url: bed.url, name: '', drop: async () => undefined })
   const collection = (collectionName: string, fields: object) =>
@@ -241,7 +246,8 @@ describe('a zombie', () => {
 describe('schedules', () => {
   it('run in one of two workers at each time, and may run tasks themselves', async () => {
     const id = await bed.add('by schedule')
-    const workers = [await bed.start(), await bed.start()]
+    const env = { EXTENSIONS_DIR: join(bed.extensionsDir, 'schedules') }
+    const workers = [await bed.start(env), await bed.start(env)]
     await reached('tick', 3)
     const ticks = await bed.sql(
       `select count(*)::int as ticks, count(distinct date_trunc('second', "createdAt"))::int as seconds from point where name = 'tick'`,
@@ -256,6 +262,18 @@ describe('schedules', () => {
     })
     for (const worker of workers) expect(await worker.kill()).toEqual({ code: 0, signal: null })
     expect(await bed.sql('select name from "svc_TaskLock"')).toEqual([])
+  })
+
+  it('are held back for seconds by a worker that was killed while it ran one', async () => {
+    const env = { EXTENSIONS_DIR: join(bed.extensionsDir, 'long') }
+    const killed = await bed.start(env)
+    await reached('long')
+    await killed.kill('SIGKILL')
+    const lock = `from "svc_TaskLock" where name = 'schedule long' and "expiresAt" <= now() + interval '15 s'`
+    expect(await bed.sql(`select ${lock}`)).toHaveLength(1)
+    await bed.sql(`delete ${lock}`)
+    await bed.start(env)
+    await reached('long', 2)
   })
 })
 

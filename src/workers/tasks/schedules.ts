@@ -8,8 +8,9 @@ import { type Calls, type Runner, startRunner } from './runner.ts'
 
 type Options = { readonly openCalls: () => Calls; readonly known: readonly ScheduleInfo[] }
 
-const lockSeconds = 60
-const renewMs = 20_000
+/** What a killed worker was running is left out for as long; a worker or database that stands still for longer loses it. */
+const lockSeconds = 15
+const renewMs = 5000
 const longestSleepMs = 30_000
 const pauseAfterErrorMs = 2000
 
