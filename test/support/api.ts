@@ -96,22 +96,21 @@ export async function startApi(
     user: async (permissions = []) => {
       users += 1
       const email = `user${users}@example.com`
-      const role = await admin('POST', '/items/svc_Role', { name: `role${users}` })
-      const roleId = role.body.data.id
-      for (const permission of permissions) {
-        const made = await admin('POST', '/permissions', { role_Id: roleId, ...permission })
-        if (made.status !== 201) throw new Error(`permission refused: ${made.text}`)
+      const password = 'password of a user'
+      const make = async (path: string, row: object) => {
+        const { status, body, text } = await admin('POST', path, row)
+        if (status !== 201) throw new Error(`no row by ${path}: ${text}`)
+        return body
       }
-      const created = await admin('POST', '/items/svc_User', {
-        firstName: 'U',
-        lastName: `${users}`,
-        email,
-        password: 'password of a user',
-        emailVerified: true,
-      })
-      const id = created.body.data.id
-      await admin('POST', '/items/svc_UserRole', { user_Id: id, role_Id: roleId })
-      const { body } = await anonymous('POST', '/auth/login', { email, password: 'password of a user' })
+      const role = await make('/items/svc_Role', { name: `role${users}` })
+      const roleId = role.data.id
+      for (const permission of permissions) await make('/permissions', { role_Id: roleId, ...permission })
+      const account = { firstName: 'U', lastName: `${users}`, email, password, emailVerified: true }
+      const created = await make('/items/svc_User', account)
+      const id = created.data.id
+      await make('/items/svc_UserRole', { user_Id: id, role_Id: roleId })
+      const { status, body, text } = await anonymous('POST', '/auth/login', { email, password })
+      if (status !== 200) throw new Error(`the user cannot sign in: ${text}`)
       return { call: as(body.token), id, roleId, email, token: body.token }
     },
     log: (after = 0n) =>
