@@ -469,6 +469,7 @@ describe('POST /auth/switch-tenant', () => {
     expect(await facts(before)).toEqual(['svc_User tenant_switched'])
     for (const on of [other, api]) expect((await on.as(user.token)('GET', '/auth/check')).status).toBe(401)
     await grant(api, inviterRole, { collection: 'svc_User', action: 'read', fields: ['*'] })
+    await other.rt.access.reload()
     const me = await other.as(answer.body.token)('GET', '/auth/me')
     expect(me.body).toMatchObject({ tenant, role: { id: inviterRole } })
     await api.sql(`delete from "svc_Permission" where "role_Id" = $1`, [inviterRole])

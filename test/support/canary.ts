@@ -14,12 +14,15 @@ export type Watched = {
   as(token?: string): Call
   /** Connects, and subscribes to these collections. */
   socket(token: string, ...collections: string[]): Promise<TestSocket>
+  /** Resolves when it knows the permissions that another process has been answered for. */
+  reload(): Promise<void>
   /** Where a canary was seen since the last call: the request, `frame` or `log`. */
   leaks(): string[]
 }
 
 /** Data with canaries in it, and somebody who must never see one. */
 export type Attacked = {
+  /** The watched process knows whom it has made, too. */
   readonly api: Api
   readonly watched: Watched
   /** May read some fields of notes, comments and users, and only notes of their own. */
@@ -81,7 +84,13 @@ export async function startAttacked(env: Record<string, string> = {}): Promise<A
   ])
   const watched = await watch(api, [hidden, ungranted, behind], env)
   const ids = { mine, other: theirs, otherUser: other.id, vault: vault.id, comment: comment.id }
-  return { api, watched, lim, attack: watched.as(lim.token), canaries: { hidden, ungranted, vault: behind }, ids }
+  const user: Api['user'] = async (permissions) => {
+    const made = await api.user(permissions)
+    await watched.reload()
+    return made
+  }
+  const canaries = { hidden, ungranted, vault: behind }
+  return { api: { ...api, user }, watched, lim, attack: watched.as(lim.token), canaries, ids }
 }
 
 /** Another web process on the same database. */
@@ -119,6 +128,7 @@ export async function watch(api: Api, canaries: readonly string[], env: Record<s
       for (const collection of collections) await socket.subscribe(collection)
       return socket
     },
+    reload: () => rt.access.reload(),
     leaks: () => seen.splice(0),
   }
 }
