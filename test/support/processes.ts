@@ -5,6 +5,8 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 import { afterAll, inject } from 'vitest'
+// First, so that its hook runs after ours: a database is dropped when the processes that use it have ended.
+import './postgres.ts'
 import { waitFor } from './wait.ts'
 
 export { waitFor } from './wait.ts'
