@@ -41,6 +41,8 @@ export async function checkImport(rt: Runtime, writer: Writer, collection: strin
  * it, rows that the caller may not create among them.
  */
 export async function importItems(rt: Runtime, writer: Writer, name: string, file: ImportFile): Promise<number> {
+  // Columns that are no fields are left out: one that was just added must not be.
+  await rt.catalog.reloadIfStale()
   return withFreshCatalog(rt, () =>
     inTransaction(rt, writer, async (run) => {
       const context = openWrite(rt, writer, name, 'create')

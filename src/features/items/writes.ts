@@ -21,6 +21,7 @@ import {
 import { beforeDelete } from './system-rules.ts'
 import { inTransaction } from './transaction.ts'
 import { planTree, type Tree } from './tree.ts'
+import { namesUnknown } from './unknown-names.ts'
 import { changedId, type Versions } from './versions.ts'
 
 export type { Writer } from './context.ts'
@@ -71,6 +72,7 @@ export async function writeNew(
   { answer = {} }: WriteOptions = {},
 ): Promise<Written> {
   return freshOutside(rt, writer.scope?.tx, async () => {
+    if (namesUnknown(rt, name, payloads)) await rt.catalog.reloadIfStale()
     const context = openWrite(rt, writer, name, 'create')
     const asked = askedFor(rt, writer, name, answer)
     if (payloads.length === 0) return { ids: [], rows: undefined }
@@ -100,6 +102,7 @@ export async function writeChange(
   { answer = {}, ifMatch }: WriteOptions = {},
 ): Promise<Written> {
   return freshOutside(rt, writer.scope?.tx, async () => {
+    if (namesUnknown(rt, name, [payload])) await rt.catalog.reloadIfStale()
     const context = openWrite(rt, writer, name, 'update')
     const asked = askedFor(rt, writer, name, answer)
     const key = canonicalKey(context.collection, id)
@@ -129,11 +132,12 @@ export async function writeChanges(
   { answer = {} }: WriteOptions = {},
 ): Promise<Written> {
   return freshOutside(rt, writer.scope?.tx, async () => {
+    const given = elements.filter(hasId).map(({ id, ...rest }) => ({ id, payload: isData(rest) ? rest.data : rest }))
+    const payloads = given.map(({ payload }) => payload)
+    if (namesUnknown(rt, name, payloads)) await rt.catalog.reloadIfStale()
     const context = openWrite(rt, writer, name, 'update')
     const asked = askedFor(rt, writer, name, answer)
-    const changes = elements.filter(hasId).map(({ id, ...rest }) => {
-      return { id: canonicalKey(context.collection, id), payload: isData(rest) ? rest.data : rest }
-    })
+    const changes = given.map(({ id, payload }) => ({ id: canonicalKey(context.collection, id), payload }))
     if (changes.length === 0) return { ids: [], rows: undefined }
     const plan = async (run?: Run) => {
       const trees: Tree[] = []
@@ -141,7 +145,6 @@ export async function writeChanges(
         trees.push(await planTree(rt, writer, context, payload, { id, ...(run && { run }) }))
       return trees
     }
-    const payloads = changes.map(({ payload }) => payload)
     const trees = meetsHooks(rt, context, payloads) ? undefined : await plan()
     return written(rt, writer, name, asked, async (run) => {
       const ids: string[] = []

@@ -1,0 +1,27 @@
+import type { Catalog, Collection } from '../../catalog/catalog.ts'
+import { isObject } from '../../query/guards.ts'
+import type { Runtime } from '../../runtime.ts'
+
+/**
+ * Whether payloads for a collection name something that this process does not know. Such members are dropped
+ * (spec/items.md §1), so a value for a field that another process has just added would be lost without a word: whoever is
+ * sent one asks first whether it knows the newest collections.
+ */
+export function namesUnknown({ catalog: store }: Runtime, name: string, payloads: readonly unknown[]): boolean {
+  const catalog = store.current()
+  const collection = catalog.collections.get(name)
+  return collection !== undefined && isUnknownIn(catalog, collection, payloads)
+}
+
+/** Also in the rows of its relations; those of many-to-any relations are looked at no further. */
+function isUnknownIn(catalog: Catalog, collection: Collection, payload: unknown): boolean {
+  if (Array.isArray(payload)) return payload.some((row) => isUnknownIn(catalog, collection, row))
+  if (!isObject(payload)) return false
+  for (const [key, value] of Object.entries(payload)) {
+    const relation = collection.relations.get(key)
+    if (relation === undefined && !collection.fields.has(key)) return true
+    const target = relation?.kind === 'polymorphic' ? undefined : catalog.collections.get(relation?.target ?? '')
+    if (target !== undefined && isUnknownIn(catalog, target, value)) return true
+  }
+  return false
+}
