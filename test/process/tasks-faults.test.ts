@@ -269,7 +269,7 @@ describe('schedules', () => {
     const killed = await bed.start(env)
     await reached('long')
     await killed.kill('SIGKILL')
-    const lock = `from "svc_TaskLock" where name = 'schedule long' and "expiresAt" <= now() + interval '15 s'`
+    const lock = `from "svc_TaskLock" where name = 'schedule long' and "expiresAt" <= now() + interval '30 s'`
     expect(await bed.sql(`select ${lock}`)).toHaveLength(1)
     await bed.sql(`delete ${lock}`)
     await bed.start(env)
