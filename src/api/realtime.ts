@@ -42,9 +42,10 @@ const farewellMs = 1000
  * protocol (path exactly SOCKET_PATH, with its `EIO` parameter) go to the engine, all others to the application.
  */
 export function realtimeServerFactory(config: Config, engine: Engine) {
-  const isSocket = (request: IncomingMessage) => {
-    const { pathname, searchParams } = new URL(request.url ?? '/', 'http://localhost')
-    return pathname.replace(/\/$/, '') === config.realtime.path.replace(/\/$/, '') && searchParams.has('EIO')
+  // By its text: a request's target need not be an address, and nobody would catch what parsing one throws here.
+  const isSocket = ({ url = '/' }: IncomingMessage) => {
+    const [path = '', query] = url.split('?', 2)
+    return path.replace(/\/$/, '') === config.realtime.path.replace(/\/$/, '') && new URLSearchParams(query).has('EIO')
   }
   return (application: RequestListener): HttpServer => {
     const server = createServer((request, response) =>
