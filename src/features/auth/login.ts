@@ -1,5 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import { verifyPassword } from '../../adapters/passwords.ts'
+import { withoutWaiting } from '../../db/without-waiting.ts'
 import { AppError } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
@@ -17,11 +18,11 @@ import { type Answer, membershipOf, signIn } from './sign-in.ts'
 export async function login(rt: Runtime, request: FastifyRequest): Promise<Answer> {
   checkLocal(rt)
   const { email, password, tenantId, ...wanted } = readLogin(request.body)
-  const account = await findAccount(rt.db, email)
+  const account = await findAccount(withoutWaiting(rt), email)
   const matches = await verifyPassword(password, account?.password, rt.config.auth.passwordHashCost)
   if (account === undefined || !matches) throw refuse(rt, request, account)
   checkMaySignIn(rt, account)
-  const membership = await membershipOf(rt, rt.db, account.id, tenantId)
+  const membership = await membershipOf(rt, withoutWaiting(rt), account.id, tenantId)
   const answer = await commit(rt, actorOf(request), (tx) => signIn(rt, tx, request, { account, membership, ...wanted }))
   if (answer === undefined) throw wrongPassword()
   return answer

@@ -1,4 +1,5 @@
 import type { FastifyRequest } from 'fastify'
+import { withoutWaiting } from '../../db/without-waiting.ts'
 import { AppError } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
@@ -22,7 +23,7 @@ import { type Answer, membershipOf, signIn } from './sign-in.ts'
 export async function requestMagicLink(rt: Runtime, request: FastifyRequest): Promise<{ message: string }> {
   checkLocal(rt)
   const wanted = readLinkRequest(rt, request.body)
-  const account = await findAccount(rt.db, wanted.email)
+  const account = await findAccount(withoutWaiting(rt), wanted.email)
   const generic = rt.config.auth.genericResponses
   if (account === undefined && !generic) throw new AppError(404, 'User not found')
   if (account?.status === 'active') {

@@ -1,5 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import { deleteSessionsOf } from '../../db/unlogged/sessions.ts'
+import { withoutWaiting } from '../../db/without-waiting.ts'
 import { AppError } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
@@ -10,7 +11,7 @@ import { signedIn } from './sessions.ts'
 
 /** The live sessions of a user, the newest first; `current` is the caller's own. */
 export async function listSessions(rt: Runtime, request: FastifyRequest, userId: string) {
-  const sessions = await liveSessionsOf(rt.db, rt.catalog.current(), userId)
+  const sessions = await liveSessionsOf(withoutWaiting(rt), rt.catalog.current(), userId)
   return { sessions: sessions.map((session) => ({ ...session, current: session.id === request.caller.sessionId })) }
 }
 
@@ -62,5 +63,5 @@ function eventOf(userId: string, sessionId: string, isOwn: boolean) {
 }
 
 async function checkUser(rt: Runtime, userId: string): Promise<void> {
-  if (!isUuid(userId) || !(await userExists(rt.db, userId))) throw new AppError(404, 'User not found')
+  if (!isUuid(userId) || !(await userExists(withoutWaiting(rt), userId))) throw new AppError(404, 'User not found')
 }

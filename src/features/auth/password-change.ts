@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import { hashPassword, verifyPassword } from '../../adapters/passwords.ts'
 import type { Tx } from '../../db/sql.ts'
+import { withoutWaiting } from '../../db/without-waiting.ts'
 import { AppError } from '../../errors.ts'
 import { commit, type Outcome } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
@@ -23,7 +24,7 @@ export async function changeOwnPassword(rt: Runtime, request: FastifyRequest): P
   const [current, next] = [secretOf(members.currentPassword), secretOf(members.newPassword)]
   if (current === undefined || next === undefined) throw new AppError(400, 'Current and new password are required')
   checkNewPassword(next)
-  const account = await accountOf(rt.db, userId)
+  const account = await accountOf(withoutWaiting(rt), userId)
   if (account === undefined || !(await verifyPassword(current, account.password, rt.config.auth.passwordHashCost)))
     throw await refuse(rt, request, userId)
   await change(rt, request, next, (tx) => lockSame(tx, account), sessionId)
@@ -43,7 +44,7 @@ export async function changePasswordOf(rt: Runtime, request: FastifyRequest): Pr
   const [userId, next] = [textOf(members.userId), secretOf(members.newPassword) ?? secretOf(members.password)]
   if (userId === undefined || next === undefined) throw new AppError(400, 'User ID and new password are required')
   checkNewPassword(next)
-  const account = isUuid(userId) ? await accountOf(rt.db, userId) : undefined
+  const account = isUuid(userId) ? await accountOf(withoutWaiting(rt), userId) : undefined
   if (account === undefined) throw unknownUser()
   await change(rt, request, next, (tx) => lockExisting(tx, account.id), sessionId)
   return changed

@@ -1,5 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import { hashPassword } from '../../adapters/passwords.ts'
+import { withoutWaiting } from '../../db/without-waiting.ts'
 import { AppError } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
@@ -23,7 +24,7 @@ import { redeem } from './redeem.ts'
 export async function requestPasswordReset(rt: Runtime, request: FastifyRequest): Promise<{ message: string }> {
   checkLocal(rt)
   const wanted = readLinkRequest(rt, request.body)
-  const account = await findAccount(rt.db, wanted.email)
+  const account = await findAccount(withoutWaiting(rt), wanted.email)
   if (account?.status === 'active')
     afterwards(rt, 'queueing a password reset', () => queueReset(rt, request, account, wanted))
   return { message: `If an account exists, a reset ${wanted.mode} will be sent` }

@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import { hashSecret } from '../../adapters/tokens.ts'
 import { consumeSecret } from '../../db/unlogged/secrets.ts'
+import { withoutWaiting } from '../../db/without-waiting.ts'
 import { AppError } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
@@ -50,7 +51,7 @@ export async function verifyEmail(rt: Runtime, request: FastifyRequest, token: s
 
 async function resendToCaller(rt: Runtime, request: FastifyRequest, link: string): Promise<{ message: string }> {
   const { userId } = signedIn(request.caller)
-  const account = await verificationStateOf(rt.db, { userId })
+  const account = await verificationStateOf(withoutWaiting(rt), { userId })
   if (account === undefined) throw new AppError(400, 'User not found or no email set')
   if (account.emailVerified) return { message: 'Email already verified' }
   if (await send(rt, request, account, link)) return { message: 'Verification email sent' }
@@ -59,8 +60,8 @@ async function resendToCaller(rt: Runtime, request: FastifyRequest, link: string
 
 /** Looks the same things up for every address and sends beside the answer, so its time tells nothing. */
 async function resendToAddress(rt: Runtime, request: FastifyRequest, link: string, email: string): Promise<void> {
-  const account = await verificationStateOf(rt.db, { email })
-  const recent = await wasMailedRecently(rt.db, email, rt.config.auth.emailVerificationResendCooldown)
+  const account = await verificationStateOf(withoutWaiting(rt), { email })
+  const recent = await wasMailedRecently(withoutWaiting(rt), email, rt.config.auth.emailVerificationResendCooldown)
   if (account === undefined || recent || account.emailVerified || account.status !== 'active') return
   afterwards(rt, 'sending a verification mail again', () => send(rt, request, account, link))
 }

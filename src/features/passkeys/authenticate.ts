@@ -3,6 +3,7 @@ import { hashSecret, newSecret } from '../../adapters/tokens.ts'
 import { type Assertion, authenticationOptions, userHandleOf, verifyAssertion } from '../../adapters/webauthn.ts'
 import type { Tx } from '../../db/sql.ts'
 import { insertChallenge, takeChallenge } from '../../db/unlogged/challenges.ts'
+import { withoutWaiting } from '../../db/without-waiting.ts'
 import { AppError } from '../../errors.ts'
 import { commit, type Outcome } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
@@ -38,9 +39,9 @@ export async function finishAuthentication(rt: Runtime, request: FastifyRequest,
   enabledPasskeys(rt)
   const wanted = readWanted(request)
   const { stored, assertion } = await proven(rt, request, wanted)
-  const account = await accountOf(rt.db, stored.userId)
+  const account = await accountOf(withoutWaiting(rt), stored.userId)
   if (account === undefined || !maySignIn(rt, account)) throw refused()
-  const membership = await membershipOf(rt, rt.db, account.id, wanted.tenantId)
+  const membership = await membershipOf(rt, withoutWaiting(rt), account.id, wanted.tenantId)
   const factor = { account, membership, type: wanted.type, authMode }
   const answer = await commit(rt, signingIn(request, factor), (tx) =>
     openWith(rt, tx, request, { stored, assertion, factor }),
@@ -66,12 +67,12 @@ async function proven(rt: Runtime, request: FastifyRequest, { challengeId, respo
   const data = await commit(rt, actorOf(request), async (tx) => ({
     result: await takeChallenge(tx, identifierOf(challengeId)),
   }))
-  const stored = typeof response.id === 'string' ? await findCredential(rt.db, response.id) : undefined
+  const stored = typeof response.id === 'string' ? await findCredential(withoutWaiting(rt), response.id) : undefined
   if (data === undefined || stored === undefined) throw refused()
   if (!namesOwner(response, stored.userId)) throw failed(rt, request, stored, 'it names another user')
   const assertion = await verifyAssertion(enabledPasskeys(rt), response, data.challenge as string, stored)
   if ('refused' in assertion) throw failed(rt, request, stored, assertion.refused)
-  if (!assertion.userVerified && rt.config.auth.twoFactor && (await hasSecondFactor(rt.db, stored.userId)))
+  if (!assertion.userVerified && rt.config.auth.twoFactor && (await hasSecondFactor(withoutWaiting(rt), stored.userId)))
     throw failed(rt, request, stored, 'its user was not verified')
   return { stored, assertion }
 }

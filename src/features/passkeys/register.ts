@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import { registrationOptions, verifyRegistration } from '../../adapters/webauthn.ts'
 import { insertChallenge, takeChallenge } from '../../db/unlogged/challenges.ts'
+import { withoutWaiting } from '../../db/without-waiting.ts'
 import { AppError, errors } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
@@ -15,11 +16,11 @@ import { credentialIdsOf, insertPasskey } from './queries.ts'
 export async function beginRegistration(rt: Runtime, request: FastifyRequest) {
   const passkey = enabledPasskeys(rt)
   const { userId } = signedIn(request.caller)
-  const account = await accountOf(rt.db, userId)
+  const account = await accountOf(withoutWaiting(rt), userId)
   if (account === undefined) throw errors.unauthorized('Unauthorized')
   const { email, firstName, lastName } = account
   const person = { id: userId, email: email ?? userId, name: [firstName, lastName].filter(Boolean).join(' ') }
-  const options = await registrationOptions(passkey, person, await credentialIdsOf(rt.db, userId))
+  const options = await registrationOptions(passkey, person, await credentialIdsOf(withoutWaiting(rt), userId))
   await commit(rt, actorOf(request), async (tx) => {
     await insertChallenge(tx, { identifier: identifierOf(userId), userId, data: { challenge: options.challenge } })
     return { result: undefined }

@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import { hashSecret, newSecret } from '../../adapters/tokens.ts'
 import type { Tx } from '../../db/sql.ts'
+import { withoutWaiting } from '../../db/without-waiting.ts'
 import { AppError, errors } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { systemActor } from '../../events/types.ts'
@@ -53,7 +54,7 @@ export async function describeInvite(rt: Runtime, token: string, link: unknown) 
 export async function openInvite(rt: Runtime, token: unknown): Promise<Invite | undefined> {
   if (typeof token !== 'string' || !/^[0-9a-f]{64}$/.test(token)) return undefined
   const tokenHash = hashSecret(token)
-  const found = await findInvite(rt.db, tokenHash)
+  const found = await findInvite(withoutWaiting(rt), tokenHash)
   if (found === undefined)
     await commit(rt, systemActor, async (tx) => ({ result: await expireInvites(tx, { tokenHash }) }))
   return found

@@ -3,6 +3,7 @@ import { verifyPassword } from '../../adapters/passwords.ts'
 import { seal, unseal } from '../../adapters/sealing.ts'
 import { newTotpSecret, totpStep, totpUrl } from '../../adapters/totp.ts'
 import type { Tx } from '../../db/sql.ts'
+import { withoutWaiting } from '../../db/without-waiting.ts'
 import { AppError, errors } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
@@ -71,7 +72,7 @@ export async function disable(rt: Runtime, request: FastifyRequest): Promise<{ d
 }
 
 async function ownAccount(rt: Runtime, request: FastifyRequest): Promise<Account> {
-  const account = await accountOf(rt.db, signedIn(request.caller).userId)
+  const account = await accountOf(withoutWaiting(rt), signedIn(request.caller).userId)
   if (account === undefined) throw errors.unauthorized('Unauthorized')
   return account
 }

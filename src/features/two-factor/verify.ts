@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { Tx } from '../../db/sql.ts'
 import { attemptChallenge, takeChallenge } from '../../db/unlogged/challenges.ts'
+import { withoutWaiting } from '../../db/without-waiting.ts'
 import { AppError } from '../../errors.ts'
 import { commit, type Outcome } from '../../events/commit.ts'
 import type { Runtime } from '../../runtime.ts'
@@ -42,13 +43,13 @@ export async function verifyTwoFactor(rt: Runtime, request: FastifyRequest): Pro
 
 /** Who was challenged for what. The delivery may be asked for anew; everything else was remembered. */
 async function challengedFactor(rt: Runtime, identifier: string, authMode: unknown): Promise<FirstFactor> {
-  const challenge = await findChallenge(rt.db, identifier)
-  const account = challenge?.userId && (await accountOf(rt.db, challenge.userId))
+  const challenge = await findChallenge(withoutWaiting(rt), identifier)
+  const account = challenge?.userId && (await accountOf(withoutWaiting(rt), challenge.userId))
   if (!challenge || !account) throw wrongCode()
   const pending = pendingOf(challenge)
   if (pending.passwordMark !== passwordMark(account)) throw wrongCode()
   checkMaySignIn(rt, account)
-  const membership = await membershipOf(rt, rt.db, account.id, pending.tenantId ?? undefined)
+  const membership = await membershipOf(rt, withoutWaiting(rt), account.id, pending.tenantId ?? undefined)
   const mode = authMode === undefined || authMode === null ? pending.authMode : authModeOf(authMode)
   return { account, membership, type: pending.type, authMode: mode }
 }

@@ -1,0 +1,53 @@
+import pg from 'pg'
+import { beforeAll, expect, it } from 'vitest'
+import { type Answer, type Api, startApi } from '../support/api.ts'
+import { administrator } from '../support/prepare.ts'
+import { waitFor } from '../support/wait.ts'
+
+let api: Api
+
+beforeAll(async () => {
+  api = await startApi({ DATABASE_POOL_ACQUIRE: '300', TRANSACTION_TIMEOUT_MS: '1200' })
+  await api.admin('POST', '/schemas', { collectionName: 'note', schema: { fields: { text: { type: 'String' } } } })
+})
+
+const count = { aggregate: { n: { function: 'count', field: 'id' } } }
+const requests: Record<string, () => Promise<Answer>> = {
+  lists: () => api.admin('GET', '/items/note?limit=5'),
+  'unlimited lists': () => api.admin('GET', '/items/note?limit=-1'),
+  reports: () => api.admin('POST', '/reports/note', count),
+  writes: () => api.admin('POST', '/items/note', { text: 'x' }),
+}
+
+it('requests that wait for a lock, more than there are connections, keep nobody from signing in and end in time (F-33, F-34)', async () => {
+  const blocker = new pg.Client({ connectionString: api.database.url })
+  await blocker.connect()
+  await blocker.query('begin; alter table note add column held integer')
+  const waiting = Object.values(requests).map((ask) => Promise.all(Array.from({ length: 30 }, ask)))
+  await waitFor(() => ['read', 'hot'].every(isFull))
+
+  const { status, body } = await api.anonymous('POST', '/auth/login', administrator)
+  const session = api.as(body.token)
+  expect([status, (await session('GET', '/auth/me')).status]).toEqual([200, 200])
+  const wrong = { ...administrator, password: 'not the right one' }
+  expect((await api.anonymous('POST', '/auth/login', wrong)).status).toBe(400)
+  for (const path of ['/health', '/ready', '/auth/check', '/auth/logout'])
+    expect([path, (await session('GET', path)).status]).toEqual([path, 200])
+
+  const answers = (await Promise.all(waiting)).flat()
+  await blocker.query('rollback')
+  await blocker.end()
+  // Without a connection, and with one that the statement timeout has set free again; reports have an answer of their own.
+  const unavailable = answers.filter((answer) => answer.status === 503)
+  const tooLong = answers.filter((answer) => answer.status === 408 || /took too long/.test(answer.text))
+  expect([unavailable.length > 0, tooLong.length > 0]).toEqual([true, true])
+  expect(unavailable.length + tooLong.length).toBe(answers.length)
+  expect(await api.sql('select from note')).toEqual([])
+  for (const ask of Object.values(requests)) expect((await ask()).status).toBeLessThan(300)
+  for (const { name, open, idle, waiting } of api.rt.pools()) expect([name, open - idle, waiting]).toEqual([name, 0, 0])
+})
+
+const isFull = (name: string) => {
+  const { open, max, idle } = api.rt.pools().find((pool) => pool.name === name)!
+  return open === max && idle === 0
+}
