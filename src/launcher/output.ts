@@ -27,11 +27,11 @@ export function openOutput(raw: boolean, { stdout, stderr }: Streams = process):
 /** `12:30:01 web    info  message key=value`; what is no log line keeps its text behind the name of its source. */
 export function readable(source: string, text: string): string {
   const record = parseRecord(text)
-  if (record === undefined) return `${' '.repeat(8)} ${source.padEnd(sourceWidth)} ${text}`
+  if (record === undefined) return `${' '.repeat(8)} ${source.padEnd(sourceWidth)} ${visible(text)}`
   const { time, level, msg, err, name: _name, pid: _pid, hostname: _hostname, ...rest } = record
   const members = Object.entries(rest).map(([key, value]) => `${key}=${shown(value)}`)
   const head = [clockTime(time), source.padEnd(sourceWidth), String(level).padEnd(5), msg ?? '', ...members].join(' ')
-  return err === undefined ? head : `${head}${describeError(err)}`
+  return visible(head) + (err === undefined ? '' : describeError(err))
 }
 
 const sourceWidth = 11
@@ -61,6 +61,14 @@ function shown(value: unknown): string {
 
 function describeError(err: unknown): string {
   const { type, message, stack } = err as { type?: string; message?: string; stack?: string }
-  if (stack) return `\n${stack.replace(/^/gm, '    ')}`
-  return `: ${[type, message].filter(Boolean).join(': ')}`
+  if (stack) return ['', ...stack.split('\n').map(visible)].join('\n    ')
+  return visible(`: ${[type, message].filter(Boolean).join(': ')}`)
+}
+
+/** What clients send gets into messages: it must neither begin a line nor tell the terminal anything (quality I-12). */
+function visible(text: string): string {
+  return text.replaceAll(
+    /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,
+    (character) => `\\u{${character.codePointAt(0)!.toString(16)}}`,
+  )
 }

@@ -20,7 +20,7 @@ let cluster: Cluster
 let web: Web
 
 beforeAll(async () => {
-  cluster = await startCluster({ env: { EXPOSE_ERROR_DETAILS: 'false', BODY_SIZE_LIMIT: '5mb' } })
+  cluster = await startCluster({ env: { EXPOSE_ERROR_DETAILS: 'false', BODY_SIZE_LIMIT: '5mb', LOG_LEVEL: 'debug' } })
   web = cluster.web[0]!
   const fields = {
     text: { type: 'String', values: { stringLength: 100 } },
@@ -32,6 +32,13 @@ beforeAll(async () => {
 })
 
 const json = (text: string) => ({ body: text, headers: { 'content-type': 'application/json' } })
+const upload = (body: string): Bad => ({
+  method: 'POST',
+  path: '/items/note/import-csv',
+  body,
+  headers: { 'content-type': 'multipart/form-data; boundary=x' },
+  status: 400,
+})
 const nested = (levels: number) => '['.repeat(levels) + ']'.repeat(levels)
 const post = (path: string, body: unknown, status = 400): Bad => ({ method: 'POST', path, body, status })
 const query = (parameter: string, value: string, status = 400): Bad => ({
@@ -78,6 +85,12 @@ const cases: Record<string, Record<string, Bad>> = {
       headers: { 'content-type': 'text/plain' },
       status: 415,
     },
+    'multipart without a boundary': { ...upload('x'), headers: { 'content-type': 'multipart/form-data' } },
+    'multipart that is cut': upload(
+      '--x\r\ncontent-disposition: form-data; name="file"; filename="a.csv"\r\n\r\ntext\r\na',
+    ),
+    'multipart without parts': upload('--x--\r\n'),
+    'multipart that is none': upload('text\na'),
     'no content type': {
       method: 'POST',
       path: '/items/note',
@@ -201,7 +214,7 @@ const cases: Record<string, Record<string, Bad>> = {
     }),
     'in a new schema': post('/schemas', { collectionName: 'a\0', schema: { fields: {} } }),
   },
-  'a path that is none of ours': Object.fromEntries(
+  'a path that is none of ours (G-08)': Object.fromEntries(
     [
       ...[
         '/.env',
@@ -270,7 +283,7 @@ describe('SQL as a value', () => {
   })
 })
 
-describe('a fault of ours with EXPOSE_ERROR_DETAILS=false', () => {
+describe('a fault of ours with EXPOSE_ERROR_DETAILS=false (G-07)', () => {
   const cases: [what: string, table: string, right: string, ask: () => Promise<Answer>][] = [
     ['in a read', 'note', 'select', () => web.call('GET', '/items/note')],
     ['in a write', 'note', 'insert', () => web.call('POST', '/items/note', { text: 'x' })],
@@ -292,6 +305,21 @@ describe('a fault of ours with EXPOSE_ERROR_DETAILS=false', () => {
       expect((await ask()).status).toBeLessThan(300)
     },
   )
+})
+
+describe('the log', () => {
+  it('is one line of JSON per event, whatever clients say (I-12)', async () => {
+    const evil = '\n{"level":"error","msg":"forged"}\r\x1b[2J\u2028'
+    const login = { email: `a${evil}@mail.example`, password: evil }
+    const account = { email: 'log@mail.example', password: 'long enough', firstName: evil, lastName: evil }
+    await web.call('POST', '/auth/login', login, null)
+    expect((await web.call('POST', '/auth/register', account, null)).status).toBe(200)
+    await ask({ path: `/items/${encodeURIComponent(evil)}`, headers: { 'user-agent': '\x9b2J' }, status: 404 })
+    await ask({ path: '/nowhere', headers: { 'x-request-id': '{"forged"}' }, status: 404 })
+    await ask({ path: '/the-end', status: 404 })
+    await web.waitForLine(({ path }) => path === '/the-end')
+    expect(web.lines.filter(({ msg, text }) => msg === undefined || /[\p{Cc}\u2028]|forged/u.test(text))).toEqual([])
+  })
 })
 
 const insufficientPrivilege = '42501'

@@ -17,6 +17,16 @@ describe('a readable log line', () => {
     expect(readable('mail', deep)).toBe('12:30:01 mail        error failed\n    Error: m\n        at f')
   })
 
+  it('shows what clients have sent as text, not as lines or commands of the terminal (I-12)', () => {
+    const evil = '\n{"level":"error","msg":"forged"}\r\x1b[2J\x9b2J\u2028\u202e'
+    const said = readable('web', line({ msg: evil, path: '\x1b[2J\x9b2J', note: evil }))
+    const warned = readable('web', line({ level: 'warn', msg: 'w', err: { type: 'Error', message: evil } }))
+    const failed = readable('web', line({ level: 'error', msg: 'f', err: { stack: `Error: ${evil}\n    at f` } }))
+    for (const text of [said, warned, readable('web', evil)]) expect(text).not.toMatch(/[\p{Cc}\p{Cf}\p{Zl}]/u)
+    expect(said).toContain('path=\\u{1b}[2J\\u{9b}2J')
+    expect(failed.split('\n').slice(1)).toEqual(Array(3).fill(expect.stringMatching(/^ {4}[^\p{Cc}\p{Cf}\p{Zl}]+$/u)))
+  })
+
   it.each(['plain words', '{ cut', '{"no":"log line"}', '', '{"level":"info","time":"x"'])(
     'leaves %j as text',
     (text) => {
