@@ -7,6 +7,7 @@ import { type DataCache, openDataCache } from './cache/data-cache.ts'
 import { openSystemSync } from './cache/system-sync.ts'
 import { type CatalogStore, openCatalog } from './catalog/store.ts'
 import { type Config, ConfigError } from './config.ts'
+import { openDatabaseClock } from './db/clock.ts'
 import { openLeases } from './db/leases.ts'
 import { type Listener, openListener } from './db/listener.ts'
 import { type PoolState, stateOf } from './db/pool-state.ts'
@@ -67,7 +68,7 @@ export type Runtime = {
   readonly hooks: Hooks
   /** What extensions registered for the realtime channel; filled before the process serves. */
   readonly sockets: SocketRegistry
-  /** The time of this process; expiries use the database's. */
+  /** The time of the database, whatever the clock of this machine says. */
   clock(): Date
   /** A new UUIDv7. */
   newId(): string
@@ -113,6 +114,7 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
     const reserved = database('reserved')
     const feedDb = shares.feed > 0 ? database('feed') : db
     await checkSetUp(reserved)
+    const clock = opened(await openDatabaseClock(reserved, log), (c) => c.close())
     const writePool = opened(
       await openWritePool({ config, log, transactions: shares.write, hot: shares.hotWrite, name, tracing }),
       (pool) => pool.close(),
@@ -166,7 +168,7 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
       tracing,
       hooks: openHooks(log),
       sockets: openSocketRegistry(),
-      clock: () => new Date(),
+      clock: clock.now,
       newId: () => v7({ random: nextRandom() }),
       close,
     }
