@@ -30,6 +30,7 @@ import { registerIdempotency } from './idempotency.ts'
 import { registerLimits } from './limits.ts'
 import { metricsRoutes } from './metrics.ts'
 import type { Realtime } from './realtime.ts'
+import { limitAnonymousBodies, refuseUnknownPaths } from './unknown-callers.ts'
 
 type RouteGroup = { readonly access: AccessClass; readonly register: (app: App, rt: Runtime) => void }
 
@@ -80,6 +81,7 @@ export function registerRoutes(
 ): void {
   const taken = pathsTaken(app, rt)
   const limits = registerLimits(app, rt)
+  refuseUnknownPaths(app)
   healthRoutes(app, rt, realtime?.feed)
   metricsRoutes(app, rt, { realtime, limits })
   registerIdempotency(app, rt)
@@ -87,6 +89,7 @@ export function registerRoutes(
   for (const { access, register } of [...groups, ofRealtime])
     app.register(async (scope) => {
       registerAccess(scope as App, rt, access, limits)
+      if (access === 'public') limitAnonymousBodies(scope as App)
       register(scope as App, rt)
     })
   registerEndpoints(app, rt, endpoints, { taken, limits })

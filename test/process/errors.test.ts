@@ -14,6 +14,8 @@ type Bad = {
   body?: unknown
   headers?: Record<string, string>
   status: number
+  /** It is answered before its body, which is only announced. */
+  isUnread?: boolean
 }
 
 let cluster: Cluster
@@ -39,6 +41,7 @@ const upload = (body: string): Bad => ({
   headers: { 'content-type': 'multipart/form-data; boundary=x' },
   status: 400,
 })
+const nobody = { authorization: '' }
 const nested = (levels: number) => '['.repeat(levels) + ']'.repeat(levels)
 const post = (path: string, body: unknown, status = 400): Bad => ({ method: 'POST', path, body, status })
 const query = (parameter: string, value: string, status = 400): Bad => ({
@@ -118,6 +121,18 @@ const cases: Record<string, Record<string, Bad>> = {
       body: { email: 'x'.repeat(20_000) },
       headers: { 'transfer-encoding': 'chunked' },
       status: 413,
+    },
+    'two megabytes of nobody (D-08)': {
+      ...post('/items/note', { text: 'x'.repeat(2_000_000) }, 413),
+      headers: nobody,
+    },
+    'more than a megabyte of nobody, of unknown length (D-08)': {
+      ...post('/items/note', { text: 'x'.repeat(1_100_000) }, 413),
+      headers: { ...nobody, 'transfer-encoding': 'chunked' },
+    },
+    'megabytes to a path that is none of ours (D-08)': {
+      ...post('/nothing', { text: 'x'.repeat(4_000_000) }, 404),
+      isUnread: true,
     },
     'ten thousand levels in a column': {
       method: 'POST',
@@ -348,6 +363,7 @@ async function ask({
   body,
   headers = {},
   status,
+  isUnread = status === 413,
 }: Bad): Promise<{ status: number; body: string }> {
   const { hostname, port } = new URL(web.address)
   const payload = body === undefined || typeof body === 'string' ? body : JSON.stringify(body)
@@ -365,7 +381,7 @@ async function ask({
       ...headers,
     },
   })
-  if (status === 413 && isAnnounced) request.flushHeaders()
+  if (isUnread && isAnnounced) request.flushHeaders()
   else request.end(payload)
   const [response] = await once(request, 'response')
   const answer = { status: response.statusCode, body: await text(response) }

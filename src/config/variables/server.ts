@@ -25,7 +25,12 @@ export const server = group('Server', {
     'false',
     'Proxies whose X-Forwarded-* headers are believed; with none they are ignored',
   ),
-  bodySizeLimit: variable('BODY_SIZE_LIMIT', size('b'), '20mb', 'Largest JSON request body'),
+  bodySizeLimit: variable(
+    'BODY_SIZE_LIMIT',
+    size('b'),
+    '20mb',
+    'Largest JSON request body; 1mb at most of callers without a session or an API key',
+  ),
   exposeErrorDetails: variable(
     'EXPOSE_ERROR_DETAILS',
     boolean,
