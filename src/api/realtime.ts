@@ -70,18 +70,24 @@ export function openEngine(config: Config): { engine: Engine; limits: SocketLimi
     maxHttpBufferSize: messageBytes,
     ...(corsOrigins.length > 0 && { cors: { origin: [...corsOrigins], credentials: true } }),
     allowRequest: (request, decide) => {
-      const refusal = isAllowedOrigin(request, corsOrigins) ? limits.refusal(request) : 'Origin not allowed'
+      const isAllowed = isAllowedOrigin(request, corsOrigins) && !isJsonp(request)
+      const refusal = isAllowed ? limits.refusal(request) : 'Origin not allowed'
       decide(refusal, refusal === undefined)
     },
   })
   return { engine, limits }
 }
 
-/** Clients that are no browser send no Origin. */
+/** Clients that are no browser send neither header; a browser sends no Origin for a page's own or a foreign page's tags. */
 function isAllowedOrigin({ headers }: IncomingMessage, allowed: readonly string[]): boolean {
-  const { origin, host } = headers
-  if (origin === undefined) return true
+  const { origin, host, 'sec-fetch-site': site = 'none' } = headers
+  if (origin === undefined) return site === 'none' || site === 'same-origin'
   return allowed.includes(origin) || (URL.canParse(origin) && new URL(origin).host === host)
+}
+
+/** Polling by script tags, which the pages of any origin could read with the cookies of their visitors (quality R-08). */
+function isJsonp({ url = '' }: IncomingMessage): boolean {
+  return new URLSearchParams(url.split('?', 2)[1]).has('j')
 }
 
 /** Starts feed and socket server; sockets are accepted from here on. */

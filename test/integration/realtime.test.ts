@@ -61,11 +61,22 @@ describe('connecting', () => {
     await expect(connect(address, undefined, { query: { token } })).rejects.toThrow('No authentication token provided')
   })
 
-  it('is refused from a foreign origin', async () => {
+  it('is refused from a foreign origin (R-08)', async () => {
     await expect(connect(address, token, { extraHeaders: { origin: 'https://evil.test' } })).rejects.toThrow()
     await expect(
       connect(address, token, { transports: ['polling'], extraHeaders: { origin: 'https://evil.test' } }),
     ).rejects.toThrow()
+  })
+
+  it('is refused to the tags of a foreign page, which have no origin, whatever cookie comes with them (R-08)', async () => {
+    const signedIn = await api.anonymous('POST', '/auth/login', { ...administrator, authMode: 'cookie' })
+    const cookie = String(signedIn.headers['set-cookie']).split(';')[0]!
+    const ask = async (query: string, site: Record<string, string>) =>
+      (await fetch(`${address}/realtime/?EIO=4&transport=polling${query}`, { headers: { cookie, ...site } })).status
+    expect(await ask('', { 'sec-fetch-site': 'same-origin' })).toBe(200)
+    expect(await ask('', { 'sec-fetch-site': 'cross-site' })).toBe(403)
+    expect(await ask('', { 'sec-fetch-site': 'same-site' })).toBe(403)
+    for (const jsonp of ['&j=0', '&%6a=0', '&j=0&j=1']) expect([jsonp, await ask(jsonp, {})]).toEqual([jsonp, 403])
   })
 
   it('ends with the session, at once', async () => {
