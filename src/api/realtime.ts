@@ -48,12 +48,14 @@ export function realtimeServerFactory(config: Config, engine: Engine) {
     return path.replace(/\/$/, '') === config.realtime.path.replace(/\/$/, '') && new URLSearchParams(query).has('EIO')
   }
   return (application: RequestListener): HttpServer => {
-    const server = createServer((request, response) =>
+    // An offer that is not taken up, such as HTTP/2 of clients that always make it, is a request like any other.
+    const server = createServer({ shouldUpgradeCallback: isSocket }, (request, response) =>
       isSocket(request) ? engine.handleRequest(request as never, response) : application(request, response),
     )
     server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
       socket.on('error', () => socket.destroy())
       if (isSocket(request)) engine.handleUpgrade(request as never, socket, head)
+      // Before Node 24.9 nobody is asked whether to upgrade.
       else socket.end('HTTP/1.1 404 Not Found\r\nconnection: close\r\n\r\n')
     })
     return server

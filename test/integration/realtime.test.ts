@@ -1,3 +1,6 @@
+import { once } from 'node:events'
+import { get } from 'node:http'
+import { json } from 'node:stream/consumers'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { type Api, startApi } from '../support/api.ts'
 import { administrator } from '../support/prepare.ts'
@@ -41,6 +44,14 @@ describe('the path', () => {
     expect(polling.socket.connected).toBe(true)
     const upgraded = await connect(address, token)
     expect(upgraded.notices[0]).toMatchObject({ name: 'connected', body: { userId: expect.any(String), tenant: null } })
+  })
+})
+
+describe('a request that offers to upgrade', () => {
+  it.each(['h2c', 'websocket'])('to %s elsewhere than to the channel is answered as any other', async (protocol) => {
+    const headers = { connection: 'upgrade', upgrade: protocol }
+    const [response] = await once(get(`${address}/health`, { headers, agent: false }), 'response')
+    expect([response.statusCode, await json(response)]).toEqual([200, { status: 'ok' }])
   })
 })
 
