@@ -129,13 +129,22 @@ describe('an accepted mail', () => {
     await setSettings({ project_name: 'Daybook', from_email_name: null })
   })
 
-  it('escapes what people call themselves', async () => {
+  it('shows what people call themselves as text, in its headers too (I-10)', async () => {
     await serveMails()
-    const user = await createUser('<img src=x onerror=alert(1)>{{ 7 | times: 7 }}')
+    const name = '<img src=x onerror=alert(1)>{{ 7 | times: 7 }}{% raw %}'
+    const user = await createUser(`${name}\r\nBcc: evil@evil.test\u2028X-Evil: yes\u202e`)
+    const [before] = await query(`select subject from "svc_Template" where type = 'verification'`)
+    await query(`update "svc_Template" set subject = '{{ user.firstName }}' where type = 'verification'`)
     await waitForStatus(await queue(user.email, { user }), 'sent')
+    await query(`update "svc_Template" set subject = '${before!.subject}' where type = 'verification'`)
     const [mail] = smtp.accepted as [ReceivedMail]
-    expect(mail.html).toContain('&lt;img src=x onerror=alert(1)&gt;{{ 7 | times: 7 }}')
+    expect(mail.html).toContain('&lt;img src=x onerror=alert(1)&gt;{{ 7 | times: 7 }}{% raw %}')
     expect(mail.html).not.toContain('<img src=x')
+    expect(mail.subject).toMatch(
+      /^<img src=x onerror=alert\(1\)>\{\{ 7 \| times: 7 \}\}\{% raw %\} +Bcc: evil@evil\.test /,
+    )
+    expect(mail.headers.map(({ key }) => key)).not.toEqual(expect.arrayContaining([expect.stringMatching(/bcc|evil/)]))
+    expect(mail.recipients).toEqual([user.email])
   })
 })
 
@@ -205,7 +214,7 @@ describe('the secret of a mail', () => {
     ])
   })
 
-  it('is not brought back by a retry after it was used', async () => {
+  it('is not brought back by a retry after it was used (F-22)', async () => {
     smtp.answer('reset')
     const id = await queue('user@mail.example')
     const mailer = openTestMailer()
@@ -292,8 +301,8 @@ describe('a waiting mail of a tenant (quality T-09)', () => {
   })
 })
 
-describe('when the mail server', () => {
-  it('is down, the mail waits and arrives later', async () => {
+describe('when the mail server (F-23)', () => {
+  it('is down, the mail waits and arrives later (F-22)', async () => {
     await rt.boss.updateQueue('mail', { retryLimit: 1000 })
     await smtp.stop()
     await serveMails()
@@ -358,7 +367,7 @@ describe('when the mail server', () => {
     },
   )
 
-  it('never takes it, the mail has failed with the last reason and its job is a dead letter', async () => {
+  it('never takes it, the mail has failed with the last reason and its job is a dead letter (F-22)', async () => {
     smtp.answer(...Array.from({ length: retryLimit + 1 }, () => ({ code: 450, at: 'data' }) as const))
     await serveMails()
     const id = await queue('user@mail.example')

@@ -114,7 +114,14 @@ describe('P-06 secrets are shown to nobody', () => {
       expect((await call('GET', `/items/${collection}?${parameters({ fields: field })}`)).status).toBe(403)
   })
 
-  it('in the log, neither as it was nor as it is', async () => {
+  it('in the log, neither as it was nor as it is (P-27)', async () => {
+    const { hidden } = on.canaries
+    for (const [table, field] of secrets)
+      for (const values of [
+        ['changed', hidden],
+        [hidden, 'changed'],
+      ])
+        await on.api.sql(`update "${table}" set "${field}" = $1 where "${field}" = $2`, values)
     for (const [who, call] of readers) {
       const answer = await call('GET', '/items/svc_AuditLog?fields=entity,changes')
       expect([who, answer.status]).toEqual([who, 200])

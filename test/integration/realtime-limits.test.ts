@@ -69,7 +69,7 @@ describe('connections', () => {
   })
 })
 
-describe('messages', () => {
+describe('messages (D-12)', () => {
   it('are limited per second; the socket is told and disconnected', async () => {
     const client = await connect(address, token)
     for (let i = 0; i < 200; i += 1) client.socket.emit('nothing', i)

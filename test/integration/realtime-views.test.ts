@@ -208,7 +208,7 @@ describe('fields', () => {
   })
 })
 
-describe('a collection that changes', () => {
+describe('a collection that changes (F-18)', () => {
   it('shows its new fields, ends what asks for a lost one, and tells TRUNCATE row by row', async () => {
     const define = (fields: object) => ({
       collectionName: 'thing',
@@ -238,7 +238,7 @@ describe('a collection that changes', () => {
   })
 })
 
-describe('a statement of the feed that fails', () => {
+describe('a statement of the feed that fails (F-12)', () => {
   it('because its connection is lost is repeated, and nobody hears of it', async () => {
     const [client, other] = [await connect(address, token), await connect(address, token)]
     for (const [socket, wish] of [
@@ -265,7 +265,7 @@ describe('a statement of the feed that fails', () => {
     }
   })
 
-  it('whenever it is run says that it has failed', async () => {
+  it('whenever it is run shows nothing and says that it has failed (R-04)', async () => {
     const schema = { fields: { name: { type: 'String' } } }
     expect((await api.admin('POST', '/schemas', { collectionName: 'poisoned', schema })).status).toBe(201)
     const client = await connect(address, token)

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { get } from 'node:http'
 import { json } from 'node:stream/consumers'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { type Api, startApi } from '../support/api.ts'
+import { type Api, type Call, startApi } from '../support/api.ts'
 import { administrator } from '../support/prepare.ts'
 import { connect } from '../support/socket.ts'
 import { waitFor } from '../support/wait.ts'
@@ -66,6 +66,23 @@ describe('connecting', () => {
     ],
   ])('is refused with %s', async (_what, given, message) => {
     await expect(connect(address, given)).rejects.toThrow(message)
+  })
+
+  it.each<[string, (call: Call, id: string) => Promise<unknown>]>([
+    ['logged out', (call) => call('GET', '/auth/logout')],
+    ['refreshed', (call) => call('POST', '/auth/refresh')],
+    ['expired', (_call, id) => api.sql(`update "svc_Sessions" set "expiresAt" = now() where "user_Id" = $1`, [id])],
+    ['suspended', (_call, id) => api.sql(`update "svc_User" set status = 'suspended' where id = $1`, [id])],
+    [
+      'given another password',
+      (_call, userId) => api.admin('POST', '/auth/admin/password/change', { userId, newPassword: 'another password' }),
+    ],
+  ])('is refused to who was %s meanwhile (R-01)', async (_what, end) => {
+    const user = await api.user()
+    const socket = await connect(address, user.token)
+    await end(user.call, user.id)
+    await expect(connect(address, user.token)).rejects.toThrow('Invalid or expired token')
+    await waitFor(() => !socket.socket.connected)
   })
 
   it('does not look at tokens in the query', async () => {
@@ -142,16 +159,16 @@ describe('subscribing', () => {
     expect(client.frames).toHaveLength(1)
   })
 
-  it.each(['nowhere', 'silent', 'svc_User', 'svc_AuditLog', '*', '__proto__', 'collection:note'])(
-    'to %s is refused',
-    async (name) => {
-      const client = await connect(address, token)
-      expect(await client.subscribe(name)).toEqual({
-        status: 'error',
-        message: 'No permission to subscribe to this collection',
-      })
-    },
-  )
+  it.each([
+    ...['nowhere', 'silent', 'svc_User', 'svc_AuditLog', '*', '__proto__', 'NOTE', 'public.note', 'pgboss.job'],
+    ...['collection:note', 'collection:note:tenant:T2', 'user:00000000-0000-4000-8000-000000000000', 'execution:1'],
+  ])('to %s is refused (R-03)', async (name) => {
+    const client = await connect(address, token)
+    expect(await client.subscribe(name)).toEqual({
+      status: 'error',
+      message: 'No permission to subscribe to this collection',
+    })
+  })
 
   it.each([
     undefined,
@@ -167,7 +184,7 @@ describe('subscribing', () => {
     expect((await fetch(`${address}/health`)).status).toBe(200)
   })
 
-  it('shows granted fields only, and ends when the permission does', async () => {
+  it('shows granted fields only, and ends when the permission does (R-06)', async () => {
     const user = await api.user([{ collection: 'note', action: 'read', fields: 'text' }])
     const client = await connect(address, await login(user.email))
     await client.subscribe('note')
@@ -180,6 +197,29 @@ describe('subscribing', () => {
     await waitFor(() => client.notices.some(({ name }) => name === 'unsubscribed'))
     expect(await client.subscribe('note')).toMatchObject({ status: 'error' })
   })
+
+  it.each(['default', 'full'])(
+    'shows a large value that an update did not touch, with replica identity %s, to who may read it (F-19, R-06)',
+    async (identity) => {
+      const fields = { count: { type: 'Integer' }, large: { type: 'Text' }, secret: { type: 'Text', hidden: true } }
+      const name = `toasted_${identity}`
+      await api.admin('POST', '/schemas', { collectionName: name, schema: { fields } })
+      await api.sql(`alter table ${name} replica identity ${identity}`)
+      const reader = await api.user([{ collection: name, action: 'read', fields: 'count' }])
+      const [all, some] = [await connect(address, token), await connect(address, reader.token)]
+      for (const client of [all, some]) expect((await client.subscribe(name)).status).toBe('success')
+      // Not compressible, so it is kept apart from its row.
+      await api.sql(`insert into ${name} (count, large, secret)
+        select 1, string_agg(md5(i::text), ''), 'canary' from generate_series(1, 3200) i`)
+      await api.sql(`update ${name} set count = 2`)
+      const [row] = await api.sql(`select id, large from ${name}`)
+      const isUpdate = ({ action }: { action: string }) => action === 'update'
+      const { data } = await all.frame(isUpdate)
+      expect(data).toMatchObject({ count: 2, large: row.large })
+      expect(data).not.toHaveProperty('secret')
+      expect((await some.frame(isUpdate)).data).toEqual({ id: row.id, count: 2 })
+    },
+  )
 
   it('says in /ready what is off', async () => {
     await api.user([{ collection: 'note', action: 'read', fields: '*', conditions: { text: 'mine' } }])
@@ -258,11 +298,16 @@ describe('resuming', () => {
 })
 
 describe('REALTIME_ROW_LEVEL_SCOPING', () => {
-  it('delivers a row while it is in scope, its id when it leaves, and no deletion of what was never seen', async () => {
+  it('delivers a row while it is in scope, its id when it leaves, and no deletion of what was never seen (R-04)', async () => {
     const scoped = await startApi({ SOCKET_ENABLED: 'true', REALTIME_ROW_LEVEL_SCOPING: 'true' }, api.database)
     const scopedAddress = await scoped.app.listen({ host: '127.0.0.1', port: 0 })
     const user = await api.user([
-      { collection: 'note', action: 'read', fields: '*', conditions: { text: { startsWith: 'mine' } } },
+      {
+        collection: 'note',
+        action: 'read',
+        fields: '*',
+        conditions: { OR: [{ text: 'nobody’s' }, { text: { startsWith: 'mine' } }] },
+      },
     ])
     const client = await connect(scopedAddress, await login(user.email))
     expect((await client.subscribe('note')).status).toBe('success')
@@ -281,7 +326,7 @@ describe('REALTIME_ROW_LEVEL_SCOPING', () => {
     ])
   })
 
-  it('says resync when a related row, or a permission, decides otherwise from now on', async () => {
+  it('says resync when a related row, or a permission, decides otherwise from now on (R-04)', async () => {
     await api.admin('POST', '/schemas', { collectionName: 'folder', schema: { fields: { name: { type: 'String' } } } })
     await api.admin('POST', '/schemas', {
       collectionName: 'page',

@@ -19,7 +19,7 @@ const ofTenant = () => `?tenant_id=${tenant}`
 const story = async (position: bigint) => (await api.log(position)).map(({ action, entity }) => `${action} ${entity}`)
 
 describe('GET /settings', () => {
-  it('shows everybody an allow-list with flattened limits', async () => {
+  it('shows everybody an allow-list with flattened limits (P-26)', async () => {
     const roles = { [randomUUID()]: { web: 1, mobile: 1 } }
     await patch({
       session_limits: { default: { web: 3 }, roles },
@@ -41,9 +41,18 @@ describe('GET /settings', () => {
     expect(Object.keys(data)).not.toEqual(expect.arrayContaining([expect.stringMatching(secret.join('|'))]))
     expect(JSON.stringify(data)).not.toContain('mail.example.com')
     expect(JSON.stringify(data)).not.toContain(Object.keys(roles)[0])
+    await patch({ app_url: 'https://public.example.com' })
+    const byUrl = await api.anonymous('GET', '/settings/by-app-url?app_url=https://public.example.com')
+    expect(Object.keys(byUrl.body.data)).toEqual(Object.keys(data))
+    const branding = await api.anonymous('GET', `/settings/branding?tenant_id=${tenant}`)
+    for (const { status, text } of [byUrl, branding, await api.anonymous('GET', '/settings?fields=*,smtp_host')]) {
+      expect(status).toBe(200)
+      expect(text).not.toMatch(/"smtp_(?!enabled)|mail\.example\.com|"roles"/)
+    }
+    await patch({ app_url: null })
   })
 
-  it('shows administrators everything but the password', async () => {
+  it('shows administrators everything but the password (P-26)', async () => {
     const data = await settings()
     expect(data).toMatchObject({ smtp_host: 'mail.example.com', smtp_pass: '********', web_session_limit: 3 })
     expect(data.session_limits.roles).toEqual(expect.any(Object))

@@ -13,7 +13,7 @@ import { connect } from '../support/socket.ts'
 const keepAlive = new Agent({ keepAlive: true })
 const ended = { code: 0, signal: null }
 
-describe('a web process that is asked to stop', () => {
+describe('a web process that is asked to stop (F-29)', () => {
   let cluster: Cluster
   let web: Web
 
@@ -115,22 +115,26 @@ describe('a web process that is asked to stop', () => {
   }
 })
 
-describe('a mail worker that is asked to stop', () => {
-  it('hands back what does not end in time, and the next one sends the same message', async () => {
+describe('workers that are asked to stop (F-29)', () => {
+  it('hand back what does not end in time, and the next one sends the same message', async () => {
     const smtp: SmtpDouble = await startSmtp()
     const env = {
       REQUIRE_EMAIL_VERIFICATION: 'true',
       AUTH_APP_URL: 'https://app.example',
       TASK_SHUTDOWN_WAIT_TIME: '1',
     }
-    const cluster = await startCluster({ env: { ...smtp.env, ...env }, workers: ['mail'] })
-    const [worker] = cluster.workers as [Member]
+    const cluster = await startCluster({
+      env: { ...smtp.env, ...env },
+      workers: ['mail', 'log-cleanup', 'cache-invalidation'],
+    })
+    const [worker, ...idle] = cluster.workers as [Member, ...Member[]]
     await cluster.sql(`update pgboss.queue set retry_delay = 0, retry_backoff = false where name = 'mail'`)
     smtp.answer('hang')
     const person = { email: 'late@mail.example', password: 'long enough', firstName: 'L', lastName: 'L' }
     expect((await cluster.web[0]!.call('POST', '/auth/register', person, null)).status).toBe(200)
     await waitFor(() => smtp.received.length === 1)
-    expect(await worker.kill('SIGTERM')).toEqual(ended)
+    const exits = await Promise.all([worker, ...idle].map((one) => one.kill('SIGTERM')))
+    expect(exits).toEqual([ended, ended, ended])
     const [job] = await cluster.sql(`select state from pgboss.job where name = 'mail'`)
     expect(job.state).toBe('retry')
     await worker.restart()
