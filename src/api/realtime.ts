@@ -22,6 +22,7 @@ import { type LiveReports, openLiveReports } from './realtime/reports.ts'
 import { openRooms, type RoomChannel } from './realtime/rooms.ts'
 import { openTaskProgress, type TaskProgress } from './realtime/tasks.ts'
 import { callerOf } from './realtime/users.ts'
+import { boundedWebSocketServer } from './realtime/websocket-server.ts'
 import { collectionOf, inOneMessage, readWish } from './realtime/wish.ts'
 
 /** The realtime channel: socket.io on SOCKET_PATH, fed from the log (realtime facts §1). */
@@ -64,12 +65,13 @@ export function realtimeServerFactory(config: Config, engine: Engine) {
 
 /** The engine under the sockets; same origin only, unless SOCKET_CORS_ENABLED_ORIGINS names others. */
 export function openEngine(config: Config): { engine: Engine; limits: SocketLimits } {
-  const { corsOrigins, messageBytes } = config.realtime
+  const { corsOrigins, messageBytes, messagesPerSecond } = config.realtime
   const limits = openSocketLimits(config)
   const engine = new Engine({
     pingInterval: 25_000,
     pingTimeout: 60_000,
     maxHttpBufferSize: messageBytes,
+    wsEngine: boundedWebSocketServer(messagesPerSecond),
     ...(corsOrigins.length > 0 && { cors: { origin: [...corsOrigins], credentials: true } }),
     allowRequest: (request, decide) => {
       const isAllowed = isAllowedOrigin(request, corsOrigins) && !isJsonp(request)

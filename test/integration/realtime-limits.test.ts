@@ -78,6 +78,18 @@ describe('messages (D-12)', () => {
     await isAlive()
   })
 
+  it('count by themselves where they are pings of the WebSocket protocol, which are answered until there are too many', async () => {
+    const client = await openRaw(address, token)
+    client.ping()
+    await waitFor(() => client.pongs === 1)
+    client.pause()
+    for (let i = 0; i < 200; i += 1) client.ping()
+    client.resume()
+    await waitFor(() => client.closed)
+    expect(client.pongs).toBeLessThan(200)
+    await isAlive()
+  })
+
   it('are limited in size', async () => {
     const client = await openRaw(address, token)
     client.send(`420["subscribe",{"collection":"${'x'.repeat(1_200_000)}"}]`)

@@ -10,6 +10,10 @@ export type RawSocket = {
   readonly closed: boolean
   /** Sends a packet of the socket protocol in a frame of its own, text or binary. */
   send(packet: string | Buffer): void
+  /** Sends a ping of the WebSocket protocol itself. */
+  ping(): void
+  /** How many pings were answered. */
+  readonly pongs: number
   /** The first packet, past or to come, that begins so. */
   packet(start: string): Promise<string>
   /** Leaves what comes in the buffers of the system, until `resume`. */
@@ -33,6 +37,7 @@ export async function openRaw(address: string, token?: string): Promise<RawSocke
   let closed = false
   let rest: Buffer = Buffer.alloc(0)
   let upgraded = false
+  let pongs = 0
   socket.on('error', () => undefined)
   socket.on('close', () => {
     closed = true
@@ -48,6 +53,7 @@ export async function openRaw(address: string, token?: string): Promise<RawSocke
     }
     for (let frame = frameOf(rest); frame !== undefined; frame = frameOf(rest)) {
       if (frame.opcode === 1) packets.push(frame.payload.toString())
+      if (frame.opcode === 10) pongs += 1
       if (frame.opcode === 8) socket.end(maskedFrame(frame.payload, 8))
       rest = rest.subarray(frame.end)
     }
@@ -63,6 +69,12 @@ export async function openRaw(address: string, token?: string): Promise<RawSocke
     },
     send: (packet) => {
       if (!closed) socket.write(maskedFrame(packet))
+    },
+    ping: () => {
+      if (!closed) socket.write(Buffer.from([0x89, 0x80, 0, 0, 0, 0]))
+    },
+    get pongs() {
+      return pongs
     },
     packet: async (start) =>
       (await waitFor(() => packets.find((packet) => packet.startsWith(start)), { what: `a packet ${start}` }))!,
