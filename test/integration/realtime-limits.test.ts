@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { type Api, startApi } from '../support/api.ts'
 import { administrator } from '../support/prepare.ts'
-import { openRaw } from '../support/raw-socket.ts'
+import { openRaw, type RawSocket } from '../support/raw-socket.ts'
 import { connect } from '../support/socket.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -201,4 +201,27 @@ describe('a subscriber that stops to read', () => {
       .map((packet) => Number.parseInt(JSON.parse(packet.slice(2))[1].data.text, 10))
     expect([...new Set(numbers)].sort((a, b) => a - b)).toEqual(Array.from({ length: rows }, (_, i) => i + 1))
   })
+
+  it.each<[string, (silent: RawSocket, other: RawSocket) => void]>([
+    ['its own requests', (silent) => silent.send('421["room:join",{"room":"full"}]')],
+    ['others in its room', (_silent, other) => other.send(said)],
+  ])('is cut off when %s go on adding to what it has not read (D-13)', async (_what, add) => {
+    const limited = await serve({ SOCKET_BUFFER_SIZE: '64kb', SOCKET_MESSAGE_LIMIT: '1000000' })
+    const [other, silent] = [await openRaw(limited, token), await openRaw(limited, token)]
+    for (const client of [other, silent]) {
+      client.send('420["room:join",{"room":"full"}]')
+      await client.packet('430')
+    }
+    for (let i = 0; i < 30; i += 1) other.send(said)
+    silent.pause()
+    await waitFor(() => {
+      for (let i = 0; i < 20; i += 1) add(silent, other)
+      return other.packets.some((packet) => packet.startsWith('42["room:user:left"'))
+    })
+    silent.resume()
+    await waitFor(() => silent.closed)
+    expect(other.closed).toBe(false)
+  })
 })
+
+const said = `42["room:message",{"room":"full","event":"said","payload":"${'x'.repeat(8000)}"}]`

@@ -7,7 +7,7 @@ import type { Config } from '../../config.ts'
  * (quality D-13): senders ask before they add to what waits.
  */
 export type Outbox = {
-  /** Counts what waits on this connection from now on. */
+  /** Counts what waits on this connection from now on, and closes it when that is far too much. */
   watch(conn: Connection): void
   /** More waits than a connection may hold: nothing is to be added. */
   isFull(socket: Socket): boolean
@@ -22,6 +22,8 @@ type Waiting = { bytes: number; messages: number; inFlight: number }
 
 const stalledMs = 10_000
 const lookMs = 5
+/** What is not asked for here, such as answers and the messages of rooms, may add up to so many times what may wait. */
+const cutOffAt = 4
 /** Who sends page after page adds another one when this share of what may wait is left. */
 const drainedShare = 0.25
 
@@ -36,7 +38,15 @@ export function openOutbox({ realtime }: Config, io: Server): Outbox {
   const isOver = ({ conn }: Socket, share: number) =>
     bytesOn(conn) > sendBufferBytes * share || waiting.get(conn)!.messages > sendBufferMessages * share
   return {
-    watch: (conn) => count(conn, waiting),
+    watch: (conn) => {
+      count(conn, waiting)
+      const onPacket = () => {
+        if (bytesOn(conn) <= sendBufferBytes * cutOffAt) return
+        conn.off('packetCreate', onPacket)
+        conn.close(true)
+      }
+      conn.on('packetCreate', onPacket)
+    },
     isFull: (socket) => isOver(socket, 1),
     send: (sockets, name, body) => {
       if (sockets.length === 1) sockets[0]!.emit(name, body)
