@@ -88,6 +88,8 @@ describe('a question is resolved', () => {
     expect(resolved({ catalog: {} }, { limit: '7' })).toBe(2)
     expect(resolved({ access: { meaning: () => 'somebody else' } }, { limit: '7' })).toBe(2)
     expect(resolved({}, { limit: '8' })).toBe(2)
+    expect(resolved({}, { limit: '80', page: '1' })).toBe(2)
+    expect(resolved({}, { limit: '8', page: '01' })).toBe(2)
   })
 
   it.each([

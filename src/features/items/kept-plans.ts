@@ -49,13 +49,15 @@ export function preparedPlan(
   resolve: (raw: RawQuery) => Plan,
 ): PreparedPlan {
   const meaning = access.meaning?.()
-  if (meaning === undefined || !isKeepable(raw)) return { plan: resolve(raw) }
-  const filter = plainFilter(raw)
-  const rest = Object.entries(raw).filter(([key]) => key !== 'filter' && !key.startsWith('filter['))
-  const plan = () => resolve({ ...Object.fromEntries(rest), filter })
-  const { text, leaves } = shapeOf(filter)
+  const rest = meaning === undefined ? undefined : withoutFilter(raw)
+  if (rest === undefined) return { plan: resolve(raw) }
   const memory = memoryOf(catalog)
-  const key = `${meaning} ${name} ${JSON.stringify(rest)} ${text}`
+  const unfiltered = `${meaning} ${name} ${rest.text}`
+  if (!rest.hasFilter) return keptExactly(memory, unfiltered, () => resolve(raw))
+  const filter = plainFilter(raw)
+  const plan = () => resolve({ ...Object.fromEntries(Object.entries(raw).filter(([key]) => !isOfFilter(key))), filter })
+  const { text, leaves } = shapeOf(filter)
+  const key = `${unfiltered} ${text}`
   if (leaves.length === 0) return keptExactly(memory, key, plan)
   const kept = memory.forms.get(key)
   if (kept === undefined) return keptAsForm(memory, key, plan, leaves)
@@ -77,13 +79,22 @@ export function statementOf(prepared: PreparedPlan, compile: (plan: Plan) => Sta
 
 const largestQuestion = 4000
 
-function isKeepable(raw: RawQuery): boolean {
+const isOfFilter = (key: string): boolean => key === 'filter' || key.startsWith('filter[')
+
+/** All of a question but its filter, as a text of its own; undefined for one that is not kept. */
+function withoutFilter(raw: RawQuery): { readonly text: string; readonly hasFilter: boolean } | undefined {
+  let text = ''
   let length = 0
-  for (const [key, value] of Object.entries(raw)) {
-    if (typeof value !== 'string' || mayNameVariables.test(value)) return false
+  let hasFilter = false
+  for (const key of Object.keys(raw)) {
+    const value = raw[key]
+    if (typeof value !== 'string' || mayNameVariables.test(value)) return undefined
     length += key.length + value.length
+    if (isOfFilter(key)) hasFilter = true
+    // With the lengths, as no character is free to stand between them.
+    else text += `${key.length},${value.length},${key}${value}`
   }
-  return length <= largestQuestion
+  return length <= largestQuestion ? { text, hasFilter } : undefined
 }
 
 /** A variable begins with `$`, which JSON may also write as an escape. */
