@@ -252,6 +252,8 @@ describe('a live session', () => {
     const { token, id } = await api.user()
     await warm(token)
     await api.sql(statement, [id])
+    // Answered when the other process has heard what was notified before.
+    await other.sql('select')
     for (const process of [api, other]) expect((await process.as(token)('GET', '/auth/check')).status).toBe(401)
   })
 
