@@ -74,6 +74,7 @@ describeWithRedis('answers in Redis', () => {
 
   it('are found by the other process, and never older than a write of the first', async () => {
     await second()
+    await api.settled()
     const first = await api.admin('GET', path)
     await waitFor(async () => (await entries()).length === 1)
     const there = await readThere()
@@ -203,6 +204,7 @@ describeWithRedis('answers in Redis', () => {
     await inspector.call('flushall')
     const maker = await second(env)
     await add('Grüße, 世界 🙂')
+    await api.settled()
     const made = await readThere()
     expect(made.state).toBe('MISS')
     await waitFor(async () => (await entries()).length === 1)

@@ -1,5 +1,6 @@
 import pg from 'pg'
 import { afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
+import { parseCursor, parseSnapshot } from '../../src/events/cursor.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { administrator } from '../support/prepare.ts'
 import { closeSockets, connect, type TestSocket } from '../support/socket.ts'
@@ -322,11 +323,15 @@ describe('snapshot', () => {
     expect(resumed).toEqual({ status: 'success', cursor: expect.any(String) })
     expect(second.frames.map(({ data }) => data.title)).toEqual(['missed'])
     expect(rowsOf(second)).toEqual([])
-    await api.sql(`update svc_log.floor set removed = pg_current_xact_id()`)
+    const { xmin } = parseSnapshot(parseCursor(cursor).snapshot)!
+    // The process itself reads on from later than that: only this subscriber has lost its place.
+    await api.settled()
+    await marked(second, { points: 5001 })
+    onTestFinished(async () => void (await api.sql(`update svc_log.floor set removed = '0'`)))
+    await api.sql(`update svc_log.floor set removed = $1`, [String(xmin)])
     const third = await connect(address, token)
     const again = await subscribe(third, { since: cursor, snapshot: true, filter: { points: { gt: 2999 } } })
-    await api.sql(`update svc_log.floor set removed = '0'`)
-    expect(again).toMatchObject({ status: 'success', snapshot: 2 })
+    expect(again).toMatchObject({ status: 'success', snapshot: 3 })
     expect(again.cursor).not.toBe(cursor)
   })
 
