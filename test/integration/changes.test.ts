@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { type Api, type Call, startApi } from '../support/api.ts'
+import { type Change, pull, pullAll } from '../support/changes.ts'
 import { createRole, createTenant, createUser, grant } from '../support/tenants.ts'
 
 let api: Api
@@ -29,26 +30,6 @@ beforeAll(async () => {
     schema: { paranoid: true, fields: { text: { type: 'String' } } },
   })
 })
-
-type Change = { collection: string; action: string; id: any; data?: any; timestamp: string; position: string }
-
-/** One call, as parameters. */
-const pull = async (call: Call, parameters: Record<string, string>) =>
-  call('GET', `/changes?${new URLSearchParams(parameters)}`)
-
-/** All pages until there are no more. */
-async function pullAll(call: Call, since: string, more: Record<string, string> = {}) {
-  const data: Change[] = []
-  const resync = new Set<string>()
-  for (let cursor = since, pages = 1; ; pages += 1) {
-    const { status, body, text } = await pull(call, { since: cursor, ...more })
-    if (status !== 200) throw new Error(text)
-    data.push(...body.data)
-    for (const name of body.resync) resync.add(name)
-    cursor = body.cursor
-    if (!body.hasMore) return { data, cursor, pages, resync: [...resync] }
-  }
-}
 
 const now = async (call: Call = api.admin): Promise<string> => (await pull(call, {})).body.cursor
 const create = async (collection: string, row: object): Promise<string> =>
