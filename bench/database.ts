@@ -3,6 +3,7 @@ import { chmod, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import pg from 'pg'
+import { dropDatabase } from '../scripts/drop-database.ts'
 import { startEmbedded } from '../src/db/embedded.ts'
 
 /** An empty database that is gone when the run is over. */
@@ -50,13 +51,13 @@ export async function openSql(url: string, cleanup: AsyncDisposableStack): Promi
 
 async function createDatabase(serverUrl: string, cleanup: AsyncDisposableStack): Promise<string> {
   const name = `daybook_bench_${randomBytes(4).toString('hex')}`
-  const onServer = async (text: string) => {
+  const onServer = async (work: (client: pg.Client) => Promise<unknown>) => {
     const client = new pg.Client({ connectionString: serverUrl })
     await client.connect()
-    await client.query(text).finally(() => client.end())
+    await work(client).finally(() => client.end())
   }
-  await onServer(`create database ${name}`)
-  cleanup.defer(() => onServer(`drop database ${name} with (force)`))
+  await onServer((client) => client.query(`create database ${name}`))
+  cleanup.defer(() => onServer((client) => dropDatabase(client, name)))
   const url = new URL(serverUrl)
   url.pathname = `/${name}`
   return url.href

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import pg from 'pg'
 import { startEmbedded } from '../../src/db/embedded.ts'
+import { dropDatabase } from '../drop-database.ts'
 
 export type Place = {
   readonly databaseUrl: string
@@ -39,10 +40,14 @@ export async function query<Row extends pg.QueryResultRow>(
   text: string,
   values: unknown[] = [],
 ): Promise<Row[]> {
+  return withClient(url, async (client) => (await client.query<Row>(text, values)).rows)
+}
+
+async function withClient<Result>(url: string, work: (client: pg.Client) => Promise<Result>): Promise<Result> {
   const client = new pg.Client({ connectionString: url, application_name: 'daybook demo' })
   await client.connect()
   try {
-    return (await client.query<Row>(text, values)).rows
+    return await work(client)
   } finally {
     await client.end()
   }
@@ -71,7 +76,7 @@ async function createDatabase(serverUrl: string, cleanup: AsyncDisposableStack):
   const creating = query(serverUrl, `create database ${name}`)
   cleanup.defer(async () => {
     const [outcome] = await Promise.allSettled([creating])
-    if (outcome.status === 'fulfilled') await query(serverUrl, `drop database ${name} with (force)`)
+    if (outcome.status === 'fulfilled') await withClient(serverUrl, (client) => dropDatabase(client, name))
   })
   await creating.catch((error: Error & { code?: string }) => {
     throw new Error(`DATABASE_URL: no database for the demo can be made there: ${error.message || error.code}`)

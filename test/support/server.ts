@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { PostgreSqlContainer } from '@testcontainers/postgresql'
 import pg from 'pg'
 import pino from 'pino'
+import { dropDatabase } from '../../scripts/drop-database.ts'
 import { startEmbedded } from '../../src/db/embedded.ts'
 import { prepareDatabase } from './prepare.ts'
 
@@ -86,6 +87,6 @@ async function startContainer(): Promise<Server> {
 async function dropDatabases(url: string, prefix: string): Promise<void> {
   await withClient(url, async (client) => {
     const { rows } = await client.query('select datname from pg_database where starts_with(datname, $1)', [prefix])
-    for (const { datname } of rows) await client.query(`drop database ${datname} with (force)`)
+    for (const { datname } of rows) await dropDatabase(client, datname)
   })
 }
