@@ -6,12 +6,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import pino from 'pino'
-import { afterAll, describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, it, onTestFinished } from 'vitest'
 import { openLogger } from '../../src/adapters/logger.ts'
 import { openDatabase, openPool, poolShares, sessionOptions, tlsOptions } from '../../src/db/pools.ts'
 import { sql } from '../../src/db/sql.ts'
 import { commit } from '../../src/events/commit.ts'
 import { systemActor } from '../../src/events/types.ts'
+import { openRuntime } from '../../src/runtime.ts'
 import { startApi } from '../support/api.ts'
 import { createDatabase } from '../support/postgres.ts'
 import { testConfig } from '../support/prepare.ts'
@@ -40,7 +41,7 @@ describe('the database variables', () => {
 
   it('DATABASE_POOL_ACQUIRE bounds the wait for a connection, as a 503', async () => {
     const { url } = await createDatabase()
-    const small = pool(url, { DATABASE_POOL_ACQUIRE: '50' }, 1)
+    const small = pool(url, { DATABASE_POOL_ACQUIRE: '500' }, 1)
     const client = await small.connect()
     await expect(openDatabase(small, silent, false).one(sql.unsafe`select 1 as x`)).rejects.toMatchObject({
       status: 503,
@@ -65,14 +66,18 @@ describe('the database variables', () => {
   })
 
   it('TRANSACTION_TIMEOUT_MS ends statements and idle transactions', async () => {
-    const api = await startApi({ TRANSACTION_TIMEOUT_MS: '200' })
-    const slow = commit(api.rt, systemActor, async (tx) => {
+    const api = await startApi()
+    // Without a sign-in, which would have to be that quick.
+    const config = testConfig(api.database.url, { TRANSACTION_TIMEOUT_MS: '200' })
+    const rt = await openRuntime({ config, log: silent, name: 'hurried', worker: false })
+    onTestFinished(() => rt.close())
+    const slow = commit(rt, systemActor, async (tx) => {
       await tx.any(sql.unsafe`insert into "svc_Tenant" (name) values ('rolled back')`)
       await tx.any(sql.unsafe`select pg_sleep(5)`)
       return { result: undefined }
     })
     await expect(slow).rejects.toThrow()
-    const stalled = commit(api.rt, systemActor, async (tx) => {
+    const stalled = commit(rt, systemActor, async (tx) => {
       await tx.any(sql.unsafe`insert into "svc_Tenant" (name) values ('rolled back')`)
       await waitFor(
         async () =>
