@@ -250,14 +250,14 @@ describe('a key ends', () => {
       (await elsewhere.inject({ url: '/auth/check', headers: { authorization: `Bearer ${key}` } })).statusCode
     expect(await status()).toBe(200)
     await user.call('DELETE', `/auth/keys/${id}`)
-    await waitFor(async () => (await status()) === 401, { timeout: 2000 })
+    await waitFor(async () => (await status()) === 401)
   })
 
   it('when its time has come', async () => {
     const { key, id } = await make((await api.user()).call, { expiresAt: '2999-01-01T00:00:00Z' })
     expect(await check(key)).toBe(200)
     await api.sql('update "svc_ApiKey" set "expiresAt" = now() where id = $1', [id])
-    await waitFor(async () => (await check(key)) === 401, { timeout: 3000 })
+    await waitFor(async () => (await check(key)) === 401)
   })
 
   it.each([
@@ -270,7 +270,7 @@ describe('a key ends', () => {
     const socket = await connect(address, key)
     expect(await check(key)).toBe(200)
     await api.sql(change, [user.id])
-    await waitFor(async () => (await check(key)) === 401, { timeout: 3000 })
+    await waitFor(async () => (await check(key)) === 401)
     await waitFor(() => socket.socket.disconnected, { what: 'the socket to be closed' })
   })
 
@@ -281,8 +281,8 @@ describe('a key ends', () => {
     expect((await api.as(narrowed)('GET', '/items/note')).status).toBe(200)
     const roleId = await createRole(api)
     await api.sql('update "svc_UserRole" set "role_Id" = $2 where "user_Id" = $1', [user.id, roleId])
-    await waitFor(async () => (await check(narrowed)) === 401, { timeout: 3000 })
-    await waitFor(async () => (await follows('GET', '/items/note')).status === 403, { timeout: 3000 })
+    await waitFor(async () => (await check(narrowed)) === 401)
+    await waitFor(async () => (await follows('GET', '/items/note')).status === 403)
     expect((await follows('GET', '/auth/check')).status).toBe(200)
   })
 })

