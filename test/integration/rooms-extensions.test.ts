@@ -29,6 +29,7 @@ export default (hooks, { socketService: sockets, notificationService, ItemsServi
   sockets.registerRoomValidator('staff:deep:', () => false)
   sockets.registerRoomValidator('broken:', () => { throw new Error('a secret') })
   sockets.registerRoomValidator('grant:', (socket) => socket.accountability.permissions.some(({ collection }) => collection === 'badge'))
+  sockets.registerRoomValidator('article:', (socket) => socket.accountability.permissions.some(({ collection }) => collection === 'article'))
   hooks.registerHook('article', 'items.create', async ({ data, accountability }) => {
     const userId = accountability.user.id
     await sockets.broadcastToRoom('staff:news', 'article:soon', { title: data.title })
@@ -111,6 +112,19 @@ describe('validated rooms', () => {
     expect((await a.emit('room:list', {})).rooms).toEqual([{ name: 'staff:1', memberCount: 1 }])
   })
 
+  it('keep who is still admitted by the metadata when the rights change', async () => {
+    const user = await api.user([{ collection: 'article', action: 'read' }])
+    const a = await connect(address, user.token)
+    const room = { room: 'staff:kept' }
+    expect(await a.emit('room:join', { ...room, metadata: { badge: 'blue' } })).toMatchObject({ status: 'success' })
+    expect(await a.emit('room:join', { room: 'article:1' })).toMatchObject({ status: 'success' })
+    const { body } = await api.admin('GET', `/permissions?filter=${JSON.stringify({ role_Id: user.roleId })}`)
+    await api.admin('DELETE', `/permissions/${body.data[0].id}`)
+    expect(await hears(a, 'room:kicked')).toMatchObject([{ room: 'article:1' }])
+    expect(await a.emit('room:message', { ...room, event: 'hello', payload: 1 })).toMatchObject({ status: 'success' })
+    expect(heard(a, 'room:kicked')).toHaveLength(1)
+  })
+
   it('are left by who is not admitted any more when the rights change', async () => {
     const badge = { collectionName: 'badge', schema: { fields: { name: { type: 'String' } } } }
     await api.admin('POST', '/schemas', badge)
@@ -150,7 +164,8 @@ describe('an extension', () => {
 
   it('sends what belongs to a change with its commit, or not at all', async () => {
     const a = await connect(address, anna.token)
-    await a.emit('room:join', { room: 'staff:news', metadata: { badge: 'blue' } })
+    const joined = await a.emit('room:join', { room: 'staff:news', metadata: { badge: 'blue' } })
+    expect(joined).toMatchObject({ status: 'success' })
     await a.subscribe('svc_Notification')
     const before = await api.position()
     expect((await anna.call('POST', '/items/article', { title: 'bad' })).status).toBe(400)
@@ -180,7 +195,7 @@ describe('an extension', () => {
       rooms: expect.any(Number),
       customRooms: data.rooms.length,
       registeredHandlers: 6,
-      registeredValidators: 4,
+      registeredValidators: 5,
     })
     expect(data.stats.totalConnections).toBeGreaterThanOrEqual(data.stats.uniqueUsers)
   })

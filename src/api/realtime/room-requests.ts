@@ -17,6 +17,9 @@ import { isAdmitted } from './room-admission.ts'
 import { metadataValue, type RoomAnnouncements } from './room-announcements.ts'
 import { callerOf, tenantOf, userOf, userRoom } from './users.ts'
 
+/** A room that a socket is in, with the metadata (JSON) that it was admitted with. */
+export type Membership = { readonly room: Room; readonly metadata: string | undefined }
+
 /** What the requests work with. */
 export type RoomContext = {
   readonly rt: Runtime
@@ -25,7 +28,7 @@ export type RoomContext = {
   readonly store: RoomStore
   readonly events: RoomAnnouncements
   /** The rooms of the sockets of this process, by key; a socket that is gone has none. */
-  readonly own: ReadonlyMap<Socket, Map<string, Room>>
+  readonly own: ReadonlyMap<Socket, Map<string, Membership>>
   /** Takes a socket, wherever it is connected, out of a room that it is no member of any more. */
   showOut(room: Room, socketId: string, kickedBy: string): void
 }
@@ -53,7 +56,7 @@ async function join(context: RoomContext, socket: Socket, request: unknown): Pro
     if (!mine.has(roomKey(room))) await socket.leave(socketRoom(roomKey(room)))
     throw joined === 'full' ? new AppError(400, 'Room is full') : joined
   }
-  mine.set(roomKey(room), room)
+  mine.set(roomKey(room), { room, metadata: joining.metadata })
   if (joined.isNew) events.joined(room, joining)
   events.creatorChanged(room, joined.newCreator)
   return { room: room.name, history: joined.history.map((record) => JSON.parse(record)) }

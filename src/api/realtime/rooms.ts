@@ -9,8 +9,8 @@ import type { Cluster } from './cluster.ts'
 import { socketRoom } from './push.ts'
 import { openQueues } from './queues.ts'
 import { isAdmitted } from './room-admission.ts'
-import { type RoomAnnouncements, roomAnnouncements } from './room-announcements.ts'
-import { isConnected, leaveRoom, type RoomContext, roomRequests } from './room-requests.ts'
+import { metadataValue, type RoomAnnouncements, roomAnnouncements } from './room-announcements.ts'
+import { isConnected, leaveRoom, type Membership, type RoomContext, roomRequests } from './room-requests.ts'
 import { callerOf, tenantOf, tenantRoom, userOf, userRoom } from './users.ts'
 
 /** Custom rooms (realtime facts §1, docs/rooms.md). */
@@ -30,10 +30,10 @@ export type RoomChannel = {
 type Store = RoomStore & Pick<RedisStore, 'isAvailable' | 'forget' | 'audit' | 'close'>
 
 export function openRooms(rt: Runtime, io: Server, cluster: Cluster): RoomChannel {
-  const own = new Map<Socket, Map<string, Room>>()
+  const own = new Map<Socket, Map<string, Membership>>()
   const queues = openQueues()
   const events = roomAnnouncements(rt, io)
-  const roomsOf = (socket: Socket): Room[] => [...(own.get(socket)?.values() ?? [])]
+  const roomsOf = (socket: Socket): Room[] => [...(own.get(socket)?.values() ?? [])].map(({ room }) => room)
 
   /** Of a socket of this process; nothing happens for others. */
   const showOutHere = (room: Room, socketId: string, kickedBy: string | null) => {
@@ -55,9 +55,10 @@ export function openRooms(rt: Runtime, io: Server, cluster: Cluster): RoomChanne
 
   /** After its user's rights have changed. What cannot be decided is decided against it. */
   const reconsider = async (socket: Socket, room: Room) => {
-    if (own.get(socket)?.has(roomKey(room)) !== true) return
+    const membership = own.get(socket)?.get(roomKey(room))
+    if (membership === undefined) return
     const isAtTenant = tenantOf(rt, callerOf(socket)) === room.tenantId
-    if (isAtTenant && (await isAdmitted(rt, socket, room.name, null))) return
+    if (isAtTenant && (await isAdmitted(rt, socket, room.name, metadataValue(membership.metadata)))) return
     events.kicked(room, socket.id, null)
     await leaveRoom(context, socket, room)
   }
