@@ -1,5 +1,5 @@
 import type { Counters } from './counters.ts'
-import { openWindows, type Verdict, verdictOf } from './windows.ts'
+import { openWindows, type Verdict, verdictOf, type Window } from './windows.ts'
 
 /** What an attempt is counted against. */
 export type Budget = { readonly key: string; readonly limit: number }
@@ -7,6 +7,9 @@ export type Budget = { readonly key: string; readonly limit: number }
 export type AttemptLimit = (budgets: readonly Budget[]) => Promise<Verdict>
 
 const rememberedAtMost = 50_000
+
+/** `own`: how often this process has counted here. Whoever counted, the counter has come to that much. */
+type Attempts = Window & { readonly own: number }
 
 /**
  * Counts an attempt against all its budgets at once, in the shared counters: at most `limit` per window pass, however
@@ -16,7 +19,7 @@ const rememberedAtMost = 50_000
  * Rejects when nobody can count: an attempt that is not counted is not made.
  */
 export function openAttemptLimit(counters: Counters, windowMs: number): AttemptLimit {
-  const windows = openWindows(rememberedAtMost)
+  const windows = openWindows<Attempts>(rememberedAtMost)
 
   const usedUp = (budgets: readonly Budget[]): Verdict[] =>
     budgets.flatMap(({ key, limit }) => {
@@ -25,16 +28,19 @@ export function openAttemptLimit(counters: Counters, windowMs: number): AttemptL
     })
 
   const count = async (budgets: readonly Budget[]): Promise<Verdict[]> => {
-    const additions = budgets.map(({ key }) => {
-      const known = windows.live(key)
-      const remainingMs = known === undefined ? windowMs : known.endsAt - performance.now()
-      return { key, add: 1, atLeast: known?.count ?? 0, windowMs: remainingMs }
-    })
+    const additions = () =>
+      budgets.map(({ key }) => {
+        const known = windows.live(key)
+        const remainingMs = known === undefined ? windowMs : known.endsAt - performance.now()
+        return { key, add: 1, atLeast: known?.count ?? 0, windowMs: remainingMs }
+      })
     const counts = await counters.add(additions)
     return budgets.map(({ key, limit }, i) => {
       const { count, remainingMs } = counts[i]!
-      const highest = Math.max(count, windows.live(key)?.count ?? 0)
-      const window = windows.begin(key, { count: highest, unsent: 0, endsAt: performance.now() + remainingMs })
+      const known = windows.live(key)
+      const own = (known?.own ?? 0) + 1
+      const highest = Math.max(count, known?.count ?? 0, own)
+      const window = windows.begin(key, { count: highest, own, endsAt: performance.now() + remainingMs })
       return verdictOf(limit, window, count <= limit)
     })
   }

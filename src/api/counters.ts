@@ -4,8 +4,11 @@ import type { Runtime } from '../runtime.ts'
 
 /** Counters that all processes share. */
 export type Counters = {
-  /** Adds to counters of different keys; what each has come to, in the same order. Rejects when nobody can count. */
-  add(additions: readonly Addition[]): Promise<Count[]>
+  /**
+   * Adds to counters of different keys; what each has come to, in the same order. `additions` is asked again when another
+   * one has to count. Rejects when nobody can.
+   */
+  add(additions: () => readonly Addition[]): Promise<Count[]>
   close(): Promise<void>
 }
 
@@ -22,7 +25,7 @@ export function openCounters(rt: Runtime): Counters {
   return {
     add: async (additions) => {
       try {
-        const counts = await addInRedis(redis, additions)
+        const counts = await addInRedis(redis, additions())
         away = false
         return counts
       } catch (error) {
@@ -53,8 +56,9 @@ function postgresCounters(rt: Runtime): Counters {
     )
   }
   return {
-    add: async (additions) => {
+    add: async (current) => {
       clean()
+      const additions = current()
       const found = new Map((await addToCounters(rt, additions)).map((count) => [count.key, count]))
       return additions.map(({ key }) => found.get(key)!)
     },

@@ -12,6 +12,9 @@ export type RequestLimit = {
 
 export type RequestLimitOptions = { limit: number; windowMs: number; counters: Counters; log: Logger }
 
+/** `unsent`: how much of the count the other processes do not know yet. */
+type Requests = Window & { unsent: number }
+
 const rememberedAtMost = 50_000
 const shareEveryMs = 250
 
@@ -20,9 +23,9 @@ const shareEveryMs = 250
  * a process; clients that have made less than a tenth of their requests are nobody's business but this process's.
  */
 export function openRequestLimit({ limit, windowMs, counters, log }: RequestLimitOptions): RequestLimit {
-  const windows = openWindows(rememberedAtMost)
+  const windows = openWindows<Requests>(rememberedAtMost)
   const sharedFrom = Math.ceil(limit / 10)
-  const toShare = new Map<string, Window>()
+  const toShare = new Map<string, Requests>()
   let timer: NodeJS.Timeout | undefined
   let sharing = Promise.resolve()
   let failed = false
@@ -34,10 +37,11 @@ export function openRequestLimit({ limit, windowMs, counters, log }: RequestLimi
     const additions = entries.map(([key, window]) => {
       const add = window.unsent
       window.unsent = 0
-      return { key: `requests of ${key}`, add, atLeast: 0, windowMs: window.endsAt - performance.now() }
+      const atLeast = window.count - add
+      return { key: `requests of ${key}`, add, atLeast, windowMs: window.endsAt - performance.now() }
     })
     try {
-      const counts = await counters.add(additions)
+      const counts = await counters.add(() => additions)
       failed = false
       entries.forEach(([, window], i) => {
         // What came meanwhile is not in the shared count yet.
@@ -59,7 +63,7 @@ export function openRequestLimit({ limit, windowMs, counters, log }: RequestLimi
     return sharing
   }
 
-  const plan = (key: string, window: Window) => {
+  const plan = (key: string, window: Requests) => {
     toShare.set(key, window)
     timer ??= setTimeout(inTurn, Math.min(shareEveryMs, windowMs / 4)).unref()
   }

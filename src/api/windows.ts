@@ -1,21 +1,19 @@
 /** What this process knows of a counter, until the end of its window. */
 export type Window = {
   count: number
-  /** How much of it the other processes do not know yet. */
-  unsent: number
   /** By `performance.now()`, which no change of the clock moves. */
   endsAt: number
 }
 
-export type Windows = {
+export type Windows<Known extends Window> = {
   /** Undefined when there is none or it is over. */
-  live(key: string): Window | undefined
-  begin(key: string, window: Window): Window
+  live(key: string): Known | undefined
+  begin(key: string, window: Known): Known
 }
 
 /** Remembers the newest of them; who has none begins anew, or with what the shared counter says. */
-export function openWindows(atMost: number): Windows {
-  const windows = new Map<string, Window>()
+export function openWindows<Known extends Window = Window>(atMost: number): Windows<Known> {
+  const windows = new Map<string, Known>()
   return {
     live: (key) => {
       const window = windows.get(key)

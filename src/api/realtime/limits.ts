@@ -28,7 +28,7 @@ export function openSocketLimits(config: Config): SocketLimits {
   const addressOf = ({ socket, headers }: IncomingMessage) =>
     clientNetwork(forwardedAddress(socket.remoteAddress ?? '', headers['x-forwarded-for'], config.server.trustProxy))
   const begins = (address: string): number => {
-    const fresh = { count: 0, unsent: 0, endsAt: performance.now() + windowMs }
+    const fresh = { count: 0, endsAt: performance.now() + windowMs }
     const window = beginnings.live(address) ?? beginnings.begin(address, fresh)
     window.count += 1
     return window.count
