@@ -1,8 +1,7 @@
 import { randomBytes } from 'node:crypto'
-import { once } from 'node:events'
 import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { join } from 'node:path'
+import { freePort, probePort } from '../free-port.ts'
 import { EmbeddedError, giveTo, type Host, type Notes, runTool } from './embedded-host.ts'
 
 /** The server's superuser, and the name of the application's role and database. */
@@ -20,7 +19,7 @@ export async function chooseAddress(dataDir: string, port: number | undefined): 
   const known = await readIfPresent(file)
   const password = randomBytes(24).toString('base64url')
   const url = new URL(known?.trim() ?? `postgresql://${application}:${password}@127.0.0.1:0/${application}`)
-  url.port = String(port ?? (await freePort(Number(url.port))))
+  url.port = String(port ?? (await choosePort(Number(url.port))))
   if (url.href !== known?.trim()) {
     // In one step: a cut file would be a lost password.
     await writeFile(`${file}.new`, `${url.href}\n`, { mode: 0o600 })
@@ -75,20 +74,13 @@ async function hasCluster(host: Host): Promise<boolean> {
   )
 }
 
-async function freePort(preferred: number): Promise<number> {
-  const probe = createServer()
-  const listening = once(probe, 'listening')
-  probe.listen(preferred, '127.0.0.1')
-  try {
-    await listening
-  } catch (error) {
-    if (preferred === 0) throw error
-    return freePort(0)
-  }
-  const { port } = probe.address() as { port: number }
-  probe.close()
-  await once(probe, 'close')
-  return port
+/** The preferred one if it can be had. */
+async function choosePort(preferred: number): Promise<number> {
+  if (preferred === 0) return freePort()
+  return probePort(preferred, '127.0.0.1').then(
+    () => preferred,
+    () => freePort(),
+  )
 }
 
 async function readIfPresent(file: string): Promise<string | undefined> {

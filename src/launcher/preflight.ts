@@ -1,9 +1,8 @@
 import { randomBytes } from 'node:crypto'
-import { once } from 'node:events'
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { join } from 'node:path'
 import type { Config } from '../config.ts'
+import { freePort, probePort } from '../free-port.ts'
 
 /** A fault of the surroundings, told in one sentence that names the variable; no stack is shown for it. */
 export class StartError extends Error {
@@ -16,16 +15,14 @@ export class StartError extends Error {
  * @throws StartError when it is taken or can't be had
  */
 export async function usablePort({ host, port }: Config['server']): Promise<number> {
-  const probe = createServer()
-  const listening = once(probe, 'listening')
-  probe.listen(port, host)
-  await listening.catch((error: NodeJS.ErrnoException) => {
-    throw new StartError(problems[error.code ?? '']?.(port, host) ?? `HOST, PORT: ${error.message}`)
-  })
-  const usable = (probe.address() as { port: number }).port
-  probe.close()
-  await once(probe, 'close')
-  return usable
+  try {
+    if (port === 0) return await freePort(host)
+    await probePort(port, host)
+    return port
+  } catch (error) {
+    const { code = '', message } = error as NodeJS.ErrnoException
+    throw new StartError(problems[code]?.(port, host) ?? `HOST, PORT: ${message}`)
+  }
 }
 
 const problems: Record<string, (port: number, host: string) => string> = {

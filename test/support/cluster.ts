@@ -1,5 +1,6 @@
 import pg from 'pg'
 import { afterAll } from 'vitest'
+import { freePort } from '../../src/free-port.ts'
 import { createDatabase } from './postgres.ts'
 import { administrator, testEnv } from './prepare.ts'
 import { type Exit, type OutputLine, startProcess, type TestProcess } from './processes.ts'
@@ -58,7 +59,7 @@ export async function startCluster(options: ClusterOptions = {}): Promise<Cluste
   const variables = { ...testEnv(url), ...unlimited, ...env }
   const [web, workers] = await Promise.all([
     Promise.all(Array.from({ length: webs }, () => startWeb(variables, () => token))),
-    Promise.all(names.map((name) => startMember('src/workers/main.ts', [name], () => variables))),
+    Promise.all(names.map((name) => startMember('src/workers/main.ts', [name], variables))),
   ])
   const token: string = webs === 0 ? '' : await signIn(web[0]!)
   const connect = () => openClient(url)
@@ -95,10 +96,8 @@ export async function request(
 const unlimited = { DATABASE_POOL_MAX: '10', RATE_LIMIT: '1000000', SOCKET_ENABLED: 'true' }
 
 async function startWeb(env: Readonly<Record<string, string>>, token: () => string): Promise<Web> {
-  let port = '0'
-  const member = await startMember('src/api/main.ts', [], () => ({ ...env, PORT: port }))
-  const [listening] = member.lines.find(isReady)!.address as [{ port: number }]
-  port = String(listening.port)
+  const port = String(await freePort())
+  const member = await startMember('src/api/main.ts', [], { ...env, PORT: port })
   const address = `http://127.0.0.1:${port}`
   return Object.defineProperties(
     {
@@ -113,12 +112,12 @@ async function startWeb(env: Readonly<Record<string, string>>, token: () => stri
 async function startMember(
   script: string,
   args: readonly string[],
-  env: () => Readonly<Record<string, string>>,
+  env: Readonly<Record<string, string>>,
 ): Promise<Member> {
   const lives: TestProcess[] = []
   const life = () => lives.at(-1)!
   const restart = async () => {
-    lives.push(startProcess(script, args, env()))
+    lives.push(startProcess(script, args, env))
     await life().waitForLine(isReady, { timeout: startTimeoutMs })
   }
   await restart()
