@@ -71,7 +71,9 @@ export async function startCluster(options: ClusterOptions = {}): Promise<Cluste
   return { web, workers, token, sql, connect }
 }
 
-/** Requests to an address with a token; rejects when the line breaks before the answer is complete. */
+const longestAnswerMs = 40_000
+
+/** Requests to an address with a token; rejects when the line breaks, or time is over, before the answer is complete. */
 export async function request(
   address: string,
   token: string | null,
@@ -86,6 +88,7 @@ export async function request(
       ...(body !== undefined && { 'content-type': 'application/json' }),
     },
     body: body === undefined ? null : typeof body === 'string' ? body : JSON.stringify(body),
+    signal: AbortSignal.timeout(longestAnswerMs),
   })
   const text = await response.text()
   const isJson = response.headers.get('content-type')?.includes('json') && text !== ''
