@@ -3,14 +3,18 @@ import { isObject } from '../../query/guards.ts'
 import type { Runtime } from '../../runtime.ts'
 
 /**
- * Whether payloads for a collection name something that this process does not know. Such members are dropped
- * (spec/items.md §1), so a value for a field that another process has just added would be lost without a word: whoever is
- * sent one asks first whether it knows the newest collections.
+ * To be awaited before payloads for a collection are read. Members that no process knows are dropped (spec/items.md §1), so
+ * a value for a field that another process has just added would be lost without a word: whoever is sent an unknown one
+ * asks first whether it knows the newest collections.
  */
-export function namesUnknown({ catalog: store }: Runtime, name: string, payloads: readonly unknown[]): boolean {
+export async function learnNames(
+  { catalog: store }: Runtime,
+  name: string,
+  payloads: readonly unknown[],
+): Promise<void> {
   const catalog = store.current()
   const collection = catalog.collections.get(name)
-  return collection !== undefined && isUnknownIn(catalog, collection, payloads)
+  if (collection !== undefined && isUnknownIn(catalog, collection, payloads)) await store.reloadIfStale()
 }
 
 /** Also in the rows of its relations; those of many-to-any relations are looked at no further. */

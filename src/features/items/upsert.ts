@@ -13,7 +13,7 @@ import { freshOutside } from './reads.ts'
 import { namedReference, type Run, runWrite } from './run.ts'
 import type { Write } from './statements.ts'
 import { inTransaction } from './transaction.ts'
-import { namesUnknown } from './unknown-names.ts'
+import { learnNames } from './unknown-names.ts'
 import {
   type Contexts,
   type Key,
@@ -44,7 +44,7 @@ export async function upsertItems(
   query: AnswerQuery,
 ): Promise<Upserted> {
   return freshOutside(rt, writer.scope?.tx, async () => {
-    if (namesUnknown(rt, name, payloads)) await rt.catalog.reloadIfStale()
+    await learnNames(rt, name, payloads)
     const contexts = { create: openWrite(rt, writer, name, 'create'), update: openWrite(rt, writer, name, 'update') }
     const key = uniqueKey(contexts.create.collection, readStrings('key', query.key) ?? [])
     const hasRows = wantsRows(rt, writer.access, name, query)

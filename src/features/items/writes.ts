@@ -21,7 +21,7 @@ import {
 import { beforeDelete } from './system-rules.ts'
 import { inTransaction } from './transaction.ts'
 import { planTree, type Tree } from './tree.ts'
-import { namesUnknown } from './unknown-names.ts'
+import { learnNames } from './unknown-names.ts'
 import { changedId, type Versions } from './versions.ts'
 
 export type { Writer } from './context.ts'
@@ -72,7 +72,7 @@ export async function writeNew(
   { answer = {} }: WriteOptions = {},
 ): Promise<Written> {
   return freshOutside(rt, writer.scope?.tx, async () => {
-    if (namesUnknown(rt, name, payloads)) await rt.catalog.reloadIfStale()
+    await learnNames(rt, name, payloads)
     const context = openWrite(rt, writer, name, 'create')
     const asked = askedFor(rt, writer, name, answer)
     if (payloads.length === 0) return { ids: [], rows: undefined }
@@ -102,7 +102,7 @@ export async function writeChange(
   { answer = {}, ifMatch }: WriteOptions = {},
 ): Promise<Written> {
   return freshOutside(rt, writer.scope?.tx, async () => {
-    if (namesUnknown(rt, name, [payload])) await rt.catalog.reloadIfStale()
+    await learnNames(rt, name, [payload])
     const context = openWrite(rt, writer, name, 'update')
     const asked = askedFor(rt, writer, name, answer)
     const key = canonicalKey(context.collection, id)
@@ -134,7 +134,7 @@ export async function writeChanges(
   return freshOutside(rt, writer.scope?.tx, async () => {
     const given = elements.filter(hasId).map(({ id, ...rest }) => ({ id, payload: isData(rest) ? rest.data : rest }))
     const payloads = given.map(({ payload }) => payload)
-    if (namesUnknown(rt, name, payloads)) await rt.catalog.reloadIfStale()
+    await learnNames(rt, name, payloads)
     const context = openWrite(rt, writer, name, 'update')
     const asked = askedFor(rt, writer, name, answer)
     const changes = given.map(({ id, payload }) => ({ id: canonicalKey(context.collection, id), payload }))
