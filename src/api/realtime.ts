@@ -43,10 +43,9 @@ const farewellMs = 1000
  * protocol (path exactly SOCKET_PATH, with its `EIO` parameter) go to the engine, all others to the application.
  */
 export function realtimeServerFactory(config: Config, engine: Engine) {
-  // By its text: a request's target need not be an address, and nobody would catch what parsing one throws here.
-  const isSocket = ({ url = '/' }: IncomingMessage) => {
-    const [path = '', query] = url.split('?', 2)
-    return path.replace(/\/$/, '') === config.realtime.path.replace(/\/$/, '') && new URLSearchParams(query).has('EIO')
+  const isSocket = (request: IncomingMessage) => {
+    const [path = ''] = targetOf(request)
+    return path.replace(/\/$/, '') === config.realtime.path.replace(/\/$/, '') && queryOf(request).has('EIO')
   }
   return (application: RequestListener): HttpServer => {
     // An offer that is not taken up, such as HTTP/2 of clients that always make it, is a request like any other.
@@ -90,9 +89,12 @@ function isAllowedOrigin({ headers }: IncomingMessage, allowed: readonly string[
 }
 
 /** Polling by script tags, which the pages of any origin could read with the cookies of their visitors (quality R-08). */
-function isJsonp({ url = '' }: IncomingMessage): boolean {
-  return new URLSearchParams(url.split('?', 2)[1]).has('j')
-}
+const isJsonp = (request: IncomingMessage): boolean => queryOf(request).has('j')
+
+const queryOf = (request: IncomingMessage) => new URLSearchParams(targetOf(request)[1])
+
+/** Path and query, by the text: it need not be an address, and nobody would catch what parsing one throws here. */
+const targetOf = ({ url = '/' }: IncomingMessage) => url.split('?', 2)
 
 /** Starts feed and socket server; sockets are accepted from here on. */
 export async function openRealtime(

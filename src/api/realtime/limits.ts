@@ -59,20 +59,28 @@ export function openSocketLimits(config: Config): SocketLimits {
 const exceeds = (count: number, limit: number): boolean => limit > 0 && count > limit
 
 function limitMessages(conn: Connection, limit: number, onExcess: () => void): void {
+  const isWithin = perSecond(limit)
+  const onPacket = () => {
+    if (isWithin()) return
+    conn.off('packet', onPacket)
+    onExcess()
+  }
+  conn.on('packet', onPacket)
+}
+
+/** Counts its calls: false for those beyond `limit` in a second. */
+export function perSecond(limit: number): () => boolean {
   let count = 0
   let endsAt = 0
-  const onPacket = () => {
+  return () => {
     const now = performance.now()
     if (now >= endsAt) {
       count = 0
       endsAt = now + 1000
     }
     count += 1
-    if (count <= limit) return
-    conn.off('packet', onPacket)
-    onExcess()
+    return count <= limit
   }
-  conn.on('packet', onPacket)
 }
 
 function openCounts() {

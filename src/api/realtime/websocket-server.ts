@@ -1,5 +1,6 @@
 import type { EventEmitter } from 'node:events'
 import { Server as Engine } from 'engine.io'
+import { perSecond } from './limits.ts'
 
 type WebSocket = EventEmitter & {
   /** Bytes that the client has not taken yet. */
@@ -37,17 +38,10 @@ export function boundedWebSocketServer(pingsPerSecond: number): new (options: ob
   }
 }
 
-function answerPings(socket: WebSocket, perSecond: number): void {
-  let count = 0
-  let endsAt = 0
+function answerPings(socket: WebSocket, atMost: number): void {
+  const isWithin = perSecond(atMost)
   socket.on('ping', (data: Buffer) => {
-    const now = performance.now()
-    if (now >= endsAt) {
-      count = 0
-      endsAt = now + 1000
-    }
-    count += 1
-    if (count > perSecond) socket.terminate()
+    if (!isWithin()) socket.terminate()
     else if (socket.bufferedAmount === 0) socket.pong(data)
   })
 }
