@@ -51,13 +51,10 @@ export async function openSql(url: string, cleanup: AsyncDisposableStack): Promi
 
 async function createDatabase(serverUrl: string, cleanup: AsyncDisposableStack): Promise<string> {
   const name = `daybook_bench_${randomBytes(4).toString('hex')}`
-  const onServer = async (work: (client: pg.Client) => Promise<unknown>) => {
-    const client = new pg.Client({ connectionString: serverUrl })
-    await client.connect()
-    await work(client).finally(() => client.end())
-  }
-  await onServer((client) => client.query(`create database ${name}`))
-  cleanup.defer(() => onServer((client) => dropDatabase(client, name)))
+  const client = new pg.Client({ connectionString: serverUrl })
+  await client.connect()
+  await client.query(`create database ${name}`).finally(() => client.end())
+  cleanup.defer(() => dropDatabase(serverUrl, name))
   const url = new URL(serverUrl)
   url.pathname = `/${name}`
   return url.href

@@ -1,12 +1,18 @@
-import type pg from 'pg'
+import pg from 'pg'
 
 /**
- * Drops a database with whatever is connected to it; `server` is a connection to another one. `with (force)` alone is
+ * Drops a database with whatever is connected to it; `serverUrl` is the address of another one. `with (force)` alone is
  * refused while a session reads the WAL, and that of a killed process lives until it notices.
  */
-export async function dropDatabase(server: pg.Client, name: string): Promise<void> {
-  await server.query(endSessions, [name, longestMs])
-  await server.query(`drop database ${name} with (force)`)
+export async function dropDatabase(serverUrl: string, name: string): Promise<void> {
+  const server = new pg.Client({ connectionString: serverUrl })
+  await server.connect()
+  try {
+    await server.query(endSessions, [name, longestMs])
+    await server.query(`drop database ${name} with (force)`)
+  } finally {
+    await server.end()
+  }
 }
 
 const longestMs = 5000

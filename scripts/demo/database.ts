@@ -40,14 +40,10 @@ export async function query<Row extends pg.QueryResultRow>(
   text: string,
   values: unknown[] = [],
 ): Promise<Row[]> {
-  return withClient(url, async (client) => (await client.query<Row>(text, values)).rows)
-}
-
-async function withClient<Result>(url: string, work: (client: pg.Client) => Promise<Result>): Promise<Result> {
   const client = new pg.Client({ connectionString: url, application_name: 'daybook demo' })
   await client.connect()
   try {
-    return await work(client)
+    return (await client.query<Row>(text, values)).rows
   } finally {
     await client.end()
   }
@@ -76,7 +72,7 @@ async function createDatabase(serverUrl: string, cleanup: AsyncDisposableStack):
   const creating = query(serverUrl, `create database ${name}`)
   cleanup.defer(async () => {
     const [outcome] = await Promise.allSettled([creating])
-    if (outcome.status === 'fulfilled') await withClient(serverUrl, (client) => dropDatabase(client, name))
+    if (outcome.status === 'fulfilled') await dropDatabase(serverUrl, name)
   })
   await creating.catch((error: Error & { code?: string }) => {
     throw new Error(`DATABASE_URL: no database for the demo can be made there: ${error.message || error.code}`)

@@ -14,7 +14,7 @@ it('drops a database in which a session still reads the WAL', async () => {
     const ended = new Promise((resolve) => reader.once('end', resolve))
     await reader.connect()
     await reader.query(`select pg_create_logical_replication_slot($1, 'pgoutput', true)`, [`reads_${name}`])
-    await dropDatabase(server, name)
+    await dropDatabase(url, name)
     expect((await server.query('select from pg_database where datname = $1', [name])).rowCount).toBe(0)
     await ended
   })

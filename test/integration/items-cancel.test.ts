@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openBatches } from '../../src/db/cursor-stream.ts'
-import { type Api, startApi } from '../support/api.ts'
+import { type Api, call, startApi } from '../support/api.ts'
 import { configured } from '../support/configured.ts'
 import { administrator } from '../support/prepare.ts'
 import { waitFor } from '../support/wait.ts'
@@ -137,18 +137,14 @@ describe('a statement in batches', () => {
 
 describe('a statement that takes too long', () => {
   it('answers 408 when the statement timeout ends it, and the connection lives on', async () => {
-    const other = await configured(api.database, { TRANSACTION_TIMEOUT_MS: '300' })
-    const ask = async (url: string) => {
-      const answer = await other.inject({ url, headers: { authorization: `Bearer ${token}` } })
-      return { status: answer.statusCode, body: answer.json() }
-    }
+    const ask = call(await configured(api.database, { TRANSACTION_TIMEOUT_MS: '300' }), token)
     await stalled(async () => {
       for (const path of ['/items/slow?limit=5', '/items/slow', '/items/slow?cursor='])
-        expect(await ask(path)).toMatchObject({
+        expect(await ask('GET', path)).toMatchObject({
           status: 408,
           body: { error: { message: 'The request took too long' } },
         })
     })
-    expect((await ask('/items/slow')).status).toBe(200)
+    expect((await ask('GET', '/items/slow')).status).toBe(200)
   })
 })

@@ -6,6 +6,7 @@ import { currentCursor, pullRound } from '../../src/events/log-reader.ts'
 import { adoptRestoredEventsSql, ensurePartitionsSql, logTableSql, publicationSql } from '../../src/events/log-table.ts'
 import { expireEvents } from '../../src/events/retention.ts'
 import { clearLog, connect, createLogDatabase, run } from '../support/log.ts'
+import { settled } from '../support/settled.ts'
 import { waitFor } from '../support/wait.ts'
 
 let url: string
@@ -219,15 +220,6 @@ describe('expireEvents', () => {
 })
 
 describe('a cursor whose events are gone', () => {
-  /** A cursor is trusted once it is later than every transaction that ran when the events were written; others do run. */
-  const settled = () =>
-    waitFor(async () => {
-      const { rows } = await db.query(
-        'select pg_snapshot_xmin(pg_current_snapshot()) > (select max(xid) from "svc_AuditLog") as settled',
-      )
-      return rows[0].settled
-    })
-
   const pull = async (cursor: Parameters<typeof pullRound>[1]) => {
     const page = await pullRound(db, cursor)
     return page.resync ? 'resync' : page.events.length
@@ -236,7 +228,7 @@ describe('a cursor whose events are gone', () => {
   it('is told to start over, with a cursor that works', async () => {
     const before = await currentCursor(db)
     await append(month(-3), 2)
-    await settled()
+    await settled(db)
     const between = await currentCursor(db)
     await append(null)
     expect(await pull(before)).toBe(3)
@@ -272,7 +264,7 @@ describe('a cursor whose events are gone', () => {
       return { event: page.events[0], cursor: page.cursor }
     }
     await append(month(-3))
-    await settled()
+    await settled(db)
     const { event: removed, cursor } = await eventSince(cursorAt('3:3:'))
     await append(null)
     const { event: kept } = await eventSince(cursor)

@@ -7,7 +7,7 @@ import type { App } from '../../src/http.ts'
 import { openRuntime, type Runtime } from '../../src/runtime.ts'
 import { createDatabase, type TestDatabase } from './postgres.ts'
 import { administrator, testConfig } from './prepare.ts'
-import { waitFor } from './wait.ts'
+import { settled } from './settled.ts'
 
 export type Answer = { status: number; body: any; text: string; headers: Record<string, unknown> }
 export type Call = (method: string, path: string, body?: unknown, headers?: Record<string, string>) => Promise<Answer>
@@ -39,10 +39,7 @@ export type Api = {
   position(): Promise<bigint>
   /** Jobs of a queue that are not finished. */
   jobs(queue: string): Promise<{ data: any }[]>
-  /**
-   * Until whatever transaction runs now, in any database of the server, has ended: it holds back what cursors and
-   * snapshots can be told to have seen.
-   */
+  /** See `settled.ts`. */
   settled(): Promise<void>
   /** A superuser's statement, as from psql; what it notifies has arrived when it resolves. */
   sql(text: string, values?: unknown[]): Promise<any[]>
@@ -125,17 +122,14 @@ export async function startApi(
         [String(after)],
       ),
     position: async () => BigInt((await sql('select coalesce(max(position), 0) as p from "svc_AuditLog"'))[0].p),
-    settled: async () => {
-      const [now] = await sql('select pg_snapshot_xmax(pg_current_snapshot()) as xid')
-      const ended = 'select pg_snapshot_xmin(pg_current_snapshot()) >= $1::xid8 as "isOver"'
-      await waitFor(async () => (await sql(ended, [now.xid]))[0].isOver)
-    },
+    settled: () => settled(client),
     jobs: (queue) =>
       sql(`select data from pgboss.job where name = $1 and state in ('created', 'retry', 'active')`, [queue]),
   }
 }
 
-function call(app: App, token: string | undefined): Call {
+/** Requests to a web process in this process; without a token, nobody's. */
+export function call(app: App, token: string | undefined): Call {
   return async (method, path, body, headers = {}) => {
     const response = await app.inject({
       method: method as 'GET',

@@ -87,6 +87,6 @@ async function startContainer(): Promise<Server> {
 async function dropDatabases(url: string, prefix: string): Promise<void> {
   await withClient(url, async (client) => {
     const { rows } = await client.query('select datname from pg_database where starts_with(datname, $1)', [prefix])
-    for (const { datname } of rows) await dropDatabase(client, datname)
+    for (const { datname } of rows) await dropDatabase(url, datname)
   })
 }
