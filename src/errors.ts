@@ -1,12 +1,14 @@
+import { STATUS_CODES } from 'node:http'
+
 /**
- * An error that the caller of the API may see: its status, its words and its details are part of the
- * interface. Everything else that is thrown becomes a 500 with a correlation id (spec: Errors).
+ * An error that the caller of the API may see: its status, its code, its words and its details are part of the
+ * interface. Everything else that is thrown becomes a 500 with a correlation id.
  */
 export class AppError extends Error {
   /** HTTP status, 400 to 599. */
   readonly status: number
-  /** Stable machine-readable word, e.g. `REGISTRATION_DISABLED`. */
-  readonly code: string | undefined
+  /** Stable machine-readable word, e.g. `REGISTRATION_DISABLED`; without one of its own the status' name, e.g. `NOT_FOUND`. */
+  readonly code: string
   /** Shown under `details`; never holds SQL, a stack or another tenant's data. */
   readonly details: unknown
   /** Further members of an authentication body, e.g. `{ requiresEmailVerification: true }`. */
@@ -18,11 +20,17 @@ export class AppError extends Error {
     super(message, more.cause === undefined ? undefined : { cause: more.cause })
     this.name = 'AppError'
     this.status = status
-    this.code = more.code
+    this.code = more.code ?? codeOfStatus(status)
     this.details = more.details
     this.members = more.members
     this.headers = more.headers
   }
+}
+
+/** `NOT_FOUND` for 404. */
+function codeOfStatus(status: number): string {
+  const name = STATUS_CODES[status] ?? (status < 500 ? 'Bad Request' : 'Internal Server Error')
+  return name.toUpperCase().replaceAll(/[^A-Z]+/g, '_')
 }
 
 export type AppErrorOptions = {
@@ -56,6 +64,7 @@ export const errors = {
   itemDenied: (action: Exclude<Action, 'create'>) => new AppError(403, refusals.item(action)),
   validation: (problems: readonly FieldProblem[]) =>
     new AppError(400, `Validation failed: ${problems.map((p) => `${p.field}: ${p.message}`).join('; ')}`, {
+      code: 'VALIDATION_ERROR',
       details: { code: 'VALIDATION_ERROR', errors: problems },
     }),
   keyReused: () =>

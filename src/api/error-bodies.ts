@@ -7,8 +7,8 @@ import { AppError } from '../errors.ts'
 import type { App, ErrorStyle } from '../http.ts'
 
 /**
- * The one place where an error becomes an answer (spec: Errors): `{ message, … }` under /auth, a plain string for
- * validation under /realtime, `{ error: { message, code?, details? } }` everywhere else.
+ * The one place where an error becomes an answer: `{ message, code, … }` under /auth, `{ error: message, code }` for
+ * validation under /realtime, `{ error: { message, code, details, statusCode } }` everywhere else.
  */
 export function registerErrorBodies(app: App, options: { exposeDetails: boolean }): void {
   app.setErrorHandler((error, request, reply) => {
@@ -101,9 +101,9 @@ function send(reply: FastifyReply, style: ErrorStyle, error: AppError): FastifyR
 function bodyOf(style: ErrorStyle, { status, message, code, details, members }: AppError): object {
   // A fault's reference has no other place there.
   const fault = status === 500 && { details }
-  if (style === 'auth') return { message, ...(code !== undefined && { code }), ...fault, ...members }
-  if (style === 'realtime' && status === 400) return { error: message }
-  return { error: { message, ...(code !== undefined && { code }), details: details ?? null, statusCode: status } }
+  if (style === 'auth') return { message, code, ...fault, ...members }
+  if (style === 'realtime' && status === 400) return { error: message, code }
+  return { error: { message, code, details: details ?? null, statusCode: status } }
 }
 
 declare module 'fastify' {

@@ -14,6 +14,7 @@ import { collectionsWithRowRules } from '../features/permissions/permissions.ts'
 import type { Runtime } from '../runtime.ts'
 import { openCluster } from './realtime/cluster.ts'
 import { type Begun, type Delivery, notAllowed, openDelivery } from './realtime/delivery.ts'
+import { errorAnswer } from './realtime/error-answer.ts'
 import { openSocketLimits, type SocketLimits } from './realtime/limits.ts'
 import { dispatchMessage } from './realtime/messages.ts'
 import { openOutbox } from './realtime/outbox.ts'
@@ -236,14 +237,14 @@ function accept(rt: Runtime, { delivery, reports, progress, rooms }: Channels, s
   socket.emit('connected', { userId, tenant: tenantId ?? null })
 }
 
-/** `{status:"success", …}` or `{status:"error", message}`; a fault of ours tells nothing but that it was one. */
+/** `{status:"success", …}` or `{status:"error", code, message}`; a fault of ours tells nothing but that it was one. */
 async function answer(rt: Runtime, ack: unknown, work: () => Promise<object>): Promise<void> {
   const reply = typeof ack === 'function' ? ack : () => {}
   try {
     reply({ status: 'success', ...(await work()) })
   } catch (error) {
     if (!(error instanceof AppError)) rt.log.error({ err: error }, 'a socket request failed')
-    reply({ status: 'error', message: error instanceof AppError ? error.message : 'Internal server error' })
+    reply(errorAnswer(error))
   }
 }
 
@@ -266,7 +267,7 @@ function refuseUnknown(socket: Socket): void {
     if (typeof name !== 'string') return void socket.disconnect(true)
     if (socket.listenerCount(name) > 0) return next()
     const ack: unknown = rest.at(-1)
-    if (typeof ack === 'function') ack({ status: 'error', message: 'Unknown event' })
+    if (typeof ack === 'function') ack(errorAnswer(new AppError(400, 'Unknown event', { code: 'UNKNOWN_EVENT' })))
   })
 }
 

@@ -44,18 +44,21 @@ export function clientError(error: unknown): AppError | undefined {
 }
 
 const answers: Readonly<Record<string, (error: unknown) => AppError | undefined>> = {
-  '23505': (cause) => answer(409, 'Unique constraint violation', 'A record with this value already exists', cause),
-  '23503': (cause) => answer(409, 'Foreign key constraint violation', 'Referenced record does not exist', cause),
-  '23001': (cause) => answer(409, 'Foreign key constraint violation', 'The record is still referenced', cause),
-  '23502': (cause) => answer(400, 'Required field missing', source(cause).column, cause),
+  '23505': (cause) =>
+    answer('UNIQUE_VIOLATION', 409, 'Unique constraint violation', 'A record with this value already exists', cause),
+  '23503': (cause) =>
+    answer('FOREIGN_KEY_VIOLATION', 409, 'Foreign key constraint violation', 'Referenced record does not exist', cause),
+  '23001': (cause) =>
+    answer('FOREIGN_KEY_VIOLATION', 409, 'Foreign key constraint violation', 'The record is still referenced', cause),
+  '23502': (cause) => answer('REQUIRED_FIELD_MISSING', 400, 'Required field missing', source(cause).column, cause),
   '23514': (cause) => checkAnswer(cause),
   // The one text that PostgreSQL parses for a client: everything else in a statement is ours.
   '42601': (cause) =>
     /jsonpath/.test(source(cause).message ?? '') ? errors.badQuery('malformed jsonpath') : undefined,
-  '22': (cause) => answer(400, 'Invalid value', 'A value does not fit its field', cause),
-  '54': (cause) => answer(400, 'Invalid value', 'A value is too large for its field', cause),
+  '22': (cause) => answer('INVALID_VALUE', 400, 'Invalid value', 'A value does not fit its field', cause),
+  '54': (cause) => answer('INVALID_VALUE', 400, 'Invalid value', 'A value is too large for its field', cause),
   // The statement timeout: asked again it would take as long, so it is not a passing fault of ours (quality I-18).
-  '57014': (cause) => answer(408, 'The request took too long', null, cause),
+  '57014': (cause) => answer('REQUEST_TIMEOUT', 408, 'The request took too long', null, cause),
   '25P03': (cause) => unavailable(cause),
   '53300': (cause) => unavailable(cause),
   '55P03': (cause) => unavailable(cause),
@@ -72,8 +75,8 @@ const answers: Readonly<Record<string, (error: unknown) => AppError | undefined>
   SV403: (cause) => new AppError(403, source(cause).message ?? 'Forbidden', { cause }),
 }
 
-function answer(status: number, message: string, details: unknown, cause: unknown): AppError {
-  return new AppError(status, message, { details: details ?? null, cause })
+function answer(code: string, status: number, message: string, details: unknown, cause: unknown): AppError {
+  return new AppError(status, message, { code, details: details ?? null, cause })
 }
 
 function unavailable(cause: unknown): AppError {

@@ -133,7 +133,7 @@ describe('POST /auth/login', () => {
       await login({ email: social.email, password: 'wrong password' }),
     ]
     for (const { status, text } of answers)
-      expect({ status, text }).toEqual({ status: 400, text: '{"message":"Incorrect password."}' })
+      expect({ status, text }).toEqual({ status: 400, text: '{"message":"Incorrect password.","code":"BAD_REQUEST"}' })
     const headers = answers.map((answer) => Object.keys(answer.headers).sort())
     expect(headers[1]).toEqual(headers[0])
     expect(headers[2]).toEqual(headers[0])
@@ -191,7 +191,9 @@ describe('POST /auth/login', () => {
     expect(registered.status).toBe(200)
     expect((await login({ email, password: right })).status).toBe(200)
     for (const other of wrong)
-      expect((await login({ email, password: other })).text).toBe('{"message":"Incorrect password."}')
+      expect((await login({ email, password: other })).text).toBe(
+        '{"message":"Incorrect password.","code":"BAD_REQUEST"}',
+      )
   })
 
   it('answers 413 to a password of 1 MB (A-33)', async () => {
@@ -211,7 +213,7 @@ describe('POST /auth/login, configured', () => {
     const response = await app.inject({ method: 'POST', url: '/auth/login', payload: administrator })
     expect({ status: response.statusCode, body: response.json() }).toEqual({
       status: 403,
-      body: { message: 'Local authentication is disabled' },
+      body: { message: 'Local authentication is disabled', code: 'FORBIDDEN' },
     })
   })
 
@@ -222,11 +224,15 @@ describe('POST /auth/login, configured', () => {
       const response = await app.inject({ method: 'POST', url: '/auth/login', payload: { email, password: secret } })
       return { status: response.statusCode, body: response.json() }
     }
-    expect(await call('wrong password')).toEqual({ status: 400, body: { message: 'Incorrect password.' } })
+    expect(await call('wrong password')).toEqual({
+      status: 400,
+      body: { message: 'Incorrect password.', code: 'BAD_REQUEST' },
+    })
     expect(await call(password)).toEqual({
       status: 403,
       body: {
         message: 'Email not verified. Please verify your email before logging in.',
+        code: 'FORBIDDEN',
         requiresEmailVerification: true,
       },
     })
@@ -266,7 +272,10 @@ describe('POST /auth/login, configured', () => {
       { tenant_Id: second.id },
     ])
     for (const tenant of [other.id, 'no uuid', "' or 1=1"])
-      expect(await call(tenant)).toEqual({ status: 403, body: { message: 'Access denied for specified tenant' } })
+      expect(await call(tenant)).toEqual({
+        status: 403,
+        body: { message: 'Access denied for specified tenant', code: 'FORBIDDEN' },
+      })
     const me = await app.inject({ url: '/auth/me', headers: { authorization: `Bearer ${inSecond.body.token}` } })
     expect(me.statusCode).toBe(403)
     await api.sql(

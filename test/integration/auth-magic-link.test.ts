@@ -292,7 +292,7 @@ it('where LOCAL is off, nothing of it is served', async () => {
     expect({ url, status: response.statusCode, body: response.json() }).toEqual({
       url,
       status: 403,
-      body: { message: 'Local authentication is disabled' },
+      body: { message: 'Local authentication is disabled', code: 'FORBIDDEN' },
     })
   }
 })

@@ -267,7 +267,7 @@ describe('POST /auth/register', () => {
       payload,
     })
     expect(response.statusCode).toBe(status)
-    expect(Object.keys(response.json())).toEqual(['message'])
+    expect(Object.keys(response.json())).toEqual(['message', 'code'])
   })
 })
 
@@ -289,7 +289,7 @@ describe('POST /auth/register, configured', () => {
       payload: { ...person, email: newEmail() },
     })
     expect({ status: response.statusCode, body: response.json() }).toEqual(
-      expected ?? { status: 403, body: { message: 'Local authentication is disabled' } },
+      expected ?? { status: 403, body: { message: 'Local authentication is disabled', code: 'FORBIDDEN' } },
     )
   })
 
@@ -301,7 +301,7 @@ describe('POST /auth/register, configured', () => {
       payload: { ...person, email: newEmail(), inviteToken: 'x' },
     })
     expect(response.statusCode).toBe(400)
-    expect(response.json()).toEqual({ message: 'Invalid or expired invitation' })
+    expect(response.json()).toEqual({ message: 'Invalid or expired invitation', code: 'BAD_REQUEST' })
   })
 
   it('gives the role DEFAULT_ROLE_REGISTERED with its permissions, and 500 where there is no such role', async () => {

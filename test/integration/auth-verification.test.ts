@@ -122,7 +122,7 @@ describe('POST /auth/register with REQUIRE_EMAIL_VERIFICATION', () => {
     })
     expect({ status: response.statusCode, body: response.json() }).toEqual({
       status: 400,
-      body: { message: 'Invalid link' },
+      body: { message: 'Invalid link', code: 'BAD_REQUEST' },
     })
   })
 

@@ -7,7 +7,7 @@ import { administrator } from '../support/prepare.ts'
 import { waitFor } from '../support/wait.ts'
 
 const limited = { AUTH_RATE_LIMIT_DISABLED: 'false', AUTH_APP_URL: 'https://app.example' }
-const tooMany = { message: 'Too many attempts. Please try again later.' }
+const tooMany = { message: 'Too many attempts. Please try again later.', code: 'TOO_MANY_REQUESTS' }
 
 type From = { ip?: string; headers?: Record<string, string> }
 

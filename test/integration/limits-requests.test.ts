@@ -8,7 +8,12 @@ import { administrator } from '../support/prepare.ts'
 import { waitFor } from '../support/wait.ts'
 
 const limited = { RATE_LIMIT_DISABLED: 'false', RATE_LIMIT_INTERVAL: '600000' }
-const tooMany = { message: 'Too many requests, please try again later.', details: null, statusCode: 429 }
+const tooMany = {
+  message: 'Too many requests, please try again later.',
+  code: 'TOO_MANY_REQUESTS',
+  details: null,
+  statusCode: 429,
+}
 
 async function get(app: App, url: string, ip: string, headers: Record<string, string> = {}) {
   return app.inject({ url, remoteAddress: ip, headers })
@@ -38,7 +43,7 @@ describe('the limit of requests (D-15)', () => {
     expect(headers['retry-after']).toBe(headers['ratelimit-reset'])
     expect(Number(headers['retry-after'])).toBeGreaterThan(0)
     expect(Number(headers['retry-after'])).toBeLessThanOrEqual(600)
-    expect((await get(app, '/auth/check', ip)).json()).toEqual({ message: tooMany.message })
+    expect((await get(app, '/auth/check', ip)).json()).toEqual({ message: tooMany.message, code: tooMany.code })
     expect((await get(app, '/', '192.0.2.2')).headers).toMatchObject({ 'ratelimit-remaining': '99' })
   })
 

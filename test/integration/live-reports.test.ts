@@ -150,15 +150,15 @@ describe('a live report', () => {
 
 describe('asking for a live report', () => {
   it.each([
-    [undefined, 'collection is required'],
-    [{ collection: 3 }, 'collection is required'],
-    [{ collection: 'nowhere' }, 'Model nowhere not found'],
-    [{ collection: 'sale', nonsense: 1 }, 'Invalid query parameters'],
-    [{ collection: 'sale', fields: ['nothing'] }, 'Invalid query parameters'],
-    [{ collection: 'svc_AuditLog', limit: 1 }, 'Changes of svc_AuditLog are not recorded'],
-  ])('%j is refused', async (request, message) => {
+    [undefined, 'BAD_REQUEST', 'collection is required'],
+    [{ collection: 3 }, 'BAD_REQUEST', 'collection is required'],
+    [{ collection: 'nowhere' }, 'UNKNOWN_COLLECTION', 'Model nowhere not found'],
+    [{ collection: 'sale', nonsense: 1 }, 'BAD_QUERY', 'Invalid query parameters'],
+    [{ collection: 'sale', fields: ['nothing'] }, 'BAD_QUERY', 'Invalid query parameters'],
+    [{ collection: 'svc_AuditLog', limit: 1 }, 'BAD_REQUEST', 'Changes of svc_AuditLog are not recorded'],
+  ])('%j is refused', async (request, code, message) => {
     const client = await connect(address, token)
-    expect(await client.emit('report:subscribe', request)).toEqual({ status: 'error', message })
+    expect(await client.emit('report:subscribe', request)).toEqual({ status: 'error', code, message })
   })
 
   it('is refused where the result is too long, where there is no permission, and after twenty', async () => {
@@ -171,11 +171,16 @@ describe('asking for a live report', () => {
     const nobody = await connect(address, await login(user.email))
     expect(await nobody.emit('report:subscribe', total)).toEqual({
       status: 'error',
+      code: 'FORBIDDEN',
       message: 'Insufficient permissions',
     })
     const many = await Promise.all(Array.from({ length: 21 }, () => client.emit('report:subscribe', total)))
     expect(many.filter(({ status }) => status === 'success')).toHaveLength(20)
-    expect(many.at(-1)).toEqual({ status: 'error', message: 'Too many live reports on one connection' })
+    expect(many.at(-1)).toEqual({
+      status: 'error',
+      code: 'BAD_REQUEST',
+      message: 'Too many live reports on one connection',
+    })
   })
 
   it('ends with the session', async () => {

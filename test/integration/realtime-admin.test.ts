@@ -90,7 +90,7 @@ describe('GET /realtime/status', () => {
     const refused = await off.admin('POST', '/realtime/initialize')
     expect([refused.status, refused.body]).toEqual([
       400,
-      { error: 'The realtime channel is off: set SOCKET_ENABLED=true' },
+      { error: 'The realtime channel is off: set SOCKET_ENABLED=true', code: 'BAD_REQUEST' },
     ])
   })
 
@@ -178,7 +178,7 @@ describe('the setting of a collection', () => {
   ])('%s /realtime%s with %j answers 400', async (method, path, body, error) => {
     const before = await api.position()
     const answer = await call(method, path, body)
-    expect([answer.status, answer.body]).toEqual([400, { error }])
+    expect([answer.status, answer.body]).toEqual([400, { error, code: 'BAD_REQUEST' }])
     expect(await api.position()).toBe(before)
   })
 
@@ -215,6 +215,9 @@ describe('the setting of a collection', () => {
   it('is refused for a table that has lost its primary key (F-18)', async () => {
     await api.sql('alter table silent drop constraint silent_pkey')
     const answer = await call('POST', '/collections/silent/enable')
-    expect([answer.status, answer.body]).toEqual([400, { error: 'Collection silent has no primary key' }])
+    expect([answer.status, answer.body]).toEqual([
+      400,
+      { error: 'Collection silent has no primary key', code: 'BAD_REQUEST' },
+    ])
   })
 })

@@ -109,7 +109,11 @@ describe('messages (D-12)', () => {
       'toString',
       'collection:note',
     ])
-      expect(await sender.emit(name, { collection: 'note' })).toEqual({ status: 'error', message: 'Unknown event' })
+      expect(await sender.emit(name, { collection: 'note' })).toEqual({
+        status: 'error',
+        code: 'UNKNOWN_EVENT',
+        message: 'Unknown event',
+      })
     await api.admin('POST', '/items/note', { text: 'real' })
     await other.frame(({ data }) => data.text === 'real')
     expect(other.frames).toHaveLength(1)

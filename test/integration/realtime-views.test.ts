@@ -165,7 +165,11 @@ describe('filter', () => {
     [{ snapshot: 'perhaps' }, /Invalid query parameters: snapshot/],
   ])('%j is refused', async (more, message) => {
     const client = await connect(address, token)
-    expect(await subscribe(client, more)).toEqual({ status: 'error', message: expect.stringMatching(message) })
+    expect(await subscribe(client, more)).toEqual({
+      status: 'error',
+      code: 'BAD_REQUEST',
+      message: expect.stringMatching(message),
+    })
     await marked(await subscribed(), {})
     expect(client.frames).toEqual([])
   })
@@ -193,7 +197,7 @@ describe('fields', () => {
   it('and filters that the subscriber may not read are refused, and end when the permission changes', async () => {
     const user = await api.user([{ collection: 'task', action: 'read', fields: 'title,points' }])
     const client = await connect(address, user.token)
-    const denied = { status: 'error', message: "You don't have permission to read field: secret" }
+    const denied = { status: 'error', code: 'FORBIDDEN', message: "You don't have permission to read field: secret" }
     expect(await subscribe(client, { fields: ['secret'] })).toEqual(denied)
     expect(await subscribe(client, { filter: { secret: { startsWith: 'c' } } })).toEqual(denied)
     expect(await subscribe(client, { filter: { OR: [{ points: 1 }, { secret: 'c' }] } })).toEqual(denied)

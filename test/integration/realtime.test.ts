@@ -166,6 +166,7 @@ describe('subscribing', () => {
     const client = await connect(address, token)
     expect(await client.subscribe(name)).toEqual({
       status: 'error',
+      code: 'FORBIDDEN',
       message: 'No permission to subscribe to this collection',
     })
   })

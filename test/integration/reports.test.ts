@@ -359,7 +359,12 @@ describe('the error table', () => {
       const { status, body } = await report({ aggregate: { n } }, 'category')
       expect([status, body.error]).toEqual([
         500,
-        { message: 'Error generating report', details: 'The report took too long', statusCode: 500 },
+        {
+          message: 'Error generating report',
+          code: 'INTERNAL_SERVER_ERROR',
+          details: 'The report took too long',
+          statusCode: 500,
+        },
       ])
     })
     expect((await report({ aggregate: { n } }, 'category')).body.data).toEqual([{ n: 2 }])

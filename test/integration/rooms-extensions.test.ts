@@ -72,7 +72,7 @@ const heard = ({ notices }: TestSocket, name: string) =>
   notices.filter((notice) => notice.name === name).map(({ body }) => body)
 const hears = (socket: TestSocket, name: string, count = 1) =>
   waitFor(() => heard(socket, name).length >= count && heard(socket, name), { what: `${count} × ${name}` })
-const refused = (message: string) => ({ status: 'error', message })
+const refused = (message: string, code = 'BAD_REQUEST') => ({ status: 'error', code, message })
 const moment = expect.stringMatching(/^\d{4}-.*Z$/)
 
 describe('custom messages', () => {
@@ -85,15 +85,17 @@ describe('custom messages', () => {
     expect(heard(a, 'to:you')).toEqual([{ id: a.socket.id }])
     expect(await custom('count')).toMatchObject({ status: 'success' })
     for (const event of ['unknown', '__proto__', 'constructor'])
-      expect(await custom(event)).toEqual(refused(`No handler registered for event: ${event}`))
-    expect(await custom(undefined)).toEqual(refused('No handler registered for event: undefined'))
+      expect(await custom(event)).toEqual(refused(`No handler registered for event: ${event}`, 'UNKNOWN_EVENT'))
+    expect(await custom(undefined)).toEqual(refused('No handler registered for event: undefined', 'UNKNOWN_EVENT'))
     expect(await a.emit('custom', null)).toMatchObject({ status: 'error' })
   })
 
   it('whose handler fails are answered without its words, and nothing else is harmed', async () => {
     const a = await connect(address, anna.token)
-    expect(await a.emit('custom', { event: 'throws' })).toEqual(refused('Internal server error'))
-    expect(await a.emit('custom', { event: 'add' })).toEqual(refused('Internal server error'))
+    expect(await a.emit('custom', { event: 'throws' })).toEqual(
+      refused('Internal server error', 'INTERNAL_SERVER_ERROR'),
+    )
+    expect(await a.emit('custom', { event: 'add' })).toEqual(refused('Internal server error', 'INTERNAL_SERVER_ERROR'))
     a.socket.emit('custom', { event: 'throws' })
     expect(await a.emit('custom', { event: 'add', payload: { a: 1, b: 1 } })).toMatchObject({ status: 'success' })
   })
@@ -103,7 +105,7 @@ describe('validated rooms', () => {
   it('are joined by whom every validator admits, and there must be one', async () => {
     const a = await connect(address, anna.token)
     const join = (room: string, badge?: string) => a.emit('room:join', { room, metadata: { badge } })
-    const no = refused('Not authorized to join this room')
+    const no = refused('Not authorized to join this room', 'FORBIDDEN')
     expect(await join('lobby')).toEqual(no)
     expect(await join('staff:1')).toEqual(no)
     expect(await join('staff:1', 'blue')).toMatchObject({ status: 'success' })

@@ -102,8 +102,10 @@ for (const [where, suite, variables] of stores)
       await hears(a, 'room:said', 4)
       expect(heard(b, 'room:said')).toHaveLength(1)
       expect(heard(b, 'room:user:joined')).toEqual([])
-      expect(await b.emit('room:message', { room, event: 'said' })).toEqual(refused('Not a member of this room'))
-      expect(await b.emit('room:members', { room })).toEqual(refused('Not a member of this room'))
+      expect(await b.emit('room:message', { room, event: 'said' })).toEqual(
+        refused('Not a member of this room', 'FORBIDDEN'),
+      )
+      expect(await b.emit('room:members', { room })).toEqual(refused('Not a member of this room', 'FORBIDDEN'))
     })
 
     it('that are joined again keep their members, with new metadata', async () => {
@@ -170,7 +172,9 @@ for (const [where, suite, variables] of stores)
       await a.emit('room:message', { room, event: 'said', payload: 1 })
       await hears(a, 'room:said')
       expect(heard(b, 'room:said')).toEqual([])
-      expect(await b.emit('room:message', { room, event: 'said' })).toEqual(refused('Not a member of this room'))
+      expect(await b.emit('room:message', { room, event: 'said' })).toEqual(
+        refused('Not a member of this room', 'FORBIDDEN'),
+      )
       expect(await b.emit('room:join', { room })).toMatchObject({ status: 'success' })
     })
 
@@ -214,6 +218,7 @@ for (const [where, suite, variables] of stores)
         'room:join',
         { room: 'r', metadata: 'x'.repeat(2000) },
         'metadata must be at most 1024 characters of JSON',
+        'PAYLOAD_TOO_LARGE',
       ],
       [
         'binary metadata',
@@ -228,16 +233,18 @@ for (const [where, suite, variables] of stores)
         'room:message',
         { room: 'r', event: 'e', payload: 'x'.repeat(70_000) },
         'payload must be at most 65536 characters of JSON',
+        'PAYLOAD_TOO_LARGE',
       ],
       [
         'a room that it is not in',
         'room:message',
         { room: 'collection:note', event: 'e' },
         'Not a member of this room',
+        'FORBIDDEN',
       ],
-    ])('refuse %s', async (_what, event, request, message) => {
+    ])('refuse %s', async (_what, event, request, message, code = 'BAD_REQUEST') => {
       const a = await as(anna)
-      expect(await a.emit(event, request)).toEqual(refused(message))
+      expect(await a.emit(event, request)).toEqual(refused(message, code))
     })
 
     it('have no way to those of the platform, and nobody says what the server says', async () => {
@@ -326,4 +333,4 @@ describe('with tenants', () => {
   })
 })
 
-const refused = (message: string) => ({ status: 'error', message })
+const refused = (message: string, code = 'BAD_REQUEST') => ({ status: 'error', code, message })

@@ -396,10 +396,14 @@ describe('a refusal of the provider', () => {
   it('is told as JSON, or to the app', async () => {
     expect(await signIn(undefined)).toMatchObject({ status: 400, body: { message: 'End-User aborted interaction' } })
     const { address } = await signInByLink(undefined)
-    expect(Object.fromEntries(address.searchParams)).toEqual({ a: 'b', error: 'End-User aborted interaction' })
+    expect(Object.fromEntries(address.searchParams)).toEqual({
+      a: 'b',
+      error: 'End-User aborted interaction',
+      error_code: 'BAD_REQUEST',
+    })
     const { body } = await start({ errorCallbackURL: `${app}/failed` })
     const answer = await api.anonymous('GET', pathOf(await visit(body.url, undefined)))
-    expect(answer.headers.location).toBe(`${app}/failed?error=End-User+aborted+interaction`)
+    expect(answer.headers.location).toBe(`${app}/failed?error=End-User+aborted+interaction&error_code=BAD_REQUEST`)
     expect(await factsSince(api, position)).toEqual([])
   })
 

@@ -148,7 +148,10 @@ describe('POST /auth/invite', () => {
 
   it('lets administrators name any role and tenant that exists', async () => {
     expect((await invite(api.admin, newEmail(), { tenant_Id: foreign, role_Id: inviterRole })).status).toBe(200)
-    expect((await invite(api.admin, newEmail())).body).toEqual({ message: 'tenant_Id is required' })
+    expect((await invite(api.admin, newEmail())).body).toEqual({
+      message: 'tenant_Id is required',
+      code: 'BAD_REQUEST',
+    })
     for (const tenant_Id of ['x', invitable])
       expect(await invite(api.admin, newEmail(), { tenant_Id })).toMatchObject({
         status: 404,
@@ -420,7 +423,10 @@ describe('POST /auth/register in multi-tenant mode', () => {
   ])('refuses %s, and leaves nothing behind (A-35)', async (_what, more, message) => {
     const before = await api.position()
     const body = { ...person(newEmail()), tenant: { name: `Tenant ${newEmail()}` }, ...more }
-    expect(await register({ ALLOWED_ROLES_MULTI_TENANT: 'x,public' }, body)).toEqual({ status: 400, body: { message } })
+    expect(await register({ ALLOWED_ROLES_MULTI_TENANT: 'x,public' }, body)).toEqual({
+      status: 400,
+      body: { message, code: 'BAD_REQUEST' },
+    })
     expect(await api.log(before)).toEqual([])
   })
 })
@@ -571,7 +577,7 @@ describe('without MULTI_TENANT', () => {
     })
     expect({ status: response.statusCode, body: response.json() }).toEqual({
       status: 400,
-      body: { message: 'Multi-tenant mode is not enabled' },
+      body: { message: 'Multi-tenant mode is not enabled', code: 'BAD_REQUEST' },
     })
   })
 })

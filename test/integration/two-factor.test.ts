@@ -369,7 +369,10 @@ describe('configured', () => {
       await call('/auth/2fa/enable', {}, token),
       await call('/auth/2fa/verify', { twoFactorToken: 'x', code: '1' }),
     ])
-      expect(answer).toEqual({ message: 'Two-factor authentication is not enabled on this server' })
+      expect(answer).toEqual({
+        message: 'Two-factor authentication is not enabled on this server',
+        code: 'BAD_REQUEST',
+      })
     expect((await app.inject({ url: '/' })).json().data.auth.twoFactor).toBe(false)
     expect((await api.anonymous('GET', '/')).body.data.auth.twoFactor).toBe(true)
   })

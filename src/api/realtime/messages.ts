@@ -2,6 +2,7 @@ import type { Socket } from 'socket.io'
 import { AppError } from '../../errors.ts'
 import { membersOfRequest } from '../../features/rooms/input.ts'
 import type { Runtime } from '../../runtime.ts'
+import { errorAnswer } from './error-answer.ts'
 import { socketUser } from './users.ts'
 
 /**
@@ -13,7 +14,9 @@ export async function dispatchMessage(rt: Runtime, socket: Socket, request: unkn
   const reply = once(ack)
   const handler = typeof event === 'string' ? rt.sockets.handlers.get(event) : undefined
   if (handler === undefined) {
-    reply({ status: 'error', message: `No handler registered for event: ${nameOf(event)}` })
+    reply(
+      errorAnswer(new AppError(404, `No handler registered for event: ${nameOf(event)}`, { code: 'UNKNOWN_EVENT' })),
+    )
     return
   }
   try {
@@ -21,7 +24,7 @@ export async function dispatchMessage(rt: Runtime, socket: Socket, request: unkn
     if (answer !== undefined || handler.fn.length < 3) reply({ status: 'success', data: answer ?? null })
   } catch (error) {
     if (!(error instanceof AppError)) rt.log.error({ err: error, extension: handler.owner, event }, 'a handler failed')
-    reply({ status: 'error', message: error instanceof AppError ? error.message : 'Internal server error' })
+    reply(errorAnswer(error))
   }
 }
 

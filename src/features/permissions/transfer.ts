@@ -192,5 +192,8 @@ async function meaningProblems(rt: Runtime, listed: readonly Listed[]): Promise<
 }
 
 function invalid(problems: readonly FieldProblem[]): AppError {
-  return new AppError(400, 'Invalid import data format', { details: { code: 'VALIDATION_ERROR', errors: problems } })
+  return new AppError(400, 'Invalid import data format', {
+    code: 'VALIDATION_ERROR',
+    details: { code: 'VALIDATION_ERROR', errors: problems },
+  })
 }

@@ -65,7 +65,7 @@ function delivered(rt: Runtime, reply: FastifyReply, ended: Ended) {
   if ('refusal' in ended) {
     if (journey.errorTo === null) throw ended.refusal
     const { message: error, code } = ended.refusal
-    return redirect(reply, journey.errorTo, { error, ...(code !== undefined && { error_code: code }) })
+    return redirect(reply, journey.errorTo, { error, error_code: code })
   }
   const { token, body } = ended.answer
   if (journey.returnTo === null) return deliver(rt, reply, journey.authMode, token, body)
