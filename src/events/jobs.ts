@@ -18,8 +18,17 @@ export type JobData = {
 
 export type QueueName = keyof JobData
 export type Job = {
-  [Name in QueueName]: { readonly queue: Name; readonly data: JobData[Name]; readonly startAfterSeconds?: number }
+  [Name in QueueName]: {
+    readonly queue: Name
+    readonly data: JobData[Name]
+    readonly startAfterSeconds?: number
+    /** Jobs of one group cannot take all places of a worker that shares them among groups. */
+    readonly group?: string
+  }
 }[QueueName]
+
+/** The group of jobs that belong to no tenant; a tenant's have its id. */
+export const installationGroup = 'installation'
 
 const day = 86_400
 
@@ -171,6 +180,21 @@ export async function cancelJob(boss: PgBoss, tx: Tx, queue: QueueName, id: stri
   await boss.cancel(queue, id, { db: executorOf(tx) as never })
 }
 
+/**
+ * Puts fetched jobs back as they were: the attempt that they were fetched for has not been made. One that somebody else
+ * has been given meanwhile stays theirs. pg-boss does the same where it limits its own groups, and offers it to nobody.
+ */
+export async function putBackJobs(boss: PgBoss, queue: QueueName, jobs: readonly FetchedAttempt[]): Promise<void> {
+  await boss.getDb().executeSql(
+    `update ${bossSchema}.job j set state = 'created', started_on = null, heartbeat_on = null
+     from unnest($2::uuid[], $3::int[]) as fetched (id, attempt)
+     where j.name = $1 and j.id = fetched.id and j.retry_count = fetched.attempt and j.state = 'active'`,
+    [queue, jobs.map(({ id }) => id), jobs.map(({ retryCount }) => retryCount)],
+  )
+}
+
+type FetchedAttempt = { readonly id: string; readonly retryCount: number }
+
 /** Takes a job out of its queue or dead letters. */
 export async function removeJob(boss: PgBoss, tx: Tx, storedIn: string, id: string): Promise<void> {
   await boss.deleteJob(storedIn, id, { db: executorOf(tx) as never })
@@ -181,7 +205,10 @@ export function executorOf(reader: Reader): Executor {
   return { executeSql: async (text, values = []) => ({ rows: [...(await reader.any(rawQuery(text, values)))] }) }
 }
 
-function toInsert({ data: own, startAfterSeconds }: Job, traceparent: string | undefined) {
-  const data = traceparent === undefined ? own : { ...own, traceparent }
-  return startAfterSeconds === undefined ? { data } : { data, startAfter: startAfterSeconds }
+function toInsert({ data: own, startAfterSeconds, group }: Job, traceparent: string | undefined) {
+  return {
+    data: traceparent === undefined ? own : { ...own, traceparent },
+    ...(startAfterSeconds !== undefined && { startAfter: startAfterSeconds }),
+    ...(group !== undefined && { group: { id: group } }),
+  }
 }

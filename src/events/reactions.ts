@@ -1,4 +1,4 @@
-import type { Job } from './jobs.ts'
+import { installationGroup, type Job } from './jobs.ts'
 import type { DomainEvent, EventData, EventType } from './types.ts'
 
 /** What follows from an event, decided in one place and written in the same transaction. */
@@ -38,7 +38,9 @@ const reactions: { readonly [Type in EventType]: (data: EventData[Type]) => Reac
   'auth.key_created': () => nothing,
   'auth.key_revoked': () => nothing,
   'auth.social_linked': () => nothing,
-  'mail.queued': ({ emailLogId }) => ({ jobs: [{ queue: 'mail', data: { emailLogId } }] }),
+  'mail.queued': ({ emailLogId, tenantId = installationGroup }) => ({
+    jobs: [{ queue: 'mail', data: { emailLogId }, group: tenantId }],
+  }),
   'job.redriven': ({ job }) => ({ jobs: [job] }),
   'job.hurried': () => nothing,
   'job.cancelled': () => nothing,

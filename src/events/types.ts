@@ -46,7 +46,8 @@ export type EventData = {
   /** An identity at a provider opens the account from now on. */
   'auth.social_linked': { userId: string; provider: string }
   /** A mail was accepted: its svc_EmailLog row is in state `queued`. */
-  'mail.queued': { emailLogId: string }
+  /** Of a tenant, or of the installation. */
+  'mail.queued': { emailLogId: string; tenantId?: string }
   /** An administrator had a job done again; it went back into its queue as a new one. */
   'job.redriven': { jobId: string; job: Job }
   /** An administrator had a waiting job done at once. */

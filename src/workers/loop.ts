@@ -1,5 +1,5 @@
 import type { JobWithMetadata } from 'pg-boss'
-import type { JobData, QueueName } from '../events/jobs.ts'
+import { type JobData, putBackJobs, type QueueName } from '../events/jobs.ts'
 import type { Runtime } from '../runtime.ts'
 import { openAlarm, within } from './alarm.ts'
 import { openHeartbeat } from './heartbeat.ts'
@@ -10,8 +10,20 @@ export type JobAttempt = {
   /** 0 for the first attempt. With `retryCount === retryLimit` a failure is final and the job becomes a dead letter. */
   readonly retryCount: number
   readonly retryLimit: number
+  /** What the job was grouped by when it was enqueued. */
+  readonly group: string | undefined
   /** Aborts when the attempt lapses and when the worker cannot wait any longer; whoever goes on then is a zombie. */
   readonly signal: AbortSignal
+}
+
+/** Shares the places of a queue among groups of jobs, so that one group cannot take them all. */
+export type Admission = {
+  /** Groups whose jobs stay in the queue for now. */
+  full(): readonly string[]
+  /** How many jobs of any one group can start now, 1 or more. */
+  room(): number
+  /** Whether the job may start. One that may not goes back as it was: it has made no attempt. */
+  enter(jobId: string, group: string | undefined): boolean
 }
 
 /**
@@ -36,6 +48,8 @@ export type QueueOptions<Name extends QueueName> = {
   readonly pollMs?: number
   /** Milliseconds between signs of life of running jobs, where the queue asks for them. */
   readonly heartbeatMs?: number
+  /** None where all jobs are alike. */
+  readonly admission?: Admission
 }
 
 export type QueueRun = {
@@ -50,6 +64,7 @@ const defaultPollMs = 2000
 /** A third of what the queues allow: one that fails is no death. */
 const defaultHeartbeatMs = 10_000
 const longestBackoffMs = 10_000
+const afterRefusalMs = 100
 /** What an aborted handler gets to clean up, and the last outcomes to be written. */
 const graceMs = 5000
 
@@ -67,6 +82,7 @@ export function runQueue<Name extends QueueName>(rt: Runtime, options: QueueOpti
     batchSize = concurrency,
     pollMs = defaultPollMs,
     heartbeatMs = defaultHeartbeatMs,
+    admission,
   } = options
   const running = new Map<AbortController, Promise<void>>()
   const alarm = openAlarm()
@@ -87,19 +103,30 @@ export function runQueue<Name extends QueueName>(rt: Runtime, options: QueueOpti
       outcomes.add({ id: job.id, retryCount: job.retryCount, error })
       const wasFull = running.size >= concurrency
       running.delete(controller)
-      if (wasFull) alarm.ring()
+      // A place of its group may be free again.
+      if (wasFull || admission !== undefined) alarm.ring()
     })
     running.set(controller, attempt)
+  }
+
+  const begin = (job: FetchedJob<Name>) => {
+    if (admission?.enter(job.id, groupOf(job)) === false) return false
+    start(job)
+    return true
   }
 
   const work = async () => {
     let backoff = 0
     while (!stopping) {
       const free = concurrency - running.size
-      const jobs = free === 0 ? [] : await fetchJobs<Name>(rt, queue, Math.min(free, batchSize))
-      for (const job of jobs ?? []) start(job)
+      const most = Math.min(free, batchSize, admission?.room() ?? free)
+      const jobs = free === 0 ? [] : await fetchJobs<Name>(rt, queue, most, admission?.full())
+      const refused = jobs?.filter((job) => !begin(job))
+      if (refused !== undefined && refused.length > 0) await putBack(rt, queue, refused)
       backoff = jobs === undefined ? Math.min(backoff * 2 + 100, longestBackoffMs) : 0
       if (jobs === undefined || jobs.length === 0) await alarm.wait(free === 0 ? undefined : backoff || pollMs)
+      // The next look leaves out the groups of these; where it cannot, looking again and again would help nobody.
+      else if (refused!.length === jobs.length) await alarm.wait(Math.min(pollMs, afterRefusalMs))
     }
   }
 
@@ -155,12 +182,28 @@ async function fetchJobs<Name extends QueueName>(
   rt: Runtime,
   queue: Name,
   batchSize: number,
+  ignoreGroups: readonly string[] = [],
 ): Promise<FetchedJob<Name>[] | undefined> {
   try {
-    return await rt.boss.fetch<JobData[Name]>(queue, { batchSize, includeMetadata: true })
+    return await rt.boss.fetch<JobData[Name]>(queue, {
+      batchSize,
+      includeMetadata: true,
+      ignoreGroups: [...ignoreGroups],
+    })
   } catch (error) {
     rt.log.warn({ err: error, queue }, 'jobs could not be fetched')
     return undefined
+  }
+}
+
+const groupOf = (job: { readonly groupId?: string | null }) => job.groupId ?? undefined
+
+/** Jobs that no handler has seen. Where the database cannot take them they come back as those of a killed worker do. */
+async function putBack(rt: Runtime, queue: QueueName, jobs: readonly JobWithMetadata[]): Promise<void> {
+  try {
+    await putBackJobs(rt.boss, queue, jobs)
+  } catch (error) {
+    rt.log.warn({ err: error, queue, jobs: jobs.length }, 'jobs could not be put back')
   }
 }
 
@@ -168,13 +211,14 @@ async function fetchJobs<Name extends QueueName>(
 async function runJob<Name extends QueueName>(
   rt: Runtime,
   handler: Handler<Name>,
-  { id, data, retryCount, retryLimit, expireInSeconds }: FetchedJob<Name>,
+  job: FetchedJob<Name>,
   controller: AbortController,
 ): Promise<Error | undefined> {
+  const { id, data, retryCount, retryLimit, expireInSeconds } = job
   const lapse = () => controller.abort(new Error(`the job took longer than ${expireInSeconds} s`))
   const timer = setTimeout(lapse, expireInSeconds * 1000)
   try {
-    await handler(rt, data, { id, retryCount, retryLimit, signal: controller.signal })
+    await handler(rt, data, { id, retryCount, retryLimit, group: groupOf(job), signal: controller.signal })
     return undefined
   } catch (thrown) {
     return thrown instanceof Error ? thrown : new Error(String(thrown))

@@ -68,8 +68,8 @@ async function serveFor({ begin, stop }: Life, rt: Runtime, parts: readonly (Que
   begin()
   await scheduleAll(rt, queues)
   const runs = queues.map(({ queue, concurrency, open }) => {
-    const { handler, close } = open(rt)
-    return { ...runQueue(rt, { queue, concurrency, handler }), close }
+    const { close, ...opened } = open(rt)
+    return { ...runQueue(rt, { queue, concurrency, ...opened }), close }
   })
   growWithWork()
   rt.log.info('ready')

@@ -1,9 +1,10 @@
 import { openMailer } from '../adapters/mailer.ts'
 import { dropInvalidated } from '../cache/jobs.ts'
 import { isShared } from '../cache/sharing.ts'
-import type { QueueName } from '../events/jobs.ts'
+import { installationGroup, type QueueName } from '../events/jobs.ts'
 import { deleteOldSessions } from '../features/auth/jobs.ts'
-import { sendMail, sweepMails } from '../features/mail/jobs.ts'
+import { sendMailInLane, sweepMails } from '../features/mail/jobs.ts'
+import { mailPlaces, openLanes } from '../features/mail/lanes.ts'
 import { cleanMailLog } from '../features/mail/retention.ts'
 import { inbox, senderOf } from '../features/mail/senders.ts'
 import { recoverTasks } from '../features/tasks/outcomes.ts'
@@ -12,7 +13,7 @@ import { isUuid } from '../uuid.ts'
 import { cleanAuditLog } from './audit-log-cleanup.ts'
 import { deleteWhatExpired } from './expired-cleanup.ts'
 import { ensureLogPartitions } from './log-partitions.ts'
-import { type Handler, PermanentError } from './loop.ts'
+import { type Admission, type Handler, PermanentError } from './loop.ts'
 import type { WorkerName } from './names.ts'
 import { openTasks } from './tasks/worker.ts'
 
@@ -30,6 +31,8 @@ export type QueueWorker<Name extends QueueName = QueueName> = {
 
 export type OpenedWorker<Name extends QueueName = QueueName> = {
   readonly handler: Handler<Name>
+  /** How jobs of different groups share the places; none where all jobs are alike. */
+  readonly admission?: Admission
   /** Gives back what the handler held, after its last job. */
   close(): void
 }
@@ -43,8 +46,7 @@ export type Service = {
 /** THE list: every worker process by its name, the queues it serves and what else it does. */
 export const workers = {
   mail: [
-    // More than the connections to one sender: others are served while one is slow.
-    serve({ queue: 'mail', concurrency: 20, open: openMailQueue }),
+    serve({ queue: 'mail', concurrency: mailPlaces, open: openMailQueue }),
     serve({ queue: 'mail-sweep', concurrency: 1, schedule: '7 * * * *', open: () => stateless(sweepMails) }),
   ],
   tasks: [
@@ -96,11 +98,17 @@ function openMailQueue(rt: Runtime): OpenedWorker<'mail'> {
     rt.log.warn('no mail sender is configured: mails wait until MAIL_SENDERS_ENABLED names a complete one')
   if (sender === inbox) rt.log.info('no mail sender is configured: mails are kept in the inbox at /_dev/mail')
   const mailer = openMailer()
+  const lanes = openLanes((group) => senderOf(rt, group === installationGroup ? undefined : group))
+  rt.settings.onChange(lanes.forgetSenders)
   return {
+    admission: { ...lanes, enter: (jobId, group) => group === undefined || lanes.enter(jobId, group) },
     handler: async (_rt, data, job) => {
       // Something that nobody of ours has put there; to try it again for a day would not help.
-      if (!isUuid(String(data?.emailLogId))) throw new PermanentError('the job names no mail')
-      await sendMail(rt, mailer, data.emailLogId, job)
+      if (!isUuid(String(data?.emailLogId))) {
+        lanes.leave(job.id, undefined)
+        throw new PermanentError('the job names no mail')
+      }
+      await sendMailInLane(rt, mailer, lanes, data.emailLogId, job)
     },
     close: () => mailer.close(),
   }

@@ -4,6 +4,7 @@ import { runF20 } from './crowd.ts'
 import { runF01 } from './kills.ts'
 import { runF24 } from './mails.ts'
 import type { Scenario } from './scenario.ts'
+import { runF43 } from './senders.ts'
 import { runF26 } from './starts.ts'
 import { runF10, runF31 } from './storm.ts'
 
@@ -56,5 +57,10 @@ export const scenarios: readonly Scenario[] = [
     id: 'F-41',
     title: 'the cleanups of the log, the sessions and the mails are killed',
     run: (seed) => runF41(seed, { rows, kills: 5 }),
+  },
+  {
+    id: 'F-43',
+    title: 'SMTP servers of tenants hang, are slow and cut lines while the installation sends',
+    run: (seed) => runF43(seed, { healthy: 1200, others: 300 }),
   },
 ]

@@ -1,12 +1,14 @@
 import pino from 'pino'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { openMailer } from '../../src/adapters/mailer.ts'
+import { openMailer, type SmtpSender } from '../../src/adapters/mailer.ts'
 import { hashSecret } from '../../src/adapters/tokens.ts'
 import { sql } from '../../src/db/sql.ts'
 import { renewMailClaim } from '../../src/db/unlogged/mails.ts'
 import { commit } from '../../src/events/commit.ts'
+import { installationGroup } from '../../src/events/jobs.ts'
 import { systemActor } from '../../src/events/types.ts'
-import { sendMail, sweepMails } from '../../src/features/mail/jobs.ts'
+import { sendMail, sendMailInLane, sweepMails } from '../../src/features/mail/jobs.ts'
+import { openLanes } from '../../src/features/mail/lanes.ts'
 import { queueMail } from '../../src/features/mail/mail.ts'
 import { openRuntime, type Runtime } from '../../src/runtime.ts'
 import { type QueueRun, runQueue } from '../../src/workers/loop.ts'
@@ -396,6 +398,60 @@ describe('when the mail server (F-23)', () => {
       await unable.close()
     }
   })
+})
+
+describe('while the server of its sender fails, a mail', () => {
+  const problem = { outcome: 'delayed', reason: 'no greeting', problem: 'The server did not answer in time' } as const
+
+  function closedLanes() {
+    const lanes = openLanes(() => ({ name: 'test' }) as SmtpSender)
+    for (const id of ['1', '2']) {
+      lanes.enter(id, installationGroup)
+      lanes.leave(id, problem)
+    }
+    return lanes
+  }
+  const job = (retryCount: number) => ({ ...attempt(retryCount), retryLimit: 3, id: '3', group: installationGroup })
+
+  it('goes back to its queue untouched', async () => {
+    const id = await queue('user@mail.example')
+    const before = [await mailRow(id), await eventsOf(id)]
+    await expect(sendMailInLane(rt, openTestMailer(), closedLanes(), id, job(2))).rejects.toThrow('no greeting')
+    expect([await mailRow(id), await eventsOf(id)]).toEqual(before)
+    expect(smtp.received).toEqual([])
+  })
+
+  it('ends after its last attempt, with the reason', async () => {
+    const id = await queue('user@mail.example')
+    await expect(sendMailInLane(rt, openTestMailer(), closedLanes(), id, job(3))).rejects.toThrow('no greeting')
+    expect(await mailRow(id)).toMatchObject({ status: 'failed', errorMessage: 'no greeting' })
+    expect(smtp.received).toEqual([])
+  })
+
+  it('of another sender is sent', async () => {
+    const id = await queue('user@mail.example')
+    await sendMailInLane(
+      rt,
+      openTestMailer(),
+      openLanes(() => undefined),
+      id,
+      job(0),
+    )
+    expect((await mailRow(id)).status).toBe('sent')
+  })
+})
+
+it('groups the job of a mail by its tenant, or as one of the installation', async () => {
+  const [tenant] = await query<{ id: string }>(`insert into "svc_Tenant" (name) values ('Grouped') returning id`)
+  const ids = [await queue('user@mail.example'), await queue('user@mail.example', { tenantId: tenant!.id })]
+  const groups = await query(
+    `select data->>'emailLogId' as mail, group_id as "group" from pgboss.job
+     where data->>'emailLogId' in ('${ids.join("','")}') order by created_on, group_id = 'installation' desc`,
+  )
+  expect(groups).toEqual([
+    { mail: ids[0], group: installationGroup },
+    { mail: ids[1], group: tenant!.id },
+  ])
 })
 
 describe('a worker', () => {

@@ -265,6 +265,40 @@ describe('stop', () => {
     expect((await states()).toSorted()).toEqual(['completed', 'created'])
   })
 
+  it('leaves jobs of groups without a place in the queue, and puts back what it has fetched of them', async () => {
+    await insert(3, 'full')
+    await insert(3, 'free')
+    const full = new Set(['unknown yet'])
+    const asked: string[] = []
+    const done: string[] = []
+    serve({
+      pollMs: 20,
+      handler: async (_rt, _data, { group, retryCount }) => void done.push(`${group} ${retryCount}`),
+      admission: {
+        full: () => [...full],
+        room: () => 2,
+        enter: (_id, group) => {
+          asked.push(group!)
+          if (full.has('nothing') || group === 'free') return true
+          full.add(group!)
+          return false
+        },
+      },
+    })
+    await waitFor(() => done.length === 3)
+    expect(done).toEqual(['free 0', 'free 0', 'free 0'])
+    // Those that were fetched before their group was known to be full; it was not asked for again.
+    expect(asked.filter((group) => group === 'full').length).toBeLessThanOrEqual(2)
+    const waiting = (await jobs()).filter(({ groupId }) => groupId === 'full')
+    expect(waiting.map(({ state, retryCount, startedOn }) => ({ state, retryCount, startedOn }))).toEqual(
+      Array.from({ length: 3 }, () => ({ state: 'created', retryCount: 0, startedOn: null })),
+    )
+    full.clear()
+    full.add('nothing')
+    await waitFor(() => done.length === 6)
+    expect(done.slice(3)).toEqual(['full 0', 'full 0', 'full 0'])
+  })
+
   it('aborts what does not end in time and hands it back', async () => {
     const running = Promise.withResolvers<void>()
     const run = serve({
@@ -288,8 +322,12 @@ function serve(options: Partial<QueueOptions<'mail'>> & { handler: Handler<'mail
   return run
 }
 
-function insert(count: number): Promise<unknown> {
-  const list = Array.from({ length: count }, () => ({ queue: 'mail' as const, data: { emailLogId: rt.newId() } }))
+function insert(count: number, group?: string): Promise<unknown> {
+  const list = Array.from({ length: count }, () => ({
+    queue: 'mail' as const,
+    data: { emailLogId: rt.newId() },
+    ...(group !== undefined && { group }),
+  }))
   return commit(rt, systemActor, async (tx) => ({ result: await enqueue(rt.boss, tx, list) }))
 }
 

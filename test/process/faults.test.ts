@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest'
+import { runF43 } from '../faults/senders.ts'
 import { runF10 } from '../faults/storm.ts'
 
 it('F-10, a small seed: what clients receive through every blow is what was committed', {
@@ -10,4 +11,11 @@ it('F-10, a small seed: what clients receive through every blow is what was comm
   expect(faults).toEqual([])
   expect(figures.received).toBeGreaterThan(1000)
   expect(figures.breaks).toBeGreaterThan(0)
+})
+
+it('F-43, a small form: mails arrive beside those of senders whose servers fail', { timeout: 120_000 }, async () => {
+  const seed = Number(process.env.TEST_SEED ?? Math.floor(Math.random() * 2 ** 32))
+  const { faults, figures } = await runF43(seed, { healthy: 40, others: 10 })
+  process.stderr.write(`F-43: ${JSON.stringify(figures)}\n`)
+  expect(faults).toEqual([])
 })

@@ -7,14 +7,14 @@ import { afterAll } from 'vitest'
 
 /**
  * What the server does with one message. `hang` never answers, `reset` cuts the line before the answer, `hold` accepts
- * once the promise is fulfilled, a code refuses: the recipient, or the message after its data, and may quote what
+ * once the promise is fulfilled, or the one that is made when the message is there; a code refuses: the recipient, or the message after its data, and may quote what
  * `quoting` finds in its text.
  */
 export type SmtpAnswer =
   | 'accept'
   | 'hang'
   | 'reset'
-  | { readonly hold: Promise<void> }
+  | { readonly hold: Promise<void> | (() => Promise<void>) }
   | { readonly code: number; readonly at: 'rcpt' | 'data'; readonly quoting?: RegExp }
 
 export type ReceivedMail = Email & { readonly raw: string; readonly recipients: readonly string[] }
@@ -85,7 +85,7 @@ function openServer(script: SmtpAnswer[], received: ReceivedMail[], accepted: Re
     if (answer === 'reset') return socketOf(server, session.id).destroy()
     if (typeof answer === 'object' && 'code' in answer)
       return done(refusal(answer.code, answer.quoting?.exec(mail.text ?? '')?.[0]))
-    if (typeof answer === 'object') await answer.hold
+    if (typeof answer === 'object') await (typeof answer.hold === 'function' ? answer.hold() : answer.hold)
     accepted.push(mail)
     done(null, 'OK: kept')
   }

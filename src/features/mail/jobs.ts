@@ -7,11 +7,18 @@ import { systemActor } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
 import { claim, type MailToSend } from './claim.ts'
 import { type ComposedMail, compose, withoutSecret } from './compose.ts'
+import type { Lanes } from './lanes.ts'
 import { failAbandonedMails, mailOwner, settleMail, type Verdict } from './queries.ts'
 import { inbox, senderOf } from './senders.ts'
 
 /** The attempt of a job, as the workers' loop gives it. */
-type Attempt = { readonly retryCount: number; readonly retryLimit: number; readonly signal: AbortSignal }
+type Attempt = {
+  readonly retryCount: number
+  readonly retryLimit: number
+  readonly signal: AbortSignal
+  /** What became of the attempt where the mailer is not to be asked. */
+  readonly known?: Delivery
+}
 
 /** Longest time of one attempt to send, below the queue's time limit so that its outcome can still be recorded. */
 const sendMs = 180_000
@@ -30,9 +37,37 @@ const abandonedAfterSeconds = 600
  * recorded as `failed` and needs no further attempt.
  */
 export async function sendMail(rt: Runtime, mailer: Mailer, emailLogId: string, attempt: Attempt): Promise<void> {
-  const delivery = await attemptMail(rt, mailer, emailLogId, attempt)
-  if (delivery === 'busy') throw new Error('another worker holds the mail')
-  if (delivery?.outcome === 'delayed' || delivery?.outcome === 'uncertain') throw new Error(delivery.reason)
+  throwUnlessOver(await attemptMail(rt, mailer, emailLogId, attempt))
+}
+
+/**
+ * The same for a job that has a place in its sender's lane, which it gives back. While the sender's server fails nothing
+ * is tried: the job goes back to the queue at once, and after its last attempt the mail is recorded as `failed`.
+ */
+export async function sendMailInLane(
+  rt: Runtime,
+  mailer: Mailer,
+  lanes: Lanes,
+  emailLogId: string,
+  job: JobOfGroup,
+): Promise<void> {
+  const closed = job.group === undefined ? undefined : lanes.closed(job.group)
+  let attempted: Attempted
+  try {
+    if (closed !== undefined && job.retryCount < job.retryLimit) throw new Error(closed.reason)
+    attempted = await attemptMail(rt, mailer, emailLogId, { ...job, ...(closed && { known: closed }) })
+  } finally {
+    lanes.leave(job.id, closed === undefined && attempted! !== 'busy' ? attempted! : undefined)
+  }
+  throwUnlessOver(attempted)
+}
+
+type JobOfGroup = Attempt & { readonly id: string; readonly group: string | undefined }
+type Attempted = Delivery | 'busy' | undefined
+
+function throwUnlessOver(attempted: Attempted): void {
+  if (attempted === 'busy') throw new Error('another worker holds the mail')
+  if (attempted?.outcome === 'delayed' || attempted?.outcome === 'uncertain') throw new Error(attempted.reason)
 }
 
 /** One attempt, recorded in svc_EmailLog. Undefined when there was nothing to send any more, which is recorded too. */
@@ -41,7 +76,7 @@ export async function attemptMail(
   mailer: Mailer,
   emailLogId: string,
   attempt: Attempt,
-): Promise<Delivery | 'busy' | undefined> {
+): Promise<Attempted> {
   const sender = senderOf(rt, (await mailOwner(rt.db, emailLogId)) ?? undefined)
   const claimed = await claim(rt, emailLogId, sender, claimSeconds)
   if (claimed.state === 'busy') return 'busy'
@@ -50,7 +85,7 @@ export async function attemptMail(
     rt.log.info({ emailLogId, reason }, `the mail is ${claimed.state}`)
     return undefined
   }
-  const { delivery, subject } = await deliver(rt, mailer, sender, claimed.toSend, attempt.signal)
+  const { delivery, subject } = await deliver(rt, mailer, sender, claimed.toSend, attempt)
   const isLast = attempt.retryCount >= attempt.retryLimit
   const verdict = { ...verdictOn(delivery, claimed.toSend, isLast), sender: sender?.name, subject }
   if (await record(rt, claimed.toSend, verdict, attempt.signal))
@@ -67,15 +102,16 @@ export async function sweepMails(rt: Runtime): Promise<void> {
   if (failed > 0) rt.log.warn({ mails: failed }, 'mails were given up: no job is left that would send them')
 }
 
-type Attempted = { readonly delivery: Delivery; readonly subject?: string }
+type Delivered = { readonly delivery: Delivery; readonly subject?: string }
 
 async function deliver(
   rt: Runtime,
   mailer: Mailer,
   sender: SmtpSender | undefined,
   toSend: MailToSend,
-  signal: AbortSignal,
-): Promise<Attempted> {
+  { signal, known }: Attempt,
+): Promise<Delivered> {
+  if (known !== undefined) return { delivery: known }
   if (sender === undefined) return withoutSender(rt)
   const composed = await composeOrFail(rt, toSend)
   if ('outcome' in composed) return { delivery: composed }
@@ -106,7 +142,7 @@ function keepClaim(rt: Runtime, { mail }: MailToSend): { readonly lost: AbortSig
   return { lost: lost.signal, release: () => clearInterval(timer) }
 }
 
-function withoutSender(rt: Runtime): Attempted {
+function withoutSender(rt: Runtime): Delivered {
   const reason = 'no mail sender is configured: set MAIL_SENDERS_ENABLED'
   rt.log.warn(reason)
   return { delivery: { outcome: 'delayed', reason, problem: 'No mail sender is configured' } }
@@ -116,7 +152,7 @@ async function keep(
   rt: Runtime,
   { mail }: MailToSend,
   { outgoing, recordedSubject }: ComposedMail,
-): Promise<Attempted> {
+): Promise<Delivered> {
   const { subject, html, text } = outgoing
   await keepDevelopmentMail(rt, { emailLogId: mail.id, subject, html, text })
   return { delivery: { outcome: 'accepted', response: 'kept' }, subject: recordedSubject }

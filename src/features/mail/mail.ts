@@ -40,5 +40,8 @@ export async function queueMail<Type extends MailType>(
     context: { ...context, subject },
     subject: oneLine(subject ?? subjectOf(templateOf(type, context))),
   })
-  return { emailLogId, event: { type: 'mail.queued', data: { emailLogId } } }
+  return {
+    emailLogId,
+    event: { type: 'mail.queued', data: { emailLogId, ...(tenantId !== undefined && { tenantId }) } },
+  }
 }

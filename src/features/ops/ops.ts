@@ -5,7 +5,7 @@ import { cancelJob, hurryJob, type Job, type QueueName, queues, removeJob } from
 import type { Actor, DomainEvent } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
 import { isUuid } from '../../uuid.ts'
-import { type JobRow, type JobState, jobById, lockedJob, taskJobById } from './queries.ts'
+import { type JobRow, type JobState, jobById, lockedJob, type StoredJob, taskJobById } from './queries.ts'
 import { membersOf, subjectOf } from './subjects.ts'
 import { changeTask, taskDeeds, taskIdOf } from './tasks.ts'
 
@@ -46,11 +46,20 @@ export async function cancel(rt: Runtime, actor: Actor, id: string): Promise<voi
 export async function redrive(rt: Runtime, actor: Actor, id: string, body: unknown): Promise<void> {
   const taskId = taskIdOf(id)
   if (taskId !== undefined) return redriveTask(rt, actor, taskId, body)
-  await change(rt, actor, id, ['dead', 'failed', 'cancelled', 'completed'], async (tx, { queue, data, storedIn }) => {
-    await subjectOf(queue).redrive(tx, data, body)
-    await removeJob(rt.boss, tx, storedIn, id)
-    return { type: 'job.redriven', data: { jobId: id, job: { queue, data } as Job } }
-  })
+  await change(
+    rt,
+    actor,
+    id,
+    ['dead', 'failed', 'cancelled', 'completed'],
+    async (tx, { queue, data, storedIn, group }) => {
+      await subjectOf(queue).redrive(tx, data, body)
+      await removeJob(rt.boss, tx, storedIn, id)
+      return {
+        type: 'job.redriven',
+        data: { jobId: id, job: { queue, data, ...(group !== null && { group }) } as Job },
+      }
+    },
+  )
 }
 
 async function redriveTask(rt: Runtime, actor: Actor, taskId: number, body: unknown): Promise<void> {
@@ -58,7 +67,7 @@ async function redriveTask(rt: Runtime, actor: Actor, taskId: number, body: unkn
   await changeTask(rt, actor, taskId, taskDeeds.redrive)
 }
 
-type Stored = Pick<JobRow, 'state' | 'data'> & { readonly queue: QueueName; readonly storedIn: string }
+type Stored = Omit<StoredJob, 'queue'> & { readonly queue: QueueName }
 
 /** The lock lets one of several requests through; the next one finds the job as that has left it. */
 async function change(

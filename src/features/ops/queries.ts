@@ -121,12 +121,15 @@ export async function deadJobs(db: Reader, wanted: QueueFilter, atMost: number):
   return rows.map(({ id }) => id)
 }
 
-type StoredJob = Pick<JobRow, 'queue' | 'state' | 'data'> & { readonly storedIn: string }
+export type StoredJob = Pick<JobRow, 'queue' | 'state' | 'data'> & {
+  readonly storedIn: string
+  readonly group: string | null
+}
 
 /** For who changes it: until the transaction ends nobody else does. `storedIn` is the queue or the dead letters. */
 export async function lockedJob(tx: Tx, id: string): Promise<StoredJob | undefined> {
   return tx.maybeOne<StoredJob>(sql.unsafe`
-    select ${queue} as queue, ${state} as state, coalesce(j.data, '{}') as data, j.name as "storedIn"
+    select ${queue} as queue, ${state} as state, coalesce(j.data, '{}') as data, j.name as "storedIn", j.group_id as "group"
     from ${table} j where j.id = ${id}::uuid for update of j`)
 }
 
