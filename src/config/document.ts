@@ -23,8 +23,10 @@ all problems by name and ends with an exit code other than 0.
 - "In production" means \`NODE_ENV=production\`.
 - Names with \`<…>\` are families: one set of variables for each name in the list that enables them. The name is written
   in upper case, with \`_\` for \`-\`: \`MAIL_SENDERS_ENABLED=eu-mail\` is configured by \`EU_MAIL_SMTP_HOST\` and so on.
-  An incomplete mail sender or social provider is left out with a warning; an incomplete storage service is an error.
-- 🔒 marks secrets; they are never printed.`
+  An incomplete mail sender or social provider is left out with a warning.
+- 🔒 marks secrets; they are never printed.
+- ⏳ marks variables of parts that are not there yet: they have no effect, and a process that finds one set says so at
+  its start.`
 
 function section(group: Group, members: readonly Family[]): string {
   const rows = [
@@ -38,7 +40,7 @@ function section(group: Group, members: readonly Family[]): string {
 
 function row(variable: Variable<unknown>, name: string): string {
   const cells = [
-    `\`${name}\`${variable.secret ? ' 🔒' : ''}`,
+    `\`${name}\`${variable.secret ? ' 🔒' : ''}${variable.awaits === undefined ? '' : ' ⏳'}`,
     variable.doc,
     defaultText(variable.fallback),
     variable.parser.values,

@@ -1,6 +1,6 @@
 import { boolean, integer, matching, oneOf, password, pem, text, url } from './parsers.ts'
-import { addProblem, type Findings, type Reading, readVariables } from './read.ts'
-import { optional, optionalSecret, type Variable, variable } from './variable.ts'
+import { type Findings, type Reading, readVariables } from './read.ts'
+import { awaiting, optional, optionalSecret, type Variable, variable } from './variable.ts'
 import { socialProviderIds } from './variables/accounts.ts'
 import type { Parsed } from './variables.ts'
 
@@ -67,7 +67,7 @@ const senderVariables = {
   from: optional('_FROM_ADDRESS', matching(/@/, 'e-mail address'), 'Address that mails come from'),
 }
 
-const serviceVariables = {
+const serviceVariables = awaiting('files', {
   driver: optional('_STORAGE_DRIVER', oneOf('LOCAL', 'S3'), 'Kind of the service'),
   path: optional('_STORAGE_PATH', text, 'LOCAL: root directory'),
   accessKeyId: serviceKey(optional('_STORAGE_ACCESS_KEY_ID', text, 'S3: key id')),
@@ -75,7 +75,7 @@ const serviceVariables = {
   region: serviceKey(optional('_STORAGE_REGION', text, 'S3: region')),
   bucket: serviceKey(optional('_STORAGE_BUCKET', text, 'S3: bucket')),
   endpoint: serviceKey(optional('_STORAGE_ENDPOINT', url('https', 'http'), 'S3: address of a compatible server')),
-}
+})
 
 const providerVariables = {
   clientId: optional('_CLIENT_ID', text, 'OAuth client id'),
@@ -143,19 +143,12 @@ function readSender(name: string, reading: Reading): [string, MailSender] | unde
   return [name, { name, ...complete, secure: secure ?? complete.port === 465 }]
 }
 
-/** An incomplete service is a problem: files would go nowhere. */
+/** An incomplete service is left out; as long as nothing stores files that is no problem. */
 function readService(name: string, reading: Reading): [string, StorageService] | undefined {
   const prefix = variablePrefix(name)
   const { driver, path, endpoint, ...keys } = readVariables(serviceVariables, reading, prefix)
   const required = driver === undefined ? { driver } : driver === 'LOCAL' ? { path } : keys
-  const missing = missingNames(required, serviceVariables, prefix)
-  for (const variable of missing)
-    addProblem(reading.findings, {
-      variable,
-      message: `is missing: storage service ${name} needs it`,
-      doc: docOf(serviceVariables, variable.slice(prefix.length)),
-    })
-  if (missing.length > 0) return undefined
+  if (missingNames(required, serviceVariables, prefix).length > 0) return undefined
   if (driver === 'LOCAL') return [name, { name, driver, path: path as string }]
   return [name, { name, driver: 'S3', ...(keys as Complete<typeof keys>), endpoint }]
 }
@@ -200,10 +193,6 @@ function missingNames(
 
 function skipped(findings: Findings, what: string, missing: string[]): undefined {
   findings.warnings.push(`${what}: ${missing.join(', ')} ${missing.length === 1 ? 'is' : 'are'} missing`)
-}
-
-function docOf(variables: Readonly<Record<string, Variable<unknown>>>, name: string): string {
-  return Object.values(variables).find((candidate) => candidate.name === name)?.doc ?? ''
 }
 
 /** Both readings of the specification's row are accepted: S3_STORAGE_BUCKET and S3_BUCKET. */

@@ -1,4 +1,4 @@
-import type { Environment, Fallback, Values, Variable } from './variable.ts'
+import type { Environment, Fallback, Part, Values, Variable } from './variable.ts'
 
 /** Environment variables as they come: unset or empty ones count as absent. */
 export type Env = Readonly<Record<string, string | undefined>>
@@ -35,6 +35,13 @@ export function readVariables<V extends Record<string, Variable<unknown>>>(
   return Object.fromEntries(entries) as Values<V>
 }
 
+const notThereYet: Readonly<Record<Part, string>> = {
+  files: 'files and assets are not there yet',
+  workflows: 'workflows are not there yet',
+  MCP: 'the MCP endpoint is not there yet',
+  OpenAPI: 'the OpenAPI document is not there yet',
+}
+
 /** The text of a variable's default in an environment. */
 export function fallbackIn(environment: Environment, fallback: Fallback | undefined): string | undefined {
   if (fallback === undefined || typeof fallback === 'string') return fallback
@@ -56,10 +63,13 @@ function readVariable<T>(variable: Variable<T>, reading: Reading, prefix: string
   for (const name of names) reading.asked.add(name)
   const name = names.find((candidate) => isSet(reading, candidate))
   if (name === undefined) return fallbackValue(variable, reading.environment)
+  if (variable.awaits !== undefined)
+    reading.findings.warnings.push(`${name} is set and has no effect yet: ${notThereYet[variable.awaits]}`)
   const given = reading.env[name] ?? ''
   const text = variable.parser.raw ? given : given.trim()
   const outcome = variable.parser.parse(text)
   if ('value' in outcome) return outcome.value
+  if (variable.awaits !== undefined) return fallbackValue(variable, reading.environment)
   const shown = variable.secret ? 'its value (not shown)' : quote(outcome.culprit ?? text)
   addProblem(reading.findings, { variable: name, message: `${shown} ${outcome.problem}`, doc: variable.doc })
   return fallbackValue(variable, reading.environment)

@@ -118,9 +118,6 @@ function checkNeeds({ parsed, families }: Draft, reading: Reading, options: Rule
 }
 
 function checkDefaults({ parsed, families }: Draft, reading: Reading): void {
-  const { defaultService, servicesEnabled } = parsed.storage
-  if (defaultService !== undefined && !includesName(servicesEnabled, defaultService))
-    complain(reading, 'STORAGE_DEFAULT_SERVICE', `${defaultService} is not in STORAGE_SERVICES_ENABLED`)
   const { defaultSender } = parsed.mail
   if (defaultSender !== undefined && !includesName(Object.keys(families.senders), defaultSender))
     warn(

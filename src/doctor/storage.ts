@@ -1,20 +1,13 @@
 import { constants } from 'node:fs'
 import { access, mkdtemp, rmdir, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
-import type { StorageService } from '../config/families.ts'
 import type { Config } from '../config.ts'
-import { type Finding, ok, problem, reasonOf, warning } from './finding.ts'
+import { type Finding, ok, problem, reasonOf } from './finding.ts'
 
-/** The directories that files are written to, and those that code is read from. */
+/** The directory that uploads are written to, and the one that migrations are read from. */
 export async function checkStorage({ storage, migrations }: Config): Promise<Finding[]> {
-  const services = await Promise.all(Object.values(storage.services).map(checkService))
   const temp = storage.tempPath === undefined ? [] : [await checkWritable('STORAGE_TEMP_PATH', storage.tempPath)]
-  return [...services, ...temp, await checkReadable('MIGRATIONS_DIR', migrations.dir)]
-}
-
-function checkService(service: StorageService): Promise<Finding> | Finding {
-  if (service.driver === 'LOCAL') return checkWritable(`storage ${service.name}`, service.path)
-  return warning('storage', `storage ${service.name}: S3 is not checked`, 'upload a file to see whether it works')
+  return [...temp, await checkReadable('MIGRATIONS_DIR', migrations.dir)]
 }
 
 /** By making a directory in it, or where it will be made. */

@@ -331,14 +331,26 @@ describeWithRedis('Redis', () => {
 })
 
 it('says which directory cannot be written to', async () => {
+  const temp = `${import.meta.filename}/files`
+  expect(of(await look({ STORAGE_TEMP_PATH: temp }), 'storage')).toEqual([
+    expect.stringMatching(/^problem: STORAGE_TEMP_PATH: .*doctor\.test\.ts\/files cannot be written to/),
+    expect.stringMatching(/^ok: MIGRATIONS_DIR: /),
+  ])
+})
+
+it('warns of each variable that is set and has no effect yet, and calls none of it working', async () => {
   const findings = await look({
-    STORAGE_SERVICES_ENABLED: 'disk',
-    DISK_STORAGE_DRIVER: 'LOCAL',
-    DISK_STORAGE_PATH: `${import.meta.filename}/files`,
+    STORAGE_SERVICES_ENABLED: 's3',
+    S3_STORAGE_DRIVER: 'S3',
+    S3_STORAGE_BUCKET: 'b',
+    WORKFLOWS_ENABLED: 'true',
     STORAGE_TEMP_PATH: import.meta.dirname,
   })
+  const names = ['S3_STORAGE_BUCKET', 'S3_STORAGE_DRIVER', 'STORAGE_SERVICES_ENABLED', 'WORKFLOWS_ENABLED']
+  expect(of(findings, 'configuration').toSorted()).toEqual(
+    names.map((name) => expect.stringMatching(`^warning: ${name} is set and has no effect yet: `)),
+  )
   expect(of(findings, 'storage')).toEqual([
-    expect.stringMatching(/^problem: storage disk: .*doctor\.test\.ts\/files cannot be written to/),
     expect.stringMatching(/^ok: STORAGE_TEMP_PATH: /),
     expect.stringMatching(/^ok: MIGRATIONS_DIR: /),
   ])

@@ -312,9 +312,8 @@ describe('parseConfig', () => {
     ['PORT', '65536'],
     ['DATABASE_POOL_MAX', '0'],
     ['RATE_LIMIT', '0'],
-    ['OPENAPI_ENABLED', 'perhaps'],
+    ['SOCKET_ENABLED', 'perhaps'],
     ['AUTH_SERVICES_ENABLED', 'LOCAL,MYSPACE'],
-    ['MCP_ENABLED_ACTIONS', 'read,drop'],
     ['AUTH_APP_URL', 'https://ok.example,ftp://no.example'],
     ['AUTH_CORS_ALLOWED_ORIGINS', '*'],
     ['PROTECT_PRIVILEGE_FIELDS', 'allow'],
@@ -400,7 +399,6 @@ describe('rules', () => {
     [{ AUTH_SERVICES_ENABLED: 'GITHUB', GITHUB_CLIENT_ID: 'i', GITHUB_CLIENT_SECRET: 's' }, ['BASE_URL']],
     [{ DEFAULT_ROLE_REGISTERED: 'administrator' }, ['DEFAULT_ROLE_REGISTERED']],
     [{ ALLOWED_ROLES_MULTI_TENANT: 'user,Administrator' }, ['ALLOWED_ROLES_MULTI_TENANT']],
-    [{ ...localStorage(), STORAGE_DEFAULT_SERVICE: 'other' }, ['STORAGE_DEFAULT_SERVICE']],
   ])('refuse %j', (env: Env, names) => {
     expect(problems(env)).toEqual(names)
   })
@@ -551,15 +549,33 @@ describe('families', () => {
   })
 
   it.each([
-    [{ LOCAL_STORAGE_DRIVER: '' }, 'LOCAL_STORAGE_DRIVER'],
-    [{ LOCAL_STORAGE_DRIVER: 'FTP' }, 'LOCAL_STORAGE_DRIVER'],
-    [{ LOCAL_STORAGE_PATH: '' }, 'LOCAL_STORAGE_PATH'],
-  ])('refuse a local service with %j', (env: Env, name) => {
-    expect(problems({ ...localStorage(), ...env })).toEqual([name])
+    ...[{ LOCAL_STORAGE_DRIVER: '' }, { LOCAL_STORAGE_DRIVER: 'FTP' }, { LOCAL_STORAGE_PATH: '' }],
+    { STORAGE_DEFAULT_SERVICE: 'other', LOCAL_STORAGE_PATH: '' },
+  ])('leave out a local service with %j, while nothing stores files', (env: Env) => {
+    expect(parse({ ...localStorage(), ...env }).storage).toMatchObject({ services: {}, defaultService: undefined })
   })
 
-  it.each(['ACCESS_KEY_ID', 'SECRET_ACCESS_KEY', 'REGION', 'BUCKET'])('refuse an S3 service without %s', (suffix) => {
-    expect(problems({ ...s3Storage(), [`S3_STORAGE_${suffix}`]: undefined })).toEqual([`S3_STORAGE_${suffix}`])
+  it.each(['ACCESS_KEY_ID', 'SECRET_ACCESS_KEY', 'REGION', 'BUCKET'])(
+    'leave out an S3 service without %s',
+    (suffix) => {
+      expect(parse({ ...s3Storage(), [`S3_STORAGE_${suffix}`]: undefined }).storage.services).toEqual({})
+    },
+  )
+
+  it('have no effect, nor problems, where their part is not there yet: each that is set is one warning', () => {
+    const { warnings } = parse({
+      ...localStorage(),
+      ASSET_MAX_DIMENSION: 'huge',
+      MCP_ENABLED: 'true',
+      OPENAPI_ENABLED: '',
+    })
+    expect(warnings).toEqual([
+      'STORAGE_SERVICES_ENABLED is set and has no effect yet: files and assets are not there yet',
+      'ASSET_MAX_DIMENSION is set and has no effect yet: files and assets are not there yet',
+      'MCP_ENABLED is set and has no effect yet: the MCP endpoint is not there yet',
+      'LOCAL_STORAGE_DRIVER is set and has no effect yet: files and assets are not there yet',
+      'LOCAL_STORAGE_PATH is set and has no effect yet: files and assets are not there yet',
+    ])
   })
 
   it('find nothing under names of the language', () => {

@@ -116,7 +116,7 @@ describe('commonVariables', () => {
       project_url: 'https://api.example/',
       app_url: 'https://app.example',
       email_signature: '',
-      logo_url: 'https://api.example/assets/icon-id',
+      logo_url: 'cid:logo',
       loginLink: 'https://app.example/login',
       name: 'Ada',
       user: { firstName: 'Ada', lastName: 'Lovelace', fullName: 'Ada Lovelace', email: 'ada@mail.example', phone: '' },

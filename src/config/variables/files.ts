@@ -1,45 +1,49 @@
 import { boolean, integer, list, matching, milliseconds, oneOf, plainName, size, text } from '../parsers.ts'
-import { group, optional, variable } from '../variable.ts'
+import { awaiting, group, optional, variable } from '../variable.ts'
 
 /* Where files are, how they come and what is made of them. */
 
 const contentType = matching(/^[a-z]+(\/[a-z0-9][a-z0-9.+-]*)?$/i, 'content type or its first half')
 
 export const storage = group('Storage', {
-  servicesEnabled: variable(
-    'STORAGE_SERVICES_ENABLED',
-    list(plainName),
-    '',
-    'Names of the storage services; each name in upper case begins the names of its variables',
-  ),
-  defaultService: optional(
-    'STORAGE_DEFAULT_SERVICE',
-    plainName,
-    'Service of files that name none; the first one when unset',
-  ),
+  ...awaiting('files', {
+    servicesEnabled: variable(
+      'STORAGE_SERVICES_ENABLED',
+      list(plainName),
+      '',
+      'Names of the storage services; each name in upper case begins the names of its variables',
+    ),
+    defaultService: optional(
+      'STORAGE_DEFAULT_SERVICE',
+      plainName,
+      'Service of files that name none; the first one when unset',
+    ),
+    pathConfinement: variable(
+      'STORAGE_PATH_CONFINEMENT',
+      boolean,
+      'true',
+      'Confine local file operations to the storage’s root; null bytes are always refused',
+    ),
+    folderStructure: variable(
+      'STORAGE_FOLDER_STRUCTURE',
+      boolean,
+      'false',
+      'Lay files out by tenant and user; existing files stay where they are',
+    ),
+  }),
   tempPath: optional('STORAGE_TEMP_PATH', text, 'Directory of uploads in progress; the system’s when unset'),
-  pathConfinement: variable(
-    'STORAGE_PATH_CONFINEMENT',
-    boolean,
-    'true',
-    'Confine local file operations to the storage’s root; null bytes are always refused',
-  ),
-  folderStructure: variable(
-    'STORAGE_FOLDER_STRUCTURE',
-    boolean,
-    'false',
-    'Lay files out by tenant and user; existing files stay where they are',
-  ),
 })
 
 export const files = group('Files', {
   maxUploadFileSize: variable('MAX_UPLOAD_FILE_SIZE', size('mb'), '50', 'Largest file, uploaded or fetched from a URL'),
-  urlFetchTimeoutMs: variable(
-    'URL_FETCH_TIMEOUT_MS',
-    milliseconds(1),
-    '15000',
-    'Longest wait for the first answer to each request or redirect of an upload from a URL',
-  ),
+  ...awaiting('files', {
+    urlFetchTimeoutMs: variable(
+      'URL_FETCH_TIMEOUT_MS',
+      milliseconds(1),
+      '15000',
+      'Longest wait for the first answer to each request or redirect of an upload from a URL',
+    ),
+  }),
   allowPrivateUrlFetch: variable(
     'SSRF_ALLOW_PRIVATE_URL_FETCH',
     boolean,
@@ -54,39 +58,42 @@ export const files = group('Files', {
   ),
 })
 
-export const assets = group('Assets', {
-  tempDir: variable('ASSET_TEMP_DIR', text, './asset-temp', 'Working directory of image transforms'),
-  maxDimension: variable(
-    'ASSET_MAX_DIMENSION',
-    integer({ min: 1, max: 65535, unit: 'px' }),
-    '5000',
-    'Widest and highest image transform; larger requests are clamped',
-  ),
-  maxInputPixels: variable(
-    'ASSET_MAX_INPUT_PIXELS',
-    integer({ min: 1, unit: 'px' }),
-    '100000000',
-    'Largest image that is decoded',
-  ),
-  proxyEnabled: variable(
-    'ASSET_PROXY_ENABLED',
-    boolean,
-    'false',
-    'Stream S3 assets through the API instead of redirecting to a signed URL',
-  ),
-  secureProxyTypes: variable(
-    'ASSET_SECURE_PROXY_URLS',
-    list(contentType),
-    '',
-    'Content types (video, audio, image or full ones) that need a signed-in request with a custom header',
-  ),
-  xssProtection: variable('ASSET_XSS_PROTECTION', boolean, 'true', 'Executable types are downloaded, never shown'),
-  nosniff: variable('ASSET_NOSNIFF', boolean, 'true', 'Send X-Content-Type-Options: nosniff'),
-  sharedAccessMode: variable(
-    'SHARED_ASSET_ACCESS_MODE',
-    oneOf('off', 'public', 'authenticated'),
-    'off',
-    'Who may read the files of the shared tenants',
-  ),
-  sharedTenantIds: variable('SHARED_ASSET_TENANT_IDS', list(text), '', 'Ids of the tenants whose files are shared'),
-})
+export const assets = group(
+  'Assets',
+  awaiting('files', {
+    tempDir: variable('ASSET_TEMP_DIR', text, './asset-temp', 'Working directory of image transforms'),
+    maxDimension: variable(
+      'ASSET_MAX_DIMENSION',
+      integer({ min: 1, max: 65535, unit: 'px' }),
+      '5000',
+      'Widest and highest image transform; larger requests are clamped',
+    ),
+    maxInputPixels: variable(
+      'ASSET_MAX_INPUT_PIXELS',
+      integer({ min: 1, unit: 'px' }),
+      '100000000',
+      'Largest image that is decoded',
+    ),
+    proxyEnabled: variable(
+      'ASSET_PROXY_ENABLED',
+      boolean,
+      'false',
+      'Stream S3 assets through the API instead of redirecting to a signed URL',
+    ),
+    secureProxyTypes: variable(
+      'ASSET_SECURE_PROXY_URLS',
+      list(contentType),
+      '',
+      'Content types (video, audio, image or full ones) that need a signed-in request with a custom header',
+    ),
+    xssProtection: variable('ASSET_XSS_PROTECTION', boolean, 'true', 'Executable types are downloaded, never shown'),
+    nosniff: variable('ASSET_NOSNIFF', boolean, 'true', 'Send X-Content-Type-Options: nosniff'),
+    sharedAccessMode: variable(
+      'SHARED_ASSET_ACCESS_MODE',
+      oneOf('off', 'public', 'authenticated'),
+      'off',
+      'Who may read the files of the shared tenants',
+    ),
+    sharedTenantIds: variable('SHARED_ASSET_TENANT_IDS', list(text), '', 'Ids of the tenants whose files are shared'),
+  }),
+)

@@ -1,5 +1,5 @@
 import { boolean, count, integer, list, oneOf, origin, redisUrl, seconds, size, text, urlPath } from '../parsers.ts'
-import { group, optionalSecret, variable } from '../variable.ts'
+import { awaiting, group, optionalSecret, variable } from '../variable.ts'
 
 /* The realtime channel, tasks and workflows. */
 
@@ -105,6 +105,14 @@ export const tasks = group('Tasks', {
   ),
 })
 
-export const workflows = group('Workflows', {
-  enabled: variable('WORKFLOWS_ENABLED', boolean, 'true', 'The workflow subsystem; when off, /workflows/* answers 404'),
-})
+export const workflows = group(
+  'Workflows',
+  awaiting('workflows', {
+    enabled: variable(
+      'WORKFLOWS_ENABLED',
+      boolean,
+      'true',
+      'The workflow subsystem; when off, /workflows/* answers 404',
+    ),
+  }),
+)

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { InlineImage } from '../../adapters/mailer.ts'
 import { ConfigError } from '../../config.ts'
 
-/** What `logo_url` is unless the settings name an icon: the image that comes with the mail. */
+/** What `logo_url` is: the image that comes with the mail. */
 export const logoAddress = 'cid:logo'
 
 /** Bytes; it is part of every mail. */

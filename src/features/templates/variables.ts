@@ -53,12 +53,11 @@ export function withSynonyms(
 
 function projectVariables(settings: SettingsRow) {
   const texts = picked(settings, ['project_name', 'project_color', 'project_url', 'app_url', 'email_signature'])
-  const icon = textIn(settings, 'email_icon_Id')
-  const base = texts.project_url?.replace(/\/+$/, '')
   return {
     ...texts,
     project_color: texts.project_color || '#663399',
-    logo_url: base && icon ? `${base}/assets/${icon}` : logoAddress,
+    // The settings' `email_icon_Id` names a file, and nothing serves files yet.
+    logo_url: logoAddress,
     loginLink: texts.app_url ? `${texts.app_url.replace(/\/+$/, '')}/login` : '',
   }
 }
