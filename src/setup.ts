@@ -122,8 +122,22 @@ async function seed(tx: Tx, config: Config): Promise<SetupResult> {
   await tx.any(sql.unsafe`
     insert into "svc_Settings" (project_name, title, project_color)
     select ${config.project.name}, ${config.project.name}, '#663399' where not exists (select from "svc_Settings" where "tenant_Id" is null)`)
+  await followProjectName(tx, config.project.name)
   await renewSeededTemplates(tx)
   return { admin: await seedAdministrator(tx, config) }
+}
+
+/** PROJECT_NAME renames the project as long as nobody has named it in the settings; its title likewise. */
+async function followProjectName(tx: Tx, name: string): Promise<void> {
+  await tx.any(sql.unsafe`
+    update "svc_Settings" s
+    set project_name = ${name}, title = case when s.title = seed.value then ${name} else s.title end, "updatedAt" = now()
+    from "svc_Seed" seed
+    where seed.key = 'project_name' and s."tenant_Id" is null and s.project_name = seed.value and seed.value <> ${name}`)
+  await tx.any(sql.unsafe`
+    insert into "svc_Seed" as seed (key, value)
+    select 'project_name', project_name from "svc_Settings" where "tenant_Id" is null and project_name = ${name}
+    on conflict (key) do update set value = excluded.value where seed.value <> excluded.value`)
 }
 
 async function seedAdministrator(tx: Tx, config: Config): Promise<SetupResult['admin']> {

@@ -67,7 +67,6 @@ describe('PATCH /settings', () => {
   it.each<[string, unknown]>([
     ['an unknown key', { smtp_password: 'x' }],
     ['a key of every object', { constructor: 'x' }],
-    ['what the server sets', { id: 7 }],
     ['no object', ['project_name']],
     ['a number for a text', { title: 5 }],
     ['a text for a switch', { smtp_enabled: 'true' }],
@@ -85,6 +84,31 @@ describe('PATCH /settings', () => {
     const before = await api.position()
     expect(await patch(body)).toMatchObject({ status: 400, body: { error: { message: 'Invalid settings data' } } })
     expect(await api.log(before)).toEqual([])
+  })
+
+  it('takes back what GET answers, and ignores what only the server says', async () => {
+    await patch({ title: 'Given back', session_limits: { default: { web: 3 }, roles: {} }, smtp_pass: 'kept' })
+    const { updatedAt: _, ...before } = await settings()
+    expect(Object.keys(before)).toEqual(expect.arrayContaining(['id', 'tenant_Id', 'createdAt', 'web_session_limit']))
+    const answer = await patch({ ...before, id: 7, tenant_Id: tenant, createdAt: 'x', mobile_session_limit: 99 })
+    expect(answer.status, answer.text).toBe(200)
+    expect(await settings()).toMatchObject(before)
+    expect(smtpPassword(api.rt.config, api.rt.settings.current())).toBe('kept')
+    await patch({ smtp_pass: null, session_limits: null })
+  })
+
+  it.each<[unknown, string[]]>([
+    [{ default: { web: 'two', mobile: 1.5 } }, ['.default.web: expected a whole', '.default.mobile: expected a whole']],
+    [{ web: 2 }, ['.web: belongs into .default, as default.web']],
+    [{ defaults: {} }, ['.defaults: unknown; there are default and roles']],
+    [{ default: { desktop: 1 } }, ['.default.desktop: unknown; there are web and mobile']],
+    [{ roles: { user: { web: 1 } } }, ['.roles.user: expected the id of a role']],
+    [{ roles: [] }, ['.roles: expected an object of role ids']],
+    [5, [': expected { default: { web, mobile }, roles: { <role id>: { web, mobile } } }']],
+  ])('says what is wrong with the session limits %j', async (limits, problems) => {
+    const { status, body } = await patch({ session_limits: limits })
+    expect(status).toBe(400)
+    expect(body.error.details).toEqual(problems.map((text) => expect.stringContaining(`session_limits${text}`)))
   })
 
   it('is for administrators', async () => {
@@ -173,6 +197,23 @@ describe("a tenant's settings", () => {
 
   it('are not made for a tenant that does not exist', async () => {
     expect(await patch({ title: 'x' }, `?tenant_id=${randomUUID()}`)).toMatchObject({ status: 404 })
+  })
+
+  it('are what GET / answers for the tenant', async () => {
+    const [{ id: icon }] = await api.sql(
+      `insert into "svc_File" (filename, "originalFilename", type, size, storage) values ('i', 'i', 'image/png', 1, 'l') returning id`,
+    )
+    await patch({ title: 'Own', project_icon_Id: icon, metadata: { a: 1 }, modules: ['b'] }, ofTenant())
+    const { body } = await api.anonymous('POST', `/${ofTenant()}`)
+    expect(body.data.title).toBe('Own')
+    expect(body.project).toMatchObject({ title: 'Own', metadata: { a: 1 }, modules: ['b'] })
+    expect(body.project.branding).toEqual({
+      ...{ 'logo-light': null, 'logo-dark': null, 'logo-full': null, 'logo-transparent': null },
+      ...{ favicon: null, icon, 'email-icon': null },
+    })
+    expect((await api.anonymous('GET', '/')).body.project.branding.icon).toBeNull()
+    expect(await api.anonymous('GET', '/?tenant_id=x')).toMatchObject({ status: 404 })
+    await patch({ title: null, project_icon_Id: null, metadata: null, modules: null }, ofTenant())
   })
 
   it('brand its mails', async () => {

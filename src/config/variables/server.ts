@@ -50,7 +50,7 @@ export const project = group('Project', {
     'PROJECT_NAME',
     text,
     'Daybook',
-    'Display name; also the issuer of tokens and a variable of e-mail templates',
+    'Display name, until the settings name the project otherwise; also the issuer of tokens, so a new name ends all sessions',
   ),
 })
 

@@ -4,16 +4,16 @@ import { senderOf } from '../mail/senders.ts'
 import type { SettingsRow } from '../settings/store.ts'
 
 /**
- * Public project information and enabled ways to sign in (spec: Project info). Answered twice: as the specification's
- * `data`, and as the `project` and `version` that older clients read (decisions D). No secret, no client id.
+ * Public project information and enabled ways to sign in, of the installation or a tenant. Answered twice: as `data`, and
+ * as the `project` and `version` that older clients read. No secret, no client id.
  */
-export function projectInfo(rt: Runtime) {
+export function projectInfo(rt: Runtime, tenantId: string | undefined) {
   const { config } = rt
-  const settings = rt.settings.current()
+  const settings = rt.settings.current(tenantId)
   const auth = {
     registration: config.auth.publicRegistration && config.auth.local,
     emailPassword: config.auth.local,
-    magicLink: config.auth.local && senderOf(rt, undefined) !== undefined,
+    magicLink: config.auth.local && senderOf(rt, tenantId) !== undefined,
     passkey: config.passkey !== undefined,
     twoFactor: config.auth.twoFactor,
     socialProviders: Object.keys(config.oauth.providers),
@@ -37,6 +37,15 @@ export function projectInfo(rt: Runtime) {
     secondary_color: data.secondary_color,
     description: data.description,
     keywords: text(settings, 'keywords'),
+    branding: {
+      'logo-light': text(settings, 'project_logo_light_Id'),
+      'logo-dark': text(settings, 'project_logo_dark_Id'),
+      'logo-full': text(settings, 'project_logo_full_Id'),
+      'logo-transparent': text(settings, 'project_logo_transparent_Id'),
+      favicon: text(settings, 'project_favicon_Id'),
+      icon: text(settings, 'project_icon_Id'),
+      'email-icon': text(settings, 'email_icon_Id'),
+    },
     localization: {
       timezone: text(settings, 'timezone'),
       language: text(settings, 'language'),
@@ -45,6 +54,8 @@ export function projectInfo(rt: Runtime) {
     },
     smtp_enabled: settings.smtp_enabled === true,
     multitenant: config.tenancy.enabled,
+    metadata: settings.metadata ?? null,
+    modules: settings.modules ?? null,
     auth,
   }
   return { data, project, version: packageJson.version }

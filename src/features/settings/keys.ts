@@ -7,7 +7,13 @@ import { isUuid } from '../../uuid.ts'
  * Every key of the settings that somebody may set (spec: Settings record): what its values must be, and whether the
  * public may see them. Null takes a key back to the installation's value, or to none.
  */
-type Key = { readonly isPublic: boolean; readonly expected: string; readonly accepts: (value: unknown) => boolean }
+type Key = {
+  readonly isPublic: boolean
+  readonly expected: string
+  readonly accepts: (value: unknown) => boolean
+  /** What exactly is wrong with a value of several parts; each line begins with the path below the key. */
+  readonly explain?: (value: unknown) => readonly string[]
+}
 
 const key = (isPublic: boolean, expected: string, accepts: Key['accepts']): Key => ({ isPublic, expected, accepts })
 
@@ -56,23 +62,35 @@ export const settingsKeys: ReadonlyMap<string, Key> = new Map(
     language: key(true, 'a language tag such as en or pt-BR', isLanguage),
     date_format: lineKey(),
     currency: key(true, 'a currency code such as USD', (value) => line(value) && /^[A-Z]{3}$/.test(value)),
-    session_limits: key(false, 'session limits', isSessionLimits),
+    session_limits: {
+      ...key(false, '{ default: { web, mobile }, roles: { <role id>: { web, mobile } } }', isSessionLimits),
+      explain: sessionLimitsProblems,
+    },
     metadata: jsonKey,
     modules: jsonKey,
   }),
 )
+
+/** What GET /settings answers besides, so that its answer can be given back as it is; nobody sets these. */
+const derived: ReadonlySet<string> = new Set([
+  ...['id', 'tenant_Id', 'createdAt', 'updatedAt', 'web_session_limit', 'mobile_session_limit'],
+])
 
 /** Of the installation's own row these say something that nothing else would. */
 const indispensable = new Set(['project_name', 'smtp_enabled', 'smtp_secure'])
 
 export type SettingsValues = Readonly<Record<string, unknown>>
 
-/** 400 `Invalid settings data` unless every key is known and its value fits; `details` name the keys, never values. */
+/**
+ * The settings of a body, without what only the server says. 400 `Invalid settings data` unless every key is known and its
+ * value fits; `details` name the keys, never values.
+ */
 export function checkedSettings(body: unknown, tenantId: string | null): SettingsValues {
   if (!isObject(body)) throw invalidSettings('expected an object of settings')
-  const problems = Object.entries(body).flatMap(([name, value]) => problemOf(name, value, tenantId))
+  const given = Object.entries(body).filter(([name]) => !derived.has(name))
+  const problems = given.flatMap(([name, value]) => problemOf(name, value, tenantId))
   if (problems.length > 0) throw invalidSettings(problems)
-  return body
+  return Object.fromEntries(given)
 }
 
 export const invalidSettings = (details: unknown) => new AppError(400, 'Invalid settings data', { details })
@@ -81,7 +99,9 @@ function problemOf(name: string, value: unknown, tenantId: string | null): strin
   const known = settingsKeys.get(name)
   if (known === undefined) return [`${name.slice(0, 64)}: unknown setting`]
   if (value === null && (tenantId !== null || !indispensable.has(name))) return []
-  return value !== null && known.accepts(value) ? [] : [`${name}: expected ${known.expected}`]
+  if (value !== null && known.accepts(value)) return []
+  const problems = known.explain !== undefined && isObject(value) ? known.explain(value) : []
+  return problems.length === 0 ? [`${name}: expected ${known.expected}`] : problems.map((line) => `${name}${line}`)
 }
 
 /** A name of letters, digits, dots and hyphens, or an IP address. */
@@ -95,19 +115,33 @@ function isPort(value: unknown): boolean {
 
 /** `{ default: { web, mobile }, roles: { <role id>: { web, mobile } } }`, each part optional; -1 is unlimited. */
 export function isSessionLimits(value: unknown): boolean {
-  if (!isObject(value)) return false
-  const { default: fallback, roles, ...others } = value
-  if (Object.keys(others).length > 0) return false
-  const perRole = roles === undefined ? [] : isObject(roles) ? Object.entries(roles) : [['', undefined] as const]
-  return (fallback === undefined || isLimit(fallback)) && perRole.every(([id, limit]) => isUuid(id) && isLimit(limit))
+  return isObject(value) && sessionLimitsProblems(value).length === 0
 }
 
-function isLimit(value: unknown): boolean {
-  if (!isObject(value)) return false
-  return Object.entries(value).every(
-    ([type, limit]) =>
-      (type === 'web' || type === 'mobile') && (limit === null || (Number.isInteger(limit) && (limit as number) >= -1)),
+function sessionLimitsProblems(value: unknown): readonly string[] {
+  const { default: fallback, roles, ...others } = value as Record<string, unknown>
+  const unknown = Object.keys(others).map((name) =>
+    name === 'web' || name === 'mobile'
+      ? `.${name}: belongs into .default, as default.${name}`
+      : `.${name.slice(0, 64)}: unknown; there are default and roles`,
   )
+  if (roles !== undefined && !isObject(roles))
+    return [...unknown, '.roles: expected an object of role ids', ...limitProblems('.default', fallback)]
+  const ofRoles = Object.entries(roles ?? {}).flatMap(([id, limit]) => {
+    const isRole: boolean = isUuid(id)
+    return isRole ? limitProblems(`.roles.${id}`, limit) : [`.roles.${id.slice(0, 64)}: expected the id of a role`]
+  })
+  return [...unknown, ...limitProblems('.default', fallback), ...ofRoles]
+}
+
+function limitProblems(path: string, limit: unknown): readonly string[] {
+  if (limit === undefined) return []
+  if (!isObject(limit)) return [`${path}: expected { web, mobile }`]
+  return Object.entries(limit).flatMap(([type, most]) => {
+    if (type !== 'web' && type !== 'mobile') return [`${path}.${type.slice(0, 64)}: unknown; there are web and mobile`]
+    const fits = most === null || (Number.isInteger(most) && (most as number) >= -1)
+    return fits ? [] : [`${path}.${type}: expected a whole number, -1 for no limit and 0 for none at all`]
+  })
 }
 
 function isTimeZone(value: string): boolean {

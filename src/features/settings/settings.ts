@@ -1,7 +1,9 @@
+import type { FastifyRequest } from 'fastify'
 import { isForbiddenLiteral } from '../../adapters/public-address.ts'
 import { seal, unseal } from '../../adapters/sealing.ts'
 import type { Config } from '../../config.ts'
 import { AppError } from '../../errors.ts'
+import { isUuid } from '../../uuid.ts'
 import { invalidSettings, type SettingsValues, settingsKeys } from './keys.ts'
 import type { SettingsRow } from './store.ts'
 
@@ -58,6 +60,14 @@ export function storedValues(config: Config, values: SettingsValues): SettingsVa
 /** The SMTP password of a row, for the mailer alone; undefined where none is set. */
 export function smtpPassword(config: Config, row: SettingsRow): string | undefined {
   return typeof row.smtp_pass === 'string' ? unseal(config, sealedFor, row.smtp_pass).text : undefined
+}
+
+/** The tenant that the query names; 404 for what cannot be a tenant's id. */
+export function tenantOfQuery(request: FastifyRequest): string | undefined {
+  const value = (request.query as Record<string, unknown>).tenant_id
+  if (value === undefined || value === '') return undefined
+  if (!isUuid(value)) throw settingsNotFound()
+  return value.toLowerCase()
 }
 
 export const settingsNotFound = () => new AppError(404, 'Settings not found')
