@@ -1,6 +1,7 @@
 import { openLogger } from '../adapters/logger.ts'
 import { ConfigError, loadEnv, parseConfig } from '../config.ts'
 import { loadExtensions } from '../extensions/extensions.ts'
+import { checkRegisteredRole } from '../features/auth/register.ts'
 import { senderOf } from '../features/mail/senders.ts'
 import { migrateAtStart } from '../features/migrations/run.ts'
 import { exitWithParent } from '../parent.ts'
@@ -21,6 +22,7 @@ async function main(): Promise<void> {
   const rt = await openRuntime({ config, log, name: 'web', worker: false, env })
   if (!config.migrations.autoRun) await migrateAtStart(rt)
   checkVerificationMail(rt)
+  checkRegisteredRole(rt)
   const app = await buildServer(rt, await loadExtensions(rt))
   stopOnSignal(async () => {
     await app.close()

@@ -94,8 +94,11 @@ const commands: Readonly<Record<string, Subcommand>> = {
     return 0
   },
 
-  lint: async (host, { json, version, to: toVersion }) =>
-    showPreview(await previewSql(host, { version, toVersion }), json, somethingFound),
+  lint: async (host, { json, version, to: toVersion }) => {
+    const { results, ...preview } = await previewSql(host, { version, toVersion })
+    const found = json ? results : results.filter((result) => !isClean(result))
+    return showPreview({ ...preview, results: found }, json, somethingFound)
+  },
 }
 
 /** As an operator wants it: after whoever is at it already. */
@@ -109,9 +112,10 @@ function showPreview(
   found: number,
 ): number {
   show(json, preview, preview.results.flatMap(previewLines))
-  const isClean = preview.results.every(({ findings, sqlProblem }) => findings.length === 0 && sqlProblem === null)
-  return isClean ? 0 : found
+  return preview.results.every(isClean) ? 0 : found
 }
+
+const isClean = ({ findings, sqlProblem }: Preview) => findings.length === 0 && sqlProblem === null
 
 function previewLines({ version, name, sql, sqlProblem, findings }: Preview): string[] {
   return [

@@ -15,6 +15,7 @@ import {
   checkPartitions,
   checkPublication,
   checkQueues,
+  checkRegistration,
   checkRetention,
   isSetUp,
   notSetUp,
@@ -97,6 +98,7 @@ async function examineInstallation(db: Database, config: Config): Promise<Findin
   const checks: readonly (readonly [string, () => Promise<Finding | Finding[]>])[] = [
     ['setup', () => checkMigrations(db)],
     ['role', () => checkOwner(db)],
+    ['registration', () => checkRegistration(db, config)],
     ['extension', () => checkExtensions(db, config)],
     ['realtime by WAL', () => checkPublication(db, wantsWal)],
     ['log partitions', () => checkPartitions(db)],

@@ -39,6 +39,23 @@ export async function checkOwner(db: Reader): Promise<Finding> {
   )
 }
 
+/** Whether those who register get a role. */
+export async function checkRegistration(db: Reader, { auth }: Config): Promise<Finding[]> {
+  const name = auth.defaultRoleRegistered
+  if (!auth.publicRegistration) return []
+  const { exists } = await db.one<{ exists: boolean }>(
+    sql.unsafe`select exists (select from "svc_Role" where name = ${name}) as exists`,
+  )
+  if (exists) return [ok('registration', `gives the role ${name}`)]
+  return [
+    problem(
+      'registration',
+      `there is no role "${name}", so nobody can register`,
+      'create the role, or correct DEFAULT_ROLE_REGISTERED',
+    ),
+  ]
+}
+
 /** The extensions that are switched on. */
 export async function checkExtensions(db: Reader, { database }: Config): Promise<Finding[]> {
   const wanted = [

@@ -304,7 +304,7 @@ describe('POST /auth/register, configured', () => {
     expect(response.json()).toEqual({ message: 'Invalid or expired invitation', code: 'BAD_REQUEST' })
   })
 
-  it('gives the role DEFAULT_ROLE_REGISTERED with its permissions, and 500 where there is no such role', async () => {
+  it('gives the role DEFAULT_ROLE_REGISTERED with its permissions, and 503 where there is no such role', async () => {
     const { body } = await api.admin('POST', '/items/svc_Role', { name: 'reader' })
     await api.admin('POST', '/permissions', {
       role_Id: body.data.id,
@@ -332,10 +332,17 @@ describe('POST /auth/register, configured', () => {
       ],
     })
     const nobody = await configured(api.database, { DEFAULT_ROLE_REGISTERED: 'nobody' })
-    expect(
-      (await nobody.inject({ method: 'POST', url: '/auth/register', payload: { ...person, email: newEmail() } }))
-        .statusCode,
-    ).toBe(500)
+    const position = await api.position()
+    const refused = await nobody.inject({
+      method: 'POST',
+      url: '/auth/register',
+      payload: { ...person, email: newEmail() },
+    })
+    expect([refused.statusCode, refused.json()]).toEqual([
+      503,
+      { message: 'Registration is not set up on this server', code: 'REGISTRATION_ROLE_MISSING' },
+    ])
+    expect(await api.log(position)).toEqual([])
   })
 
   it('answers alike for known and new addresses with AUTH_GENERIC_RESPONSES', async () => {

@@ -330,6 +330,15 @@ describeWithRedis('Redis', () => {
   })
 })
 
+it('says that nobody can register where the role for that is missing', async () => {
+  const said = async (env: Record<string, string>) => of(await look(env), 'registration')
+  expect(await said({})).toEqual(['ok: gives the role user'])
+  expect(await said({ DEFAULT_ROLE_REGISTERED: 'nobody' })).toEqual([
+    'problem: there is no role "nobody", so nobody can register',
+  ])
+  expect(await said({ DEFAULT_ROLE_REGISTERED: 'nobody', PUBLIC_REGISTRATION: 'false' })).toEqual([])
+})
+
 it('says which directory cannot be written to', async () => {
   const temp = `${import.meta.filename}/files`
   expect(of(await look({ STORAGE_TEMP_PATH: temp }), 'storage')).toEqual([

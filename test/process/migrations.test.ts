@@ -121,9 +121,11 @@ describe('a runner that is killed (F-27)', () => {
       [2, expect.stringContaining('--sideways')],
     ])
     expect(await row('20240103_lock')).toBeUndefined()
+    dir.write('20240104_harmless', `await sql('create table harmless (id int)'); return { success: true }`)
+    expect(await outputOf('lint', '--version', '20240104_harmless')).toEqual([0, ''])
     expect(await outputOf('run')).toEqual([0, expect.stringContaining('completed   20240103_lock')])
     expect(await Promise.all([outputOf('status'), outputOf('rollback', '20240103_lock')])).toEqual([
-      [0, expect.stringContaining('version 20240103_lock')],
+      [0, expect.stringContaining('version 20240104_harmless')],
       [1, expect.stringContaining('it has no down function')],
     ])
   })

@@ -182,13 +182,19 @@ function linkOf(rt: Runtime, link: unknown): string {
   return link === undefined || link === null ? defaultLink(rt) : trustedLink(rt, link)
 }
 
-/** The role DEFAULT_ROLE_REGISTERED. */
+/** The role DEFAULT_ROLE_REGISTERED. 503 `REGISTRATION_ROLE_MISSING` where there is none, which operators are told at start. */
 export function registeredRole(rt: Runtime): Role {
-  const name = rt.config.auth.defaultRoleRegistered
-  const role = roleNamed(rt, name)
+  const role = roleNamed(rt, rt.config.auth.defaultRoleRegistered)
   if (role === undefined || role.name === administratorRole)
-    throw new Error(`DEFAULT_ROLE_REGISTERED: ${name} is no role that a registration may give`)
+    throw new AppError(503, 'Registration is not set up on this server', { code: 'REGISTRATION_ROLE_MISSING' })
   return role
+}
+
+/** Warns where no registration can succeed. The role may be made later, so it is no reason not to start. */
+export function checkRegisteredRole(rt: Runtime): void {
+  const { publicRegistration, defaultRoleRegistered: name } = rt.config.auth
+  if (publicRegistration && roleNamed(rt, name) === undefined)
+    rt.log.warn(`DEFAULT_ROLE_REGISTERED: there is no role "${name}", so nobody can register`)
 }
 
 function roleNamed(rt: Runtime, name: string): Role | undefined {
