@@ -1,4 +1,5 @@
 import type { CollectionDefinition, Field } from './catalog.ts'
+import { identityCollections } from './identity-collections.ts'
 import { file } from './system/files.ts'
 import { auditLog, migration, schemaDefinition, settings } from './system/installation.ts'
 import { emailLog, notification, template } from './system/mail.ts'
@@ -15,18 +16,39 @@ import { workflow, workflowExecution, workflowExecutionLog } from './system/work
 /** Tables whose changes are no events: the log itself, and state that is read only while it is valid (design §4). */
 export const unloggedCollections: ReadonlySet<string> = new Set(['svc_AuditLog', 'svc_Sessions', 'svc_Verification'])
 
-/** Collections that the generic item routes only read. */
+/** Collections that the generic item routes only read. Invitations can be revoked by them (see `writersOf`). */
 export const unwritableCollections: ReadonlySet<string> = new Set([
   'svc_AuditLog',
   'svc_SchemaDefinition',
   'svc_Migration',
-  'svc_Sessions',
-  'svc_Verification',
   'svc_EmailLog',
-  'svc_TwoFactor',
-  'svc_Passkey',
-  'svc_ApiKey',
+  ...[...identityCollections].filter((name) => name !== 'svc_Invite'),
 ])
+
+/** Collections whose rows decide what others may do, or what they are sent. */
+const administeredCollections: ReadonlySet<string> = new Set([
+  'svc_Role',
+  'svc_Permission',
+  'svc_ACL',
+  'svc_Settings',
+  'svc_Template',
+])
+
+/**
+ * Who may write the rows of a collection by the generic routes: `granted` whoever has a permission, `administrators`
+ * they alone, `nobody` not even they.
+ */
+export function writersOf(
+  name: string,
+  action: 'create' | 'update' | 'delete',
+): 'granted' | 'administrators' | 'nobody' {
+  // The one way to end a session of somebody else by its row.
+  if (name === 'svc_Sessions' && action === 'delete') return 'administrators'
+  // An invitation is made by inviting, which makes its secret; it can be revoked and removed.
+  if (name === 'svc_Invite' && action === 'create') return 'nobody'
+  if (unwritableCollections.has(name)) return 'nobody'
+  return administeredCollections.has(name) ? 'administrators' : 'granted'
+}
 
 /**
  * The log's images are shown whole and without what is hidden today, also where it was not hidden when it was written

@@ -1,5 +1,6 @@
 import { hashPassword } from '../../adapters/passwords.ts'
 import type { Collection } from '../../catalog/catalog.ts'
+import { writersOf } from '../../catalog/system-collections.ts'
 import { sql } from '../../db/sql.ts'
 import { type Action, AppError, errors } from '../../errors.ts'
 import type { Access } from '../../query/access.ts'
@@ -16,19 +17,12 @@ import { keyCell, withCells } from './run.ts'
 
 /** Rules of system collections that hold however their rows are written (quality P-18, P-20; spec/items.md §11). */
 
-const administeredOnly = new Set([
-  'svc_Role',
-  'svc_Permission',
-  'svc_UserRole',
-  'svc_ACL',
-  'svc_Settings',
-  'svc_Template',
-])
-
 /** 403 for collections that the generic routes never write, and for those that only an administrator may. */
-export function checkWritable(collection: Collection, access: Access, action: Exclude<Action, 'read'>): void {
-  const refused = !collection.writable || (administeredOnly.has(collection.name) && !access.admin)
-  if (refused) throw errors.actionDenied(action, collection.name)
+export function checkWritable({ name }: Collection, access: Access, action: Exclude<Action, 'read'>): void {
+  const writers = name === 'svc_UserRole' ? 'administrators' : writersOf(name, action)
+  const refused = writers === 'nobody' || (writers === 'administrators' && !access.admin)
+  if (refused) throw errors.actionDenied(action, name)
+  if (name === 'svc_Sessions' && access.byKey) throw errors.sessionNeeded()
 }
 
 /** What a row must pass or become before it is written: hashed passwords, canonical addresses, protected roles. */
