@@ -105,6 +105,18 @@ describe('POST /auth/register with REQUIRE_EMAIL_VERIFICATION', () => {
     expect((await mails(email))[0].context).toMatchObject({ link: mailed })
   })
 
+  it('does not tell what the role may before the address is verified', async () => {
+    const [{ id }] = await api.sql(`select id from "svc_Role" where name = 'user'`)
+    const permission = { role_Id: id, collection: 'svc_File', action: 'read', fields: ['*'] }
+    const made = await api.admin('POST', '/permissions', permission)
+    expect((await register({ email: newEmail() })).body).toMatchObject({ role: { id }, permissions: [] })
+    const app = await configured(api.database, { REQUIRE_EMAIL_VERIFICATION: 'false' })
+    const payload = { ...person, email: newEmail() }
+    const verified = (await app.inject({ method: 'POST', url: '/auth/register', payload })).json()
+    expect(verified.permissions).toMatchObject([{ collection: 'svc_File' }])
+    await api.admin('DELETE', `/permissions/${made.body.id}`)
+  })
+
   it('writes nothing for an address that has an account', async () => {
     const { email } = await unverified()
     const before = await api.position()

@@ -203,9 +203,14 @@ function roleNamed(rt: Runtime, name: string): Role | undefined {
 
 function registeredBody(rt: Runtime, { user, place, link }: Wanted, { tenant }: Created) {
   const about = { user: personBody(user), ...standingOf(rt, place.role), tenant: tenantBody(rt, tenant) }
-  return link !== undefined
-    ? { message: `${registered}. Please verify your email to login.`, requiresEmailVerification: true, ...about }
-    : { message: registered, ...about }
+  if (link === undefined) return { message: registered, ...about }
+  // What the role may is for those who have shown that the address is theirs.
+  const unverified = { ...about, permissions: [] }
+  return {
+    message: `${registered}. Please verify your email to login.`,
+    requiresEmailVerification: true,
+    ...unverified,
+  }
 }
 
 const registered = 'User registered successfully'
