@@ -75,6 +75,11 @@ export const errors = {
       code: 'HISTORY_GONE',
       details: { oldest },
     }),
+  lastAdministrator: (cause?: unknown) =>
+    new AppError(409, 'Somebody has to stay: this is the last active administrator. Make another one first.', {
+      code: 'LAST_ADMINISTRATOR',
+      cause,
+    }),
   conflict: (message: string, details?: unknown) => new AppError(409, message, { details }),
   unavailable: (message = 'Service temporarily unavailable') =>
     new AppError(503, message, { headers: { 'retry-after': '1' } }),

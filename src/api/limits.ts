@@ -69,6 +69,7 @@ export const attemptRoutes: Readonly<Record<string, readonly BudgetOf[]>> = {
   'POST /auth/callback/:provider': [callbacks],
   'POST /auth/callback/apple': [callbacks],
   'POST /auth/password/change': [user],
+  'POST /auth/email/change': [user],
   'POST /auth/2fa/verify-setup': [user],
   'POST /auth/2fa/disable': [user],
   'POST /settings/test-email': [clientFor('test-email')],

@@ -21,6 +21,11 @@ export type EventData = {
   'auth.invite': { userId: string; inviteId: string }
   'auth.invite_accepted': { userId: string; inviteId: string }
   'auth.email_verified': { userId: string }
+  /** The owner asked for another address, which is to be confirmed from there. */
+  'auth.email_change_requested': { userId: string }
+  'auth.email_change_failed': { userId: string }
+  /** An account has another address: confirmed by its owner, or set by somebody else, as the actor tells. */
+  'auth.email_changed': { userId: string }
   /** A link or code was asked for; unknown addresses are only counted by the limiter. */
   'auth.magic_link_requested': { userId: string }
   /** A link or code that opens nothing; whose, where the caller said so. */

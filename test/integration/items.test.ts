@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { type Api, startApi } from '../support/api.ts'
+import { storeGrants } from '../support/stored-grants.ts'
 import { waitFor } from '../support/wait.ts'
 
 let api: Api
@@ -486,7 +487,8 @@ describe('permissions', () => {
     ].flatMap((collection) =>
       ['create', 'update'].map((action) => ({ collection, action, fields: ['*', 'role_Id', 'user_Id'] })),
     )
-    const user = await api.user([...everything, { collection: 'svc_User', action: 'update', fields: '*' }])
+    const user = await api.user([{ collection: 'svc_User', action: 'update', fields: '*' }])
+    await storeGrants(api, user.roleId, everything)
     const [admin] = await api.sql(`select id from "svc_Role" where name = 'administrator'`)
     expect((await user.call('POST', '/items/svc_UserRole', { user_Id: user.id, role_Id: admin.id })).status).toBe(403)
     expect((await user.call('POST', '/items/svc_Role', { name: 'mine' })).status).toBe(403)

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import fc from 'fast-check'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { type Api, type Call, startApi } from '../support/api.ts'
+import { storeGrants } from '../support/stored-grants.ts'
 
 /** `GET /permissions/explain` says what a request would meet, because it asks the same functions. */
 
@@ -218,7 +219,10 @@ describe('an explanation', () => {
   })
 
   it('of what only administrators may write says so', async () => {
-    await allow(...['create', 'update', 'delete'].map((action) => ({ collection: 'svc_Role', action, fields: ['*'] })))
+    await allow()
+    const actions = ['create', 'update', 'delete']
+    const granted = actions.map((action) => ({ collection: 'svc_Role', action, fields: ['*'] }))
+    await storeGrants(api, user.roleId, granted)
     for (const action of ['create', 'update', 'delete'])
       expect(await explained({ collection: 'svc_Role', action })).toMatchObject({
         allowed: false,
@@ -235,6 +239,24 @@ describe('an explanation', () => {
       reason: 'System roles cannot be deleted',
     })
     expect((await api.sql('select 1 from "svc_Role" where id = $1', [id])).length).toBe(1)
+  })
+
+  it('of an account says whose it would have to be', async () => {
+    await allow(...['update', 'delete'].map((action) => ({ collection: 'svc_User', action, fields: ['*'] })))
+    const [{ id }] = await api.sql(`select id from "svc_User" where email = 'admin@example.com'`)
+    const ask = (more: object) => explained({ collection: 'svc_User', action: 'update', id, ...more })
+    expect(await ask({ field: 'firstName' })).toMatchObject({ allowed: true })
+    for (const more of [{ field: 'status' }, { field: 'email' }, { action: 'delete' }])
+      expect(await ask(more)).toMatchObject({
+        allowed: false,
+        decidedBy: 'row',
+        reason: expect.stringContaining('an administrator may'),
+      })
+    expect(await ask({ id: user.id, field: 'email' })).toMatchObject({
+      allowed: false,
+      reason: expect.stringContaining('POST /auth/email/change'),
+    })
+    expect(await ask({ id: user.id, field: 'status' })).toMatchObject({ allowed: true })
   })
 
   it('changes nothing', async () => {

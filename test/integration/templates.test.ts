@@ -8,6 +8,7 @@ import { renderMail } from '../../src/features/templates/templates.ts'
 import { runSetup } from '../../src/setup.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { testConfig } from '../support/prepare.ts'
+import { storeGrants } from '../support/stored-grants.ts'
 import { createTenant } from '../support/tenants.ts'
 
 let api: Api
@@ -70,7 +71,8 @@ describe('the first rows of svc_Template', () => {
   it('are there, global and active', async () => {
     const { body } = await api.admin('GET', '/items/svc_Template?limit=-1')
     const rows = body.data as { type: string }[]
-    expect(rows.map(({ type }) => type).sort()).toEqual([...specified, 'notification'].sort())
+    const own = ['notification', 'email_change', 'email_change_notice']
+    expect(rows.map(({ type }) => type).sort()).toEqual([...specified, ...own].sort())
     for (const row of rows) expect(row).toMatchObject({ tenant_Id: null, isActive: true })
   })
 
@@ -129,7 +131,8 @@ describe('a template that is saved', () => {
   })
 
   it('is nobody’s but an administrator’s', async () => {
-    const { call } = await api.user([{ collection: 'svc_Template', action: 'create', fields: '*' }])
+    const { call, roleId } = await api.user()
+    await storeGrants(api, roleId, [{ collection: 'svc_Template', action: 'create', fields: ['*'] }])
     expect((await call('POST', '/items/svc_Template', { type: 'x', subject: 'S', body: 'B' })).status).toBe(403)
   })
 })

@@ -3,7 +3,7 @@ import type { Database } from '../../db/pools.ts'
 import { type Reader, rawQuery, sql, type Tx } from '../../db/sql.ts'
 import { statementName } from '../../db/statement-names.ts'
 import { projectionList, projectionSql } from '../../query/projection.ts'
-import { type SecretPurpose, secretIdentifier } from '../mail/types.ts'
+import { type MailType, type SecretPurpose, secretIdentifier } from '../mail/types.ts'
 import type { Role } from '../permissions/store.ts'
 import { insertMembership } from '../tenants/queries.ts'
 import { ownRowSql } from './own-row.ts'
@@ -62,6 +62,26 @@ export function lockHolder(tx: Tx, purpose: SecretPurpose, hash: string): Promis
       select substr(identifier, char_length(${prefix}) + 1) from "svc_Verification"
       where value = ${hash} and starts_with(identifier, ${prefix}) order by "createdAt" desc limit 1)
     for no key update`)
+}
+
+/** Which account is to have which address, by the hash of the link that was mailed there; used or not. */
+export async function wantedEmailOf(
+  tx: Tx,
+  hash: string,
+): Promise<{ readonly userId: string; readonly email: string } | undefined> {
+  const prefix = secretIdentifier('email-change', '')
+  const found = await tx.maybeOne<{ owner: string }>(sql.unsafe`
+    select substr(identifier, char_length(${prefix}) + 1) as owner from "svc_Verification"
+    where value = ${hash} and starts_with(identifier, ${prefix}) limit 1`)
+  if (found === undefined) return undefined
+  const [userId, email] = found.owner.split(' ') as [string, string]
+  return { userId, email }
+}
+
+/** Gives an account an address that its owner has confirmed. */
+export async function setVerifiedEmail(tx: Tx, userId: string, email: string): Promise<void> {
+  await tx.any(sql.unsafe`
+    update "svc_User" set email = ${email}, "emailVerified" = true, "updatedAt" = now() where id = ${userId}`)
 }
 
 export async function setPassword(tx: Tx, userId: string, passwordHash: string): Promise<void> {
@@ -198,12 +218,17 @@ export function verificationStateOf(
     select id, email, "emailVerified", status from "svc_User" where email is not null and ${condition}`)
 }
 
-/** Whether a verification mail to the address was accepted within the last `seconds`, by the database's clock. */
-export async function wasMailedRecently(db: Reader, email: string, seconds: number): Promise<boolean> {
+/** Whether such a mail to the address was accepted within the last `seconds`, by the database's clock. */
+export async function wasMailedRecently(
+  db: Reader,
+  email: string,
+  seconds: number,
+  type: MailType = 'verification',
+): Promise<boolean> {
   const { recent } = await db.one<{ recent: boolean }>(sql.unsafe`
     select exists(
       select from "svc_EmailLog"
-      where email = ${email} and "templateName" = 'verification'
+      where email = ${email} and "templateName" = ${type}
         and "createdAt" > clock_timestamp() - make_interval(secs => ${seconds})) as recent`)
   return recent
 }

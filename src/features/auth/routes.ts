@@ -5,6 +5,7 @@ import type { Runtime } from '../../runtime.ts'
 import { afterwardsDone } from './afterwards.ts'
 import { deliver } from './answers.ts'
 import { clearedSessionCookie } from './cookie.ts'
+import { requestEmailChange } from './email-change.ts'
 import { type AuthMode, authModeOf, membersOf } from './input.ts'
 import { login } from './login.ts'
 import { requestMagicLink, signInByMagicLink } from './magic-link.ts'
@@ -38,7 +39,7 @@ const opened = <Shape extends TSchema>(shape: Shape) => ({ ...answers(shape), ex
 
 /**
  * `/auth` for everybody. They emit auth.register, auth.login, auth.login_failed, auth.2fa_challenged, auth.magic_link_*,
- * auth.password_reset*, auth.email_verified, auth.unverified_credentials_dropped and mail.queued.
+ * auth.password_reset*, auth.email_verified, auth.email_changed, auth.unverified_credentials_dropped and mail.queued.
  */
 export function authPublicRoutes(app: App, rt: Runtime): void {
   prepare(app)
@@ -83,8 +84,8 @@ export function authSelfRoutes(app: App, rt: Runtime): void {
 }
 
 /**
- * `/auth` for callers with a session. They emit auth.refresh, auth.logout, auth.session_ended, auth.password_change* and
- * mail.queued.
+ * `/auth` for callers with a session. They emit auth.refresh, auth.logout, auth.session_ended, auth.password_change*,
+ * auth.email_change_* and mail.queued.
  */
 export function authBearerRoutes(app: App, rt: Runtime): void {
   prepare(app)
@@ -110,6 +111,7 @@ export function authBearerRoutes(app: App, rt: Runtime): void {
     if (wasOwn) reply.header('set-cookie', clearedSessionCookie(rt.config))
     return { message: 'Session ended successfully' }
   })
+  app.post('/auth/email/change', answers(MessageShape), (request) => requestEmailChange(rt, request))
   app.post('/auth/password/change', answers(MessageShape), (request) => changeOwnPassword(rt, request))
   // Both spellings of existing clients (decisions E).
   for (const path of ['/auth/admin/password/change', '/auth/admin/change-password'])

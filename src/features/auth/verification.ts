@@ -8,6 +8,7 @@ import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { queueMail } from '../mail/mail.ts'
 import { afterwards } from './afterwards.ts'
+import { confirmEmailChange } from './email-change.ts'
 import { emailOf, membersOf, textOf } from './input.ts'
 import { trustedLink } from './links.ts'
 import {
@@ -36,11 +37,14 @@ export async function resendVerification(rt: Runtime, request: FastifyRequest): 
 
 /**
  * Marks the address that the token was mailed to as verified. The token works once; 400 when it does not. The password
- * stays: whoever follows this link confirms the account that was set up, as the mail says (ADR 8).
+ * stays: whoever follows this link confirms the account that was set up, as the mail says (ADR 8). The token of a new
+ * address gives the account that address.
  */
 export async function verifyEmail(rt: Runtime, request: FastifyRequest, token: string): Promise<void> {
   const wanted = { purpose: 'email-verification', hash: hashSecret(token), email: undefined } as const
   await commit(rt, actorOf(request), async (tx) => {
+    const events = await confirmEmailChange(tx, wanted.hash)
+    if (events !== undefined) return { result: undefined, events }
     const holder = await lockHolder(tx, wanted.purpose, wanted.hash)
     const email = await consumeSecret(tx, wanted)
     if (holder === undefined || holder.email !== email) throw new AppError(400, 'Invalid or expired verification token')

@@ -5,6 +5,7 @@ import { ident } from '../../query/sql.ts'
 import { openWrite, type WriteContext } from './context.ts'
 import { passwordChanged, setPasswords } from './credentials.ts'
 import { meetsHooks, noteWritten } from './hooking.ts'
+import { guardInserts, guardRow, guardRows } from './identities.ts'
 import { applyLinks } from './links.ts'
 import { type Cell, readPayload, type WriteAction } from './payload.ts'
 import { openProblems, relationalError, unknownItem } from './problems.ts'
@@ -61,12 +62,16 @@ async function targetKey(run: Run, { targetKey: name }: Relation, parent: Tree):
 async function writeRow(run: Run, tree: Tree, cells: readonly Cell[], ifMatch?: Versions): Promise<string> {
   const { context, id, references, sortsLast } = tree
   const hasSets = tree.sets.length > 0
+  if (id === undefined) guardInserts(run, context, [cells])
+  const guarded = id === undefined ? undefined : await guardRow(run, tree, cells)
+  const all = withCells(cells, guarded?.cells ?? [])
   const write =
     id === undefined
       ? insertStatement(context, [{ cells, references, sortsLast }], { checked: !hasSets })
-      : updateStatement(context, [id], { cells, references }, { checked: !hasSets, locked: hasSets, ifMatch })
+      : updateStatement(context, [id], { cells: all, references }, { checked: !hasSets, locked: hasSets, ifMatch })
   const written = changedId('update', await runWrite<Changed>(run, write, tree))
   if (id !== undefined && setPasswords(context.collection, cells)) await passwordChanged(run, written)
+  await guarded?.after()
   noteTree(run, tree, written)
   return written
 }
@@ -125,7 +130,9 @@ async function takeOver(run: Run, set: ChildSet, owner: Owner, elements: readonl
   if (meetsHooks(run.rt, context)) return updateEach(run, set, elements, owner)
   const { cells } = readPayload(context, owner.payload, { trusted: true })
   const ids = [...new Set(elements.map(({ id }) => id!))]
-  const taken = await runWrite(run, updateStatement(context, ids, { cells, references: new Map() }))
+  const { cells: all, after } = await guardRows(run, context, ids, cells)
+  const taken = await runWrite(run, updateStatement(context, ids, { cells: all, references: new Map() }))
+  await after()
   if (taken.length === ids.length) return
   const found = new Set(taken.map(({ id }) => String(JSON.parse(id))))
   const missing = elements.filter(({ id }) => !found.has(id!))
@@ -180,6 +187,11 @@ async function createRows(
     return
   }
   const rows = trees.map((tree) => ({ ...tree, cells: withCells(tree.cells, cells) }))
+  guardInserts(
+    run,
+    context,
+    rows.map((row) => row.cells),
+  )
   const place = { label: `${label}.`, aliases: trees[0]!.aliases }
   const ids = await runWrite(run, insertStatement(context, rows), place)
   for (const [index, { id }] of ids.entries()) noteTree(run, trees[index]!, id)

@@ -56,7 +56,7 @@ export function openWrite<A extends ChangeAction>(
   const isPart = asPart && isJunction(collection)
   const grant = access.admin ? undefined : (access.grant(name, action) ?? (isPart ? partOfParent : undefined))
   if (!access.admin && grant === undefined) throw errors.actionDenied(action, name)
-  checkWritable(collection, access, action)
+  checkWritable(rt, collection, access, action)
   const env = exempted(resolveEnv(rt), collection, action, isPart)
   return { catalog, collection, access, action, grant, config: rt.config, now: env.now, env }
 }

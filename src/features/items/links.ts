@@ -3,6 +3,7 @@ import { rawQuery } from '../../db/sql.ts'
 import { createParams, ident, type Params } from '../../query/sql.ts'
 import { openWrite, type WriteContext } from './context.ts'
 import { beforeRow, noteWritten } from './hooking.ts'
+import { guardInserts } from './identities.ts'
 import { readPayload } from './payload.ts'
 import { openProblems } from './problems.ts'
 import { type Reference, referenceOf } from './references.ts'
@@ -84,6 +85,11 @@ async function addLinks(run: Run, link: Link, label: string, members: readonly M
     if (!isOwn && named !== undefined) references.set(relation.otherKey!, named)
     rows.push(linkRow(context, ends, payload, references))
   }
+  guardInserts(
+    run,
+    context,
+    rows.map((row) => row.cells),
+  )
   const ids = await runWrite(run, insertStatement(context, rows), { label: label.slice(0, -relation.name.length) })
   for (const { id } of ids) noteWritten(run, { collection: through, action: 'create', id, previous: undefined })
 }

@@ -6,6 +6,7 @@ import { resolveCondition } from '../../query/resolve.ts'
 import { createParams, ident, literal, type Params } from '../../query/sql.ts'
 import { isJunction, openWrite, ruleSql, type WriteContext } from './context.ts'
 import { meetsHooks } from './hooking.ts'
+import { guardRows } from './identities.ts'
 import { readPayload } from './payload.ts'
 import { resolveEnv } from './reads.ts'
 import { deleteRows } from './removal.ts'
@@ -129,7 +130,10 @@ export function clearedOf({ payload }: Owner): Owner {
 
 async function release(run: Run, context: Removal, { payload }: Owner, ids: readonly string[]): Promise<number> {
   const { cells } = readPayload({ ...context, action: 'update' }, payload)
-  return (await runWrite(run, updateStatement(context, ids, { cells, references: new Map() }))).length
+  const guarded = await guardRows(run, context, ids, cells)
+  const released = await runWrite(run, updateStatement(context, ids, { cells: guarded.cells, references: new Map() }))
+  await guarded.after()
+  return released.length
 }
 
 type Removal = WriteContext & { readonly action: 'update' | 'delete' }

@@ -7,6 +7,7 @@ import type { Access } from '../../query/access.ts'
 import type { Runtime } from '../../runtime.ts'
 import { canonicalEmail } from '../auth/email-address.ts'
 import { checkNewPassword } from '../auth/input.ts'
+import { mayAssignRoles } from '../identity/decider.ts'
 import { checkRuleCells, checkRuleDelete } from '../permissions/check.ts'
 import { administratorRole, publicRole } from '../permissions/permissions.ts'
 import { readsLikeBuiltIn } from '../permissions/role-names.ts'
@@ -18,10 +19,16 @@ import { keyCell, withCells } from './run.ts'
 /** Rules of system collections that hold however their rows are written (quality P-18, P-20; spec/items.md §11). */
 
 /** 403 for collections that the generic routes never write, and for those that only an administrator may. */
-export function checkWritable({ name }: Collection, access: Access, action: Exclude<Action, 'read'>): void {
-  const writers = name === 'svc_UserRole' ? 'administrators' : writersOf(name, action)
+export function checkWritable(
+  rt: Runtime,
+  { name }: Collection,
+  access: Access,
+  action: Exclude<Action, 'read'>,
+): void {
+  const writers = writersOf(name, action)
   const refused = writers === 'nobody' || (writers === 'administrators' && !access.admin)
-  if (refused) throw errors.actionDenied(action, name)
+  // A role that may assign none has no use for memberships, whatever it was granted.
+  if (refused || (name === 'svc_UserRole' && !mayAssignRoles(rt, access))) throw errors.actionDenied(action, name)
   if (name === 'svc_Sessions' && access.byKey) throw errors.sessionNeeded()
 }
 

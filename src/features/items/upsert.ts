@@ -9,6 +9,7 @@ import { type AnswerQuery, type Written, wantsRows, writtenRows } from './answer
 import { openWrite, type Writer } from './context.ts'
 import { passwordChanged, setPasswords } from './credentials.ts'
 import { beforeRow, meetsHooks, noteWritten } from './hooking.ts'
+import { guardInserts, guardRows, isGuarded } from './identities.ts'
 import { freshOutside } from './reads.ts'
 import { namedReference, type Run, runWrite } from './run.ts'
 import type { Write } from './statements.ts'
@@ -59,11 +60,22 @@ export async function upsertItems(
         inOne((run) => inTurn(payloads, (payload) => upsertTold(run, contexts, key, payload))),
       )
     const plans = await inTurn(payloads, (payload) => planOf(rt, contexts, key, payload))
+    const { collection } = contexts.update
+    if (plans.some(({ change }) => isGuarded(collection, 'update', change)))
+      return untilForeseen(writer, () =>
+        inOne((run) =>
+          inTurn(payloads, async (payload, index) => {
+            const id = await presentId(run, contexts, key, payload)
+            const outcome = await upsertGuarded(run, contexts, key, plans[index]!, id)
+            if (outcome.created !== (id === undefined)) throw new Unforeseen()
+            return outcome
+          }),
+        ),
+      )
     const writes = plans.map((plan) => ({ plan, write: upsertStatement(contexts, key, plan) }))
     const [first] = writes
     const isAlone = writes.length === 1 && !hasRows && writer.scope === undefined
-    if (isAlone && !setPasswords(contexts.update.collection, first!.plan.change))
-      return answered([await runAlone(rt, writer, first!.write, first!.plan)], undefined)
+    if (isAlone) return answered([await runAlone(rt, writer, first!.write, first!.plan)], undefined)
     return inOne((run) => inTurn(writes, ({ plan, write }) => upsert(run, contexts, plan, write)))
   })
 }
@@ -74,10 +86,33 @@ async function upsert(run: Run, { update }: Contexts, plan: Plan, write: Write):
   return outcome
 }
 
-async function inTurn<From, To>(list: readonly From[], work: (one: From) => Promise<To>): Promise<To[]> {
+/** One upsert of which it is known beforehand, as far as can be told, which item it will change. */
+async function upsertGuarded(
+  run: Run,
+  contexts: Contexts,
+  key: Key,
+  plan: Plan,
+  id: string | undefined,
+): Promise<Outcome> {
+  if (id === undefined) guardInserts(run, contexts.create, [plan.create.cells])
+  const guarded = id === undefined ? undefined : await guardRows(run, contexts.update, [id], plan.change)
+  const whole = { ...plan, change: guarded?.cells ?? plan.change }
+  const outcome = await upsert(run, contexts, plan, upsertStatement(contexts, key, whole))
+  await guarded?.after()
+  return outcome
+}
+
+async function inTurn<From, To>(list: readonly From[], work: (one: From, index: number) => Promise<To>): Promise<To[]> {
   const done: To[] = []
-  for (const one of list) done.push(await work(one))
+  for (const [index, one] of list.entries()) done.push(await work(one, index))
   return done
+}
+
+/** The item that the caller would change, as far as can be told before the statement. */
+async function presentId(run: Run, contexts: Contexts, key: Key, payload: unknown): Promise<string | undefined> {
+  const query = presentQuery(contexts, key, payload)
+  const present = query && (await run.tx.maybeOne<{ id: string }>(rawQuery(query.text, query.values)))
+  return present && String(JSON.parse(present.id))
 }
 
 /**
@@ -87,13 +122,11 @@ async function inTurn<From, To>(list: readonly From[], work: (one: From) => Prom
 async function upsertTold(run: Run, contexts: Contexts, key: Key, payload: unknown): Promise<Outcome> {
   const { rt } = run
   const { collection } = contexts.create
-  const query = presentQuery(contexts, key, payload)
-  const present = query && (await run.tx.maybeOne<{ id: string }>(rawQuery(query.text, query.values)))
-  const id = present && String(JSON.parse(present.id))
+  const id = await presentId(run, contexts, key, payload)
   const context = id === undefined ? contexts.create : contexts.update
   const told = await beforeRow({ rt, run }, context, payload, id)
   const plan = await planOf(rt, contexts, key, withKey(key, told.payload, payload))
-  const outcome = await upsert(run, contexts, plan, upsertStatement(contexts, key, plan))
+  const outcome = await upsertGuarded(run, contexts, key, plan, id)
   if (outcome.created !== (id === undefined)) throw new Unforeseen()
   const { previous } = told
   noteWritten(run, { collection, action: outcome.created ? 'create' : 'update', id: outcome.id, previous })

@@ -4,8 +4,8 @@ import type { Runtime } from '../../runtime.ts'
 import { type AnswerQuery, type Written, wantsRows, writtenRows } from './answers.ts'
 import { applyTree, noteTree } from './apply.ts'
 import { openWrite, type Writer } from './context.ts'
-import { setPasswords } from './credentials.ts'
 import { meetsHooks } from './hooking.ts'
+import { guardInserts, guardTrees, isGuarded } from './identities.ts'
 import { insertOf, type NamedWrite, updateOf } from './kept-writes.ts'
 import { freshOutside } from './reads.ts'
 import { deleteRows } from './removal.ts'
@@ -85,6 +85,7 @@ export async function writeNew(
       return written(rt, writer, name, asked, async (run) => createTrees(run, await plan(run)))
     const trees = await plan()
     if (trees.every(isPlain) && asked === undefined) {
+      guardInserts({ rt, writer }, context, cellsOf(trees))
       const write = trees.length === 1 ? insertOf(context, trees[0]!) : insertStatement(context, trees)
       return { ids: idsOf(await execute(rt, writer, write, trees[0])), rows: undefined }
     }
@@ -108,15 +109,15 @@ export async function writeChange(
     const key = canonicalKey(context.collection, id)
     if (meetsHooks(rt, context, [payload]))
       return written(rt, writer, name, asked, async (run) => [
-        await applyTree(run, await planTree(rt, writer, context, payload, { id: key, run }), [], ifMatch),
+        await applyTo(run, await planTree(rt, writer, context, payload, { id: key, run }), ifMatch),
       ])
     const tree = await planTree(rt, writer, context, payload, { id: key })
-    if (isPlain(tree) && asked === undefined && !setPasswords(context.collection, tree.cells)) {
+    if (isPlain(tree) && asked === undefined && !isGuarded(context.collection, 'update', tree.cells)) {
       const write =
         ifMatch === undefined ? updateOf(context, key, tree) : updateStatement(context, [key], tree, { ifMatch })
       return { ids: [changedId('update', await execute<Changed>(rt, writer, write, tree))], rows: undefined }
     }
-    return written(rt, writer, name, asked, async (run) => [await applyTree(run, tree, [], ifMatch)])
+    return written(rt, writer, name, asked, async (run) => [await applyTo(run, tree, ifMatch)])
   })
 }
 
@@ -147,8 +148,10 @@ export async function writeChanges(
     }
     const trees = meetsHooks(rt, context, payloads) ? undefined : await plan()
     return written(rt, writer, name, asked, async (run) => {
+      const all = trees ?? (await plan(run))
+      const guarded = await guardTrees(run, all)
       const ids: string[] = []
-      for (const tree of trees ?? (await plan(run))) ids.push(await applyTree(run, tree))
+      for (const tree of all) ids.push(await applyTree(guarded, tree))
       return ids
     })
   })
@@ -160,7 +163,7 @@ export async function deleteItems(rt: Runtime, writer: Writer, name: string, ids
     const context = openWrite(rt, writer, name, 'delete')
     const wanted = [...new Set(ids.map((id) => canonicalKey(context.collection, id)))]
     if (wanted.length === 0) return []
-    if (meetsHooks(rt, context))
+    if (meetsHooks(rt, context) || isGuarded(context.collection, 'delete'))
       return inTransaction(rt, writer, async (run) => (await deleteRows(run, context, wanted)).map(({ id }) => id!))
     await beforeDelete(rt, context.collection, wanted)
     return idsOf(await execute(rt, writer, deleteStatement(context, wanted)))
@@ -179,7 +182,7 @@ export async function deleteItem(
   return freshOutside(rt, writer.scope?.tx, async () => {
     const context = openWrite(rt, writer, name, 'delete')
     const key = canonicalKey(context.collection, id)
-    if (meetsHooks(rt, context))
+    if (meetsHooks(rt, context) || isGuarded(context.collection, 'delete'))
       return inTransaction(rt, writer, async (run) =>
         changedId('delete', await deleteRows(run, context, [key], ifMatch)),
       )
@@ -189,7 +192,8 @@ export async function deleteItem(
 }
 
 /** Creates rows inside a transaction, runs of plain ones in one statement each; ids in the order of the trees. */
-export async function createTrees(run: Run, trees: readonly Tree[]): Promise<string[]> {
+export async function createTrees(given: Run, trees: readonly Tree[]): Promise<string[]> {
+  const run = await guardTrees(given, trees)
   const ids: string[] = []
   for (let at = 0; at < trees.length; ) {
     const tree = trees[at]!
@@ -197,6 +201,7 @@ export async function createTrees(run: Run, trees: readonly Tree[]): Promise<str
     const plain = trees.slice(at, nested === -1 ? undefined : nested)
     if (plain.length === 0) ids.push(await applyTree(run, tree))
     else {
+      guardInserts(run, tree.context, cellsOf(plain))
       const made = idsOf(await runWrite(run, insertStatement(tree.context, plain), tree))
       for (const [index, id] of made.entries()) noteTree(run, plain[index]!, id)
       ids.push(...made)
@@ -205,6 +210,12 @@ export async function createTrees(run: Run, trees: readonly Tree[]): Promise<str
   }
   return ids
 }
+
+async function applyTo(run: Run, tree: Tree, ifMatch: Versions | undefined): Promise<string> {
+  return applyTree(await guardTrees(run, [tree]), tree, [], ifMatch)
+}
+
+const cellsOf = (trees: readonly Tree[]) => trees.map(({ cells }) => cells)
 
 /** One row and nothing else. */
 const isPlain = ({ parents, sets }: Tree): boolean => parents.length === 0 && sets.length === 0

@@ -20,6 +20,7 @@ import {
   personOf,
   settleMail,
   tenantOf,
+  wantedEmail,
 } from './queries.ts'
 import {
   type MailSecret,
@@ -27,6 +28,7 @@ import {
   type SecretPurpose,
   secretIdentifier,
   secretOfMail,
+  secretOwner,
   typesOfPurpose,
 } from './types.ts'
 
@@ -89,7 +91,8 @@ async function whyNot(tx: Tx, id: string): Promise<'busy' | 'finished' | 'delete
 /** What goes into the mail, or the reason why it must not be sent. */
 async function prepare(tx: Tx, config: Config, mail: ClaimedMail): Promise<MailToSend | string> {
   const person = mail.userId === null ? undefined : await personOf(tx, mail.userId)
-  if (mail.userId !== null && person?.email !== mail.email) return 'the account is gone or has another address now'
+  if (mail.userId !== null && !(await isAddressed(tx, mail, person)))
+    return 'the account is gone or has another address now'
   const tenant = mail.tenantId === null ? undefined : await tenantOf(tx, mail.tenantId)
   if (mail.tenantId !== null && tenant === undefined) return 'the tenant is gone'
   if (config.tenancy.enabled && isForMembers(mail) && !(await isMember(tx, mail))) return 'the account left the tenant'
@@ -99,6 +102,13 @@ async function prepare(tx: Tx, config: Config, mail: ClaimedMail): Promise<MailT
   const { lifetimeSeconds } = kind
   const row = { hash: hashOneTime(config, kind.purpose, kind.form, secret), lifetimeSeconds }
   return (await refusalOfSecret(tx, mail, kind.purpose, row)) ?? { mail, person, tenant, secret, lifetimeSeconds }
+}
+
+/** Whether the mail's address is still the one that it is meant for. */
+async function isAddressed(tx: Tx, { type, userId, email }: ClaimedMail, person: Person | undefined): Promise<boolean> {
+  const { addressee } = mailTypes[type]
+  if (person === undefined || addressee === 'former') return person !== undefined
+  return (addressee === 'wanted' ? await wantedEmail(tx, userId!) : person.email) === email
 }
 
 /** An invitation is for who is no member yet; it ends with its row. */
@@ -117,7 +127,7 @@ async function refusalOfSecret(
   stored: Pick<SecretRow, 'hash' | 'lifetimeSeconds'>,
 ): Promise<string | undefined> {
   if (purpose === 'invite') return refusalOfInvite(tx, mail, stored)
-  const row = { identifier: secretIdentifier(purpose, mail.email), ...stored }
+  const row = { identifier: secretIdentifier(purpose, secretOwner(purpose, mail.email, mail.userId)), ...stored }
   await lockSecret(tx, row.identifier)
   if (await newerMailExists(tx, mail.id, typesOfPurpose(purpose))) return 'superseded by a newer mail'
   if (!mail.mayHaveArrived) await replaceSecret(tx, row)

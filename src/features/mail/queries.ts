@@ -2,7 +2,7 @@ import { type Reader, sql, type Tx } from '../../db/sql.ts'
 import { bossSchema } from '../../events/jobs.ts'
 import { actorCte } from '../../events/log.ts'
 import type { Person, TenantRow } from '../templates/variables.ts'
-import type { MailType } from './types.ts'
+import { type MailType, wantedEmailKey } from './types.ts'
 
 /**
  * The statements about svc_EmailLog. A row's status: `queued` (surely not sent yet) → `sending` (claimed, or an attempt
@@ -122,12 +122,13 @@ export async function cancelMail(tx: Tx, id: string): Promise<void> {
     where id = ${id} and status in ('queued', 'sending') and "claimToken" is null returning id`)
 }
 
-/** Whether a mail of one of the types was accepted for the same address after this one and has not failed. */
+/** Whether a mail of one of the types was accepted for the same account and address after this one and has not failed. */
 export async function newerMailExists(tx: Reader, id: string, types: readonly MailType[]): Promise<boolean> {
   const { exists } = await tx.one<{ exists: boolean }>(sql.unsafe`
     select exists (
       select from "svc_EmailLog" this join "svc_EmailLog" newer on newer.email = this.email
       where this.id = ${id} and newer."templateName" = any(${sql.array(types, 'text')}) and newer.status <> 'failed'
+        and newer."user_Id" is not distinct from this."user_Id"
         and (newer."createdAt", newer.id) > (this."createdAt", this.id)) as exists`)
   return exists
 }
@@ -149,6 +150,13 @@ export async function personOf(tx: Reader, userId: string): Promise<Person | und
   return tx.maybeOne<Person>(
     sql.unsafe`select "firstName", "lastName", email, phone from "svc_User" where id = ${userId}`,
   )
+}
+
+/** The address that an account is to have once it is confirmed. */
+export async function wantedEmail(tx: Reader, userId: string): Promise<string | undefined> {
+  const row = await tx.maybeOne<{ email: string }>(sql.unsafe`
+    select data->>'email' as email from "svc_Challenge" where identifier = ${wantedEmailKey(userId)} and "expiresAt" > now()`)
+  return row?.email
 }
 
 /** Whether the account of the mail has a role in its tenant, or one in all of them. */

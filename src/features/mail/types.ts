@@ -5,6 +5,10 @@ import type { TemplateType } from '../templates/templates.ts'
 export type MailContext = {
   /** `link`: the frontend's address that the verification link begins with. */
   verification: { readonly link: string }
+  /** To the address that an account is to have; `link` as above. */
+  email_change: { readonly link: string; readonly oldEmail: string }
+  /** To the address that it has until then. */
+  email_change_notice: { readonly newEmail: string }
   magic_link: LinkOrCode
   password_reset: LinkOrCode
   /** An invitation to a tenant, to an address without an account or with one. `link` as above. */
@@ -26,7 +30,7 @@ export type MailType = keyof MailContext
  * What a one-time secret is good for; the first part of its identifier in svc_Verification (auth facts §3). That of an
  * invitation is kept in its row of svc_Invite: an address may have several at a time.
  */
-export type SecretPurpose = 'email-verification' | 'magic-link' | 'password-reset' | 'invite'
+export type SecretPurpose = 'email-verification' | 'email-change' | 'magic-link' | 'password-reset' | 'invite'
 
 /** A secret that is made when the mail is sent and works once, for `lifetimeSeconds` from then. */
 export type MailSecret = {
@@ -41,6 +45,8 @@ type MailTypeEntry<Type extends MailType> = {
   /** Undefined for mails without a secret. */
   readonly purpose: SecretPurpose | undefined
   secretOf?(context: MailContext[Type]): Omit<MailSecret, 'purpose'>
+  /** Whose address it goes to, where that is not the one which its account has when it is sent. */
+  readonly addressee?: 'wanted' | 'former'
   /** The template's variables beyond the common ones. What a mode has not is the empty string. */
   variables(context: MailContext[Type], secret: string): Readonly<Record<string, unknown>>
 }
@@ -51,6 +57,9 @@ const day = 24 * hour
 
 /** From sending; before, from inviting. */
 export const inviteLifetimeSeconds = 7 * day
+
+/** How long a new address may be confirmed: from asking, and its link from sending. */
+export const emailChangeSeconds = day
 
 const inviteSecret = () => ({ form: 'token', lifetimeSeconds: inviteLifetimeSeconds }) as const
 
@@ -64,6 +73,22 @@ export const mailTypes: { readonly [Type in MailType]: MailTypeEntry<Type> } = {
       const verificationLink = below(link, 'verify-email', token)
       return { verificationLink, verifyUrl: verificationLink }
     },
+  },
+  email_change: {
+    template: 'email_change',
+    purpose: 'email-change',
+    addressee: 'wanted',
+    secretOf: () => ({ form: 'token', lifetimeSeconds: emailChangeSeconds }),
+    variables: ({ link, oldEmail }, token) => {
+      const verificationLink = below(link, 'verify-email', token)
+      return { verificationLink, verifyUrl: verificationLink, oldEmail }
+    },
+  },
+  email_change_notice: {
+    template: 'email_change_notice',
+    purpose: undefined,
+    addressee: 'former',
+    variables: ({ newEmail }) => ({ newEmail }),
   },
   magic_link: {
     template: 'magic_link',
@@ -134,6 +159,17 @@ export function typesOfPurpose(purpose: SecretPurpose): readonly MailType[] {
 /** Where the hash of a secret is found: one live row per purpose and address. */
 export function secretIdentifier(purpose: SecretPurpose, email: string): string {
   return `${purpose}:${email}`
+}
+
+/** Of the challenge that says which address a user's account is to have. */
+export const wantedEmailKey = (userId: string): string => `email-change:${userId}`
+
+/**
+ * Whose secret a mail's is, as `secretIdentifier` wants it: the address's, but a new address may be wanted by several
+ * accounts.
+ */
+export function secretOwner(purpose: SecretPurpose, email: string, userId: string | null): string {
+  return purpose === 'email-change' ? `${userId} ${email}` : email
 }
 
 /** The type of the template of a mail: of svc_Template, or built in. */

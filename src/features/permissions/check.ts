@@ -1,4 +1,5 @@
 import type { Catalog, Collection, Field, Kind } from '../../catalog/catalog.ts'
+import { writersOf } from '../../catalog/system-collections.ts'
 import { AppError, errors, type FieldProblem } from '../../errors.ts'
 import { type Access, systemAccess } from '../../query/access.ts'
 import { guard, isObject } from '../../query/guards.ts'
@@ -95,10 +96,20 @@ export function permissionProblems(
     problems.push(problem('action', 'must be create, read, update or delete'))
   if (typeof name !== 'string' || !catalog.collections.has(name))
     return [...problems, problem('collection', 'is not a known collection')]
+  problems.push(...effectProblems(name, action))
   if (problems.length > 0) return problems
   return isNone(permission.acl_Ids)
     ? ruleProblems(catalog, env, name, ruleOf(permission))
     : referenceProblems(catalog, env, name, permission, acls)
+}
+
+/** What no permission opens, whatever it says. */
+function effectProblems(collection: string, action: unknown): readonly FieldProblem[] {
+  if (action !== 'create' && action !== 'update' && action !== 'delete') return []
+  const writers = writersOf(collection, action)
+  if (writers === 'granted') return []
+  const who = writers === 'nobody' ? 'nobody' : 'only an administrator'
+  return [problem('action', `has no effect: ${who} may ${action} items in '${collection}'`)]
 }
 
 const actions = new Set(['create', 'read', 'update', 'delete'])

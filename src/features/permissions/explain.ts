@@ -18,6 +18,7 @@ import { parameterType, readValue } from '../../query/values.ts'
 import { resolveDefaults } from '../../query/variables.ts'
 import type { Runtime } from '../../runtime.ts'
 import { openWrite } from '../items/context.ts'
+import { checkIdentity } from '../items/identities.ts'
 import { readPayload } from '../items/payload.ts'
 import { openProblems } from '../items/problems.ts'
 import { resolveEnv } from '../items/reads.ts'
@@ -111,7 +112,11 @@ async function refusalOf(question: Question, row: RowAnswer | null): Promise<Ver
   const field = fieldRefusal(question)
   if (field !== undefined) return refused('field', field)
   if (row !== null && !row.matches && action !== 'create') return rowRefusal(row, action)
-  if (action !== 'delete' || id === undefined) return undefined
+  if (id === undefined) return undefined
+  const { access } = subject
+  const identity = await failureOf(() => checkIdentity({ rt, access, collection }, { action, id, field: query.field }))
+  if (identity !== undefined) return refused('row', identity.message)
+  if (action !== 'delete') return undefined
   const protection = await failureOf(() => beforeDelete(rt, collection, [id]))
   return protection && refused('collection', protection.message)
 }

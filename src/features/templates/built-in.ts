@@ -6,6 +6,8 @@ export type Template = { readonly subject: string; readonly body: string }
 /** The types of templates that are built in; the names of the specification. */
 export type TemplateType =
   | 'verification'
+  | 'email_change'
+  | 'email_change_notice'
   | 'magic_link'
   | 'password_reset'
   | 'invite'
@@ -25,6 +27,30 @@ export const builtInTemplates: Readonly<Record<TemplateType, Template>> = {
 <p>please confirm that this e-mail address is yours. The link works for 24 hours.</p>
 ${button('{{ verificationLink }}', 'Confirm e-mail address')}
 <p class="quiet">If you did not create an account at {{ project_name }}, do not confirm: ignore this mail.</p>`,
+    }),
+  },
+  email_change: {
+    subject: 'Confirm your new e-mail address for {{ project_name }}',
+    body: page({
+      preheader: 'Confirm that your account is to have this e-mail address.',
+      heading: 'Confirm your new e-mail address',
+      content: `
+<p>Hello{% if name != '' %} {{ name }}{% endif %},</p>
+<p>the account{% if oldEmail != '' %} with the address {{ oldEmail }}{% endif %} at {{ project_name }} is to have this e-mail address from now on. It is signed in to,
+and gets its mail, by this address when you confirm. The link works for 24 hours.</p>
+${button('{{ verificationLink }}', 'Confirm new e-mail address')}
+<p class="quiet">If you did not ask for this, do not confirm, or the account of somebody else has your address: ignore this mail.</p>`,
+    }),
+  },
+  email_change_notice: {
+    subject: 'Your e-mail address for {{ project_name }} is being changed',
+    body: page({
+      preheader: 'Somebody asked for another e-mail address for your account.',
+      heading: 'Your e-mail address is being changed',
+      content: `
+<p>Hello{% if name != '' %} {{ name }}{% endif %},</p>
+<p>your account at {{ project_name }} is to have the e-mail address {{ newEmail }} instead of this one, as soon as that is confirmed.</p>
+<p class="quiet">If it was not you, set a new password at once: that ends the change, and all sessions of your account.</p>`,
     }),
   },
   magic_link: {

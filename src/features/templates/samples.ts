@@ -36,6 +36,8 @@ export function sampleVariables(
     resetPasswordCode: '',
     verificationLink: `${base}/auth/verify-email/${token}`,
     verifyUrl: `${base}/auth/verify-email/${token}`,
+    oldEmail: 'ada@old.example.com',
+    newEmail: 'ada@new.example.com',
     inviteLink: `${base}/accept-invite?token=${token}`,
     inviterName: 'Charles Babbage',
     existing: type === 'inviteExistingUser' ? 'true' : '',

@@ -49,6 +49,18 @@ const known: Readonly<Record<string, Known>> = {
   password_reset: { ...reset, builtIn: 'password_reset' },
   welcome: { label: 'Welcome', description: 'Sent after a registration', variables: [], builtIn: 'welcome' },
   verification: { ...verification, builtIn: 'verification' },
+  email_change: {
+    label: 'Confirmation of a new address',
+    description: 'A link that gives an account the address it is mailed to',
+    variables: ['verificationLink', 'verifyUrl', 'oldEmail', ...expiry],
+    builtIn: 'email_change',
+  },
+  email_change_notice: {
+    label: 'Notice of a new address',
+    description: 'Tells the old address of an account that it is being changed',
+    variables: ['newEmail'],
+    builtIn: 'email_change_notice',
+  },
   notification: {
     label: 'Notification',
     description: 'Tells a user of something',
@@ -86,6 +98,7 @@ export function defaultTemplate(type: string): (TypeInfo & Template) | undefined
 /** The types with a text of their own; the other names stand for one of them. */
 export const seededTypes: readonly TemplateType[] = [
   ...(['magic_link', 'invite', 'password_reset', 'welcome', 'verification', 'notification'] as const),
+  ...(['email_change', 'email_change_notice'] as const),
 ]
 
 /** Under which types the template of a mail is looked for: the one that says more comes first. */

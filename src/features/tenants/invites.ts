@@ -14,7 +14,8 @@ import { findAccount } from '../auth/queries.ts'
 import { signedIn } from '../auth/sessions.ts'
 import { queueMail } from '../mail/mail.ts'
 import { inviteLifetimeSeconds } from '../mail/types.ts'
-import { administratorRole, publicRole } from '../permissions/permissions.ts'
+import { mayAssign } from '../permissions/assignable.ts'
+import { publicRole } from '../permissions/permissions.ts'
 import type { Role } from '../permissions/store.ts'
 import { expireInvites, findInvite, findTenant, type Invite, insertInvite, lockInvitee } from './queries.ts'
 import { checkMultiTenant } from './tenants.ts'
@@ -80,9 +81,7 @@ function readInvite(rt: Runtime, body: unknown) {
 function checkRole(rt: Runtime, { caller }: FastifyRequest, roleId: string): Role {
   const role = rt.access.current().roles.get(roleId)
   if (caller.admin && (role === undefined || role.name === publicRole)) throw new AppError(404, 'Role not found')
-  const given = caller.role.canInviteRoleIds ?? []
-  const mayGive = caller.admin || (Array.isArray(given) && given.includes(roleId) && role?.name !== administratorRole)
-  if (role === undefined || role.name === publicRole || !mayGive)
+  if (role === undefined || !mayAssign(caller, role))
     throw new AppError(403, 'You are not allowed to invite to this role')
   return role
 }

@@ -1,0 +1,122 @@
+import type { FastifyRequest } from 'fastify'
+import { verifyPassword } from '../../adapters/passwords.ts'
+import type { Tx } from '../../db/sql.ts'
+import { insertChallenge, takeChallenge } from '../../db/unlogged/challenges.ts'
+import { consumeSecret } from '../../db/unlogged/secrets.ts'
+import { withoutWaiting } from '../../db/without-waiting.ts'
+import { AppError, errors } from '../../errors.ts'
+import { commit, type Outcome } from '../../events/commit.ts'
+import type { DomainEvent } from '../../events/types.ts'
+import { actorOf } from '../../http.ts'
+import type { Runtime } from '../../runtime.ts'
+import { queueMail } from '../mail/mail.ts'
+import { emailChangeSeconds, secretOwner, wantedEmailKey } from '../mail/types.ts'
+import { emailOf, membersOf, secretOf, textOf } from './input.ts'
+import { defaultLink, trustedLink } from './links.ts'
+import {
+  type Account,
+  accountOf,
+  findAccount,
+  lockAccount,
+  lockVerificationOf,
+  setVerifiedEmail,
+  wantedEmailOf,
+  wasMailedRecently,
+} from './queries.ts'
+import { signedIn } from './sessions.ts'
+
+/**
+ * Asks for another address for the caller's account: `{email, currentPassword, link?}`. The new address is mailed a link,
+ * and only who follows it gives the account that address; the old one is told. Until then nothing changes. A newer request
+ * ends an older one, and so does whatever ends the account's links: a new password above all.
+ *
+ * @throws {AppError} 400 for missing members, a wrong password, an account without one, an address that is the account's or
+ *   (unless AUTH_GENERIC_RESPONSES) another one's; 429 shortly after another such mail to the address
+ */
+export async function requestEmailChange(rt: Runtime, request: FastifyRequest): Promise<{ message: string }> {
+  const { userId } = signedIn(request.caller)
+  const members = membersOf(request.body)
+  const typed = textOf(members.email)
+  if (typed === undefined) throw new AppError(400, 'Email is required')
+  const email = emailOf(typed)
+  const link = members.link === undefined || members.link === null ? defaultLink(rt) : trustedLink(rt, members.link)
+  const account = await accountOf(withoutWaiting(rt), userId)
+  if (account === undefined) throw errors.unauthorized('Unauthorized')
+  await checkPassword(rt, request, account, secretOf(members.currentPassword))
+  if (email === account.email) throw new AppError(400, 'This is the address of your account already')
+  await commit(rt, actorOf(request), (tx) => ask(rt, tx, account, { email, link }))
+  return { message: 'A mail to confirm the new address has been sent to it.' }
+}
+
+/**
+ * Gives the account of a confirmed change its new address, if the hash is that of such a link; links and codes of both
+ * addresses end with it. Undefined where it is none. Throws 400 for one that is over, 409 when the address has become
+ * another account's.
+ */
+export async function confirmEmailChange(tx: Tx, hash: string): Promise<readonly DomainEvent[] | undefined> {
+  const wanted = await wantedEmailOf(tx, hash)
+  if (wanted === undefined) return undefined
+  const { userId, email } = wanted
+  const account = await lockAccount(tx, userId)
+  const owner = secretOwner('email-change', email, userId)
+  const isUsed = (await consumeSecret(tx, { purpose: 'email-change', hash, email: owner })) === undefined
+  const asked = await takeChallenge(tx, wantedEmailKey(userId))
+  if (isUsed || account?.status !== 'active' || asked?.email !== email)
+    throw new AppError(400, 'Invalid or expired verification token')
+  if ((await findAccount(tx, email)) !== undefined)
+    throw new AppError(409, 'The address belongs to another account', { code: 'EMAIL_TAKEN' })
+  await setVerifiedEmail(tx, userId, email)
+  return [
+    { type: 'auth.email_changed', data: { userId } },
+    { type: 'auth.email_verified', data: { userId } },
+  ]
+}
+
+async function checkPassword(
+  rt: Runtime,
+  request: FastifyRequest,
+  { id: userId, password }: Account,
+  current: string | undefined,
+): Promise<void> {
+  if (password === null)
+    throw new AppError(400, 'Changing the address requires a password on this account. Set a password first.', {
+      code: 'EMAIL_CHANGE_REQUIRES_PASSWORD',
+    })
+  if (current === undefined) throw new AppError(400, 'Current password is required')
+  if (await verifyPassword(current, password, rt.config.auth.passwordHashCost)) return
+  await commit(rt, actorOf(request), async () => ({
+    result: undefined,
+    events: [{ type: 'auth.email_change_failed', data: { userId } }],
+  }))
+  throw wrongPassword()
+}
+
+type Wanted = { readonly email: string; readonly link: string }
+
+async function ask(rt: Runtime, tx: Tx, account: Account, { email, link }: Wanted): Promise<Outcome<undefined>> {
+  const { id: userId, email: oldEmail } = account
+  const locked = await lockAccount(tx, userId)
+  if (locked?.password !== account.password || locked.email !== oldEmail) throw wrongPassword()
+  const cooldown = rt.config.auth.emailVerificationResendCooldown
+  const isFree = cooldown === 0 || (await lockVerificationOf(tx, email))
+  if (!isFree || (await wasMailedRecently(tx, email, cooldown, 'email_change')))
+    throw new AppError(429, 'A verification email was sent recently. Please wait before requesting another.')
+  if ((await findAccount(tx, email)) !== undefined) {
+    if (rt.config.auth.genericResponses) return { result: undefined }
+    throw new AppError(400, 'User already exists')
+  }
+  // Longer than the link, whose time begins when the mail is sent.
+  await insertChallenge(tx, { identifier: wantedEmailKey(userId), userId, data: { email } }, 2 * emailChangeSeconds)
+  const context = { link, oldEmail: oldEmail ?? '' }
+  const mails = [await queueMail(tx, { type: 'email_change', to: email, user: account, context })]
+  if (oldEmail !== null)
+    mails.push(
+      await queueMail(tx, { type: 'email_change_notice', to: oldEmail, user: account, context: { newEmail: email } }),
+    )
+  return {
+    result: undefined,
+    events: [{ type: 'auth.email_change_requested', data: { userId } }, ...mails.map(({ event }) => event)],
+  }
+}
+
+const wrongPassword = () => new AppError(400, 'Current password is incorrect')
