@@ -1,3 +1,5 @@
+import type { Socket } from 'socket.io-client'
+
 export type RealtimeOptions = {
   /** Where the server is, e.g. `https://api.example`. */
   readonly url: string
@@ -17,6 +19,8 @@ export type Realtime = {
     collection: string,
     options: SubscribeOptions<Row>,
   ): SubscriptionHandle
+  /** The connection itself, for what else the channel offers: live reports, rooms, the progress of tasks. */
+  readonly socket: Socket
   /** Ends all subscriptions and the connection. */
   close(): void
 }

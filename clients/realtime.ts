@@ -90,6 +90,7 @@ export function createRealtime(options: RealtimeOptions): Realtime {
   }
 
   return {
+    socket,
     subscribe: (collection, wish) => {
       if (subscriptions.has(collection))
         throw new Error(`${collection} is followed already: one client follows it once`)

@@ -18,7 +18,7 @@ export function acceptJsonUploads(app: App, { server }: Config): void {
  */
 export async function uploadedJson(request: FastifyRequest, part: string, missing: string): Promise<unknown> {
   const text = request.isMultipart() ? await textOf(request, part) : undefined
-  if (text === undefined) throw errors.badBody(missing)
+  if (text === undefined) throw errors.badBody(missing, `send it as the part ${part} of multipart/form-data`)
   identifyBody(request, createHash('sha256').update(text).digest('base64url'))
   if (isTooDeep(text)) throw errors.badBody('The uploaded file is nested too deeply')
   try {

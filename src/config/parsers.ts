@@ -2,9 +2,10 @@ import { isIP } from 'node:net'
 
 /**
  * A reading of one variable's text: the value, or the rest of a sentence that begins with the offending
- * text ("… is not a whole number"). `culprit` is the offending part where that is not the whole text.
+ * text ("… is not a whole number"). `culprit` is the offending part where that is not the whole text. A `doubt` ends the
+ * sentence of a value that is taken all the same.
  */
-export type Outcome<T> = { value: T } | { problem: string; culprit?: string }
+export type Outcome<T> = { value: T; doubt?: string } | { problem: string; culprit?: string }
 
 /**
  * Turns a text (empty only in a default) into a value; it is trimmed before unless the parser is `raw`. `values` describes
@@ -30,6 +31,19 @@ export function integer(bounds: { min: number; max?: number; unit?: string }): P
     parse: (text) => {
       const value = /^-?\d+$/.test(text) ? Number(text) : Number.NaN
       return value >= bounds.min && value <= max ? { value } : { problem: `is not a ${values}` }
+    },
+  }
+}
+
+/** Beyond its bounds a number is taken for the nearest that is within. */
+export function clamped(bounds: { min: number; max: number; unit?: string }): Parser<number> {
+  const { values } = integer(bounds)
+  return {
+    values: `${values}; others are taken for the nearest`,
+    parse: (text) => {
+      if (!/^-?\d+$/.test(text)) return { problem: `is not a ${values}` }
+      const value = Math.min(Math.max(Number(text), bounds.min), bounds.max)
+      return value === Number(text) ? { value } : { value, doubt: `is not a ${values}: ${value} is used` }
     },
   }
 }

@@ -68,7 +68,10 @@ function readVariable<T>(variable: Variable<T>, reading: Reading, prefix: string
   const given = reading.env[name] ?? ''
   const text = variable.parser.raw ? given : given.trim()
   const outcome = variable.parser.parse(text)
-  if ('value' in outcome) return outcome.value
+  if ('value' in outcome) {
+    if (outcome.doubt !== undefined) reading.findings.warnings.push(`${name}: ${quote(text)} ${outcome.doubt}`)
+    return outcome.value
+  }
   if (variable.awaits !== undefined) return fallbackValue(variable, reading.environment)
   const shown = variable.secret ? 'its value (not shown)' : quote(outcome.culprit ?? text)
   addProblem(reading.findings, { variable: name, message: `${shown} ${outcome.problem}`, doc: variable.doc })

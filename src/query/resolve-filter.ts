@@ -88,10 +88,10 @@ function testsOf(value: unknown, label: string): { tests: [string, unknown][]; c
   if (Array.isArray(value)) throw errors.badQuery(`${label}: expected a value or operators`)
   if (!isObject(value)) return { tests: [['eq', value]], cast: undefined }
   const members = Object.entries(value).filter(([, raw]) => raw !== undefined)
-  const cast = members.find(([name]) => name === 'cast')
+  const [, cast = null] = members.find(([name]) => name === 'cast') ?? []
   return {
     tests: members.filter(([name]) => name !== 'cast'),
-    cast: cast && readCast(cast[1], label),
+    cast: cast === null ? undefined : readCast(cast, label),
   }
 }
 
@@ -140,7 +140,8 @@ function compareColumns(
   subject: Subject,
 ): Predicate {
   const right = resolveColumn(other.path, subject.view, subject.label)
-  const cast = other.cast === undefined ? undefined : readCast(other.cast, subject.label)
+  // A `cast` beside the operator is meant for both columns.
+  const cast = other.cast === undefined ? subject.cast : readCast(other.cast, subject.label)
   if (!comparable((subject.cast ?? subject.field).kind, (cast ?? right.column).kind)) {
     throw errors.badQuery(`${subject.label}: the two columns differ in type, cast one`)
   }

@@ -133,8 +133,12 @@ function readBoolean(raw: unknown, label: string): boolean {
   return raw === false || raw === 'false' ? false : refuse(label, 'true or false')
 }
 
-/** One ISO date with or without time, in the three forms that columns take. Text without a zone is UTC. */
-function readMoment(raw: unknown, label: string): { zoned: string; local: string; date: string } {
+/**
+ * One ISO date with or without time, in the three forms that columns take. Text without a zone is UTC. Extensions may give
+ * a `Date`.
+ */
+function readMoment(given: unknown, label: string): { zoned: string; local: string; date: string } {
+  const raw = given instanceof Date && !Number.isNaN(given.getTime()) ? given.toISOString() : given
   const match = typeof raw === 'string' ? MOMENT.exec(raw) : null
   if (match === null) return refuse(label, 'an ISO date')
   const [, year, month, day, time = '00:00:00', zone = 'Z'] = match as unknown as string[]
@@ -162,10 +166,13 @@ function readArray(raw: unknown, type: ValueType, label: string): ParamValue {
   return raw.map((entry) => (entry === null ? null : readValue(entry, element, label).value))
 }
 
-/** `{ lower, upper, lowerInclusive, upperInclusive }` as PostgreSQL range text; bounds default to `[lower, upper)`. */
-function readRange(raw: unknown, type: ValueType, label: string): string {
-  if (!isObject(raw)) return refuse(label, '{ lower, upper }')
-  if (hasUnresolved(raw)) return refuse(label, '{ lower, upper }')
+/**
+ * `{ lower, upper, lowerInclusive, upperInclusive }`, or `[lower, upper]`, as PostgreSQL range text; the lower bound is in
+ * it and the upper one is not, unless it says otherwise.
+ */
+function readRange(given: unknown, type: ValueType, label: string): string {
+  const raw = Array.isArray(given) && given.length === 2 ? { lower: given[0], upper: given[1] } : given
+  if (!isObject(raw) || hasUnresolved(raw)) return refuse(label, '{ lower, upper } or [lower, upper]')
   const bound = (name: string) => {
     const value = member(raw, name) ?? null
     return value === null ? '' : `"${readKind(value, elementType(type), label)}"`

@@ -35,6 +35,10 @@ beforeAll(async () => {
       { isJunction: true },
     ],
     ['loop', { name: text }],
+    [
+      'moment',
+      { at: { type: 'DateTime' }, day: { type: 'Date' }, plain: { type: 'DateTime_NO_TZ' }, data: { type: 'JSON' } },
+    ],
   ]
   for (const [collectionName, fields, more] of schemas)
     expect((await api.admin('POST', '/schemas', { collectionName, schema: { ...more, fields } })).text).toMatch(
@@ -101,6 +105,19 @@ describe('before a change', () => {
     const bulk = await api.admin('POST', '/items/post/bulk', [{ title: 'A' }, { title: 'B' }])
     expect(bulk.status).toBe(201)
     expect((await rows('post')).map(({ slug }) => slug).sort()).toEqual(['a!', 'b!', 'hello!'])
+  })
+
+  it('a hook may set a Date', async () => {
+    const at = new Date('2026-02-03T04:05:06.789Z')
+    hook('moment', 'items.create', ({ data }) => void Object.assign(data, { at, day: at, plain: at, data: { at } }))
+    const { status, body } = await api.admin('POST', '/items/moment?fields=at,day,plain,data', {})
+    expect([status, body.data]).toEqual([
+      201,
+      { at: at.toISOString(), day: '2026-02-03', plain: at.toISOString(), data: { at: at.toISOString() } },
+    ])
+    hook('moment', 'items.update', ({ data }) => void Object.assign(data, { at: new Date(Number.NaN) }))
+    const [{ id }] = await rows('moment')
+    expect((await api.admin('PATCH', `/items/moment/${id}`, {})).status).toBe(400)
   })
 
   it('what a hook leaves is validated and permitted as if the caller had sent it', async () => {

@@ -87,6 +87,27 @@ async function refused(attempt: () => Promise<Answer>, expected: object) {
   return answer
 }
 
+describe('a JSON file', () => {
+  it('may hold empty texts and JSON as text, as a CSV file does', async () => {
+    const row = {
+      sku: 'json-text',
+      name: '',
+      stock: '',
+      made: '',
+      tags: '["x","{y"]',
+      meta: ' {"k":[1]}',
+      maker: '',
+      note: '{}',
+    }
+    expect(await importJson([row, { sku: 'json-plain', meta: '5', tags: ['z'], price: '' }])).toMatchObject(imported(2))
+    expect(await stored('json-text')).toMatchObject({
+      ...{ name: '', stock: null, made: null, tags: ['x', '{y'], meta: { k: [1] }, maker: null, note: '{}' },
+    })
+    expect(await stored('json-plain')).toMatchObject({ meta: '5', tags: ['z'], price: null, name: 'unnamed' })
+    await refused(() => importJson([{ sku: 'bad', tags: '[1' }]), { status: 400 })
+  })
+})
+
 describe('a CSV file', () => {
   it('becomes items with values of their columns’ types, each with its event', async () => {
     const before = await api.position()
@@ -189,6 +210,9 @@ describe('a form', () => {
   it('must hold the file, of the right kind', async () => {
     const field: Part = { name: 'csvFile', value: 'sku\nx' }
     await refused(() => post('import-csv', [field]), says(400, 'No CSV file provided'))
+    expect((await post('import-csv', [field])).body.error.details).toBe(
+      'send it as the part csvFile of multipart/form-data',
+    )
     await refused(() => post('import-csv', [jsonPart('[]')]), says(400, 'No CSV file provided'))
     await refused(() => post('import-json', [csvPart('sku\nx')]), says(400, 'No JSON file provided'))
     await refused(() => api.admin('POST', '/items/part/import-json', [{}]), says(400, 'No JSON file provided'))

@@ -106,6 +106,7 @@ for (const [where, suite, variables] of stores)
         refused('Not a member of this room', 'FORBIDDEN'),
       )
       expect(await b.emit('room:members', { room })).toEqual(refused('Not a member of this room', 'FORBIDDEN'))
+      expect(await b.emit('room:members', { room: 'no such room' })).toEqual(refused('Room not found'))
     })
 
     it('that are joined again keep their members, with new metadata', async () => {

@@ -79,6 +79,8 @@ const types: [type: string, sent: unknown, column: string, read?: unknown, more?
   ['Range_Double', range(0.1, 1.5), 'numrange'],
   ['Range_Decimal', range('0.10', '1.50', true), 'numrange'],
   ['Range_Date', range('2024-01-01', '2024-01-31', true), 'daterange', range('2024-01-01', '2024-02-01')],
+  ['Range_Integer', [1, 6], 'int4range', range(1, 6)],
+  ['Range_Date', ['2024-01-01', null], 'daterange', range('2024-01-01', null)],
   ['Range_Integer', { lower: 3 }, 'int4range', { lower: 3, upper: null, lowerInclusive: true, upperInclusive: false }],
 ]
 

@@ -159,6 +159,14 @@ describe('createRealtime', () => {
     expect(() => fixed.realtime.subscribe('country', {} as never)).toThrow('Invalid or expired token')
   })
 
+  it('offers its connection for live reports', async () => {
+    const realtime = createRealtime({ url: web.address, token: cluster.token, backoff })
+    onTestFinished(() => realtime.close())
+    const report = { collection: 'country', aggregate: { n: { function: 'count', field: '*' } } }
+    const answer = await realtime.socket.emitWithAck('report:subscribe', report)
+    expect(answer).toMatchObject({ status: 'success', data: [{ n: expect.any(Number) }] })
+  })
+
   it('ends what is refused, and what its own handler fails at, before that change', async () => {
     const realtime = createRealtime({ url: web.address, token: cluster.token, backoff })
     onTestFinished(() => realtime.close())

@@ -307,8 +307,8 @@ describe('parseConfig', () => {
   })
 
   it.each([
-    ['TASK_LIST_REFRESH_INTERVAL', '10801'],
-    ['TASK_STALL_TIMEOUT', '59'],
+    ['TASK_LIST_REFRESH_INTERVAL', 'often'],
+    ['TASK_STALL_TIMEOUT', '1.5'],
     ['PORT', '65536'],
     ['DATABASE_POOL_MAX', '0'],
     ['RATE_LIMIT', '0'],
@@ -561,6 +561,21 @@ describe('families', () => {
       expect(parse({ ...s3Storage(), [`S3_STORAGE_${suffix}`]: undefined }).storage.services).toEqual({})
     },
   )
+
+  it('are taken for the nearest of their bounds where tasks can bear it, with a warning', () => {
+    const { tasks, warnings } = parse({
+      TASK_LIST_REFRESH_INTERVAL: '20000',
+      TASK_STALL_TIMEOUT: '5',
+      TASK_CONCURRENCY: '0',
+    })
+    expect(tasks).toMatchObject({ listRefreshIntervalSeconds: 10_800, stallTimeoutSeconds: 60, concurrency: 1 })
+    expect(warnings).toEqual([
+      'TASK_LIST_REFRESH_INTERVAL: "20000" is not a whole number from 1 to 10800 (s): 10800 is used',
+      'TASK_CONCURRENCY: "0" is not a whole number from 1 to 1000: 1 is used',
+      'TASK_STALL_TIMEOUT: "5" is not a whole number from 60 to 2147483 (s): 60 is used',
+    ])
+    expect(problems({ TASK_CONCURRENCY: 'many' })).toEqual(['TASK_CONCURRENCY'])
+  })
 
   it('have no effect, nor problems, where their part is not there yet: each that is set is one warning', () => {
     const { warnings } = parse({

@@ -96,6 +96,7 @@ async function message(context: RoomContext, socket: Socket, request: unknown): 
 async function members(context: RoomContext, socket: Socket, request: unknown): Promise<object> {
   const room = roomOf(context, socket, membersOfRequest(request).room)
   const all = await context.store.members(room)
+  if (all.length === 0) throw new AppError(400, refusals['no room'])
   if (!all.some(({ socketId }) => socketId === socket.id)) throw notMember()
   return {
     members: all.map(({ socketId, userId, isCreator, metadata }) => ({

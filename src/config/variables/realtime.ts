@@ -1,4 +1,17 @@
-import { boolean, count, integer, list, oneOf, origin, redisUrl, seconds, size, text, urlPath } from '../parsers.ts'
+import {
+  boolean,
+  clamped,
+  count,
+  integer,
+  list,
+  oneOf,
+  origin,
+  redisUrl,
+  seconds,
+  size,
+  text,
+  urlPath,
+} from '../parsers.ts'
 import { awaiting, group, optionalSecret, variable } from '../variable.ts'
 
 /* The realtime channel, tasks and workflows. */
@@ -74,20 +87,25 @@ export const tasks = group('Tasks', {
   redisUrl: optionalSecret('TASK_REDIS_URL', redisUrl, 'Its Redis'),
   listRefreshIntervalSeconds: variable(
     'TASK_LIST_REFRESH_INTERVAL',
-    seconds(1, 10_800),
+    clamped({ min: 1, max: 10_800, unit: 's' }),
     '600',
     'Interval between readings of the coming tasks',
   ),
   shutdownWaitSeconds: variable(
     'TASK_SHUTDOWN_WAIT_TIME',
-    seconds(0, 86_400),
+    clamped({ min: 0, max: 86_400, unit: 's' }),
     '30',
     'How long a shutdown waits for running tasks',
   ),
-  concurrency: variable('TASK_CONCURRENCY', count(1, 1000), '1', 'Tasks that one process runs at a time'),
+  concurrency: variable(
+    'TASK_CONCURRENCY',
+    clamped({ min: 1, max: 1000 }),
+    '1',
+    'Tasks that one process runs at a time',
+  ),
   stallTimeoutSeconds: variable(
     'TASK_STALL_TIMEOUT',
-    seconds(60, 2_147_483),
+    clamped({ min: 60, max: 2_147_483, unit: 's' }),
     '300',
     'Time without a sign of life after which a running task counts as stalled',
   ),

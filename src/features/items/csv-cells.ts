@@ -27,6 +27,19 @@ export function cellValue(cell: CsvCell, { field, relation }: CsvColumn): unknow
   return /^[{[]/.test(cell) ? jsonOr(cell, bare) : bare(cell)
 }
 
+/**
+ * A value of a JSON file as one of a payload: an empty text, and text that holds a JSON object or list, mean what they mean
+ * in a cell of a CSV file. All else is as it is.
+ */
+export function jsonFileValue(value: unknown, column: CsvColumn): unknown {
+  if (typeof value !== 'string') return value
+  const { field, relation } = column
+  if (value === '')
+    return field?.kind === 'text' || (field ?? relation) === undefined ? value : cellValue(value, column)
+  const mayBeJson = field === undefined ? relation !== undefined : field.kind === 'json' || jsonKinds.has(field.kind)
+  return mayBeJson && /^\s*[{[]/.test(value) ? jsonOr(value, (text) => text) : value
+}
+
 /** What a header names: a field or a relation. */
 export type CsvColumn = { readonly field?: Field | undefined; readonly relation?: Relation | undefined }
 

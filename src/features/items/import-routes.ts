@@ -56,7 +56,8 @@ const kinds = {
 } as const
 
 function requireFile(file: UploadedFile | undefined, format: ImportFormat): UploadedFile {
-  if (file === undefined) throw errors.badBody(`No ${format} file provided`)
+  if (file === undefined)
+    throw errors.badBody(`No ${format} file provided`, `send it as the part ${parts[format]} of multipart/form-data`)
   const { name, type } = kinds[format]
   if (!name.test(file.name) && !type.test(file.type)) throw errors.badBody(`File must be a ${format} file`)
   return file

@@ -2,7 +2,7 @@ import { type CsvCell, readCsv } from '../../adapters/csv.ts'
 import type { Collection } from '../../catalog/catalog.ts'
 import { errors } from '../../errors.ts'
 import { isObject } from '../../query/guards.ts'
-import { type CsvColumn, cellValue } from './csv-cells.ts'
+import { type CsvColumn, cellValue, jsonFileValue } from './csv-cells.ts'
 import { NoArrayError, readJsonArray } from './json-array.ts'
 
 export type ImportFormat = 'CSV' | 'JSON'
@@ -35,7 +35,8 @@ export async function* readRows(
   limits: RowLimits,
 ): AsyncGenerator<ImportRow> {
   try {
-    yield* format === 'CSV' ? csvRows(textOf(bytes), collection, limits) : jsonRows(textOf(bytes), limits)
+    const rows = format === 'CSV' ? csvRows : jsonRows
+    yield* rows(textOf(bytes), collection, limits)
   } catch (error) {
     if (error instanceof NoArrayError) throw errors.badBody('JSON file must contain an array of objects')
     if (!(error instanceof SyntaxError)) throw error
@@ -55,10 +56,17 @@ async function* textOf(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<string>
   }
 }
 
-async function* jsonRows(text: AsyncIterable<string>, { largestRow }: RowLimits): AsyncGenerator<ImportRow> {
+async function* jsonRows(
+  text: AsyncIterable<string>,
+  { fields, relations }: Collection,
+  { largestRow }: RowLimits,
+): AsyncGenerator<ImportRow> {
+  const valueOf = (name: string, value: unknown) =>
+    jsonFileValue(value, { field: fields.get(name), relation: relations.get(name) })
   for await (const { value, length } of readJsonArray(text, { largestElement: largestRow })) {
     if (!isObject(value)) throw new NoArrayError('an item is no object')
-    yield { data: value, size: length, payload: () => value }
+    const payload = () => Object.fromEntries(Object.entries(value).map(([name, one]) => [name, valueOf(name, one)]))
+    yield { data: value, size: length, payload }
   }
 }
 

@@ -26,6 +26,9 @@ describe('the filter grammar', () => {
     [{ title: { arraycontains: ['a'], cast: 'TEXT[]' } }, '(t."title")::text::text[] @> $1::text[]'],
     [{ title: '$COL(body)' }, 't."title" = t."body"'],
     [{ stars: { gte: '$COL(title::integer)' } }, 't."stars" >= (t."title")::text::integer'],
+    [{ stars: { eq: '$COL(title)', cast: 'text' } }, '(t."stars")::text = (t."title")::text'],
+    [{ title: { eq: '$COL(stars::text)', cast: 'varchar' } }, '(t."title")::varchar = (t."stars")::text'],
+    [{ title: { eq: '$COL(body)', cast: null } }, 't."title" = t."body"'],
     [
       { stars: { ne: '$COL(comments.likes)' } },
       't."stars" <> any (select q1."likes" from "comments" q1 where q1."note_Id" = t."id")',
