@@ -292,6 +292,28 @@ describe('an administrator', () => {
     }
   })
 
+  it('makes no account whose address counts as proven, in any way', async () => {
+    const row = () => ({
+      email: newEmail(),
+      firstName: 'A',
+      lastName: 'B',
+      password: 'a long password',
+      emailVerified: true,
+    })
+    const before = await api.position()
+    for (const [method, path, body] of [
+      ['POST', '/items/svc_User', row()],
+      ['POST', '/items/svc_User/bulk', [row()]],
+      ['PUT', '/items/svc_User?key=email', row()],
+      ['POST', '/items/desk', { sitter: row() }],
+      ['POST', '/items/desk', { guests: [row()] }],
+    ] as const)
+      expect([path, (await manager.call(method, path, body)).body.error?.code]).toEqual([path, 'IDENTITY_PROTECTED'])
+    expect(await api.log(before)).toEqual([])
+    const plain = await manager.call('POST', '/items/svc_User', { ...row(), emailVerified: false })
+    expect(plain.status, plain.text).toBe(201)
+  })
+
   it('changes many at once with one look at them', async () => {
     const accounts = await Promise.all(Array.from({ length: 30 }, () => accountIn(member)))
     const changes = accounts.map(({ id }) => ({ id, status: 'suspended' }))

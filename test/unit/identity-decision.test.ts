@@ -3,6 +3,7 @@ import { AppError } from '../../src/errors.ts'
 import {
   type Decider,
   decideMembership,
+  decideNewUser,
   decideTenantRemoval,
   decideUserChange,
   decideUserRemoval,
@@ -47,6 +48,12 @@ const change = (
 const nothing = { unverified: false, sessionsEnd: false }
 const newAddress = { unverified: true, sessionsEnd: true }
 const refused = '403 IDENTITY_PROTECTED'
+
+it('a new user has a proven address only by an administrator’s word', () => {
+  for (const by of [manager, nobody]) expect(outcome(() => decideNewUser(by, { vouches: true }))).toBe(refused)
+  for (const by of [admin, platform]) expect(outcome(() => decideNewUser(by, { vouches: true }))).toBe('allowed')
+  expect(outcome(() => decideNewUser(manager, { vouches: false }))).toBe('allowed')
+})
 
 describe('a change of another user', () => {
   it.each<[string, readonly Membership[], unknown]>([

@@ -56,16 +56,24 @@ export function decideUserChange(decider: Decider, change: UserChange): Effects 
   if (isOwn(decider, change.userId)) checkOwn(decider, changed)
   else checkReach(decider, change.memberships, `change ${listed(changed)} of this user`)
   const isNewAddress = changed.includes('email')
-  if (changed.includes('emailVerified') && vouches && !isNewAddress && !decider.admin)
-    throw new AppError(
-      403,
-      'An address is verified by the link that is mailed to it; only an administrator may say so',
-      {
-        code: 'IDENTITY_PROTECTED',
-      },
-    )
+  if (changed.includes('emailVerified') && vouches && !isNewAddress && !decider.admin) throw notProven()
   return { unverified: isNewAddress && !(decider.admin && vouches), sessionsEnd: isNewAddress }
 }
+
+/**
+ * Whoever makes an account knows its password, so only an administrator may make one whose address counts as proven: its
+ * owner's first sign-in by mail would be into an account that somebody else can open.
+ *
+ * @throws {AppError} 403
+ */
+export function decideNewUser({ admin }: Decider, { vouches }: Pick<UserChange, 'vouches'>): void {
+  if (vouches && !admin) throw notProven()
+}
+
+const notProven = () =>
+  new AppError(403, 'An address is verified by the link that is mailed to it; only an administrator may say so', {
+    code: 'IDENTITY_PROTECTED',
+  })
 
 /** Users may delete themselves where a permission says so; others as above. @throws {AppError} 403 */
 export function decideUserRemoval(decider: Decider, { userId, memberships }: Omit<UserChange, 'changed' | 'vouches'>) {

@@ -9,6 +9,7 @@ import { deciderOf } from '../identity/decider.ts'
 import {
   type Decider,
   decideMembership,
+  decideNewUser,
   decideTenantRemoval,
   decideUserChange,
   decideUserRemoval,
@@ -84,8 +85,12 @@ export function guardInserts(
   { collection }: WriteContext,
   rows: readonly (readonly Cell[])[],
 ): void {
-  if (collection.name !== 'svc_UserRole') return
+  if (collection.name !== 'svc_UserRole' && collection.name !== 'svc_User') return
   const decider = deciderOf(rt, writer.access)
+  if (collection.name === 'svc_User') {
+    for (const cells of rows) decideNewUser(decider, { vouches: vouchesIn(cells) })
+    return
+  }
   for (const cells of rows) decideMembership(decider, { before: undefined, after: membershipWith(cells, noMembership) })
 }
 
@@ -162,6 +167,8 @@ const answersOf = new WeakMap<Run, ReadonlyMap<Tree, Guarded>>()
 const nothing = async () => undefined
 const unguarded: Guarded = { cells: [], after: nothing }
 
+const vouchesIn = (cells: readonly Cell[]) =>
+  cells.some(({ field, value }) => field.name === 'emailVerified' && value === true)
 const identities: ReadonlySet<string> = new Set(identityFields)
 const isIdentity = ({ field }: Cell): boolean => identities.has(field.name)
 
@@ -183,7 +190,7 @@ async function guardUsers(run: Run, context: WriteContext, changes: readonly Row
     const user = stored.get(id)
     if (user === undefined) return unguarded
     const changed = identityFields.filter((name) => isChanged(user, cells, name))
-    const vouches = cells.some(({ field, value }) => field.name === 'emailVerified' && value === true)
+    const vouches = vouchesIn(cells)
     const { unverified, sessionsEnd } = decideUserChange(decider, { ...user, changed, vouches })
     return {
       cells: unverified ? [keyCell(context.collection.fields.get('emailVerified')!, false)] : [],
