@@ -59,6 +59,8 @@ export const errors = {
   actionDenied: (action: Action, collection: string) => new AppError(403, refusals.action(action, collection)),
   fieldDenied: (action: Action, path: string) =>
     new AppError(403, `You don't have permission to ${action} field: ${path}`),
+  searchDenied: (path: string) =>
+    new AppError(403, `You don't have permission to search field: ${path}`, { code: 'SEARCH_NOT_GRANTED' }),
   relationDenied: (action: Action, path: string) =>
     new AppError(403, `You don't have permission to ${action} relation: ${path}`),
   itemDenied: (action: Exclude<Action, 'create'>) => new AppError(403, refusals.item(action)),

@@ -1,7 +1,7 @@
 /** Field specs of a permission row (`spec/permissions.md` §2), matched against dotted paths. */
 
 export type FieldGrant = { readonly granted: readonly Spec[]; readonly excluded: readonly string[] }
-type Spec = readonly string[]
+export type Spec = readonly string[]
 
 /** Null or nothing: every own column. A leading minus takes a path out again. */
 export function compileGrant(fields: readonly string[] | null): FieldGrant {

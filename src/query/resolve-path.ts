@@ -13,6 +13,8 @@ export type Resolved = {
   readonly target: { readonly field: Field; readonly column: Field } | { readonly relation: Relation }
 }
 
+export type ResolvedColumn = ColumnPath & { readonly field: Field; readonly view: View }
+
 /**
  * `a.b.column` or `$a.b.column$`. 400 where a name is unknown, 403 where the caller may not read it, in the same
  * words whether it is hidden or not granted.
@@ -31,10 +33,10 @@ export function resolvePath(path: string, view: View, parameter: string): Resolv
 }
 
 /** As {@link resolvePath} where only a column will do. */
-export function resolveColumn(path: string, view: View, parameter: string): ColumnPath & { readonly field: Field } {
-  const { steps, target } = resolvePath(path, view, parameter)
+export function resolveColumn(path: string, view: View, parameter: string): ResolvedColumn {
+  const { steps, target, view: last } = resolvePath(path, view, parameter)
   if ('relation' in target) throw errors.badQuery(`${parameter}: ${quoted(path)} is a relation`)
-  return { steps, ...target }
+  return { steps, view: last, ...target }
 }
 
 /** The step over the relation named by a segment; 400 or 403. */

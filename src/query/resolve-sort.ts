@@ -78,7 +78,8 @@ function ownField(name: string, view: View, kinds: readonly Kind[]): Field {
 }
 
 function searchColumn(path: string, view: View): ColumnPath {
-  const { steps, column } = resolveColumn(path, view, 'searchFields')
+  const { steps, column, field, view: last } = resolveColumn(path, view, 'searchFields')
+  if (!last.maySearch(field)) throw errors.searchDenied(path)
   if (!SEARCHABLE.has(column.kind)) throw errors.badQuery(`searchFields: ${quoted(path)} is not text`)
   return { steps, column }
 }

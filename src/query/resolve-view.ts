@@ -1,15 +1,16 @@
 /**
  * The two kinds of view. An *access view* shows what a caller's grants show: the grant of the collection that the
- * query starts from must name every path, and the related collections' own row rules, tenant scope and soft delete
- * hold on the way (`spec/decisions.md` A3, A6, F16). A *trusted view* resolves the administrator's own texts, the
+ * query starts from must cover every path, and the related collections' own row rules, tenant scope and soft delete
+ * hold on the way. A related collection needs a grant of its own, or to be named on the way (opened-relations.ts). A *trusted view* resolves the administrator's own texts, the
  * conditions of permission rows: everything but hidden fields.
  */
 import type { Catalog, Collection, Field, Relation } from '../catalog/catalog.ts'
 import { type Action, AppError, errors } from '../errors.ts'
 import type { Access, Grant } from './access.ts'
 import type { Filter } from './ast.ts'
-import { compileGrant, type FieldGrant, grantOf, reaches } from './grants.ts'
+import { type FieldGrant, grantOf, reaches } from './grants.ts'
 import { guard, isObject, member } from './guards.ts'
+import { compileReadGrant, isLink, namesColumn, type ReadGrant } from './opened-relations.ts'
 import type { Extension } from './operator.ts'
 import { findOperator } from './operators.ts'
 import { parseFilter } from './parse.ts'
@@ -36,9 +37,9 @@ export type ResolveContext = {
 /** The view that a query of `collection` starts from. 403 without a read grant. */
 export function accessView(collection: Collection, context: ResolveContext): View {
   const grant = requireGrant(collection, 'read', context)
-  const fields = grant === undefined ? undefined : compileGrant(grant.fields)
+  const root = grant && compileReadGrant(context.catalog, collection, grant)
   const relConditions = [grant?.relConditions ?? null]
-  return viewOf({ collection, path: [], root: fields, own: fields, relConditions, context })
+  return viewOf({ collection, path: [], root, own: root?.fields, relConditions, context })
 }
 
 /** The grant for an action, undefined for administrators; 403 without one. */
@@ -105,8 +106,8 @@ type Position = {
   readonly collection: Collection
   /** Relation names from the collection that the query starts from. */
   readonly path: readonly string[]
-  readonly root: FieldGrant | undefined
-  /** The collection's own read grant; undefined for junctions reached through their parent. */
+  readonly root: ReadGrant | undefined
+  /** The collection's own read grant; undefined where the relation itself is granted. */
   readonly own: FieldGrant | undefined
   /** Stored relConditions that hold for relations from here. */
   readonly relConditions: readonly unknown[]
@@ -120,6 +121,7 @@ function viewOf(position: Position): View {
   return {
     collection,
     mayRead: (field) => mayRead(field, position),
+    maySearch: (field) => maySearch(field, position),
     // A thousand paths over one relation resolve its rule once.
     enter: (relation) => {
       if (!entered.has(relation.name)) entered.set(relation.name, enterGranted(relation, position))
@@ -130,35 +132,46 @@ function viewOf(position: Position): View {
   }
 }
 
-/** A named path is deliberate; a wildcard gives no more than the collection's own grant does. */
-function mayRead(field: Field, { root, own, path }: Position): boolean {
+/** A named column is deliberate; a wildcard gives no more than the collection's own grant does. */
+function mayRead(field: Field, { collection, root, own, path }: Position): boolean {
   if (field.hidden) return false
   if (root === undefined || field.primaryKey) return true
-  const granted = grantOf(root, [...path, field.name])
-  if (granted === 'wildcard' && path.length > 0 && own !== undefined) return grantOf(own, [field.name]) !== undefined
-  return granted !== undefined
+  if (grantOf(root.fields, [...path, field.name]) === undefined) return false
+  if (path.length === 0 || namesColumn(root.fields, path, field.name, collection)) return true
+  return own !== undefined && grantOf(own, [field.name]) !== undefined
+}
+
+/** The relation as such is granted for reading its columns, not for looking for words in all of them. */
+function maySearch(field: Field, position: Position): boolean {
+  const { root, own, path } = position
+  if (!mayRead(field, position)) return false
+  return root === undefined || path.length === 0 || (own !== undefined && grantOf(own, [field.name]) !== undefined)
 }
 
 function enterGranted(relation: Relation, position: Position): Entered | undefined {
   const { context, root } = position
   const target = context.catalog.collections.get(relation.target)
   const path = [...position.path, relation.name]
-  if (target === undefined || (root !== undefined && !reaches(root, path))) return undefined
+  if (target === undefined || (root !== undefined && !reaches(root.fields, path))) return undefined
   const grant = context.access.admin ? undefined : context.access.grant(target.name, 'read')
-  if (root !== undefined && grant === undefined && !isLink(target)) return undefined
+  if (root !== undefined && grant === undefined && !isOpened(path, target, root, context)) return undefined
   const inherited = position.relConditions.map((conditions) => relConditionsAt(conditions, relation.name))
   const rule = allOf([
     relatedRule(target, grant, context),
     ...inherited.map((conditions) => storedRule(rowPart(conditions, target), target, context)),
   ])
-  const own = grant && compileGrant(grant.fields)
+  const own = grant && compileReadGrant(context.catalog, target, grant).fields
   const relConditions = [...inherited, grant?.relConditions ?? null]
   const view = viewOf({ collection: target, path, root, own, relConditions, context })
   return { step: stepOver(relation, position.collection, target, rule, context), view }
 }
 
-/** The rows of a junction are the relation itself: without a grant or a tenant of their own they have their parent's. */
-const isLink = (collection: Collection): boolean => collection.definition.schema.isJunction === true
+const isOpened = (
+  path: readonly string[],
+  target: Collection,
+  { opened }: ReadGrant,
+  { access }: ResolveContext,
+): boolean => opened.has(path.join('.')) && access.closed?.has(target.name) !== true
 
 function relatedRule(target: Collection, grant: Grant | undefined, context: ResolveContext): Predicate {
   if (!isLink(target) || target.fields.has('tenant_Id')) return rowRule(target, 'read', grant, context)
@@ -170,6 +183,7 @@ function trustedView(collection: Collection, context: ResolveContext): View {
   return {
     collection,
     mayRead: (field) => !field.hidden,
+    maySearch: (field) => !field.hidden,
     enter: (relation) => {
       const target = context.catalog.collections.get(relation.target)
       if (target === undefined) return undefined

@@ -10,6 +10,8 @@ export type View = {
   readonly collection: Collection
   /** Whether the field may be read; false for hidden ones, for everybody. */
   mayRead(field: Field): boolean
+  /** Whether full-text search may look into it: for related rows that needs a grant of their own collection. */
+  maySearch(field: Field): boolean
   /** The step over a relation and the view behind it; undefined where the caller may not follow it. */
   enter(relation: Relation): Entered | undefined
   /** Every variable in the value replaced (see variables.ts). */

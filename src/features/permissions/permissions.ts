@@ -22,7 +22,7 @@ export type Subject = {
 
 /** What a subject may do, compiled from the stored rules once per role and change (spec/permissions.md §3). */
 export function accessOf(rules: AccessRules, subject: Subject): Access {
-  const { grants, isPersonal, isLasting } = compiledRole(rules, subject.role.id)
+  const { grants, closed, isPersonal, isLasting } = compiledRole(rules, subject.role.id)
   const shared = once(() => digest(sharedOf(rules, subject)))
   const personal = once(() => digest(`${shared()} ${subject.userId ?? ''} ${rowsOf(subject)}`))
   return {
@@ -35,6 +35,7 @@ export function accessOf(rules: AccessRules, subject: Subject): Access {
       isPersonal || namesVariables ? `${personal()} ${digestOfRow(subject.rows.CURRENT_SETTINGS ?? none)}` : shared(),
     meaning: () => (isLasting ? (isPersonal ? personal() : shared()) : undefined),
     grant: (collection, action) => grants.get(`${action} ${collection}`),
+    closed,
     variable: (name, path) => variableOf(rules, subject, name, path),
   }
 }
@@ -94,6 +95,7 @@ function once<T extends NonNullable<unknown>>(make: () => T): () => T {
 
 type CompiledRole = {
   readonly grants: ReadonlyMap<string, Grant>
+  readonly closed: ReadonlySet<string>
   readonly paths: readonly RelatedPath[]
   readonly digest: string
   /** Whether a rule names a variable of the caller. */
@@ -113,13 +115,16 @@ function compiledRole(rules: AccessRules, roleId: string): CompiledRole {
 
 function compileRole(rules: AccessRules, roleId: string): CompiledRole {
   const grants = new Map<string, Grant>()
+  const closed = new Set<string>()
   for (const row of rules.permissions.get(roleId) ?? []) {
     const grant = grantOf(row, rules)
     if (grant !== undefined) grants.set(`${row.action} ${row.collection}`, grant)
+    else if (row.action === 'read') closed.add(row.collection)
   }
-  const text = JSON.stringify([...grants])
+  const text = JSON.stringify([...grants, ...closed])
   return {
     grants,
+    closed,
     paths: pathsIn(rules, [...grants.values()]),
     digest: digest(text),
     isPersonal: text.includes('$CURRENT_'),

@@ -3,7 +3,7 @@ from (
   select t."id" as "id", t."title" as "title", (
     select row_to_json(o.*)
     from (
-      select q4."id" as "id", q4."name" as "name"
+      select q4."id" as "id", q4."name" as "name", q4."email" as "email", q4."age" as "age", q4."team_Id" as "team_Id"
       from "users" q4
       where q4."id" = t."owner_Id"
       and q4."age" >= $5::integer) o) as "owner", (

@@ -24,7 +24,8 @@ export function listOf(table: Table, query: Query, place: Place): Expected {
 
 export function groupsOf(table: Table, grouping: Grouping, place: Place): Expected {
   for (const name of grouping.groupBy) requireField(table, [], name, place)
-  for (const { field } of Object.values(grouping.aggregate)) if (field !== '*') requireField(table, [], field, place)
+  for (const { field } of Object.values(grouping.aggregate))
+    if (field !== '*') checkPath(field.split('.'), table, [], place)
   const groups = new Map<string, Row[]>()
   if (grouping.groupBy.length === 0) groups.set('', [])
   for (const row of passing(table, grouping.filter, place)) {
@@ -34,7 +35,7 @@ export function groupsOf(table: Table, grouping: Grouping, place: Place): Expect
   const data = [...groups.values()].map((rows) => ({
     ...Object.fromEntries(grouping.groupBy.map((name) => [name, rows[0]![name]])),
     ...Object.fromEntries(
-      Object.entries(grouping.aggregate).map(([name, one]) => [name, aggregated(one, rows, table)]),
+      Object.entries(grouping.aggregate).map(([name, one]) => [name, aggregated(one, rows, table, place)]),
     ),
   }))
   return { data, totalCount: data.length }
@@ -127,11 +128,16 @@ function aggregated(
   one: { readonly function: string; readonly field: string },
   rows: readonly Row[],
   table: Table,
+  place: Place,
 ): unknown {
   if (one.field === '*') return rows.length
-  const values = rows.map((row) => row[one.field] ?? null).filter((value) => value !== null)
+  const [name, related] = one.field.split('.').reverse() as [string, string?]
+  const link = related === undefined ? undefined : table.links.get(related)!
+  const of = link === undefined ? table : place.world.get(link.target)!
+  const counted = link === undefined ? rows : rows.flatMap((row) => relatedRows(link, row, place))
+  const values = counted.map((row) => row[name] ?? null).filter((value) => value !== null)
   const ascending = [...values].sort(compare)
-  const isDecimal = table.fields.get(one.field) === 'decimal'
+  const isDecimal = of.fields.get(name) === 'decimal'
   const form = (value: unknown) => (value === undefined ? null : isDecimal ? decimalForm(String(value)) : value)
   switch (one.function) {
     case 'count':

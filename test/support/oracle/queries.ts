@@ -21,13 +21,13 @@ export type Grouping = {
 /** An administrator, or a role that may read some collections in part. */
 export function randomCaller(random: Random, world: World): Caller {
   if (random.chance(0.25)) return { admin: true, grants: new Map() }
-  const tables = random.some([...world.values()], 0.85)
+  const tables = random.some([...world.values()], 0.65)
   return { admin: false, grants: new Map(tables.map((table) => [table.name, randomGrant(random, table, world)])) }
 }
 
 function randomGrant(random: Random, table: Table, world: World): Grant {
-  const own = random.chance(0.5) ? ['*'] : random.some([...table.fields.keys()], 0.7)
-  const reached = random.some([...table.links.values()], 0.7).flatMap((link) => specsBehind(random, link, world, 2))
+  const own = random.chance(0.5) ? [random.chance(0.4) ? '*.*' : '*'] : random.some([...table.fields.keys()], 0.7)
+  const reached = random.some([...table.links.values()], 0.5).flatMap((link) => specsBehind(random, link, world, 2))
   const fields = [...own, ...reached]
   const conditions = random.chance(0.5) ? randomFilter(random, table, world, 1) : null
   return { fields: fields.length === 0 ? ['id'] : fields, conditions }
@@ -35,7 +35,8 @@ function randomGrant(random: Random, table: Table, world: World): Grant {
 
 function specsBehind(random: Random, link: Link, world: World, depth: number): string[] {
   const target = world.get(link.target)!
-  const own = random.chance(0.6) ? ['*'] : random.some([...target.fields.keys()], 0.5)
+  if (random.chance(0.1)) return [link.name]
+  const own = random.chance(0.4) ? ['*'] : random.some([...target.fields.keys()], 0.5)
   const further =
     depth > 1
       ? random.some([...target.links.values()], 0.3).flatMap((next) => specsBehind(random, next, world, depth - 1))
@@ -57,6 +58,22 @@ export function randomQuery(random: Random, table: Table, place: Place): Query {
 }
 
 export function randomGrouping(random: Random, table: Table, place: Place): Grouping {
+  return random.chance(0.4) ? randomRelatedGrouping(random, table, place) : randomOwnGrouping(random, table, place)
+}
+
+/** One aggregate of a related column; more of them would count each other's rows. */
+function randomRelatedGrouping(random: Random, table: Table, place: Place): Grouping {
+  const links = readableLinks(random, table, [], place)
+  if (links.length === 0) return randomOwnGrouping(random, table, place)
+  const link = random.pick(links)
+  const target = place.world.get(link.target)!
+  const names = readableFields(random, target, [link.name], place).filter((name) => kindOf(target, name) !== 'numbers')
+  const { function: fn, field } = randomAggregate(random, target, names)
+  const grouping = randomOwnGrouping(random, table, place)
+  return { ...grouping, aggregate: { a0: { function: fn, field: `${link.name}.${field}` } } }
+}
+
+function randomOwnGrouping(random: Random, table: Table, place: Place): Grouping {
   const readable = readableFields(random, table, [], place)
   const plain = readable.filter((name) => kindOf(table, name) !== 'numbers')
   const aggregate = Object.fromEntries(

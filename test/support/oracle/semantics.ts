@@ -52,21 +52,28 @@ export function requireField(table: Table, path: readonly string[], name: string
 
 export function mayRead(table: Table, path: readonly string[], name: string, place: Place): boolean {
   if (place.trusted || place.caller.admin || name === 'id') return true
-  const root = place.caller.grants.get(place.root)!.fields
-  const prefix = path.map((step) => `${step}.`).join('')
-  if (root.includes(`${prefix}${name}`)) return true
-  if (!root.includes(`${prefix}*`)) return false
-  if (path.length === 0) return true
+  const specs = specsOf(place)
+  if (path.length === 0) return specs.some((spec) => ['*', '*.*', name].includes(spec))
+  // A grant that names the relation shows what it names, a wildcard for any relation what the other grant shows, too.
+  const relation = path.join('.')
+  if (specs.some((spec) => [relation, `${relation}.*`, `${relation}.${name}`].includes(spec))) return true
   const own = place.caller.grants.get(table.name)?.fields ?? []
-  return own.includes('*') || own.includes(name)
+  return isAnyRelation(path, specs) && own.some((spec) => ['*', '*.*', name].includes(spec))
 }
 
+/** A relation may be followed where it is named, or by the wildcard where its collection may be read, too. */
 export function mayEnter(link: Link, path: readonly string[], place: Place): boolean {
   if (place.trusted || place.caller.admin) return true
-  if (!place.caller.grants.has(link.target)) return false
-  const prefix = [...path, link.name].map((step) => `${step}.`).join('')
-  return place.caller.grants.get(place.root)!.fields.some((spec) => spec.startsWith(prefix))
+  const relation = [...path, link.name].join('.')
+  const specs = specsOf(place)
+  if (specs.some((spec) => spec === relation || spec.startsWith(`${relation}.`))) return true
+  return isAnyRelation([...path, link.name], specs) && place.caller.grants.has(link.target)
 }
+
+const specsOf = ({ caller, root }: Place): readonly string[] => caller.grants.get(root)!.fields
+
+const isAnyRelation = (path: readonly string[], specs: readonly string[]): boolean =>
+  path.length === 1 && specs.includes('*.*')
 
 function enter(table: Table, name: string, path: readonly string[], place: Place): { link: Link; target: Table } {
   const link = table.links.get(name)!

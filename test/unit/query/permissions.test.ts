@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest'
-import type { Grant } from '../../../src/query/access.ts'
+import type { Access, Grant } from '../../../src/query/access.ts'
 import { compileCondition } from '../../../src/query/compile.ts'
 import { parseListQuery } from '../../../src/query/parse.ts'
 import { checkConditions, readableFields, resolveCondition, resolveOne } from '../../../src/query/resolve.ts'
 import { createParams } from '../../../src/query/sql.ts'
-import { admin, env, role, U1 } from './support/access.ts'
+import { admin, env, type Role, role, U1 } from './support/access.ts'
 import { catalog } from './support/catalog.ts'
 import { listOf, planOf, refusal } from './support/compiled.ts'
 
@@ -132,10 +132,14 @@ describe('wildcards', () => {
     expect(text(['owner.*'], access)).toContain('q1."id"')
   })
 
-  it('of a grant give no more than the related collection grants itself', () => {
-    const access = lim({}, { comments: { fields: ['text'] }, users: { fields: ['email'] } })
+  it('of a grant give no more than the related collection grants itself, unless they name the relation', () => {
+    const limited = { comments: { fields: ['text'] }, users: { fields: ['email'] } }
+    const access = lim({ fields: ['*.*', 'owner.name'] }, limited)
     expect(text(['comments.*'], access)).not.toContain('"likes"')
     expect(denied({ filter: { 'comments.likes': 1 } }, access)).toContain('comments.likes')
+    expect(text(['comments.*'], lim({}, limited))).toContain('"likes"')
+    // Named through a wildcard the relation is not named itself.
+    expect(denied({ fields: ['comments.likes'] }, lim({ fields: ['*.likes'] }, limited))).toContain('comments.likes')
     // owner.name is named by the parent's grant, which is deliberate.
     expect(text(['owner.name'], access)).toContain('"name"')
   })
@@ -180,7 +184,7 @@ describe('field specs', () => {
 
 describe('relations', () => {
   it('without a read grant on their collection are refused by name and left out of wildcards', () => {
-    const access = role({ grants: { notes: { fields: ['*.*', 'owner.team.name'] }, comments: {} } })
+    const access = role({ grants: { notes: { fields: ['*.*', '*.*.*', '*.team.name'] }, comments: {} } })
     for (const query of [
       { fields: ['owner.name'] },
       { fields: ['owner'] },
@@ -233,6 +237,87 @@ describe('relations', () => {
     expect(ask({ fields: ['blocks.images.url'] }, access).text).toContain('"images"')
     expect(denied({ fields: ['blocks.quotes.words'] }, access)).toContain('blocks.quotes.words')
     expect(ask({ fields: ['blocks.*.*'] }, access).text).not.toContain('"quotes"')
+  })
+})
+
+describe('relations that the parent names, to collections without a grant of their own', () => {
+  const named = (fields: string[], more: Partial<Role> = {}) =>
+    role({ ...more, grants: { notes: { fields }, ...more.grants } })
+  const shown = (asked: string[], access: Access) => planOf({ access, query: { fields: asked } }).selection.nested[0]
+  const columns = (asked: string[], access: Access) => shown(asked, access)?.selection.columns.map(({ name }) => name)
+
+  it('show the named columns and the primary key, in every part of a query', () => {
+    const access = named(['id', 'owner.name'])
+    expect(columns(['owner.*'], access)).toEqual(['id', 'name'])
+    expect(columns(['*.*'], access)).toEqual(['id', 'name'])
+    const one = { function: 'max', field: 'owner.name' }
+    for (const query of [
+      { fields: ['owner.name'] },
+      { filter: { 'owner.name': 'x' } },
+      { filter: { owner: null } },
+      { filter: { NOT: { owner: { name: 'x' } } } },
+      { sort: '-owner.name' },
+      { aggregate: { one } },
+      { groupBy: ['owner.name'] },
+      { fields: ['owner.name'], relConditions: { owner: { name: 'x' } } },
+    ])
+      expect(ask(query, access).text).toContain('"users"')
+    expect(denied({ fields: ['owner.age'] }, access)).toBe(`You don't have permission to read field: owner.age`)
+    expect(denied({ filter: { 'owner.team.name': 1 } }, access)).toContain('relation: owner.team.name')
+  })
+
+  it('may not be searched', () => {
+    const search = { search: 'x', searchFields: ['owner.name'] }
+    const refused = `You don't have permission to search field: owner.name`
+    expect(denied(search, named(['id', 'owner.name']))).toBe(refused)
+    expect(denied(search, named(['id', 'owner.*']))).toBe(refused)
+    expect(denied(search, named(['id', 'owner.name'], { grants: { users: { fields: ['age'] } } }))).toBe(refused)
+    expect(ask(search, named(['id', 'owner.name'], { grants: { users: {} } })).text).toContain('"users"')
+  })
+
+  it.each([[['owner.*']], [['owner']], [['owner.*.*']]])('show every column but hidden ones by %j', (fields) => {
+    const access = named(['id', ...fields])
+    expect(columns(['owner.*'], access)).toEqual(['id', 'name', 'email', 'age', 'team_Id'])
+    expect(denied({ fields: ['owner.password'] }, access)).toContain('owner.password')
+    expect(denied({ fields: ['owner.team.name'] }, access)).toContain('relation: owner.team.name')
+  })
+
+  it('are open all the way along a named path and no further', () => {
+    const access = named(['id', 'owner.team.name'])
+    expect(columns(['owner.*'], access)).toEqual(['id'])
+    expect(ask({ fields: ['owner.team.name'], filter: { 'owner.team.name': 'red' } }, access).text).toContain('"teams"')
+    expect(denied({ fields: ['owner.name'] }, access)).toContain('field: owner.name')
+  })
+
+  it.each([
+    ['a wildcard', ['*.*', '*.name', '*.team.name']],
+    ['a name that does not exist', ['owner.nope', 'owner.team.nope']],
+    ['a hidden field', ['owner.password']],
+    ['what an exclusion takes out again', ['owner.name', '-owner.name', 'owner.team.name', '-owner']],
+  ])('are not opened by %s', (_by, fields) => {
+    expect(denied({ fields: ['owner.name'] }, named(['id', ...fields]))).toContain('owner.name')
+  })
+
+  it('keep the rule of their collection where there is one', () => {
+    const { where, ...mine } = { where: { age: { gt: 3 } }, fields: ['age'] }
+    const access = named(['id', 'owner.name'], { grants: { users: { ...mine, conditions: where } } })
+    for (const query of [{ fields: ['owner.name'] }, { filter: { 'owner.name': 'x' } }, { sort: 'owner.name' }])
+      expect(ask(query, access).text).toContain(`"age" > $1::integer`)
+    const never = named(['id', 'owner.name'], { grants: { users: { conditions: { nope: 1 } } } })
+    expect(shown(['owner.name'], never)?.step.rule).toEqual({ kind: 'never' })
+  })
+
+  it('stay shut where the permission of their collection has lost its meaning', () => {
+    const access = { ...named(['id', 'owner.name', 'owner.*']), closed: new Set(['users']) }
+    expect(denied({ fields: ['owner.name'] }, access)).toContain('relation: owner.name')
+  })
+
+  it('show no less when a grant of their own is taken away', () => {
+    for (const spec of ['owner.name', 'owner.*', '*.*', '*.name']) {
+      const before = columns(['*.*'], named(['id', spec], { grants: { users: { fields: ['age'] } } }))
+      const after = columns(['*.*'], named(['id', spec]))
+      expect(before ?? []).toEqual(expect.arrayContaining(after ?? []))
+    }
   })
 })
 
