@@ -41,6 +41,21 @@ export function checkIdentifier(what: string, name: unknown): asserts name is st
     })
 }
 
+/** Names of collections of the platform itself and of the database's own tables; nobody may declare one. */
+export const isReservedName = (name: string): boolean => /^(svc_|pg_)/i.test(name)
+
+/** Whether somebody could declare a collection of this name, now or later. */
+export function isCollectionName(name: unknown): name is string {
+  if (typeof name !== 'string' || isReservedName(name)) return false
+  try {
+    checkIdentifier('collection name', name)
+    return true
+  } catch (error) {
+    if (error instanceof AppError) return false
+    throw error
+  }
+}
+
 /** As {@link checkIdentifier}; a relation may besides not be a reserved word or its collection's name (§3). */
 export function checkRelationName(collection: string, name: string): void {
   checkIdentifier(`relation of ${collection}`, name)

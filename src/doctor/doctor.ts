@@ -22,6 +22,7 @@ import {
 } from './installation.ts'
 import { checkNotifications, checkSessionSettings, judgeSkew, readSkew } from './line.ts'
 import { checkMail } from './mail.ts'
+import { checkPermissions } from './permissions.ts'
 import { checkRedis } from './redis.ts'
 import { checkReplicas } from './replicas.ts'
 import { judgeReplication, judgeServer, readServerFacts } from './server.ts'
@@ -72,7 +73,7 @@ async function examineDatabase(config: Config, now: () => number): Promise<{ fin
       await checkSessionSettings(db, config),
       ...(await examineLine(db, config)),
     ]
-    if (await isSetUp(db)) return { findings: [...findings, ...(await examineInstallation(db, config))], db }
+    if (await isSetUp(db)) return { findings: [...findings, ...(await examineInstallation(db, config, now))], db }
     await db.pool.end()
     return { findings: [...findings, notSetUp] }
   } catch (error) {
@@ -93,7 +94,7 @@ async function examineLine(db: Database, config: Config): Promise<Finding[]> {
   }
 }
 
-async function examineInstallation(db: Database, config: Config): Promise<Finding[]> {
+async function examineInstallation(db: Database, config: Config, now: () => number): Promise<Finding[]> {
   const wantsWal = config.realtime.enabled && config.realtime.walConsumerEnabled
   const checks: readonly (readonly [string, () => Promise<Finding | Finding[]>])[] = [
     ['setup', () => checkMigrations(db)],
@@ -108,6 +109,7 @@ async function examineInstallation(db: Database, config: Config): Promise<Findin
     ['schedules', () => checkSchedules(db)],
     ['backlog', () => checkBacklog(db)],
     ['tasks', () => checkTasks(db, config)],
+    ['permissions', () => checkPermissions(db, config, new Date(now()))],
   ]
   const found: Finding[] = []
   for (const [check, look] of checks) found.push(...(await guarded(check, look)))

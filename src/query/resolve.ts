@@ -4,7 +4,7 @@
  *
  * Errors: 404 unknown collection, 403 no grant, 400 everything that does not resolve.
  */
-import type { Catalog, Collection, Field } from '../catalog/catalog.ts'
+import type { Catalog, Collection, Field, Relation } from '../catalog/catalog.ts'
 import { type Action, errors } from '../errors.ts'
 import type { Access } from './access.ts'
 import type { Filter, ListQuery } from './ast.ts'
@@ -179,6 +179,22 @@ export function resolveCondition(
 export function readableFields(catalog: Catalog, access: Access, collectionName: string): readonly Field[] {
   const context = contextOf(catalog, access, noSettings, false)
   return readableColumns(accessView(requireCollection(catalog, collectionName), context))
+}
+
+/** The columns that are shown behind a path of relations; undefined where the caller may not follow it. */
+export function columnsBehind(
+  catalog: Catalog,
+  access: Access,
+  collectionName: string,
+  path: readonly string[],
+): readonly Field[] | undefined {
+  const context = contextOf(catalog, access, noSettings, false)
+  let view: View | undefined = accessView(requireCollection(catalog, collectionName), context)
+  for (const name of path) {
+    const relation: Relation | undefined = view?.collection.relations.get(name)
+    view = relation && view?.enter(relation)?.view
+  }
+  return view && readableColumns(view)
 }
 
 /** The columns that `fields` gives the caller. 400 for unknown names and for relations, 403 for what is not granted. */

@@ -91,8 +91,10 @@ describe('an explanation', () => {
       role: { id: user.roleId, name },
       user: { id: user.id, status: 'active' },
       tenant: null,
-      permission: { id, acls: [], fields: ['title', 'shelf.name'] },
+      permission: { id, acls: [], fields: ['title', 'shelf.name'], problems: [] },
       fields: ['id', 'title'],
+      relations: [{ relation: 'shelf', collection: 'shelf', fields: ['id', 'name'] }],
+      through: [],
       conditions: {
         stored: { userCreated_Id: '$CURRENT_USER', stars: { gt: 1 } },
         resolved: { userCreated_Id: user.id, stars: { gt: 1 } },

@@ -203,7 +203,7 @@ describe('the import', () => {
     [
       'permissions that mean nothing',
       fileOf(
-        { name: 'a', permissions: [read({ action: 'list' }), read({ collection: 'nowhere' })] },
+        { name: 'a', permissions: [read({ action: 'list' }), read({ collection: 'no where' })] },
         {
           name: 'b',
           permissions: [read({ conditions: { nope: 1 } }), read({ action: 'update', acls: ['No_Such'], fields: null })],

@@ -115,7 +115,13 @@ describe('POST /permissions', () => {
 
   it.each<[string, object, string[]]>([
     ['an action', { action: 'list' }, ['action: must be create, read, update or delete']],
-    ['a collection', { collection: 'nowhere' }, ['collection: is not a known collection']],
+    ...['svc_Nowhere', 'pg_class', 'no where', '1st', '', '__proto__', 'a'.repeat(64), 7].map(
+      (collection): [string, object, string[]] => [
+        `the collection ${collection}`,
+        { collection },
+        ['collection: is not a known collection, and cannot become one'],
+      ],
+    ),
     ['fields', { fields: { title: true } }, ['fields: must be text or a list of texts']],
     ['conditions of the wrong shape', { conditions: 'all' }, ['conditions: must be an object']],
     ['a field in conditions', { conditions: { nope: 1 } }, ['conditions: unknown field "nope"']],

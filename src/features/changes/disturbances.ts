@@ -53,7 +53,7 @@ function disturbedBy({ source, collection, subject }: Disturbance, known: Known)
     case 'erased':
       return [collection]
     case 'permission':
-      return subject === null ? [] : [subject]
+      return subject === null ? [] : [subject, ...depending(({ filtered }) => filtered.has(subject))]
     case 'role':
       return [...sources.keys(), ...readableBy(subject, known)]
     case 'collection':

@@ -16,6 +16,8 @@ export type RuleSources = {
   readonly collections: ReadonlySet<string>
   /** Single rows. */
   readonly rows: readonly RuleRow[]
+  /** Collections whose own permission decides which of their rows a filter of the caller looks at. */
+  readonly filtered: ReadonlySet<string>
 }
 
 export type RuleRow = { readonly collection: string; readonly id: string }
@@ -30,17 +32,28 @@ export function ruleSources(
   filter?: Filter | undefined,
 ): RuleSources {
   const rule = resolveCondition(catalog, access, name, 'read', env, { filter })
-  const conditions = access.admin ? null : access.grant(name, 'read')?.conditions
-  const variables = variablesIn([conditions, filter], catalog).filter(({ path }) => path.length > 0)
+  const related = rule === undefined ? new Set<string>() : relatedCollections(rule)
+  // A stored rule looks past the other permissions, a filter through them.
+  const filtered = filter === undefined || access.admin ? new Set<string>() : related
+  const grants = access.admin ? [] : [name, ...filtered].flatMap((one) => access.grant(one, 'read') ?? [])
+  const limits = grants.map(({ conditions, relConditions }) => [
+    conditions,
+    filter === undefined ? null : relConditions,
+  ])
+  const variables = variablesIn([limits, filter], catalog).filter(({ path }) => path.length > 0)
   return {
     collections: new Set([
-      ...(rule === undefined ? [] : relatedCollections(rule)),
+      ...related,
       ...variables.flatMap((variable) => collectionsBehind(catalog, variable)),
       // A rule that names what does not exist lets nothing through, until some collection gets it.
       ...(rule?.predicate.kind === 'never' ? ['svc_SchemaDefinition'] : []),
       ...(variables.some((variable) => variable.name === 'CURRENT_SETTINGS') ? ['svc_Settings'] : []),
     ]),
-    rows: [...variables.flatMap((variable) => ownRow(access, variable.name)), ...namedRules(rules, access, name)],
+    rows: [
+      ...variables.flatMap((variable) => ownRow(access, variable.name)),
+      ...[name, ...filtered].flatMap((one) => namedRules(rules, access, one)),
+    ],
+    filtered,
   }
 }
 

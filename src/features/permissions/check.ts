@@ -1,4 +1,5 @@
 import type { Catalog, Collection, Field, Kind } from '../../catalog/catalog.ts'
+import { isCollectionName } from '../../catalog/identifiers.ts'
 import { writersOf } from '../../catalog/system-collections.ts'
 import { AppError, errors, type FieldProblem } from '../../errors.ts'
 import { type Access, systemAccess } from '../../query/access.ts'
@@ -67,6 +68,8 @@ export async function checkRuleDelete(rt: Runtime, collection: string, ids: read
 async function checkPermission(rt: Runtime, permission: Row): Promise<void> {
   const ids = Array.isArray(permission.acl_Ids) ? permission.acl_Ids.map(String) : []
   const acls = new Map((ids.length === 0 ? [] : await aclsById(rt.db, ids)).map((acl) => [acl.id, acl]))
+  // One that another process has just made is looked at like those that have been there.
+  if (!rt.catalog.current().collections.has(String(permission.collection))) await rt.catalog.reloadIfStale()
   await refuseProblems(rt, (catalog) => permissionProblems(catalog, resolveEnv(rt), permission, acls))
 }
 
@@ -94,13 +97,26 @@ export function permissionProblems(
   const problems = shapeProblems(ruleOf(permission))
   if (typeof action !== 'string' || !actions.has(action))
     problems.push(problem('action', 'must be create, read, update or delete'))
-  if (typeof name !== 'string' || !catalog.collections.has(name))
-    return [...problems, problem('collection', 'is not a known collection')]
+  const isKnown = typeof name === 'string' && catalog.collections.has(name)
+  // It may be declared later, and then the permission begins to count.
+  if (!isKnown && !isCollectionName(name))
+    return [...problems, problem('collection', 'is not a known collection, and cannot become one')]
   problems.push(...effectProblems(name, action))
   if (problems.length > 0) return problems
-  return isNone(permission.acl_Ids)
-    ? ruleProblems(catalog, env, name, ruleOf(permission))
-    : referenceProblems(catalog, env, name, permission, acls)
+  if (!isNone(permission.acl_Ids)) return referenceProblems(catalog, env, name, permission, acls)
+  const rule = ruleOf(permission)
+  return isKnown ? ruleProblems(catalog, env, name, rule) : textProblems(catalog, rule)
+}
+
+/** What a rule could mean on no collection at all. */
+function textProblems(catalog: Catalog, rule: StoredRule): readonly FieldProblem[] {
+  const { conditions } = rule
+  return [
+    ...(isNone(conditions) ? [] : attempt('conditions', () => parseUntrustedFilter(conditions))),
+    ...(['conditions', 'relConditions', 'defaultValues'] as const).flatMap((member) =>
+      attempt(member, () => replaceVariables(catalog, rule[member], member)),
+    ),
+  ]
 }
 
 /** What no permission opens, whatever it says. */
@@ -141,10 +157,7 @@ function aclProblems(catalog: Catalog, acl: Row): readonly FieldProblem[] {
   if (typeof acl.name !== 'string' || acl.name.trim() === '') problems.push(problem('name', 'is required'))
   if (acl.system !== undefined && acl.system !== null && acl.system !== false)
     problems.push(problem('system', 'cannot be given'))
-  if (!isNone(acl.conditions)) problems.push(...attempt('conditions', () => parseUntrustedFilter(acl.conditions)))
-  for (const member of ['conditions', 'relConditions', 'defaultValues'] as const)
-    problems.push(...attempt(member, () => replaceVariables(catalog, rule[member], member)))
-  return problems
+  return [...problems, ...textProblems(catalog, rule)]
 }
 
 function shapeProblems({ fields, ...objects }: StoredRule): FieldProblem[] {

@@ -1,6 +1,7 @@
 import type { Collection } from '../../catalog/catalog.ts'
+import { isCollectionName } from '../../catalog/identifiers.ts'
 import { rawQuery } from '../../db/sql.ts'
-import { type Action, AppError, errors } from '../../errors.ts'
+import { type Action, AppError, errors, type FieldProblem } from '../../errors.ts'
 import { systemActor } from '../../events/types.ts'
 import { type Access, type Grant, withGrants } from '../../query/access.ts'
 import { compileCondition } from '../../query/compile.ts'
@@ -25,6 +26,8 @@ import { resolveEnv } from '../items/reads.ts'
 import { beforeDelete } from '../items/system-rules.ts'
 import { type ExplainQuery, readExplainQuery, type Subject, subjectOf } from './explain-subject.ts'
 import { isNone, namedRules } from './grants.ts'
+import { type Opened, openedBy, storedProblems } from './review.ts'
+import type { PermissionRow } from './store.ts'
 
 /**
  * `GET /permissions/explain`: whether somebody may do something, and what decides it. It asks the functions that every
@@ -46,9 +49,15 @@ export type Explanation = {
     readonly acls: readonly { readonly id: string; readonly name: string }[]
     /** As stored, named rules combined. */
     readonly fields: readonly string[] | null
+    /** What in it does not fit the collections as they are, and therefore grants nothing. */
+    readonly problems: readonly FieldProblem[]
   } | null
   /** Own columns that can be read or written; null where nothing can, and for delete. */
   readonly fields: readonly string[] | null
+  /** On read: the relations that the permission opens by naming them. */
+  readonly relations: readonly Opened[]
+  /** On read: the permissions for other collections that show rows of this one through a relation. */
+  readonly through: readonly Through[]
   readonly conditions: Explained
   readonly relConditions: Explained
   readonly defaultValues: Explained
@@ -58,6 +67,12 @@ export type Explanation = {
 
 /** A stored value, and what its variables stand for; `problem` says why it lets nothing through. */
 type Explained = { readonly stored: unknown; readonly resolved: unknown; readonly problem: string | null }
+
+type Through = Pick<Opened, 'relation' | 'fields'> & {
+  /** Whose permission it is. */
+  readonly collection: string
+  readonly permission: string
+}
 
 type RowAnswer = {
   readonly exists: boolean
@@ -71,13 +86,13 @@ type RowAnswer = {
 /**
  * `collection`, `action` and `role` (id or name) or `user` (id) are required; `tenant`, `id` and `field` ask more
  * precisely. A role alone is asked about as somebody of whom nothing is known. 400 for a query that makes no sense, 404
- * for an unknown collection, role or user.
+ * for an unknown role or user, and for an unknown collection, unless the role has a permission that waits for it.
  */
 export async function explain(rt: Runtime, raw: Readonly<Record<string, unknown>>): Promise<Explanation> {
   const query = readExplainQuery(raw)
   const catalog = rt.catalog.current()
   const collection = catalog.collections.get(query.collection)
-  if (collection === undefined) throw errors.unknownCollection(query.collection)
+  if (collection === undefined) return waiting(rt, query)
   const subject = await subjectOf(rt, query)
   const question: Question = { rt, query, collection, subject }
   const row = await rowAnswer(question)
@@ -90,6 +105,28 @@ type Question = {
   readonly query: ExplainQuery
   readonly collection: Collection
   readonly subject: Subject
+}
+
+/** A permission for what is not there yet: it grants nothing until somebody declares the collection. */
+async function waiting(rt: Runtime, query: ExplainQuery): Promise<Explanation> {
+  const unknown = errors.unknownCollection(query.collection)
+  const subject = isCollectionName(query.collection) ? await subjectOf(rt, query) : undefined
+  const stored = subject && storedOf(subject, query)
+  if (subject === undefined || stored === undefined) throw unknown
+  const grant = subject.access.grant(query.collection, query.action)
+  const untold = (value: unknown): Explained => ({ stored: value ?? null, resolved: null, problem: null })
+  return {
+    ...refused('collection', `${unknown.message}: the permission waits for the collection to be created`),
+    ...toldOf(subject, query),
+    permission: permissionOf(rt, subject, stored, grant),
+    fields: null,
+    relations: [],
+    through: [],
+    conditions: untold(grant?.conditions),
+    relConditions: untold(grant?.relConditions),
+    defaultValues: untold(grant?.defaultValues),
+    row: null,
+  }
 }
 
 type Verdict = Pick<Explanation, 'allowed' | 'decidedBy' | 'reason'>
@@ -126,43 +163,76 @@ function rowRefusal(row: RowAnswer, action: Exclude<Action, 'create'>): Verdict 
   return refused(part, errors.itemDenied(action).message)
 }
 
-function grantedBy({ subject, query }: Question): Verdict {
+function grantedBy(question: Question): Verdict {
+  const { subject, query } = question
   if (subject.access.admin)
     return { allowed: true, decidedBy: 'administrator', reason: 'The administrator role needs no permission' }
+  const how =
+    query.id === undefined
+      ? 'The permission allows it on the items that pass its conditions'
+      : 'The permission allows it'
+  const opened = relationOf(question)
   return {
     allowed: true,
     decidedBy: 'permission',
-    reason:
-      query.id === undefined
-        ? 'The permission allows it on the items that pass its conditions'
-        : 'The permission allows it',
+    reason: opened === undefined ? how : `${how}; it opens the relation ${opened} by naming it`,
   }
 }
 
+/** The relation behind which the field in question is, where the permission opens it. */
+function relationOf({ subject, query }: Question): string | undefined {
+  const { action, field = '' } = query
+  const stored = action === 'read' && field.includes('.') ? storedOf(subject, query) : undefined
+  const opened = stored === undefined ? [] : openedBy(subject.rules, subject.access, stored)
+  return opened.find(({ relation }) => relation === field.slice(0, field.lastIndexOf('.')))?.relation
+}
+
 function described(question: Question): Omit<Explanation, keyof Verdict | 'row'> {
-  const { subject, query, collection } = question
-  const { role, user, tenantId } = subject
+  const { rt, subject, query } = question
   const grant = grantIn(question)
-  const stored = role && subject.rules.permissions.get(role.id)?.find((row) => isAbout(row, query))
+  const stored = storedOf(subject, query)
   return {
-    collection: collection.name,
-    action: query.action,
-    role: role === undefined ? null : { id: role.id, name: role.name },
-    user: user ?? null,
-    tenant: tenantId ?? null,
-    permission:
-      stored === undefined
-        ? null
-        : {
-            id: stored.id,
-            acls: namedRules(stored.acl_Ids, subject.rules.acls).map(({ id, name }) => ({ id, name })),
-            fields: grant?.fields ?? null,
-          },
+    ...toldOf(subject, query),
+    permission: stored === undefined ? null : permissionOf(rt, subject, stored, grant),
     fields: fieldsOf(question),
+    relations: stored === undefined || subject.access.admin ? [] : openedBy(subject.rules, subject.access, stored),
+    through: throughOthers(question),
     conditions: { ...explained(question, grant?.conditions), problem: ruleProblem(question) },
     relConditions: explained(question, grant?.relConditions),
     defaultValues: explained(question, grant?.defaultValues),
   }
+}
+
+function toldOf({ role, user, tenantId }: Subject, { collection, action }: ExplainQuery) {
+  return {
+    collection,
+    action,
+    role: role === undefined ? null : { id: role.id, name: role.name },
+    user: user ?? null,
+    tenant: tenantId ?? null,
+  }
+}
+
+const storedOf = ({ rules, role }: Subject, query: ExplainQuery): PermissionRow | undefined =>
+  role && rules.permissions.get(role.id)?.find((row) => isAbout(row, query))
+
+function permissionOf(rt: Runtime, { rules }: Subject, stored: PermissionRow, grant: Grant | undefined) {
+  return {
+    id: stored.id,
+    acls: namedRules(stored.acl_Ids, rules.acls).map(({ id, name }) => ({ id, name })),
+    fields: grant?.fields ?? null,
+    problems: storedProblems(rules, resolveEnv(rt), stored),
+  }
+}
+
+function throughOthers({ subject, query }: Question): readonly Through[] {
+  const { rules, role, access } = subject
+  if (query.action !== 'read' || role === undefined || access.admin) return []
+  return (rules.permissions.get(role.id) ?? []).flatMap((row) =>
+    openedBy(rules, access, row)
+      .filter(({ collection }) => collection === query.collection)
+      .map(({ relation, fields }) => ({ collection: row.collection, permission: row.id, relation, fields })),
+  )
 }
 
 const isAbout = (row: { collection: string; action: string }, { collection, action }: ExplainQuery): boolean =>

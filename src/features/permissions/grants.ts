@@ -10,9 +10,11 @@ import type { AccessRules, AclRow, PermissionRow, StoredRule } from './store.ts'
  * somebody wrote past the checks may come out as "no restriction".
  */
 export function grantOf(row: PermissionRow, rules: Pick<AccessRules, 'acls' | 'catalog'>): Grant | undefined {
-  if (isNone(row.acl_Ids)) return isWellFormed(row) ? inlineGrant(row) : undefined
+  const collection = rules.catalog.collections.get(row.collection)
+  const makesSense = (rule: StoredRule) => isWellFormed(rule) && (row.action !== 'read' || limitsFit(rule, collection))
+  if (isNone(row.acl_Ids)) return makesSense(row) ? inlineGrant(row) : undefined
   if (hasInlineRule(row)) return undefined
-  const named = namedRules(row.acl_Ids, rules.acls).filter(isWellFormed)
+  const named = namedRules(row.acl_Ids, rules.acls).filter(makesSense)
   return named.length === 0 ? undefined : combined(named, row, rules.catalog)
 }
 
@@ -50,6 +52,12 @@ function isWellFormed({ fields, relConditions, defaultValues }: StoredRule): boo
   // Conditions need no look here: what does not resolve lets nothing through.
   const isNoneOrObject = (value: unknown) => isNone(value) || isObject(value)
   return isFieldList(fields) && isNoneOrObject(relConditions) && isNoneOrObject(defaultValues)
+}
+
+/** A limit on the rows of what is no relation limits nothing, which nobody can have meant. */
+function limitsFit({ relConditions }: StoredRule, collection: Collection | undefined): boolean {
+  if (collection === undefined || !isObject(relConditions)) return true
+  return Object.keys(relConditions).every((name) => collection.relations.has(name))
 }
 
 function inlineGrant({ fields, conditions, relConditions, defaultValues }: StoredRule): Grant {

@@ -106,7 +106,8 @@ export async function openAccessStore(
   }
 }
 
-async function readRules(db: Reader, catalog: Catalog, version: number): Promise<AccessRules> {
+/** Everything that is stored, read as of now. */
+export async function readRules(db: Reader, catalog: Catalog, version: number): Promise<AccessRules> {
   const all = <Row>(name: string, order: string) => {
     const { fields } = catalog.collections.get(name)!
     const columns = projectionList([...fields.values()], 't')

@@ -3,6 +3,7 @@ import type { Catalog, Collection, SchemaJson } from '../../catalog/catalog.ts'
 import { checkShape } from '../../catalog/compile.ts'
 import type { Definitions } from '../../catalog/definitions.ts'
 import { type Extension, extensionOf, switchOf } from '../../catalog/field-types.ts'
+import { isReservedName } from '../../catalog/identifiers.ts'
 import { systemCollections } from '../../catalog/system-collections.ts'
 import type { Config } from '../../config.ts'
 import { AppError, errors } from '../../errors.ts'
@@ -22,7 +23,7 @@ export function checkChange(config: Config, catalog: Catalog, name: string, sche
   checkShape(name, schema)
   if (before?.system) checkSystemKept(before, schema)
   // A table of ours named like one of PostgreSQL's catalogs would never be found behind it.
-  if (before === undefined && /^(svc_|pg_)/i.test(name))
+  if (before === undefined && isReservedName(name))
     throw errors.badBody('Collection names starting with svc_ or pg_ are reserved')
   checkTypesAllowed(config, before, schema)
 }
