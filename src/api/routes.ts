@@ -29,6 +29,7 @@ import { healthRoutes } from './health.ts'
 import { registerIdempotency } from './idempotency.ts'
 import { registerLimits } from './limits.ts'
 import { metricsRoutes } from './metrics.ts'
+import { checkParameters } from './parameters.ts'
 import type { Realtime } from './realtime.ts'
 import { limitAnonymousBodies, refuseUnknownPaths } from './unknown-callers.ts'
 
@@ -90,6 +91,7 @@ export function registerRoutes(
     app.register(async (scope) => {
       registerAccess(scope as App, rt, access, limits)
       if (access === 'public') limitAnonymousBodies(scope as App)
+      checkParameters(scope as App)
       register(scope as App, rt)
     })
   registerEndpoints(app, rt, endpoints, { taken, limits })

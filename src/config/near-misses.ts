@@ -1,3 +1,4 @@
+import { editDistance } from '../near-misses.ts'
 import { isSet, type Reading } from './read.ts'
 
 /**
@@ -19,21 +20,4 @@ const shortest = 8
 function sharesWord(left: string, right: string): boolean {
   const words = left.split('_')
   return right.split('_').some((word) => words.includes(word))
-}
-
-/** Levenshtein distance, one row at a time. */
-function editDistance(left: string, right: string): number {
-  if (Math.abs(left.length - right.length) > 2) return Number.POSITIVE_INFINITY
-  let row = Array.from({ length: right.length + 1 }, (_, column) => column)
-  for (const [index, char] of [...left].entries()) row = nextRow(row, index + 1, char, right)
-  return row[right.length] ?? 0
-}
-
-function nextRow(above: readonly number[], first: number, char: string, right: string): number[] {
-  const row = [first]
-  for (const [column, other] of [...right].entries()) {
-    const replaced = (above[column] ?? 0) + (char === other ? 0 : 1)
-    row.push(Math.min(replaced, (above[column + 1] ?? 0) + 1, (row[column] ?? 0) + 1))
-  }
-  return row
 }

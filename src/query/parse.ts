@@ -39,6 +39,9 @@ const FILTER = new Set(['filter'])
 /** What only a list that is read page by page takes. */
 const LIST_PARAMETERS = new Set([...PARAMETERS, 'cursor'])
 
+/** The names of a list's parameters in a query string. */
+export const readListParameters: readonly string[] = [...LIST_PARAMETERS]
+
 /**
  * A query string (values are strings or lists of them, keys may be bracketed) or a JSON body. Unknown names are
  * ignored, or answer 400 when `strict` (bodies of reports and stats).

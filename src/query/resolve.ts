@@ -45,6 +45,8 @@ export type ResolveEnv = {
   readonly multiTenant: TenantRules
   /** COUNT_BY_DEFAULT. */
   readonly countByDefault: boolean
+  /** QUERY_DEFAULT_LIMIT, where it applies. */
+  readonly defaultLimit?: number | undefined
   /** QUERY_MAX_LIMIT. */
   readonly maxLimit?: number | undefined
   /** DATABASE_POSTGIS. */
@@ -313,8 +315,11 @@ function resolvePast(asOf: string | undefined, { catalog, collections }: Resolve
 }
 
 /** limit, page and offset as the rows to skip and to take; `page` wins over `offset`, -1 takes all. */
-function window(query: ListQuery, { maxLimit }: ResolveEnv): { limit: number | undefined; offset: number } {
-  const asked = query.limit ?? (query.page === undefined && query.cursor === undefined ? -1 : DEFAULT_PAGE_SIZE)
+function window(
+  query: ListQuery,
+  { maxLimit, defaultLimit }: ResolveEnv,
+): { limit: number | undefined; offset: number } {
+  const asked = query.limit ?? limitOf(query, isGrouped(query) ? undefined : defaultLimit)
   const size = asked === -1 ? undefined : asked
   const limit = maxLimit === undefined ? size : Math.min(size ?? maxLimit, maxLimit)
   const paged = query.page !== undefined && size !== undefined
@@ -322,3 +327,11 @@ function window(query: ListQuery, { maxLimit }: ResolveEnv): { limit: number | u
   if (!Number.isSafeInteger(offset)) throw errors.badQuery('page: too far')
   return { limit, offset }
 }
+
+/** Where the query names none. */
+function limitOf({ page, cursor }: ListQuery, byDefault: number | undefined): number {
+  if (cursor !== undefined) return Math.min(byDefault ?? DEFAULT_PAGE_SIZE, MAX_CURSOR_ROWS)
+  return byDefault ?? (page === undefined ? -1 : DEFAULT_PAGE_SIZE)
+}
+
+const isGrouped = ({ aggregate, groupBy }: ListQuery): boolean => aggregate.length > 0 || groupBy.length > 0

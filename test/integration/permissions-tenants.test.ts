@@ -209,7 +209,7 @@ describe('a role of a tenant', () => {
 
 describe('T-01 the tenant comes from the session alone', () => {
   it.each<[string, object, Record<string, string>]>([
-    ['the query', { tenant_Id: 'TWO', tenant: 'TWO', tenantId: 'TWO' }, {}],
+    ['the query', { tenant_Id: 'TWO', tenant_id: 'TWO', tenant: 'TWO' }, {}],
     ['a header', {}, { 'x-tenant-id': 'TWO' }],
     ['a filter', { filter: { tenant_Id: 'TWO' } }, {}],
     ['a filter with OR', { filter: { OR: [{ tenant_Id: 'TWO' }, { id: { isNotNull: true } }] } }, {}],
@@ -220,6 +220,11 @@ describe('T-01 the tenant comes from the session alone', () => {
     expect(answer.status).toBe(200)
     for (const row of answer.body.data) expect(row.tenant_Id).toBe(one)
     expect(answer.body.totalCount).toBe(answer.body.data.length)
+  })
+
+  it('not from a parameter that nobody knows', async () => {
+    const answer = await call('GET', `/items/orders?${parameters({ tenantId: two })}`)
+    expect([answer.status, answer.body.error.code]).toEqual([400, 'UNKNOWN_PARAMETER'])
   })
 
   it('not from the claims of a token', async () => {

@@ -67,7 +67,7 @@ describe('an answer', () => {
   it('is the same by GET, in JSON or brackets', async () => {
     const posted = await ask([byKind, stat('all', 'other')])
     expect(posted.body.data).toEqual({ 'by kind': kinds, all: { data: [{ n: 1500 }], totalCount: 1 } })
-    const json = new URLSearchParams({ stats: JSON.stringify([byKind, stat('all', 'other')]), utm: 'x' })
+    const json = new URLSearchParams({ stats: JSON.stringify([byKind, stat('all', 'other')]), _: 'x' })
     expect((await api.admin('GET', `/reports/stats?${json}`)).body).toEqual(posted.body)
     const count = 'query][aggregate][n][function]=count'
     const bracketed =

@@ -68,6 +68,11 @@ export const tenancy = group('Tenants', {
 
 export const query = group('Queries', {
   countByDefault: variable('COUNT_BY_DEFAULT', boolean, 'true', 'Compute totalCount on list reads'),
+  defaultLimit: optional(
+    'QUERY_DEFAULT_LIMIT',
+    count(1),
+    'Items of a list of /items that names no limit, and of its pages; without it a list has all, a page 10',
+  ),
   maxLimit: optional(
     'QUERY_MAX_LIMIT',
     count(1),

@@ -79,6 +79,12 @@ function withoutWish(url: string): string {
 /** Differs between processes that would answer the same query differently, such as those of two releases. */
 const meaningOf = oncePer((config: Config) => {
   const { now: _now, multiTenant, ...env } = envOf(config, new Date(0))
-  const rules = { ...env, tenants: { ...multiTenant, ignored: [...multiTenant.ignored] }, release: packageJson.version }
+  const { defaultLimit } = config.query
+  const rules = {
+    ...env,
+    defaultLimit,
+    tenants: { ...multiTenant, ignored: [...multiTenant.ignored] },
+    release: packageJson.version,
+  }
   return hash('sha256', JSON.stringify(rules), 'base64url')
 })

@@ -17,7 +17,7 @@ export async function listItems(
   reader: Writer,
   collection: string,
   raw: Record<string, unknown>,
-  via: Pick<Via, 'signal' | 'replicaFor' | 'trace'> = {},
+  via: Pick<Via, 'signal' | 'replicaFor' | 'trace' | 'defaultLimit'> = {},
 ): Promise<string | Readable> {
   const { hooks } = rt
   const query = await hookedQuery(rt, reader, collection, raw)

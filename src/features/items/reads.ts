@@ -41,9 +41,10 @@ export async function readList(
 ): Promise<string | Readable> {
   return freshOutside(rt, via.tx, async () => {
     const catalog = rt.catalog.current()
-    const resolve = (given: typeof raw) =>
-      resolveList(catalog, access, collection, parseListQuery(given), resolveEnv(rt))
-    return answerPrepared(rt, preparedPlan(catalog, access, { name: `list ${collection}`, raw }, resolve), via)
+    const env = { ...resolveEnv(rt), defaultLimit: via.defaultLimit }
+    const resolve = (given: typeof raw) => resolveList(catalog, access, collection, parseListQuery(given), env)
+    const name = `list ${collection} ${via.defaultLimit ?? ''}`
+    return answerPrepared(rt, preparedPlan(catalog, access, { name, raw }, resolve), via)
   })
 }
 
@@ -223,6 +224,8 @@ export type Via = {
   readonly replicaFor?: AnyReader | undefined
   /** Is told what is read, to keep it: what a replica says may be older than the moment it is kept for. */
   readonly trace?: Trace | undefined
+  /** Rows of a list that names no limit. */
+  readonly defaultLimit?: number | undefined
 }
 
 /** Is told what a read consists of, and everything twice where it had to be run again. */

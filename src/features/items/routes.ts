@@ -27,7 +27,10 @@ export function itemRoutes(app: App, rt: Runtime): void {
         collections: [collection],
         isPlain: query.changesCursor === undefined && !isHooked(rt, collection, 'items.read'),
         read: async (trace) => ({
-          body: await listItems(rt, writerOf(request), collection, query, viaOf(request, trace)),
+          body: await listItems(rt, writerOf(request), collection, query, {
+            ...viaOf(request, trace),
+            defaultLimit: rt.config.query.defaultLimit,
+          }),
         }),
         tagOf: listTag,
       }),

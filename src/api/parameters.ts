@@ -1,0 +1,162 @@
+import type { FastifyRequest, HookHandlerDoneFunction, RouteOptions } from 'fastify'
+import { AppError } from '../errors.ts'
+import type { App } from '../http.ts'
+import { nearestName } from '../near-misses.ts'
+import { quoted } from '../query/guards.ts'
+import { readListParameters } from '../query/parse.ts'
+
+/**
+ * Parameters that every route of data takes, if only to ignore them: those of a list, and what clients send along wherever
+ * they are. A name that nobody knows would be taken for a filter, and every row for what it found.
+ */
+const ofClients = [
+  'meta',
+  'editMode',
+  'full',
+  'tenant',
+  'tenant_id',
+  'tenant_Id',
+  'app_url',
+  'access_token',
+  'authMode',
+  'authType',
+]
+const more = ['cache', 'notificationIds', 'inviteToken', 'redirect_url', 'scopes']
+const common = [...readListParameters, ...more, ...ofClients]
+
+/** Parameters that may be repeated, as one of the spellings of a list. */
+const lists: ReadonlySet<string> = new Set([
+  'fields',
+  'sort',
+  'searchFields',
+  'groupBy',
+  'collections',
+  'key',
+  'meta',
+  'stats',
+])
+
+const none: readonly string[] = []
+
+/**
+ * THE table: every route under `/items`, `/reports`, `/schemas`, `/changes` and `/permissions`, with the parameters that it
+ * takes besides. A name that is neither there nor common, nor begins with `_`, is refused.
+ */
+export const parametersOf: Readonly<Record<string, readonly string[]>> = {
+  'GET /items/:collection': ['changesCursor'],
+  'POST /items/:collection': none,
+  'PUT /items/:collection': ['key'],
+  'GET /items/:collection/export': ['format'],
+  'GET /items/:collection/:id': none,
+  'PATCH /items/:collection/:id': none,
+  'DELETE /items/:collection/:id': none,
+  'POST /items/:collection/bulk': none,
+  'PATCH /items/:collection/bulk': none,
+  'DELETE /items/:collection/bulk': none,
+  'POST /items/:collection/import-csv': none,
+  'POST /items/:collection/import-json': none,
+  'GET /items/:collection/:id/history': none,
+  'DELETE /items/:collection/:id/history': none,
+  'POST /items/:collection/:id/restore': none,
+  'GET /reports/:collection': none,
+  'POST /reports/:collection': none,
+  'GET /reports/stats': ['stats'],
+  'POST /reports/stats': none,
+  'GET /schemas': none,
+  'POST /schemas': none,
+  'GET /schemas/:collection': none,
+  'PATCH /schemas/:collection': ['drop', 'dryRun'],
+  'DELETE /schemas/:collection': none,
+  'POST /schemas/:collection/indexes': none,
+  'DELETE /schemas/:collection/indexes/:name': none,
+  'POST /schemas/indexes/migrate': none,
+  'POST /schemas/:collection/relationships': none,
+  'PATCH /schemas/:collection/relationships/:field': none,
+  'DELETE /schemas/:collection/relationships/:field': none,
+  'GET /schemas/export': none,
+  'POST /schemas/import': none,
+  'GET /changes': ['since', 'collections'],
+  'GET /permissions': none,
+  'POST /permissions': none,
+  'GET /permissions/:id': none,
+  'PATCH /permissions/:id': none,
+  'DELETE /permissions/:id': none,
+  'POST /permissions/reload': none,
+  'GET /permissions/explain': ['collection', 'action', 'role', 'user', 'tenant', 'id', 'field'],
+}
+
+/** What other programs call them. */
+const synonyms: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    filter: ['where', 'condition', 'conditions', 'criteria', 'query'],
+    fields: ['select', 'columns', 'attributes', 'include', 'populate', 'expand', 'projection'],
+    sort: ['order', 'orderBy', 'order_by', 'sortBy', 'sort_by', 'ordering'],
+    limit: ['take', 'top', 'first', 'size', 'per_page', 'perPage', 'pageSize', 'page_size'],
+    offset: ['skip', 'start'],
+    cursor: ['after', 'nextCursor', 'continuation'],
+    search: ['q'],
+    groupBy: ['group', 'group_by'],
+    asOf: ['as_of'],
+  }).flatMap(([meant, names]) => names.map((name) => [name.toLowerCase(), meant] as const)),
+)
+
+/** Looks at the query string of every route of data in this scope. */
+export function checkParameters(scope: App): void {
+  scope.addHook('onRoute', (route) => {
+    if (!isOfData(route.url)) return
+    const own = ownParameters(route) ?? none
+    const known = new Set([...common, ...own])
+    const check = (request: FastifyRequest, _reply: unknown, done: HookHandlerDoneFunction) => {
+      refuseUnknown(request.query as Readonly<Record<string, unknown>>, known, own)
+      done()
+    }
+    route.preHandler = [check, ...[route.preHandler ?? []].flat()]
+  })
+}
+
+/** What the table says of a route, whatever the parts of its path are called there. */
+export function ownParameters({ method, url }: Pick<RouteOptions, 'method' | 'url'>): readonly string[] | undefined {
+  const [one] = [method].flat()
+  return byShape.get(shapeOf(`${one === 'HEAD' ? 'GET' : one} ${url}`))
+}
+
+const shapeOf = (route: string): string => route.replace(/:\w+/g, ':')
+const byShape = new Map(Object.entries(parametersOf).map(([route, own]) => [shapeOf(route), own]))
+
+/** Mailed links, callbacks, assets and the routes of extensions have parameters of others, too. */
+export const isOfData = (url: string): boolean => /^\/(items|reports|schemas|changes|permissions)(\/|$)/.test(url)
+
+function refuseUnknown(
+  query: Readonly<Record<string, unknown>>,
+  known: ReadonlySet<string>,
+  own: readonly string[],
+): void {
+  for (const key in query) {
+    const name = nameOf(key)
+    if (!known.has(name)) {
+      if (!key.startsWith('_') && key !== '') throw unknown(key, known, own)
+    } else if (Array.isArray(query[key]) && name === key && !lists.has(name))
+      throw new AppError(400, 'Invalid query parameters', {
+        code: 'REPEATED_PARAMETER',
+        details: `${name}: is given twice`,
+      })
+  }
+}
+
+/** `filter` of `filter[status][eq]`; what is not well-formed is a name of its own. */
+function nameOf(key: string): string {
+  const open = key.indexOf('[')
+  return open > 0 && key.endsWith(']') ? key.slice(0, open) : key
+}
+
+function unknown(key: string, known: ReadonlySet<string>, own: readonly string[]): AppError {
+  const name = /^[^[]*/.exec(key)![0]
+  const meant = known.has(name)
+    ? name
+    : (synonyms.get(name.toLowerCase()) ?? nearestName(name, [...readListParameters, 'cache', ...own]))
+  const hint = meant ?? (/^\w+$/.test(name) ? `filter={"${name.slice(0, 64)}": …}` : undefined)
+  return new AppError(400, 'Invalid query parameters', {
+    code: 'UNKNOWN_PARAMETER',
+    details: `unknown parameter ${quoted(key)}${hint === undefined ? '' : `: did you mean ${hint}?`}`,
+  })
+}

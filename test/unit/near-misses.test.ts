@@ -1,0 +1,28 @@
+import { expect, it } from 'vitest'
+import { nearestName } from '../../src/near-misses.ts'
+
+const known = ['filter', 'fields', 'sort', 'limit', 'groupBy', 'asOf', 'page']
+
+it.each([
+  ['filters', 'filter'],
+  ['Filter', 'filter'],
+  ['flter', 'filter'],
+  ['groupby', 'groupBy'],
+  ['LIMIT', 'limit'],
+  ['pages', 'page'],
+  ['field', 'fields'],
+  ['sor', 'sort'],
+  ['asof', 'asOf'],
+  ['srt', 'sort'],
+  ['status', undefined],
+  ['name', undefined],
+  ['x', undefined],
+  ['', undefined],
+])('%j was meant to be %j', (name, meant) => {
+  expect(nearestName(name, known)).toBe(meant)
+})
+
+it('prefers the nearer name, and the first of equals', () => {
+  expect(nearestName('sorts', ['sorted', 'sort'])).toBe('sort')
+  expect(nearestName('abcd', ['abce', 'abcf'])).toBe('abce')
+})
