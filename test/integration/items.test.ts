@@ -545,7 +545,7 @@ describe('permissions', () => {
     expect(
       (await api.admin('POST', '/permissions', { ...twice, role_Id: randomUUID(), action: 'update' })).status,
     ).toBe(409)
-    for (const wrong of [{ action: 'everything' }, { collection: 'nowhere' }, { fields: 3 }, { conditions: 'all' }])
+    for (const wrong of [{ action: 'everything' }, { collection: 'no where' }, { fields: 3 }, { conditions: 'all' }])
       expect((await api.admin('POST', '/permissions', { ...twice, ...wrong })).status).toBe(400)
   })
 })
