@@ -1,5 +1,6 @@
 import { openLogger } from '../adapters/logger.ts'
 import { ConfigError, loadEnv, parseConfig } from '../config.ts'
+import { sql } from '../db/sql.ts'
 import { loadExtensions } from '../extensions/extensions.ts'
 import { checkRegisteredRole } from '../features/auth/register.ts'
 import { senderOf } from '../features/mail/senders.ts'
@@ -23,6 +24,7 @@ async function main(): Promise<void> {
   if (!config.migrations.autoRun) await migrateAtStart(rt)
   checkVerificationMail(rt)
   checkRegisteredRole(rt)
+  await warnAboutSuperuser(rt)
   const app = await buildServer(rt, await loadExtensions(rt))
   stopOnSignal(async () => {
     await app.close()
@@ -44,6 +46,18 @@ function checkVerificationMail(rt: Runtime): void {
   throw new ConfigError(
     'REQUIRE_EMAIL_VERIFICATION: no mail sender is configured, neither by MAIL_SENDERS_ENABLED nor in the settings',
   )
+}
+
+/** Said here, not by every process: they all sign in alike. */
+async function warnAboutSuperuser({ reserved, log }: Runtime): Promise<void> {
+  const { role, superuser } = await reserved.one<{ role: string; superuser: boolean }>(
+    sql.unsafe`select rolname as role, rolsuper as superuser from pg_roles where rolname = current_user`,
+  )
+  if (superuser)
+    log.warn(
+      { role },
+      'DATABASE_URL signs in as a superuser: whoever gets the program to run SQL can also read files and run programs; see docs/operating.md#the-database-role',
+    )
 }
 
 /** The first signal drains: no new connection, running requests finish. The second one ends at once. */

@@ -25,7 +25,7 @@ import { checkMail } from './mail.ts'
 import { checkPermissions } from './permissions.ts'
 import { checkRedis } from './redis.ts'
 import { checkReplicas } from './replicas.ts'
-import { judgeReplication, judgeServer, readServerFacts } from './server.ts'
+import { judgeReplication, judgeServer, judgeSuperuser, readServerFacts } from './server.ts'
 import { checkStorage } from './storage.ts'
 import { checkTenantMail } from './tenant-mail.ts'
 import { checkUpstash } from './upstash.ts'
@@ -67,6 +67,7 @@ async function examineDatabase(config: Config, now: () => number): Promise<{ fin
     const findings = [
       ok('database', `${placeOf(url)} answers`),
       ...judgeServer(facts),
+      judgeSuperuser(facts),
       judgeCapacity(config, facts),
       judgeReplication(facts, config.realtime.enabled && config.realtime.walConsumerEnabled),
       judgeSkew(await readSkew(db, now)),

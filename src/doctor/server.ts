@@ -6,6 +6,7 @@ export type ServerFacts = {
   readonly version: number
   readonly versionText: string
   readonly role: string
+  readonly superuser: boolean
   readonly recovering: boolean
   readonly encoding: string
   readonly isolation: string
@@ -27,7 +28,7 @@ export type ServerFacts = {
 export function readServerFacts(db: Reader): Promise<ServerFacts> {
   return db.one<ServerFacts>(sql.unsafe`
     select current_setting('server_version_num')::int as version, current_setting('server_version') as "versionText",
-      current_user as role, pg_is_in_recovery() as recovering, current_setting('server_encoding') as encoding,
+      current_user as role, (select rolsuper from pg_roles where rolname = current_user) as superuser, pg_is_in_recovery() as recovering, current_setting('server_encoding') as encoding,
       current_setting('default_transaction_isolation') as isolation,
       current_setting('session_replication_role') as "replicationRole", current_setting('fsync') as fsync,
       current_setting('full_page_writes') as "fullPageWrites",
@@ -119,6 +120,16 @@ function settingFaults({ encoding, isolation, replicationRole, collationChanged,
         ]
       : []),
   ]
+}
+
+/** Whether SQL that somebody smuggles in could do more than the program. */
+export function judgeSuperuser({ role, superuser }: ServerFacts): Finding {
+  if (!superuser) return ok('superuser', `${role} is none`)
+  return warning(
+    'superuser',
+    `${role} is one: whoever gets it to run SQL can also read files, run programs and see other databases`,
+    'connect as a role that only owns this database (docs/operating.md#the-database-role)',
+  )
 }
 
 /** Whether changes can be followed by the WAL; without, realtime looks at the log every 20 ms. */

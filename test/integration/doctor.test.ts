@@ -42,6 +42,7 @@ it('finds a prepared installation in order, and changes nothing in it', async ()
     'clock',
     'setup',
     'role',
+    'superuser',
     'log partitions',
     'queues',
   ])
@@ -49,6 +50,11 @@ it('finds a prepared installation in order, and changes nothing in it', async ()
   expect(findings.filter(({ status }) => status === 'problem')).toEqual([])
   expect(findings.every(({ status, remedy }) => status === 'ok' || remedy)).toBe(true)
   expect(await position()).toBe(before)
+})
+
+it('warns where the program signs in as a superuser', async () => {
+  const findings = await look({ DATABASE_URL: asSuperuser(database.url) })
+  expect(of(findings, 'superuser')).toEqual([expect.stringMatching(/^warning: postgres is one/)])
 })
 
 describe('the database', () => {

@@ -4,6 +4,7 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
+import { asSuperuser } from '../support/log.ts'
 import { createDatabase, createEmptyDatabase } from '../support/postgres.ts'
 import { testEnv } from '../support/prepare.ts'
 import { startProcess } from '../support/processes.ts'
@@ -50,6 +51,18 @@ describe.each([
 })
 
 describe('the web process', () => {
+  it('warns once when it signs in as a superuser, and otherwise not', async () => {
+    const { url } = await createDatabase()
+    const warnings = async (address: string) => {
+      const web = startProcess('src/api/main.ts', [], { ...testEnv(address), PORT: '0', SOCKET_ENABLED: 'false' })
+      await web.waitForLine(({ msg }) => msg === 'ready')
+      await web.kill('SIGTERM')
+      return web.lines.filter(({ msg }) => /superuser/.test(String(msg))).map(({ role }) => role)
+    }
+    expect(await warnings(asSuperuser(url))).toEqual(['postgres'])
+    expect(await warnings(url)).toEqual([])
+  })
+
   it('does not start on a port that is taken, and names it (F-30)', async () => {
     const squatter = createServer().listen(0, '127.0.0.1')
     await once(squatter, 'listening')

@@ -6,7 +6,7 @@ import type { Finding } from '../../src/doctor/finding.ts'
 import { judgeSkew } from '../../src/doctor/line.ts'
 import { judgeEviction } from '../../src/doctor/redis.ts'
 import { judgeReplica } from '../../src/doctor/replicas.ts'
-import { judgeReplication, judgeServer, type ServerFacts } from '../../src/doctor/server.ts'
+import { judgeReplication, judgeServer, judgeSuperuser, type ServerFacts } from '../../src/doctor/server.ts'
 
 const env = { DATABASE_URL: 'postgres://u@db.example/d', SECRET_KEY: 'Kq8#vZ1!tR5@yW9$eU3%iO7^pA2&sD6*' }
 const configOf = (more: Record<string, string>) => parseConfig({ ...env, ...more })
@@ -16,6 +16,7 @@ const healthy: ServerFacts = {
   version: 180_001,
   versionText: '18.1',
   role: 'app',
+  superuser: false,
   recovering: false,
   encoding: 'UTF8',
   isolation: 'read committed',
@@ -48,6 +49,16 @@ describe('judgeServer', () => {
     const findings = judgeServer({ ...healthy, ...change })
     expect(brief(findings)).toEqual([says])
     expect(findings.every(({ status, remedy }) => status === 'ok' || remedy)).toBe(true)
+  })
+})
+
+it('warns about a superuser', () => {
+  expect(brief([judgeSuperuser(healthy)])).toEqual(['ok: app is none'])
+  const warned = judgeSuperuser({ ...healthy, superuser: true })
+  expect(warned).toMatchObject({
+    status: 'warning',
+    says: expect.stringContaining('app is one'),
+    remedy: expect.any(String),
   })
 })
 
