@@ -16,9 +16,18 @@ import { readDefinitions } from './store.ts'
 
 export type CollectionChange = { readonly collection: string; readonly change: 'create' | 'update' | 'delete' }
 
+/** Looks at the next catalog and the collections that a change touches, and throws what is wrong with them. */
+export type ChangeGuard = Readonly<
+  Record<'before' | 'afterwards', (after: Catalog, touched: readonly string[]) => Promise<void>>
+>
+
+/** What migrations write is the operator's. */
+const unguarded: ChangeGuard = { before: async () => undefined, afterwards: async () => undefined }
+
 /**
  * The one way to change definitions: `edit` makes the next ones from the catalog as it is inside the transaction, the
- * tables follow by the difference. Junctions that a BelongsToMany names and nobody declares are added.
+ * tables follow by the difference. Junctions that a BelongsToMany names and nobody declares are added. `guard` is asked
+ * before the first statement and after the last.
  *
  * @returns what was done to which collection, in name order
  * @throws AppError 400 for definitions that do not compile or cannot be reached from the present ones
@@ -27,6 +36,7 @@ export async function changeDefinitions(
   tx: Tx,
   edit: (catalog: Catalog) => Definitions,
   options: CatalogOptions = {},
+  guard: ChangeGuard = unguarded,
 ): Promise<readonly CollectionChange[]> {
   const stored = await lockedDefinitions(tx)
   const before = compileCatalog(stored, options)
@@ -34,8 +44,12 @@ export async function changeDefinitions(
   for (const [name, schema] of edited) checkShape(name, schema)
   const next = withMissingJunctions(edited)
   const after = compileCatalog(listOf(next), options)
-  for (const statement of catalogChangesSql(before, after)) await tx.any(rawQuery(statement))
   const changes = changesBetween(definitionsOf(before), next)
+  const touched = changes.map(({ collection }) => collection)
+  const statements = catalogChangesSql(before, after)
+  await guard.before(after, touched)
+  for (const statement of statements) await tx.any(rawQuery(statement))
+  await guard.afterwards(after, touched)
   for (const change of changes) await storeChange(tx, change, next)
   return changes
 }

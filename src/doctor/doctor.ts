@@ -7,6 +7,7 @@ import { type Database, databaseUrl, directUrl } from '../db/pools.ts'
 import { judgeCapacity } from './capacity.ts'
 import { readConfiguration } from './configuration.ts'
 import { openForLooking, placeOf, unreachable } from './connection.ts'
+import { checkDefinitions } from './definitions.ts'
 import { type Finding, ok, problem, reasonOf } from './finding.ts'
 import {
   checkExtensions,
@@ -102,6 +103,7 @@ async function examineInstallation(db: Database, config: Config, now: () => numb
     ['role', () => checkOwner(db)],
     ['registration', () => checkRegistration(db, config)],
     ['extension', () => checkExtensions(db, config)],
+    ['definitions', () => checkDefinitions(db, config)],
     ['realtime by WAL', () => checkPublication(db, wantsWal)],
     ['log partitions', () => checkPartitions(db)],
     ['log retention', () => checkRetention(db, config)],

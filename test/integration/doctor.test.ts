@@ -43,6 +43,7 @@ it('finds a prepared installation in order, and changes nothing in it', async ()
     'setup',
     'role',
     'superuser',
+    'definitions',
     'log partitions',
     'queues',
   ])
@@ -50,6 +51,34 @@ it('finds a prepared installation in order, and changes nothing in it', async ()
   expect(findings.filter(({ status }) => status === 'problem')).toEqual([])
   expect(findings.every(({ status, remedy }) => status === 'ok' || remedy)).toBe(true)
   expect(await position()).toBe(before)
+})
+
+it('names SQL of definitions that would be refused today, and who uses what somebody has made', async () => {
+  const { url } = await createDatabase()
+  await withClient(url, async (client) => {
+    await client.query(
+      `create table aged (id uuid primary key, a text default current_setting('is_superuser'), b text)`,
+    )
+    await client.query(`create function public.upper(varchar) returns text language sql immutable as 'select $1::text'`)
+    await client.query(`alter table aged add constraint loud check (upper(b::varchar) <> '')`)
+    const schema = {
+      timestamps: false,
+      fields: {
+        id: { type: 'UUID', primaryKey: true },
+        a: { type: 'Text', defaultValue: { type: 'SQL', value: `current_setting('is_superuser')` } },
+        b: { type: 'Text' },
+      },
+      constraints: [{ type: 'check', name: 'loud', expression: `upper(b::varchar) <> ''` }],
+    }
+    await client.query('insert into "svc_SchemaDefinition" ("collectionName", schema) values ($1, $2)', [
+      'aged',
+      schema,
+    ])
+  })
+  expect(of(await look({ DATABASE_URL: url }), 'definitions')).toEqual([
+    expect.stringMatching(/^warning: aged: field a calls current_setting\(\), which is not on the list/),
+    expect.stringMatching(/^warning: aged: constraint loud uses function upper\(character varying\)/),
+  ])
 })
 
 it('warns where the program signs in as a superuser', async () => {

@@ -1,6 +1,6 @@
 import type { Catalog } from '../../catalog/catalog.ts'
 import type { Definitions } from '../../catalog/definitions.ts'
-import { type CollectionChange, changeDefinitions, lockCatalog } from '../../catalog/manager.ts'
+import { type ChangeGuard, type CollectionChange, changeDefinitions, lockCatalog } from '../../catalog/manager.ts'
 import { sqlState } from '../../db/errors.ts'
 import { sql, type Tx } from '../../db/sql.ts'
 import { AppError, errors } from '../../errors.ts'
@@ -8,6 +8,7 @@ import { commit, type Outcome } from '../../events/commit.ts'
 import type { Actor, DomainEvent } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
 import { checkChanges } from './guards.ts'
+import { checkObjects, checkTexts } from './sql-guard.ts'
 
 /**
  * Changes definitions and tables in one transaction, with an event per collection touched. What cannot be done answers
@@ -27,10 +28,11 @@ export async function changeSchemas(rt: Runtime, actor: Actor, message: string, 
 /** The next definitions from the catalog as it is inside the transaction. */
 export type Edit = (catalog: Catalog) => Definitions
 
-/** As {@link changeSchemas}, for callers that check the definitions and word the errors themselves. */
+/** As {@link changeSchemas}, for callers that check the definitions and word the errors themselves. SQL is checked here. */
 export function applyChanges(rt: Runtime, actor: Actor, edit: Edit): Promise<readonly CollectionChange[]> {
   return commitDdl(rt, actor, async (tx) => {
-    const changes = await changeDefinitions(tx, edit, { multiTenant: rt.config.tenancy.enabled })
+    const guard: ChangeGuard = { before: checkTexts, afterwards: (after, touched) => checkObjects(tx, after, touched) }
+    const changes = await changeDefinitions(tx, edit, { multiTenant: rt.config.tenancy.enabled }, guard)
     return { result: changes, events: changes.map(changed) }
   })
 }
