@@ -1,4 +1,4 @@
-import { eventIdSql, logSchema, logTable, publicationName } from './log.ts'
+import { eventIdSql, logDoors, logSchema, logTable, publicationName } from './log.ts'
 
 /*
  * The table of the log, its partitions, its guards and its publication, as SQL text (design §4). Nothing here talks to a
@@ -49,7 +49,7 @@ export function logTableSql(): string[] {
     ...floorSql,
     ...historySql(),
     shownSql,
-    ...guardSql,
+    ...logGuardSql(),
     `create table if not exists "${logTable}_default" partition of "${logTable}" default`,
     `create or replace trigger "svc_log_truncate" before truncate on "${logTable}_default"
   for each statement execute function ${guardFunction}()`,
@@ -64,7 +64,7 @@ export function logTableSql(): string[] {
  */
 export function ensurePartitionsSql(monthsAhead: number): string[] {
   return [
-    `do $do$
+    `${logDoors.retention} do $do$
 declare
   month timestamp := date_trunc('month', now() at time zone 'UTC');
   lower_bound timestamptz;
@@ -81,11 +81,9 @@ begin
     execute format('create table %I (like "${logTable}" including defaults)', partition_name);
     lock table "${logTable}_default" in access exclusive mode;
     if exists (select from "${logTable}_default" where "createdAt" >= lower_bound and "createdAt" < upper_bound) then
-      perform set_config('svc.retention', 'on', true);
       execute format('insert into %I (%s) select %s from "${logTable}_default" where "createdAt" >= $1 and "createdAt" < $2',
         partition_name, columns, columns) using lower_bound, upper_bound;
       delete from "${logTable}_default" where "createdAt" >= lower_bound and "createdAt" < upper_bound;
-      perform set_config('svc.retention', '', true);
     end if;
     execute format('alter table "${logTable}" attach partition %I for values from (%L) to (%L)',
       partition_name, lower_bound, upper_bound);
@@ -125,13 +123,11 @@ $do$`,
  */
 export function adoptRestoredEventsSql(): string[] {
   return [
-    `do $do$
+    `${logDoors.adopt} do $do$
 begin
   if exists (select from "${logTable}" where xid >= pg_snapshot_xmax(pg_current_snapshot())) then
-    perform set_config('svc.adopt', 'on', true);
     update "${logTable}" set xid = '3', horizon = '3' where xid <> '3';
     update ${logSchema}.floor set removed = pg_current_xact_id();
-    perform set_config('svc.adopt', '', true);
   end if;
 end
 $do$`,
@@ -148,7 +144,7 @@ export function plainLogColumnsSql(): string[] {
     `alter table "${logTable}" alter column id set default ${ownIdSql}`,
     `alter table "${logTable}" drop column if exists "updatedAt"`,
     `drop index if exists "${logTable}_position_idx"`,
-    ...guardSql,
+    ...logGuardSql(),
   ]
 }
 
@@ -218,21 +214,22 @@ $fn$`,
 }
 
 /**
- * Append-only, against mistakes: an UPDATE may only replace `changes` and personal data of an erased item, DELETE and
- * TRUNCATE belong to retention. Row triggers, because a statement trigger does not see statements on a partition.
+ * Append-only: an UPDATE may only replace `changes` and personal data of an erased item, DELETE and TRUNCATE belong to
+ * retention, and each goes through its door ({@link logDoors}). Row triggers, because a statement trigger does not see
+ * statements on a partition. Safe to run again.
  */
-const guardSql = [
+export const logGuardSql = (): string[] => [
   `create or replace function ${guardFunction}() returns trigger language plpgsql as $fn$
 begin
-  if tg_op = 'UPDATE' and current_setting('svc.erase', true) = 'on' and row(
+  if tg_op = 'UPDATE' and ${isThrough('erase')} and row(
       new.position, new.id, new.xid, new.horizon, new."createdAt", new.type, new.entity, new."entityId", new.action, new."tenant_Id"
     ) is not distinct from row(
       old.position, old.id, old.xid, old.horizon, old."createdAt", old.type, old.entity, old."entityId", old.action, old."tenant_Id"
     ) then
     return new;
-  elsif tg_op = 'UPDATE' and current_setting('svc.adopt', true) = 'on' then
+  elsif tg_op = 'UPDATE' and ${isThrough('adopt')} then
     return new;
-  elsif tg_op in ('DELETE', 'TRUNCATE') and current_setting('svc.retention', true) = 'on' then
+  elsif tg_op in ('DELETE', 'TRUNCATE') and ${isThrough('retention')} then
     return old;
   end if;
   raise exception 'the log is append-only: % on % is refused', tg_op, tg_table_name using errcode = 'insufficient_privilege';
@@ -243,3 +240,8 @@ $fn$`,
   `create or replace trigger "svc_log_truncate" before truncate on "${logTable}"
   for each statement execute function ${guardFunction}()`,
 ]
+
+/** The text of the statement that the client has sent, whatever runs within it. */
+function isThrough(door: keyof typeof logDoors): string {
+  return `starts_with(current_query(), '${logDoors[door]}')`
+}

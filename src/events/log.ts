@@ -14,10 +14,17 @@ export const logSchema = 'svc_log'
 /** What replaces the images of an erased event in `changes`; whoever erases writes it, `verifyLog` counts it. */
 export const erasedMarker = { erased: true } as const
 
-/** Opens the door for the one permitted UPDATE of events: replacing the images of an erased item. */
-export const allowEraseSql = `select set_config('svc.erase', 'on', true)`
-/** Opens the door for deleting or truncating events: retention only. */
-export const allowRetentionSql = `select set_config('svc.retention', 'on', true)`
+/**
+ * The doors through the log's guard: replacing the images of an erased item, deleting or truncating events, and taking
+ * over those of another server. A statement that goes through one begins with its words; the guard looks for them at the
+ * beginning of the text that the client has sent. No SQL that runs within another statement (of a default, of a function)
+ * can change that text, as it could a setting.
+ */
+export const logDoors = {
+  erase: '/* svc.erase */',
+  retention: '/* svc.retention */',
+  adopt: '/* svc.adopt */',
+} as const
 
 /**
  * Sets the actor of the transaction. The only value is JSON text with any of the keys `user`, `role`, `tenant` (UUIDs),

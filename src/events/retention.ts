@@ -2,7 +2,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import { quoteName, quoteText } from '../db/sql.ts'
-import { logSchema, logTable } from './log.ts'
+import { logDoors, logSchema, logTable } from './log.ts'
 import type { LogDb } from './log-reader.ts'
 
 export type Expiry = {
@@ -104,9 +104,8 @@ where inhparent = '"${logTable}"'::regclass
 order by 1`
 
 // From where the last batch ended, or each would pass over all that the ones before have deleted.
-const deleteSql = `with door as materialized (select set_config('svc.retention', 'on', true)),
-expired as materialized (
-  select e.id, e."createdAt" from "${logTable}" e, door
+const deleteSql = `${logDoors.retention} with expired as materialized (
+  select e.id, e."createdAt" from "${logTable}" e
   where e."createdAt" >= $4::timestamptz and e."createdAt" < $1
     and e.tableoid <> all (array(select quote_ident(name)::regclass from unnest($2::text[]) name))
   order by e."createdAt" limit $3

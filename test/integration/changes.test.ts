@@ -1,4 +1,5 @@
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { logDoors } from '../../src/events/log.ts'
 import { type Api, type Call, startApi } from '../support/api.ts'
 import { type Change, pull, pullAll } from '../support/changes.ts'
 import { createRole, createTenant, createUser, grant } from '../support/tenants.ts'
@@ -142,8 +143,8 @@ describe('GET /changes', () => {
   it('asks to read again where an event was erased', async () => {
     const since = await now()
     const id = await create('team', { name: 'forgotten canary' })
-    await api.sql(`begin; select set_config('svc.erase', 'on', true);
-      update "svc_AuditLog" set changes = '{"erased": true}' where "entityId" = '${id}'; commit`)
+    await api.sql(`${logDoors.erase}
+      update "svc_AuditLog" set changes = '{"erased": true}' where "entityId" = '${id}'`)
     const answer = await pull(api.admin, { since, collections: 'team,doc' })
     expect([answer.body.data, answer.body.resync]).toEqual([[], ['team']])
   })
@@ -153,7 +154,7 @@ describe('GET /changes', () => {
     const id = await create('doc', { text: 'gone' })
     // What runs in other databases of the server holds the next cursors back, below a floor as high as this one.
     onTestFinished(async () => void (await api.sql(`update svc_log.floor set removed = '0'`)))
-    await api.sql(`begin; select set_config('svc.retention', 'on', true);
+    await api.sql(`${logDoors.retention} begin;
       update svc_log.floor set removed = (select max(xid) from "svc_AuditLog" where "entityId" = '${id}');
       delete from "svc_AuditLog" where "entityId" = '${id}'; commit`)
     const answer = await pull(api.admin, { since })

@@ -1,4 +1,5 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { logDoors } from '../../src/events/log.ts'
 import { deleteOldSessions } from '../../src/features/auth/jobs.ts'
 import { cleanMailLog } from '../../src/features/mail/retention.ts'
 import type { Runtime } from '../../src/runtime.ts'
@@ -34,7 +35,7 @@ describe('cleanAuditLog', () => {
 
   beforeEach(() =>
     api.sql(
-      `begin; set local svc.retention = 'on'; delete from "svc_AuditLog" where entity like 'probe%'; update svc_log.floor set removed = '0', "upTo" = '-infinity'; commit`,
+      `${logDoors.retention} begin; delete from "svc_AuditLog" where entity like 'probe%'; update svc_log.floor set removed = '0', "upTo" = '-infinity'; commit`,
     ),
   )
 

@@ -1,7 +1,8 @@
 import type pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { quoteText } from '../../src/db/sql.ts'
 import { type Cursor, cursorAt, parseCursor } from '../../src/events/cursor.ts'
-import { allowEraseSql, allowRetentionSql, positionOfEventId } from '../../src/events/log.ts'
+import { logDoors, positionOfEventId } from '../../src/events/log.ts'
 import { currentCursor, pullRound } from '../../src/events/log-reader.ts'
 import { adoptRestoredEventsSql, ensurePartitionsSql, logTableSql, publicationSql } from '../../src/events/log-table.ts'
 import { expireEvents } from '../../src/events/retention.ts'
@@ -142,35 +143,42 @@ describe('an event', () => {
     expect((await db.query('select action from "svc_AuditLog"')).rows).toEqual([{ action: 'create' }])
   })
 
-  it('may be deleted by retention and changed by erasure, each behind its own door, until the transaction ends', async () => {
+  it('may be deleted by retention and changed by erasure, each behind its own door, which closes with the statement', async () => {
     await append(null)
-    await db.query('begin')
-    await db.query(allowEraseSql)
-    await db.query(`update "svc_AuditLog" set changes = '{"erased": true}', ipaddress = null, "userAgent" = null`)
-    await db.query('savepoint s')
-    await expect(db.query('delete from "svc_AuditLog"')).rejects.toThrow(refused)
-    await db.query('rollback to s')
-    await expect(db.query(`update "svc_AuditLog" set action = 'login'`)).rejects.toThrow(refused)
-    await db.query('rollback to s')
-    await db.query('commit')
+    const erase = `${logDoors.erase} update "svc_AuditLog"`
+    await db.query(`${erase} set changes = '{"erased": true}', ipaddress = null, "userAgent" = null`)
+    await expect(db.query(`${logDoors.erase} delete from "svc_AuditLog"`)).rejects.toThrow(refused)
+    await expect(db.query(`${erase} set action = 'login'`)).rejects.toThrow(refused)
     await expect(db.query('update "svc_AuditLog" set changes = null')).rejects.toThrow(refused)
-    await db.query('begin')
-    await db.query(allowRetentionSql)
-    await expect(db.query('update "svc_AuditLog" set changes = null')).rejects.toThrow(refused)
-    await db.query('rollback')
+    await expect(db.query(`${logDoors.retention} update "svc_AuditLog" set changes = null`)).rejects.toThrow(refused)
     expect((await db.query('select changes, action from "svc_AuditLog"')).rows).toEqual([
       { changes: { erased: true }, action: 'create' },
     ])
+  })
+
+  it('stays, whatever SQL says that another statement runs: only the text that was sent opens a door', async () => {
+    await append(null)
+    const inner = [
+      'delete from "svc_AuditLog"',
+      `${logDoors.retention} delete from "svc_AuditLog"`,
+      `set svc.retention = 'on'; ${logDoors.retention} delete from "svc_AuditLog"`,
+    ]
+    for (const statement of inner) {
+      await expect(db.query(`do $do$ begin execute ${quoteText(statement)}; end $do$`)).rejects.toThrow(refused)
+      await expect(db.query(`select 1; ${statement}`)).rejects.toThrow(refused)
+    }
+    for (const name of ['svc.retention', 'svc.erase', 'svc.adopt']) await db.query(`set ${name} = 'on'`)
+    await expect(db.query('delete from "svc_AuditLog"')).rejects.toThrow(refused)
+    await expect(db.query('update "svc_AuditLog" set changes = null')).rejects.toThrow(refused)
+    expect((await db.query('select action from "svc_AuditLog"')).rows).toEqual([{ action: 'create' }])
   })
 
   it('has the id of its position, which erasing leaves alone', async () => {
     const insert = `insert into "svc_AuditLog" (entity, action) select 'x', 'y' from generate_series(1, 3) returning id, position`
     const { rows } = await db.query(insert)
     expect(rows.map(({ id }) => positionOfEventId(id))).toEqual(rows.map(({ position }) => position))
-    await db.query('begin')
-    await db.query(allowEraseSql)
-    await expect(db.query('update "svc_AuditLog" set id = gen_random_uuid()')).rejects.toThrow('append-only')
-    await db.query('rollback')
+    const change = `${logDoors.erase} update "svc_AuditLog" set id = gen_random_uuid()`
+    await expect(db.query(change)).rejects.toThrow('append-only')
   })
 })
 
@@ -279,7 +287,7 @@ describe('after a restore into another server', () => {
   /** As pg_dump leaves it: events, and a floor, of transactions that this server will not reach for years. */
   const restore = async () => {
     await append(null, 3)
-    await db.query(`begin; select set_config('svc.adopt', 'on', true);
+    await db.query(`${logDoors.adopt} begin;
       update "svc_AuditLog" set xid = '${future}', horizon = '${future}'; update svc_log.floor set removed = '890000000000'; commit`)
   }
 

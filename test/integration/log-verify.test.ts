@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { report } from '../../scripts/log-verify.ts'
-import { allowEraseSql, erasedMarker } from '../../src/events/log.ts'
+import { erasedMarker, logDoors } from '../../src/events/log.ts'
 import { logTriggersSql } from '../../src/events/log-triggers.ts'
 import { verifyLog } from '../../src/events/verify.ts'
 import { catalogOf, clearLog, collectionOf, connect, createLogDatabase, createLogged, run } from '../support/log.ts'
@@ -86,19 +86,13 @@ describe('verifyLog', () => {
 
   it('counts rows whose newest event was erased', async () => {
     await db.query('insert into notes values (1), (2)')
-    await db.query('begin')
-    await db.query(allowEraseSql)
-    await db.query(`update "svc_AuditLog" set changes = $1 where "entityId" = '1'`, [erasedMarker])
-    await db.query('commit')
+    await db.query(`${logDoors.erase} update "svc_AuditLog" set changes = $1 where "entityId" = '1'`, [erasedMarker])
     expect(await verify()).toEqual({ ...good, rows: 2, verified: 1, erased: 1 })
   })
 
   it('finds an event whose image was removed without the marker', async () => {
     await db.query('insert into notes values (1)')
-    await db.query('begin')
-    await db.query(allowEraseSql)
-    await db.query('update "svc_AuditLog" set changes = null')
-    await db.query('commit')
+    await db.query(`${logDoors.erase} update "svc_AuditLog" set changes = null`)
     expect((await verify()).differences).toEqual([{ entityId: '1', kind: 'changed', fields: [] }])
   })
 

@@ -1,6 +1,7 @@
 import pg from 'pg'
 import pino from 'pino'
 import type { Catalog, Collection, Field, Kind } from '../../src/catalog/catalog.ts'
+import { logDoors } from '../../src/events/log.ts'
 import { logTableSql, publicationSql } from '../../src/events/log-table.ts'
 import { logTriggersSql } from '../../src/events/log-triggers.ts'
 import { createEmptyDatabase } from './postgres.ts'
@@ -86,7 +87,7 @@ export async function story(client: pg.Client, entity?: string): Promise<string[
 
 /** Forgets what has been logged so far, as retention would but for its floor. */
 export async function clearLog(client: pg.Client): Promise<void> {
-  await client.query(`begin; select set_config('svc.retention', 'on', true); truncate "svc_AuditLog"; commit`)
+  await client.query(`${logDoors.retention} truncate "svc_AuditLog"`)
 }
 
 /** The embedded server's superuser has the password of the application's role. */

@@ -1,6 +1,6 @@
 import type { Collection, Field } from '../../catalog/catalog.ts'
 import { quoteName, rawQuery, sql, type Tx } from '../../db/sql.ts'
-import { allowEraseSql, erasedMarker, logSchema, logTable } from '../../events/log.ts'
+import { erasedMarker, logDoors, logSchema, logTable } from '../../events/log.ts'
 import { compileCondition } from '../../query/compile.ts'
 import { projectionList } from '../../query/projection.ts'
 import type { ResolvedFilter } from '../../query/resolve.ts'
@@ -64,20 +64,26 @@ export async function presentMoment({ db }: Runtime): Promise<{ snapshot: string
 
 /** Replaces the images of one item's events by the marker; how many there were. */
 export async function eraseImages(tx: Tx, collection: string, id: string): Promise<number> {
-  await tx.any(rawQuery(allowEraseSql))
-  const erased = await tx.any(sql.unsafe`
-    update "svc_AuditLog" set changes = ${JSON.stringify(erasedMarker)}::jsonb
-    where type = 'data' and entity = ${collection} and "entityId" = ${id} returning 1`)
+  const erased = await tx.any(
+    rawQuery(
+      `${logDoors.erase} update "${logTable}" set changes = $1::jsonb
+       where type = 'data' and entity = $2 and "entityId" = $3 returning 1`,
+      [JSON.stringify(erasedMarker), collection, id],
+    ),
+  )
   if (collection === 'svc_User') await forgetOrigins(tx, id)
-  await tx.any(sql.unsafe`select set_config('svc.erase', '', true)`)
   return erased.length
 }
 
 /** Where a user's requests came from, in every event that the user caused or that is about the user. */
 async function forgetOrigins(tx: Tx, userId: string): Promise<void> {
-  await tx.any(sql.unsafe`
-    update "svc_AuditLog" set ipaddress = null, "userAgent" = null
-    where ("userId"::text = ${userId} or (entity = 'svc_User' and "entityId" = ${userId})) and coalesce(ipaddress, "userAgent") is not null`)
+  await tx.any(
+    rawQuery(
+      `${logDoors.erase} update "${logTable}" set ipaddress = null, "userAgent" = null
+       where ("userId"::text = $1 or (entity = 'svc_User' and "entityId" = $1)) and coalesce(ipaddress, "userAgent") is not null`,
+      [userId],
+    ),
+  )
 }
 
 /** A collection whose rows belong to a user, and the column that says to which. */
