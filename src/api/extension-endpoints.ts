@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { Extensions } from '../extensions/extensions.ts'
 import { broken, explained } from '../extensions/folders.ts'
+import { statedRefusal } from '../features/hooks/refusals.ts'
 import { type Accountability, accountabilityOf } from '../features/items/accountability.ts'
 import type { Writer } from '../features/items/context.ts'
 import { type App, actorOf } from '../http.ts'
@@ -36,10 +37,27 @@ export function registerEndpoints(
         scope.addHook('onRequest', async (request) => {
           request.accountability = accountabilityOf(rt, writerOf(request))
         })
-        await explained(file, 'failed', async () => definition.handler(scope as App, context))
+        scope.setErrorHandler((error) => {
+          throw isFramework(error) ? error : (statedRefusal(error) ?? asError(error))
+        })
+        // In a scope within, where the endpoint may set an error handler of its own.
+        await scope.register(async (own) =>
+          explained(file, 'failed', async () => definition.handler(own as unknown as App, context)),
+        )
       },
       { prefix: `/${definition.id}` },
     )
+}
+
+/** What is no error would be sent as it is. */
+function asError(thrown: unknown): Error {
+  return thrown instanceof Error ? thrown : new Error('an endpoint has thrown what is no error', { cause: thrown })
+}
+
+/** Bodies that are too large, broken JSON and the like are answered as everywhere. */
+function isFramework(error: unknown): boolean {
+  const { code, validation } = Object(error) as { code?: unknown; validation?: unknown }
+  return validation !== undefined || (typeof code === 'string' && code.startsWith('FST_'))
 }
 
 /** The actor is made when it is asked for: what makes a request repeatable is known only after its body was read. */

@@ -76,9 +76,22 @@ describe('loading', () => {
       await extensions({
         'svc-hook-2/index.ts': `const n: number = 1\n${hook('2')}\nvoid n`,
         'svc-hook-1/index.js': hook('1'),
-        'svc-endpoint-x/index.mjs': `export default { id: 'x', handler: (app, { ItemsService }) => {
+        'svc-endpoint-x/index.mjs': `const thrown = {
+          object: () => ({ status: 403 }),
+          words: () => ({ status: 403, message: 'Not yours' }),
+          error: () => Object.assign(new Error('Not yours'), { status: 403, code: 'NOT_YOURS' }),
+          type: () => Object.assign(new TypeError('Not yours'), { status: 409 }),
+          plain: () => new Error('a secret'),
+          fault: () => Object.assign(new Error('a secret'), { status: 500 }),
+          odd: () => Object.assign(new Error('a secret'), { status: 'no' }),
+          text: () => 'a secret',
+        }
+        export default { id: 'x', handler: (app, { ItemsService }) => {
           app.addHook('onSend', async (request, reply) => { reply.header('x-own', '1') })
           app.post('/make', async (request) => new ItemsService('article', { accountability: request.accountability }).createOne(request.body))
+          app.get('/refuses/:kind', async ({ params }) => { throw thrown[params.kind]() })
+          app.get('/refuses-now/:kind', ({ params }) => { throw thrown[params.kind]() })
+          app.get('/sends/:kind', ({ params }, reply) => { reply.send(thrown[params.kind]()) })
           app.get('/fails', () => { throw Object.assign(new Error('Own words'), { statusCode: 418 }) })
         } }`,
         'svc-schedule-a/index.js': `export default { id: 'a', schedule: '0 3 * * *', handler() {} }`,
@@ -106,6 +119,23 @@ describe('loading', () => {
     ])
     expect((await call('GET', '/x/fails')).json()).toMatchObject({ error: { message: 'Own words', statusCode: 418 } })
     expect((await call('GET', '/')).headers).not.toHaveProperty('x-own')
+    const refused = async (path: string) => {
+      const { statusCode, body, headers } = await call('GET', path)
+      expect(headers['x-own']).toBe('1')
+      const { message, code } = JSON.parse(body).error
+      return [statusCode, message, code]
+    }
+    for (const way of ['/x/refuses', '/x/refuses-now']) {
+      expect(await refused(`${way}/object`)).toEqual([403, 'Forbidden', 'FORBIDDEN'])
+      expect(await refused(`${way}/words`)).toEqual([403, 'Not yours', 'FORBIDDEN'])
+      expect(await refused(`${way}/text`)).toEqual([500, 'Internal server error', 'INTERNAL_SERVER_ERROR'])
+    }
+    for (const way of ['/x/refuses', '/x/refuses-now', '/x/sends']) {
+      expect(await refused(`${way}/error`)).toEqual([403, 'Not yours', 'NOT_YOURS'])
+      expect(await refused(`${way}/type`)).toEqual([409, 'Not yours', 'CONFLICT'])
+      for (const fault of ['plain', 'fault', 'odd'])
+        expect(await refused(`${way}/${fault}`)).toEqual([500, 'Internal server error', 'INTERNAL_SERVER_ERROR'])
+    }
   })
 
   const endpoint = (id: string) => `export default { id: '${id}', handler(app) { app.get('/', () => 1) } }`

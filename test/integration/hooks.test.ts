@@ -150,6 +150,9 @@ describe('before a change', () => {
       expect(await db.query('select what from "trace" order by 1')).toHaveLength(2)
       expect((await new ItemsService('trace').readByQuery()).data).toHaveLength(2)
       if (data.name === 'late') throw Object.assign(new Error('Too late'), { status: 409 })
+      if (data.name === 'object') throw { status: 403, message: 'Not yours', code: 'NOT_YOURS' }
+      if (data.name === 'statusCode') throw Object.assign(new TypeError('Too many'), { statusCode: 429 })
+      if (data.name === 'bare') throw { status: 403 }
       if (data.name === 'broken') data.name.missing.member = 1
       if (data.name === 'sql') await own.query('select * from "no such table"')
       if (data.name !== 'good') throw new Error('Not this name')
@@ -161,6 +164,12 @@ describe('before a change', () => {
       body: { error: { message: 'Not this name', code: 'HOOK_REFUSED' } },
     })
     expect(await attempt('late')).toMatchObject({ status: 409, body: { error: { message: 'Too late' } } })
+    for (const [name, status, message, code] of [
+      ['object', 403, 'Not yours', 'NOT_YOURS'],
+      ['statusCode', 429, 'Too many', 'HOOK_REFUSED'],
+      ['bare', 403, 'Forbidden', 'HOOK_REFUSED'],
+    ] as const)
+      expect(await attempt(name)).toMatchObject({ status, body: { error: { message, code } } })
     for (const fault of ['broken', 'sql']) {
       const { status, text } = await attempt(fault)
       expect(status).toBe(500)

@@ -1,5 +1,6 @@
 import type { Socket } from 'socket.io'
 import { AppError } from '../../errors.ts'
+import { statedRefusal } from '../../features/hooks/refusals.ts'
 import { membersOfRequest } from '../../features/rooms/input.ts'
 import type { Runtime } from '../../runtime.ts'
 import { errorAnswer } from './error-answer.ts'
@@ -23,8 +24,9 @@ export async function dispatchMessage(rt: Runtime, socket: Socket, request: unkn
     const answer = await handler.fn(socketUser(rt, socket), payload, reply)
     if (answer !== undefined || handler.fn.length < 3) reply({ status: 'success', data: answer ?? null })
   } catch (error) {
-    if (!(error instanceof AppError)) rt.log.error({ err: error, extension: handler.owner, event }, 'a handler failed')
-    reply(errorAnswer(error))
+    const refusal = statedRefusal(error)
+    if (refusal === undefined) rt.log.error({ err: error, extension: handler.owner, event }, 'a handler failed')
+    reply(errorAnswer(refusal ?? error))
   }
 }
 

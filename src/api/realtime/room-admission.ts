@@ -1,5 +1,5 @@
 import type { Socket } from 'socket.io'
-import { AppError } from '../../errors.ts'
+import { statedRefusal } from '../../features/hooks/refusals.ts'
 import type { Runtime } from '../../runtime.ts'
 import { socketUser } from './users.ts'
 
@@ -14,7 +14,7 @@ export async function isAdmitted(rt: Runtime, socket: Socket, name: string, meta
     try {
       if (!(await fn(socketUser(rt, socket), name, metadata))) return false
     } catch (error) {
-      if (!(error instanceof AppError)) rt.log.error({ err: error, extension: owner }, 'a room validator failed')
+      if (statedRefusal(error) === undefined) rt.log.error({ err: error, extension: owner }, 'a room validator failed')
       return false
     }
   }

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino'
 import { clientError, sqlState } from '../../db/errors.ts'
 import { AppError } from '../../errors.ts'
+import { statedRefusal } from './refusals.ts'
 
 /** What can be hooked into: the bare names run before the operation, the others when it is durable (realtime facts §5). */
 export const hookEvents = [
@@ -104,16 +105,24 @@ async function refusing(log: Logger, owner: string, event: HookEvent, run: () =>
 
 /** Undefined for faults: programming errors and errors of the system, whose text is not for clients. */
 function refusalOf(error: unknown): AppError | undefined {
-  if (!(error instanceof Error)) return refused(String(error), 400, error)
-  const { status, code } = error as { status?: unknown; code?: unknown }
-  const isOwn = typeof status === 'number' && status >= 400 && status < 500
-  if (isOwn) return refused(error.message, status, error)
+  const stated = statedRefusal(error, refusalCode)
+  if (stated !== undefined) return stated
+  if (!(error instanceof Error)) return refused(textOf(error), error)
+  const { code } = error as { code?: unknown }
   const isFault = code !== undefined || faults.some((fault) => error instanceof fault)
-  return isFault ? undefined : refused(error.message, 400, error)
+  return isFault ? undefined : refused(error.message, error)
 }
 
-const refused = (message: string, status: number, cause: unknown): AppError =>
-  new AppError(status, message, { code: 'HOOK_REFUSED', cause })
+const refusalCode = 'HOOK_REFUSED'
+
+const refused = (message: string, cause: unknown): AppError => new AppError(400, message, { code: refusalCode, cause })
+
+/** Of an object its message: `[object Object]` says nothing to anybody. */
+function textOf(thrown: unknown): string {
+  const { message } = Object(thrown) as { message?: unknown }
+  if (typeof message === 'string') return message
+  return thrown === null || typeof thrown !== 'object' ? String(thrown) : 'A hook refused this'
+}
 
 const faults = [TypeError, ReferenceError, RangeError, SyntaxError] as const
 
