@@ -1,11 +1,10 @@
-import { existsSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import pg from 'pg'
 import { compileCatalog } from '../src/catalog/compile.ts'
 import { readDefinitions } from '../src/catalog/store.ts'
-import { type Config, ConfigError, loadEnv, parseConfig } from '../src/config.ts'
-import { readerOf, sessionOptions, tlsOptions, withoutSslMode } from '../src/db/pools.ts'
+import { type Config, loadEnv } from '../src/config.ts'
+import { directUrl, readerOf, sessionOptions, tlsOptions, withoutSslMode } from '../src/db/pools.ts'
 import { type Verification, verifyLog } from '../src/events/verify.ts'
+import { parseInstallation } from '../src/installation.ts'
 
 /*
  * `npm run log:verify`: compares every row of every logged collection with the newest event about it. Prints a table;
@@ -30,8 +29,8 @@ export function report(results: readonly Verification[]): string {
 
 async function run(config: Config): Promise<readonly Verification[]> {
   const client = new pg.Client({
-    connectionString: withoutSslMode(addressOf(config)),
-    ssl: config.database.url === undefined ? undefined : tlsOptions(config),
+    connectionString: withoutSslMode(directUrl(config)),
+    ssl: tlsOptions(config),
     application_name: 'daybook log:verify',
     options: sessionOptions(0, true),
   })
@@ -44,17 +43,9 @@ async function run(config: Config): Promise<readonly Verification[]> {
   }
 }
 
-function addressOf({ database }: Config): string {
-  const file = join(database.dataDir, 'database-url')
-  const address =
-    database.directUrl ?? database.url ?? (existsSync(file) ? readFileSync(file, 'utf8').trim() : undefined)
-  if (address === undefined) throw new ConfigError('DATABASE_URL is not set and there is no embedded database here')
-  return address
-}
-
 if (import.meta.main) {
   try {
-    const results = await run(parseConfig(loadEnv(process.cwd(), process.env), { allowMissingSecret: true }))
+    const results = await run(parseInstallation(loadEnv(process.cwd(), process.env)))
     process.stdout.write(report(results))
     process.exitCode = results.some(({ different }) => different > 0) ? 1 : 0
   } catch (error) {

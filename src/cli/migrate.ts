@@ -1,7 +1,5 @@
-import { existsSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import { type Config, ConfigError, loadEnv, parseConfig } from '../config.ts'
+import { loadEnv } from '../config.ts'
 import type { MigrationType } from '../db/migrate.ts'
 import { systemActor } from '../events/types.ts'
 import { createMigration } from '../features/migrations/create.ts'
@@ -10,6 +8,7 @@ import { type Preview, previewSql } from '../features/migrations/preview.ts'
 import { previewRun, rollbackBatch, rollbackOne, runMigrations } from '../features/migrations/run.ts'
 import { type Host, type Runner, readOnce, withRunner } from '../features/migrations/runner.ts'
 import { migrationTypes } from '../features/migrations/scripts.ts'
+import { parseInstallation } from '../installation.ts'
 import { type Command, UsageError } from './command.ts'
 
 const usage = `Usage: daybook migrate <command> [--json]
@@ -148,14 +147,5 @@ function typeOf(type: string | undefined): MigrationType | undefined {
 function openHost(): Host {
   const env = loadEnv(process.cwd(), process.env)
   const say = (_fields: object, message: string) => void process.stderr.write(`${message}\n`)
-  return { config: configOf(env), env, log: { info: say, warn: say } }
-}
-
-/** Without DATABASE_URL the embedded server that `npm start` runs. */
-function configOf(env: Readonly<Record<string, string | undefined>>): Config {
-  const config = parseConfig(env, { allowMissingSecret: true })
-  if (config.database.url !== undefined) return config
-  const file = join(config.database.dataDir, 'database-url')
-  if (!existsSync(file)) throw new ConfigError('DATABASE_URL is not set and there is no embedded database here')
-  return parseConfig({ ...env, DATABASE_URL: readFileSync(file, 'utf8').trim() }, { allowMissingSecret: true })
+  return { config: parseInstallation(env), env, log: { info: say, warn: say } }
 }

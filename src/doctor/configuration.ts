@@ -1,7 +1,6 @@
-import { existsSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import type { Env, Problem } from '../config/read.ts'
-import { type Config, ConfigError, parseConfig } from '../config.ts'
+import { type Config, ConfigError } from '../config.ts'
+import { parseInstallation } from '../installation.ts'
 import { type Finding, ok, problem, warning } from './finding.ts'
 
 const check = 'configuration'
@@ -15,7 +14,7 @@ const shortestKey = 32
  */
 export function readConfiguration(env: Env): { readonly config: Config | undefined; readonly findings: Finding[] } {
   try {
-    const config = parseWithDatabase(env)
+    const config = parseInstallation(env)
     const doubts = config.warnings.map((says) => warning(check, says, 'see docs/config.md'))
     return { config, findings: [...(doubts.length > 0 ? doubts : [ok(check, 'complete')]), judgeSecretKey(config)] }
   } catch (error) {
@@ -45,22 +44,13 @@ function fromProblem({ variable, message, doc }: Problem): Finding {
   return problem(check, `${variable} ${message}`, `correct ${variable} (${doc})`)
 }
 
-/** Without DATABASE_URL the embedded server that `npm start` runs here. */
-function parseWithDatabase(env: Env): Config {
-  const config = parseConfig(env, { allowMissingSecret: true })
-  if (config.database.url !== undefined) return config
-  const file = join(config.database.dataDir, 'database-url')
-  const url = existsSync(file) ? readFileSync(file, 'utf8').trim() : undefined
-  return parseConfig({ ...env, DATABASE_URL: url }, { allowMissingSecret: true, requireDatabase: true })
-}
-
 const standIn = 'stands in while the doctor looks at the rest; signs nothing'
 
 function withoutBad(env: Env, problems: readonly Problem[]): Config | undefined {
   const bad = new Set(problems.map(({ variable }) => variable))
   const rest = Object.fromEntries(Object.entries(env).filter(([name]) => !bad.has(name)))
   try {
-    return parseWithDatabase({ ...rest, ...(bad.has('SECRET_KEY') && { SECRET_KEY: standIn }) })
+    return parseInstallation({ ...rest, ...(bad.has('SECRET_KEY') && { SECRET_KEY: standIn }) })
   } catch (error) {
     if (error instanceof ConfigError) return undefined
     throw error

@@ -1,4 +1,7 @@
-import { describe, expect, it } from 'vitest'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { createDatabase } from '../support/postgres.ts'
 import { administrator, testEnv } from '../support/prepare.ts'
 import { startProcess } from '../support/processes.ts'
@@ -29,6 +32,31 @@ it('erases an item and exports what is left about a user', async () => {
     code: 1,
     lines: ['The log holds nothing about this item of svc_User'],
   })
+})
+
+it('finds the embedded database by every command, with neither address nor key in its variables', async () => {
+  const { url } = await createDatabase()
+  const dir = await mkdtemp(join(tmpdir(), 'daybook-cli-'))
+  onTestFinished(() => rm(dir, { recursive: true }))
+  const env = { DAYBOOK_DATA_DIR: dir }
+  const id = await withClient(url, async (client) => (await client.query('select id from "svc_User"')).rows[0].id)
+  const all = [
+    ['export-user', '--id', id],
+    ['erase', '--collection', 'svc_User', '--id', id],
+    ['migrate', 'status'],
+    ['doctor'],
+  ]
+  const verify = async () => (await startProcess('scripts/log-verify.ts', [], env).exited).code
+  for (const args of all) {
+    const { code, lines } = await run(args, env)
+    expect([code, lines.join('\n')]).toEqual([1, expect.stringContaining('DATABASE_URL')])
+  }
+  expect(await verify()).toBe(1)
+  // As `npm start` leaves them.
+  await writeFile(join(dir, 'database-url'), `${url}\n`)
+  await writeFile(join(dir, 'secret-key'), `${'0123456789abcdef'.repeat(3)}\n`)
+  for (const args of all) expect([args, (await run(args, env)).code]).toEqual([args, 0])
+  expect(await verify()).toBe(0)
 })
 
 it('shows its commands to who names none of them', async () => {
