@@ -487,7 +487,7 @@ describe('permissions of nested rows', () => {
     await refused(() => call('PATCH', `/items/author/${author}`, { books: [] }), { status: 403 })
   })
 
-  it('a relation given by id is a row that the caller may read', async () => {
+  it('a relation given by id, or by its column, is a row that the caller may read', async () => {
     const conditions = { rank: { lte: 5 } }
     const { call } = await api.user([
       grant('book', 'create'),
@@ -507,7 +507,9 @@ describe('permissions of nested rows', () => {
         ]),
       relational('author'),
     )
-    expect((await call('PATCH', `/items/book/${id}`, { author_id: closed })).status).toBe(200)
+    await refused(() => call('PATCH', `/items/book/${id}`, { author_id: closed }), relational('author'))
+    const other = await create('author', { name: 'open too', rank: 2 })
+    expect((await call('PATCH', `/items/book/${id}`, { author_id: other })).status).toBe(200)
   })
 
   it('links of a junction belong to the parent, what they link must be readable', async () => {

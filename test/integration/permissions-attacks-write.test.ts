@@ -310,14 +310,14 @@ describe('P-17 the row as written satisfies the rule, too', () => {
   let owner: Awaited<ReturnType<typeof someone>>
   let id: string
   beforeAll(async () => {
-    owner = await someone(
-      ['create', 'read', 'update'].map((action) => ({
-        collection: 'note',
-        action,
-        fields: ['title', 'owner_Id', 'userCreated_Id'],
-        conditions: mine,
-      })),
-    )
+    const notes = ['create', 'read', 'update'].map((action) => ({
+      collection: 'note',
+      action,
+      fields: ['title', 'owner_Id', 'userCreated_Id'],
+      conditions: mine,
+    }))
+    // Who may not read a user may not point at one either, whatever the rule of the note.
+    owner = await someone([...notes, { collection: 'svc_User', action: 'read', fields: ['id'] }])
     ;({ id } = (await owner.call('POST', '/items/note', { title: 'own', owner_Id: owner.id })).body.data)
   })
 

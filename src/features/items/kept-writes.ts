@@ -26,9 +26,8 @@ type Build = (cells: Row['cells'], ids: readonly ParamValue[]) => Write
  * the code of this process.
  *
  * Exact: a shape is kept with its catalog and found by all else that its text and its other values are made of: what the
- * caller may (`Access.meaning`), the change, the collection, and the columns with the types of their values. The values
- * themselves are put where marks stood when it was made. A row that refers to rows which must be looked at is always
- * written by a statement of its own.
+ * caller may (`Access.meaning`), the change, the collection, the columns with the types of their values, and how they
+ * name rows that must be looked at. The values themselves are put where marks stood when it was made.
  */
 function filled(context: WriteContext, row: Row, ids: readonly string[], build: Build): NamedWrite {
   const key = keyOf(context, row)
@@ -66,10 +65,11 @@ function shapeOf(row: Row, ids: readonly string[], build: Build): Shape {
 const named = (write: Write): NamedWrite => ({ ...write, name: statementName(write.text) })
 
 function keyOf({ access, action, collection }: WriteContext, row: Row): string | undefined {
-  const meaning = row.references.size === 0 ? access.meaning?.() : undefined
+  const meaning = access.meaning?.()
   if (meaning === undefined) return undefined
   let key = `${meaning} ${action} ${collection.name} ${row.sortsLast}`
   for (const { field, pgType } of row.cells) key += `\n${field.name} ${pgType}`
+  for (const [column, { relation, isStrict }] of row.references) key += `\n${column} ${relation.name} ${isStrict}`
   return key
 }
 

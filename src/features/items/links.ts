@@ -76,7 +76,9 @@ async function addLinks(run: Run, link: Link, label: string, members: readonly M
   if (members.length === 0) return
   const { relation, parentId, through } = link
   const context = openWrite(run.rt, run.writer, through.name, 'create', { asPart: true })
-  const named = members.some(({ isOwn }) => !isOwn) ? referenceOf(context, endOf(link), true) : undefined
+  const named = members.some(({ isOwn }) => !isOwn)
+    ? referenceOf(context, endOf(link), { byRelation: true })
+    : undefined
   const rows: Row[] = []
   for (const { id, isOwn } of members) {
     const ends = { [relation.foreignKey]: JSON.parse(parentId), [relation.otherKey!]: id }

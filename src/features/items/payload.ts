@@ -181,7 +181,7 @@ function addReference(
     fields.push([collection.fields.get(relation.discriminator.column)!, relation.discriminator.value])
   if (value === null) return
   if (relation !== undefined) aliases.set(field!.name, relation.name)
-  const reference = referenceOf(context, behind, relation !== undefined)
+  const reference = referenceOf(context, behind, { byRelation: relation !== undefined, value })
   if (reference !== undefined) references.set(field!.name, reference)
 }
 

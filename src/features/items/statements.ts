@@ -60,9 +60,8 @@ export function updateStatement(
     }
   }
   const sets = [...assignments.map(({ column, value }) => `${column} = ${value}`), ...touched(collection, assignments)]
-  const conditions = [...where, ...matching, ...checksOf(assignments, references, params), actorCondition(1)].join(
-    ' and ',
-  )
+  const checks = checksOf(assignments, references, params, (column, value) => `t.${column} = ${value}`)
+  const conditions = [...where, ...matching, ...checks, actorCondition(1)].join(' and ')
   const change = `update ${ident(collection.name)} as t set ${sets.join(', ')} where ${conditions} returning ${returning(context, params, options)}`
   const text =
     options.ifMatch === undefined ? change : orWhetherFound('changed', `with changed as (${change}) `, context, where)
@@ -159,7 +158,7 @@ function insertOne(context: WriteContext, row: Row, params: Params, options: Che
 }
 
 /** `(columns) select values where …`, for an insert of one row into `t`; names the actor. */
-export function insertSource(context: WriteContext, row: Row, params: Params): string {
+export function insertSource(context: WriteContext, row: Row, params: Params, stays?: Stays): string {
   const { collection } = context
   const assignments = row.cells.map((cell) => ({ cell, value: bindCell(cell, params) }))
   const columns = assignments.map(({ cell }) => ident(cell.field.name))
@@ -172,7 +171,7 @@ export function insertSource(context: WriteContext, row: Row, params: Params): s
     columns.length === 0
       ? `(${ident(collection.primaryKey.name)}) select ${keyDefault(collection)}`
       : `(${columns}) select ${written}`
-  return `${target} where ${[actorCondition(1), ...checksOf(assignments, row.references, params)].join(' and ')}`
+  return `${target} where ${[actorCondition(1), ...checksOf(assignments, row.references, params, stays)].join(' and ')}`
 }
 
 /** An insert that names no column has no place for the actor; it names the key, whose default is an expression. */
@@ -274,15 +273,21 @@ export function touched(collection: Collection, assignments: readonly { column: 
 
 type Assignment = { readonly cell: Cell; readonly value: string }
 
+/** A condition that the row which is written has this value in the column already. */
+export type Stays = (column: string, value: string) => string
+
 function checksOf(
   assignments: readonly Assignment[],
   references: ReadonlyMap<string, Reference>,
   params: Params,
+  stays?: Stays,
 ): string[] {
   if (references.size === 0) return []
   return assignments.flatMap(({ cell, value }) => {
     const reference = references.get(cell.field.name)
-    return reference === undefined ? [] : [referenceSql(reference, value, params)]
+    if (reference === undefined) return []
+    const column = ident(cell.field.name)
+    return [referenceSql(reference, value, params, stays && (() => stays(column, value)))]
   })
 }
 

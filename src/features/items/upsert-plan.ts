@@ -6,7 +6,16 @@ import type { Runtime } from '../../runtime.ts'
 import { ruleSql, type WriteContext } from './context.ts'
 import { type Cell, type Payload, readPayload } from './payload.ts'
 import { openProblems, relationalError } from './problems.ts'
-import { insertSource, keyProjection, parameters, projection, refusalSql, touched, type Write } from './statements.ts'
+import {
+  insertSource,
+  keyProjection,
+  parameters,
+  projection,
+  refusalSql,
+  type Stays,
+  touched,
+  type Write,
+} from './statements.ts'
 import { beforeWrite } from './system-rules.ts'
 
 /** What an upsert is made of: its key, its two halves and its statement. */
@@ -91,7 +100,7 @@ export function presentQuery({ create, update }: Contexts, key: Key, payload: un
 export function upsertStatement({ create, update }: Contexts, key: Key, plan: Plan): Write {
   const { params, values } = parameters()
   const { collection } = create
-  const source = insertSource(create, plan.create, params)
+  const source = insertSource(create, plan.create, params, staysIn(update, key, plan, params))
   const columns = key.columns.map(ident).join(', ')
   const inIndex =
     key.filled.length === 0 ? '' : ` where ${key.filled.map((name) => `${ident(name)} is not null`).join(' and ')}`
@@ -101,6 +110,21 @@ export function upsertStatement({ create, update }: Contexts, key: Key, plan: Pl
     `insert into ${ident(collection.name)} as t ${source} on conflict (${columns})${inIndex} ` +
     `do update set ${sets} where ${allowed} returning ${returning({ create, update }, params)}`
   return { text, values: values() }
+}
+
+/** The row of the key, where the caller may change it, has the value already. */
+function staysIn(update: WriteContext, key: Key, { create }: Plan, params: Params): Stays {
+  const { collection } = update
+  return (column, value) => {
+    const same = key.columns.map((name) => {
+      const cell = create.cells.find(({ field }) => field.name === name)
+      return cell?.value == null
+        ? `k.${ident(name)} is null`
+        : `k.${ident(name)} = ${params.bind(cell.value, cell.pgType)}`
+    })
+    const where = [...same, `k.${column} = ${value}`, ruleSql(update, 'k', params)].join(' and ')
+    return `exists(select 1 from ${ident(collection.name)} k where ${where})`
+  }
 }
 
 /** Without a change the row is written as it is, because only written rows come back; the log sees that nothing changed. */
