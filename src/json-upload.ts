@@ -2,9 +2,10 @@ import { createHash } from 'node:crypto'
 import type { FastifyRequest } from 'fastify'
 import { acceptMultipart } from './adapters/multipart.ts'
 import type { Config } from './config.ts'
-import { errors } from './errors.ts'
+import { AppError, errors } from './errors.ts'
 import { type App, identifyBody } from './http.ts'
 import { isTooDeep } from './json-depth.ts'
+import { decodeText, refuseUnkeepable } from './json-values.ts'
 
 /** Lets the routes of this scope take forms with one JSON file, as large as any other body; 413 beyond. */
 export function acceptJsonUploads(app: App, { server }: Config): void {
@@ -20,7 +21,15 @@ export async function uploadedJson(request: FastifyRequest, part: string, missin
   const text = request.isMultipart() ? await textOf(request, part) : undefined
   if (text === undefined) throw errors.badBody(missing, `send it as the part ${part} of multipart/form-data`)
   identifyBody(request, createHash('sha256').update(text).digest('base64url'))
-  if (isTooDeep(text)) throw errors.badBody('The uploaded file is nested too deeply')
+  if (isTooDeep(text)) throw errors.badBody(`${what} is nested too deeply`)
+  const value = jsonOf(text)
+  refuseUnkeepable(text, value, what)
+  return value
+}
+
+const what = 'The uploaded file'
+
+function jsonOf(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch (error) {
@@ -35,14 +44,14 @@ async function textOf(request: FastifyRequest, wanted: string): Promise<string |
   let isJson = true
   try {
     for await (const part of request.parts()) {
-      const content = part.type === 'field' ? String(part.value) : (await part.toBuffer()).toString('utf8')
+      const content = part.type === 'field' ? String(part.value) : decodeText(await part.toBuffer(), what)
       if (part.fieldname !== wanted) continue
       text = content
       isJson = part.type === 'field' || /\.json$/i.test(part.filename) || /^application\/json\b/i.test(part.mimetype)
     }
   } catch (error) {
     // Limits have a status of their own; what the parser throws is about bytes that are no form.
-    if ((error as { statusCode?: number }).statusCode !== undefined) throw error
+    if (error instanceof AppError || (error as { statusCode?: number }).statusCode !== undefined) throw error
     throw Object.assign(errors.badBody('The upload cannot be read'), { cause: error })
   }
   if (!isJson) throw errors.badBody('Invalid file type. Please upload a JSON file')

@@ -37,6 +37,9 @@ export function registerEndpoints(
         scope.addHook('onRequest', async (request) => {
           request.accountability = accountabilityOf(rt, writerOf(request))
         })
+        scope.addHook('onRoute', (route) => {
+          route.config = { ...route.config, decodesBodies: true }
+        })
         scope.setErrorHandler((error) => {
           throw isFramework(error) ? error : (statedRefusal(error) ?? asError(error))
         })

@@ -1,16 +1,43 @@
+import type { FastifyRequest } from 'fastify'
 import { errors } from '../errors.ts'
 import type { App } from '../http.ts'
 import { isTooDeep } from '../json-depth.ts'
+import { decodeText, refuseUnkeepable } from '../json-values.ts'
 
 /**
  * JSON bodies: empty ones count as absent, because clients send `Content-Type: application/json` on requests without a
- * body; keys that would reach a prototype and more than 500 levels are refused with 400.
+ * body; keys that would reach a prototype, more than 500 levels, bytes that are no UTF-8 and values that cannot be kept
+ * are refused with 400.
  */
 export function acceptJsonBodies(app: App): void {
-  const parse = app.getDefaultJsonParser('error', 'ignore')
-  app.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
-    if (body === '') done(null, undefined)
-    else if (isTooDeep(body as string)) done(errors.badBody('The request body is nested too deeply'), undefined)
-    else parse(request, body as string, done)
+  const parser = app.getDefaultJsonParser('error', 'ignore')
+  const parse = (request: FastifyRequest, text: string): Outcome => {
+    let outcome: Outcome = { error: null, value: undefined }
+    // It answers at once, and takes what its callback throws for a fault of the text.
+    parser(request, text, (error, value) => {
+      outcome = { error, value }
+    })
+    return outcome
+  }
+  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body, done) => {
+    const { error, value } = body.length === 0 ? empty : outcomeOf(body as Buffer, (text) => parse(request, text))
+    done(error, value)
   })
+}
+
+type Outcome = { readonly error: Error | null; readonly value: unknown }
+
+const empty: Outcome = { error: null, value: undefined }
+const what = 'The request body'
+
+function outcomeOf(body: Buffer, parse: (text: string) => Outcome): Outcome {
+  try {
+    const text = decodeText(body, what)
+    if (isTooDeep(text)) throw errors.badBody(`${what} is nested too deeply`)
+    const outcome = parse(text)
+    if (outcome.error === null) refuseUnkeepable(text, outcome.value, what)
+    return outcome
+  } catch (error) {
+    return { error: error as Error, value: undefined }
+  }
 }

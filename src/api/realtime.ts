@@ -11,6 +11,7 @@ import type { Caller } from '../features/auth/caller.ts'
 import { tokenOfCookies } from '../features/auth/cookie.ts'
 import { withOwnNotifications } from '../features/notifications/own.ts'
 import { collectionsWithRowRules } from '../features/permissions/permissions.ts'
+import { unkeepable } from '../json-values.ts'
 import type { Runtime } from '../runtime.ts'
 import { openCluster } from './realtime/cluster.ts'
 import { type Begun, type Delivery, notAllowed, openDelivery } from './realtime/delivery.ts'
@@ -261,15 +262,21 @@ async function subscribe(rt: Runtime, delivery: Delivery, socket: Socket, reques
   return delivery.subscribe(socket, access, wish)
 }
 
-/** Nobody listens to other names, least of all to those that only the server says; whoever waits for an answer gets one. */
+/**
+ * Nobody listens to other names, least of all to those that only the server says, and nothing is done with values that
+ * cannot be kept; whoever waits for an answer gets one.
+ */
 function refuseUnknown(socket: Socket): void {
   socket.use(([name, ...rest], next) => {
     if (typeof name !== 'string') return void socket.disconnect(true)
-    if (socket.listenerCount(name) > 0) return next()
+    const refusal = socket.listenerCount(name) > 0 ? unkeepable(rest, 'The message') : unknownEvent()
+    if (refusal === undefined) return next()
     const ack: unknown = rest.at(-1)
-    if (typeof ack === 'function') ack(errorAnswer(new AppError(400, 'Unknown event', { code: 'UNKNOWN_EVENT' })))
+    if (typeof ack === 'function') ack(errorAnswer(refusal))
   })
 }
+
+const unknownEvent = () => new AppError(400, 'Unknown event', { code: 'UNKNOWN_EVENT' })
 
 /** Says why, where there is somebody to say it to, and hangs up. */
 function cutOff(io: Server, conn: Socket['conn']): void {

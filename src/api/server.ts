@@ -8,6 +8,7 @@ import { isTrustedOrigin } from '../features/auth/origins.ts'
 import type { App } from '../http.ts'
 import type { Runtime } from '../runtime.ts'
 import { limitConnections } from './connections.ts'
+import { refuseEncodedBodies } from './content-encoding.ts'
 import { drainOnClose } from './drain.ts'
 import { answerBadPath, answerBrokenRequest, registerErrorBodies } from './error-bodies.ts'
 import { acceptJsonBodies } from './json-body.ts'
@@ -51,6 +52,7 @@ export async function buildServer(rt: Runtime, { endpoints = [] }: Partial<Exten
   traceRequests(app, rt)
   registerErrorBodies(app, { exposeDetails: config.server.exposeErrorDetails })
   acceptJsonBodies(app)
+  refuseEncodedBodies(app)
   // With callbacks, because an async hook makes every request wait for a promise.
   app.addHook('onRequest', (request, reply, done) => {
     reply.header('x-request-id', request.id)

@@ -34,8 +34,8 @@ type Visit = { readonly value: unknown; readonly objects: number; readonly array
 
 /**
  * Throws 400 when a parsed JSON value nests deeper than 20 objects or 20 arrays, has more than 1 000 members, an array
- * of more than 10 000 values, a number that is not finite or a NUL character (which PostgreSQL text cannot hold). An
- * array of scalars is one node. Iterative, so that no input can exhaust the stack.
+ * of more than 10 000 values, a number that is not finite, or a NUL character or half of a surrogate pair (which
+ * PostgreSQL text cannot hold). An array of scalars is one node. Iterative, so that no input can exhaust the stack.
  */
 export function guard(parameter: string, root: unknown): void {
   const pending: Visit[] = [{ value: root, objects: 0, arrays: 0 }]
@@ -73,6 +73,9 @@ export function guardScalar(parameter: string, value: unknown): void {
   }
   if (typeof value === 'string' && value.includes('\0')) {
     throw errors.badQuery(`${parameter}: NUL characters are not allowed`)
+  }
+  if (typeof value === 'string' && !value.isWellFormed()) {
+    throw errors.badQuery(`${parameter}: text must be valid Unicode`)
   }
 }
 

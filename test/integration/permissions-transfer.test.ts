@@ -276,7 +276,7 @@ describe('the upload', () => {
     ],
     ['no JSON', [{ content: '{"roles": [' }], 'Invalid JSON file'],
     ['an empty file', [{ content: '' }], 'Invalid JSON file'],
-    ['bytes', [{ content: Buffer.from([0xff, 0xfe, 0x00]) }], 'Invalid JSON file'],
+    ['bytes', [{ content: Buffer.from([0xff, 0xfe, 0x00]) }], 'The uploaded file is not valid UTF-8'],
     ['depth', [{ content: '['.repeat(100_000) }], 'The uploaded file is nested too deeply'],
   ])('with %s is refused', async (_what, parts, message) => {
     for (const path of ['/permissions-import', '/permissions-preview-import']) {

@@ -2,6 +2,7 @@ import type { CsvCell } from '../../adapters/csv.ts'
 import type { Field, Kind, Relation } from '../../catalog/catalog.ts'
 import { errors } from '../../errors.ts'
 import { isTooDeep } from '../../json-depth.ts'
+import { refuseUnkeepable } from '../../json-values.ts'
 
 /**
  * Values as cells of CSV files and back, so that what was exported is imported unchanged: null is an empty cell, empty
@@ -62,10 +63,18 @@ const truthValues: Readonly<Partial<Record<string, boolean>>> = { true: true, fa
 /** The JSON that a cell holds, or its text where it holds none. */
 function jsonOr(cell: string, asText: (cell: string) => string): unknown {
   if (isTooDeep(cell)) throw errors.badBody('A cell holds JSON that is nested too deeply')
+  const value = parsed(cell)
+  if (value === undefined) return asText(cell)
+  refuseUnkeepable(cell, value, 'A cell')
+  return value
+}
+
+/** Undefined where a cell holds no JSON. */
+function parsed(cell: string): unknown {
   try {
     return JSON.parse(cell)
   } catch {
-    return asText(cell)
+    return undefined
   }
 }
 

@@ -1,4 +1,5 @@
 import { deepestJson } from '../../json-depth.ts'
+import { refuseUnkeepable } from '../../json-values.ts'
 
 /** An element of a JSON array, and how much text it was, in characters. */
 export type Element = { readonly value: unknown; readonly length: number }
@@ -133,7 +134,9 @@ function finish({ place, pieces }: Reading): void {
 
 function parsed(text: string, label: string): unknown {
   try {
-    return JSON.parse(text)
+    const value: unknown = JSON.parse(text)
+    refuseUnkeepable(text, value, 'it')
+    return value
   } catch (error) {
     throw new SyntaxError(`${label}${(error as Error).message}`, { cause: error })
   }

@@ -1,0 +1,171 @@
+import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { type Api, startApi } from '../support/api.ts'
+import { administrator } from '../support/prepare.ts'
+import { openRaw } from '../support/raw-socket.ts'
+import { upload } from '../support/upload.ts'
+
+/** What bodies may be made of: bytes, text and numbers that can be kept as they are. */
+
+let api: Api
+let token: string
+let address: string
+
+beforeAll(async () => {
+  api = await startApi({ SOCKET_ENABLED: 'true' })
+  address = await api.app.listen({ host: '127.0.0.1', port: 0 })
+  token = (await api.anonymous('POST', '/auth/login', administrator)).body.token
+  const fields = {
+    name: { type: 'String' },
+    data: { type: 'JSON' },
+    price: { type: 'Decimal' },
+    size: { type: 'Double' },
+    tags: { type: 'Array_String' },
+  }
+  expect((await api.admin('POST', '/schemas', { collectionName: 'thing', schema: { fields } })).status).toBe(201)
+})
+
+const send = async (method: string, url: string, payload: string | Buffer, headers: Record<string, string> = {}) => {
+  const response = await api.app.inject({
+    method: method as 'POST',
+    url,
+    payload,
+    headers: { 'content-type': 'application/json', authorization: `Bearer ${token}`, ...headers },
+  })
+  const { statusCode: status, body } = response
+  return { status, body: JSON.parse(body), headers: response.headers }
+}
+
+const count = async () => (await api.admin('GET', '/items/thing?limit=1000')).body.data.length
+
+const unkeepable: readonly [what: string, json: string | Buffer, code: string][] = [
+  ['half of a surrogate pair', '{"name":"\\ud800"}', 'INVALID_TEXT'],
+  ['a surrogate pair in the wrong order', '{"name":"\\udc00\\ud800"}', 'INVALID_TEXT'],
+  ['half a pair within JSON', '{"data":{"a":["\\uDBFF"]}}', 'INVALID_TEXT'],
+  ['half a pair as a key', '{"data":{"\\ud800":1}}', 'INVALID_TEXT'],
+  ['half a pair in a list', '{"tags":["\\ud800"]}', 'INVALID_TEXT'],
+  ['a number beyond doubles', '{"data":1e400000}', 'NUMBER_TOO_LARGE'],
+  ['a number beyond doubles within JSON', '{"data":{"a":[-1e999]}}', 'NUMBER_TOO_LARGE'],
+  ['a number of too many digits', `{"data":${'9'.repeat(400)}}`, 'NUMBER_TOO_LARGE'],
+  ['such a number for a column of numbers', '{"size":1e999}', 'NUMBER_TOO_LARGE'],
+  ['such a decimal', '{"price":1e999}', 'NUMBER_TOO_LARGE'],
+  ['bytes that are no UTF-8', Buffer.from([...Buffer.from('{"name":"'), 0xff, ...Buffer.from('"}')]), 'INVALID_UTF8'],
+  [
+    'a surrogate as bytes',
+    Buffer.from([...Buffer.from('{"name":"'), 0xed, 0xa0, 0x80, ...Buffer.from('"}')]),
+    'INVALID_UTF8',
+  ],
+]
+
+describe.each(unkeepable)('%s', (_what, json, code) => {
+  it('is refused by every way to write, and nothing is stored', async () => {
+    const [{ id }] = (await api.sql(
+      `insert into thing (id, name) values (gen_random_uuid(), 'kept') returning id`,
+    )) as [{ id: string }]
+    const before = await count()
+    const position = await api.position()
+    const list = Buffer.concat([Buffer.from('['), Buffer.from(json), Buffer.from(']')])
+    const answers = [
+      await send('POST', '/items/thing', json),
+      await send('PATCH', `/items/thing/${id}`, json),
+      await send('POST', '/items/thing/bulk', list),
+      await send('PUT', '/items/thing', json),
+      await send('PATCH', '/settings', json),
+      await send('POST', '/schemas', json),
+      await send('POST', '/auth/login', json, { authorization: '' }),
+    ]
+    expect(answers.map(({ status, body }) => [status, body.error?.code ?? body.code])).toEqual(
+      answers.map(() => [400, code]),
+    )
+    const imported = await upload(api, token, '/items/thing/import-json', [
+      { name: 'jsonFile', filename: 'rows.json', content: list },
+    ])
+    expect([imported.status, imported.body.error.message]).toEqual([
+      400,
+      expect.stringMatching(/^Invalid JSON format: (item 1: it has|the file is not UTF-8)/),
+    ])
+    const schemas = await upload(api, token, '/schemas-import', [
+      { name: 'schema', filename: 'schemas.json', content: json },
+    ])
+    expect([schemas.status, schemas.body.error.code]).toEqual([400, code])
+    expect(await count()).toBe(before)
+    expect(await api.log(position)).toEqual([])
+  })
+})
+
+it('keeps text of every plane, and numbers to the largest', async () => {
+  const json = '{"name":"\\ud83d\\ude00 😀 \\\\ud800 \\ufffd","data":[1e308,-1.5e-7,"1e400000"],"size":1.7e308}'
+  expect((await send('POST', '/items/thing', json)).status).toBe(201)
+  const [row] = (await api.admin('GET', '/items/thing?filter={"size":{"gt":1e308}}&fields=name,data,size')).body.data
+  expect(row).toEqual(JSON.parse(json))
+})
+
+it('is refused in a CSV cell and in a query too', async () => {
+  for (const cell of ['"{""a"":""\\ud800""}"', '1e400000', '"[1e999]"']) {
+    const content = `data\n${cell}\n`
+    const answer = await upload(api, token, '/items/thing/import-csv', [
+      { name: 'csvFile', filename: 'a.csv', content },
+    ])
+    expect([cell, answer.status]).toEqual([cell, 400])
+  }
+  for (const filter of [
+    '{"name":"\\ud800"}',
+    '{"name":{"like":"\\udfff"}}',
+    '{"size":{"gt":1e999}}',
+    '{"\\ud800":1}',
+  ]) {
+    const answer = await api.admin('GET', `/items/thing?filter=${encodeURIComponent(filter)}`)
+    expect([filter, answer.status]).toEqual([filter, 400])
+  }
+})
+
+it('is refused in a message of a socket', async () => {
+  // A client of socket.io writes null where a number is too large; whoever writes the JSON by hand need not.
+  const raw = await openRaw(address, token)
+  const send = async (id: number, json: string) => {
+    raw.send(`42${id}["subscribe",${json}]`)
+    return JSON.parse((await raw.packet(`43${id}`)).slice(`43${id}`.length))
+  }
+  const refused = (code: string) => [expect.objectContaining({ status: 'error', code })]
+  expect(await send(1, '{"collection":"thing","filter":{"name":"\\ud800"}}')).toEqual(refused('INVALID_TEXT'))
+  expect(await send(2, '{"collection":"thing","filter":{"size":1e400}}')).toEqual(refused('NUMBER_TOO_LARGE'))
+  expect(await send(3, '{"collection":"thing","filter":{"size":1e300}}')).toMatchObject([{ status: 'success' }])
+  raw.close()
+})
+
+describe('a body that is compressed', () => {
+  const json = JSON.stringify({ name: 'packed' })
+  it.each([
+    ['gzip', gzipSync(json)],
+    ['GZIP', gzipSync(json)],
+    ['x-gzip', gzipSync(json)],
+    ['deflate', deflateSync(json)],
+    ['br', brotliCompressSync(json)],
+    ['zstd', Buffer.from(json)],
+    ['gzip', Buffer.from(json)],
+    ['gzip, identity', gzipSync(json)],
+    ['nonsense', Buffer.from(json)],
+  ])('is refused: %s', async (encoding, body) => {
+    const before = await count()
+    const answers = [
+      await send('POST', '/items/thing', body, { 'content-encoding': encoding }),
+      await send('POST', '/auth/login', body, { 'content-encoding': encoding, authorization: '' }),
+      await send('POST', '/items/thing/import-json', body, {
+        'content-encoding': encoding,
+        'content-type': 'multipart/form-data; boundary=x',
+      }),
+    ]
+    for (const { status, body: answer, headers } of answers)
+      expect([status, answer.error?.code ?? answer.code, headers['accept-encoding']]).toEqual([
+        415,
+        'UNSUPPORTED_CONTENT_ENCODING',
+        'identity',
+      ])
+    expect(await count()).toBe(before)
+  })
+
+  it('is not one that says it is none', async () => {
+    for (const encoding of ['identity', 'Identity', ''])
+      expect((await send('POST', '/items/thing', json, { 'content-encoding': encoding })).status).toBe(201)
+  })
+})
