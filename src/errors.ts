@@ -47,12 +47,28 @@ export const refusals = {
   item: (action: Exclude<Action, 'create'>) => `Item not found or you don't have permission to ${action} it`,
 } as const
 
+/** Why an Authorization header opens nothing, in codes that clients rely on. */
+export type CredentialFault = 'INVALID_TOKEN' | 'SESSION_ENDED' | 'INVALID_API_KEY'
+
+const credentialFaults: Readonly<Record<CredentialFault, string>> = {
+  INVALID_TOKEN: 'Invalid or expired token',
+  SESSION_ENDED: 'The session has ended',
+  INVALID_API_KEY: 'Invalid or expired API key',
+}
+
 /** The shared vocabulary: each function is one row of the specification's error tables. */
 export const errors = {
   badQuery: (details?: unknown) => new AppError(400, 'Invalid query parameters', { code: 'BAD_QUERY', details }),
   badBody: (message: string, details?: unknown) => new AppError(400, message, { details }),
   unknownCollection: (name: string) => new AppError(404, `Model ${name} not found`, { code: 'UNKNOWN_COLLECTION' }),
   unauthorized: (message = 'Authentication required') => new AppError(401, message),
+  /** A credential that opens nothing (RFC 6750 §3). `words` where a route has its own. */
+  badCredential: (fault: CredentialFault, words?: string, members?: Record<string, unknown>) =>
+    new AppError(401, words ?? credentialFaults[fault], {
+      code: fault,
+      headers: { 'www-authenticate': `Bearer error="invalid_token", error_description="${credentialFaults[fault]}"` },
+      ...(members && { members }),
+    }),
   sessionNeeded: () =>
     new AppError(403, 'API keys are not accepted here. Please sign in.', { code: 'API_KEY_NOT_ACCEPTED' }),
   adminOnly: () => new AppError(403, 'Access denied. Administrators only.'),

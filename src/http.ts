@@ -20,6 +20,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Who calls; set before the handler of every route, the public role without a valid session. */
     caller: Caller
+    /** What its session cookie is worth: `live` makes the caller, `dead` nobody. `none` too where the header decides. */
+    sessionCookie: 'none' | 'live' | 'dead'
     /** Set where the client sent an Idempotency-Key. */
     repeatable: RepeatableRequest | undefined
   }
@@ -27,6 +29,8 @@ declare module 'fastify' {
     errorStyle?: ErrorStyle
     /** Every caller is the public role: other sites lead browsers here, so a cookie says nothing about who asks. */
     ignoresSession?: boolean
+    /** The route reads the Authorization header itself, e.g. of another service that calls it; the platform does not. */
+    ownAuthorization?: boolean
   }
 }
 

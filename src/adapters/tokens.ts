@@ -1,5 +1,6 @@
 import { createHash, createSecretKey, hkdfSync, type KeyObject, randomBytes } from 'node:crypto'
 import jwt from 'jsonwebtoken'
+import { longestLifeSeconds } from '../config/variables/accounts.ts'
 import type { Config } from '../config.ts'
 import { oncePer } from '../once-per.ts'
 
@@ -8,12 +9,14 @@ export type TokenClaims = {
   readonly userId: string
   readonly roleId: string
   readonly tenantId: string | undefined
+  /** The role assignment that the session is for; told to clients, asked by nobody. */
+  readonly userRoleId: string | undefined
   /** 64 hex digits; the database knows their hash only. */
   readonly sessionToken: string
 }
 
 /** The claims of a token that may be used, until `expiresAt`. */
-export type VerifiedClaims = TokenClaims & { readonly expiresAt: Date }
+export type VerifiedClaims = Omit<TokenClaims, 'userRoleId'> & { readonly expiresAt: Date }
 
 /** An access token: HS256 with SECRET_KEY, issued by PROJECT_NAME, living ACCESS_TOKEN_EXPIRES_IN seconds. */
 export function signToken(config: Config, claims: TokenClaims, now: Date): string {
@@ -23,6 +26,7 @@ export function signToken(config: Config, claims: TokenClaims, now: Date): strin
     role_Id: claims.roleId,
     sessionToken: claims.sessionToken,
     tenant_Id: claims.tenantId ?? null,
+    userRole_Id: claims.userRoleId ?? null,
     iss: config.project.name,
     iat,
     exp: iat + config.auth.accessTokenExpiresIn,
@@ -53,7 +57,7 @@ function verifyAnew(config: Config, token: string, now: Date): VerifiedClaims | 
   const options = { algorithms: ['HS256' as const], issuer: config.project.name, clockTimestamp: now.getTime() / 1000 }
   for (const key of signingKeys(config)) {
     const payload = payloadOf(token, key, options)
-    if (payload !== undefined) return claimsOf(payload)
+    if (payload !== undefined) return claimsOf(payload, now)
   }
   return undefined
 }
@@ -97,17 +101,27 @@ function secretOf(config: Config): string {
 
 function payloadOf(token: string, key: KeyObject, options: jwt.VerifyOptions): jwt.JwtPayload | undefined {
   try {
-    const payload = jwt.verify(token, key, options)
-    return typeof payload === 'string' ? undefined : (payload as jwt.JwtPayload)
+    // The library reads members of whatever the payload is, also of null.
+    if (!isObject(jwt.decode(token))) return undefined
+    return jwt.verify(token, key, options) as jwt.JwtPayload
   } catch (error) {
     if (error instanceof jwt.JsonWebTokenError || error instanceof SyntaxError) return undefined
     throw error
   }
 }
 
-function claimsOf({ id, role_Id, tenant_Id, sessionToken, exp }: jwt.JwtPayload): VerifiedClaims | undefined {
+/** Clocks may differ. What says that it lives longer than any token is none of this program's, whatever signed it. */
+const clockLeewaySeconds = 86_400
+
+const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null && !Array.isArray(value)
+
+function claimsOf(
+  { id, role_Id, tenant_Id, sessionToken, exp }: jwt.JwtPayload,
+  now: Date,
+): VerifiedClaims | undefined {
   if (typeof id !== 'string' || typeof role_Id !== 'string' || typeof sessionToken !== 'string') return undefined
-  if (exp === undefined || !/^[0-9a-f]{64}$/.test(sessionToken)) return undefined
+  if (exp === undefined || exp > now.getTime() / 1000 + longestLifeSeconds + clockLeewaySeconds) return undefined
+  if (!/^[0-9a-f]{64}$/.test(sessionToken)) return undefined
   return {
     userId: id,
     roleId: role_Id,

@@ -1,16 +1,17 @@
 import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction } from 'fastify'
-import { AppError, errors } from '../errors.ts'
-import { resolveCaller } from '../features/auth/authenticate.ts'
+import { AppError, type CredentialFault, errors } from '../errors.ts'
+import { publicCaller, resolveCaller } from '../features/auth/authenticate.ts'
 import type { Caller } from '../features/auth/caller.ts'
 import type { App } from '../http.ts'
 import type { Runtime } from '../runtime.ts'
 import type { Limits } from './limits.ts'
 
 /**
- * Who may call the routes of a group. `public`: anybody, a bad token counts as none. `bearer`: a live session or an
- * API key. `session`: a live session. `admin`: the administrator role, also by a key; `admin session`: only by a session.
+ * Who may call the routes of a group. `public`: anybody. `bearer`: a live session or an API key. `session`: a live
+ * session. `leaving`: a live session, or a cookie of one that has ended. `admin`: the administrator role, also by a key;
+ * `admin session`: only by a session. An Authorization header that opens nothing is 401 for all of them.
  */
-export type AccessClass = 'public' | 'bearer' | 'session' | 'admin' | 'admin session'
+export type AccessClass = 'public' | 'bearer' | 'session' | 'leaving' | 'admin' | 'admin session'
 
 /** Resolves the caller of every request and refuses those the group is not for, before the body is read. */
 export function registerAccess(app: App, rt: Runtime, access: AccessClass, limits: Limits): void {
@@ -20,33 +21,41 @@ export function registerAccess(app: App, rt: Runtime, access: AccessClass, limit
 /** The check itself, for a route that others may call besides. */
 export function accessCheck(rt: Runtime, access: AccessClass, limits: Limits) {
   return (request: FastifyRequest, reply: FastifyReply, done: HookHandlerDoneFunction): void => {
-    const admit = (caller: Caller) => {
-      request.caller = caller
+    const admit = (found: Caller | CredentialFault) => {
+      const fault = typeof found === 'string' ? found : undefined
+      request.caller = typeof found === 'string' ? publicCaller(rt) : found
       limits.countCaller(request, reply)
+      if (fault !== undefined) throw unauthenticated(request, access, fault)
       refuse(request, access)
     }
-    const caller = resolveCaller(rt, request)
-    if (caller instanceof Promise) return void caller.then(admit).then(() => done(), done)
+    const found = resolveCaller(rt, request, reply)
+    if (found instanceof Promise) return void found.then(admit).then(() => done(), done)
     // What it throws is the answer, too.
-    admit(caller)
+    admit(found)
     done()
   }
 }
 
 function refuse(request: FastifyRequest, access: AccessClass): void {
-  if (access === 'public') return
-  if (request.caller.userId === undefined) throw unauthenticated(request)
-  if (access.endsWith('session') && request.caller.sessionId === undefined) throw errors.sessionNeeded()
+  if (access === 'public' || (access === 'leaving' && request.sessionCookie === 'dead')) return
+  if (request.caller.userId === undefined) throw unauthenticated(request, access)
+  if ((access.endsWith('session') || access === 'leaving') && request.caller.sessionId === undefined)
+    throw errors.sessionNeeded()
   if (access.startsWith('admin') && !request.caller.admin) throw forbidden(request)
 }
 
-/** The specification has its own words for some routes without authentication. */
-function unauthenticated(request: FastifyRequest): AppError {
+/** The specification has its own words for routes that need a caller, whether there is no credential or a bad one. */
+function unauthenticated(request: FastifyRequest, access: AccessClass, fault?: CredentialFault): AppError {
   const { url = '' } = request.routeOptions
-  if (url === '/auth/refresh') return errors.unauthorized('Invalid or expired token')
-  if (url === '/auth/check') return new AppError(401, 'Invalid or expired token', { members: { valid: false } })
-  const inOneWord = url.startsWith('/auth/') || url.startsWith('/settings')
-  return errors.unauthorized(inOneWord ? 'Unauthorized' : 'Authentication required')
+  const words = access === 'public' ? undefined : wordsOf(url)
+  const members = url === '/auth/check' ? { valid: false } : undefined
+  if (fault !== undefined) return errors.badCredential(fault, words, members)
+  return new AppError(401, words ?? 'Authentication required', { ...(members && { members }) })
+}
+
+function wordsOf(url: string): string {
+  if (url === '/auth/refresh' || url === '/auth/check') return 'Invalid or expired token'
+  return url.startsWith('/auth/') || url.startsWith('/settings') ? 'Unauthorized' : 'Authentication required'
 }
 
 function forbidden({ routeOptions: { url = '' } }: FastifyRequest): AppError {

@@ -93,7 +93,7 @@ function styleOf(request: FastifyRequest): ErrorStyle {
 function send(reply: FastifyReply, style: ErrorStyle, error: AppError): FastifyReply {
   return reply
     .code(error.status)
-    .headers({ ...error.headers })
+    .headers({ ...(error.status === 401 && { 'www-authenticate': 'Bearer' }), ...error.headers })
     .type('application/json; charset=utf-8')
     .send(JSON.stringify(bodyOf(style, error)))
 }

@@ -6,9 +6,10 @@ import type { Config } from '../config.ts'
 import { directUrl, tlsOptions, withoutSslMode } from '../db/pools.ts'
 import { AppError } from '../errors.ts'
 import { type Feed, openFeed } from '../events/feed.ts'
-import { callerOfToken } from '../features/auth/authenticate.ts'
+import { bearerOf, callerOfToken } from '../features/auth/authenticate.ts'
 import type { Caller } from '../features/auth/caller.ts'
-import { tokenOfCookies } from '../features/auth/cookie.ts'
+import { cookieNamesOf, tokenOfCookies } from '../features/auth/cookie.ts'
+import { isTrustedOrigin } from '../features/auth/origins.ts'
 import { withOwnNotifications } from '../features/notifications/own.ts'
 import { collectionsWithRowRules } from '../features/permissions/permissions.ts'
 import { unkeepable } from '../json-values.ts'
@@ -64,18 +65,21 @@ export function realtimeServerFactory(config: Config, engine: Engine) {
   }
 }
 
-/** The engine under the sockets; same origin only, unless SOCKET_CORS_ENABLED_ORIGINS names others. */
+/** The engine under the sockets; for pages of its own origin and of those that may connect. */
 export function openEngine(config: Config): { engine: Engine; limits: SocketLimits } {
-  const { corsOrigins, messageBytes, messagesPerSecond } = config.realtime
+  const { messageBytes, messagesPerSecond } = config.realtime
   const limits = openSocketLimits(config)
   const engine = new Engine({
     pingInterval: 25_000,
     pingTimeout: 60_000,
     maxHttpBufferSize: messageBytes,
     wsEngine: boundedWebSocketServer(messagesPerSecond),
-    ...(corsOrigins.length > 0 && { cors: { origin: [...corsOrigins], credentials: true } }),
+    cors: {
+      origin: (origin, decide) => decide(null, origin !== undefined && mayConnect(config, origin)),
+      credentials: true,
+    },
     allowRequest: (request, decide) => {
-      const isAllowed = isAllowedOrigin(request, corsOrigins) && !isJsonp(request)
+      const isAllowed = isAllowedOrigin(config, request) && !isJsonp(request)
       const refusal = isAllowed ? limits.refusal(request) : 'Origin not allowed'
       decide(refusal, refusal === undefined)
     },
@@ -84,10 +88,15 @@ export function openEngine(config: Config): { engine: Engine; limits: SocketLimi
 }
 
 /** Clients that are no browser send neither header; a browser sends no Origin for a page's own or a foreign page's tags. */
-function isAllowedOrigin({ headers }: IncomingMessage, allowed: readonly string[]): boolean {
+function isAllowedOrigin(config: Config, { headers }: IncomingMessage): boolean {
   const { origin, host, 'sec-fetch-site': site = 'none' } = headers
   if (origin === undefined) return site === 'none' || site === 'same-origin'
-  return allowed.includes(origin) || (URL.canParse(origin) && new URL(origin).host === host)
+  return mayConnect(config, origin) || (URL.canParse(origin) && new URL(origin).host === host)
+}
+
+/** The origins that may call the API may connect; SOCKET_CORS_ENABLED_ORIGINS names some that may only do this. */
+function mayConnect(config: Config, origin: string): boolean {
+  return isTrustedOrigin(config, origin) || config.realtime.corsOrigins.includes(origin)
 }
 
 /** Polling by script tags, which the pages of any origin could read with the cookies of their visitors (quality R-08). */
@@ -124,11 +133,10 @@ export async function openRealtime(
   const delivery = openDelivery(rt, feed, outbox, async () => {
     if (!rt.listener.isLive()) await Promise.all([...io.sockets.sockets.values()].map(check))
   })
-  const reports = openLiveReports(
-    rt,
-    feed,
-    async (socket) => (await callerOfToken(rt, (socket.data as SocketData).token))?.caller,
-  )
+  const reports = openLiveReports(rt, feed, async (socket) => {
+    const found = await callerOfToken(rt, (socket.data as SocketData).token)
+    return typeof found === 'string' ? undefined : found.caller
+  })
   const progress = openTaskProgress(rt, io, (socket) => callerOf(socket).access)
   const rooms = openRooms(rt, io, cluster)
   openPushes(rt, io)
@@ -176,15 +184,25 @@ function checkAtEnd(socket: Socket, check: (socket: Socket) => Promise<void>): v
 
 const longestTimerMs = 2 ** 31 - 1
 
-/** A live session is needed; the token comes in the handshake or as the session cookie, never in the query. */
+/**
+ * A live session is needed; the token comes in the handshake, in the Authorization header or as the session cookie, never
+ * in the query. The first of them that is there decides, even a bad one.
+ */
 async function authenticate(rt: Runtime, limits: SocketLimits, socket: Socket): Promise<void> {
-  const { token } = socket.handshake.auth as { token?: unknown }
-  const given = typeof token === 'string' ? token : tokenOfCookies(socket.handshake.headers.cookie)
-  if (given === undefined) throw new Error('No authentication token provided')
-  const found = await callerOfToken(rt, given)
-  if (found === undefined) throw new Error('Invalid or expired token')
+  const token = tokenOf(rt, socket.handshake)
+  if (token === undefined) throw new Error('No authentication token provided')
+  const found = await callerOfToken(rt, token)
+  if (typeof found === 'string') throw Object.assign(new Error('Invalid or expired token'), { data: { code: found } })
   limits.admit(socket, found.caller.userId)
-  socket.data = { ...found, token: given } satisfies SocketData
+  socket.data = { ...found, token } satisfies SocketData
+}
+
+function tokenOf(rt: Runtime, { auth, headers }: Socket['handshake']): string | undefined {
+  const { token } = auth as { token?: unknown }
+  if (typeof token === 'string') return token
+  const { authorization = '', cookie } = headers
+  if (authorization !== '') return bearerOf(authorization) ?? ''
+  return tokenOfCookies(cookieNamesOf(rt), cookie)
 }
 
 type Channels = {
@@ -302,7 +320,7 @@ async function recheck(
   const data = socket.data as SocketData
   try {
     const found = await callerOfToken(rt, data.token)
-    if (found === undefined) return void socket.disconnect(true)
+    if (typeof found === 'string') return void socket.disconnect(true)
     const before = data.caller
     Object.assign(data, found)
     rooms.renew(socket, before)

@@ -1,6 +1,12 @@
 import type { Extensions } from '../extensions/extensions.ts'
 import { apiKeyRoutes } from '../features/api-keys/routes.ts'
-import { authAdminRoutes, authBearerRoutes, authPublicRoutes, authSelfRoutes } from '../features/auth/routes.ts'
+import {
+  authAdminRoutes,
+  authBearerRoutes,
+  authLeavingRoutes,
+  authPublicRoutes,
+  authSelfRoutes,
+} from '../features/auth/routes.ts'
 import { changesRoutes } from '../features/changes/routes.ts'
 import { historyAdminRoutes, historyRoutes } from '../features/history/routes.ts'
 import { inboxRoutes } from '../features/inbox/routes.ts'
@@ -41,6 +47,7 @@ const groups: readonly RouteGroup[] = [
   { access: 'public', register: authPublicRoutes },
   { access: 'bearer', register: authSelfRoutes },
   { access: 'session', register: authBearerRoutes },
+  { access: 'leaving', register: authLeavingRoutes },
   { access: 'admin session', register: authAdminRoutes },
   { access: 'public', register: twoFactorPublicRoutes },
   { access: 'session', register: twoFactorRoutes },

@@ -49,13 +49,15 @@ export async function buildServer(rt: Runtime, { endpoints = [] }: Partial<Exten
   // Behind proxies all connections are theirs.
   if (connections > 0 && config.server.trustProxy === false) limitConnections(app.server, connections)
   app.decorateRequest('caller', null as never)
+  app.decorateRequest('sessionCookie', 'none')
   traceRequests(app, rt)
   registerErrorBodies(app, { exposeDetails: config.server.exposeErrorDetails })
   acceptJsonBodies(app)
   refuseEncodedBodies(app)
   // With callbacks, because an async hook makes every request wait for a promise.
   app.addHook('onRequest', (request, reply, done) => {
-    reply.header('x-request-id', request.id)
+    // An answer that depends on its caller is nobody else's; routes may say more, e.g. `no-store`.
+    reply.header('x-request-id', request.id).header('cache-control', 'private, no-cache')
     done()
   })
   app.addHook('onResponse', (request, reply, done) => {
@@ -121,7 +123,7 @@ function corsOptions(config: Config) {
       decide(null, origin !== undefined && isTrustedOrigin(config, origin)),
     credentials: config.cors.credentials,
     methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'],
-    exposedHeaders: ['x-request-id', 'retry-after', 'etag', 'x-cache', ...rateLimitHeaders],
+    exposedHeaders: ['x-request-id', 'retry-after', 'etag', 'x-cache', 'www-authenticate', ...rateLimitHeaders],
     maxAge: 600,
   }
 }

@@ -1,6 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { hashSecret } from '../../src/adapters/tokens.ts'
 import { afterwardsDone } from '../../src/features/auth/afterwards.ts'
+import { cookieNamesOf } from '../../src/features/auth/cookie.ts'
 import { type Answer, type Api, startApi } from '../support/api.ts'
 import { configured } from '../support/configured.ts'
 import { connect } from '../support/socket.ts'
@@ -164,8 +165,8 @@ describe('a key', () => {
   it('counts in the Authorization header only, and whole', async () => {
     const { key } = await make((await api.user()).call)
     expect(await check(key)).toBe(200)
-    for (const cookie of [`token=${key}`, `__Host-token=${key}`])
-      expect((await api.anonymous('GET', '/auth/check', undefined, { cookie })).status).toBe(401)
+    for (const name of Object.values(cookieNamesOf(api.rt)))
+      expect((await api.anonymous('GET', '/auth/check', undefined, { cookie: `${name}=${key}` })).status).toBe(401)
     expect((await api.anonymous('GET', `/auth/check?access_token=${key}`)).status).toBe(401)
     for (const other of [key.slice(0, -1), key.toUpperCase(), key.slice(4), hashSecret(key)])
       expect(await check(other)).toBe(401)

@@ -52,10 +52,12 @@ describe('POST /auth/login', () => {
     expect(await facts(before)).toEqual([{ entityId: id, action: 'login', userId: id }])
     expect(await api.jobs('mail')).toEqual([])
     const claims = JSON.parse(Buffer.from(answer.body.token.split('.')[1], 'base64url').toString())
+    const [assignment] = await api.sql('select id from "svc_UserRole" where "user_Id" = $1', [id])
     expect(claims).toEqual({
       id,
       role_Id: answer.body.role.id,
       tenant_Id: null,
+      userRole_Id: assignment.id,
       sessionToken: expect.stringMatching(/^[0-9a-f]{64}$/),
       iss: api.rt.config.project.name,
       iat: expect.any(Number),

@@ -25,6 +25,18 @@ const unauthorized = { status: 401, body: { message: 'Unauthorized' } }
 const badToken = { status: 401, body: { message: 'Invalid or expired token' } }
 const badCheck = { status: 401, body: { valid: false, message: 'Invalid or expired token' } }
 
+const expired = () =>
+  jwt.sign(
+    { id: 'x', role_Id: 'x', sessionToken: newSecret(), iss: api.rt.config.project.name, exp: 1 },
+    api.rt.config.auth.secretKey,
+  )
+const unknown = () =>
+  signToken(
+    api.rt.config,
+    { userId: 'x', roleId: 'x', tenantId: undefined, userRoleId: undefined, sessionToken: newSecret() },
+    new Date(),
+  )
+
 describe('GET /auth/me', () => {
   it('answers the own row without hidden fields, and where the caller stands', async () => {
     const { call, id, email, roleId } = await api.user(readUsers)
@@ -97,14 +109,6 @@ describe('routes that need a session', () => {
     ['GET', '/auth/check', badCheck],
   ] as const
 
-  const expired = () =>
-    jwt.sign(
-      { id: 'x', role_Id: 'x', sessionToken: newSecret(), iss: api.rt.config.project.name, exp: 1 },
-      api.rt.config.auth.secretKey,
-    )
-  const unknown = () =>
-    signToken(api.rt.config, { userId: 'x', roleId: 'x', tenantId: undefined, sessionToken: newSecret() }, new Date())
-
   it.each(routes)('%s %s refuses callers without a live one', async (method, path, answer) => {
     expect(await api.anonymous(method, path)).toMatchObject(answer)
     for (const token of ['garbage', expired(), unknown()])
@@ -145,16 +149,98 @@ describe('routes that need a session', () => {
     const { sessionToken } = jwt.decode(one.token) as { sessionToken: string }
     const forged = signToken(
       api.rt.config,
-      { userId: two.id, roleId: two.roleId, tenantId: undefined, sessionToken },
+      { userId: two.id, roleId: two.roleId, tenantId: undefined, userRoleId: undefined, sessionToken },
       new Date(),
     )
     expect((await api.as(forged)('GET', '/auth/check')).status).toBe(401)
   })
+})
 
-  it('treat a bad token as the public role elsewhere', async () => {
-    const anonymous = await api.anonymous('GET', '/items/svc_User')
-    expect(anonymous.status).toBe(403)
-    expect(await api.as('garbage')('GET', '/items/svc_User')).toMatchObject({ status: 403, body: anonymous.body })
+describe('an Authorization header that opens nothing', () => {
+  /** Of every access class and both error formats; no such id or body matters. */
+  const routes = [
+    ['GET', '/'],
+    ['POST', '/'],
+    ['GET', '/settings'],
+    ['GET', '/settings/branding'],
+    ['GET', '/schemas'],
+    ['GET', '/permissions'],
+    ['GET', '/changes'],
+    ['GET', '/templates/types'],
+    ['GET', '/items/svc_User'],
+    ['POST', '/items/svc_User'],
+    ['PATCH', '/items/svc_User/x'],
+    ['DELETE', '/items/svc_User/x'],
+    ['GET', '/reports/svc_User'],
+    ['GET', '/metrics'],
+    ['GET', '/ops/jobs'],
+    ['GET', '/auth/me'],
+    ['GET', '/auth/check'],
+    ['GET', '/auth/keys'],
+    ['GET', '/auth/logout'],
+    ['POST', '/auth/refresh'],
+    ['POST', '/auth/login'],
+    ['POST', '/auth/register'],
+    ['POST', '/auth/magiclink'],
+    ['GET', '/auth/magiclink/x'],
+    ['POST', '/auth/password/reset'],
+    ['GET', '/auth/email/verify/x'],
+    ['GET', '/auth/verify-invite/x'],
+    ['GET', '/auth/signin/google'],
+    ['GET', '/auth/callback/google'],
+    ['GET', '/auth/admin/users/x/sessions'],
+  ] as const
+
+  it.each(routes)('is 401 by %s %s, with a code and WWW-Authenticate, and does nothing', async (method, path) => {
+    const [ended, key] = [await api.user(), `dbk_${'0'.repeat(72)}`]
+    expect((await ended.call('POST', '/auth/logout')).status).toBe(200)
+    const foreign = jwt.sign({ ...(jwt.decode(ended.token) as object), iss: 'Another' }, api.rt.config.auth.secretKey)
+    const before = await api.position()
+    for (const [authorization, code] of [
+      ['Bearer garbage', 'INVALID_TOKEN'],
+      ['Bearer', 'INVALID_TOKEN'],
+      ['Bearer ', 'INVALID_TOKEN'],
+      ['Bearer a b', 'INVALID_TOKEN'],
+      [ended.token, 'INVALID_TOKEN'],
+      ['Basic eDp5', 'INVALID_TOKEN'],
+      [`Bearer ${foreign}`, 'INVALID_TOKEN'],
+      [`Bearer ${expired()}`, 'INVALID_TOKEN'],
+      [`Bearer ${unknown()}`, 'SESSION_ENDED'],
+      [`Bearer ${ended.token}`, 'SESSION_ENDED'],
+      [`bearer ${ended.token}`, 'SESSION_ENDED'],
+      [`Bearer ${key}`, 'INVALID_API_KEY'],
+    ] as const) {
+      const answer = await api.anonymous(method, path, method === 'GET' ? undefined : {}, { authorization })
+      expect([authorization, answer.status]).toEqual([authorization, 401])
+      expect(path.startsWith('/auth/') ? answer.body.code : answer.body.error.code).toBe(code)
+      expect(answer.headers['www-authenticate']).toMatch(/^Bearer error="invalid_token", error_description="[\w ]+"$/)
+    }
+    expect(await api.log(before)).toEqual([])
+  })
+
+  it('is no reason not to say that the process lives, and an empty one is none', async () => {
+    expect((await api.as('garbage')('GET', '/health')).status).toBe(200)
+    expect((await api.as('garbage')('GET', '/ready')).status).toBe(200)
+    expect((await api.anonymous('GET', '/', undefined, { authorization: '' })).status).toBe(200)
+    expect((await api.as('garbage')('GET', '/nowhere')).status).toBe(404)
+  })
+
+  it('is asked for where there is none', async () => {
+    const { status, headers } = await api.anonymous('GET', '/auth/me')
+    expect([status, headers['www-authenticate']]).toEqual([401, 'Bearer'])
+  })
+
+  it('counts for RATE_LIMIT, also where that goes by user', async () => {
+    const app = await configured(api.database, {
+      RATE_LIMIT_DISABLED: 'false',
+      RATE_LIMIT: '3',
+      RATE_LIMIT_INTERVAL: '600000',
+      RATE_LIMIT_BY_USER: 'true',
+    })
+    const headers = { authorization: 'Bearer garbage' }
+    const codes = []
+    for (let i = 0; i < 4; i += 1) codes.push((await app.inject({ url: '/', headers })).statusCode)
+    expect(codes).toEqual([401, 401, 401, 429])
   })
 })
 
@@ -171,6 +257,8 @@ describe('POST /auth/refresh', () => {
     const answer = await api.as(body.token)('POST', '/auth/refresh', { refreshToken: 'whatever', authMode: 'jwt' })
     expect(answer).toMatchObject({ status: 200, body: { authMode: 'jwt', expiresIn: 604_800 } })
     expect(Object.keys(answer.body).sort()).toEqual(['authMode', 'expiresIn', 'token'])
+    const assignment = async () => (await api.sql('select id from "svc_UserRole" where "user_Id" = $1', [id]))[0].id
+    expect(jwt.decode(answer.body.token)).toMatchObject({ id, userRole_Id: await assignment() })
     expect(await facts(before)).toEqual([{ entityId: id, action: 'refresh', userId: id }])
     const mobile = (await sessionsOf(id)).filter(({ type }) => type === 'mobile')
     expect(mobile).toHaveLength(1)
@@ -332,8 +420,8 @@ describe('opening a session', () => {
       ...{ tokenHash: hashSecret(newSecret()), seconds: 60, ip: '127.0.0.1', userAgent: null },
     })
     const open = () => commit(api.rt, systemActor, async (tx) => ({ result: await insertSession(tx, session()) }))
-    expect(await open()).toBe(true)
+    expect(await open()).toEqual({ userRoleId: expect.any(String) })
     await api.sql(statement, [id])
-    expect(await open()).toBe(false)
+    expect(await open()).toBeUndefined()
   })
 })

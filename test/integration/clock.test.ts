@@ -22,7 +22,11 @@ describe.each([
     const { token } = (await api.anonymous('POST', '/auth/login', administrator)).body
     const started = new Date()
     const claims = verifyToken(api.rt.config, token, started)!
-    const expired = signToken(api.rt.config, claims, new Date(started.getTime() - 301_000))
+    const expired = signToken(
+      api.rt.config,
+      { ...claims, userRoleId: undefined },
+      new Date(started.getTime() - 301_000),
+    )
 
     vi.useFakeTimers({ toFake: ['Date'], now: started.getTime() + shift })
     const beside = await startApi({ ACCESS_TOKEN_EXPIRES_IN: '300' }, api.database)

@@ -208,6 +208,33 @@ describe('loading', () => {
     expect(failure!.message).toMatch(says)
   })
 
+  it('leaves the Authorization header to a route that reads it itself', async () => {
+    const { app } = await started(
+      await extensions({
+        'svc-endpoint-y/index.mjs': `export default { id: 'y', handler: (app) => {
+          const who = (request) => ({ user: request.accountability?.user?.id ?? null, header: request.headers.authorization })
+          app.get('/own', { config: { ownAuthorization: true } }, async (request) => who(request))
+          app.get('/ours', async (request) => who(request))
+        } }`,
+      }),
+    )
+    const call = async (url: string, authorization: string, cookie = '') =>
+      (await app.inject({ url, headers: { authorization, cookie } })).json()
+    const user = await api.user()
+    const login = await api.anonymous('POST', '/auth/login', {
+      email: user.email,
+      password: 'password of a user',
+      authMode: 'cookie',
+    })
+    const cookie = String(login.headers['set-cookie']).split(';')[0]!
+    const header = 'Bearer a secret of the caller’s own'.replace('’', "'")
+    expect(await call('/y/own', header)).toEqual({ user: null, header })
+    expect(await call('/y/own', `Bearer ${user.token}`)).toMatchObject({ user: null })
+    expect(await call('/y/own', header, cookie)).toEqual({ user: user.id, header })
+    expect(await call('/y/ours', header, cookie)).toMatchObject({ error: { code: 'INVALID_TOKEN', statusCode: 401 } })
+    expect(await call('/y/ours', `Bearer ${user.token}`)).toMatchObject({ user: user.id })
+  })
+
   it('is refused for a configured directory that is not there', async () => {
     await expect(started('/no/such/directory')).rejects.toThrow('EXTENSIONS_DIR: /no/such/directory does not exist')
   })

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import fc from 'fast-check'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { systemActor } from '../../src/events/types.ts'
-import { callerOfToken } from '../../src/features/auth/authenticate.ts'
+import { callerOfToken, type FoundCaller } from '../../src/features/auth/authenticate.ts'
 import { openWrite } from '../../src/features/items/context.ts'
 import { insertOf, updateOf } from '../../src/features/items/kept-writes.ts'
 import { type Payload, readPayload } from '../../src/features/items/payload.ts'
@@ -82,7 +82,7 @@ it('a kept statement is the one that would be made, with its values', async () =
     writer(administrator),
   ])
   const accesses = await Promise.all(
-    users.map(async ({ token }) => (await callerOfToken(api.rt, token))!.caller.access),
+    users.map(async ({ token }) => ((await callerOfToken(api.rt, token)) as FoundCaller).caller.access),
   )
   const pairs = (payload: object, access: (typeof accesses)[number], name: string, id: string): [Write, Write][] => {
     const of = <A extends 'create' | 'update'>(action: A): [ReturnType<typeof openWrite<A>>, Payload] => {

@@ -146,7 +146,7 @@ describe('signing in', () => {
     const response = user.authenticator.sign(options)
     const opened = await open(challengeId, response, { authType: 'mobile', authMode: 'cookie' })
     expect(opened).toMatchObject({ status: 200, body: { authMode: 'cookie', user: { id: user.id } } })
-    expect(opened.headers['set-cookie']).toMatch(/^token=/)
+    expect(opened.headers['set-cookie']).toMatch(/^token_\w{8}=/)
     expect(opened.body.token).toBeUndefined()
     expect((await sessionsOf(user.id)).map(({ type }) => type)).toContain('mobile')
     expect(await story(before)).toEqual(['svc_User login'])

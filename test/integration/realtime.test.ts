@@ -3,6 +3,7 @@ import { get } from 'node:http'
 import { json } from 'node:stream/consumers'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { type Api, type Call, startApi } from '../support/api.ts'
+import { configured } from '../support/configured.ts'
 import { administrator } from '../support/prepare.ts'
 import { connect } from '../support/socket.ts'
 import { waitFor } from '../support/wait.ts'
@@ -83,6 +84,78 @@ describe('connecting', () => {
     await end(user.call, user.id)
     await expect(connect(address, user.token)).rejects.toThrow('Invalid or expired token')
     await waitFor(() => !socket.socket.connected)
+  })
+
+  it('says by a code what was wrong, and takes nothing else instead', async () => {
+    const user = await api.user()
+    const signedIn = await api.anonymous('POST', '/auth/login', { ...administrator, authMode: 'cookie' })
+    const cookie = String(signedIn.headers['set-cookie']).split(';')[0]!
+    const refusalOf = async (given: string | undefined, extraHeaders: Record<string, string> = {}) => {
+      const refused = await connect(address, given, { extraHeaders }).catch((error: unknown) => error)
+      return [(refused as Error).message, (refused as { data?: { code: string } }).data?.code]
+    }
+    const ended = (await api.anonymous('POST', '/auth/login', administrator)).body.token
+    await api.as(ended)('POST', '/auth/logout')
+    const words = 'Invalid or expired token'
+    const key = `dbk_${'0'.repeat(72)}`
+    expect(await refusalOf('garbage', { cookie })).toEqual([words, 'INVALID_TOKEN'])
+    expect(await refusalOf('', { cookie })).toEqual([words, 'INVALID_TOKEN'])
+    expect(await refusalOf(ended, { cookie })).toEqual([words, 'SESSION_ENDED'])
+    expect(await refusalOf(key, { cookie })).toEqual([words, 'INVALID_API_KEY'])
+    expect(await refusalOf(ended, { authorization: `Bearer ${token}` })).toEqual([words, 'SESSION_ENDED'])
+    expect(await refusalOf(undefined, { cookie, authorization: 'Bearer garbage' })).toEqual([words, 'INVALID_TOKEN'])
+    expect(await refusalOf(undefined, { cookie, authorization: 'Basic eDp5' })).toEqual([words, 'INVALID_TOKEN'])
+    expect(await refusalOf(undefined, { cookie, authorization: `Bearer ${ended}` })).toEqual([words, 'SESSION_ENDED'])
+    expect(await refusalOf(undefined, { cookie: `${cookie.split('=')[0]}=${ended}` })).toEqual([words, 'SESSION_ENDED'])
+    expect(await refusalOf(undefined, { cookie: `token=${token}` })).toEqual([
+      'No authentication token provided',
+      undefined,
+    ])
+    for (const extraHeaders of [
+      { authorization: `Bearer ${user.token}`, cookie },
+      { authorization: '', cookie },
+    ]) {
+      const { notices } = await connect(address, undefined, { extraHeaders })
+      expect(notices[0]!.body.userId === user.id).toBe(extraHeaders.authorization !== '')
+    }
+  })
+
+  it('is open to the pages that may call the API, and to those that may only connect', async () => {
+    const app = await configured(api.database, {
+      SOCKET_ENABLED: 'true',
+      AUTH_APP_URL: 'https://app.example.com/start',
+      AUTH_CORS_ALLOWED_ORIGINS: 'http://localhost:3000',
+      SOCKET_CORS_ENABLED_ORIGINS: 'https://board.example.com',
+    })
+    const own = await app.listen({ host: '127.0.0.1', port: 0 })
+    const ask = async (origin: string) => {
+      const answer = await fetch(`${own}/realtime/?EIO=4&transport=polling`, { headers: { origin } })
+      await answer.text()
+      return [answer.status, answer.headers.get('access-control-allow-origin')]
+    }
+    const rest = async (origin: string) =>
+      (await app.inject({ url: '/', headers: { origin } })).headers['access-control-allow-origin'] === origin
+    for (const [origin, may] of [
+      ['https://app.example.com', 'call'],
+      ['http://localhost:3000', 'call'],
+      ['http://localhost:4000', 'call'],
+      ['https://board.example.com', 'connect'],
+      ['https://board.example.com:8443', 'nothing'],
+      ['http://app.example.com', 'nothing'],
+      ['https://app.example.com.evil.test', 'nothing'],
+      ['null', 'nothing'],
+    ]) {
+      expect([origin, await rest(origin!)]).toEqual([origin, may === 'call'])
+      expect([origin, ...(await ask(origin!))]).toEqual([origin, ...(may === 'nothing' ? [403, null] : [200, origin])])
+      const socket = connect(own, token, { extraHeaders: { origin } })
+      if (may === 'nothing') await expect(socket).rejects.toThrow()
+      else expect((await socket).socket.connected).toBe(true)
+    }
+    const preflight = await fetch(`${own}/realtime/?EIO=4&transport=polling`, {
+      method: 'OPTIONS',
+      headers: { origin: 'https://app.example.com', 'access-control-request-method': 'POST' },
+    })
+    expect(preflight.headers.get('access-control-allow-credentials')).toBe('true')
   })
 
   it('does not look at tokens in the query', async () => {

@@ -1,5 +1,6 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { unseal } from '../../src/adapters/sealing.ts'
+import { cookieNamesOf } from '../../src/features/auth/cookie.ts'
 import { createAccount, factsSince, sessionOf } from '../support/accounts.ts'
 import { type Answer, type Api, startApi } from '../support/api.ts'
 import { type OpenId, startOpenId, visit } from '../support/openid.ts'
@@ -168,9 +169,45 @@ describe('a sign-in', () => {
 
     const byCookie = await signInByLink(login, '&authMode=cookie')
     expect(byCookie.address.href).toBe(`${app}/welcome?a=b`)
-    const [session] = cookiesOf(byCookie.ended).filter((cookie) => cookie.startsWith('token='))
+    const [session] = cookiesOf(byCookie.ended).filter((cookie) => cookie.startsWith('token_'))
     const me = await api.anonymous('GET', '/auth/check', undefined, { cookie: session! })
     expect(me.status).toBe(200)
+  })
+
+  it('gives no token to a browser that has a session cookie, wherever that is known', async () => {
+    const { login } = somebody()
+    const session = (answer: Answer) => cookiesOf(answer).find((cookie) => cookie.startsWith('token_'))!
+    const first = await signInByLink(login, '&authMode=cookie')
+    const cookie = session(first.ended)
+    const begin = (headers?: Record<string, string>) =>
+      api.anonymous('GET', `/auth/signin/google?redirect_url=${app}/welcome&authMode=jwt`, undefined, headers)
+    const end = async (begun: Answer, cookies: readonly string[]) =>
+      api.anonymous('GET', pathOf(await visit(String(begun.headers.location), login)), undefined, {
+        cookie: cookies.join('; '),
+      })
+    // It came to the beginning with the cookie; the provider's redirect may come without.
+    const begun = await begin({ cookie })
+    for (const ended of [
+      await end(begun, cookiesOf(begun)),
+      await end(await begin({ cookie }), [cookie]),
+      await end(await begin(), [cookie]),
+    ])
+      expect(new URL(String(ended.headers.location ?? `${app}/`)).searchParams.has('token')).toBe(false)
+    const [kept, forced] = [await end(await begin({ cookie }), cookiesOf(begun)), await end(await begin(), [cookie])]
+    // A way that this browser has not begun does not change its session.
+    for (const ended of [kept, forced]) {
+      expect(ended).toMatchObject({ status: 400, body: { message: 'State does not match the initiating session' } })
+      expect(session(ended)).toBeUndefined()
+    }
+    const again = await begin({ cookie })
+    const ended = await end(again, [cookie, ...cookiesOf(again)])
+    expect(ended.headers.location).toBe(`${app}/welcome`)
+    const check = await api.anonymous('GET', '/auth/check', undefined, { cookie: session(ended) })
+    expect(check.status).toBe(200)
+    // A cookie of a session that is over says nothing.
+    await api.anonymous('POST', '/auth/logout', undefined, { cookie, origin: new URL(app).origin })
+    const dead = await end(await begin({ cookie }), [cookie])
+    expect(new URL(String(dead.headers.location)).searchParams.has('token')).toBe(true)
   })
 
   it("ends at the frontend's own page when it names one, which then calls the callback", async () => {
@@ -196,7 +233,7 @@ describe('a sign-in', () => {
     const headers = {
       'content-type': 'application/x-www-form-urlencoded',
       origin: 'https://appleid.apple.com',
-      cookie: 'token=x',
+      cookie: `${cookieNamesOf(api.rt).plain}=x`,
     }
     const answer = await api.anonymous('POST', '/auth/callback/apple', form.toString(), headers)
     expect(answer).toMatchObject({ status: 200, body: { user: { firstName: 'Ada', lastName: 'King' } } })

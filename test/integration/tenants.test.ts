@@ -486,7 +486,21 @@ describe('POST /auth/switch-tenant', () => {
     const user = await both()
     const { body, headers } = await change(user.call, { tenant_Id: tenant, authMode: 'cookie' })
     expect(body).not.toHaveProperty('token')
-    expect(headers['set-cookie']).toMatch(/^token=/)
+    expect(headers['set-cookie']).toMatch(/^token_\w{8}=/)
+  })
+
+  it('hands it over as the cookie to who came with one, whatever is asked for', async () => {
+    const user = await both()
+    const { headers: first } = await change(user.call, { tenant_Id: tenant, authMode: 'cookie' })
+    const headers = { cookie: String(first['set-cookie']).split(';')[0]!, 'sec-fetch-site': 'same-origin' }
+    const body = { tenant_Id: tenant, authMode: 'jwt' }
+    const answer = await api.anonymous('POST', '/auth/switch-tenant', body, headers)
+    expect(answer).toMatchObject({ status: 200, body: { authMode: 'cookie' } })
+    expect(answer.body).not.toHaveProperty('token')
+    const cookie = String(answer.headers['set-cookie']).split(';')[0]!
+    expect((await api.anonymous('GET', '/auth/check', undefined, { cookie })).status).toBe(200)
+    const claims = JSON.parse(Buffer.from(cookie.split('.')[1]!, 'base64url').toString())
+    expect(claims).toMatchObject({ tenant_Id: tenant, userRole_Id: answer.body.userRole_Id })
   })
 
   it('keeps the type of the session, and counts the limit where another is asked for', async () => {

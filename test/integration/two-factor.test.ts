@@ -1,4 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest'
+import { cookieNamesOf } from '../../src/features/auth/cookie.ts'
 import { plant } from '../support/accounts.ts'
 import { type Answer, type Api, startApi } from '../support/api.ts'
 import { configured } from '../support/configured.ts'
@@ -156,7 +157,8 @@ describe('the challenge', () => {
       ['POST', '/auth/2fa/enable'],
     ] as const) {
       expect((await challenged(method, path)).status).toBe(401)
-      const cookie = { cookie: `token=${twoFactorToken}; __Host-token=${twoFactorToken}` }
+      const { plain, host } = cookieNamesOf(api.rt)
+      const cookie = { cookie: `${plain}=${twoFactorToken}; ${host}=${twoFactorToken}` }
       expect((await api.anonymous(method, path, undefined, cookie)).status).toBe(401)
     }
     const [{ text }] = await api.sql(`select string_agg(c::text, ' ') as text from "svc_Challenge" c`)
@@ -191,7 +193,7 @@ describe('the challenge', () => {
   it('remembers the cookie, unless verifying asks otherwise', async () => {
     const user = await enrolled()
     const cookie = await verify(await challenge(user.email, { authMode: 'cookie' }), appCode(user.secret))
-    expect(cookie.headers['set-cookie']).toMatch(/^token=.+HttpOnly/)
+    expect(cookie.headers['set-cookie']).toMatch(/^token_\w{8}=.+HttpOnly/)
     expect(cookie.body).toMatchObject({ authMode: 'cookie', message: 'Authentication successful' })
     expect(cookie.body.token).toBeUndefined()
     await forgetStep(user.id)

@@ -103,7 +103,7 @@ describe('a revocation is effective in both processes', () => {
       for (const web of cluster.web) expect((await read(web)).status).toBe(200)
       return staleness(
         () => cluster.sql('delete from "svc_Sessions" where "user_Id" = $1', [userId]),
-        async (web) => (await read(web)).status === 403,
+        async (web) => (await read(web)).status === 401,
       )
     })
     token = await signIn()

@@ -1,7 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import { parseConfig } from '../../src/config.ts'
-import { clearedSessionCookie, sessionCookie, tokenOfCookies } from '../../src/features/auth/cookie.ts'
+import { clearedSessionCookie, cookieNames, sessionCookie, tokenOfCookies } from '../../src/features/auth/cookie.ts'
 import { isTrustedOrigin } from '../../src/features/auth/origins.ts'
+
+const names = cookieNames('an installation')
+/** As the cookie is called here. */
+const named = (text: string) => text.replaceAll(/(?<!\w)token=/g, `${names.plain}=`)
 
 const configOf = (env: Record<string, string>) =>
   parseConfig({
@@ -40,13 +44,13 @@ describe('the session cookie (A-26)', () => {
       '__Host-token=T; Path=/; Max-Age=600; Secure; SameSite=None',
     ],
   ])('with %s', (_what, env, text) => {
-    expect(sessionCookie(configOf(env), 'T')).toBe(text)
+    expect(sessionCookie(configOf(env), names, 'T')).toBe(named(text))
   })
 
   it('is cleared under the same name, path and domain', () => {
     const config = configOf({ AUTH_COOKIE_DOMAIN: 'example.com', AUTH_COOKIE_PATH: '/api' })
-    expect(clearedSessionCookie(config)).toBe(
-      'token=; Path=/api; Max-Age=0; Domain=example.com; HttpOnly; SameSite=Lax',
+    expect(clearedSessionCookie(config, names)).toBe(
+      named('token=; Path=/api; Max-Age=0; Domain=example.com; HttpOnly; SameSite=Lax'),
     )
   })
 
@@ -62,7 +66,15 @@ describe('the session cookie (A-26)', () => {
     ['token', undefined],
     ['other="token=T"', undefined],
   ])('is read from %j as %j', (header, token) => {
-    expect(tokenOfCookies(header)).toBe(token)
+    expect(tokenOfCookies(names, header && named(header))).toBe(token)
+  })
+
+  it('is called otherwise by each installation, and by other programs', () => {
+    const others = cookieNames('another installation')
+    expect(names.plain).toMatch(/^token_[0-9a-f]{8}$/)
+    expect(others.plain).not.toBe(names.plain)
+    for (const name of [others.plain, others.host, 'token', '__Host-token', `${names.plain}x`])
+      expect(tokenOfCookies(names, `${name}=T`)).toBeUndefined()
   })
 })
 

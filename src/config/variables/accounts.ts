@@ -11,6 +11,9 @@ export const socialProviderIds = [
   ...['TWITTER', 'VERCEL', 'VK', 'WECHAT', 'ZOOM'],
 ] as const
 
+/** Ten years: an access token can't be given a longer life. */
+export const longestLifeSeconds = 315_360_000
+
 const services = oneOf('LOCAL', 'PASSKEY', 'TWOFACTOR', ...socialProviderIds)
 const inProductionOnly = { production: 'true', otherwise: 'false' }
 
@@ -25,7 +28,7 @@ export const auth = group('Accounts and sessions', {
   ),
   accessTokenExpiresIn: variable(
     'ACCESS_TOKEN_EXPIRES_IN',
-    seconds(1, 315_360_000),
+    seconds(1, longestLifeSeconds),
     '604800',
     'Life of access tokens and sessions',
   ),

@@ -23,7 +23,7 @@ export const realtime = group('Realtime', {
     'SOCKET_CORS_ENABLED_ORIGINS',
     list(origin),
     '',
-    'Origins that may connect; only the server’s own when unset',
+    'Origins that may only connect here, beside those that may call the API (AUTH_APP_URL, AUTH_CORS_ALLOWED_ORIGINS)',
   ),
   rowLevelScoping: variable(
     'REALTIME_ROW_LEVEL_SCOPING',

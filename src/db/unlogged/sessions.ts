@@ -26,44 +26,54 @@ export type SessionRequest = {
 export type NewSession = SessionOrigin & SessionRequest
 
 /**
- * Opens a session; false when the account was suspended or its password changed since it was checked. The lock keeps
+ * Opens a session; undefined when the account was suspended or its password changed since it was checked. The lock keeps
  * both from happening before the session can be seen, so a password reset that changes the user's row first and then
  * deletes the sessions misses none.
  */
-export async function insertSession(tx: Tx, session: NewSession): Promise<boolean> {
+export async function insertSession(tx: Tx, session: NewSession): Promise<OpenedSession | undefined> {
   const samePassword =
     session.passwordHash === undefined
       ? sql.fragment`true`
       : sql.fragment`u.password is not distinct from ${session.passwordHash}`
-  const rows = await tx.any(sql.unsafe`
-    insert into "svc_Sessions" (token, "user_Id", "role_Id", "tenant_Id", "expiresAt", "ipAddress", "userAgent", type)
+  return tx.maybeOne<OpenedSession>(sql.unsafe`
+    insert into "svc_Sessions" as s (token, "user_Id", "role_Id", "tenant_Id", "expiresAt", "ipAddress", "userAgent", type)
     select ${session.tokenHash}, u.id, ${session.roleId}::uuid, ${session.tenantId}::uuid,
            now() + make_interval(secs => ${session.seconds}), ${session.ip}, ${session.userAgent}, ${session.type}
     from "svc_User" u
     where u.id = ${session.userId} and u.status = 'active' and ${samePassword}
     for share
-    returning id`)
-  return rows.length === 1
+    returning ${userRoleId}`)
 }
+
+/** The role assignment that a session is for; null where its user has none there. */
+export type OpenedSession = { readonly userRoleId: string | null }
+
+const userRoleId = sql.fragment`(
+  select ur.id from "svc_UserRole" ur
+  where ur."user_Id" = s."user_Id" and ur."tenant_Id" is not distinct from s."tenant_Id") as "userRoleId"`
 
 /**
  * Ends a live session and opens its successor, in one statement: of any number at the same time exactly one gets
- * through. False when the session has ended already. Locks the user like `insertSession`.
+ * through. Undefined when the session has ended already. Locks the user like `insertSession`.
  */
-export async function replaceSession(tx: Tx, sessionId: string, roleId: string, next: SessionOrigin): Promise<boolean> {
-  const rows = await tx.any(sql.unsafe`
+export async function replaceSession(
+  tx: Tx,
+  sessionId: string,
+  roleId: string,
+  next: SessionOrigin,
+): Promise<OpenedSession | undefined> {
+  return tx.maybeOne<OpenedSession>(sql.unsafe`
     with owner as materialized (
       select u.id from "svc_User" u join "svc_Sessions" s on s."user_Id" = u.id
       where s.id = ${sessionId} and u.status = 'active' for share of u),
     ended as (
       delete from "svc_Sessions" s using owner
       where s.id = ${sessionId} and s."user_Id" = owner.id and s."expiresAt" > now() returning s.*)
-    insert into "svc_Sessions" (token, "user_Id", "role_Id", "tenant_Id", "expiresAt", "ipAddress", "userAgent", type)
+    insert into "svc_Sessions" as s (token, "user_Id", "role_Id", "tenant_Id", "expiresAt", "ipAddress", "userAgent", type)
     select ${next.tokenHash}, "user_Id", ${roleId}::uuid, "tenant_Id", now() + make_interval(secs => ${next.seconds}),
            ${next.ip}, ${next.userAgent}, type
     from ended
-    returning id`)
-  return rows.length === 1
+    returning ${userRoleId}`)
 }
 
 /** Ends the sessions of a user but for one, all without. Change the user's row first (see `insertSession`). */

@@ -1,7 +1,7 @@
-import type { FastifyReply } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Runtime } from '../../runtime.ts'
 import type { Role } from '../permissions/store.ts'
-import { sessionCookie } from './cookie.ts'
+import { setSessionCookie } from './cookie.ts'
 import type { AuthMode } from './input.ts'
 import type { Person } from './queries.ts'
 
@@ -24,8 +24,9 @@ export function tenantBody(rt: Runtime, tenant: Row | null): Record<string, unkn
 }
 
 /**
- * Hands the token over: in the body, or as a cookie and then not in the body (decisions F8). Without one, when something
- * else is asked for first, the body is the whole answer.
+ * Hands the token over: in the body, or as a cookie and then not in the body (decisions F8). A browser that came with a
+ * session cookie gets the next token as its cookie whatever it asks for: its scripts must not get hold of what the cookie
+ * keeps from them. Without a token, when something else is asked for first, the body is the whole answer.
  */
 export function deliver<Body extends object>(...of: [...Delivery, token: string, body: Body]): Delivered<Body>
 export function deliver<Body extends object>(
@@ -35,9 +36,15 @@ export function deliver<Body extends object>(
   ...[rt, reply, authMode, token, body]: [...Delivery, token: string | undefined, body: Body]
 ): Body | Delivered<Body> {
   if (token === undefined) return body
-  if (authMode === 'jwt') return { ...body, token, authMode }
-  reply.header('set-cookie', sessionCookie(rt.config, token))
-  return { message: 'Authentication successful', ...body, authMode }
+  const mode = deliveryTo(reply.request, authMode)
+  if (mode === 'jwt') return { ...body, token, authMode: mode }
+  setSessionCookie(rt, reply, token)
+  return { message: 'Authentication successful', ...body, authMode: mode }
+}
+
+/** How this client gets a token, whatever it has asked for. */
+export function deliveryTo({ sessionCookie }: FastifyRequest, asked: AuthMode): AuthMode {
+  return sessionCookie === 'live' ? 'cookie' : asked
 }
 
 type Delivery = [rt: Runtime, reply: FastifyReply, authMode: AuthMode]

@@ -1,7 +1,8 @@
-import type { FastifyRequest } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type VerifiedClaims, verifyToken } from '../../adapters/tokens.ts'
 import type { Collection } from '../../catalog/catalog.ts'
 import { extendSession, touchApiKey, touchSession } from '../../db/unlogged/sessions.ts'
+import type { CredentialFault } from '../../errors.ts'
 import { oncePer } from '../../once-per.ts'
 import type { Access, VariableName } from '../../query/access.ts'
 import type { Runtime } from '../../runtime.ts'
@@ -12,56 +13,110 @@ import type { AccessRules, Role } from '../permissions/store.ts'
 import type { SettingsRow } from '../settings/store.ts'
 import { afterwards } from './afterwards.ts'
 import type { Caller } from './caller.ts'
-import { tokenOfCookies } from './cookie.ts'
+import { cookieNamesOf, dropSessionCookie, tokenOfCookies } from './cookie.ts'
 import { refuseForgedWrite } from './origins.ts'
 import type { Standing } from './session-row.ts'
 import type { Session } from './session-store.ts'
 
 /**
- * Who makes a request: the user of the live session that its bearer token names, or its cookie where there is no
- * bearer token, or of its API key; the public role when the token is missing, malformed, expired or its session has ended. Routes that
- * need a session refuse the public role themselves.
+ * Who makes a request. An Authorization header decides wherever there is one: the user of the live session or API key
+ * that it names, or why it opens nothing, which no route answers like the public role. Else the session cookie: its
+ * user; a dead one is dropped, and its caller is the public role like any other without a credential.
  *
  * At once where memory knows it, which is most of the time. Throws 503 when the database can't tell, 403 when a
  * cookie's write comes from another site.
  */
-export function resolveCaller(rt: Runtime, request: FastifyRequest): Caller | Promise<Caller> {
-  if (request.routeOptions.config?.ignoresSession === true) return publicCaller(rt)
-  const credential = credentialOf(request)
-  if (credential === undefined) return publicCaller(rt)
-  const { token, from } = credential
-  if (from === 'header' && readsLikeApiKey(token))
-    return callerOfKey(rt, token).then((found) => found?.caller ?? publicCaller(rt))
-  const claims = verifyToken(rt.config, token, rt.clock())
-  if (claims === undefined) return publicCaller(rt)
-  const known = rt.sessions.recall(claims.sessionToken)
-  const admit = (session: Session | undefined) => callerBy(rt, request, { from, claims, session })
-  return known !== undefined ? admit(known) : rt.sessions.find(claims.sessionToken).then(admit)
-}
-
-type Presented = { from: Credential['from']; claims: VerifiedClaims; session: Session | undefined }
-
-function callerBy(
+export function resolveCaller(
   rt: Runtime,
   request: FastifyRequest,
-  { from, claims, session }: Presented,
-): Caller | Promise<Caller> {
-  if (session?.userId !== claims.userId) return publicCaller(rt)
-  if (from === 'cookie') refuseForgedWrite(rt.config, request)
+  reply: FastifyReply,
+): Caller | CredentialFault | Promise<Caller | CredentialFault> {
+  const { authorization = '', cookie } = request.headers
+  const { ignoresSession = false, ownAuthorization = false } = request.routeOptions.config ?? {}
+  // An empty one is how some clients say that they have none.
+  if (authorization !== '' && !ownAuthorization) {
+    const found = callerOfHeader(rt, authorization)
+    return ignoresSession ? forgotten(rt, found) : found
+  }
+  if (cookie === undefined) return publicCaller(rt)
+  const token = tokenOfCookies(cookieNamesOf(rt), cookie)
+  if (token === undefined) return publicCaller(rt)
+  const visit = { rt, request, reply, ignoresSession }
+  const session = liveSession(rt, token)
+  return session instanceof Promise ? session.then((found) => byCookie(visit, found)) : byCookie(visit, session)
+}
+
+function callerOfHeader(rt: Runtime, authorization: string): Found | Promise<Found> {
+  const token = bearerOf(authorization)
+  if (token === undefined) return 'INVALID_TOKEN'
+  if (readsLikeApiKey(token)) return callerOfKey(rt, token).then((found) => found?.caller ?? 'INVALID_API_KEY')
+  const session = liveSession(rt, token)
+  return session instanceof Promise ? session.then((found) => admitted(rt, found)) : admitted(rt, session)
+}
+
+/** What an Authorization header of the scheme Bearer holds. */
+export function bearerOf(authorization: string): string | undefined {
+  return /^bearer +(\S+) *$/i.exec(authorization)?.[1]
+}
+
+type Found = Caller | CredentialFault
+
+/** On routes where nobody is anybody a bad header is refused all the same. */
+function forgotten(rt: Runtime, found: Found | Promise<Found>): Found | Promise<Found> {
+  if (found instanceof Promise) return found.then((settled) => forgotten(rt, settled))
+  return typeof found === 'string' ? found : publicCaller(rt)
+}
+
+type Visit = {
+  readonly rt: Runtime
+  readonly request: FastifyRequest
+  readonly reply: FastifyReply
+  readonly ignoresSession: boolean
+}
+
+function byCookie({ rt, request, reply, ignoresSession }: Visit, session: LiveSession): Caller | Promise<Caller> {
+  request.sessionCookie = typeof session === 'string' ? 'dead' : 'live'
+  if (typeof session === 'string') {
+    dropSessionCookie(rt, reply)
+    return publicCaller(rt)
+  }
+  if (ignoresSession) return publicCaller(rt)
+  refuseForgedWrite(rt.config, request)
+  return admitted(rt, session) as Caller | Promise<Caller>
+}
+
+function admitted(rt: Runtime, session: LiveSession): Found | Promise<Caller> {
+  if (typeof session === 'string') return session
   if (session.idle) afterwards(rt, 'noting the use of a session', () => touchSession(rt, session.id))
   const caller = callerOf(rt, session)
   return session.extendable ? extend(rt, session).then(() => caller) : caller
 }
 
+type LiveSession = Session | CredentialFault
+
+/** The live session that an access token names, or why there is none. */
+function liveSession(rt: Runtime, token: string): LiveSession | Promise<LiveSession> {
+  const claims = verifyToken(rt.config, token, rt.clock())
+  if (claims === undefined) return 'INVALID_TOKEN'
+  const known = rt.sessions.recall(claims.sessionToken)
+  if (known !== undefined) return ownSession(claims, known)
+  return rt.sessions.find(claims.sessionToken).then((session) => ownSession(claims, session))
+}
+
+function ownSession(claims: VerifiedClaims, session: Session | undefined): LiveSession {
+  return session?.userId === claims.userId ? session : 'SESSION_ENDED'
+}
+
 /** Who calls, and in how many milliseconds to ask again: nothing is notified of a session that merely expires. */
 export type FoundCaller = { readonly caller: Caller; readonly endsInMs: number }
 
-/** The user of a token or API key, for channels other than HTTP requests; undefined when it opens nothing. 503 as above. */
-export async function callerOfToken(rt: Runtime, token: string): Promise<FoundCaller | undefined> {
-  if (readsLikeApiKey(token)) return callerOfKey(rt, token)
-  const found = await sessionOf(rt, token)
-  if (found === undefined) return undefined
-  const { session, claims } = found
+/** The user of a token or API key, for channels other than HTTP requests, or why it opens nothing. 503 as above. */
+export async function callerOfToken(rt: Runtime, token: string): Promise<FoundCaller | CredentialFault> {
+  if (readsLikeApiKey(token)) return (await callerOfKey(rt, token)) ?? 'INVALID_API_KEY'
+  const session = await liveSession(rt, token)
+  if (typeof session === 'string') return session
+  const claims = verifyToken(rt.config, token, rt.clock())
+  if (claims === undefined) return 'INVALID_TOKEN'
   const endsInMs = Math.min(session.endsAt - performance.now(), claims.expiresAt.getTime() - rt.clock().getTime())
   return { caller: callerOf(rt, session), endsInMs }
 }
@@ -87,27 +142,6 @@ export function accessOfStanding(rt: Runtime, standing: Standing): Access {
 export function accessOfRole(rt: Runtime, rules: AccessRules, role: Role, tenantId: string | undefined): Access {
   const rows = withSettings(rt, tenantId, { CURRENT_ROLE: role })
   return accessOf(rules, { role, userId: undefined, tenantId, rows, related: new Map() })
-}
-
-type Credential = { readonly token: string; readonly from: 'header' | 'cookie' }
-
-/** A bearer header decides, even a broken one; tokens in bodies and query strings are never looked at (quality A-29). */
-function credentialOf({ headers }: FastifyRequest): Credential | undefined {
-  const [, bearer] = /^bearer +(\S+) *$/i.exec(headers.authorization ?? '') ?? []
-  if (bearer !== undefined) return { token: bearer, from: 'header' }
-  if (/^bearer\b/i.test(headers.authorization ?? '')) return undefined
-  const token = tokenOfCookies(headers.cookie)
-  return token === undefined ? undefined : { token, from: 'cookie' }
-}
-
-async function sessionOf(
-  rt: Runtime,
-  token: string,
-): Promise<{ session: Session; claims: VerifiedClaims } | undefined> {
-  const claims = verifyToken(rt.config, token, rt.clock())
-  if (claims === undefined) return undefined
-  const session = await rt.sessions.find(claims.sessionToken)
-  return session?.userId === claims.userId ? { session, claims } : undefined
 }
 
 function callerOf(rt: Runtime, session: Session): Caller {

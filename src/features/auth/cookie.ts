@@ -1,42 +1,93 @@
+import { createHash } from 'node:crypto'
+import type { FastifyReply } from 'fastify'
 import type { Config } from '../../config.ts'
+import { oncePer } from '../../once-per.ts'
+import type { Runtime } from '../../runtime.ts'
 
 /**
- * The session cookie of cookie mode (auth facts §1). Browsers take the name `__Host-token` only over HTTPS, for the
- * whole host and for no other one, so it is used wherever the configuration allows; both names are read.
+ * What the session cookie of an installation is called. Browsers send cookies to every port of a host, so installations
+ * side by side must not share a name: each would end the sessions of the other. Browsers take the `host` name only over
+ * HTTPS, for the whole host and for no other one, so it is used wherever the configuration allows; both are read.
  */
-export function sessionCookie(config: Config, token: string): string {
-  return cookieText(config, token, config.auth.accessTokenExpiresIn)
+export type CookieNames = { readonly plain: string; readonly host: string }
+
+/** The names for an installation that is known by this text. */
+export function cookieNames(installation: string): CookieNames {
+  const mark = createHash('sha256').update(`session cookie of ${installation}`).digest('hex').slice(0, 8)
+  return { plain: `token_${mark}`, host: `__Host-token_${mark}` }
+}
+
+/** The session cookie of cookie mode (auth facts §1), as text for `Set-Cookie`. */
+export function sessionCookie(config: Config, names: CookieNames, token: string): string {
+  return cookieText(config, nameInForce(config, names), token, config.auth.accessTokenExpiresIn)
 }
 
 /** What makes a browser drop the session cookie. */
-export function clearedSessionCookie(config: Config): string {
-  return cookieText(config, '', 0)
+export function clearedSessionCookie(config: Config, names: CookieNames): string {
+  return cookieText(config, nameInForce(config, names), '', 0)
 }
 
 /** The token in a request's Cookie header; undefined when there is none. */
-export function tokenOfCookies(header: string | undefined): string | undefined {
+export function tokenOfCookies(names: CookieNames, header: string | undefined): string | undefined {
   if (header === undefined) return undefined
-  const cookies = header.split(';').map((pair) => pair.trim())
-  for (const name of [hostName, plainName]) {
-    const found = cookies.find((pair) => pair.startsWith(`${name}=`))
-    if (found !== undefined && found.length > name.length + 1) return found.slice(name.length + 1)
-  }
-  return undefined
+  const cookies = cookiesOf(header)
+  return findCookie(cookies, names.host) ?? findCookie(cookies, names.plain)
 }
 
-const plainName = 'token'
-const hostName = '__Host-token'
+/** The names of this installation. Its role `public` is made with it and never again, so its id tells installations apart. */
+export function cookieNamesOf(rt: Runtime): CookieNames {
+  return namesByRole(rt.access.current().publicRole)
+}
 
-function cookieText({ cookie }: Config, value: string, maxAge: number): string {
+/** Hands a token to the browser, in the place of whatever the answer said of the cookie before. */
+export function setSessionCookie(rt: Runtime, reply: FastifyReply, token: string): void {
+  answerCookies(rt, reply, [sessionCookie(rt.config, cookieNamesOf(rt), token)])
+}
+
+/** Makes the browser drop its session cookie; the one of the other name too, where that is the one it has sent. */
+export function dropSessionCookie(rt: Runtime, reply: FastifyReply): void {
+  const names = cookieNamesOf(rt)
+  const sent = cookiesOf(reply.request.headers.cookie ?? '')
+  const inForce = nameInForce(rt.config, names)
+  const others = [names.host, names.plain].filter((name) => name !== inForce && findCookie(sent, name) !== undefined)
+  const dropped = others.map((name) => cookieText(rt.config, name, '', 0))
+  answerCookies(rt, reply, [...dropped, clearedSessionCookie(rt.config, names)])
+}
+
+const cookiesOf = (header: string): string[] => header.split(';').map((pair) => pair.trim())
+
+/** The value of a cookie that has one. */
+function findCookie(cookies: readonly string[], name: string): string | undefined {
+  const found = cookies.find((pair) => pair.startsWith(`${name}=`))
+  return found === undefined || found.length === name.length + 1 ? undefined : found.slice(name.length + 1)
+}
+
+const namesByRole = oncePer(({ id }: { readonly id: string }) => cookieNames(id))
+
+/** Other cookies of the answer stay. */
+function answerCookies(rt: Runtime, reply: FastifyReply, cookies: readonly string[]): void {
+  const { plain, host } = cookieNamesOf(rt)
+  const before = [reply.getHeader('set-cookie') ?? []].flat().map(String)
+  const kept = before.filter((cookie) => !cookie.startsWith(`${plain}=`) && !cookie.startsWith(`${host}=`))
+  reply.removeHeader('set-cookie')
+  for (const cookie of [...kept, ...cookies]) reply.header('set-cookie', cookie)
+}
+
+function nameInForce({ cookie: { domain, path, secure } }: Config, names: CookieNames): string {
+  return secure && path === '/' && domain === undefined ? names.host : names.plain
+}
+
+function cookieText({ cookie }: Config, name: string, value: string, maxAge: number): string {
   const { domain, path, secure, httpOnly, sameSite } = cookie
-  const name = secure && path === '/' && domain === undefined ? hostName : plainName
+  // Browsers take it with exactly these attributes.
+  const host = name.startsWith('__Host-')
   const attributes = [
     `${name}=${value}`,
-    `Path=${path}`,
+    `Path=${host ? '/' : path}`,
     `Max-Age=${maxAge}`,
-    ...(domain === undefined ? [] : [`Domain=${domain}`]),
+    ...(domain === undefined || host ? [] : [`Domain=${domain}`]),
     ...(httpOnly ? ['HttpOnly'] : []),
-    ...(secure ? ['Secure'] : []),
+    ...(secure || host ? ['Secure'] : []),
     `SameSite=${sameSite.charAt(0).toUpperCase()}${sameSite.slice(1)}`,
   ]
   return attributes.join('; ')

@@ -14,13 +14,20 @@ export function isTrustedOrigin({ auth, cors }: Config, origin: string): boolean
 
 /**
  * Refuses (403) what a page of another site could make a browser send with its user's cookies: a write whose origin is
- * neither ours nor trusted, or whose body is no JSON (a form needs no permission of ours to be sent). Whoever is no
- * browser sends the token in the Authorization header.
+ * neither ours nor trusted, whatever its body is, and one of which nothing says where it comes from. Clients that are no
+ * browser send the token in the Authorization header.
  */
 export function refuseForgedWrite(config: Config, request: FastifyRequest): void {
-  if (safeMethods.has(request.method)) return
-  if (!fromTrustedPage(config, request)) throw new AppError(403, 'Cross-site request refused')
-  if (hasBody(request) && !isJson(request)) throw new AppError(403, 'Cross-site request refused')
+  if (!safeMethods.has(request.method) && !fromTrustedPage(config, request)) throw crossSite()
+}
+
+/**
+ * The same for a GET that changes something: pages of other sites can lead a browser to it, or show it as an image. An
+ * address that the user has typed, and a client that says nothing of pages, may.
+ */
+export function refuseForeignVisit(config: Config, request: FastifyRequest): void {
+  const { origin, 'sec-fetch-site': site = 'none' } = request.headers
+  if ((origin !== undefined || site !== 'none') && !fromTrustedPage(config, request)) throw crossSite()
 }
 
 /**
@@ -29,8 +36,7 @@ export function refuseForgedWrite(config: Config, request: FastifyRequest): void
  */
 export function refuseForeignPage(config: Config, request: FastifyRequest): void {
   const { origin, 'sec-fetch-site': site } = request.headers
-  if ((origin !== undefined || site !== undefined) && !fromTrustedPage(config, request))
-    throw new AppError(403, 'Cross-site request refused')
+  if ((origin !== undefined || site !== undefined) && !fromTrustedPage(config, request)) throw crossSite()
 }
 
 const safeMethods = new Set(['GET', 'HEAD', 'OPTIONS'])
@@ -41,13 +47,7 @@ function fromTrustedPage(config: Config, request: FastifyRequest): boolean {
   return origin !== undefined && (origin === `${request.protocol}://${request.host}` || isTrustedOrigin(config, origin))
 }
 
-function hasBody({ headers }: FastifyRequest): boolean {
-  return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
-}
-
-function isJson({ headers }: FastifyRequest): boolean {
-  return /^application\/json\s*(;|$)/i.test(headers['content-type'] ?? '')
-}
+const crossSite = () => new AppError(403, 'Cross-site request refused', { code: 'CROSS_SITE_REQUEST' })
 
 function withoutPort(origin: string): string {
   const { protocol, hostname } = new URL(origin)

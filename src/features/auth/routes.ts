@@ -3,14 +3,14 @@ import type { TSchema } from 'typebox'
 import type { App } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { afterwardsDone } from './afterwards.ts'
-import { deliver } from './answers.ts'
-import { clearedSessionCookie } from './cookie.ts'
+import { deliver, deliveryTo } from './answers.ts'
+import { dropSessionCookie } from './cookie.ts'
 import { requestEmailChange } from './email-change.ts'
 import { type AuthMode, authModeOf, membersOf } from './input.ts'
 import { login } from './login.ts'
 import { requestMagicLink, signInByMagicLink } from './magic-link.ts'
 import { me } from './me.ts'
-import { refuseForeignPage } from './origins.ts'
+import { refuseForeignPage, refuseForeignVisit } from './origins.ts'
 import { endAllSessionsOf, endSessionOf, listSessions, listSessionsOf } from './own-sessions.ts'
 import { changeOwnPassword, changePasswordOf } from './password-change.ts'
 import { requestPasswordReset, resetPassword } from './password-reset.ts'
@@ -91,24 +91,17 @@ export function authBearerRoutes(app: App, rt: Runtime): void {
   prepare(app)
 
   app.post('/auth/refresh', answers(RefreshedShape), async (request, reply) => {
-    const authMode = modeOf(request.body)
+    const authMode = signInMode(rt, request)
     const token = await refreshSession(rt, request)
     return deliver(rt, reply, authMode, token, { expiresIn: rt.config.auth.accessTokenExpiresIn })
   })
-  const logout = async (request: FastifyRequest, reply: FastifyReply) => {
-    await endSession(rt, request)
-    reply.header('set-cookie', clearedSessionCookie(rt.config))
-    return { message: 'Logged out successfully' }
-  }
-  app.get('/auth/logout', { ...answers(MessageShape), exposeHeadRoute: false }, logout)
-  app.post('/auth/logout', answers(MessageShape), logout)
   app.get('/auth/sessions', answers(SessionsShape), (request) =>
     listSessions(rt, request, signedIn(request.caller).userId),
   )
   app.delete<OfSession>('/auth/sessions/:sessionId', answers(MessageShape), async (request, reply) => {
     const { userId } = signedIn(request.caller)
     const wasOwn = await endSessionOf(rt, request, userId, request.params.sessionId)
-    if (wasOwn) reply.header('set-cookie', clearedSessionCookie(rt.config))
+    if (wasOwn) dropSessionCookie(rt, reply)
     return { message: 'Session ended successfully' }
   })
   app.post('/auth/email/change', answers(MessageShape), (request) => requestEmailChange(rt, request))
@@ -118,6 +111,20 @@ export function authBearerRoutes(app: App, rt: Runtime): void {
     app.post(path, answers(MessageShape), (request) => changePasswordOf(rt, request))
   // The legacy alias of resend for signed-in callers.
   app.post('/auth/email/verify', answers(MessageShape), (request) => resendVerification(rt, request))
+}
+
+/** The end of a session, or of a cookie that has outlived its own. They emit auth.logout. */
+export function authLeavingRoutes(app: App, rt: Runtime): void {
+  prepare(app)
+
+  const logout = async (request: FastifyRequest, reply: FastifyReply) => {
+    if (request.sessionCookie === 'live') refuseForeignVisit(rt.config, request)
+    if (request.sessionCookie !== 'dead') await endSession(rt, request)
+    dropSessionCookie(rt, reply)
+    return { message: 'Logged out successfully' }
+  }
+  app.get('/auth/logout', { ...answers(MessageShape), exposeHeadRoute: false }, logout)
+  app.post('/auth/logout', answers(MessageShape), logout)
 }
 
 /** Sessions of any user, for administrators. They emit auth.session_ended. */
@@ -156,8 +163,9 @@ export function modeOf(members: unknown): AuthMode {
   return authModeOf(membersOf(members).authMode)
 }
 
+/** How the caller gets its token; 400 for a mode that there is not, 403 where another site's page would sign it in. */
 export function signInMode(rt: Runtime, request: FastifyRequest, members: unknown = request.body): AuthMode {
-  const authMode = modeOf(members)
+  const authMode = deliveryTo(request, modeOf(members))
   if (authMode === 'cookie') refuseForeignPage(rt.config, request)
   return authMode
 }

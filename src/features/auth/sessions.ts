@@ -39,21 +39,23 @@ async function openUnlimited(
 ): Promise<string | undefined> {
   const sessionToken = newSecret()
   const opened = await insertSession(tx, { ...wanted, ...originOf(rt, request, sessionToken) })
-  if (!opened) return undefined
+  if (opened === undefined) return undefined
   const { userId, roleId, tenantId } = wanted
-  return signToken(rt.config, { userId, roleId, tenantId: tenantId ?? undefined, sessionToken }, rt.clock())
+  const claims = { userId, roleId, tenantId: tenantId ?? undefined, userRoleId: opened.userRoleId ?? undefined }
+  return signToken(rt.config, { ...claims, sessionToken }, rt.clock())
 }
 
 /** Replaces the caller's session by a new one and gives its token; 401 for all but one of simultaneous calls. */
 export async function refreshSession(rt: Runtime, request: FastifyRequest): Promise<string> {
   const { sessionId, userId, role, tenantId } = signedIn(request.caller)
   const sessionToken = newSecret()
-  await commit(rt, actorOf(request), async (tx) => {
+  const { userRoleId } = await commit(rt, actorOf(request), async (tx) => {
     const replaced = await replaceSession(tx, sessionId, role.id, originOf(rt, request, sessionToken))
-    if (!replaced) throw errors.unauthorized('Invalid or expired token')
-    return { result: undefined, events: [{ type: 'auth.refresh', data: { userId } }] }
+    if (replaced === undefined) throw errors.unauthorized('Invalid or expired token')
+    return { result: replaced, events: [{ type: 'auth.refresh', data: { userId } }] }
   })
-  return signToken(rt.config, { userId, roleId: role.id, tenantId, sessionToken }, rt.clock())
+  const claims = { userId, roleId: role.id, tenantId, userRoleId: userRoleId ?? undefined, sessionToken }
+  return signToken(rt.config, claims, rt.clock())
 }
 
 /**

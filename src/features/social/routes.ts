@@ -1,8 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { App } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
-import { deliver } from '../auth/answers.ts'
-import { sessionCookie } from '../auth/cookie.ts'
+import { deliver, deliveryTo } from '../auth/answers.ts'
+import { setSessionCookie } from '../auth/cookie.ts'
 import { membersOf } from '../auth/input.ts'
 import { answers, prepare, signInMode } from '../auth/routes.ts'
 import { SignedInShape } from '../auth/schema.ts'
@@ -57,7 +57,7 @@ function started(reply: FastifyReply, { url, cookie }: Start) {
 
 /**
  * To the app's address where the journey has one, else as JSON. A token is in the address only where the app asked for
- * tokens (decisions A35).
+ * tokens (decisions A35) and the browser has no session cookie.
  */
 function delivered(rt: Runtime, reply: FastifyReply, ended: Ended) {
   const { journey } = ended
@@ -70,8 +70,8 @@ function delivered(rt: Runtime, reply: FastifyReply, ended: Ended) {
   const { token, body } = ended.answer
   if (journey.returnTo === null) return deliver(rt, reply, journey.authMode, token, body)
   if (token === undefined) return redirect(reply, journey.returnTo, { ...body } as Record<string, unknown>)
-  if (journey.authMode === 'jwt') return redirect(reply, journey.returnTo, { token })
-  reply.header('set-cookie', sessionCookie(rt.config, token))
+  if (deliveryTo(reply.request, journey.authMode) === 'jwt') return redirect(reply, journey.returnTo, { token })
+  setSessionCookie(rt, reply, token)
   return redirect(reply, journey.returnTo, {})
 }
 

@@ -3,6 +3,7 @@ import { authorizationUrl, codeChallenge, OAuthUnavailable } from '../../adapter
 import type { SocialProvider } from '../../config/families.ts'
 import { AppError } from '../../errors.ts'
 import type { Runtime } from '../../runtime.ts'
+import { deliveryTo } from '../auth/answers.ts'
 import { authModeOf, membersOf, sessionTypeOf, textOf } from '../auth/input.ts'
 import { trustedReturn } from '../auth/links.ts'
 import { type Client, clientOf, hasIdTokens } from './client.ts'
@@ -26,7 +27,13 @@ export function startByRequest(rt: Runtime, request: FastifyRequest): Promise<St
   const own = callbackOf(rt, configured.id)
   const redirectUri = isAbsent(callbackURL) || callbackURL === own ? own : trustedCallback(rt, callbackURL)
   const errorTo = isAbsent(errorUrl) ? null : trustedReturn(rt, errorUrl, 'Invalid errorCallbackURL')
-  return start(rt, request, configured, { ...wantedOf(members), redirectUri, returnTo: null, errorTo }, members.scopes)
+  return start(
+    rt,
+    request,
+    configured,
+    { ...wantedOf(request, members), redirectUri, returnTo: null, errorTo },
+    members.scopes,
+  )
 }
 
 /**
@@ -37,7 +44,13 @@ export function startByLink(rt: Runtime, request: FastifyRequest, provider: stri
   const configured = namedProvider(rt, provider)
   const returnTo = trustedReturn(rt, query.redirect_url, 'Invalid or missing redirect_url')
   const redirectUri = callbackOf(rt, configured.id)
-  return start(rt, request, configured, { ...wantedOf(query), redirectUri, returnTo, errorTo: returnTo }, query.scopes)
+  return start(
+    rt,
+    request,
+    configured,
+    { ...wantedOf(request, query), redirectUri, returnTo, errorTo: returnTo },
+    query.scopes,
+  )
 }
 
 /** The active provider of this id; 400 where there is none. */
@@ -124,9 +137,9 @@ async function start(
   return { url: address.href, cookie: bound ? journeyCookie(rt.config, id, state) : undefined }
 }
 
-function wantedOf(members: Readonly<Record<string, unknown>>) {
+function wantedOf(request: FastifyRequest, members: Readonly<Record<string, unknown>>) {
   return {
-    authMode: authModeOf(members.authMode),
+    authMode: deliveryTo(request, authModeOf(members.authMode)),
     type: sessionTypeOf(members.authType),
     tenantId: textOf(members.tenant_Id) ?? null,
   }

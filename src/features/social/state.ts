@@ -55,7 +55,9 @@ export async function endJourney(
   }))
   const journey = taken as Journey | undefined
   if (journey?.provider !== provider) throw new AppError(400, 'Invalid or expired state')
-  if (journey.bound && !isBoundTo(request.headers.cookie, state))
+  // A browser with a session cookie gets the next session as its cookie, so this must be the one that began, too.
+  const bound = journey.bound || request.sessionCookie === 'live'
+  if (bound && !isBoundTo(request.headers.cookie, state))
     throw new AppError(400, 'State does not match the initiating session')
   return journey
 }

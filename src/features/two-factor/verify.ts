@@ -5,6 +5,7 @@ import { withoutWaiting } from '../../db/without-waiting.ts'
 import { AppError } from '../../errors.ts'
 import { commit, type Outcome } from '../../events/commit.ts'
 import type { Runtime } from '../../runtime.ts'
+import { deliveryTo } from '../auth/answers.ts'
 import { type AuthMode, authModeOf, membersOf, textOf } from '../auth/input.ts'
 import { checkMaySignIn } from '../auth/login.ts'
 import { refuseForeignPage } from '../auth/origins.ts'
@@ -33,7 +34,7 @@ export async function verifyTwoFactor(rt: Runtime, request: FastifyRequest): Pro
   if (token === undefined || code === undefined) throw new AppError(400, 'twoFactorToken and code are required')
   const identifier = challengeIdentifier(token)
   const factor = await challengedFactor(rt, identifier, members.authMode)
-  if (factor.authMode === 'cookie') refuseForeignPage(rt.config, request)
+  if (deliveryTo(request, factor.authMode) === 'cookie') refuseForeignPage(rt.config, request)
   const answer = await commit(rt, signingIn(request, factor), (tx) =>
     answerChallenge(rt, tx, request, { identifier, code, factor }),
   )
