@@ -36,6 +36,7 @@ const reactions: { readonly [Type in EventType]: (data: EventData[Type]) => Reac
   'auth.2fa_failed': () => nothing,
   'auth.2fa_enabled': () => nothing,
   'auth.2fa_disabled': () => nothing,
+  'auth.proof_failed': () => nothing,
   'auth.passkey_added': () => nothing,
   'auth.passkey_removed': () => nothing,
   'auth.key_created': () => nothing,

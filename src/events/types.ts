@@ -44,6 +44,8 @@ export type EventData = {
   'auth.2fa_failed': { userId: string }
   'auth.2fa_enabled': { userId: string }
   'auth.2fa_disabled': { userId: string }
+  /** What should confirm that the user is there was wrong. */
+  'auth.proof_failed': { userId: string }
   'auth.passkey_added': { userId: string; passkey: string }
   'auth.passkey_removed': { userId: string; passkey: string }
   'auth.key_created': { userId: string; key: string }

@@ -4,6 +4,7 @@ import { AppError } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
+import { requireFreshProof } from '../auth/fresh-proof.ts'
 import { membersOf, textOf } from '../auth/input.ts'
 import { membershipsOf } from '../auth/queries.ts'
 import { signedIn } from '../auth/sessions.ts'
@@ -13,7 +14,7 @@ import { apiKeysOf, countApiKeys, deleteApiKey, insertApiKey } from './queries.t
 const keysAtMost = 50
 
 /**
- * Makes a key with which programs act as the caller: `{name, expiresAt?, role_Id?}`. It is answered this one time;
+ * Makes a key with which programs act as the caller: `{name, expiresAt?, role_Id?}` and a fresh proof. It is answered this one time;
  * afterwards only its hash is known. Without `role_Id` the key has whichever role its user has at the caller's tenant;
  * with it the key lives while its user has just that role, at the tenant where it is held.
  *
@@ -24,6 +25,7 @@ export async function createApiKey(rt: Runtime, request: FastifyRequest) {
   const { userId } = signedIn(request.caller)
   const wanted = readNewKey(request.body)
   const scope = await scopeOf(rt, request, wanted.roleId)
+  await requireFreshProof(rt, request)
   const key = newApiKey()
   const created = await commit(rt, actorOf(request), async (tx) => {
     if ((await countApiKeys(tx, userId)) >= keysAtMost) throw new AppError(400, `At most ${keysAtMost} API keys`)

@@ -50,6 +50,19 @@ export async function finishAuthentication(rt: Runtime, request: FastifyRequest,
   return answer
 }
 
+/**
+ * Whether a passkey of this user answers a challenge of `beginAuthentication`, and notes its use. For callers who are
+ * signed in and must show that they are there.
+ */
+export async function usePasskey(rt: Runtime, request: FastifyRequest, given: Given, userId: string): Promise<boolean> {
+  const proof = await checked(rt, request, given)
+  if ('refused' in proof || proof.stored.userId !== userId) return false
+  const { stored, assertion } = proof
+  return commit(rt, actorOf(request), async (tx) => ({
+    result: await noteUse(tx, stored.id, assertion.counter, assertion.backedUp),
+  }))
+}
+
 function readWanted({ body }: FastifyRequest) {
   const members = membersOf(body)
   const challengeId = textOf(members.challengeId)
@@ -59,23 +72,38 @@ function readWanted({ body }: FastifyRequest) {
   return { challengeId, response, type: sessionTypeOf(members.authType), tenantId: textOf(members.tenant_Id) }
 }
 
-type Wanted = ReturnType<typeof readWanted>
+/** What an authenticator has answered to which challenge. */
+type Given = { readonly challengeId: string; readonly response: object & { readonly id?: unknown } }
 type Proof = { readonly stored: StoredCredential; readonly assertion: Assertion }
 
 /** The passkey that signed the challenge, and what its authenticator said. */
-async function proven(rt: Runtime, request: FastifyRequest, { challengeId, response }: Wanted): Promise<Proof> {
+async function proven(rt: Runtime, request: FastifyRequest, given: Given): Promise<Proof> {
+  const proof = await checked(rt, request, given)
+  if (!('refused' in proof)) return proof
+  if (proof.stored === undefined) throw refused()
+  throw failed(rt, request, proof.stored, proof.refused)
+}
+
+/** As above, or why not, and of which passkey that is said. */
+async function checked(
+  rt: Runtime,
+  request: FastifyRequest,
+  { challengeId, response }: Given,
+): Promise<Proof | Failure> {
   const data = await commit(rt, actorOf(request), async (tx) => ({
     result: await takeChallenge(tx, identifierOf(challengeId)),
   }))
   const stored = typeof response.id === 'string' ? await findCredential(withoutWaiting(rt), response.id) : undefined
-  if (data === undefined || stored === undefined) throw refused()
-  if (!namesOwner(response, stored.userId)) throw failed(rt, request, stored, 'it names another user')
+  if (data === undefined || stored === undefined) return { refused: 'no such challenge or passkey', stored: undefined }
+  if (!namesOwner(response, stored.userId)) return { refused: 'it names another user', stored }
   const assertion = await verifyAssertion(enabledPasskeys(rt), response, data.challenge as string, stored)
-  if ('refused' in assertion) throw failed(rt, request, stored, assertion.refused)
+  if ('refused' in assertion) return { refused: assertion.refused, stored }
   if (!assertion.userVerified && rt.config.auth.twoFactor && (await hasSecondFactor(withoutWaiting(rt), stored.userId)))
-    throw failed(rt, request, stored, 'its user was not verified')
+    return { refused: 'its user was not verified', stored }
   return { stored, assertion }
 }
+
+type Failure = { readonly refused: unknown; readonly stored: StoredCredential | undefined }
 
 /** Authenticators may leave out whose passkey it is, but may not name somebody else. */
 function namesOwner(response: object, userId: string): boolean {

@@ -6,18 +6,23 @@ import { AppError, errors } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
+import { requireFreshProof } from '../auth/fresh-proof.ts'
 import { membersOf, textOf } from '../auth/input.ts'
 import { accountOf } from '../auth/queries.ts'
 import { signedIn } from '../auth/sessions.ts'
 import { enabledPasskeys, refusedPasskey, responseOf } from './passkeys.ts'
 import { credentialIdsOf, insertPasskey } from './queries.ts'
 
-/** What the caller's authenticator needs to make a passkey; the challenge in it replaces an earlier one. */
+/**
+ * What the caller's authenticator needs to make a passkey; the challenge in it replaces an earlier one. Needs a fresh
+ * proof, without which there is no challenge that a new passkey could answer.
+ */
 export async function beginRegistration(rt: Runtime, request: FastifyRequest) {
   const passkey = enabledPasskeys(rt)
   const { userId } = signedIn(request.caller)
   const account = await accountOf(withoutWaiting(rt), userId)
   if (account === undefined) throw errors.unauthorized('Unauthorized')
+  await requireFreshProof(rt, request)
   const { email, firstName, lastName } = account
   const person = { id: userId, email: email ?? userId, name: [firstName, lastName].filter(Boolean).join(' ') }
   const options = await registrationOptions(passkey, person, await credentialIdsOf(withoutWaiting(rt), userId))

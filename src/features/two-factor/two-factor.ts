@@ -8,6 +8,7 @@ import { AppError, errors } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
+import { requireFreshProof } from '../auth/fresh-proof.ts'
 import { membersOf, secretOf as passwordOf, textOf } from '../auth/input.ts'
 import { type Account, accountOf } from '../auth/queries.ts'
 import { signedIn } from '../auth/sessions.ts'
@@ -21,7 +22,7 @@ export function checkEnabled(rt: Runtime): void {
 
 /**
  * Gives the caller a secret for an authenticator app and ten backup codes, both for the only time. They count from
- * `finishSetup` on; until then this may be called again.
+ * `finishSetup` on; until then this may be called again. Needs a fresh proof.
  *
  * @throws {AppError} 400 when the account has no password (nothing could switch it off again) or a second factor already
  */
@@ -29,6 +30,7 @@ export async function beginSetup(rt: Runtime, request: FastifyRequest) {
   checkEnabled(rt)
   const { id: userId, email, password } = await ownAccount(rt, request)
   if (password === null) throw passwordNeeded()
+  await requireFreshProof(rt, request)
   const secret = newTotpSecret()
   const backupCodes = newBackupCodes()
   const enrolment = {

@@ -1,0 +1,96 @@
+import type { FastifyRequest } from 'fastify'
+import { verifyPassword } from '../../adapters/passwords.ts'
+import { withoutWaiting } from '../../db/without-waiting.ts'
+import { AppError, errors } from '../../errors.ts'
+import { commit } from '../../events/commit.ts'
+import { actorOf } from '../../http.ts'
+import type { Runtime } from '../../runtime.ts'
+import { usePasskey } from '../passkeys/authenticate.ts'
+import { credentialIdsOf } from '../passkeys/queries.ts'
+import { acceptCode } from '../two-factor/codes.ts'
+import { hasSecondFactor } from '../two-factor/queries.ts'
+import { membersOf, secretOf, textOf } from './input.ts'
+import { type Account, accountOf } from './queries.ts'
+import { signedIn } from './sessions.ts'
+
+/**
+ * Asks for a proof that the user is there just now, before something is made that opens the account for good: in the
+ * body one of `currentPassword`, `twoFactorCode` and `passkey: {challengeId, response}`. A caller with the
+ * session cookie must show one: any script of the origin can do what the cookie can. A bearer of the token need not, but
+ * one that is shown is checked. A session that was opened a moment ago proves nothing: a script may be there at that moment, too.
+ *
+ * @throws {AppError} 403 `FRESH_PROOF_REQUIRED` with `methods`, those that the account has; `FRESH_PROOF_REFUSED`
+ */
+export async function requireFreshProof(rt: Runtime, request: FastifyRequest): Promise<void> {
+  if (!holdsProof(request) && request.sessionCookie !== 'live') return
+  const { userId } = signedIn(request.caller)
+  const account = await accountOf(withoutWaiting(rt), userId)
+  if (account === undefined) throw errors.unauthorized('Unauthorized')
+  if (!holdsProof(request)) throw required(await methodsOf(rt, account))
+  if (!(await isProven(rt, request, account))) throw await refused(rt, request, userId)
+}
+
+/** Whether the body has a member that shows who somebody is, right or wrong. */
+export function holdsProof({ body }: FastifyRequest): boolean {
+  const { currentPassword, twoFactorCode, passkey } = membersOf(body)
+  return [currentPassword, twoFactorCode, passkey].some((member) => member !== undefined && member !== null)
+}
+
+/** The first that is there decides, so that one request is one try. */
+async function isProven(rt: Runtime, request: FastifyRequest, account: Account): Promise<boolean> {
+  const { currentPassword, twoFactorCode, passkey } = membersOf(request.body)
+  if (currentPassword !== undefined && currentPassword !== null)
+    return verifyPassword(secretOf(currentPassword) ?? '', account.password, rt.config.auth.passwordHashCost)
+  if (twoFactorCode !== undefined && twoFactorCode !== null)
+    return isCode(rt, request, account.id, textOf(twoFactorCode))
+  return isPasskey(rt, request, account.id, membersOf(passkey))
+}
+
+/** A wrong code is committed as one: that it was tried must outlast the refusal. */
+async function isCode(
+  rt: Runtime,
+  request: FastifyRequest,
+  userId: string,
+  code: string | undefined,
+): Promise<boolean> {
+  if (code === undefined || !rt.config.auth.twoFactor) return false
+  return commit(rt, actorOf(request), async (tx) => ({ result: await acceptCode(rt, tx, userId, code) }))
+}
+
+async function isPasskey(
+  rt: Runtime,
+  request: FastifyRequest,
+  userId: string,
+  { challengeId, response }: Readonly<Record<string, unknown>>,
+): Promise<boolean> {
+  const id = textOf(challengeId)
+  if (rt.config.passkey === undefined || id === undefined) return false
+  return usePasskey(rt, request, { challengeId: id, response: membersOf(response) }, userId)
+}
+
+async function methodsOf(rt: Runtime, { id, password }: Account): Promise<string[]> {
+  const { auth, passkey } = rt.config
+  const hasCode = auth.twoFactor && (await hasSecondFactor(withoutWaiting(rt), id))
+  const hasPasskey = passkey !== undefined && (await credentialIdsOf(withoutWaiting(rt), id)).length > 0
+  return [
+    ...(password === null ? [] : ['currentPassword']),
+    ...(hasCode ? ['twoFactorCode'] : []),
+    ...(hasPasskey ? ['passkey'] : []),
+  ]
+}
+
+function required(methods: readonly string[]): AppError {
+  const message =
+    methods.length === 0
+      ? 'Please set a password first, then confirm with it that it is you'
+      : `Please confirm that it is you: ${methods.join(', ')}`
+  return new AppError(403, message, { code: 'FRESH_PROOF_REQUIRED', members: { methods } })
+}
+
+async function refused(rt: Runtime, request: FastifyRequest, userId: string): Promise<AppError> {
+  await commit(rt, actorOf(request), async () => ({
+    result: undefined,
+    events: [{ type: 'auth.proof_failed', data: { userId } }],
+  }))
+  return new AppError(403, 'This does not confirm that it is you', { code: 'FRESH_PROOF_REFUSED' })
+}
