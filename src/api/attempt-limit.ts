@@ -2,54 +2,113 @@ import type { Counters } from './counters.ts'
 import { openWindows, type Verdict, verdictOf, type Window } from './windows.ts'
 
 /** What an attempt is counted against. */
-export type Budget = { readonly key: string; readonly limit: number }
+export type Budget = {
+  readonly key: string
+  readonly limit: number
+  /** An attempt that succeeds, or is not made after all, takes nothing of it. */
+  readonly isGivenBack: boolean
+}
 
-export type AttemptLimit = (budgets: readonly Budget[]) => Promise<Verdict>
+export type Attempt = Verdict & {
+  /** To be called once it has succeeded; what is left then. Rejects when nobody can count: then it stays counted. */
+  giveBack(): Promise<Verdict>
+}
+
+export type AttemptLimit = (budgets: readonly Budget[]) => Promise<Attempt>
 
 const rememberedAtMost = 50_000
+/** Another process may have given something back since then. Milliseconds. */
+const trustedMs = 1000
 
 /** `own`: how often this process has counted here. Whoever counted, the counter has come to that much. */
-type Attempts = Window & { readonly own: number }
+type Counted = Window & { readonly own: number; readonly seenAt: number }
+type Step = { readonly key: string; readonly add: number; readonly window: string }
 
 /**
- * Counts an attempt against all its budgets at once, in the shared counters: at most `limit` per window pass, however
- * many processes are asked at the same time. What is known to be used up is refused from memory, so a flood costs
- * nothing but its first requests.
+ * Counts an attempt against all its budgets at once, in the shared counters: at most `limit` per window are made and not
+ * given back, however many processes are asked at the same time. What is known to be used up is refused from memory, so
+ * a flood costs nothing but its first requests.
+ *
+ * Attempts that are given back have a counter of their own beside that of all. Both only grow, so whoever knows less of them
+ * than another process, or lost them with Redis, takes nothing back that somebody has counted.
  *
  * Rejects when nobody can count: an attempt that is not counted is not made.
  */
 export function openAttemptLimit(counters: Counters, windowMs: number): AttemptLimit {
-  const windows = openWindows<Attempts>(rememberedAtMost)
+  const windows = openWindows<Counted>(rememberedAtMost)
+
+  const knownOf = ({ key, limit, isGivenBack }: Budget, allowed: boolean): Verdict | undefined => {
+    const made = windows.live(key)
+    if (made === undefined) return undefined
+    const back = isGivenBack ? (windows.live(backOf(key))?.count ?? 0) : 0
+    return verdictOf(limit, { count: made.count - back, endsAt: made.endsAt }, allowed)
+  }
 
   const usedUp = (budgets: readonly Budget[]): Verdict[] =>
-    budgets.flatMap(({ key, limit }) => {
-      const window = windows.live(key)
-      return window !== undefined && window.count >= limit ? [verdictOf(limit, window, false)] : []
+    budgets.flatMap((budget) => {
+      const known = knownOf(budget, false)
+      if (known === undefined || known.remaining > 0) return []
+      const isFresh = performance.now() - windows.live(budget.key)!.seenAt < trustedMs
+      return !budget.isGivenBack || isFresh ? [known] : []
     })
 
-  const count = async (budgets: readonly Budget[]): Promise<Verdict[]> => {
+  const add = async (steps: readonly Step[]): Promise<number[]> => {
     const additions = () =>
-      budgets.map(({ key }) => {
-        const known = windows.live(key)
-        const remainingMs = known === undefined ? windowMs : known.endsAt - performance.now()
-        return { key, add: 1, atLeast: known?.count ?? 0, windowMs: remainingMs }
+      steps.map(({ key, add, window }) => {
+        const endsAt = windows.live(window)?.endsAt
+        const remainingMs = endsAt === undefined ? windowMs : endsAt - performance.now()
+        return { key, add, atLeast: windows.live(key)?.count ?? 0, windowMs: remainingMs }
       })
     const counts = await counters.add(additions)
-    return budgets.map(({ key, limit }, i) => {
+    return steps.map(({ key, add }, i) => {
       const { count, remainingMs } = counts[i]!
       const known = windows.live(key)
-      const own = (known?.own ?? 0) + 1
+      const own = (known?.own ?? 0) + add
+      const seenAt = performance.now()
       const highest = Math.max(count, known?.count ?? 0, own)
-      const window = windows.begin(key, { count: highest, own, endsAt: performance.now() + remainingMs })
-      return verdictOf(limit, window, count <= limit)
+      windows.begin(key, { count: highest, own, seenAt, endsAt: seenAt + remainingMs })
+      return count
     })
+  }
+
+  const count = async (budgets: readonly Budget[]): Promise<Verdict[]> => {
+    const given = budgets.filter(({ isGivenBack }) => isGivenBack)
+    const counted = await add([
+      ...budgets.map(({ key }) => ({ key, add: 1, window: key })),
+      ...given.map(({ key }) => ({ key: backOf(key), add: 0, window: key })),
+    ])
+    return budgets.map((budget, i) => {
+      const back = budget.isGivenBack ? counted[budgets.length + given.indexOf(budget)]! : 0
+      return knownOf(budget, counted[i]! - back <= budget.limit) ?? verdictOf(budget.limit, ended, true)
+    })
+  }
+
+  /** Of windows that are not over: in the next one it was never counted. */
+  const giveBack = async (budgets: readonly Budget[], endsAt: number): Promise<void> => {
+    const open = performance.now() < endsAt ? budgets.filter(({ isGivenBack }) => isGivenBack) : []
+    if (open.length > 0) await add(open.map(({ key }) => ({ key: backOf(key), add: 1, window: key })))
   }
 
   return async (budgets) => {
     const refusals = usedUp(budgets)
-    return tightest(refusals.length > 0 ? refusals : await count(budgets))
+    if (refusals.length > 0) return { ...tightest(refusals), giveBack: async () => tightest(refusals) }
+    const verdicts = await count(budgets)
+    const endsAt = Math.min(...budgets.map(({ key }) => windows.live(key)?.endsAt ?? 0))
+    const verdict = tightest(verdicts)
+    if (!verdict.allowed) await giveBack(budgets, endsAt)
+    return {
+      ...verdict,
+      giveBack: async () => {
+        await giveBack(budgets, endsAt)
+        return tightest(budgets.map((budget, i) => knownOf(budget, true) ?? verdicts[i]!))
+      },
+    }
   }
 }
+
+const backOf = (key: string) => `${key} back`
+/** A window that was over before its counter was told. */
+const ended: Window = { count: 0, endsAt: 0 }
 
 /** The one that refuses, for the longest; else the one that will refuse first. */
 function tightest(verdicts: readonly Verdict[]): Verdict {

@@ -1,21 +1,32 @@
-import type { FastifyReply, FastifyRequest, RouteOptions } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import { clientNetwork } from '../adapters/client-address.ts'
 import { hashSecret } from '../adapters/tokens.ts'
+import type { Config } from '../config.ts'
 import { AppError } from '../errors.ts'
 import { canonicalEmail } from '../features/auth/email-address.ts'
+import { holdsProof } from '../features/auth/fresh-proof.ts'
 import { membersOf, textOf } from '../features/auth/input.ts'
+import { isToken } from '../features/auth/one-time.ts'
 import type { App } from '../http.ts'
 import type { Runtime } from '../runtime.ts'
-import { type AttemptLimit, type Budget, openAttemptLimit } from './attempt-limit.ts'
+import { type Attempt, type AttemptLimit, type Budget, openAttemptLimit } from './attempt-limit.ts'
 import { openCounters } from './counters.ts'
 import { openRequestLimit, type RequestLimit } from './request-limit.ts'
 import type { Verdict } from './windows.ts'
 
-/** Names a budget of a request, `limit` times AUTH_RATE_LIMIT per window; undefined where the request has none. */
-type BudgetOf = (request: FastifyRequest) => { readonly key: string; readonly times?: number } | undefined
+/** A budget of a request, `times` AUTH_RATE_LIMIT per window. */
+type Wanted = { readonly key: string; readonly times?: number; readonly isGivenBack?: boolean }
+/** Undefined where the request has none. */
+type BudgetOf = (request: FastifyRequest, config: Config) => Wanted | undefined
 
-/** Any e-mail address, from one client: the budget that trying one password on many accounts uses up. */
-const client: BudgetOf = (request) => ({ key: `client ${clientOf(request)}`, times: 10 })
+/** Something from one client, whoever it is about. */
+const byClient =
+  (what: string, times: number): BudgetOf =>
+  (request) => ({ key: `${what} by ${clientOf(request)}`, times })
+/** The same, of which a success gives back what it took: an office behind one address, or a frontend's server, does it for many. */
+const failuresByClient =
+  (what: string, times = 10): BudgetOf =>
+  (request) => ({ key: `${what} by ${clientOf(request)}`, times, isGivenBack: true })
 /** The pair of the specification. The route reads this e-mail address and no other. */
 const clientAndEmail: BudgetOf = (request) => {
   const typed = textOf(membersOf(request.body).email)
@@ -23,13 +34,26 @@ const clientAndEmail: BudgetOf = (request) => {
   return { key: `client ${clientOf(request)} of ${email ?? 'nobody'}` }
 }
 /** A signed-in caller's mail goes to its own address, whatever the body says. */
-const clientAndRecipient: BudgetOf = (request) => {
+const clientAndRecipient: BudgetOf = (request, config) => {
   const { userId } = request.caller
-  return userId === undefined ? clientAndEmail(request) : { key: `client ${clientOf(request)} of user ${userId}` }
+  return userId === undefined
+    ? clientAndEmail(request, config)
+    : { key: `client ${clientOf(request)} of user ${userId}` }
 }
-const clientFor =
+/** Where the answer may not tell whether there was an account, neither may what is left. */
+const unknownAddresses: BudgetOf = (request, { auth }) => ({
+  key: `magic link mails by ${clientOf(request)}`,
+  times: 10,
+  isGivenBack: !auth.genericResponses,
+})
+/** A token of a link can't be guessed; whatever has not its form is no token at all. */
+const linked =
   (what: string): BudgetOf =>
-  (request) => ({ key: `${what} by ${clientOf(request)}` })
+  (request) => {
+    const isLink = isToken((request.params as { token?: unknown }).token)
+    const key = `${what} ${isLink ? 'link' : 'guess'} by ${clientOf(request)}`
+    return { key, times: isLink ? 10 : 1, isGivenBack: true }
+  }
 /** Guesses at one challenge from anywhere. */
 const challenge =
   (member: string): BudgetOf =>
@@ -38,41 +62,47 @@ const challenge =
     return id === undefined ? undefined : { key: `challenge ${id}` }
   }
 /** Whoever has stolen a session does not know the password yet. */
-const user: BudgetOf = ({ caller }) => (caller.userId === undefined ? undefined : { key: `user ${caller.userId}` })
+const user: BudgetOf = ({ caller }) =>
+  caller.userId === undefined ? undefined : { key: `user ${caller.userId}`, isGivenBack: true }
+/** The same where a password or factor is shown besides. */
+const proof: BudgetOf = (request, config) => (holdsProof(request) ? user(request, config) : undefined)
 
-const mailed = [clientAndEmail, client]
-const codes = clientFor('code')
-const starts = clientFor('start')
-const callbacks = clientFor('callback')
+/** Begins something that others may end. Nothing can be guessed by it, but each takes a row. */
+const starts = (what: string) => byClient(what, 100)
 
 /**
- * THE table: the routes whose requests count as attempts (AUTH_RATE_LIMIT), and against what. Successful ones count
- * too. A body's e-mail address counts only where the route is about it: elsewhere anybody could vary it.
+ * THE table: the routes whose requests count as attempts (AUTH_RATE_LIMIT), and against what (docs/signing-in.md). Each
+ * purpose has budgets of its own. A body's e-mail address counts only where the route is about it: elsewhere anybody
+ * could vary it.
  */
 export const attemptRoutes: Readonly<Record<string, readonly BudgetOf[]>> = {
-  'POST /auth/login': mailed,
-  'POST /auth/magiclink': mailed,
-  'POST /auth/password/reset': mailed,
-  'POST /auth/email/verify/resend': [clientAndRecipient, client],
-  'POST /auth/email/verify': [clientAndRecipient, client],
-  'POST /auth/register': [clientFor('register')],
-  'GET /auth/magiclink/:token': [codes],
-  'POST /auth/password/reset/:token': [codes],
-  'GET /auth/email/verify/:token': [codes],
-  'GET /auth/verify-invite/:token': [codes],
-  'POST /auth/2fa/verify': [codes, challenge('twoFactorToken')],
-  'POST /auth/passkey/authenticate/options': [starts],
-  'POST /auth/passkey/authenticate/verify': [codes, challenge('challengeId')],
-  'POST /auth/social/signin': [starts],
-  'GET /auth/signin/:provider': [starts],
-  'GET /auth/callback/:provider': [callbacks],
-  'POST /auth/callback/:provider': [callbacks],
-  'POST /auth/callback/apple': [callbacks],
+  'POST /auth/login': [clientAndEmail, failuresByClient('login')],
+  'POST /auth/magiclink': [clientAndEmail, unknownAddresses, byClient('all magic link mails', 100)],
+  'POST /auth/password/reset': [clientAndEmail, byClient('reset mails', 10)],
+  'POST /auth/email/verify/resend': [clientAndRecipient, byClient('verification mails', 10)],
+  'POST /auth/email/verify': [clientAndRecipient, byClient('verification mails', 10)],
+  'POST /auth/register': [failuresByClient('register'), byClient('all registrations', 100)],
+  // Codes have tries of their own (db/unlogged/secrets.ts).
+  'GET /auth/magiclink/:token': [failuresByClient('magic link')],
+  'POST /auth/password/reset/:token': [failuresByClient('reset')],
+  'GET /auth/email/verify/:token': [linked('verification')],
+  'GET /auth/verify-invite/:token': [linked('invitation')],
+  'POST /auth/2fa/verify': [failuresByClient('second factor'), challenge('twoFactorToken')],
+  'POST /auth/passkey/authenticate/options': [starts('passkey')],
+  'POST /auth/passkey/authenticate/verify': [failuresByClient('passkeys'), challenge('challengeId')],
+  'POST /auth/social/signin': [starts('social')],
+  'GET /auth/signin/:provider': [starts('social')],
+  'GET /auth/callback/:provider': [failuresByClient('callback')],
+  'POST /auth/callback/:provider': [failuresByClient('callback')],
+  'POST /auth/callback/apple': [failuresByClient('callback')],
   'POST /auth/password/change': [user],
   'POST /auth/email/change': [user],
   'POST /auth/2fa/verify-setup': [user],
   'POST /auth/2fa/disable': [user],
-  'POST /settings/test-email': [clientFor('test-email')],
+  'POST /auth/2fa/enable': [proof],
+  'POST /auth/passkey/register/options': [proof],
+  'POST /auth/keys': [proof],
+  'POST /settings/test-email': [byClient('test-email', 1)],
 }
 
 /** How a route is written in the table, whatever its parameters are called. */
@@ -105,23 +135,49 @@ export function registerLimits(app: App, rt: Runtime): Limits {
 }
 
 function limitAttempts(app: App, rt: Runtime, attempt: AttemptLimit): void {
+  app.decorateRequest('attempt', undefined)
   app.addHook('onRoute', (route) => {
     const budgets = [route.method].flat().flatMap((method) => attemptsOf(method, route.url) ?? [])
     if (budgets.length === 0) return
     const count = async (request: FastifyRequest, reply: FastifyReply) => {
-      const verdict = await attempt(budgetsOf(rt, request, budgets))
-      obey(reply, verdict, 'Too many attempts. Please try again later.')
+      const counted = budgetsOf(rt, request, budgets)
+      if (counted.length === 0) return
+      request.attempt = await attempt(counted)
+      obey(reply, request.attempt, 'Too many attempts. Please try again later.')
     }
     route.preValidation = [count, ...listOf(route.preValidation)]
+    route.onSend = [...listOf(route.onSend), giveBack(rt)]
   })
+}
+
+/**
+ * A success was no guess, and a request that was too much to be looked at (503) no attempt. Before the answer: the next
+ * request may follow it at once.
+ */
+function giveBack(rt: Runtime) {
+  return async (request: FastifyRequest, reply: FastifyReply, payload: unknown): Promise<unknown> => {
+    const { attempt } = request
+    const isFailure = reply.statusCode >= 400 && reply.statusCode !== 503
+    if (attempt === undefined || isFailure) return payload
+    try {
+      tell(reply, await attempt.giveBack())
+    } catch (error) {
+      rt.log.warn({ err: error }, 'an attempt that is given back stays counted')
+    }
+    return payload
+  }
 }
 
 /** Hashed, because a key may hold an e-mail address or a token. */
 function budgetsOf(rt: Runtime, request: FastifyRequest, budgets: readonly BudgetOf[]): Budget[] {
   return budgets
-    .map((budget) => budget(request))
+    .map((budget) => budget(request, rt.config))
     .filter((budget) => budget !== undefined)
-    .map(({ key, times = 1 }) => ({ key: hashSecret(key), limit: times * rt.config.rateLimit.authLimit }))
+    .map(({ key, times = 1, isGivenBack = false }) => ({
+      key: hashSecret(key),
+      limit: times * rt.config.rateLimit.authLimit,
+      isGivenBack,
+    }))
 }
 
 /** By address before anything else is done for the request; by user as soon as that is known. */
@@ -147,21 +203,30 @@ function isUnlimited(request: FastifyRequest): boolean {
   return typeof unlimited === 'function' ? unlimited(request) : unlimited
 }
 
-function obey(reply: FastifyReply, { allowed, limit, remaining, resetMs }: Verdict, message: string): void {
+function obey(reply: FastifyReply, verdict: Verdict, message: string): void {
+  const reset = tell(reply, verdict)
+  if (!verdict.allowed) throw new AppError(429, message, { headers: { 'retry-after': reset === '0' ? '1' : reset } })
+}
+
+function tell(reply: FastifyReply, { limit, remaining, resetMs }: Verdict): string {
   const reset = String(Math.ceil(resetMs / 1000))
   reply.header('ratelimit-limit', limit).header('ratelimit-remaining', remaining).header('ratelimit-reset', reset)
-  if (!allowed) throw new AppError(429, message, { headers: { 'retry-after': reset === '0' ? '1' : reset } })
+  return reset
 }
 
 function clientOf(request: FastifyRequest): string {
   return clientNetwork(request.ip)
 }
 
-function listOf(hooks: RouteOptions['preValidation']) {
+function listOf<Hook>(hooks: Hook | Hook[] | undefined): Hook[] {
   return hooks === undefined ? [] : Array.isArray(hooks) ? hooks : [hooks]
 }
 
 declare module 'fastify' {
+  interface FastifyRequest {
+    /** What it counts as, on the routes of the table. */
+    attempt: Attempt | undefined
+  }
   interface FastifyContextConfig {
     /** Not counted by RATE_LIMIT: what those who watch the process ask. */
     unlimited?: boolean | ((request: FastifyRequest) => boolean)

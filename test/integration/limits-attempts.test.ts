@@ -1,6 +1,8 @@
 import { beforeAll, describe, expect, it } from 'vitest'
+import { hashSecret, newSecret } from '../../src/adapters/tokens.ts'
 import { deleteEndedCounters } from '../../src/db/unlogged/counters.ts'
 import type { App } from '../../src/http.ts'
+import { createAccount, password, plant } from '../support/accounts.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { configured } from '../support/configured.ts'
 import { administrator } from '../support/prepare.ts'
@@ -23,6 +25,12 @@ function guess(app: App, { ip = '192.0.2.1', headers = {} }: From = {}, path = '
 function resend(app: App, email: unknown, { ip = '192.0.2.1', headers = {} }: From = {}) {
   const payload = { email, link: 'https://app.example' }
   return app.inject({ method: 'POST', url: '/auth/email/verify/resend', payload, remoteAddress: ip, headers })
+}
+
+const person = { firstName: 'N', lastName: 'N', password: 'long enough' }
+
+function register(app: App, email: string, ip: string) {
+  return app.inject({ method: 'POST', url: '/auth/register', payload: { ...person, email }, remoteAddress: ip })
 }
 
 async function statuses(answers: readonly Promise<{ statusCode: number }>[]): Promise<Record<number, number>> {
@@ -73,6 +81,33 @@ describe('attempts (A-39)', () => {
     expect(answers.map(({ headers }) => headers['ratelimit-remaining'])).toEqual(['2', '1', '0', '0'])
   })
 
+  it('success takes nothing of what an address may fail', async () => {
+    const other = await configured(api.database, limited)
+    const ip = '192.0.2.40'
+    // Sprayed guesses beside them, by the same address.
+    const spray = (from: number, to: number) =>
+      statuses(times(to - from, (i) => login(i % 2 ? api.app : other, `spray${from + i}@example.com`, 'wrong', { ip })))
+    expect(await spray(0, 30)).toEqual({ 400: 30 })
+    expect(await spray(30, 60)).toEqual({ 400: 30 })
+    const people = await Promise.all(times(60, () => createAccount(api)))
+    for (let i = 0; i < 60; i += 10) {
+      const some = people.slice(i, i + 10)
+      expect(
+        await statuses(some.map(({ email }, j) => login(j % 2 ? api.app : other, email, password, { ip }))),
+      ).toEqual({
+        200: 10,
+      })
+    }
+    expect(await spray(60, 90)).toEqual({ 400: 30 })
+    expect(await spray(90, 99)).toEqual({ 400: 9 })
+    expect(await statuses(times(3, (i) => login(other, `more${i}@example.com`, 'wrong', { ip })))).toEqual({
+      400: 1,
+      429: 2,
+    })
+    expect((await login(api.app, people[0]!.email, password, { ip })).statusCode).toBe(429)
+    expect((await login(api.app, people[0]!.email, password, { ip: '192.0.2.41' })).statusCode).toBe(200)
+  })
+
   it('login, resend and the like share the budget of a pair; routes without an e-mail have their own (A-20)', async () => {
     const ip = '192.0.2.4'
     for (let i = 0; i < 10; i += 1) expect((await resend(api.app, 'Pair@example.com', { ip })).statusCode).toBe(200)
@@ -110,19 +145,25 @@ describe('attempts (A-39)', () => {
     const ip = '192.0.2.20'
     const sprayed = times(25, (i) => resend(app, `account${i}@example.com`, { ip }))
     expect(await statuses(sprayed)).toEqual({ 200: 20, 429: 5 })
-    const before = await api.sql('select count(*)::int as n from "svc_User"')
-    const person = { firstName: 'N', lastName: 'N', password: 'long enough' }
-    const registrations = times(4, (i) =>
-      app.inject({
-        method: 'POST',
-        url: '/auth/register',
-        payload: { ...person, email: `new${i}@example.com` },
-        remoteAddress: ip,
-      }),
-    )
-    expect(await statuses(registrations)).toEqual({ 200: 2, 429: 2 })
-    const after = await api.sql('select count(*)::int as n from "svc_User"')
-    expect(after[0].n - before[0].n).toBe(2)
+    // Registrations that fail tell which addresses have an account.
+    const known = times(25, () => register(app, administrator.email, ip))
+    expect(await statuses(known)).toEqual({ 400: 20, 429: 5 })
+    expect((await register(app, 'new@example.com', ip)).statusCode).toBe(429)
+    expect((await register(app, 'new@example.com', '192.0.2.30')).statusCode).toBe(200)
+  })
+
+  it('registrations that succeed are bounded, too, but far beyond what people do', async () => {
+    const app = await configured(api.database, { ...limited, AUTH_RATE_LIMIT: '1' })
+    const count = async () => (await api.sql('select count(*)::int as n from "svc_User"'))[0].n
+    const before = await count()
+    const codes: Record<number, number> = {}
+    for (let i = 0; i < 104; i += 8)
+      for (const [code, n] of Object.entries(
+        await statuses(times(8, (j) => register(app, `many${i + j}@example.com`, '192.0.2.31'))),
+      ))
+        codes[Number(code)] = (codes[Number(code)] ?? 0) + n
+    expect(codes).toEqual({ 200: 100, 429: 4 })
+    expect((await count()) - before).toBe(100)
   })
 
   it("a signed-in caller's resends count by caller, whatever e-mail the body names", async () => {
@@ -145,7 +186,8 @@ describe('attempts (A-39)', () => {
     expect(await statuses(times(3, () => guess(restarted, { ip })))).toEqual({ 400: 1, 429: 2 })
     await deleteEndedCounters(api.rt, 1000)
     expect(await api.sql(`select key from "svc_RateLimit" where "endsAt" <= now()`)).toEqual([])
-    expect(await api.sql(`select key from "svc_RateLimit" where "endsAt" > now()`)).toHaveLength(1)
+    // What was tried, and what of it was given back.
+    expect(await api.sql(`select key from "svc_RateLimit" where "endsAt" > now()`)).toHaveLength(2)
   })
 
   it('no e-mail address and no token is kept', async () => {
@@ -158,6 +200,177 @@ describe('attempts (A-39)', () => {
   it('only test mode is without it, and AUTH_RATE_LIMIT_DISABLED', async () => {
     const app = await configured(api.database, {})
     expect(await statuses(times(15, () => guess(app)))).toEqual({ 400: 15 })
+  })
+})
+
+/** What people do from an office or through a frontend's server, and what only somebody does who guesses. */
+describe('many people behind one address', () => {
+  const env = { ...limited, MULTI_TENANT: 'true', AUTH_RATE_LIMIT: '2' }
+  let api: Api
+  let other: App
+  let role: string
+  beforeAll(async () => {
+    api = await startApi(env)
+    other = (await startApi(env, api.database)).app
+    const [{ id }] = await api.sql(`select id from "svc_Role" where name = 'user'`)
+    role = id
+  })
+  const of = (i: number) => (i % 2 ? api.app : other)
+  const token = () => newSecret()
+  const ask = (i: number, method: 'GET' | 'POST', url: string, ip: string, payload?: object) =>
+    of(i).inject({ method, url, remoteAddress: ip, ...(payload && { payload }) })
+  const at = ([path, payload]: [string, object?], ip: string) => [path, ip, payload] as const
+  const invite = async (email: string) => {
+    const secret = newSecret()
+    const [{ id }] = await api.sql(`insert into "svc_Tenant" (name) values ($1) returning id`, [`of ${email}`])
+    await api.sql(
+      `insert into "svc_Invite" (email, "role_Id", "tenant_Id", token, "expiresAt", "invitedBy_Id")
+       select $1, $2, $3, $4, now() + interval '1 day', id from "svc_User" where email = $5`,
+      [email, role, id, hashSecret(secret), administrator.email],
+    )
+    return secret
+  }
+
+  /** What one of them does, and the same by somebody who guesses: a path and a body. */
+  const purposes: readonly [
+    string,
+    {
+      right: (email: string) => Promise<[string, object?]>
+      wrong: () => [string, object?]
+      method: 'GET' | 'POST'
+      atMost: number
+      left?: number
+    },
+  ][] = [
+    [
+      'sign in by magic link',
+      {
+        method: 'GET',
+        right: async (email) => [`/auth/magiclink/${await plant(api, 'magic-link', email)}`],
+        wrong: () => [`/auth/magiclink/${token()}`],
+        atMost: 20,
+      },
+    ],
+    [
+      'sign in by mailed code',
+      {
+        method: 'GET',
+        right: async (email) => [`/auth/magiclink/${await plant(api, 'magic-link', email, { form: 'code' })}`],
+        wrong: () => ['/auth/magiclink/ABCDEFGH'],
+        // Fewer than the route's own budget: wrong codes have their tries besides.
+        atMost: 10,
+        left: 20,
+      },
+    ],
+    [
+      'set a new password by mail',
+      {
+        method: 'POST',
+        right: async (email) => [`/auth/password/reset/${await plant(api, 'password-reset', email)}`, { password }],
+        wrong: () => [`/auth/password/reset/${token()}`, { password }],
+        atMost: 20,
+      },
+    ],
+    [
+      'verify their addresses',
+      {
+        method: 'GET',
+        right: async (email) => [`/auth/email/verify/${await plant(api, 'email-verification', email)}`],
+        wrong: () => [`/auth/email/verify/${token()}`],
+        atMost: 20,
+      },
+    ],
+    [
+      'look at their invitations',
+      {
+        method: 'GET',
+        right: async (email) => [`/auth/verify-invite/${await invite(email)}`],
+        wrong: () => [`/auth/verify-invite/${token()}`],
+        atMost: 20,
+      },
+    ],
+  ]
+
+  it.each(purposes)(
+    '%s; wrong ones are bounded, and by no other purpose',
+    async (what, { method, right, wrong, atMost, left = atMost }) => {
+      const ip = `198.51.100.${purposes.findIndex(([name]) => name === what) + 1}`
+      for (let i = 0; i < 30; i += 1) {
+        const [path, payload] = await right((await createAccount(api)).email)
+        const answer = await ask(i, method, path, ip, payload)
+        expect([answer.statusCode, answer.headers['ratelimit-remaining']]).toEqual([200, String(left)])
+      }
+      const codes: number[] = []
+      for (let i = 0; i < atMost + 10; i += 10) {
+        const some = times(10, (j) => ask(j, method, ...at(wrong(), ip)))
+        codes.push(...(await Promise.all(some)).map(({ statusCode }) => statusCode))
+      }
+      expect(codes.filter((code) => code === 400)).toHaveLength(atMost)
+      expect(codes.filter((code) => code === 429)).toHaveLength(codes.length - atMost)
+      // Neither what the address does besides, nor the same elsewhere.
+      for (const [other, purpose] of purposes) {
+        const [path, payload] = await purpose.right((await createAccount(api)).email)
+        // Links and codes to sign in with are one purpose.
+        const isSame = other === what || [other, what].every((one) => one.startsWith('sign in'))
+        const from = isSame ? '198.51.100.99' : ip
+        expect((await ask(0, purpose.method, path, from, payload)).statusCode, other).toBe(200)
+      }
+    },
+  )
+
+  it('ask for their magic links and new passwords, one after the other and all at once', async () => {
+    const app = await configured(api.database, { ...env, AUTH_RATE_LIMIT: '10' })
+    const ip = '198.51.100.50'
+    const send = (path: string, email: string) =>
+      app.inject({ method: 'POST', url: path, payload: { email, link: 'https://app.example' }, remoteAddress: ip })
+    const people = await Promise.all(times(60, () => createAccount(api)))
+    for (const { email } of people.slice(0, 30)) expect((await send('/auth/magiclink', email)).statusCode).toBe(200)
+    const resets = people.slice(30).map(({ email }) => send('/auth/password/reset', email))
+    expect(await statuses(resets)).toEqual({ 200: 30 })
+    await waitFor(async () => (await api.jobs('mail')).length === 60)
+    // Unknown addresses are told, so they are few.
+    const unknown = times(105, (i) => send('/auth/magiclink', `unknown${i}@example.com`))
+    expect(await statuses(unknown)).toEqual({ 404: 100, 429: 5 })
+  })
+
+  it('do it at the same time: what is under way does not stay counted', async () => {
+    const ip = '198.51.100.51'
+    const paths = await Promise.all(
+      times(18, async () => `/auth/magiclink/${await plant(api, 'magic-link', (await createAccount(api)).email)}`),
+    )
+    expect(await statuses(paths.map((path, i) => ask(i, 'GET', path, ip)))).toEqual({ 200: 18 })
+    const codes = await Promise.all(
+      times(18, async () => plant(api, 'magic-link', (await createAccount(api)).email, { form: 'code' })),
+    )
+    expect(await statuses(codes.map((code, i) => ask(i, 'GET', `/auth/magiclink/${code}`, ip)))).toEqual({ 200: 18 })
+    const guesses = times(30, (i) => ask(i, 'GET', `/auth/magiclink/${token()}`, ip))
+    expect(await statuses(guesses)).toEqual({ 400: 20, 429: 10 })
+  })
+
+  it('where no answer may tell of accounts, what is left of the limit does not either', async () => {
+    const generic = await configured(api.database, { ...env, AUTH_RATE_LIMIT: '10', AUTH_GENERIC_RESPONSES: 'true' })
+    const known = (await createAccount(api)).email
+    const left = []
+    for (const email of [known, 'nobody.at.all@example.com', known]) {
+      const payload = { email, link: 'https://app.example' }
+      const url = '/auth/magiclink'
+      const answer = await generic.inject({ method: 'POST', url, payload, remoteAddress: '198.51.100.52' })
+      left.push([answer.statusCode, answer.headers['ratelimit-remaining']])
+    }
+    expect(left).toEqual([
+      [200, '9'],
+      [200, '9'],
+      [200, '8'],
+    ])
+  })
+
+  it('somebody who is refused takes nothing of what the others have left', async () => {
+    const app = await configured(api.database, { ...env, AUTH_RATE_LIMIT: '1' })
+    const ip = '198.51.100.53'
+    const wrong = (email: string) => login(app, email, 'wrong', { ip })
+    // The pair is used up by the first, the address by ten that were made.
+    expect(await statuses(times(20, () => wrong('pair@example.com')))).toEqual({ 400: 1, 429: 19 })
+    expect(await statuses(times(12, (i) => wrong(`other${i}@example.com`)))).toEqual({ 400: 9, 429: 3 })
   })
 })
 

@@ -28,7 +28,7 @@ export const rateLimit = group('Rate limits', {
     'AUTH_RATE_LIMIT',
     count(1, 1_000_000),
     '10',
-    'Sign-in attempts per window for each pair of address and e-mail',
+    'Sign-in attempts per window for each pair of address and e-mail; the other budgets of attempts are multiples of it',
   ),
   authIntervalMs: variable('AUTH_RATE_LIMIT_INTERVAL', milliseconds(1), '900000', 'Window of AUTH_RATE_LIMIT'),
   authDisabled: variable(

@@ -35,6 +35,11 @@ export function hashOneTime(config: Config, purpose: string, form: SecretForm, s
 
 /** What was typed or followed, told apart by its form: everything that is no token counts as a guess at a code. */
 export function presentedSecret(config: Config, purpose: string, typed: string): { form: SecretForm; hash: string } {
-  const form = /^[0-9a-f]{64}$/.test(typed) ? 'token' : 'code'
+  const form = isToken(typed) ? 'token' : 'code'
   return { form, hash: hashOneTime(config, purpose, form, typed) }
+}
+
+/** Whether something has the form of a token; whatever has not is a guess at a code. */
+export function isToken(typed: unknown): boolean {
+  return typeof typed === 'string' && /^[0-9a-f]{64}$/.test(typed)
 }
