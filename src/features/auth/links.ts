@@ -4,15 +4,16 @@ import type { LinkOrCode } from '../mail/types.ts'
 import { emailOf, membersOf, textOf } from './input.ts'
 
 /**
- * The base address that a mailed link begins with: `link` when it is one of the trusted frontends, else 400
- * with `refusal` (auth facts §9, quality A-31). Ask before any account is looked up.
+ * The base address that a mailed link begins with: `link` when it is one of the trusted frontends or a path there, else
+ * 400 with `refusal` (auth facts §9, quality A-31). Ask before any account is looked up.
  *
- * The text must *be* a trusted address (AUTH_APP_URL, the settings' app_url and project_url) or its origin, but for
- * trailing slashes. Nothing of the caller's is parsed, so no reading of it can differ from the browser's.
+ * The text must *be* a trusted address (AUTH_APP_URL, the settings' app_url and project_url), or begin with the very text
+ * of its origin and go on with a plain path, but for trailing slashes: one that every reader of addresses takes as it is
+ * written. So no reading of it can differ from the browser's.
  */
 export function trustedLink(rt: Runtime, link: unknown, refusal = 'Invalid link'): string {
   const address = typeof link === 'string' && link.length <= longest ? link.replace(/\/+$/, '') : ''
-  if (!trustedAddresses(rt).some((trusted) => address === trusted || address === new URL(trusted).origin))
+  if (!trustedAddresses(rt).some((trusted) => address === trusted || isPathAt(new URL(trusted).origin, address)))
     throw new AppError(400, refusal)
   return address
 }
@@ -51,6 +52,18 @@ export function readLinkRequest(rt: Runtime, body: unknown): LinkRequest {
 }
 
 const longest = 2048
+
+/** Segments of unreserved and sub-delimiter characters, `:` and `@`, or escapes of what could stand nowhere else. */
+const plainPath = /^(?:\/(?!\.\.)(?:[\w.~!$&'()*+,;=:@-]|%(?![01]|2[5ef]|5c|7f)[\da-f]{2})+)*$/i
+
+/** Parsing it changes nothing: no `..` and nothing that some reader takes for one, no host in other letters. */
+function isPathAt(origin: string, address: string): boolean {
+  if (!address.startsWith(origin)) return false
+  const path = address.slice(origin.length)
+  return (
+    plainPath.test(path) && URL.canParse(address) && new URL(address).href === (path === '' ? `${origin}/` : address)
+  )
+}
 
 function trustedAddresses(rt: Runtime): string[] {
   const { app_url, project_url } = rt.settings.current()
