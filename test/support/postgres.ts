@@ -106,6 +106,11 @@ async function dropUnused(serverUrl: string, name: string): Promise<void> {
 
 const cleanups: (() => Promise<void>)[] = []
 
+/** Has something in front of a server stopped when the processes of the test file have ended, as databases are dropped. */
+export function afterProcesses(cleanup: () => Promise<void>): void {
+  cleanups.push(cleanup)
+}
+
 // Registered when the test file imports this module, so it runs after all hooks of the file itself.
 afterAll(async () => {
   const outcomes = await Promise.allSettled(cleanups.reverse().map((cleanup) => cleanup()))
