@@ -2,7 +2,8 @@ import pg from 'pg'
 import { compileCatalog } from '../src/catalog/compile.ts'
 import { readDefinitions } from '../src/catalog/store.ts'
 import { type Config, loadEnv } from '../src/config.ts'
-import { directUrl, readerOf, sessionOptions, tlsOptions, withoutSslMode } from '../src/db/pools.ts'
+import { directUrl, readerOf, tlsOptions, withoutOwnParameters } from '../src/db/pools.ts'
+import { settingsOf } from '../src/db/session-settings.ts'
 import { type Verification, verifyLog } from '../src/events/verify.ts'
 import { parseInstallation } from '../src/installation.ts'
 
@@ -28,11 +29,12 @@ export function report(results: readonly Verification[]): string {
 }
 
 async function run(config: Config): Promise<readonly Verification[]> {
+  const address = directUrl(config)
   const client = new pg.Client({
-    connectionString: withoutSslMode(directUrl(config)),
-    ssl: tlsOptions(config),
+    connectionString: withoutOwnParameters(address),
+    ssl: tlsOptions(config, address),
     application_name: 'daybook log:verify',
-    options: sessionOptions(0, true),
+    options: settingsOf(address, { transactionTimeoutMs: 0, readOnly: true }).ofSession,
   })
   await client.connect()
   try {

@@ -9,8 +9,10 @@ import { type CatalogStore, openCatalog } from './catalog/store.ts'
 import { type Config, ConfigError } from './config.ts'
 import { openDatabaseClock } from './db/clock.ts'
 import { openLeases } from './db/leases.ts'
+import type { Line } from './db/line.ts'
 import { type Listener, openListener } from './db/listener.ts'
 import { type PoolState, stateOf } from './db/pool-state.ts'
+import { lookAtDatabase, refuseLostSettings } from './db/poolers.ts'
 import { type Database, openDatabase, openPool, poolShares, workerConnections } from './db/pools.ts'
 import { reachDatabase } from './db/reach.ts'
 import { openReplicas, type Replicas } from './db/replicas.ts'
@@ -45,6 +47,8 @@ export type Runtime = {
   readonly feedDb: Database
   /** Where reads may go instead (`readAnywhere`); undefined without replicas, and in workers. */
   readonly replicas: Replicas | undefined
+  /** What lies between this process and its database. */
+  readonly line: Line
   /** How busy every pool is, the writing ones too. */
   pools(): readonly PoolState[]
   readonly boss: PgBoss
@@ -89,6 +93,7 @@ export type RuntimeOptions = {
 export async function openRuntime({ config, log, name, worker, env = {} }: RuntimeOptions): Promise<Runtime> {
   const mailLogo = readLogo(config.server.extensionsDir)
   await reachDatabase(config, log)
+  const line = await lookAtDatabase(config, log)
   const { poolMax } = config.database
   const shares = poolShares(worker ? Math.min(workerConnections, poolMax) : poolMax, !worker && config.realtime.enabled)
   const closers: (() => Promise<void>)[] = []
@@ -98,7 +103,7 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
   }
   const tracing = opened(await openTracing(config, name, log), (t) => t.close())
   const database = (share: 'read' | 'reserved' | 'feed') => {
-    const pool = openPool({ config, log, max: shares[share], readOnly: true, name: `${name} ${share}` })
+    const pool = openPool({ config, log, line, max: shares[share], readOnly: true, name: `${name} ${share}` })
     return openDatabase(
       opened(pool, (p) => p.end()),
       log,
@@ -116,9 +121,10 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
     await checkSetUp(reserved)
     const clock = opened(await openDatabaseClock(reserved, log), (c) => c.close())
     const writePool = opened(
-      await openWritePool({ config, log, transactions: shares.write, hot: shares.hotWrite, name, tracing }),
+      await openWritePool({ config, log, line, transactions: shares.write, hot: shares.hotWrite, name, tracing }),
       (pool) => pool.close(),
     )
+    await refuseLostSettings({ config, log, line, reading: reserved, writing: writePool.hot })
     const listener = opened(await openListener({ config, log, db: reserved, leased: !worker }), (l) => l.close())
     const leases = openLeases({ db: reserved, listener, log })
     const catalog = await openCatalog(db, listener, log, { multiTenant: config.tenancy.enabled })
@@ -126,9 +132,7 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
     const sessions = openSessionStore({ db: reserved, listener, leases, catalog, access, config, log })
     const settings = await openSettings(reserved, listener, log, config.systemCache.ttlSeconds)
     opened(openSystemSync({ config, log, access, settings }), (sync) => sync.close())
-    // Maintenance of pg-boss sends several statements in one query, which slonik refuses.
-    const executor = { executeSql: (text: string, values?: unknown[]) => writePool.hot.pool.query(text, values) }
-    const boss = opened(await startBoss({ db: executor, log, supervise: worker }), (b) =>
+    const boss = opened(await startBoss({ db: { executeSql: writePool.script }, log, supervise: worker }), (b) =>
       b.stop({ graceful: false, close: false }),
     )
     const marks = openWriteMarks({
@@ -149,6 +153,7 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
       reserved,
       feedDb,
       replicas,
+      line,
       pools: () => [
         stateOf('read', db.pool),
         stateOf('reserved', reserved.pool),

@@ -6,8 +6,10 @@ import { createExtensionSql } from './catalog/ddl.ts'
 import { type Extension, switchOf } from './catalog/field-types.ts'
 import { adoptTenants } from './catalog/manager.ts'
 import { type Config, ConfigError, loadEnv, parseConfig } from './config.ts'
+import { openLine } from './db/line.ts'
 import { type DirectSession, openDirectSession } from './db/migrate.ts'
-import { openPool } from './db/pools.ts'
+import { requireOwnSessions } from './db/poolers.ts'
+import { directUrl, openPool } from './db/pools.ts'
 import { reachDatabase } from './db/reach.ts'
 import { rawQuery, sql, type Tx } from './db/sql.ts'
 import { AppError } from './errors.ts'
@@ -102,7 +104,9 @@ async function createPublication(session: DirectSession, log: Logger): Promise<v
 }
 
 async function installQueues(config: Config, log: Logger): Promise<void> {
-  const pool = openPool({ config, log, max: 2, readOnly: false, name: 'setup' })
+  const url = directUrl(config)
+  const line = openLine({ facts: await requireOwnSessions(config), named: false, log })
+  const pool = openPool({ config, log, line, max: 2, readOnly: false, name: 'setup', url })
   try {
     const db = { executeSql: (text: string, values?: unknown[]) => pool.query(text, values) }
     const boss = await startBoss({ db, log, supervise: false, install: true })

@@ -27,7 +27,7 @@ const watched = { config: { unlimited: true } }
 async function readiness(rt: Runtime, feed: Feed | undefined): Promise<Record<string, Check>> {
   const database = await check(rt, async () => {
     await rt.reserved.one(sql.unsafe`select 1 as one`)
-    return {}
+    return { pooler: rt.line.facts().isPooled, preparedStatements: rt.line.isNamed() }
   })
   const migrations = await check(rt, async () => {
     const pending = await pendingSystemMigrations(rt.reserved)

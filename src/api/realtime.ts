@@ -114,9 +114,9 @@ export async function openRealtime(
 ): Promise<Realtime> {
   const { config, log } = rt
   const feed = openFeed({
-    db: rt.feedDb.pool,
+    db: rt.feedDb,
     directUrl: withoutSslMode(directUrl(config)),
-    tls: tlsOptions(config),
+    tls: tlsOptions(config, directUrl(config)),
     log,
     walEnabled: config.realtime.walConsumerEnabled,
   })

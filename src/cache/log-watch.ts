@@ -1,6 +1,5 @@
 import type { Database } from '../db/pools.ts'
 import { inRounds } from '../db/rounds.ts'
-import { statementName } from '../db/statement-names.ts'
 import { includesSnapshot, parseSnapshot, type Snapshot } from '../events/cursor.ts'
 import { logSchema, logTable } from '../events/log.ts'
 
@@ -75,7 +74,7 @@ export function openLogWatch({ db, reachBackSeconds }: LogWatchOptions): LogWatc
   }
 
   const beginAnew = async (start: Start): Promise<State> => {
-    const [row] = await db.run<BaseRow>(baseSql, [reachBackSeconds], statementName(baseSql))
+    const [row] = await db.run<BaseRow>(baseSql, [reachBackSeconds], 'prepared')
     const { snapshot: text, earlier } = row!
     const snapshot = parseSnapshot(text)!
     const state = { number: ++number, text, snapshot, ...start }
@@ -93,7 +92,7 @@ export function openLogWatch({ db, reachBackSeconds }: LogWatchOptions): LogWatc
   /** Undefined where what happened since can't be told from the log. */
   const follow = async (from: State, start: Start): Promise<State | undefined> => {
     const unseen = [String(from.snapshot.xmax), from.snapshot.running.map(String), String(from.snapshot.xmin)]
-    const [row] = await db.run<FollowRow>(followSql, unseen, statementName(followSql))
+    const [row] = await db.run<FollowRow>(followSql, unseen, 'prepared')
     const { entities, seen, reaches, snapshot: text } = row!
     const snapshot = parseSnapshot(text)!
     if (seen >= mostEvents || !reaches || snapshot.xmax < from.snapshot.xmax) return undefined

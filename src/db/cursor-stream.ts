@@ -35,7 +35,7 @@ export async function openBatches<Row>(
     }
   }
   try {
-    await client.query('begin isolation level repeatable read read only')
+    await client.query(db.beginSql('isolation level repeatable read read only'))
     const cursor = client.query(new Cursor<Row>(text, values as unknown[]))
     return {
       next: () => running(() => cursor.read(rowsPerBatch)),

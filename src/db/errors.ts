@@ -17,6 +17,20 @@ export function isStalePlan(error: unknown): boolean {
   return state === '0A000' || state === '42703' || state === '42P01' || state === '42704'
 }
 
+/**
+ * A prepared statement was not there when it was to be run, or was there when it was to be made: a pooler has changed the
+ * session. PostgreSQL says so before it runs anything.
+ */
+export function isNameError(error: unknown): boolean {
+  const state = sqlState(error)
+  return state === '26000' || state === '42P05'
+}
+
+/** A prepared statement whose table has changed since; under a name it stays so for the life of the session. */
+export function isChangedResult(error: unknown): boolean {
+  return sqlState(error) === '0A000'
+}
+
 export function isConnectionLoss(error: unknown): boolean {
   const code = (error as { code?: string } | null)?.code
   if (code === undefined) return error instanceof Error && lossInWords.test(error.message)

@@ -1,7 +1,6 @@
 import type { Logger } from 'pino'
 import { type Listener, liveForMs } from './listener.ts'
 import type { Database } from './pools.ts'
-import { statementName } from './statement-names.ts'
 
 /**
  * Who answers from memory, and how one waits for them (ADR 25). A process may do so while its listener is live; it holds
@@ -23,7 +22,7 @@ export function openLeases({ db, listener, log }: LeasesOptions): Leases {
   let last = 0
 
   const ask = async (key: string, round: Round) => {
-    const holders = await db.run<{ id: string }>(askHolders, [listener.id, `${listener.id} ${key}`], askName)
+    const holders = await db.run<{ id: string }>(askHolders, [listener.id, `${listener.id} ${key}`], 'prepared')
     round.expect(holders.map(({ id }) => id))
   }
 
@@ -88,4 +87,3 @@ function openRound(): Round {
 const askHolders = `
     select id, pg_notify('svc_leases', $2) from "svc_Lease"
     where id <> $1 and "seenAt" > clock_timestamp() - interval '5 seconds'`
-const askName = statementName(askHolders)

@@ -4,6 +4,7 @@ import type { Logger } from 'pino'
 import type { Config } from '../config.ts'
 import { isConnectionLoss } from './errors.ts'
 import { type Database, directUrl, tlsOptions, withoutSslMode } from './pools.ts'
+import { statementName } from './statement-names.ts'
 import { leaveLease, renewLease } from './unlogged/leases.ts'
 
 /** The channels of the platform; payloads are short keys, never data, but for what sockets are pushed (features/rooms/push.ts). */
@@ -60,6 +61,7 @@ const heartbeatMs = 400
 /** Connects (fails if the first attempt fails) and keeps listening. Needs a direct address: DATABASE_DIRECT_URL. */
 export async function openListener({ config, log, db, leased }: ListenerOptions): Promise<Listener> {
   const id = randomUUID()
+  const isNamed = config.database.preparedStatements
   const own = ownChannel(id)
   const handlers = new Map<string, ((payload: string) => void)[]>()
   const reconnectHandlers: (() => void)[] = []
@@ -85,7 +87,7 @@ export async function openListener({ config, log, db, leased }: ListenerOptions)
   const connect = async () => {
     const next = new pg.Client({
       connectionString: withoutSslMode(directUrl(config)),
-      ssl: tlsOptions(config),
+      ssl: tlsOptions(config, directUrl(config)),
       application_name: 'daybook listen',
       keepAlive: true,
       connectionTimeoutMillis: 5000,
@@ -120,7 +122,7 @@ export async function openListener({ config, log, db, leased }: ListenerOptions)
     if (deaf > 0 && ++deaf === patience) notLive(undefined)
     const asked = now()
     const hears = deaf === 0
-    const renewal = { text: renewLease, values: [id], name: 'renew lease' }
+    const renewal = { text: renewLease, values: [id], ...(isNamed && { name: statementName(renewLease) }) }
     await query(current, leased && hears ? renewal : { text: 'select 1' })
     // What is lost when the server crashes is less than the five seconds for which a lease is looked for.
     if (hears && question === undefined) await query(current, { text: 'set synchronous_commit to off' })

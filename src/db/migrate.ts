@@ -4,7 +4,9 @@ import type * as manager from '../catalog/manager.ts'
 import type { Config } from '../config.ts'
 import { type Actor, actorJson } from '../events/types.ts'
 import { sqlState } from './errors.ts'
-import { directUrl, readerOf, sessionOptions, tlsOptions, withoutSslMode } from './pools.ts'
+import { requireOwnSessions } from './poolers.ts'
+import { directUrl, readerOf, tlsOptions, withoutOwnParameters } from './pools.ts'
+import { settingsOf } from './session-settings.ts'
 import { type Reader, sql, type Tx } from './sql.ts'
 
 /** What a migration script exports (spec: Migration record). */
@@ -50,17 +52,25 @@ const lockPauseMs = 100
 /** How soon the server notices that the process at the other end is gone, and lets go of its locks. */
 const goneAfterMs = 1000
 
-/** Opens the session of a setup or a migration run; its statements are not bound by TRANSACTION_TIMEOUT_MS. */
+/**
+ * Opens the session of a setup or a migration run; its statements are not bound by TRANSACTION_TIMEOUT_MS. Throws a
+ * ConfigError where a pooler would give it to others as well.
+ */
 export async function openDirectSession(config: Config): Promise<DirectSession> {
+  const url = directUrl(config)
+  const { keepsSettings } = await requireOwnSessions(config)
+  const settings = settingsOf(url, { transactionTimeoutMs: 0, readOnly: false })
+  const options = keepsSettings ? settings.ofSession : settings.ofAddress
   const client = new pg.Client({
-    connectionString: withoutSslMode(directUrl(config)),
-    ssl: tlsOptions(config),
+    connectionString: withoutOwnParameters(url),
+    ssl: tlsOptions(config, url),
     application_name: 'daybook setup',
-    options: sessionOptions(0, false),
+    ...(options !== undefined && { options }),
   })
   // The next statement rejects; the event without a listener ends the process.
   client.on('error', () => undefined)
   await client.connect()
+  if (!keepsSettings) await client.query(settings.afterOpening)
   await noticeGoneClient(client)
   const reader = readerOf((text, values) => client.query(text, values as unknown[]))
   const transaction = async <T>(actor: Actor, work: (tx: Tx) => Promise<T>): Promise<T> => {

@@ -7,32 +7,44 @@ import type { Config } from '../config.ts'
 import { AppError, errors } from '../errors.ts'
 import { oncePer } from '../once-per.ts'
 import { cancellable } from './cancel.ts'
-import { isConnectionLoss } from './errors.ts'
+import { isChangedResult, isConnectionLoss, isNameError } from './errors.ts'
+import { type Line, openLine } from './line.ts'
+import { type SessionSettings, settingsOf } from './session-settings.ts'
 import type { Query, Reader } from './sql.ts'
+import { statementName } from './statement-names.ts'
 import { toldOfSessions } from './told.ts'
+import { withSettings } from './travelling.ts'
 
 export type PgPool = pg.Pool
 export type PgClient = pg.Client
 
+/** Under a name, planned once per connection; or by itself. */
+export type Sending = 'prepared' | 'unnamed'
+
 /** The pool that routes hold: read-only at the database, so a stray write fails in the first test that meets it. */
 export type Database = Reader & {
   /**
-   * Runs a compiled plan. With a name it becomes a prepared statement of the connection (at most 200 per connection,
-   * then unnamed): about 2.5 times as fast on a primary-key read. Aborting `signal` cancels the statement (cancel.ts).
+   * Runs a compiled plan. `prepared` makes a prepared statement of the connection of it (at most 200 per connection, then
+   * unnamed), where the way to the server keeps those: about 2.5 times as fast on a primary-key read. Aborting `signal`
+   * cancels the statement (cancel.ts).
    */
   run<Row extends pg.QueryResultRow>(
     text: string,
     values: readonly unknown[],
-    name?: string,
+    sending?: Sending,
     signal?: AbortSignal,
   ): Promise<Row[]>
   /** As `run`, for a statement that writes: also what it means for sessions, as their triggers tell (told.ts). */
   runTold<Row extends pg.QueryResultRow>(
     text: string,
     values: readonly unknown[],
-    name?: string,
+    sending?: Sending,
   ): Promise<{ rows: Row[]; told: readonly string[] }>
-  /** The pool itself, for cursors and for libraries that need `query(text, values)`. */
+  /** As `run`, for who wants it as a library would have it. */
+  query(text: string, values?: unknown[]): Promise<pg.QueryResult>
+  /** SQL that begins a transaction on a connection of the pool itself, with the settings that every statement has. */
+  beginSql(mode: string): string
+  /** The pool itself, for transactions and cursors, which begin with `beginSql`. */
   readonly pool: pg.Pool
 }
 
@@ -64,6 +76,8 @@ export type PoolOptions = {
   name: string
   /** Default: the primary's, with the times of its pool. */
   url?: string
+  /** What was found on the way there; default: nothing. */
+  line?: Line
   idleMs?: number
   acquireMs?: number
   evictMs?: number
@@ -73,17 +87,20 @@ export type PoolOptions = {
 export function openPool({ config, log, max, readOnly, name, ...own }: PoolOptions): pg.Pool {
   const { database } = config
   const { url = databaseUrl(config), idleMs, acquireMs, evictMs } = own
+  const line = own.line ?? openLine({ named: database.preparedStatements, log })
+  const settings = settingsOf(url, { transactionTimeoutMs: database.transactionTimeoutMs, readOnly })
   const pool = new pg.Pool({
-    connectionString: withoutSslMode(url),
+    connectionString: withoutOwnParameters(url),
     max,
     ssl: tlsOptions(config, url),
     idleTimeoutMillis: idleMs ?? database.poolIdleMs,
     connectionTimeoutMillis: acquireMs ?? database.poolAcquireMs,
     maxLifetimeSeconds: connectionLifetimeSeconds(evictMs ?? database.poolEvictMs),
     application_name: `daybook ${name}`,
-    options: sessionOptions(database.transactionTimeoutMs, readOnly),
     keepAlive: true,
+    Client: clientOn(line, settings, readOnly),
   })
+  ways.set(pool, { line, settings })
   pool.on('error', (error) => log.warn({ err: error, pool: name }, 'an idle database connection was lost'))
   // The borrower of a connection hears of its loss by the failed statement; the event without a listener ends the process.
   pool.on('connect', (client) => {
@@ -92,19 +109,46 @@ export function openPool({ config, log, max, readOnly, name, ...own }: PoolOptio
   return pool
 }
 
+type Way = { readonly line: Line; readonly settings: SessionSettings }
+const ways = new WeakMap<pg.Pool, Way>()
+
+/** A connection that opens its session as the line wants it, and hears which settings the server says it has. */
+function clientOn(line: Line, settings: SessionSettings, readOnly: boolean): typeof pg.Client {
+  return class extends pg.Client {
+    constructor(config: pg.ClientConfig) {
+      const { keepsSettings } = line.facts()
+      const options = keepsSettings ? settings.ofSession : settings.ofAddress
+      super({ ...config, ...(options !== undefined && { options }) })
+      const told = new Map<string, string>()
+      const { connection } = this as unknown as { connection: pg.Connection }
+      connection.on('parameterStatus', (message: { parameterName: string; parameterValue: string }) =>
+        told.set(message.parameterName, message.parameterValue),
+      )
+      this.once('connect', () => {
+        const wanted = { TimeZone: 'UTC', ...(readOnly && { default_transaction_read_only: 'on' }) }
+        const differs = Object.entries(wanted).some(([name, value]) => (told.get(name) ?? value) !== value)
+        if (keepsSettings && differs) line.settingsLost(Object.fromEntries(told))
+      })
+    }
+  }
+}
+
 /**
  * Wraps a pool for readers; `logSql` prints every statement's text, never its values (DATABASE_LOGGING). With `tracing`
  * every statement is a span, wait for a connection included.
  */
 export function openDatabase(pool: pg.Pool, log: Logger, logSql: boolean, tracing?: Tracing): Database {
-  const query = (...[text, values, name, signal, onNotice]: Parameters<typeof queryNow>) =>
+  const { line, settings } = ways.get(pool)!
+  const query = (...[text, values, sending, signal, onNotice]: Parameters<typeof queryNow>) =>
     tracing?.isOn === true
-      ? tracing.part(spanName(text), statementSpan(name), () => queryNow(text, values, name, signal, onNotice))
-      : queryNow(text, values, name, signal, onNotice)
+      ? tracing.part(spanName(text), statementSpan(sending === 'prepared' ? statementName(text) : undefined), () =>
+          queryNow(text, values, sending, signal, onNotice),
+        )
+      : queryNow(text, values, sending, signal, onNotice)
   const queryNow = async (
     text: string,
     values: readonly unknown[],
-    name?: string,
+    sending: Sending = 'unnamed',
     signal?: AbortSignal,
     onNotice?: (notice: { readonly message?: string | undefined }) => void,
   ) => {
@@ -112,8 +156,9 @@ export function openDatabase(pool: pg.Pool, log: Logger, logSql: boolean, tracin
     const client = await acquire(pool)
     if (onNotice !== undefined) client.on('notice', onNotice)
     try {
-      const statement = { text, values: values as unknown[], name: statementName(client, text, name) }
-      const result = await cancellable(client, signal, () => answerTo(client, statement))
+      const name = sending === 'prepared' && line.isNamed() ? nameOn(client, text) : undefined
+      const statement = { text, values: values as unknown[], name }
+      const result = await cancellable(client, signal, () => answerOn(client, statement))
       client.release()
       return result
     } catch (error) {
@@ -125,9 +170,28 @@ export function openDatabase(pool: pg.Pool, log: Logger, logSql: boolean, tracin
       if (onNotice !== undefined) client.off('notice', onNotice)
     }
   }
-  const runTold = async (text: string, values: readonly unknown[], name?: string) => {
+  /**
+   * A name that did not hold, and a plan that a change of its table has made useless, cost another round trip and nothing
+   * else: the statement is a transaction of its own, so nothing of it has happened.
+   */
+  const answerOn = async (client: pg.PoolClient, statement: Statement) => {
+    try {
+      return await answerTo(client, statement, send)
+    } catch (error) {
+      const isLost = isNameError(error)
+      if (statement.name === undefined || !(isLost || isChangedResult(error))) throw error
+      if (isLost) line.nameLost(error)
+      preparedTexts(client).set(statement.text, false)
+      return answerTo(client, { ...statement, name: undefined }, send)
+    }
+  }
+  const send = (client: pg.PoolClient, statement: Statement, callback: Callback) => {
+    if (line.facts().keepsSettings) client.query(statement, callback)
+    else client.query(withSettings(settings.ofTransaction, statement, callback))
+  }
+  const runTold = async (text: string, values: readonly unknown[], sending?: Sending) => {
     const told: string[] = []
-    const { rows } = await query(text, values, name, undefined, ({ message }) => {
+    const { rows } = await query(text, values, sending, undefined, ({ message }) => {
       const said = toldOfSessions(message)
       if (said !== undefined) told.push(said)
     })
@@ -135,8 +199,10 @@ export function openDatabase(pool: pg.Pool, log: Logger, logSql: boolean, tracin
   }
   return {
     ...readerOf((text, values) => query(text, values)),
-    run: async (text, values, name, signal) => (await query(text, values, name, signal)).rows as never,
+    run: async (text, values, sending, signal) => (await query(text, values, sending, signal)).rows as never,
     runTold,
+    query: (text, values = []) => query(text, values),
+    beginSql: (mode) => (line.facts().keepsSettings ? `begin ${mode}` : `begin ${mode}; ${settings.ofTransaction}`),
     pool,
   }
 }
@@ -194,22 +260,18 @@ export function tlsOptions(config: Config, url = databaseUrl(config)): TlsOption
   return { ...ca, rejectUnauthorized: sslRejectUnauthorized }
 }
 
+/** The rest of it is given to pg: whatever stays in the address wins over what comes with it. */
+export function withoutOwnParameters(url: string): string {
+  const parsed = new URL(withoutSslMode(url))
+  parsed.searchParams.delete('options')
+  return parsed.toString()
+}
+
 /** pg lets `sslmode` in the address win over `ssl`; ours is the one that counts. */
 export function withoutSslMode(url: string): string {
   const parsed = new URL(url)
   parsed.searchParams.delete('sslmode')
   return parsed.toString()
-}
-
-/** Settings every session starts with; UTC so that text forms of timestamps do not depend on the server. */
-export function sessionOptions(transactionTimeoutMs: number, readOnly: boolean): string {
-  const settings = [
-    'timezone=UTC',
-    `statement_timeout=${transactionTimeoutMs}`,
-    `idle_in_transaction_session_timeout=${transactionTimeoutMs}`,
-    ...(readOnly ? ['default_transaction_read_only=on'] : []),
-  ]
-  return settings.map((setting) => `-c ${setting}`).join(' ')
 }
 
 /** DATABASE_POOL_EVICT is a base: at its default of 1 s a connection is replaced after half an hour. */
@@ -225,13 +287,20 @@ async function acquire(pool: pg.Pool): Promise<pg.PoolClient> {
   }
 }
 
+type Statement = { readonly text: string; readonly values: unknown[]; readonly name: string | undefined }
+type Callback = (error: Error | undefined, result: pg.QueryResult) => void
+
 /**
  * By callback: what pg's own promise leaves behind gets into the old generation, with the rows of every answer, and makes
  * the collector work for them again.
  */
-function answerTo(client: pg.PoolClient, statement: pg.QueryConfig): Promise<pg.QueryResult> {
+function answerTo(
+  client: pg.PoolClient,
+  statement: Statement,
+  send: (client: pg.PoolClient, statement: Statement, callback: Callback) => void,
+): Promise<pg.QueryResult> {
   return new Promise((resolve, reject) => {
-    client.query(statement, (error: Error | undefined, result: pg.QueryResult) => {
+    send(client, statement, (error, result) => {
       if (error) reject(error)
       else resolve(result)
     })
@@ -239,14 +308,15 @@ function answerTo(client: pg.PoolClient, statement: pg.QueryConfig): Promise<pg.
 }
 
 const statementsPerConnection = 200
-const preparedTexts = oncePer((_client: object) => new Map<string, string>())
+/** The texts that a connection knows by name; false for those that it knows no longer. */
+const preparedTexts = oncePer((_client: object) => new Map<string, string | false>())
 
-function statementName(client: object, text: string, name: string | undefined): string | undefined {
-  if (name === undefined) return undefined
+function nameOn(client: object, text: string): string | undefined {
   const known = preparedTexts(client)
-  const before = known.get(name)
-  if (before === text) return name
-  if (before !== undefined || known.size >= statementsPerConnection) return undefined
-  known.set(name, text)
+  const before = known.get(text)
+  if (before !== undefined) return before === false ? undefined : before
+  if (known.size >= statementsPerConnection) return undefined
+  const name = statementName(text)
+  known.set(text, name)
   return name
 }

@@ -40,7 +40,7 @@ const text = `select ${walEndSql}::text as position, pg_snapshot_xmin(pg_current
 
 async function sampleOf(db: Database): Promise<Sample> {
   const at = performance.now()
-  const [row] = await db.run<{ position: string; horizon: string; identity: string }>(text, [], 'sample')
+  const [row] = await db.run<{ position: string; horizon: string; identity: string }>(text, [], 'prepared')
   const { position, horizon, identity } = row!
   return { at, position: BigInt(position), horizon: BigInt(horizon), identity }
 }

@@ -2,15 +2,10 @@ import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import type { Logger } from 'pino'
 import type { Config } from '../config.ts'
-import {
-  type Database,
-  openDatabase,
-  openPool,
-  type PgClient,
-  sessionOptions,
-  tlsOptions,
-  withoutSslMode,
-} from './pools.ts'
+import { openLine } from './line.ts'
+import { lookAtLine } from './look-at-line.ts'
+import { type Database, openDatabase, openPool, type PgClient, tlsOptions, withoutOwnParameters } from './pools.ts'
+import { settingsOf } from './session-settings.ts'
 import { databaseIdentitySql, type WalPosition, walReplayedSql } from './wal.ts'
 
 /** What a replica has last said of itself. */
@@ -44,9 +39,11 @@ const longestPauseMs = 5000
 /** Opens a replica; it need not be there yet. */
 export function openReplica({ config, log, name, url, place }: ReplicaOptions): Replica {
   const { readReplicaPoolMax: max, ...database } = config.database
+  const line = openLine({ named: database.preparedStatements, log })
   const pool = openPool({
     config,
     log,
+    line,
     max,
     readOnly: true,
     name: `${name} replica ${place}`,
@@ -80,7 +77,10 @@ export function openReplica({ config, log, name, url, place }: ReplicaOptions): 
     let pause = watchIntervalMs
     while (!stopped.signal.aborted) {
       try {
-        client ??= await connect({ config, name, url }, lose)
+        if (client === undefined) {
+          line.found(await lookAtLine({ config, url, patienceMs }))
+          client = await connect({ config, name, url }, lose)
+        }
         const next = await ask(client)
         if (isAway) log.info({ replica: place }, 'a read replica is back')
         isAway = false
@@ -127,11 +127,12 @@ type Address = Pick<ReplicaOptions, 'config' | 'name' | 'url'>
 
 /** The connection that asks; its end is the first that is heard of a replica's. */
 async function connect({ config, name, url }: Address, onLost: (reason: string) => void): Promise<PgClient> {
+  const { ofAddress } = settingsOf(url, { transactionTimeoutMs: config.database.transactionTimeoutMs, readOnly: true })
   const client = new pg.Client({
-    connectionString: withoutSslMode(url),
+    connectionString: withoutOwnParameters(url),
     ssl: tlsOptions(config, url),
     application_name: `daybook ${name} watch`,
-    options: sessionOptions(config.database.transactionTimeoutMs, true),
+    ...(ofAddress !== undefined && { options: ofAddress }),
     connectionTimeoutMillis: patienceMs,
     query_timeout: patienceMs,
     keepAlive: true,

@@ -20,7 +20,7 @@ export async function runWithin<Row extends pg.QueryResultRow>(
     const left = Math.round(deadline - performance.now())
     // PostgreSQL takes zero for no limit at all.
     if (left <= 0) throw Object.assign(new Error('no time was left for this statement'), { code: timedOut })
-    await client.query(`begin read only; set local statement_timeout = ${left}`)
+    await client.query(`${db.beginSql('read only')}; set local statement_timeout = ${left}`)
     const { rows } = await client.query<Row>(text, values as unknown[])
     await client.query('commit')
     client.release()

@@ -1,7 +1,6 @@
 import type { Logger } from 'pino'
 import type { Database } from './pools.ts'
 import { inRounds } from './rounds.ts'
-import { statementName } from './statement-names.ts'
 import type { WalPosition } from './wal.ts'
 
 /** Whoever shall read its own writes: the id of a user, or {@link anybody} for all who have none. */
@@ -78,6 +77,6 @@ export async function loadWriteMarks(
   db: Database,
   callers: readonly CallerKey[],
 ): Promise<ReadonlyMap<CallerKey, WalPosition>> {
-  const rows = await db.run<{ caller: string; position: string }>(text, [callers], statementName(text))
+  const rows = await db.run<{ caller: string; position: string }>(text, [callers], 'prepared')
   return new Map(rows.map(({ caller, position }) => [caller, BigInt(position)]))
 }

@@ -1,7 +1,9 @@
+import type { QueryResult } from 'pg'
 import type { Logger } from 'pino'
-import { createPool, type DatabasePool, type DatabaseTransactionConnection, type Interceptor } from 'slonik'
+import { createPool, type DatabaseTransactionConnection, type Interceptor } from 'slonik'
 import type { Tracing } from '../adapters/tracing.ts'
 import type { Config } from '../config.ts'
+import type { Line } from './line.ts'
 import { type PoolState, stateOf } from './pool-state.ts'
 import {
   connectionLifetimeSeconds,
@@ -10,12 +12,12 @@ import {
   openDatabase,
   openPool,
   readerOf,
-  sessionOptions,
   spanName,
   statementSpan,
   tlsOptions,
-  withoutSslMode,
+  withoutOwnParameters,
 } from './pools.ts'
+import { settingsOf } from './session-settings.ts'
 import { type Query, rawQuery, type Tx } from './sql.ts'
 import { toldOfSessions } from './told.ts'
 
@@ -24,10 +26,12 @@ import { toldOfSessions } from './told.ts'
  * `setup.ts` may import this file (checked by the import rules), so every write goes through a door of design §6.
  */
 export type WritePool = {
-  /** Transactions, re-run by slonik on serialization conflicts. */
-  readonly slonik: DatabasePool
+  /** Runs `work` in a transaction, again on serialization conflicts. */
+  transaction<T>(work: (connection: DatabaseTransactionConnection) => Promise<T>): Promise<T>
   /** Single statements with named plans: the short way of one-row item writes. */
   readonly hot: Database
+  /** For the job queue, whose maintenance sends several statements in one text. */
+  script(text: string, values?: readonly unknown[]): Promise<{ rows: unknown[] }>
   states(): readonly PoolState[]
   close(): Promise<void>
 }
@@ -35,31 +39,52 @@ export type WritePool = {
 export async function openWritePool(options: {
   config: Config
   log: Logger
+  line: Line
   transactions: number
   hot: number
   name: string
   tracing: Tracing
 }): Promise<WritePool> {
-  const { config, log } = options
+  const { config, log, line } = options
   const { database } = config
-  const slonik = await createPool(writeUrl(config, options.name), {
-    maxPoolSize: options.transactions,
-    connectionTimeout: database.poolAcquireMs,
-    idleTimeout: database.poolIdleMs,
-    maximumConnectionAge: connectionLifetimeSeconds(database.poolEvictMs) * 1000,
-    statementTimeout: database.transactionTimeoutMs,
-    idleInTransactionSessionTimeout: database.transactionTimeoutMs,
-    ssl: tlsOptions(config) as never,
-    typeParsers: [],
-    // Our settings are local to a transaction, so nothing is left to reset; DISCARD ALL would cost a round trip.
-    resetConnection: async () => {},
-    interceptors: database.logging ? [logInterceptor(log)] : [],
+  const settings = settingsOf(databaseUrl(config), {
+    transactionTimeoutMs: database.transactionTimeoutMs,
+    readOnly: false,
   })
+  const { keepsSettings } = line.facts()
+  const slonik = await createPool(
+    writeUrl(config, options.name, keepsSettings ? settings.ofSession : settings.ofAddress),
+    {
+      maxPoolSize: options.transactions,
+      connectionTimeout: database.poolAcquireMs,
+      idleTimeout: database.poolIdleMs,
+      maximumConnectionAge: connectionLifetimeSeconds(database.poolEvictMs) * 1000,
+      // Both are among the settings.
+      statementTimeout: 'DISABLE_TIMEOUT',
+      idleInTransactionSessionTimeout: 'DISABLE_TIMEOUT',
+      ssl: tlsOptions(config) as never,
+      typeParsers: [],
+      // Our settings are local to a transaction, so nothing is left to reset; DISCARD ALL would cost a round trip.
+      resetConnection: async () => {},
+      interceptors: database.logging ? [logInterceptor(log)] : [],
+    },
+  )
   slonik.on('error', (error) => log.warn({ err: error, pool: 'write' }, 'a database connection was lost'))
-  const hot = openPool({ config, log, max: options.hot, readOnly: false, name: `${options.name} hot` })
+  const hot = openPool({ config, log, line, max: options.hot, readOnly: false, name: `${options.name} hot` })
+  const hotDatabase = openDatabase(hot, log, database.logging, options.tracing)
   return {
-    slonik,
-    hot: openDatabase(hot, log, database.logging, options.tracing),
+    transaction: (work) =>
+      slonik.transaction(async (connection) => {
+        if (!line.facts().keepsSettings) await connection.query(rawQuery(settings.ofTransaction))
+        return work(connection)
+      }),
+    hot: hotDatabase,
+    script: async (text, values = []) => {
+      // One text is one transaction, where it does not say otherwise, but takes no values.
+      if (values.length > 0) return hotDatabase.query(text, [...values])
+      if (line.facts().keepsSettings) return hot.query(text)
+      return withoutFirst(await hot.query(`${settings.ofTransaction}; ${text}`))
+    },
     states: () => {
       const { acquiredConnections, idleConnections, waitingClients } = slonik.state()
       const open = acquiredConnections + idleConnections
@@ -97,10 +122,16 @@ export function txOf(connection: DatabaseTransactionConnection, told: string[], 
   return { ...readerOf(query), isTransaction: true }
 }
 
-function writeUrl(config: Config, name: string): string {
-  const url = new URL(withoutSslMode(databaseUrl(config)))
+/** pg answers several statements by a list, and one by its result. */
+function withoutFirst(results: unknown): QueryResult {
+  const rest = (results as QueryResult[]).slice(1)
+  return rest.length === 1 ? rest[0]! : (rest as unknown as QueryResult)
+}
+
+function writeUrl(config: Config, name: string, options: string | undefined): string {
+  const url = new URL(withoutOwnParameters(databaseUrl(config)))
   url.searchParams.set('application_name', `daybook ${name} write`)
-  url.searchParams.set('options', sessionOptions(config.database.transactionTimeoutMs, false))
+  if (options !== undefined) url.searchParams.set('options', options)
   return url.toString()
 }
 

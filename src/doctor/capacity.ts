@@ -1,4 +1,5 @@
 import type { Config } from '../config.ts'
+import type { LineFacts } from '../db/line.ts'
 import { poolShares, workerConnections } from '../db/pools.ts'
 import { workersWithWork } from '../workers/names.ts'
 import { type Finding, ok, warning } from './finding.ts'
@@ -20,8 +21,18 @@ export function connectionsOfEach(config: Config): number {
 }
 
 /** Whether the server takes the connections of all processes. WAL senders are counted apart by PostgreSQL. */
-export function judgeCapacity(config: Config, { connectionsAtMost, connectionsOpen }: ServerFacts): Finding {
+export function judgeCapacity(
+  config: Config,
+  { connectionsAtMost, connectionsOpen }: ServerFacts,
+  { isPooled }: Pick<LineFacts, 'isPooled'> = { isPooled: false },
+): Finding {
   const needed = connectionsOfEach(config)
+  // How many of the server's the pooler takes is its own affair.
+  if (isPooled && connectionsOpen <= connectionsAtMost * crowded)
+    return ok(
+      'connections',
+      `one of each process opens up to ${needed} connections, most of them to the pooler; of the server's ${connectionsAtMost}, ${connectionsOpen} are open`,
+    )
   const says = `one of each process opens up to ${needed} connections; the server takes ${connectionsAtMost}, ${connectionsOpen} are open`
   const remedy = 'raise max_connections of the server, lower DATABASE_POOL_MAX, or put a pooler in between'
   if (needed > connectionsAtMost) return warning('connections', says, remedy)

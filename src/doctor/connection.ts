@@ -1,17 +1,26 @@
 import { openLogger } from '../adapters/logger.ts'
 import type { Config } from '../config.ts'
+import { type Line, openLine } from '../db/line.ts'
+import { lookAtLine } from '../db/look-at-line.ts'
 import { type Database, openDatabase, openPool } from '../db/pools.ts'
 import { type Finding, problem, reasonOf } from './finding.ts'
 
 const longestWaitMs = 5000
 
 /** A few read-only connections to one address, opened as the processes open theirs but with less patience. */
-export function openForLooking(config: Config, url: string): Database {
-  const log = openLogger({ level: 'silent', name: 'doctor', stderr: true })
+export function openForLooking(config: Config, url: string, line?: Line): Database {
   const impatient: Config = { ...config, database: { ...config.database, poolAcquireMs: longestWaitMs } }
-  const pool = openPool({ config: impatient, log, max: 2, readOnly: true, name: 'doctor', url })
+  const pool = openPool({ config: impatient, log, max: 2, readOnly: true, name: 'doctor', url, ...(line && { line }) })
   return openDatabase(pool, log, false)
 }
+
+/** What lies on the way to an address, as the processes would find it. */
+export async function lookForLine(config: Config, url: string): Promise<Line> {
+  const facts = await lookAtLine({ config, url, patienceMs: longestWaitMs })
+  return openLine({ facts, named: config.database.preparedStatements, log })
+}
+
+const log = openLogger({ level: 'silent', name: 'doctor', stderr: true })
 
 /** Server and database of an address, without who signs in. */
 export function placeOf(url: string): string {
@@ -39,5 +48,5 @@ const remedies: Readonly<Record<string, string>> = {
   '42501': 'grant the user CONNECT on the database',
   '53300': 'raise max_connections, or lower DATABASE_POOL_MAX of the processes that run',
   '57P03': 'wait until the server has started or recovered',
-  '08P01': 'let the pooler pass the startup parameter options, or name the server itself in $',
+  '08P01': 'take what the pooler does not know out of $, or name the server itself there',
 }

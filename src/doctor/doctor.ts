@@ -6,7 +6,7 @@ import type { Config } from '../config.ts'
 import { type Database, databaseUrl, directUrl } from '../db/pools.ts'
 import { judgeCapacity } from './capacity.ts'
 import { readConfiguration } from './configuration.ts'
-import { openForLooking, placeOf, unreachable } from './connection.ts'
+import { lookForLine, openForLooking, placeOf, unreachable } from './connection.ts'
 import { checkDefinitions } from './definitions.ts'
 import { type Finding, ok, problem, reasonOf } from './finding.ts'
 import {
@@ -21,7 +21,7 @@ import {
   isSetUp,
   notSetUp,
 } from './installation.ts'
-import { checkNotifications, checkSessionSettings, judgeSkew, readSkew } from './line.ts'
+import { checkNotifications, checkSessionSettings, judgePooler, judgeSkew, readSkew, sharedSessions } from './line.ts'
 import { checkMail } from './mail.ts'
 import { checkPermissions } from './permissions.ts'
 import { checkRedis } from './redis.ts'
@@ -62,37 +62,43 @@ async function examineParts(config: Config, now: () => number): Promise<Finding[
 /** `db` where there is a database that is set up. */
 async function examineDatabase(config: Config, now: () => number): Promise<{ findings: Finding[]; db?: Database }> {
   const url = databaseUrl(config)
-  const db = openForLooking(config, url)
+  let db: Database | undefined
   try {
+    const line = await lookForLine(config, url)
+    db = openForLooking(config, url, line)
     const facts = await readServerFacts(db)
     const findings = [
       ok('database', `${placeOf(url)} answers`),
       ...judgeServer(facts),
       judgeSuperuser(facts),
-      judgeCapacity(config, facts),
+      judgePooler(line),
+      judgeCapacity(config, facts, line.facts()),
       judgeReplication(facts, config.realtime.enabled && config.realtime.walConsumerEnabled),
       judgeSkew(await readSkew(db, now)),
-      await checkSessionSettings(db, config),
+      await checkSessionSettings(db, config, line.facts()),
       ...(await examineLine(db, config)),
     ]
     if (await isSetUp(db)) return { findings: [...findings, ...(await examineInstallation(db, config, now))], db }
     await db.pool.end()
     return { findings: [...findings, notSetUp] }
   } catch (error) {
-    await db.pool.end()
+    await db?.pool.end()
     return { findings: [unreachable('database', 'DATABASE_URL', url, error)] }
   }
 }
 
 async function examineLine(db: Database, config: Config): Promise<Finding[]> {
   const url = directUrl(config)
-  const direct = openForLooking(config, url)
+  let direct: Database | undefined
   try {
+    const line = await lookForLine(config, url)
+    if (!line.facts().keepsSessions) return [sharedSessions(config)]
+    direct = openForLooking(config, url, line)
     return [await checkNotifications(db, direct, config)]
   } catch (error) {
     return [unreachable('notifications', 'DATABASE_DIRECT_URL', url, error)]
   } finally {
-    await direct.pool.end()
+    await direct?.pool.end()
   }
 }
 

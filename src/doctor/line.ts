@@ -1,5 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Config } from '../config.ts'
+import type { Line, LineFacts } from '../db/line.ts'
+import { lostSettings, readArrived } from '../db/poolers.ts'
 import type { Database } from '../db/pools.ts'
 import { type Reader, rawQuery, sql } from '../db/sql.ts'
 import { type Finding, ok, problem, warning } from './finding.ts'
@@ -37,18 +39,39 @@ export async function checkNotifications(pooled: Database, direct: Database, con
       )
 }
 
-/** Whether the settings that a session is opened with arrive: time zone, time limits, read-only connections. */
-export async function checkSessionSettings(db: Reader, { database }: Config): Promise<Finding> {
-  const found = await db.one<{ zone: string; readOnly: string; limitMs: number }>(sql.unsafe`
-    select current_setting('timezone') as zone, current_setting('default_transaction_read_only') as "readOnly",
-      (select setting::float8 from pg_settings where name = 'statement_timeout') as "limitMs"`)
-  if (found.zone === 'UTC' && found.readOnly === 'on' && found.limitMs === database.transactionTimeoutMs)
-    return ok('session settings', 'time zone, time limits and read-only connections arrive')
+/** LISTEN would hear nothing, and the locks of setup and cleanup hold nothing: the processes do not start. */
+export function sharedSessions({ database }: Config): Finding {
   return problem(
-    'session settings',
-    `a session got timezone ${found.zone}, default_transaction_read_only ${found.readOnly}, statement_timeout ${found.limitMs} ms`,
-    'let the pooler pass the startup parameter options to the server, or do without the pooler',
+    'notifications',
+    `${database.directUrl === undefined ? 'DATABASE_URL' : 'DATABASE_DIRECT_URL'} leads through a pooler in transaction mode: nothing starts`,
+    'set DATABASE_DIRECT_URL to the address of the server itself',
   )
+}
+
+/** What lies on the way to the server, and how statements are sent for it. */
+export function judgePooler(line: Line): Finding {
+  const { isPooled, keepsSessions, keepsNames } = line.facts()
+  const names = line.isNamed() ? 'statements are sent by name' : 'statements are sent without names'
+  if (!isPooled) return ok('pooler', `none; ${names}`)
+  const mode = keepsSessions ? 'session' : 'transaction'
+  const says = `one in ${mode} mode; settings go with each transaction, ${names}`
+  if (keepsNames) return ok('pooler', says)
+  return warning(
+    'pooler',
+    `${says}, as it does not keep them`,
+    'PgBouncer 1.21 or newer with max_prepared_statements = 200 makes reads by key about twice as fast',
+  )
+}
+
+/** Whether the settings that statements rely on arrive: time zone, time limits, read-only connections. */
+export async function checkSessionSettings(db: Database, config: Config, { isPooled }: LineFacts): Promise<Finding> {
+  const lost = lostSettings(config, await readArrived(db), true)
+  if (lost.length === 0)
+    return ok(
+      'session settings',
+      `time zone, time limits and read-only connections arrive${isPooled ? ', with each transaction' : ''}`,
+    )
+  return problem('session settings', lost.join(', '), 'name the server itself, or another pooler: docs/poolers.md')
 }
 
 const samples = 3

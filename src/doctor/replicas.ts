@@ -1,6 +1,7 @@
 import type { Config } from '../config.ts'
+import type { Database } from '../db/pools.ts'
 import { type Reader, sql } from '../db/sql.ts'
-import { openForLooking, placeOf, unreachable } from './connection.ts'
+import { lookForLine, openForLooking, placeOf, unreachable } from './connection.ts'
 import { type Finding, ok, warning } from './finding.ts'
 
 const longestLagSeconds = 10
@@ -13,13 +14,14 @@ export async function checkReplicas(config: Config): Promise<Finding[]> {
 }
 
 async function checkReplica(config: Config, url: string): Promise<Finding> {
-  const db = openForLooking(config, url)
+  let db: Database | undefined
   try {
+    db = openForLooking(config, url, await lookForLine(config, url))
     return judgeReplica(placeOf(url), await readReplicaFacts(db))
   } catch (error) {
     return unreachable(check, 'DATABASE_READ_REPLICA_URLS', url, error)
   } finally {
-    await db.pool.end()
+    await db?.pool.end()
   }
 }
 

@@ -1,5 +1,6 @@
 import { enqueueInvalidations } from '../cache/invalidations.ts'
 import { isShared } from '../cache/sharing.ts'
+import type { Sending } from '../db/pools.ts'
 import { type AnyReader, readFromNowOn } from '../db/read-anywhere.ts'
 import { rawQuery, sql, type Tx } from '../db/sql.ts'
 import { rememberCommit, reserveCommit } from '../db/unlogged/idempotency.ts'
@@ -41,7 +42,7 @@ async function commitNow<Result>(
   work: (tx: Tx) => Promise<Outcome<Result>>,
 ): Promise<Result> {
   const deadline = performance.now() + rt.config.database.transactionTimeoutMs
-  const { result, reactions, told, writers } = await writePoolOf(rt).slonik.transaction(async (connection) => {
+  const { result, reactions, told, writers } = await writePoolOf(rt).transaction(async (connection) => {
     const told: string[] = []
     const tx = txOf(connection, told, rt.tracing)
     await tx.any(sql.unsafe`select set_config('svc.actor', ${actorJson(actor)}, true)`)
@@ -83,12 +84,12 @@ async function commitNow<Result>(
 export async function commitRow<Row>(
   rt: Runtime,
   actor: Actor,
-  statement: { readonly text: string; readonly values: readonly unknown[]; readonly name?: string },
+  statement: { readonly text: string; readonly values: readonly unknown[]; readonly sending?: Sending },
 ): Promise<Row[]> {
   const values = [actorJson(actor), ...statement.values]
   if (actor.repeatable !== undefined || actor.guard !== undefined || isShared(rt.config))
     return commit(rt, actor, async (tx) => ({ result: [...(await tx.any<Row>(rawQuery(statement.text, values)))] }))
-  const { rows, told } = await writePoolOf(rt).hot.runTold(statement.text, values, statement.name)
+  const { rows, told } = await writePoolOf(rt).hot.runTold(statement.text, values, statement.sending)
   await readFromNowOn(rt, actor)
   rt.dataCache.written()
   if (told.length > 0) await rt.sessions.ended(told)

@@ -12,8 +12,6 @@ export type Params = { bind(value: ParamValue, pgType: string): string }
 export type Statement = {
   readonly text: string
   readonly values: readonly ParamValue[]
-  /** Equal for statements that differ in their values only; names the prepared statement. */
-  readonly key: string
 }
 
 /** Numbered placeholders: `$1::uuid`. `values` grows with every `bind`; the first number follows those given. */
@@ -33,4 +31,4 @@ export const ident = (name: string): string => `"${name.includes('"') ? name.rep
 /** A quoted string constant; for names of the catalog only, values are bound. */
 export const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`
 
-export const statement = (text: string, values: readonly ParamValue[]): Statement => ({ text, values, key: text })
+export const statement = (text: string, values: readonly ParamValue[]): Statement => ({ text, values })

@@ -1,14 +1,24 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { type Cluster, startCluster, type Web } from '../support/cluster.ts'
+import { hasPgbouncer, startPgbouncer } from '../support/pgbouncer.ts'
+import { createDatabase } from '../support/postgres.ts'
 import { administrator } from '../support/prepare.ts'
 import { hasRedis, startRedis } from '../support/redis.ts'
 import { connect } from '../support/socket.ts'
 import { waitFor } from '../support/wait.ts'
 
-/** The set-ups of docs/scaling.md: two web processes that share nothing but PostgreSQL, or Redis as well. */
-const setUps: [name: string, skipped: boolean, env: () => Promise<Record<string, string>>][] = [
+/**
+ * The set-ups of docs/scaling.md and docs/poolers.md: two web processes that share nothing but PostgreSQL, or Redis as well,
+ * or four connections of a pooler.
+ */
+const setUps: [name: string, skipped: boolean, env: (url: string) => Promise<Record<string, string>>][] = [
   ['without Redis', false, async () => ({})],
   ['with Redis', !hasRedis, async () => ({ RATE_LIMIT_REDIS_URL: (await startRedis()).url })],
+  [
+    'behind PgBouncer',
+    !hasPgbouncer,
+    async (url) => ({ DATABASE_URL: (await startPgbouncer(url)).url, DATABASE_DIRECT_URL: url }),
+  ],
 ]
 
 for (const [setUp, isSkipped, env] of setUps)
@@ -19,7 +29,8 @@ for (const [setUp, isSkipped, env] of setUps)
 
     beforeAll(async () => {
       const limited = { AUTH_RATE_LIMIT_DISABLED: 'false', RATE_LIMIT_DISABLED: 'false' }
-      cluster = await startCluster({ web: 2, env: { ...limited, ...(await env()) } })
+      const database = await createDatabase()
+      cluster = await startCluster({ database, web: 2, env: { ...limited, ...(await env(database.url)) } })
       ;[one, two] = cluster.web as [Web, Web]
       await one.call('POST', '/schemas', { collectionName: 'note', schema: fields('text') })
     }, 120_000)

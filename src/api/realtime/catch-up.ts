@@ -29,7 +29,7 @@ export function openCatchUp(rt: Runtime, outbox: Outbox, isOpen: (subscriber: Su
   const sendPage = async (subscriber: Subscriber, cursor: Cursor) => {
     const { collection } = subscriber.wish
     const wanted = { collections: [collection], limit: eventsPerPage }
-    const page = await tried(subscriber, () => pullRound(rt.feedDb.pool, cursor, wanted))
+    const page = await tried(subscriber, () => pullRound(rt.feedDb, cursor, wanted))
     if (page.resync) return undefined
     for (const part of partsOf(page.events)) {
       const told = await tried(subscriber, () => {

@@ -206,7 +206,7 @@ export function openDelivery(rt: Runtime, feed: Feed, outbox: Outbox, confirm: (
     const reached = since && (await catchUp.from(subscriber, since))
     if (reached !== undefined) return { at: reached }
     if (snapshot) return snapshots.send(subscriber)
-    return since === undefined ? { at: await currentCursor(rt.feedDb.pool) } : undefined
+    return since === undefined ? { at: await currentCursor(rt.feedDb) } : undefined
   }
 
   let newest: { readonly text: string; readonly seen: Snapshot | undefined } | undefined
@@ -249,7 +249,7 @@ export function openDelivery(rt: Runtime, feed: Feed, outbox: Outbox, confirm: (
         await follow()
         const sent = await sendFirst(subscriber)
         if (sent === undefined) resync(subscriber)
-        const at = sent?.at ?? (await currentCursor(rt.feedDb.pool))
+        const at = sent?.at ?? (await currentCursor(rt.feedDb))
         // Who has to read again has got nothing since.
         const cursor = encodeCursor(sent === undefined ? (wish.since ?? at) : at)
         // And so must the one that is read after this.

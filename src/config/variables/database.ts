@@ -14,6 +14,12 @@ export const database = group('Database', {
     postgresUrl,
     'The same database past any transaction pooler, for LISTEN, advisory locks and replication; DATABASE_URL when unset',
   ),
+  preparedStatements: variable(
+    'DATABASE_PREPARED_STATEMENTS',
+    boolean,
+    'true',
+    'Send statements by name where the way to the database keeps prepared statements, see docs/poolers.md; false: never',
+  ),
   dataDir: variable(
     'DAYBOOK_DATA_DIR',
     text,

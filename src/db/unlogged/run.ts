@@ -1,5 +1,4 @@
 import type { Runtime } from '../../runtime.ts'
-import { statementName } from '../statement-names.ts'
 import { writePoolOf } from '../write-pool.ts'
 
 /**
@@ -7,5 +6,5 @@ import { writePoolOf } from '../write-pool.ts'
  * one of them is in this directory, each a conditional statement of its own, so two processes may run it at once.
  */
 export async function run<Row>(rt: Runtime, text: string, values: readonly unknown[]): Promise<Row[]> {
-  return writePoolOf(rt).hot.run(text, values, statementName(text)) as Promise<Row[]>
+  return writePoolOf(rt).hot.run(text, values, 'prepared') as Promise<Row[]>
 }

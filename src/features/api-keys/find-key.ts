@@ -1,7 +1,6 @@
 import { hashSecret } from '../../adapters/tokens.ts'
 import type { Catalog } from '../../catalog/catalog.ts'
 import { withFreshPlan } from '../../catalog/store.ts'
-import { statementName } from '../../db/statement-names.ts'
 import { errors } from '../../errors.ts'
 import { oncePer } from '../../once-per.ts'
 import type { Runtime } from '../../runtime.ts'
@@ -46,7 +45,7 @@ async function readKey(rt: Runtime, hash: string): Promise<KeyStanding | undefin
 async function readRow(rt: Runtime, hash: string): Promise<FoundRow | undefined> {
   return withFreshPlan(rt.catalog, async () => {
     const text = keySql(rt.catalog.current())
-    const [row] = await rt.reserved.run<FoundRow>(text, [hash], statementName(text))
+    const [row] = await rt.reserved.run<FoundRow>(text, [hash], 'prepared')
     return row
   })
 }

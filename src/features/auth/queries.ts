@@ -1,7 +1,6 @@
 import type { Catalog } from '../../catalog/catalog.ts'
 import type { Database } from '../../db/pools.ts'
 import { type Reader, rawQuery, sql, type Tx } from '../../db/sql.ts'
-import { statementName } from '../../db/statement-names.ts'
 import { projectionList, projectionSql } from '../../query/projection.ts'
 import { type MailType, type SecretPurpose, secretIdentifier } from '../mail/types.ts'
 import type { Role } from '../permissions/store.ts'
@@ -129,7 +128,7 @@ export async function readOwnRow(db: Database, catalog: Catalog, userId: string)
     select ${ownRowSql(catalog.collections.get('svc_User')!, 'u')} as "user",
       u."lastAccess" is null or u."lastAccess" < now() - interval '5 minutes' as idle
     from "svc_User" u where u.id = $1`
-  const [row] = await db.run<OwnRow>(text, [userId], statementName(text))
+  const [row] = await db.run<OwnRow>(text, [userId], 'prepared')
   return row
 }
 

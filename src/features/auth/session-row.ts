@@ -1,7 +1,6 @@
 import type { Logger } from 'pino'
 import type { Catalog } from '../../catalog/catalog.ts'
 import type { Database } from '../../db/pools.ts'
-import { statementName } from '../../db/statement-names.ts'
 import type { SessionType } from '../../db/unlogged/sessions.ts'
 import { oncePer } from '../../once-per.ts'
 import { relatedPathsOf } from '../permissions/permissions.ts'
@@ -65,7 +64,7 @@ export type SessionRow = StandingRow & {
 /** A live session and whom it stands for; undefined when it is not live. */
 export async function readSession(db: Database, catalog: Catalog, tokenHash: string): Promise<SessionRow | undefined> {
   const text = sessionSql(catalog)
-  const [row] = await db.run<SessionRow>(text, [tokenHash], statementName(text))
+  const [row] = await db.run<SessionRow>(text, [tokenHash], 'prepared')
   return row
 }
 

@@ -1,6 +1,5 @@
 import type { Catalog, Collection, Field } from '../../catalog/catalog.ts'
 import type { Database } from '../../db/pools.ts'
-import { statementName } from '../../db/statement-names.ts'
 import { eventIdSql, logTable } from '../../events/log.ts'
 import type { Access } from '../../query/access.ts'
 import type { Filter } from '../../query/ast.ts'
@@ -75,7 +74,7 @@ export function changedRows(
   positions: readonly string[],
   signal?: AbortSignal,
 ): Promise<ChangedRow[]> {
-  return db.run<ChangedRow>(text, [positions, ...viewerValues(viewers)], statementName(text), signal)
+  return db.run<ChangedRow>(text, [positions, ...viewerValues(viewers)], 'prepared', signal)
 }
 
 /** Compiled once for the row before and once for the row after, the values come in the same order. */

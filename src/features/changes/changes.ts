@@ -22,8 +22,8 @@ export async function readChanges(rt: Runtime, access: Access, raw: Record<strin
     const request = readRequest(rt.catalog.current(), access, raw)
     const { since, followed, limit } = request
     if (since === undefined) return fromNow(rt, access)
-    const page = await pullRound(rt.db.pool, since, { collections: [...followed.keys()], limit })
-    if (page.resync) throw errors.historyGone(await oldestMoment(rt.db.pool))
+    const page = await pullRound(rt.db, since, { collections: [...followed.keys()], limit })
+    if (page.resync) throw errors.historyGone(await oldestMoment(rt.db))
     const changes = await visibleChanges(rt, access, followed, page.events)
     const resync = beginsRound(since) ? await resyncOf(rt, access, request, since, page.cursor) : []
     if (resync.length > 0) await readFromNowOn(rt, access)
@@ -33,7 +33,7 @@ export async function readChanges(rt: Runtime, access: Access, raw: Record<strin
 
 /** The lists that are read next must hold what came before the cursor. */
 async function fromNow(rt: Runtime, access: Access): Promise<string> {
-  const cursor = await currentCursor(rt.db.pool)
+  const cursor = await currentCursor(rt.db)
   await readFromNowOn(rt, access)
   return answer([], cursor, false, [])
 }

@@ -2,7 +2,6 @@ import type { Readable } from 'node:stream'
 import type { Collection } from '../../catalog/catalog.ts'
 import type { Database } from '../../db/pools.ts'
 import { readAnywhere } from '../../db/read-anywhere.ts'
-import { statementName } from '../../db/statement-names.ts'
 import { AppError, errors } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { cursorAt, encodeCursor } from '../../events/cursor.ts'
@@ -134,6 +133,6 @@ function ownedByUsers(collections: readonly Collection[]): OwnedBy[] {
   )
 }
 
-function run<Row extends object>(db: Database, { text, values, key }: Statement): Promise<Row[]> {
-  return db.run(text, values, statementName(key)) as Promise<Row[]>
+function run<Row extends object>(db: Database, { text, values }: Statement): Promise<Row[]> {
+  return db.run(text, values, 'prepared') as Promise<Row[]>
 }

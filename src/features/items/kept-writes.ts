@@ -1,21 +1,17 @@
 import { openBoundedMemory } from '../../adapters/bounded-memory.ts'
 import type { Catalog } from '../../catalog/catalog.ts'
-import { statementName } from '../../db/statement-names.ts'
 import { oncePer } from '../../once-per.ts'
 import type { ParamValue } from '../../query/sql.ts'
 import type { WriteContext } from './context.ts'
 import { insertStatement, type Row, updateStatement, type Write } from './statements.ts'
 
-/** A {@link Write} with the name that its text is prepared under. */
-export type NamedWrite = Write & { readonly name: string }
-
 /** As `insertStatement` for one row, from memory where the like was written before. */
-export function insertOf(context: WriteContext, row: Row): NamedWrite {
+export function insertOf(context: WriteContext, row: Row): Write {
   return filled(context, row, [], (cells) => insertStatement(context, [{ ...row, cells }]))
 }
 
 /** As `updateStatement` for one item without options, from memory where the like was written before. */
-export function updateOf(context: WriteContext, id: string, row: Row): NamedWrite {
+export function updateOf(context: WriteContext, id: string, row: Row): Write {
   return filled(context, row, [id], (cells, ids) => updateStatement(context, ids, { ...row, cells }))
 }
 
@@ -29,20 +25,19 @@ type Build = (cells: Row['cells'], ids: readonly ParamValue[]) => Write
  * caller may (`Access.meaning`), the change, the collection, the columns with the types of their values, and how they
  * name rows that must be looked at. The values themselves are put where marks stood when it was made.
  */
-function filled(context: WriteContext, row: Row, ids: readonly string[], build: Build): NamedWrite {
+function filled(context: WriteContext, row: Row, ids: readonly string[], build: Build): Write {
   const key = keyOf(context, row)
-  if (key === undefined) return named(build(row.cells, ids))
+  if (key === undefined) return build(row.cells, ids)
   const memory = memoryOf(context.catalog)
   let shape = memory.get(key)
   if (shape === undefined) {
     shape = shapeOf(row, ids, build)
     memory.set(key, shape, 0)
   }
-  const { text, name, values, places } = shape
+  const { text, values, places } = shape
   const given = [...ids, ...row.cells.map(({ value }) => value)]
   return {
     text,
-    name,
     values: values.map((value, at) => {
       const place = places[at]
       return place === undefined ? value : given[place]!
@@ -51,18 +46,16 @@ function filled(context: WriteContext, row: Row, ids: readonly string[], build: 
 }
 
 /** A statement whose values have gaps; `places` says for each value which of the given ones it is. */
-type Shape = NamedWrite & { readonly places: readonly (number | undefined)[] }
+type Shape = Write & { readonly places: readonly (number | undefined)[] }
 
 /** A mark is an empty list of its own, so no value can be taken for one. */
 function shapeOf(row: Row, ids: readonly string[], build: Build): Shape {
   const marks: ParamValue[] = [...ids, ...row.cells].map(() => [])
   const cells = row.cells.map((cell, at) => ({ ...cell, value: marks[ids.length + at]! }))
-  const write = named(build(cells, marks.slice(0, ids.length)))
+  const write = build(cells, marks.slice(0, ids.length))
   const placeOf = new Map(marks.map((mark, place) => [mark, place]))
   return { ...write, places: write.values.map((value) => placeOf.get(value)) }
 }
-
-const named = (write: Write): NamedWrite => ({ ...write, name: statementName(write.text) })
 
 function keyOf({ access, action, collection }: WriteContext, row: Row): string | undefined {
   const meaning = access.meaning?.()

@@ -4,7 +4,6 @@ import { isStalePlan } from '../../db/errors.ts'
 import type { Database } from '../../db/pools.ts'
 import { type AnyReader, readAnywhere } from '../../db/read-anywhere.ts'
 import { rawQuery, type Tx } from '../../db/sql.ts'
-import { statementName } from '../../db/statement-names.ts'
 import { AppError, errors } from '../../errors.ts'
 import type { Access } from '../../query/access.ts'
 import { compileList, compileListUpTo, compileOne } from '../../query/compile.ts'
@@ -128,8 +127,8 @@ export async function readVersion(
     via.trace?.begin(plan)
     if (plan.past !== undefined) return readPast(rt, ofItem(plan, id), via)
     const { value } = readValue(id, plan.collection.primaryKey, 'id')
-    const { text, values, key } = statementOf(prepared, compileVersion)
-    const ofId = { text, values: [value, ...values.slice(1)], key }
+    const { text, values } = statementOf(prepared, compileVersion)
+    const ofId = { text, values: [value, ...values.slice(1)] }
     const [row] = await run<{ data: string; version: string }>(rt, plan, ofId, via)
     if (row === undefined) throw errors.itemDenied('read')
     return { body: `{"data":${row.data}}`, version: row.version }
@@ -145,7 +144,7 @@ export async function versionOf(rt: Runtime, collection: string, id: string): Pr
     const { value, pgType } = readValue(id, primaryKey, 'id')
     const where = `t.${ident(primaryKey.name)} = ${key.bind(value, pgType)}`
     const text = `select t.xmin::text as version from ${ident(collection)} t where ${where}`
-    const [row] = await rt.db.run<{ version: string }>(text, key.values, statementName(text))
+    const [row] = await rt.db.run<{ version: string }>(text, key.values, 'prepared')
     return row?.version
   })
 }
@@ -237,10 +236,10 @@ async function run<Row extends object>(
   statement: Statement,
   { tx, signal, trace, marked = false, replicaFor }: Via,
 ): Promise<readonly Row[]> {
-  const { text, values, key } = statement
+  const { text, values } = statement
   trace?.ran(statement)
   if (tx !== undefined) return tx.any<Row>(rawQuery(text, values))
-  const runAt = (db: Database) => db.run(text, values, statementName(key), signal) as Promise<Row[]>
+  const runAt = (db: Database) => db.run(text, values, 'prepared', signal) as Promise<Row[]>
   if (replicaFor === undefined || marked || trace !== undefined) return runAt(rt.db)
   return readAnywhere(rt, replicaFor, runAt, { horizon: horizonOf(past) })
 }

@@ -1,5 +1,4 @@
 import { rawQuery } from '../../db/sql.ts'
-import { statementName } from '../../db/statement-names.ts'
 import { errors } from '../../errors.ts'
 import { commitRow } from '../../events/commit.ts'
 import { isObject, member } from '../../query/guards.ts'
@@ -156,7 +155,7 @@ async function untilForeseen<Result>({ scope }: Writer, work: () => Promise<Resu
 
 async function runAlone(rt: Runtime, { actor }: Writer, { text, values }: Write, { create }: Plan): Promise<Outcome> {
   try {
-    return outcomeOf(await commitRow<Outcome>(rt, actor, { text, values, name: statementName(text) }))
+    return outcomeOf(await commitRow<Outcome>(rt, actor, { text, values, sending: 'prepared' }))
   } catch (error) {
     throw namedReference(error, create)
   }

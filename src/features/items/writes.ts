@@ -1,4 +1,3 @@
-import { statementName } from '../../db/statement-names.ts'
 import { commitRow } from '../../events/commit.ts'
 import type { Runtime } from '../../runtime.ts'
 import { type AnswerQuery, type Written, wantsRows, writtenRows } from './answers.ts'
@@ -6,7 +5,7 @@ import { applyTree, noteTree } from './apply.ts'
 import { openWrite, type Writer } from './context.ts'
 import { meetsHooks } from './hooking.ts'
 import { guardInserts, guardTrees, isGuarded } from './identities.ts'
-import { insertOf, type NamedWrite, updateOf } from './kept-writes.ts'
+import { insertOf, updateOf } from './kept-writes.ts'
 import { freshOutside } from './reads.ts'
 import { deleteRows } from './removal.ts'
 import { namedReference, type ReferencePlace, type Run, runWrite } from './run.ts'
@@ -239,14 +238,13 @@ function askedFor(rt: Runtime, { access }: Writer, name: string, answer: AnswerQ
 async function execute<Answer = { id: string }>(
   rt: Runtime,
   writer: Writer,
-  write: Write & Partial<NamedWrite>,
+  write: Write,
   place: ReferencePlace = {},
 ): Promise<readonly Answer[]> {
   const { actor, scope } = writer
   if (scope !== undefined) return runWrite<Answer>({ writer, tx: scope.tx }, write, place)
-  const { text, values, name = statementName(text) } = write
   try {
-    return await commitRow<Answer>(rt, actor, { text, values, name })
+    return await commitRow<Answer>(rt, actor, { ...write, sending: 'prepared' })
   } catch (error) {
     throw namedReference(error, place)
   }

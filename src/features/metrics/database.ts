@@ -63,7 +63,7 @@ export function registerDatabaseGauges(rt: Runtime): void {
 
 async function readFigures(rt: Runtime, signal: AbortSignal): Promise<Figures> {
   const { sql, values } = figuresQuery()
-  const [figures] = await rt.db.run<Figures>(sql, values, 'metrics', signal)
+  const [figures] = await rt.db.run<Figures>(sql, values, 'prepared', signal)
   return figures!
 }
 

@@ -1,7 +1,6 @@
 import type { Logger } from 'pino'
 import type { Catalog, Collection, Field } from '../../catalog/catalog.ts'
 import type { Database } from '../../db/pools.ts'
-import { statementName } from '../../db/statement-names.ts'
 import { AppError } from '../../errors.ts'
 import { type Access, systemAccess, type VariableName } from '../../query/access.ts'
 import { compileOne } from '../../query/compile.ts'
@@ -104,7 +103,7 @@ export async function loadRelated(
 ): Promise<Related> {
   const statement = paths.length === 0 ? undefined : relatedSql(catalog, paths, userRoleId, log)
   if (statement === undefined) return new Map()
-  const [row] = await db.run<{ data: string }>(statement.text, statement.values, statementName(statement.key))
+  const [row] = await db.run<{ data: string }>(statement.text, statement.values, 'prepared')
   const tree: unknown = row === undefined ? null : JSON.parse(row.data)
   return new Map(
     paths.flatMap(({ key, path, many }): [string, unknown][] => {

@@ -184,11 +184,11 @@ describe('pages', () => {
   })
 
   it('share their text, so that a prepared statement serves them all', () => {
-    const key = (query: Record<string, unknown>) => listOf({ query }).key
-    expect(key({ filter: { stars: { in: [1] } }, limit: 5000 })).toBe(
-      key({ filter: { stars: { in: [1, 2, 3] } }, limit: 7000 }),
+    const text = (query: Record<string, unknown>) => listOf({ query }).text
+    expect(text({ filter: { stars: { in: [1] } }, limit: 5000 })).toBe(
+      text({ filter: { stars: { in: [1, 2, 3] } }, limit: 7000 }),
     )
-    expect(key({ limit: 10, page: 2 })).toBe(key({ limit: 10, page: 3 }))
-    expect(key({ filter: { owner_Id: '$CURRENT_TENANT' } })).toBe(key({ filter: { owner_Id: '$CURRENT_USER' } }))
+    expect(text({ limit: 10, page: 2 })).toBe(text({ limit: 10, page: 3 }))
+    expect(text({ filter: { owner_Id: '$CURRENT_TENANT' } })).toBe(text({ filter: { owner_Id: '$CURRENT_USER' } }))
   })
 })

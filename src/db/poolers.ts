@@ -1,0 +1,108 @@
+import type { Logger } from 'pino'
+import { type Config, ConfigError } from '../config.ts'
+import { type Line, type LineFacts, openLine } from './line.ts'
+import { lookAtLine } from './look-at-line.ts'
+import { type Database, databaseUrl, directUrl, openDatabase, openPool } from './pools.ts'
+import { neededSettings } from './session-settings.ts'
+import { sql } from './sql.ts'
+
+/**
+ * Looks at the ways to the database before anything relies on them. Throws a ConfigError that names the variable where
+ * sessions are needed and what lies in between gives none.
+ */
+export async function lookAtDatabase(config: Config, log: Logger): Promise<Line> {
+  const url = databaseUrl(config)
+  const facts = await lookAt('DATABASE_URL', config, url)
+  if (config.database.directUrl !== undefined || !facts.keepsSessions) await requireOwnSessions(config)
+  if (facts.isPooled) log.info(facts, 'there is a pooler on the way to the database')
+  return openLine({ facts, named: config.database.preparedStatements, log })
+}
+
+/** What lies on the direct way. Throws a ConfigError where that leads to sessions that others get as well. */
+export async function requireOwnSessions(config: Config): Promise<LineFacts> {
+  const facts = await lookAt('DATABASE_DIRECT_URL', config, directUrl(config))
+  if (facts.keepsSessions) return facts
+  throw new ConfigError(
+    config.database.directUrl === undefined
+      ? `DATABASE_DIRECT_URL: missing, for ${lacksSessions('DATABASE_URL')}`
+      : `DATABASE_DIRECT_URL: ${lacksSessions('it')}`,
+  )
+}
+
+const lacksSessions = (variable: string) =>
+  `${variable} leads through a pooler in transaction mode, and LISTEN, advisory locks, replication, setup and migrations need sessions of their own: name the server itself, or a pooler in session mode, in DATABASE_DIRECT_URL (docs/poolers.md)`
+
+async function lookAt(variable: string, config: Config, url: string): Promise<LineFacts> {
+  try {
+    return await lookAtLine({ config, url })
+  } catch (error) {
+    if (error instanceof ConfigError) throw new ConfigError(`${variable}: ${error.message}`)
+    throw error
+  }
+}
+
+/** What the statements of a pool run under, as the server says. */
+export type Arrived = {
+  readonly settings: Readonly<Record<string, string>>
+  /** Where tables are looked for. */
+  readonly schemas: string
+  /** Which database of which server. */
+  readonly database: string
+}
+
+export async function readArrived(db: Database): Promise<Arrived> {
+  return db.one<Arrived>(sql.unsafe`
+    select (select jsonb_object_agg(lower(name), setting) from pg_settings) as settings, current_schemas(false)::text as schemas,
+      (select oid from pg_database where datname = current_database()) || ' ' || extract(epoch from pg_postmaster_start_time()) as database`)
+}
+
+export type WaysOfDatabase = {
+  readonly config: Config
+  readonly log: Logger
+  readonly line: Line
+  readonly reading: Database
+  readonly writing: Database
+}
+
+/**
+ * Behind a pooler, reads back through the pools themselves what their statements rely on. Throws a ConfigError that says
+ * what does not hold: reads that could write, other forms of time stamps, statements without an end, other tables.
+ */
+export async function refuseLostSettings({ config, log, line, reading, writing }: WaysOfDatabase): Promise<void> {
+  if (!line.facts().isPooled) return
+  const [read, write] = [await readArrived(reading), await readArrived(writing)]
+  const lost = new Set([...lostSettings(config, read, true), ...lostSettings(config, write, false)])
+  if (lost.size > 0)
+    throw new ConfigError(
+      `DATABASE_URL: settings do not reach the server: ${[...lost].join(', ')}; name the server itself, or another pooler (docs/poolers.md)`,
+    )
+  if (config.database.directUrl !== undefined) refuseOtherPlace(read, await readDirectly(config, log))
+}
+
+/** Each setting that is not as it must be, in words. */
+export function lostSettings({ database }: Config, { settings }: Arrived, readOnly: boolean): string[] {
+  const needed = neededSettings({ transactionTimeoutMs: database.transactionTimeoutMs, readOnly: false })
+  return Object.entries({ ...needed, transaction_read_only: readOnly ? 'on' : 'off' })
+    .filter(([name, value]) => settings[name] !== value)
+    .map(([name, value]) => `${name} is ${settings[name]} instead of ${value}`)
+}
+
+async function readDirectly(config: Config, log: Logger): Promise<Arrived> {
+  const line = openLine({ facts: await requireOwnSessions(config), named: false, log })
+  const pool = openPool({ config, log, line, max: 1, readOnly: true, name: 'start', url: directUrl(config) })
+  try {
+    return await readArrived(openDatabase(pool, log, false))
+  } finally {
+    await pool.end()
+  }
+}
+
+/** Setup, migrations and notifications go one way, requests the other. */
+function refuseOtherPlace(pooled: Arrived, direct: Arrived): void {
+  if (pooled.database !== direct.database)
+    throw new ConfigError('DATABASE_DIRECT_URL: names another database than DATABASE_URL')
+  if (pooled.schemas !== direct.schemas)
+    throw new ConfigError(
+      `DATABASE_DIRECT_URL: tables are looked for in ${direct.schemas} there, and in ${pooled.schemas} by DATABASE_URL: give both the same search_path, e.g. by alter role … set search_path`,
+    )
+}
