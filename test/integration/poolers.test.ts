@@ -15,9 +15,11 @@ import { openRuntime } from '../../src/runtime.ts'
 import { runSetup } from '../../src/setup.ts'
 import { startApi } from '../support/api.ts'
 import { describeWithPgbouncer, startPgbouncer, type TestPgbouncer } from '../support/pgbouncer.ts'
-import { createDatabase, createEmptyDatabase, type TestDatabase } from '../support/postgres.ts'
+import { createDatabase, createEmptyDatabase, startPrivateServer, type TestDatabase } from '../support/postgres.ts'
 import { testConfig, testEnv } from '../support/prepare.ts'
 import { withClient } from '../support/server.ts'
+import { primarySettings, startStandby } from '../support/standby.ts'
+import { waitFor } from '../support/wait.ts'
 
 const silent = pino({ level: 'silent' })
 const pools: pg.Pool[] = []
@@ -383,6 +385,26 @@ describeWithPgbouncer('a pooler', () => {
     // But for the look whether it answers.
     expect((await console('show stats')).find((row) => row.database === empty.name)?.total_query_count ?? '0').toBe('0')
   })
+
+  it('may stand before a replica', async () => {
+    const primary = await startPrivateServer(primarySettings)
+    const { url } = await startPgbouncer((await startStandby(primary)).url)
+    const replicas = { DATABASE_READ_REPLICA_ENABLED: 'true', DATABASE_READ_REPLICA_URLS: url }
+    const api = await startApi(replicas, { url: primary.url, name: 'daybook', drop: async () => undefined })
+    await api.admin('POST', '/schemas', { collectionName: 'note', schema: { fields: { text: { type: 'String' } } } })
+    await api.admin('POST', '/items/note', { text: 'read there' })
+    const replica = () => api.rt.replicas!.stats().replicas[0]!
+    await waitFor(() => replica().serving)
+    const answers = await Promise.all(Array.from({ length: 30 }, () => api.admin('GET', '/items/note?fields=text')))
+    expect(new Set(answers.map(({ text }) => text))).toEqual(
+      new Set(['{"data":[{"text":"read there"}],"totalCount":1}']),
+    )
+    await waitFor(async () => {
+      await api.admin('GET', '/items/note?fields=text')
+      return replica().reads > 0
+    })
+    expect(replica().faults).toBe(0)
+  }, 120_000)
 
   describe('is told of by the doctor', () => {
     const look = async (env: Record<string, string>) => {
