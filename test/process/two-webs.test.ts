@@ -1,4 +1,4 @@
-import { beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Cluster, startCluster, type Web } from '../support/cluster.ts'
 import { hasPgbouncer, startPgbouncer } from '../support/pgbouncer.ts'
 import { createDatabase } from '../support/postgres.ts'
@@ -34,6 +34,8 @@ for (const [setUp, isSkipped, env] of setUps)
       ;[one, two] = cluster.web as [Web, Web]
       await one.call('POST', '/schemas', { collectionName: 'note', schema: fields('text') })
     }, 120_000)
+
+    afterAll(() => Promise.all(cluster.web.map((web) => web.kill())))
 
     it('count attempts together', async () => {
       const guess = (web: Web) => web.call('GET', '/auth/email/verify/guess', undefined, null)
