@@ -61,11 +61,11 @@ async function* jsonRows(
   { fields, relations }: Collection,
   { largestRow }: RowLimits,
 ): AsyncGenerator<ImportRow> {
-  const valueOf = (name: string, value: unknown) =>
+  const readValue = (name: string, value: unknown) =>
     jsonFileValue(value, { field: fields.get(name), relation: relations.get(name) })
   for await (const { value, length } of readJsonArray(text, { largestElement: largestRow })) {
     if (!isObject(value)) throw new NoArrayError('an item is no object')
-    const payload = () => Object.fromEntries(Object.entries(value).map(([name, one]) => [name, valueOf(name, one)]))
+    const payload = () => Object.fromEntries(Object.entries(value).map(([name, one]) => [name, readValue(name, one)]))
     yield { data: value, size: length, payload }
   }
 }
