@@ -1,7 +1,7 @@
 import type { FastifyRequest, HookHandlerDoneFunction, RouteOptions } from 'fastify'
 import { AppError } from '../errors.ts'
 import type { App } from '../http.ts'
-import { nearestName } from '../near-misses.ts'
+import { nearName } from '../near-names.ts'
 import { quoted } from '../query/guards.ts'
 import { readListParameters } from '../query/parse.ts'
 
@@ -153,7 +153,7 @@ function unknown(key: string, known: ReadonlySet<string>, own: readonly string[]
   const name = /^[^[]*/.exec(key)![0]
   const meant = known.has(name)
     ? name
-    : (synonyms.get(name.toLowerCase()) ?? nearestName(name, [...readListParameters, 'cache', ...own]))
+    : (synonyms.get(name.toLowerCase()) ?? nearName(name, [...readListParameters, 'cache', ...own]))
   const hint = meant ?? (/^\w+$/.test(name) ? `filter={"${name.slice(0, 64)}": …}` : undefined)
   return new AppError(400, 'Invalid query parameters', {
     code: 'UNKNOWN_PARAMETER',

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { nearestName } from '../../src/near-misses.ts'
+import { nearName } from '../../src/near-names.ts'
 
 const known = ['filter', 'fields', 'sort', 'limit', 'groupBy', 'asOf', 'page']
 
@@ -19,10 +19,10 @@ it.each([
   ['x', undefined],
   ['', undefined],
 ])('%j was meant to be %j', (name, meant) => {
-  expect(nearestName(name, known)).toBe(meant)
+  expect(nearName(name, known)).toBe(meant)
 })
 
 it('prefers the nearer name, and the first of equals', () => {
-  expect(nearestName('sorts', ['sorted', 'sort'])).toBe('sort')
-  expect(nearestName('abcd', ['abce', 'abcf'])).toBe('abce')
+  expect(nearName('sorts', ['sorted', 'sort'])).toBe('sort')
+  expect(nearName('abcd', ['abce', 'abcf'])).toBe('abce')
 })

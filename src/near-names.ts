@@ -1,0 +1,35 @@
+/**
+ * The known name that a misspelled one was meant to be: the same but for case and separators, else at most two edits
+ * away (one for names of up to four letters, none for shorter than three). Undefined where nothing is near.
+ */
+export function nearName(name: string, known: Iterable<string>): string | undefined {
+  const candidates = [...known]
+  const same = candidates.find((candidate) => plain(candidate) === plain(name))
+  if (same !== undefined) return same
+  const edits = name.length < 3 ? 0 : name.length <= 4 ? 1 : 2
+  const near = candidates
+    .map((candidate) => ({ candidate, distance: editDistance(plain(name), plain(candidate)) }))
+    .filter(({ candidate, distance }) => distance <= edits && distance < candidate.length / 2)
+    .sort((a, b) => a.distance - b.distance)
+  return near[0]?.candidate
+}
+
+/** A name without case and separators: `not_null`, `not-null` and `notNull` are one. */
+export const plain = (name: string): string => name.toLowerCase().replace(/[\s_-]/g, '')
+
+/** Levenshtein distance, one row at a time; infinite where the lengths alone are three apart. */
+export function editDistance(left: string, right: string): number {
+  if (Math.abs(left.length - right.length) > 2) return Number.POSITIVE_INFINITY
+  let row = Array.from({ length: right.length + 1 }, (_, column) => column)
+  for (const [index, char] of [...left].entries()) row = nextRow(row, index + 1, char, right)
+  return row[right.length] ?? 0
+}
+
+function nextRow(above: readonly number[], first: number, char: string, right: string): number[] {
+  const row = [first]
+  for (const [column, other] of [...right].entries()) {
+    const replaced = (above[column] ?? 0) + (char === other ? 0 : 1)
+    row.push(Math.min(replaced, (above[column + 1] ?? 0) + 1, (row[column] ?? 0) + 1))
+  }
+  return row
+}
