@@ -71,6 +71,14 @@ describe('the linter lets pass', () => {
   it.each([
     'create index concurrently on book (name)',
     'drop index concurrently book_name',
+    'drop function if exists f(int), g()',
+    'drop type t',
+    'drop trigger t on book',
+    'drop schema s',
+    'drop extension e',
+    'drop aggregate a(int)',
+    'drop cast (text as int)',
+    'drop operator + (int, int)',
     'reindex table concurrently book',
     'vacuum book',
   ])('without a transaction: %s', async (sql) => {

@@ -98,9 +98,10 @@ function renameFindings({ renameType, relation, subname }: Tree, { created, subj
 }
 
 function dropFindings({ removeType, objects, concurrent = false }: Tree, { created, subject }: Script): Found[] {
+  // Functions and the like are named in another way, and nobody waits for them.
+  if (removeType !== 'OBJECT_INDEX' && removeType !== 'OBJECT_TABLE') return []
   const names: string[] = objects.map(nameOf)
   if (removeType === 'OBJECT_INDEX') return concurrent ? [] : names.map((name) => objectOf('drop-index', name))
-  if (removeType !== 'OBJECT_TABLE') return []
   return names.filter((name) => !created.has(name)).map((name) => objectOf('drop-table', name, subject.usesOf(name)))
 }
 
