@@ -1,7 +1,7 @@
 /** Aggregated lists: one grouped query, computed once for both the rows and their number. */
 import { type Compiling, clause, columnSql, conditions, whereSql } from './compile-predicate.ts'
 import { columnsRead, createJoins, type Joins, selectionSql } from './compile-select.ts'
-import type { Aggregate, Grouping, GroupKey, PlanContent, Selection } from './plan.ts'
+import type { Aggregate, DatePart, Grouping, GroupKey, PlanContent, Selection } from './plan.ts'
 import { exactNumberSql, wholeNumberSql, wireSql } from './projection.ts'
 import { ident, literal } from './sql.ts'
 
@@ -46,11 +46,14 @@ export function groupOrderSql({ sort }: PlanContent): string {
 function keySql({ path, part }: GroupKey, timezone: string | undefined, joins: Joins, { params }: Compiling): string {
   const column = columnSql(path.column.name, joins.alias(path.steps))
   if (part === undefined) return column
-  if (path.column.kind === 'date') return `extract(${part} from ${column}::timestamp)::integer`
-  if (path.column.kind !== 'datetime') return `extract(${part} from ${column})::integer`
+  if (path.column.kind === 'date') return partSql(part, `${column}::timestamp`)
+  if (path.column.kind !== 'datetime') return partSql(part, column)
   const zone = timezone === undefined ? `'UTC'` : params.bind(timezone, 'text')
-  return `extract(${part} from ${column} at time zone ${zone})::integer`
+  return partSql(part, `${column} at time zone ${zone}`)
 }
+
+const partSql = (part: DatePart, time: string): string =>
+  part === 'yearmonth' ? `to_char(${time}, 'YYYY-MM')` : `extract(${part} from ${time})::integer`
 
 function aggregateSql({ fn, path }: Aggregate, primaryKey: string, joins: Joins): string {
   if (path === undefined) return 'count(*)'

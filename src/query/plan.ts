@@ -91,7 +91,8 @@ export type SortBy =
   | { readonly kind: 'vectorDistance'; readonly column: Column; readonly operator: string; readonly vector: TypedValue }
   | { readonly kind: 'output'; readonly name: string }
 
-export type DatePart = 'year' | 'month' | 'day' | 'hour' | 'minute' | 'week' | 'dow' | 'isodow'
+/** `yearmonth` is text, `2024-05`; the others are numbers. */
+export type DatePart = 'year' | 'yearmonth' | 'month' | 'day' | 'hour' | 'minute' | 'week' | 'dow' | 'isodow'
 
 /** One groupBy entry; `keys` are the members it becomes in every row. */
 export type GroupKey = {

@@ -1,6 +1,7 @@
 /** aggregate, groupBy and having resolved against a view (`spec/items.md` §9). */
 import type { Field, Kind } from '../catalog/catalog.ts'
 import { errors } from '../errors.ts'
+import { nearName, plain } from '../near-names.ts'
 import type { AggregateEntry, Filter, ListQuery, SortKey } from './ast.ts'
 import { quoted } from './guards.ts'
 import {
@@ -52,7 +53,17 @@ export function resolveGroupSort(sort: readonly SortKey[], { keys, aggregates }:
   return [...asked, ...rest.map(({ name }): SortTerm => ({ by: { kind: 'output', name }, direction: 'asc' }))]
 }
 
-const PARTS: ReadonlySet<string> = new Set(['year', 'month', 'day', 'hour', 'minute', 'week', 'dow', 'isodow'])
+const PARTS: ReadonlySet<string> = new Set<DatePart>([
+  'year',
+  'yearmonth',
+  'month',
+  'day',
+  'hour',
+  'minute',
+  'week',
+  'dow',
+  'isodow',
+])
 const DATED: ReadonlySet<Kind> = new Set(['datetime', 'datetime_no_tz', 'date'])
 const TIMED: ReadonlySet<Kind> = new Set(['time', 'time_no_tz'])
 const UNGROUPABLE: ReadonlySet<Kind> = new Set(['geometry', 'geography', 'vector'])
@@ -74,7 +85,11 @@ const bucketKeys = (part: DatePart, path: readonly string[]) => [
 
 function readPart(part: string, field: Field): DatePart {
   const fits = DATED.has(field.kind) || (TIMED.has(field.kind) && (part === 'hour' || part === 'minute'))
-  if (!PARTS.has(part) || !fits) throw errors.badQuery(`groupBy: no date part ${quoted(part)} of this field`)
+  if (!PARTS.has(part) || !fits) {
+    const meant = nearName(part, PARTS) ?? (plain(part) === 'monthyear' ? 'yearmonth' : undefined)
+    const right = meant === undefined || meant === part ? '' : `, did you mean ${meant}?`
+    throw errors.badQuery(`groupBy: no date part ${quoted(part)} of this field${right}`)
+  }
   return part as DatePart
 }
 
@@ -166,7 +181,7 @@ function resolveHaving(
   const fields = new Map<string, Field>()
   for (const { keys: spellings, name, part, path } of keys) {
     for (const key of spellings)
-      fields.set(key.replaceAll('.', '_'), part ? output(name, 'integer') : outputOf(name, path))
+      fields.set(key.replaceAll('.', '_'), part ? partOutput(name, part) : outputOf(name, path))
   }
   for (const aggregate of aggregates) {
     if (aggregate.fn !== 'array_agg') fields.set(aggregate.alias, aggregateOutput(aggregate))
@@ -188,6 +203,8 @@ function aggregateOutput({ name, fn, path }: Aggregate): Field {
       return outputOf(name, path!)
   }
 }
+
+const partOutput = (name: string, part: DatePart): Field => output(name, part === 'yearmonth' ? 'text' : 'integer')
 
 const outputOf = (name: string, { column }: ColumnPath): Field => ({ ...output(name, column.kind), ...column, name })
 

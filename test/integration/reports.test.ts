@@ -127,6 +127,7 @@ describe('rule 2: date buckets', () => {
     ['week', [1, 13, 43, 52]],
     ['dow', [0, 1]],
     ['isodow', [1, 7]],
+    ['yearmonth', ['2024-01', '2024-03', '2024-10', '2024-12']],
   ])('%s, in UTC', async (part, values) => {
     const groups = await rows({ groupBy: [`date:${part}:soldAt`], aggregate: { n } })
     expect(groups.map((row) => row[`${part}_soldAt`])).toEqual(values)
@@ -149,6 +150,21 @@ describe('rule 2: date buckets', () => {
     expect(last).toMatchObject({ year_soldAt: 2024, day_soldAt: 30, isodow_soldAt: 1, day_day: 29 })
     const [first] = await rows({ groupBy, filter: { margin: 1 }, timezone: 'Pacific/Honolulu' })
     expect(first).toMatchObject({ year_soldAt: 2023, day_soldAt: 31, isodow_soldAt: 7, day_day: 1 })
+  })
+
+  it('of a year and month are text that is sorted, filtered and zoned as time is', async () => {
+    const groupBy = ['date:yearmonth:soldAt']
+    const last = { groupBy, aggregate: { n }, sort: '-yearmonth_soldAt', limit: 1 }
+    expect(await rows(last)).toMatchObject([{ yearmonth_soldAt: '2024-12', 'date:yearmonth:soldAt': '2024-12' }])
+    const having = { yearmonth_soldAt: { gte: '2024-10' } }
+    expect((await rows({ groupBy, aggregate: { n }, having })).map((row) => row.yearmonth_soldAt)).toEqual([
+      '2024-10',
+      '2024-12',
+    ])
+    const [first] = await rows({ groupBy, filter: { margin: 1 }, timezone: 'Pacific/Honolulu' })
+    expect(first).toMatchObject({ yearmonth_soldAt: '2023-12' })
+    const refused = await report({ groupBy: ['date:month-year:soldAt'] })
+    expect(refused.body.error.details).toContain('did you mean yearmonth?')
   })
 
   it.each(['Mars/Olympus', '+02:00', "UTC'--", ''])('refuse the zone %j', async (timezone) => {
