@@ -3,6 +3,7 @@ import { identityCollections } from './identity-collections.ts'
 import { file } from './system/files.ts'
 import { auditLog, migration, schemaDefinition, settings } from './system/installation.ts'
 import { emailLog, notification, template } from './system/mail.ts'
+import { block, page } from './system/pages.ts'
 import { acl, invite, permission, role, tenant, user, userPreference, userRole } from './system/people.ts'
 import { account, apiKey, passkey, sessions, twoFactor, verification } from './system/sign-in.ts'
 import { tasks } from './system/tasks.ts'
@@ -88,4 +89,6 @@ export const systemCollections: readonly CollectionDefinition[] = [
   workflow,
   workflowExecution,
   workflowExecutionLog,
+  page,
+  block,
 ]

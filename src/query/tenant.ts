@@ -20,6 +20,7 @@ const SHARED_DEFAULTS = new Set(['svc_Template', 'svc_Settings', 'svc_Notificati
 const VIA: ReadonlyMap<string, string> = new Map([
   ['svc_User', 'userRoles.tenant_Id'],
   ['svc_WorkflowExecutionLog', 'execution.tenant_Id'],
+  ['svc_Block', 'page.tenant_Id'],
 ])
 
 /**
