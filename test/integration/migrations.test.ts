@@ -66,6 +66,9 @@ describe('status, list and one', () => {
       ['20240101_b', 'step 20240101_b', 'pending', true],
     ])
     expect((await api.admin('GET', '/migrations?status=pending&limit=1')).body.data).toEqual([pending[0]])
+    const all = (await api.admin('GET', '/migrations')).body
+    expect((await api.admin('GET', '/migrations?limit=-1')).body).toEqual(all)
+    for (const limit of [0, -2, 'x']) expect((await api.admin('GET', `/migrations?limit=${limit}`)).status).toBe(400)
     expect((await api.admin('GET', '/migrations?status=nonsense')).status).toBe(400)
     expect((await api.admin('GET', '/migrations/20240101_b')).body.data).toEqual(pending[1])
     for (const version of ['nothing', '..%2F..%2Fsrc%2Fconfig', '%2Fetc%2Fpasswd', '20240101_b.ts'])

@@ -41,7 +41,7 @@ function readRoutes(app: App, rt: Runtime): void {
     const isWanted = (record: MigrationRecord) =>
       (status ?? record.status) === record.status && (type ?? record.type) === record.type
     const records = (await all()).map(({ record }) => record).filter(isWanted)
-    return { data: records.slice(0, limit) }
+    return { data: limit === -1 ? records : records.slice(0, limit) }
   })
   app.get('/migrations/pending', async () => ({ data: pendingOf(await all()).map(({ record }) => record) }))
   app.get('/migrations/check', async () => ({ data: checkOf(await all()) }))

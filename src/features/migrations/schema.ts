@@ -38,5 +38,6 @@ export const MarkAllBody = Type.Object({ toVersion: Type.Optional(version) }, { 
 export const ListQuery = Type.Object({
   status: Type.Optional(Type.Enum([...states])),
   type: Type.Optional(Type.Enum([...migrationTypes])),
-  limit: Type.Optional(Type.Integer({ minimum: 1 })),
+  /** -1 for all. */
+  limit: Type.Optional(Type.Integer({ minimum: -1, not: { const: 0 } })),
 })
