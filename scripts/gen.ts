@@ -4,10 +4,14 @@
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { membersDocument } from '../src/catalog/shape/document.ts'
 import { configDocument } from '../src/config/document.ts'
 
 /** Every generated file: its path from the root of the project, and its text. */
-export const artefacts: readonly Artefact[] = [{ path: 'docs/config.md', render: configDocument }]
+export const artefacts: readonly Artefact[] = [
+  { path: 'docs/config.md', render: configDocument },
+  { path: 'docs/schema-members.md', render: membersDocument },
+]
 
 export type Artefact = Readonly<{ path: string; render: () => string }>
 

@@ -8,9 +8,13 @@ import { rulesProblem } from './validate.ts'
 
 /** One column from its stored JSON. 400 that names the collection and the field for whatever does not fit. */
 export function fieldOf(collection: string, name: string, json: FieldJson): Field {
-  const refuse: Refuse = (problem) => {
+  return readField(collection, name, json, (problem) => {
     throw invalid(collection, `field ${name} ${problem}`)
-  }
+  })
+}
+
+/** As {@link fieldOf}; `refuse` is told what does not fit. */
+export function readField(collection: string, name: string, json: FieldJson, refuse: Refuse): Field {
   const typeName = typeNameOf(json)
   const type = fieldTypes[typeName] ?? refuse(`has unknown type ${JSON.stringify(json.type)}`)
   const primaryKey = flag(json, 'primaryKey', refuse)

@@ -105,6 +105,25 @@ function fieldsOf(name: string, schema: SchemaJson): Readonly<Record<string, Fie
 
 const madeUp: FieldJson = { defaultValue: { type: 'UUIDV4' } }
 
+/** The key of a collection that declares none. */
+export const madeUpKey: FieldJson = { type: 'UUID', primaryKey: true, ...madeUp }
+
+/** Every entry that a switch of a definition can add, by name. */
+export function addedBySwitches(): readonly (readonly [name: string, json: FieldJson])[] {
+  const { fields, relations } = impliedOf('', everySwitch, { multiTenant: true })
+  return [...fields, ...relations]
+}
+
+const everySwitch: SchemaJson = { fields: {}, timestamps: true, paranoid: true, usertrack: true, sortEnabled: true }
+
+/** The columns and relations that a switch of a definition adds. */
+export const switchColumns: Readonly<Record<string, readonly string[]>> = {
+  timestamps: ['createdAt', 'updatedAt'],
+  paranoid: ['deletedAt'],
+  usertrack: ['userCreated_Id', 'userUpdated_Id'],
+  sortEnabled: ['sort'],
+}
+
 type Implied = { readonly fields: [string, FieldJson][]; readonly relations: [string, FieldJson][] }
 
 /** What the switches of a definition add (spec/schemas.md §2). */
@@ -137,11 +156,15 @@ function isTenantScoped(name: string, { multiTenant }: CatalogOptions): boolean 
   return multiTenant === true && !name.startsWith('svc_')
 }
 
-/** A definition may declare such a field itself, e.g. with a description, but not as something else. */
+/**
+ * A definition may declare such a field itself, e.g. with a description, but not as something else. A time that is
+ * declared as a date is the time all the same.
+ */
 function addImplied(collection: string, fields: Map<string, Field>, key: string, json: FieldJson): void {
   const implied = fieldOf(collection, key, { ...json, SystemGenerated: 'true' })
   const declared = fields.get(key)
-  if (declared === undefined) fields.set(key, implied)
+  const isDay = implied.kind === 'datetime' && declared?.kind === 'date'
+  if (declared === undefined || isDay) fields.set(key, implied)
   else if (declared.kind !== implied.kind) throw invalid(collection, `field ${key} must be of type ${implied.type}`)
 }
 

@@ -56,19 +56,29 @@ export function isCollectionName(name: unknown): name is string {
   }
 }
 
-/** As {@link checkIdentifier}; a relation may besides not be a reserved word or its collection's name (§3). */
+/** As {@link checkIdentifier}; a relation may besides not have its collection's name. */
 export function checkRelationName(collection: string, name: string): void {
   checkIdentifier(`relation of ${collection}`, name)
-  if (reserved.has(name.toLowerCase()) && !collection.startsWith('svc_'))
-    throw new AppError(400, `Invalid relation of ${collection}: ${name} is a reserved word`, {
-      code: 'INVALID_IDENTIFIER',
-      details: [name],
-    })
   if (name === collection)
     throw new AppError(400, `Invalid relation of ${collection}: it has the collection's name`, {
       code: 'INVALID_IDENTIFIER',
       details: [name],
     })
+}
+
+/** Names that the relationships route refuses for relations of the installation's collections; inline they may be. */
+export function checkUnreserved(collection: string, name: string): void {
+  if (reserved.has(name.toLowerCase()) && !collection.startsWith('svc_'))
+    throw new AppError(400, `Invalid relation of ${collection}: ${name} is a reserved word`, {
+      code: 'INVALID_IDENTIFIER',
+      details: [name],
+    })
+}
+
+/** Whether an entry is called like the column of a relation: `categoryId`, `category_id`, `category_Id` of `category`. */
+export function isColumnOf(entry: string, relation: string): boolean {
+  const isPrefixed = entry.toLowerCase().startsWith(relation.toLowerCase())
+  return isPrefixed && /^_?id$/i.test(entry.slice(relation.length))
 }
 
 /** Whether a relation of the collection could have this name, as far as the name itself goes. */

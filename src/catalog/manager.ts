@@ -1,11 +1,10 @@
-import { isDeepStrictEqual } from 'node:util'
 import { rawQuery, sql, type Tx } from '../db/sql.ts'
 import { AppError } from '../errors.ts'
 import type { Catalog, CatalogOptions, CollectionDefinition } from './catalog.ts'
-import { checkShape, compileCatalog } from './compile.ts'
+import { compileCatalog } from './compile.ts'
 import { catalogChangesSql } from './ddl.ts'
-import { type Definitions, definitionsOf, knownDefinitions, listOf, toStored, withSchema } from './definitions.ts'
-import { withMissingJunctions } from './junctions.ts'
+import { type CollectionChange, countLosses, type DefinitionPlan, type Dropped, planChange } from './definition-plan.ts'
+import { type Definitions, definitionsOf, knownDefinitions, toStored, withSchema } from './definitions.ts'
 import { withoutCollection } from './relationship-edits.ts'
 import { readDefinitions } from './store.ts'
 
@@ -14,20 +13,15 @@ import { readDefinitions } from './store.ts'
  * both as they were (spec/schemas.md §1). One change at a time in the whole database.
  */
 
-export type CollectionChange = { readonly collection: string; readonly change: 'create' | 'update' | 'delete' }
-
-/** Looks at the next catalog and the collections that a change touches, and throws what is wrong with them. */
-export type ChangeGuard = Readonly<
-  Record<'before' | 'afterwards', (after: Catalog, touched: readonly string[]) => Promise<void>>
->
+/** What may refuse a change: before its first statement, and after its last one. */
+export type ChangeGuard = Readonly<Record<'before' | 'afterwards', (plan: DefinitionPlan) => Promise<void>>>
 
 /** What migrations write is the operator's. */
 const unguarded: ChangeGuard = { before: async () => undefined, afterwards: async () => undefined }
 
 /**
  * The one way to change definitions: `edit` makes the next ones from the catalog as it is inside the transaction, the
- * tables follow by the difference. Junctions that a BelongsToMany names and nobody declares are added. `guard` is asked
- * before the first statement and after the last.
+ * tables follow by the difference. Junctions that a BelongsToMany names and nobody declares are added.
  *
  * @returns what was done to which collection, in name order
  * @throws AppError 400 for definitions that do not compile or cannot be reached from the present ones
@@ -36,22 +30,24 @@ export async function changeDefinitions(
   tx: Tx,
   edit: (catalog: Catalog) => Definitions,
   options: CatalogOptions = {},
-  guard: ChangeGuard = unguarded,
 ): Promise<readonly CollectionChange[]> {
-  const stored = await lockedDefinitions(tx)
-  const before = compileCatalog(stored, options)
-  const edited = edit(before)
-  for (const [name, schema] of edited) checkShape(name, schema)
-  const next = withMissingJunctions(edited)
-  const after = compileCatalog(listOf(next), options)
-  const changes = changesBetween(definitionsOf(before), next)
-  const touched = changes.map(({ collection }) => collection)
-  const statements = catalogChangesSql(before, after)
-  await guard.before(after, touched)
-  for (const statement of statements) await tx.any(rawQuery(statement))
-  await guard.afterwards(after, touched)
-  for (const change of changes) await storeChange(tx, change, next)
-  return changes
+  return (await executeChange(tx, edit, options)).changes
+}
+
+/** As {@link changeDefinitions}, with what was dropped; the guard may refuse the change. */
+export async function executeChange(
+  tx: Tx,
+  edit: (catalog: Catalog) => Definitions,
+  options: CatalogOptions = {},
+  guard: ChangeGuard = unguarded,
+): Promise<{ readonly changes: readonly CollectionChange[]; readonly dropped: readonly Dropped[] }> {
+  const plan = planChange(await lockedDefinitions(tx), edit, options)
+  await guard.before(plan)
+  const dropped = await countLosses(tx, plan)
+  for (const statement of plan.statements) await tx.any(rawQuery(statement))
+  await guard.afterwards(plan)
+  for (const change of plan.changes) await storeChange(tx, change, plan.next)
+  return { changes: plan.changes, dropped }
 }
 
 /** Lets one change of definitions after the other through; the lock ends with the transaction, readers never wait. */
@@ -125,16 +121,6 @@ export async function tablesWithTenants(tx: Tx): Promise<ReadonlySet<string>> {
   const rows = await tx.any<{ name: string }>(sql.unsafe`
     select table_name as name from information_schema.columns where column_name = 'tenant_Id' and table_schema = 'public'`)
   return new Set(rows.map(({ name }) => name))
-}
-
-function changesBetween(before: Definitions, after: Definitions): CollectionChange[] {
-  const names = [...new Set([...before.keys(), ...after.keys()])].sort()
-  return names.flatMap((collection): CollectionChange[] => {
-    if (!before.has(collection)) return [{ collection, change: 'create' }]
-    if (!after.has(collection)) return [{ collection, change: 'delete' }]
-    const isSame = isDeepStrictEqual(toStored(before.get(collection)!), toStored(after.get(collection)!))
-    return isSame ? [] : [{ collection, change: 'update' }]
-  })
 }
 
 async function storeChange(tx: Tx, { collection, change }: CollectionChange, definitions: Definitions): Promise<void> {

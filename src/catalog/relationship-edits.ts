@@ -1,6 +1,7 @@
 import { AppError } from '../errors.ts'
 import type { Catalog, Collection, FieldJson, Relation, SchemaJson } from './catalog.ts'
 import { type Definitions, definitionsOf, withField, withoutFields } from './definitions.ts'
+import { checkUnreserved } from './identifiers.ts'
 import type { RelationshipDetails } from './relationships.ts'
 
 /**
@@ -138,6 +139,7 @@ function withAlias(catalog: Catalog, definitions: Definitions, place: Place, ali
     throw new AppError(400, `Relation ${relation.name} has no relation back that could be named`)
   const isOne = collection.fields.get(relation.foreignKey)?.unique === true
   checkFree(definitions, relation.target, alias)
+  checkUnreserved(relation.target, alias)
   return withField(definitions, relation.target, alias, {
     relType: isOne ? 'HasOne' : 'HasMany',
     target: collection.name,
@@ -158,6 +160,7 @@ function renamed(definitions: Definitions, place: Place, alias: string): Definit
   const { collection, relation } = place
   if (relation.name === alias) return definitions
   checkFree(definitions, collection.name, alias)
+  checkUnreserved(collection.name, alias)
   const json = { ...entryAt(definitions, place), foreignKey: relation.foreignKey }
   return withField(without(definitions, place), collection.name, alias, json)
 }

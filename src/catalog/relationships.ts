@@ -1,16 +1,15 @@
 import { AppError } from '../errors.ts'
+import { plain } from '../near-names.ts'
 import type { Catalog, Collection, Field, FieldJson, SchemaJson } from './catalog.ts'
 import { type Definitions, definitionsOf, keyReference, withField, withSchema } from './definitions.ts'
-import { isRelationName, maxNameLength } from './identifiers.ts'
+import { checkUnreserved, isColumnOf, isRelationName, maxNameLength } from './identifiers.ts'
 import { anySchema, type JunctionEnd, pairSchema } from './junctions.ts'
+import type { RelationshipType } from './shape/relation-types.ts'
 
 /**
  * New relationships as edits of definitions (spec/schemas.md §3): the catalog in, the definitions after the change out.
  * Pure; what they mean for tables follows from the difference.
  */
-
-export const relationshipTypes = ['M2O', 'O2M', 'O2O', 'M2M', 'M2A'] as const
-export type RelationshipType = (typeof relationshipTypes)[number]
 
 /** What the ends of a relationship say besides where they point. */
 export type RelationshipDetails = {
@@ -22,7 +21,12 @@ export type RelationshipDetails = {
 
 export type Relationship = {
   readonly type: RelationshipType
+  /** What the relation is called. */
   readonly name: string
+  /** What the request calls it, which may be its column's name. */
+  readonly entry: string
+  /** One to one by a column that the target has already. */
+  readonly isOnTarget: boolean
   /** Every type but M2A has one. */
   readonly target?: string | undefined
   /** Name of the relation back, on the target. */
@@ -39,6 +43,7 @@ export type Relationship = {
 export function withRelationship(catalog: Catalog, source: string, relationship: Relationship): Definitions {
   const definitions = definitionsOf(catalog)
   if (!definitions.has(source)) throw unknownEnd()
+  checkUnreserved(source, relationship.name)
   switch (relationship.type) {
     case 'M2O':
     case 'O2O':
@@ -60,8 +65,14 @@ function withToOne(
 ): Definitions {
   const { type, name, alias, details } = relationship
   const target = knownTarget(definitions, relationship)
-  const foreignKey = relationship.foreignKey ?? `${name}_id`
+  if (relationship.isOnTarget) {
+    const held = heldKey(catalog, source, target, relationship)
+    if (held !== undefined)
+      return withNewEntry(catalog, definitions, source, name, farJson('HasOne', target, held, details))
+  }
+  const foreignKey = relationship.foreignKey ?? ownKeyName(catalog, source, relationship)
   checkLengths([name, foreignKey, alias])
+  if (alias !== undefined) checkUnreserved(target, alias)
   const isUnique = type === 'O2O'
   const keyed = withForeignKey(catalog, definitions, { source, foreignKey, target, isUnique })
   const related = withNewEntry(catalog, keyed, source, name, {
@@ -84,31 +95,93 @@ function withToMany(
 ): Definitions {
   const { name, details } = relationship
   const target = knownTarget(definitions, relationship)
-  const foreignKey = relationship.foreignKey ?? `${source}_id`
+  const held = heldKey(catalog, source, target, relationship)
+  if (held !== undefined) {
+    const described = withActionsOf(catalog, definitions, { source: target, foreignKey: held, target: source }, details)
+    return withNewEntry(catalog, described, source, name, farJson('HasMany', target, held, details))
+  }
   const alias = relationship.alias ?? backName(catalog, source, target, name)
+  const foreignKey = relationship.foreignKey ?? columnNamed(catalog, target, `${relationship.alias ?? source}_Id`)
   checkLengths([name, foreignKey, alias])
-  const { onDelete, onUpdate, ...shown } = details
-  const isHeld = [...catalog.collections.get(target)!.relations.values()].some(
-    (relation) => relation.kind === 'belongsTo' && relation.foreignKey === foreignKey && relation.target === source,
-  )
+  checkUnreserved(target, alias)
   const keyed = withForeignKey(catalog, definitions, { source: target, foreignKey, target: source, isUnique: false })
-  const held = isHeld
-    ? keyed
-    : withNewEntry(catalog, keyed, target, alias, {
-        relType: 'BelongsTo',
-        target: source,
-        foreignKey,
-        description: 'O2M Alias',
-        ...(onDelete !== undefined && { onDelete }),
-        ...(onUpdate !== undefined && { onUpdate }),
-      })
-  return withNewEntry(catalog, held, source, name, {
-    relType: 'HasMany',
-    target,
+  const related = withNewEntry(catalog, keyed, target, alias, {
+    relType: 'BelongsTo',
+    target: source,
     foreignKey,
-    description: 'O2M',
-    ...shown,
+    description: 'O2M Alias',
+    ...actionsOf(details),
   })
+  return withNewEntry(catalog, related, source, name, farJson('HasMany', target, foreignKey, details))
+}
+
+/**
+ * The column of the target by which it belongs to the source already: the one that is named (by column or alias), or the
+ * only one there is. 400 that names them where several fit.
+ */
+function heldKey(
+  catalog: Catalog,
+  source: string,
+  target: string,
+  { foreignKey, alias }: Relationship,
+): string | undefined {
+  const far = catalog.collections.get(target)!
+  const declared = far.definition.schema.fields
+  const all = [...far.relations.values()].filter(
+    (relation) =>
+      relation.kind === 'belongsTo' &&
+      relation.target === source &&
+      relation.targetKey === catalog.collections.get(source)!.primaryKey.name &&
+      relation.discriminator === undefined,
+  )
+  if (foreignKey !== undefined) return all.find((relation) => relation.foreignKey === foreignKey)?.foreignKey
+  if (alias !== undefined) return all.find((relation) => relation.name === alias)?.foreignKey
+  const keys = [...new Set(all.filter(({ name }) => Object.hasOwn(declared, name)).map((each) => each.foreignKey))]
+  if (keys.length > 1)
+    throw new AppError(400, `${target} belongs to ${source} by ${keys.join(' and ')}: name one of them as foreignKey`)
+  return keys[0]
+}
+
+/** `{name}_Id`, or the column that is called so but for its case; the request's own word where that is a column's. */
+function ownKeyName(catalog: Catalog, source: string, { name, entry }: Relationship): string {
+  return isColumnOf(entry, name) ? entry : columnNamed(catalog, source, `${name}_Id`)
+}
+
+/** The column of this name, or the only one of the same letters: a second one would be taken for it. */
+function columnNamed(catalog: Catalog, collection: string, name: string): string {
+  const { fields } = catalog.collections.get(collection)!
+  if (fields.has(name)) return name
+  const same = [...fields.keys()].filter((other) => plain(other) === plain(name))
+  return same.length === 1 ? same[0]! : name
+}
+
+function actionsOf({ onDelete, onUpdate }: RelationshipDetails) {
+  return { ...(onDelete !== undefined && { onDelete }), ...(onUpdate !== undefined && { onUpdate }) }
+}
+
+/** What happens to the rows of a column that is there already is said by the relation that holds it. */
+function withActionsOf(
+  catalog: Catalog,
+  definitions: Definitions,
+  { source, foreignKey, target }: Omit<ForeignKey, 'isUnique'>,
+  details: RelationshipDetails,
+): Definitions {
+  const actions = actionsOf(details)
+  const declared = definitions.get(source)!.fields
+  const holder = [...catalog.collections.get(source)!.relations.values()].find(
+    (relation) =>
+      relation.kind === 'belongsTo' &&
+      relation.foreignKey === foreignKey &&
+      relation.target === target &&
+      Object.hasOwn(declared, relation.name),
+  )
+  if (holder === undefined || Object.keys(actions).length === 0) return definitions
+  return withField(definitions, source, holder.name, { ...declared[holder.name], ...actions })
+}
+
+function farJson(relType: 'HasMany' | 'HasOne', target: string, foreignKey: string, details: RelationshipDetails) {
+  const { onDelete, onUpdate, ...shown } = details
+  return { relType, target, foreignKey, description: relType === 'HasOne' ? 'O2O' : 'O2M', ...shown }
 }
 
 function withPairs(
@@ -128,6 +201,7 @@ function withPairs(
     alias: isSelf ? `${target}_2` : target,
   }
   checkLengths([name, alias, junction, near.foreignKey, far.foreignKey, far.alias])
+  if (alias !== undefined) checkUnreserved(target, alias)
   const linked = withJunction(definitions, junction, pairSchema(definitions, junction, [near, far]))
   const related = withNewEntry(catalog, linked, source, name, toJunction(junction, near, 'M2M', details))
   if (alias === undefined) return related
@@ -145,6 +219,7 @@ function withAny(catalog: Catalog, definitions: Definitions, source: string, rel
     alias: tables.includes(source) ? `${source}_source` : source,
   }
   checkLengths([name, alias, junction, owner.foreignKey, owner.alias])
+  for (const table of tables) checkUnreserved(table, alias)
   const linked = withJunction(definitions, junction, anySchema(definitions, junction, owner, tables))
   const related = withNewEntry(catalog, linked, source, name, {
     ...toJunction(junction, owner, 'M2A', details),

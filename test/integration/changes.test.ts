@@ -130,7 +130,7 @@ describe('GET /changes', () => {
     await api.admin('POST', '/schemas', { collectionName: 'shape', schema: { fields: { old: { type: 'String' } } } })
     const since = await now()
     await create('shape', { old: 'o' })
-    await api.admin('PATCH', '/schemas/shape', {
+    await api.admin('PATCH', '/schemas/shape?drop=true', {
       collectionName: 'shape',
       schema: { fields: { fresh: { type: 'Integer', defaultValue: 7 } } },
     })

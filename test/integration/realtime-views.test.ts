@@ -230,7 +230,9 @@ describe('a collection that changes (F-18)', () => {
     await chosen.emit('subscribe', { collection: 'thing', fields: ['old'] })
     await api.sql(`insert into thing (name, old) values ('before', 5)`)
     for (const client of [all, filtered, chosen]) await client.frame(() => true)
-    expect((await api.admin('PATCH', '/schemas/thing', define({ fresh: { type: 'Integer' } }))).status).toBe(200)
+    expect((await api.admin('PATCH', '/schemas/thing?drop=true', define({ fresh: { type: 'Integer' } }))).status).toBe(
+      200,
+    )
     await api.sql(`insert into thing (name, fresh) values ('after', 7)`)
     expect((await all.frame(({ data }) => data.name === 'after')).data).toMatchObject({ fresh: 7 })
     for (const client of [filtered, chosen])

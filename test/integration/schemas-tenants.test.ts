@@ -1,6 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { runSetup } from '../../src/setup.ts'
 import { type Api, startApi } from '../support/api.ts'
+import { declaredOf } from '../support/declared.ts'
 import { silent } from '../support/log.ts'
 import { createDatabase } from '../support/postgres.ts'
 import { testConfig } from '../support/prepare.ts'
@@ -27,11 +28,16 @@ describe('MULTI_TENANT', () => {
     )
   })
 
-  it('gives every collection of the installation its tenant, and none of the definitions', async () => {
+  it("gives every collection of the installation its tenant, which definitions show as the server's", async () => {
     const { body } = await create({ slug: 'x', tenant_Id: tenants[0] })
     const item = await api.admin('GET', `/items/entry/${body.data.id}?fields=slug,tenant_Id,tenant.name`)
     expect(item.body.data).toEqual({ slug: 'x', tenant_Id: tenants[0], tenant: { id: tenants[0], name: 'one' } })
-    expect(Object.keys((await api.admin('GET', '/schemas/entry')).body.data.schema.fields)).toEqual(['slug', 'code'])
+    const { fields } = (await api.admin('GET', '/schemas/entry')).body.data.schema
+    expect(Object.keys(declaredOf(fields))).toEqual(['slug', 'code'])
+    expect(fields).toMatchObject({
+      tenant_Id: { type: 'UUID', SystemGenerated: 'true' },
+      tenant: { relType: 'BelongsTo', target: 'svc_Tenant', SystemGenerated: 'true' },
+    })
     expect((await create({ tenant_Id: '0b1f6a5e-3c1d-4b5e-8d8f-2f6d0c9a7b11' })).status).toBe(409)
   })
 
@@ -69,7 +75,7 @@ describe('MULTI_TENANT', () => {
       target: 'entry',
       alias: 'card',
     })
-    expect((await indexes(api, 'card')).join()).toContain('(entry_id)')
+    expect((await indexes(api, 'card')).join()).toContain('("entry_Id")')
   })
 
   it('puts the tenant in front of the pair of a junction', async () => {

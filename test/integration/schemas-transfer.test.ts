@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { type Answer, type Api, startApi } from '../support/api.ts'
+import { declaredOf } from '../support/declared.ts'
 
 let api: Api
 beforeAll(async () => {
@@ -108,7 +109,11 @@ describe('import', () => {
       named('kept'),
     )
     const before = await api.position()
-    const preview = await upload('/schemas-preview-import', file(dump))
+    const merging = await upload('/schemas-preview-import', file(dump))
+    expect(merging.body.changes.modified).toEqual([
+      { collectionName: 'changing', differences: ['field fresh added', 'field name changed', 'paranoid added'] },
+    ])
+    const preview = await upload('/schemas-preview-import?drop=true', file(dump))
     expect(preview).toMatchObject({
       status: 200,
       body: {
@@ -128,7 +133,8 @@ describe('import', () => {
       },
     })
     expect(await api.log(before)).toEqual([])
-    const answer = await api.admin('POST', '/schemas/import', dump)
+    const answer = await api.admin('POST', '/schemas/import?drop=true', dump)
+    expect(answer.body.dropped).toEqual([{ collection: 'changing', field: 'old', values: 0 }])
     expect(answer.body.changes).toEqual({
       created: ['brandNew'],
       updated: ['changing'],
@@ -136,10 +142,8 @@ describe('import', () => {
       deleted: [],
       errors: [],
     })
-    expect(Object.keys((await api.admin('GET', '/schemas/changing')).body.data.schema.fields).sort()).toEqual([
-      'fresh',
-      'name',
-    ])
+    const { fields } = (await api.admin('GET', '/schemas/changing')).body.data.schema
+    expect(Object.keys(declaredOf(fields)).sort()).toEqual(['fresh', 'name'])
     expect((await api.admin('GET', '/schemas/story')).status).toBe(200)
   })
 
@@ -159,9 +163,10 @@ describe('import', () => {
     expect(answer).toMatchObject({ status: 400, body: { error: { message: 'Schema import failed' } } })
     expect(answer.body.error.details).toMatchObject({ created: [], updated: [], unchanged: [], deleted: [] })
     expect(answer.body.error.details.errors).toEqual([
+      { collectionName: 'strange', error: expect.stringContaining('fields.a.type: unknown type "Strange"') },
       { collectionName: 'placed', error: expect.stringContaining('DATABASE_POSTGIS') },
       { collectionName: 'svc_mine', error: expect.stringContaining('reserved') },
-      { collectionName: 'shapeless', error: expect.stringContaining('schema.fields must be an object') },
+      { collectionName: 'shapeless', error: expect.stringContaining('fields: must be an object') },
     ])
     const compiled = await api.admin(
       'POST',
@@ -169,7 +174,7 @@ describe('import', () => {
       exported(named('fine'), named('strange', { a: { type: 'Strange' } })),
     )
     expect(compiled.body.error.details.errors).toEqual([
-      { collectionName: 'strange', error: expect.stringContaining('field a has unknown type "Strange"') },
+      { collectionName: 'strange', error: expect.stringContaining('fields.a.type: unknown type "Strange"') },
     ])
     expect((await api.admin('GET', '/schemas/fine')).status).toBe(404)
     expect(await api.log(before)).toEqual([])
@@ -234,8 +239,10 @@ describe('import', () => {
   it('stores names like __proto__ nowhere and pollutes nothing', async () => {
     const text = `{"schemas":[{"collectionName":"ok","schema":{"fields":{"__proto__":{"type":"String"},"a":{"type":"String"}}}}]}`
     expect((await upload('/schemas-import', file(text))).status).toBe(400)
-    const hint = `{"schemas":[{"collectionName":"ok","schema":{"__proto__":{"polluted":true},"fields":{"a":{"type":"String","showAs":{"__proto__":{"polluted":true}}}}}}]}`
+    const hint = `{"schemas":[{"collectionName":"ok","schema":{"fields":{"a":{"type":"String","showAs":{"__proto__":{"polluted":true}}}}}}]}`
     expect((await upload('/schemas-import', file(hint))).status).toBe(200)
+    const member = `{"schemas":[{"collectionName":"ok","schema":{"__proto__":{"polluted":true},"fields":{}}}]}`
+    expect((await upload('/schemas-import', file(member))).status).toBe(400)
     expect(({} as any).polluted).toBeUndefined()
   })
 })

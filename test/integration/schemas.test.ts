@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { type Api, startApi } from '../support/api.ts'
+import { declaredOf } from '../support/declared.ts'
 import { waitFor } from '../support/wait.ts'
 
 let api: Api
@@ -58,7 +59,8 @@ describe('POST /schemas', () => {
     })
     const publicAnswer = await api.anonymous('GET', '/schemas/vault')
     expect(publicAnswer.status).toBe(200)
-    expect(Object.keys(publicAnswer.body.data.schema.fields)).toEqual(['name'])
+    expect(Object.keys(declaredOf(publicAnswer.body.data.schema.fields))).toEqual(['name'])
+    expect(publicAnswer.text).not.toContain('secret')
     expect((await api.admin('GET', '/schemas/vault')).body.data.schema.fields.secret).toEqual({
       type: 'String',
       hidden: true,
@@ -76,7 +78,10 @@ describe('POST /schemas', () => {
     const constraints = [{ type: 'check', name: 'secretly', expression: 'secret > 0' }]
     await api.admin('POST', '/schemas', { collectionName: 'safe', schema: { fields, indexes, constraints } })
     const { schema } = (await api.anonymous('GET', '/schemas/safe')).body.data
-    expect(schema).toEqual({ fields: { open: { type: 'Integer' } }, indexes: [{ fields: ['open'] }] })
+    expect({ ...schema, fields: declaredOf(schema.fields) }).toEqual({
+      fields: { open: { type: 'Integer' } },
+      indexes: [{ fields: ['open'] }],
+    })
     const names = async (query: string) =>
       (await api.anonymous('GET', `/schemas?${query}`)).body.data.map((entry: any) => entry.collectionName)
     expect(await names('search=SVC_WORK&sort=collectionName:desc')).toEqual([
@@ -95,7 +100,11 @@ describe('POST /schemas', () => {
       nextPage: null,
       prevPage: 1,
     })
-    for (const query of ['page=0', 'limit=-1', 'sort=name', 'search=a&search=b'])
+    const all = (await api.anonymous('GET', '/schemas')).body
+    const unlimited = (await api.anonymous('GET', '/schemas?limit=-1&page=3')).body
+    expect(unlimited.data).toEqual(all.data)
+    expect(unlimited).toMatchObject({ totalCount: all.totalCount, pagination: { totalPages: 1, hasNextPage: false } })
+    for (const query of ['page=0', 'limit=0', 'limit=-2', 'sort=name', 'search=a&search=b'])
       expect((await api.anonymous('GET', `/schemas?${query}`)).status).toBe(400)
   })
 
@@ -175,7 +184,7 @@ describe('changes at the same time', () => {
     const answers = await Promise.all(names.map(relate))
     expect(answers.map(({ status }) => status)).toEqual([201, 201, 201])
     const { fields } = (await api.admin('GET', '/schemas/hub')).body.data.schema
-    expect(Object.keys(fields).sort()).toEqual(['name', 'spoke1s', 'spoke2s', 'spoke3s'])
+    expect(Object.keys(declaredOf(fields)).sort()).toEqual(['name', 'spoke1s', 'spoke2s', 'spoke3s'])
   })
 })
 
@@ -187,10 +196,9 @@ describe('PATCH and DELETE /schemas', () => {
     })
     const { body } = await api.admin('POST', '/items/thing', { a: '12', b: 1 })
     const { data } = (await api.admin('GET', '/schemas/thing')).body
-    const { b: _b, ...kept } = data.schema.fields
     const schema = {
       ...data.schema,
-      fields: { ...kept, a: { type: 'Integer' }, c: { type: 'Text', defaultValue: 'new' } },
+      fields: { ...data.schema.fields, b: null, a: { type: 'Integer' }, c: { type: 'Text', defaultValue: 'new' } },
     }
     expect(await api.admin('PATCH', '/schemas/thing', { schema })).toMatchObject({
       status: 200,
@@ -242,7 +250,11 @@ describe('PATCH and DELETE /schemas', () => {
     expect((await api.admin('PATCH', '/schemas/svc_Tenant', { schema: more })).status).toBe(200)
     expect((await api.admin('POST', '/items/svc_Tenant', { name: 'T', plan: 'gold' })).status).toBe(201)
     const { name: _name, ...without } = more.fields
-    expect((await api.admin('PATCH', '/schemas/svc_Tenant', { schema: { ...more, fields: without } })).status).toBe(403)
+    const whole = { schema: { ...more, fields: without } }
+    expect((await api.admin('PATCH', '/schemas/svc_Tenant', whole)).status).toBe(200)
+    expect((await api.admin('PATCH', '/schemas/svc_Tenant?drop=true', whole)).status).toBe(403)
+    expect((await api.admin('PATCH', '/schemas/svc_Tenant', { schema: { fields: { name: null } } })).status).toBe(403)
+    expect((await api.admin('DELETE', '/schemas/svc_Tenant/fields/name')).status).toBe(403)
   })
 })
 
@@ -257,7 +269,7 @@ describe('the catalog of another process', () => {
     expect((await other.admin('GET', '/items/shared?fields=a,b&filter={"b":null}')).body.data).toEqual([
       { a: 'x', b: null },
     ])
-    await api.admin('PATCH', '/schemas/shared', { schema: { fields: { b: { type: 'Integer' } } } })
+    await api.admin('PATCH', '/schemas/shared?drop=true', { schema: { fields: { b: { type: 'Integer' } } } })
     await waitFor(async () => (await other.admin('GET', '/items/shared?fields=a')).status === 400)
     expect((await other.admin('GET', '/items/shared')).status).toBe(200)
     await api.admin('DELETE', '/schemas/shared')
@@ -278,7 +290,7 @@ describe('the catalog of another process', () => {
     })()
     for (let i = 0; i < 10; i += 1) {
       const fields = i % 2 === 0 ? { a: { type: 'String' }, b: { type: 'Integer' } } : { a: { type: 'Text' } }
-      expect((await api.admin('PATCH', '/schemas/moving', { schema: { fields } })).status).toBe(200)
+      expect((await api.admin('PATCH', '/schemas/moving?drop=true', { schema: { fields } })).status).toBe(200)
     }
     running = false
     await Promise.all([reader, writer])
@@ -293,8 +305,8 @@ describe('the order of fields', () => {
   const shown = async () => {
     const { body } = await api.admin('GET', '/schemas/arranged')
     const item = await api.admin('GET', '/items/arranged?limit=1')
-    const names = Object.keys(item.body.data[0]).filter((name) => name in body.data.schema.fields && name !== 'id')
-    return [Object.keys(body.data.schema.fields).filter((name) => name !== 'id'), names]
+    const declared = declaredOf(body.data.schema.fields)
+    return [Object.keys(declared), Object.keys(item.body.data[0]).filter((name) => name in declared)]
   }
 
   it('is the declared one in definitions, items and exports, also after a restart', async () => {
@@ -304,10 +316,10 @@ describe('the order of fields', () => {
     await api.rt.catalog.reload()
     expect(await shown()).toEqual([order, order])
     const list = await api.admin('GET', '/schemas?search=arranged')
-    expect(Object.keys(list.body.data[0].schema.fields)).toEqual(order)
+    expect(Object.keys(declaredOf(list.body.data[0].schema.fields))).toEqual(order)
     const exported = await api.admin('GET', '/schemas-export')
     const own = exported.body.schemas.find((each: { collectionName: string }) => each.collectionName === 'arranged')
-    expect(Object.keys(own.schema.fields)).toEqual(order)
+    expect(Object.keys(declaredOf(own.schema.fields))).toEqual(order)
     expect(own.schema).not.toHaveProperty('fieldOrder')
   })
 

@@ -36,6 +36,8 @@ function managerFor({ session, config }: ContextRunner, script: LoadedScript): t
     ...manager,
     changeDefinitions: (db, edit, options = defaults) =>
       within(db, (tx) => manager.changeDefinitions(tx, edit, options)),
+    executeChange: (db, edit, options = defaults, guard = undefined) =>
+      within(db, (tx) => manager.executeChange(tx, edit, options, guard)),
     createCollections: (db, definitions, options = defaults) =>
       within(db, (tx) => manager.createCollections(tx, definitions, options)),
     updateCollection: (db, definition, options = defaults) =>

@@ -1,16 +1,14 @@
-import type { Catalog } from '../../catalog/catalog.ts'
-import { compileCatalog } from '../../catalog/compile.ts'
-import { readDefinitions } from '../../catalog/store.ts'
 import { type DirectSession, openDirectSession } from '../../db/migrate.ts'
 import { sql } from '../../db/sql.ts'
 import { type Finding, lintSql } from './lint.ts'
 import type { Subject } from './lint-rules.ts'
 import { joined, type MigrationRecord, type Runnable, type Selection, selectRun } from './migrations.ts'
-import { checkedColumns, columnTypes, storedRows } from './queries.ts'
+import { storedRows } from './queries.ts'
 import { type Recording, recordUp } from './recording.ts'
 import type { RunResult } from './run.ts'
 import type { Host } from './runner.ts'
 import { loadScripts } from './scripts.ts'
+import { readSubject } from './subject.ts'
 
 /** A dry run's record with the SQL that `up` would execute and what that would stop. */
 export type Preview = MigrationRecord & {
@@ -31,7 +29,7 @@ export async function previewSql(host: Host, selection: Selection): Promise<Prev
     const lockTimeout = String(host.config.migrations.lockTimeoutMs)
     await session.any(sql.unsafe`select set_config('lock_timeout', ${lockTimeout}, false)`)
     const selected = selectRun(joined(await loadScripts(host.config), await storedRows(session)), selection)
-    const subject = await readSubject(session, host)
+    const subject = await readSubject(session, host.config)
     const results: Preview[] = []
     for (const migration of selected) results.push(await preview(host, session, migration, subject))
     return { results, summary: { total: results.length, completed: 0, failed: 0 } }
@@ -50,23 +48,4 @@ async function preview(
   const findings = await lintSql(statements, { ...subject, inTransaction: script.transaction !== false })
   const metadata = { ...record.metadata, dryRun: true }
   return { ...record, metadata, sql: statements, sqlProblem: problem, findings }
-}
-
-async function readSubject(session: DirectSession, { config }: Host): Promise<Omit<Subject, 'inTransaction'>> {
-  const catalog = compileCatalog(await readDefinitions(session), { multiTenant: config.tenancy.enabled })
-  const types = new Map((await columnTypes(session)).map(({ table, column, type }) => [`${table}.${column}`, type]))
-  const checked = new Set((await checkedColumns(session)).map(({ table, column }) => `${table}.${column}`))
-  return {
-    columnType: (table, column) => types.get(`${table}.${column}`),
-    isCheckedNotNull: (table, column) => checked.has(`${table}.${column}`),
-    usesOf: (table, column) => usesOf(catalog, table, column),
-  }
-}
-
-/** What of the collections would be without its table or column. */
-function usesOf(catalog: Catalog, table: string, column?: string): readonly string[] {
-  const collection = catalog.collections.get(table)
-  const own = column === undefined ? collection : collection?.fields.get(column)
-  const of = column === undefined ? `collection ${table}` : `field ${column} of collection ${table}`
-  return own === undefined ? [] : [of]
 }

@@ -1,4 +1,4 @@
-import type { Collection, RealtimeAction, SchemaJson } from '../../catalog/catalog.ts'
+import type { Catalog, Collection, RealtimeAction, SchemaJson } from '../../catalog/catalog.ts'
 import { knownDefinitions, withSchema } from '../../catalog/definitions.ts'
 import { AppError, errors } from '../../errors.ts'
 import type { Actor } from '../../events/types.ts'
@@ -98,8 +98,9 @@ async function refuseUnfit(rt: Runtime, { name, logged, writable }: Collection):
 }
 
 async function store(rt: Runtime, actor: Actor, name: string, realtime: SchemaJson['realtime']): Promise<void> {
-  await changeSchemas(rt, actor, 'Error updating schema', (catalog) => {
+  const edit = (catalog: Catalog) => {
     const definitions = knownDefinitions(catalog, name)
     return withSchema(definitions, name, { ...definitions.get(name)!, realtime } as SchemaJson)
-  })
+  }
+  await changeSchemas(rt, actor, { message: 'Error updating schema', edit })
 }

@@ -1,39 +1,120 @@
 import type { Catalog } from '../../catalog/catalog.ts'
+import {
+  type CollectionChange,
+  countLosses,
+  type DefinitionPlan,
+  type Dropped,
+  type Loss,
+  planChange,
+} from '../../catalog/definition-plan.ts'
 import type { Definitions } from '../../catalog/definitions.ts'
-import { type ChangeGuard, type CollectionChange, changeDefinitions, lockCatalog } from '../../catalog/manager.ts'
+import { type ChangeGuard, executeChange, lockCatalog } from '../../catalog/manager.ts'
+import { readDefinitions } from '../../catalog/store.ts'
 import { sqlState } from '../../db/errors.ts'
 import { sql, type Tx } from '../../db/sql.ts'
 import { AppError, errors } from '../../errors.ts'
 import { commit, type Outcome } from '../../events/commit.ts'
 import type { Actor, DomainEvent } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
+import { type Finding, lintSql } from '../migrations/lint.ts'
+import { readSubject } from '../migrations/subject.ts'
 import { checkChanges } from './guards.ts'
 import { checkObjects, checkTexts } from './sql-guard.ts'
+
+/** What a request wants of the definitions. */
+export type SchemaChange = {
+  /** The operation's words for whatever goes wrong. */
+  readonly message: string
+  /** The next definitions from the catalog as it is inside the transaction. */
+  readonly edit: Edit
+  /** Whether the request means to lose this; without it everything that is lost is meant. */
+  readonly means?: (loss: Loss) => boolean
+}
+
+export type Edit = (catalog: Catalog) => Definitions
+
+/** What was done, or what would be done. */
+export type SchemaChanged = {
+  readonly changes: readonly CollectionChange[]
+  readonly dropped: readonly Dropped[]
+  readonly preview?: Preview | undefined
+}
+
+/** The statements of a change that is not made, and what they would stop. */
+export type Preview = { readonly sql: readonly string[]; readonly findings: readonly Finding[] }
 
 /**
  * Changes definitions and tables in one transaction, with an event per collection touched. What cannot be done answers
  * 400 or 409 under the operation's message, its reason in `details` (spec/schemas.md §1); 503 with Retry-After when a
- * table is in use for longer than a second.
+ * table is in use for longer than a second. With `dryRun` nothing is changed, and nothing waits for it.
  */
-export async function changeSchemas(rt: Runtime, actor: Actor, message: string, edit: Edit): Promise<void> {
-  await explained(message, () =>
-    applyChanges(rt, actor, (catalog) => {
-      const next = edit(catalog)
+export async function changeSchemas(
+  rt: Runtime,
+  actor: Actor,
+  change: SchemaChange,
+  { dryRun = false }: { dryRun?: boolean } = {},
+): Promise<SchemaChanged> {
+  const guarded = {
+    ...change,
+    edit: (catalog: Catalog) => {
+      const next = change.edit(catalog)
       checkChanges(rt.config, catalog, next)
       return next
-    }),
-  )
+    },
+  }
+  return explained(change.message, () => (dryRun ? previewChange(rt, guarded) : applyChange(rt, actor, guarded)))
 }
 
-/** The next definitions from the catalog as it is inside the transaction. */
-export type Edit = (catalog: Catalog) => Definitions
-
 /** As {@link changeSchemas}, for callers that check the definitions and word the errors themselves. SQL is checked here. */
-export function applyChanges(rt: Runtime, actor: Actor, edit: Edit): Promise<readonly CollectionChange[]> {
+export function applyChange(
+  rt: Runtime,
+  actor: Actor,
+  { edit, means }: Omit<SchemaChange, 'message'>,
+): Promise<SchemaChanged> {
   return commitDdl(rt, actor, async (tx) => {
-    const guard: ChangeGuard = { before: checkTexts, afterwards: (after, touched) => checkObjects(tx, after, touched) }
-    const changes = await changeDefinitions(tx, edit, { multiTenant: rt.config.tenancy.enabled }, guard)
-    return { result: changes, events: changes.map(changed) }
+    const guard: ChangeGuard = {
+      before: (plan) => checkPlan(plan, means),
+      afterwards: (plan) => checkObjects(tx, plan.after, touchedBy(plan)),
+    }
+    const done = await executeChange(tx, edit, optionsOf(rt), guard)
+    return { result: done, events: done.changes.map(changed) }
+  })
+}
+
+/** What {@link applyChange} would do, from the definitions as they are now. The statements are not tried. */
+export async function previewChange(
+  rt: Runtime,
+  { edit, means }: Omit<SchemaChange, 'message'>,
+): Promise<SchemaChanged> {
+  const plan = planChange(await readDefinitions(rt.db), edit, optionsOf(rt))
+  await checkPlan(plan, means)
+  const subject = { ...(await readSubject(rt.db, rt.config)), inTransaction: true }
+  const findings = await lintSql(plan.statements, subject)
+  return {
+    changes: plan.changes,
+    dropped: await countLosses(rt.db, plan),
+    preview: { sql: plan.statements, findings },
+  }
+}
+
+const optionsOf = ({ config }: Runtime) => ({ multiTenant: config.tenancy.enabled })
+
+const touchedBy = ({ changes }: DefinitionPlan) => changes.map(({ collection }) => collection)
+
+async function checkPlan(plan: DefinitionPlan, means: SchemaChange['means']): Promise<void> {
+  checkMeant(plan, means)
+  await checkTexts(plan.after, touchedBy(plan))
+}
+
+/** A column never goes because something else was changed. */
+function checkMeant({ losses }: DefinitionPlan, means: SchemaChange['means']): void {
+  const unmeant = losses.filter((loss) => loss.field !== undefined && means?.(loss) === false)
+  if (unmeant.length === 0) return
+  const names = unmeant.map(({ collection, field }) => `${collection}.${field}`)
+  throw new AppError(400, `This would drop ${names.join(', ')}`, {
+    code: 'WOULD_DROP',
+    details:
+      'with its values: name it as null, delete it by DELETE /schemas/{collection}/fields/{field}, or add ?drop=true',
   })
 }
 
@@ -72,11 +153,17 @@ async function explained<Result>(message: string, work: () => Promise<Result>): 
     if (!(error instanceof AppError) || error.message === notFound || ![400, 404, 409].includes(error.status))
       throw error
     const { status, code, cause } = error
-    throw new AppError(status, message, { details: reasonOf(error), cause, ...(code !== undefined && { code }) })
+    const details = listsProblems(error) ? error.details : reasonOf(error)
+    throw new AppError(status, message, { details, cause, ...(code !== undefined && { code }) })
   }
 }
 
 const notFound = 'Schema not found'
+
+/** Whether an error lists what is wrong, each with its path. */
+function listsProblems({ details }: AppError): boolean {
+  return details !== null && typeof details === 'object' && 'errors' in details
+}
 
 /** The whole reason as one text. */
 export function reasonOf({ message, details }: AppError): string {

@@ -1,35 +1,48 @@
-import type { Collection, Index, IndexJson, SchemaJson } from '../../catalog/catalog.ts'
+import type { Catalog, Collection, Index, IndexJson } from '../../catalog/catalog.ts'
 import { createIndexSql, tableIndexes } from '../../catalog/ddl.ts'
 import { knownDefinitions, withSchema } from '../../catalog/definitions.ts'
+import { memberProblems } from '../../catalog/shape/problems.ts'
 import { rawQuery, sql } from '../../db/sql.ts'
 import { AppError, errors } from '../../errors.ts'
 import type { Actor } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
-import { changed, changeSchemas, commitDdl, reasonOf } from './change.ts'
-import { objectOf } from './schemas.ts'
+import { changed, changeSchemas, commitDdl, reasonOf, type SchemaChanged } from './change.ts'
+import { type ChangeOptions, objectOf } from './schemas.ts'
 
 /** Adds an index to a collection. 409 when it has one of that name. */
-export async function addIndex(rt: Runtime, actor: Actor, collectionName: string, body: unknown): Promise<void> {
+export function addIndex(
+  rt: Runtime,
+  actor: Actor,
+  { collectionName, body }: { collectionName: string; body: unknown },
+  options: ChangeOptions,
+): Promise<SchemaChanged> {
   const index = readIndex(collectionName, body)
-  await changeSchemas(rt, actor, 'Error adding index', (catalog) => {
+  const edit = (catalog: Catalog) => {
     const definitions = knownDefinitions(catalog, collectionName)
     const isTaken = catalog.collections.get(collectionName)!.indexes.some(({ name }) => name === index.name)
     if (isTaken) throw new AppError(409, `${collectionName} has an index ${index.name} already`)
     const schema = definitions.get(collectionName)!
     return withSchema(definitions, collectionName, { ...schema, indexes: [...(schema.indexes ?? []), index] })
-  })
+  }
+  return changeSchemas(rt, actor, { message: 'Error adding index', edit }, options)
 }
 
 /** Removes a declared index. 404 for an unknown one, 403 for those of the system. */
-export async function removeIndex(rt: Runtime, actor: Actor, collectionName: string, name: string): Promise<void> {
-  await changeSchemas(rt, actor, 'Error removing index', (catalog) => {
+export function removeIndex(
+  rt: Runtime,
+  actor: Actor,
+  { collectionName, name }: { collectionName: string; name: string },
+  options: ChangeOptions,
+): Promise<SchemaChanged> {
+  const edit = (catalog: Catalog) => {
     const definitions = knownDefinitions(catalog, collectionName)
     const schema = definitions.get(collectionName)!
     const indexes = schema.indexes ?? []
     const kept = indexes.filter((index) => (index.name ?? defaultName(collectionName, index.fields)) !== name)
     if (kept.length === indexes.length) throw new AppError(404, `Index ${name} not found`)
-    return withSchema(definitions, collectionName, { ...schema, indexes: kept } as SchemaJson)
-  })
+    return withSchema(definitions, collectionName, { ...schema, indexes: kept })
+  }
+  return changeSchemas(rt, actor, { message: 'Error removing index', edit }, options)
 }
 
 type Migrated = { collection: string; index: string; status: 'created' | 'skipped' | 'error'; error?: string }
@@ -75,6 +88,9 @@ async function createMissing(rt: Runtime, actor: Actor, collection: Collection, 
 }
 
 function readIndex(collectionName: string, body: unknown): IndexJson & { name: string } {
+  const problems = memberProblems(['index'], objectOf(body), '')
+  if (problems.length > 0)
+    throw new AppError(400, 'Error adding index', { code: 'INVALID_SCHEMA', details: { errors: problems } })
   const { name, fields, unique, nullsNotDistinct, type } = objectOf(body)
   if (!Array.isArray(fields) || fields.length === 0 || !fields.every((field) => typeof field === 'string'))
     throw errors.badBody('fields must be a list of field names')

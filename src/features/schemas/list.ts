@@ -1,29 +1,36 @@
-import type { Collection, CollectionDefinition } from '../../catalog/catalog.ts'
+import type { Catalog, Collection, CollectionDefinition } from '../../catalog/catalog.ts'
+import { shownSchema } from '../../catalog/server-added.ts'
 import { AppError, errors } from '../../errors.ts'
 import type { Runtime } from '../../runtime.ts'
 
 export type SchemaListQuery = { search?: string; page?: string; limit?: string; sort?: string }
 
-/** Definitions by name, as `GET /schemas` answers them (spec/schemas.md §1). */
+/**
+ * Definitions by name, as `GET /schemas` answers them, with what the server adds (spec/schemas.md §1). `limit=-1` is
+ * all of them on one page.
+ */
 export function listSchemas(rt: Runtime, admin: boolean, { search, page, limit, sort }: SchemaListQuery) {
-  const all = [...rt.catalog.current().collections.values()].map((collection) => visibleDefinition(collection, admin))
+  const catalog = rt.catalog.current()
+  const all = [...catalog.collections.values()].map((collection) => visibleDefinition(catalog, collection, admin))
   const found = all.filter(
     ({ collectionName }) => search === undefined || collectionName.toLowerCase().includes(search.toLowerCase()),
   )
   found.sort((a, b) => (a.collectionName < b.collectionName ? -1 : 1))
   if (sortsDescending(sort)) found.reverse()
   if (page === undefined && limit === undefined) return { data: found, totalCount: found.length }
+  if (limit === '-1') return paged(found, 1, -1)
   return paged(found, positive(page, 1), positive(limit, 50))
 }
 
 export function oneSchema(rt: Runtime, admin: boolean, collectionName: string): CollectionDefinition {
-  const collection = rt.catalog.current().collections.get(collectionName)
+  const catalog = rt.catalog.current()
+  const collection = catalog.collections.get(collectionName)
   if (collection === undefined) throw new AppError(404, 'Schema not found', { code: 'UNKNOWN_COLLECTION' })
-  return visibleDefinition(collection, admin)
+  return visibleDefinition(catalog, collection, admin)
 }
 
 function paged<T>(all: readonly T[], page: number, limit: number) {
-  const totalPages = Math.max(1, Math.ceil(all.length / limit))
+  const totalPages = limit === -1 ? 1 : Math.max(1, Math.ceil(all.length / limit))
   const pagination = {
     currentPage: page,
     totalPages,
@@ -33,12 +40,13 @@ function paged<T>(all: readonly T[], page: number, limit: number) {
     nextPage: page < totalPages ? page + 1 : null,
     prevPage: page > 1 ? page - 1 : null,
   }
-  return { data: all.slice((page - 1) * limit, page * limit), totalCount: all.length, pagination }
+  const data = limit === -1 ? all : all.slice((page - 1) * limit, page * limit)
+  return { data, totalCount: all.length, pagination }
 }
 
 function positive(value: string | undefined, fallback: number): number {
   if (value === undefined) return fallback
-  if (!/^[1-9]\d{0,8}$/.test(value)) throw errors.badQuery('page and limit are whole numbers from 1')
+  if (!/^[1-9]\d{0,8}$/.test(value)) throw errors.badQuery('page and limit are whole numbers from 1; limit=-1 is all')
   return Number(value)
 }
 
@@ -50,9 +58,10 @@ function sortsDescending(sort: string | undefined): boolean {
 }
 
 /** An administrator edits whole definitions; to everybody else hidden fields do not exist (quality P-21). */
-function visibleDefinition({ definition, fields }: Collection, admin: boolean): CollectionDefinition {
-  if (admin) return definition
-  const { collectionName, schema } = definition
+function visibleDefinition(catalog: Catalog, collection: Collection, admin: boolean): CollectionDefinition {
+  const { name: collectionName, fields } = collection
+  const schema = shownSchema(catalog, collection)
+  if (admin) return { collectionName, schema }
   const { constraints: _, ...shown } = schema
   const isVisible = (name: string) => fields.get(name)?.hidden !== true
   return {

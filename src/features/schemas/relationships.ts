@@ -1,57 +1,69 @@
+import type { Catalog, Relation } from '../../catalog/catalog.ts'
 import { checkIdentifier } from '../../catalog/identifiers.ts'
 import {
   type RelationshipChange,
   withChangedRelationship,
   withoutRelationship,
 } from '../../catalog/relationship-edits.ts'
-import {
-  type Relationship,
-  type RelationshipDetails,
-  type RelationshipType,
-  relationshipTypes,
-  withRelationship,
-} from '../../catalog/relationships.ts'
+import { type Relationship, type RelationshipDetails, withRelationship } from '../../catalog/relationships.ts'
+import { memberProblems, type Problem } from '../../catalog/shape/problems.ts'
+import { type RelationshipType, relationshipTypeOf } from '../../catalog/shape/relation-types.ts'
 import { AppError } from '../../errors.ts'
 import type { Actor } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
-import { changeSchemas } from './change.ts'
-import { objectOf } from './schemas.ts'
+import { changeSchemas, type SchemaChanged } from './change.ts'
+import { type ChangeOptions, objectOf } from './schemas.ts'
 
 /** Creates a relationship with its column, index, junction and relation back (spec/schemas.md §3). */
-export async function createRelationship(rt: Runtime, actor: Actor, source: string, body: unknown): Promise<void> {
-  await changeSchemas(rt, actor, 'Error creating relationship', (catalog) =>
-    withRelationship(catalog, source, readRelationship(body)),
-  )
+export function createRelationship(
+  rt: Runtime,
+  actor: Actor,
+  { source, body }: { source: string; body: unknown },
+  options: ChangeOptions,
+): Promise<SchemaChanged> {
+  const edit = (catalog: Catalog) => withRelationship(catalog, source, readRelationship(source, body))
+  return changeSchemas(rt, actor, { message: 'Error creating relationship', edit }, options)
 }
 
 /** Changes what the ends of a relationship say: alias, description, showAs, onDelete, onUpdate. */
-export async function updateRelationship(
+export function updateRelationship(
   rt: Runtime,
   actor: Actor,
   { source, field, body }: { source: string; field: string; body: unknown },
-): Promise<void> {
-  await changeSchemas(rt, actor, 'Error updating relationship', (catalog) =>
-    withChangedRelationship(catalog, source, field, readChange(body)),
-  )
+  options: ChangeOptions,
+): Promise<SchemaChanged> {
+  const edit = (catalog: Catalog) => {
+    const relation = catalog.collections.get(source)?.relations.get(field)
+    return withChangedRelationship(catalog, source, field, readChange(relation, body))
+  }
+  return changeSchemas(rt, actor, { message: 'Error updating relationship', edit }, options)
 }
 
 /** Removes a relationship with its column, relation back and junction. */
-export async function deleteRelationship(rt: Runtime, actor: Actor, source: string, field: string): Promise<void> {
-  await changeSchemas(rt, actor, 'Error deleting relationship', (catalog) =>
-    withoutRelationship(catalog, source, field),
-  )
+export function deleteRelationship(
+  rt: Runtime,
+  actor: Actor,
+  { source, field }: { source: string; field: string },
+  options: ChangeOptions,
+): Promise<SchemaChanged> {
+  const edit = (catalog: Catalog) => withoutRelationship(catalog, source, field)
+  return changeSchemas(rt, actor, { message: 'Error deleting relationship', edit }, options)
 }
 
 type Body = Readonly<Record<string, unknown>>
 
-function readRelationship(raw: unknown): Relationship {
+function readRelationship(source: string, raw: unknown): Relationship {
   const body = objectOf(raw)
-  const { type, name } = body
-  if (!isType(type)) throw new AppError(400, 'Invalid relationship type. Must be M2O, O2M, O2O, M2M, or M2A')
+  const [name, as] = [body.name ?? body.as, text(body, 'as')]
+  const type = typeOf(body)
+  checkMembers(body, [])
   checkIdentifier('relationship name', name)
+  if (as !== undefined) checkIdentifier(`relation of ${source}`, as)
   return {
     type,
-    name,
+    name: as ?? name,
+    entry: name,
+    isOnTarget: body.type === 'HasOne' || body.relType === 'HasOne',
     target: text(body, 'target'),
     alias: text(body, 'alias'),
     foreignKey: text(body, 'foreignKey'),
@@ -61,14 +73,51 @@ function readRelationship(raw: unknown): Relationship {
   }
 }
 
-function readChange(raw: unknown): RelationshipChange {
+/** The kind, in either vocabulary, under either name. */
+function typeOf({ type, relType }: Body): RelationshipType {
+  const [one, other] = [relationshipTypeOf(type ?? relType), relationshipTypeOf(relType ?? type)]
+  if (one === undefined || one !== other)
+    throw new AppError(400, 'Invalid relationship type. Must be M2O, O2M, O2O, M2M, or M2A')
+  return one
+}
+
+function readChange(relation: Relation | undefined, raw: unknown): RelationshipChange {
   const body = objectOf(raw)
+  checkMembers(body, relation === undefined ? [] : fixedProblems(relation, body))
   const isRemoval = body.alias === null || body.alias === ''
   return { alias: isRemoval ? null : text(body, 'alias'), details: detailsOf(body) }
 }
 
-function isType(type: unknown): type is RelationshipType {
-  return relationshipTypes.some((known) => known === type)
+/** Clients may send a relationship back as they know it, but not as another one. */
+function fixedProblems(relation: Relation, body: Body): Problem[] {
+  const { name, target, foreignKey, through, tables } = relation
+  const present: Body = { name, as: name, target, foreignKey, through: through ?? body.through }
+  const isOther = (word: string) => body[word] !== undefined && body[word] !== null && body[word] !== present[word]
+  const isOtherType = (word: unknown) =>
+    word !== undefined && word !== null && !typesOf[relation.kind].includes(relationshipTypeOf(word)!)
+  const hasOtherTables = Array.isArray(body.tables) && [...body.tables].sort().join() !== [...tables].sort().join()
+  const words = [
+    ...Object.keys(present).filter(isOther),
+    ...['type', 'relType'].filter((word) => isOtherType(body[word])),
+    ...(hasOtherTables ? ['tables'] : []),
+  ]
+  return words.map((path) => ({ path, message: 'cannot be changed: delete the relationship and create another' }))
+}
+
+const typesOf: Readonly<Record<Relation['kind'], readonly RelationshipType[]>> = {
+  belongsTo: ['M2O', 'O2O'],
+  hasOne: ['O2O'],
+  hasMany: ['O2M', 'M2M', 'M2A'],
+  belongsToMany: ['M2M'],
+  polymorphic: ['M2A'],
+}
+
+function checkMembers(body: Body, more: readonly Problem[]): void {
+  const shape = memberProblems(['relationship'], body, '').filter(({ message }) => !message.startsWith('must be'))
+  const problems = [...shape, ...more]
+  if (problems.length === 0) return
+  const words = problems.map(({ path, message }) => `${path}: ${message}`).join('; ')
+  throw new AppError(400, words, { code: 'INVALID_SCHEMA', details: { errors: problems } })
 }
 
 function detailsOf(body: Body): RelationshipDetails {

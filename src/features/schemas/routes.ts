@@ -3,13 +3,15 @@ import { errors } from '../../errors.ts'
 import { type App, actorOf } from '../../http.ts'
 import { acceptJsonUploads, uploadedJson } from '../../json-upload.ts'
 import type { Runtime } from '../../runtime.ts'
+import type { SchemaChanged } from './change.ts'
 import { addIndex, migrateIndexes, removeIndex } from './indexes.ts'
 import { listSchemas, oneSchema, type SchemaListQuery } from './list.ts'
 import { createRelationship, deleteRelationship, updateRelationship } from './relationships.ts'
-import { createSchema, deleteSchema, updateSchema } from './schemas.ts'
+import { type ChangeOptions, createSchema, deleteField, deleteSchema, objectOf, updateSchema } from './schemas.ts'
 import { exportSchemas, importSchemas, previewImport, readImport } from './transfer.ts'
 
 type OfCollection = { Params: { collection: string } }
+type OfField = { Params: { collection: string; field: string } }
 type OfIndex = { Params: { collection: string; name: string } }
 type OfRelationship = { Params: { collection: string; field: string } }
 
@@ -30,19 +32,26 @@ export function schemaRoutes(app: App, rt: Runtime): void {
   }))
 }
 
-/** Emits: schema.changed, once per collection touched. */
+/** Emits: schema.changed, once per collection touched; nothing with `?dryRun=true`. */
 export function schemaAdminRoutes(app: App, rt: Runtime): void {
   app.post('/schemas', async (request, reply) => {
-    await createSchema(rt, actorOf(request), request.body)
-    return reply.code(201).send({ message: 'Schema created successfully' })
+    const done = await createSchema(rt, actorOf(request), request.body, optionsOf(request))
+    return reply.code(done.preview === undefined ? 201 : 200).send(answer('Schema created successfully', done))
   })
   app.patch<OfCollection>('/schemas/:collection', async (request) => {
-    await updateSchema(rt, actorOf(request), request.params.collection, request.body)
-    return { message: 'Schema updated successfully' }
+    const { schema } = objectOf(request.body)
+    const change = { collectionName: request.params.collection, schema }
+    const done = await updateSchema(rt, actorOf(request), change, optionsOf(request))
+    return answer('Schema updated successfully', done)
   })
   app.delete<OfCollection>('/schemas/:collection', async (request) => {
-    await deleteSchema(rt, actorOf(request), request.params.collection)
-    return { message: 'Schema deleted successfully' }
+    const done = await deleteSchema(rt, actorOf(request), request.params.collection, optionsOf(request))
+    return answer('Schema deleted successfully', done)
+  })
+  app.delete<OfField>('/schemas/:collection/fields/:field', async (request) => {
+    const { collection: collectionName, field } = request.params
+    const done = await deleteField(rt, actorOf(request), { collectionName, field }, optionsOf(request))
+    return answer('Field deleted successfully', done)
   })
   indexRoutes(app, rt)
   relationshipRoutes(app, rt)
@@ -51,30 +60,53 @@ export function schemaAdminRoutes(app: App, rt: Runtime): void {
 
 function indexRoutes(app: App, rt: Runtime): void {
   app.post<OfCollection>('/schemas/:collection/indexes', async (request, reply) => {
-    await addIndex(rt, actorOf(request), request.params.collection, request.body)
-    return reply.code(201).send({ message: 'Index added successfully' })
+    const index = { collectionName: request.params.collection, body: request.body }
+    const done = await addIndex(rt, actorOf(request), index, optionsOf(request))
+    return reply.code(done.preview === undefined ? 201 : 200).send(answer('Index added successfully', done))
   })
   app.delete<OfIndex>('/schemas/:collection/indexes/:name', async (request) => {
-    await removeIndex(rt, actorOf(request), request.params.collection, request.params.name)
-    return { message: 'Index removed successfully' }
+    const { collection: collectionName, name } = request.params
+    const done = await removeIndex(rt, actorOf(request), { collectionName, name }, optionsOf(request))
+    return answer('Index removed successfully', done)
   })
   app.post('/schemas/indexes/migrate', async (request) => migrateIndexes(rt, actorOf(request)))
 }
 
 function relationshipRoutes(app: App, rt: Runtime): void {
   app.post<OfCollection>('/schemas/:collection/relationships', async (request, reply) => {
-    await createRelationship(rt, actorOf(request), request.params.collection, request.body)
-    return reply.code(201).send({ message: 'Relationship created successfully' })
+    const relationship = { source: request.params.collection, body: request.body }
+    const done = await createRelationship(rt, actorOf(request), relationship, optionsOf(request))
+    return reply.code(done.preview === undefined ? 201 : 200).send(answer('Relationship created successfully', done))
   })
   app.patch<OfRelationship>('/schemas/:collection/relationships/:field', async (request) => {
     const { collection: source, field } = request.params
-    await updateRelationship(rt, actorOf(request), { source, field, body: request.body })
-    return { message: 'Relationship updated successfully' }
+    const change = { source, field, body: request.body }
+    const done = await updateRelationship(rt, actorOf(request), change, optionsOf(request))
+    return answer('Relationship updated successfully', done)
   })
   app.delete<OfRelationship>('/schemas/:collection/relationships/:field', async (request) => {
-    await deleteRelationship(rt, actorOf(request), request.params.collection, request.params.field)
-    return { message: 'Relationship deleted successfully' }
+    const { collection: source, field } = request.params
+    const done = await deleteRelationship(rt, actorOf(request), { source, field }, optionsOf(request))
+    return answer('Relationship deleted successfully', done)
   })
+}
+
+/** What was done and dropped, or what would be. */
+function answer(message: string, { changes, dropped, preview }: SchemaChanged) {
+  if (preview === undefined) return { message, dropped }
+  return { message: 'Nothing was changed', dryRun: true, changes, dropped, ...preview }
+}
+
+/** `?drop=true` and `?dryRun=true`; any other word for one of them must not pass as false. */
+function optionsOf({ query }: FastifyRequest): ChangeOptions {
+  const given = query as Record<string, unknown>
+  const isOn = (name: string) => {
+    const value = given[name]
+    if (value === undefined || value === 'false') return false
+    if (value === 'true') return true
+    throw errors.badQuery(`${name} is true or false`)
+  }
+  return { drop: isOn('drop'), dryRun: isOn('dryRun') }
 }
 
 /** `/schemas/export` and `/schemas/import` are how the client library spells them. */
@@ -84,11 +116,17 @@ function transferRoutes(app: App, rt: Runtime): void {
     app.get(path, async (_request, reply) =>
       reply.header('content-disposition', 'attachment; filename="schemas.json"').send(await exportSchemas(rt)),
     )
-  app.post('/schemas-preview-import', async (request) => previewImport(rt, readImport(await uploaded(request))))
-  app.post('/schemas-import', async (request) =>
-    importSchemas(rt, actorOf(request), readImport(await uploaded(request))),
+  app.post('/schemas-preview-import', async (request) => {
+    const options = optionsOf(request)
+    return previewImport(rt, readImport(await uploaded(request)), options)
+  })
+  app.post('/schemas-import', async (request) => {
+    const options = optionsOf(request)
+    return importSchemas(rt, actorOf(request), readImport(await uploaded(request)), options)
+  })
+  app.post('/schemas/import', async (request) =>
+    importSchemas(rt, actorOf(request), readImport(request.body), optionsOf(request)),
   )
-  app.post('/schemas/import', async (request) => importSchemas(rt, actorOf(request), readImport(request.body)))
 }
 
 function uploaded(request: FastifyRequest): Promise<unknown> {

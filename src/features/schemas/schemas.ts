@@ -1,53 +1,97 @@
-import type { SchemaJson } from '../../catalog/catalog.ts'
+import type { Catalog } from '../../catalog/catalog.ts'
+import { declaredPatch, declaredSchema } from '../../catalog/declared.ts'
+import type { Loss } from '../../catalog/definition-plan.ts'
 import { knownDefinitions, withSchema } from '../../catalog/definitions.ts'
 import { checkIdentifier } from '../../catalog/identifiers.ts'
 import { withNew } from '../../catalog/manager.ts'
+import { merged, whole } from '../../catalog/merge.ts'
 import { withoutCollection } from '../../catalog/relationship-edits.ts'
 import { AppError, errors } from '../../errors.ts'
 import type { Actor } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
-import { changeSchemas } from './change.ts'
+import { changeSchemas, type SchemaChanged } from './change.ts'
+
+/** How a change is made: `drop` takes the definition as the whole, `dryRun` only tells. */
+export type ChangeOptions = { readonly drop: boolean; readonly dryRun: boolean }
 
 /** Creates a collection: table, definition row and event in one transaction. 400 for a bad schema, 409 for a known name. */
-export async function createSchema(rt: Runtime, actor: Actor, body: unknown): Promise<void> {
-  const { collectionName } = objectOf(body)
-  const schema = schemaOf(body)
-  await changeSchemas(rt, actor, 'Error creating schema', (catalog) => {
+export function createSchema(rt: Runtime, actor: Actor, body: unknown, options: ChangeOptions): Promise<SchemaChanged> {
+  const { collectionName, schema: raw } = objectOf(body)
+  if (raw === null || typeof raw !== 'object' || Array.isArray(raw)) throw errors.badBody('schema must be an object')
+  const edit = (catalog: Catalog) => {
     checkIdentifier('collection name', collectionName)
     if (collectionName.endsWith('_junction')) throw errors.badBody('Collection names ending in _junction are reserved')
+    // A known name is answered as that, whatever the schema would be as a change of the collection.
+    withNew(catalog, [{ collectionName, schema: { fields: {} } }])
+    const schema = declaredSchema({ catalog, collection: collectionName }, raw)
     return withNew(catalog, [{ collectionName, schema }])
-  })
+  }
+  return changeSchemas(rt, actor, { message: 'Error creating schema', edit }, options)
 }
 
-/** Brings a collection to a new schema: adds, alters (castable types only), drops. 404 for an unknown one. */
-export async function updateSchema(rt: Runtime, actor: Actor, collectionName: string, body: unknown): Promise<void> {
-  const schema = schemaOf(body)
-  await changeSchemas(rt, actor, 'Error updating schema', (catalog) =>
-    withSchema(knownDefinitions(catalog, collectionName), collectionName, schema),
-  )
+/**
+ * Changes a collection: adds, alters (castable types only), removes what is null. Entries that the schema leaves out stay; with
+ * `drop` they go. 404 for an unknown collection, 400 where a column would go that nobody named.
+ */
+export function updateSchema(
+  rt: Runtime,
+  actor: Actor,
+  { collectionName, schema: raw }: { readonly collectionName: string; readonly schema: unknown },
+  options: ChangeOptions,
+): Promise<SchemaChanged> {
+  if (raw === null || typeof raw !== 'object' || Array.isArray(raw)) throw errors.badBody('schema must be an object')
+  let givenUp: ReadonlySet<string> = new Set()
+  const message = 'Error updating schema'
+  const means = ({ collection, field }: Loss) => options.drop || (collection === collectionName && givenUp.has(field!))
+  const edit = (catalog: Catalog) => {
+    const definitions = knownDefinitions(catalog, collectionName)
+    const door = { catalog, collection: collectionName }
+    const patch = declaredPatch(door, raw)
+    if (options.drop) return withSchema(definitions, collectionName, declaredSchema(door, whole(patch)))
+    const change = merged(catalog.collections.get(collectionName)!, patch)
+    givenUp = change.givenUp
+    return withSchema(definitions, collectionName, change.schema)
+  }
+  return changeSchemas(rt, actor, { message, edit, means }, options)
+}
+
+/** Removes one field with its values, or one relation. 404 for an unknown one, 400 while something else needs it. */
+export function deleteField(
+  rt: Runtime,
+  actor: Actor,
+  { collectionName, field }: { collectionName: string; field: string },
+  options: ChangeOptions,
+): Promise<SchemaChanged> {
+  const edit = (catalog: Catalog) => {
+    const definitions = knownDefinitions(catalog, collectionName)
+    const collection = catalog.collections.get(collectionName)!
+    if (!collection.fields.has(field) && !collection.relations.has(field))
+      throw new AppError(404, `Field ${field} not found`, { code: 'UNKNOWN_FIELD' })
+    return withSchema(definitions, collectionName, merged(collection, { fields: { [field]: null } }).schema)
+  }
+  return changeSchemas(rt, actor, { message: 'Error deleting field', edit }, options)
 }
 
 /**
  * Drops a collection with its table, its junctions and the relations that others declare to it. 403 for system
  * collections, 409 while another collection has a foreign key to it.
  */
-export async function deleteSchema(rt: Runtime, actor: Actor, collectionName: string): Promise<void> {
-  await changeSchemas(rt, actor, 'Error deleting schema', (catalog) => {
+export function deleteSchema(
+  rt: Runtime,
+  actor: Actor,
+  collectionName: string,
+  options: ChangeOptions,
+): Promise<SchemaChanged> {
+  const edit = (catalog: Catalog) => {
     const definitions = knownDefinitions(catalog, collectionName)
     if (catalog.collections.get(collectionName)!.system) throw new AppError(403, 'System collections cannot be deleted')
     return withoutCollection(definitions, collectionName)
-  })
+  }
+  return changeSchemas(rt, actor, { message: 'Error deleting schema', edit }, options)
 }
 
 export function objectOf(body: unknown): Readonly<Record<string, unknown>> {
   if (body === null || typeof body !== 'object' || Array.isArray(body))
     throw errors.badBody('Request body must be an object')
   return body as Record<string, unknown>
-}
-
-function schemaOf(body: unknown): SchemaJson {
-  const { schema } = objectOf(body)
-  if (schema === null || typeof schema !== 'object' || Array.isArray(schema))
-    throw errors.badBody('schema must be an object')
-  return schema as SchemaJson
 }

@@ -1,17 +1,21 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { Catalog, CollectionDefinition, IndexJson, SchemaJson } from '../../catalog/catalog.ts'
+import type { Catalog, Collection, CollectionDefinition, IndexJson, SchemaJson } from '../../catalog/catalog.ts'
 import { checkShape, definitionProblems } from '../../catalog/compile.ts'
+import { type Door, declaredSchema } from '../../catalog/declared.ts'
+import type { CollectionChange, Loss } from '../../catalog/definition-plan.ts'
 import { type Definitions, definitionsOf, fromStored, listOf, withSchema } from '../../catalog/definitions.ts'
 import { withMissingJunctions } from '../../catalog/junctions.ts'
-import type { CollectionChange } from '../../catalog/manager.ts'
+import { type Merged, merged } from '../../catalog/merge.ts'
+import { shownSchema } from '../../catalog/server-added.ts'
 import type { Config } from '../../config.ts'
 import { sql } from '../../db/sql.ts'
 import { AppError } from '../../errors.ts'
 import type { Actor } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
-import { applyChanges, reasonOf } from './change.ts'
+import { applyChange, previewChange, reasonOf } from './change.ts'
 import { differences, type SchemaSummary, summary } from './differences.ts'
 import { checkChange, isOwn } from './guards.ts'
+import type { ChangeOptions } from './schemas.ts'
 
 /** Definitions on their way from one installation to another (spec/schemas.md §1). */
 
@@ -21,12 +25,16 @@ export type SchemaImport = {
   readonly schemas: readonly CollectionDefinition[]
 }
 
-/** Every definition as it was declared. */
+/** Every definition with what the server adds, as everywhere; an import leaves that out again. */
 export async function exportSchemas(rt: Runtime) {
+  const catalog = await rt.catalog.reloadIfStale()
   const schemas = await rt.db.any<CollectionDefinition & { createdAt: Date; updatedAt: Date }>(sql.unsafe`
     select "collectionName", schema, "createdAt", "updatedAt" from "svc_SchemaDefinition" order by "collectionName"`)
-  const declared = schemas.map((row) => ({ ...row, schema: fromStored(row.schema) }))
-  return { version: '1.0', timestamp: rt.clock().toISOString(), schemas: declared }
+  const shown = schemas.map((row) => {
+    const collection = catalog.collections.get(row.collectionName)
+    return { ...row, schema: collection === undefined ? fromStored(row.schema) : shownSchema(catalog, collection) }
+  })
+  return { version: '1.0', timestamp: rt.clock().toISOString(), schemas: shown }
 }
 
 /** 400 for JSON that is no export: a list of definitions under `schemas`, each collection once. */
@@ -40,24 +48,30 @@ export function readImport(json: unknown): SchemaImport {
 }
 
 /** What an import would do. Collections that it does not name stay, so nothing is ever listed as deleted. */
-export function previewImport(rt: Runtime, { version, timestamp, schemas }: SchemaImport) {
+export function previewImport(rt: Runtime, { version, timestamp, schemas }: SchemaImport, { drop }: ChangeOptions) {
   const catalog = rt.catalog.current()
   const added: { collectionName: string; details: SchemaSummary }[] = []
   const modified: { collectionName: string; differences: string[] }[] = []
   const unchanged: string[] = []
+  const errors: ImportError[] = []
   for (const { collectionName, schema } of schemas) {
     const before = catalog.collections.get(collectionName)?.definition.schema
-    const after = before === undefined ? schema : importedSchema(catalog, collectionName, schema)
-    if (before === undefined) added.push({ collectionName, details: summary(schema) })
-    else if (isDeepStrictEqual(before, after)) unchanged.push(collectionName)
-    else modified.push({ collectionName, differences: differences(before, after) })
+    const door = { catalog, collection: collectionName, beside: besides(schemas) }
+    const imported = attempt(() => importedSchema(door, schema, drop))
+    if ('problem' in imported) errors.push({ collectionName, error: imported.problem })
+    else if (before === undefined) added.push({ collectionName, details: summary(imported.result.schema) })
+    else if (isDeepStrictEqual(before, imported.result.schema)) unchanged.push(collectionName)
+    else modified.push({ collectionName, differences: differences(before, imported.result.schema) })
   }
   return {
     importVersion: version ?? null,
     importTimestamp: timestamp ?? null,
-    changes: { new: added, modified, deleted: [], unchanged },
+    changes: { new: added, modified, deleted: [], unchanged, ...(errors.length > 0 && { errors }) },
   }
 }
+
+const besides = (schemas: readonly CollectionDefinition[]) =>
+  new Map(schemas.map(({ collectionName, schema }) => [collectionName, schema]))
 
 type ImportError = { collectionName: string | null; error: string }
 type ImportChanges = {
@@ -69,13 +83,24 @@ type ImportChanges = {
 }
 
 /**
- * Brings every named collection to the imported schema, in one transaction: all of them or none. 400 with the list of
- * what is wrong in `details.errors`.
+ * Brings every named collection to the imported schema, in one transaction: all of them or none. Entries that a schema
+ * leaves out stay; with `drop` they go. 400 with the list of what is wrong in `details.errors`.
  */
-export async function importSchemas(rt: Runtime, actor: Actor, { schemas }: SchemaImport) {
+export async function importSchemas(
+  rt: Runtime,
+  actor: Actor,
+  { schemas }: SchemaImport,
+  { drop, dryRun }: ChangeOptions,
+) {
+  const givenUp = new Set<string>()
+  const edit = (catalog: Catalog) => importedDefinitions(rt.config, catalog, schemas, { drop, givenUp })
+  const means = ({ collection, field }: Loss) => drop || givenUp.has(`${collection}.${field}`)
   try {
-    const changes = await applyChanges(rt, actor, (catalog) => importedDefinitions(rt.config, catalog, schemas))
-    return { message: 'Schema import completed', changes: changesOf(changes, schemas) }
+    const done = await (dryRun ? previewChange(rt, { edit, means }) : applyChange(rt, actor, { edit, means }))
+    const { changes, dropped, preview } = done
+    const answered = { changes: changesOf(changes, schemas), dropped }
+    if (preview === undefined) return { message: 'Schema import completed', ...answered }
+    return { message: 'Nothing was changed', dryRun: true, ...answered, ...preview }
   } catch (error) {
     const isRefused = error instanceof AppError && error.status < 500 && error.message !== importFailed
     throw isRefused ? failed([{ collectionName: null, error: reasonOf(error) }]) : error
@@ -102,20 +127,27 @@ function changesOf(changes: readonly CollectionChange[], schemas: readonly Colle
   }
 }
 
+type ImportMode = { readonly drop: boolean; readonly givenUp: Set<string> }
+
 /** Throws the list of everything that is wrong, not the first of it. */
-function importedDefinitions(config: Config, catalog: Catalog, schemas: readonly CollectionDefinition[]): Definitions {
+function importedDefinitions(
+  config: Config,
+  catalog: Catalog,
+  schemas: readonly CollectionDefinition[],
+  { drop, givenUp }: ImportMode,
+): Definitions {
   const errors: ImportError[] = []
   let next = definitionsOf(catalog)
   for (const { collectionName, schema } of schemas) {
-    const error = problemOf(() => checkShape(collectionName, schema))
-    if (error !== undefined) {
-      errors.push({ collectionName, error })
-      continue
-    }
-    const target = importedSchema(catalog, collectionName, schema)
-    const refusal = problemOf(() => checkChange(config, catalog, collectionName, target))
-    if (refusal !== undefined) errors.push({ collectionName, error: refusal })
-    next = withSchema(next, collectionName, target)
+    const door = { catalog, collection: collectionName, beside: besides(schemas) }
+    const imported = attempt(() => {
+      const { schema: target, givenUp: columns } = importedSchema(door, schema, drop)
+      checkChange(config, catalog, collectionName, target)
+      for (const column of columns) givenUp.add(`${collectionName}.${column}`)
+      return target
+    })
+    if ('problem' in imported) errors.push({ collectionName, error: imported.problem })
+    else next = withSchema(next, collectionName, imported.result)
   }
   if (errors.length > 0) throw failed(errors)
   const problems = definitionProblems(listOf(withMissingJunctions(next)), { multiTenant: config.tenancy.enabled })
@@ -123,12 +155,11 @@ function importedDefinitions(config: Config, catalog: Catalog, schemas: readonly
   return next
 }
 
-function problemOf(check: () => void): string | undefined {
+function attempt<T>(work: () => T): { readonly result: T } | { readonly problem: string } {
   try {
-    check()
-    return undefined
+    return { result: work() }
   } catch (error) {
-    if (error instanceof AppError) return reasonOf(error)
+    if (error instanceof AppError) return { problem: reasonOf(error) }
     throw error
   }
 }
@@ -137,13 +168,21 @@ function problemOf(check: () => void): string | undefined {
  * The schema a collection gets. Of a system collection only what an installation has added is taken over: its own
  * fields and indexes are those of this version, whatever version the export is from.
  */
-function importedSchema(catalog: Catalog, name: string, schema: SchemaJson): SchemaJson {
-  const collection = catalog.collections.get(name)
-  if (collection?.system !== true) return schema
+function importedSchema(door: Door, schema: SchemaJson, drop: boolean): Merged {
+  const collection = door.catalog.collections.get(door.collection)
+  if (collection?.system === true) return { schema: importedSystem(door, collection, schema, drop), givenUp: new Set() }
+  const declared = declaredSchema(door, schema)
+  return collection === undefined || drop ? { schema: declared, givenUp: new Set() } : merged(collection, declared)
+}
+
+function importedSystem(door: Door, collection: Collection, schema: SchemaJson, drop: boolean): SchemaJson {
   const own = collection.definition.schema
+  checkShape(door.collection, schema)
   if (!collection.writable) return own
-  const added = Object.entries(schema.fields).filter(([, field]) => !isOwn(field))
-  const fields = Object.fromEntries([...Object.entries(own.fields).filter(([, field]) => isOwn(field)), ...added])
+  const entries = Object.entries(schema.fields).filter(([, field]) => !isOwn(field))
+  const added = declaredSchema(door, { fields: Object.fromEntries(entries) }).fields
+  const kept = Object.entries(own.fields).filter(([, field]) => !drop || isOwn(field))
+  const fields = { ...Object.fromEntries(kept), ...added }
   const names = new Set(own.indexes?.map((index) => index.name))
   const isUsable = (index: IndexJson) =>
     !names.has(index.name) && index.fields.every((field) => Object.hasOwn(fields, field))

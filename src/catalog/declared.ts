@@ -1,0 +1,422 @@
+import { isDeepStrictEqual } from 'node:util'
+import { AppError } from '../errors.ts'
+import type { Catalog, FieldJson, SchemaJson } from './catalog.ts'
+import { flag, readField } from './compile-field.ts'
+import { definitionsOf, keyReference } from './definitions.ts'
+import { checkIdentifier, isColumnOf } from './identifiers.ts'
+import { isServerAdded } from './server-added.ts'
+import {
+  isObject,
+  memberProblems,
+  objectProblems,
+  type Problem,
+  relTypeProblem,
+  typeProblem,
+} from './shape/problems.ts'
+import { type RelationshipType, type RelType, relationshipTypeOf } from './shape/relation-types.ts'
+import { membersOf } from './shape/shape.ts'
+
+/**
+ * The door for definitions: what a client declares becomes what is stored, or is refused with everything that is wrong.
+ * Pure.
+ *
+ * Stored is one spelling: an entry is a column or a relation, by its own name, with `relType` in the words of inline
+ * relations. The server's own additions are left out. Stored entries pass as they are, so that definitions of
+ * older versions can still be sent back.
+ */
+
+/** A change of a definition: what it leaves out stays, null removes. */
+export type SchemaPatch = Readonly<Record<string, unknown>> & {
+  readonly fields?: Readonly<Record<string, FieldJson | null>>
+}
+
+export type Door = {
+  readonly catalog: Catalog
+  readonly collection: string
+  /** Definitions that come with this one and are not in the catalog yet. */
+  readonly beside?: ReadonlyMap<string, unknown>
+}
+
+/** A whole definition. 400 with all problems, each with its path. */
+export function declaredSchema(door: Door, raw: unknown): SchemaJson {
+  if (!isObject(raw)) throw refused(door.collection, [{ path: 'schema', message: 'must be an object' }])
+  return read(door, raw) as SchemaJson
+}
+
+/** A part of one, in which null removes. 400 as above. */
+export function declaredPatch(door: Door, raw: unknown): SchemaPatch {
+  if (!isObject(raw)) throw refused(door.collection, [{ path: 'schema', message: 'must be an object' }])
+  return read(door, raw, true)
+}
+
+/** 400 for a definition, or for a part of a request about one. */
+export function refused(collection: string, problems: readonly Problem[]): AppError {
+  const words = problems.map(({ path, message }) => `${path}: ${message}`).join('; ')
+  return new AppError(400, `Invalid schema for ${collection}: ${words}`, {
+    code: 'INVALID_SCHEMA',
+    details: { errors: problems },
+  })
+}
+
+function read(door: Door, raw: FieldJson, isPatch = false): SchemaPatch {
+  const { collection } = door
+  const known = door.catalog.collections.get(collection)
+  const stored = known?.definition.schema
+  const context: Context = { ...door, stored, isPatch, fields: isObject(raw.fields) ? raw.fields : {} }
+  const { fields: given, ...others } = raw
+  const entries = Object.entries(context.fields).map(([key, json]) => entryOf(context, key, json))
+  const named = entries.flatMap(({ entries }) => entries)
+  const problems = [
+    ...collectionProblems(context, others),
+    ...(isObject(given) || (isPatch && given === undefined) ? [] : [{ path: 'fields', message: 'must be an object' }]),
+    ...entries.flatMap(({ problems }) => problems),
+    ...twiceProblems(named),
+  ]
+  if (problems.length > 0) throw refused(collection, problems)
+  const isOwn = ([name, json]: Entry) =>
+    json === null || !isServerAdded(name, json, { collection, known, entries: named })
+  return { ...others, ...(given !== undefined && { fields: Object.fromEntries(named.filter(isOwn)) }) }
+}
+
+type Context = Door & {
+  readonly stored: SchemaJson | undefined
+  readonly isPatch: boolean
+  /** The entries as they came. */
+  readonly fields: FieldJson
+}
+
+type Entry = readonly [name: string, json: FieldJson | null]
+type Read = { readonly entries: readonly Entry[]; readonly problems: readonly Problem[] }
+
+function collectionProblems({ stored }: Context, raw: FieldJson): Problem[] {
+  const fresh = changedMembers(raw, stored)
+  const { indexes, constraints, realtime, cache } = fresh
+  return [
+    ...memberProblems(['collection'], fresh, ''),
+    ...(Array.isArray(indexes) ? indexes.flatMap((json, i) => objectProblems('index', json, `indexes[${i}]`)) : []),
+    ...constraintProblems(constraints),
+    ...(isObject(realtime) ? memberProblems(['realtime'], realtime, 'realtime') : []),
+    ...(isObject(cache) ? memberProblems(['cache'], cache, 'cache') : []),
+  ]
+}
+
+function constraintProblems(constraints: unknown): Problem[] {
+  if (Array.isArray(constraints))
+    return constraints.flatMap((json, i) => objectProblems('constraint', json, `constraints[${i}]`))
+  if (!isObject(constraints)) return []
+  const present = Object.entries(constraints).filter(([, json]) => json !== null)
+  return present.flatMap(([name, json]) => objectProblems('constraint', json, `constraints.${name}`))
+}
+
+/** Members that are not stored just so. */
+function changedMembers(json: FieldJson, stored: unknown): FieldJson {
+  if (!isObject(stored)) return json
+  return Object.fromEntries(Object.entries(json).filter(([word, value]) => !isDeepStrictEqual(value, stored[word])))
+}
+
+function entryOf(context: Context, key: string, json: unknown): Read {
+  const stored = storedEntry(context, key)
+  if (stored !== undefined && isDeepStrictEqual(json, stored)) return { entries: [[key, stored]], problems: [] }
+  if (json === null && context.isPatch) return { entries: [[key, null]], problems: [] }
+  const at = `fields.${key}`
+  if (!isObject(json)) return failed([{ path: at, message: `must be an object, such as {"type": "String"}` }])
+  const isRelation = isGiven(json.relType) || relationshipTypeOf(json.type) !== undefined
+  return isRelation ? relationEntry(context, key, json) : columnEntry(context, key, json)
+}
+
+const failed = (problems: readonly Problem[]): Read => ({ entries: [], problems })
+const isGiven = (value: unknown) => value !== undefined && value !== null && value !== ''
+
+function storedEntry({ stored }: Context, key: string): FieldJson | undefined {
+  return stored !== undefined && Object.hasOwn(stored.fields, key) ? stored.fields[key] : undefined
+}
+
+function columnEntry(context: Context, key: string, json: FieldJson): Read {
+  const at = `fields.${key}`
+  const problems = [
+    ...nameProblems(`field of ${context.collection}`, key, at),
+    ...memberProblems(['column'], changedMembers(json, storedEntry(context, key)), at),
+    ...columnProblems(context, key, json, at),
+  ]
+  return problems.length > 0 ? failed(problems) : { entries: [[key, json]], problems }
+}
+
+/** What is wrong with a column beyond the names of its members. */
+function columnProblems({ collection }: Context, name: string, json: FieldJson, at: string): Problem[] {
+  const type = typeProblem(json)
+  const values = isObject(json.values) ? memberProblems(['values'], json.values, `${at}.values`) : []
+  if (type !== undefined) return [{ path: `${at}.type`, message: type }, ...values]
+  const isIdle = typeof json.calculated === 'string' && json.calculated !== '' && json.type !== 'VIRTUAL'
+  const idle = isIdle ? [{ path: `${at}.calculated`, message: 'has no effect: it needs type "VIRTUAL"' }] : []
+  if (values.length > 0) return [...values, ...idle]
+  const problem = problemOf((refuse) => readField(collection, name, json, refuse))
+  return problem === undefined ? idle : [{ path: at, message: problem }, ...idle]
+}
+
+function problemOf(work: (refuse: (problem: string) => never) => unknown): string | undefined {
+  try {
+    work((problem) => {
+      throw new AppError(400, problem)
+    })
+    return undefined
+  } catch (error) {
+    if (error instanceof AppError) return error.message
+    throw error
+  }
+}
+
+function nameProblems(what: string, name: string, path: string): Problem[] {
+  const message = problemOf(() => checkIdentifier(what, name))
+  return message === undefined ? [] : [{ path, message }]
+}
+
+function relationEntry(context: Context, key: string, json: FieldJson): Read {
+  const at = `fields.${key}`
+  const isTyped = isGiven(json.type) && relationshipTypeOf(json.type) === undefined
+  const word = isGiven(json.relType) ? json.relType : json.type
+  const kindProblem = relTypeProblem(word) ?? differingWords(json)
+  if (kindProblem !== undefined) return failed([{ path: `${at}.relType`, message: kindProblem }])
+  const name = nameOf(context, key, json)
+  const relation: RelationIn = { key, at, name, json, isTyped, type: relationshipTypeOf(word)! }
+  const shapeProblems = [
+    ...memberProblems(['relation', 'column'], changedMembers(json, storedEntry(context, key)), at),
+    ...nameProblems(`relation of ${context.collection}`, name, at),
+    ...targetProblems(context, relation),
+  ]
+  if (shapeProblems.length > 0) return failed(shapeProblems)
+  const relType = relTypeOf(context, relation)
+  return relType === 'BelongsTo' ? belongsToEntry(context, relation) : farEntry(context, relation, relType)
+}
+
+/** A definition of the days in which `as` had no effect keeps its names. */
+function nameOf(context: Context, key: string, { as }: FieldJson): string {
+  const isOld = storedEntry(context, key)?.relType !== undefined && storedEntry(context, key)?.as === as
+  return isGiven(as) && !isOld ? String(as) : key
+}
+
+type RelationIn = {
+  readonly key: string
+  readonly at: string
+  /** What it is called, which `as` may say. */
+  readonly name: string
+  readonly json: FieldJson
+  /** Whether its `type` is that of a column. */
+  readonly isTyped: boolean
+  readonly type: RelationshipType
+}
+
+function differingWords({ relType, type }: FieldJson): string | undefined {
+  const [one, other] = [relationshipTypeOf(relType), relationshipTypeOf(type)]
+  return one === undefined || other === undefined || one === other
+    ? undefined
+    : `is ${JSON.stringify(relType)}, type says ${JSON.stringify(type)}`
+}
+
+function targetProblems(context: Context, { at, json }: RelationIn): Problem[] {
+  const { target } = json
+  if (isGiven(target) && schemaOf(context, String(target)) !== undefined) return []
+  const message = isGiven(target)
+    ? `unknown collection ${JSON.stringify(target)}`
+    : 'is missing: the collection it leads to'
+  return [{ path: `${at}.target`, message }]
+}
+
+function schemaOf({ catalog, collection, beside, fields }: Context, name: string): SchemaJson | undefined {
+  const stored = definitionsOf(catalog).get(name)
+  if (name === collection) return { fields: { ...stored?.fields, ...present(fields) } }
+  const besides = beside?.get(name)
+  if (isObject(besides) && isObject(besides.fields)) return { fields: present(besides.fields) }
+  return stored
+}
+
+const present = (fields: FieldJson) =>
+  Object.fromEntries(Object.entries(fields).filter(([, json]) => isObject(json))) as SchemaJson['fields']
+
+/** One to one is kept on either side: on the target where that has the column already. */
+function relTypeOf(context: Context, { type, json }: RelationIn): RelType {
+  if (type === 'M2O') return 'BelongsTo'
+  if (type === 'M2M') return 'BelongsToMany'
+  if (type === 'O2M' || type === 'M2A') return 'HasMany'
+  if (json.relType === 'HasOne' || json.type === 'HasOne') return 'HasOne'
+  const target = String(json.target)
+  const far = context.catalog.collections.get(target)
+  const isFar = isGiven(json.foreignKey)
+    ? far?.fields.has(String(json.foreignKey)) === true && target !== context.collection
+    : holdersOf(context, target).length > 0
+  return isFar ? 'HasOne' : 'BelongsTo'
+}
+
+/** The relations of the target that lead here, by which a relation back can be read. */
+function holdersOf({ catalog, collection }: Context, target: string) {
+  const far = catalog.collections.get(target)
+  const declared = far?.definition.schema.fields ?? {}
+  return [...(far?.relations.values() ?? [])].filter(
+    ({ name, kind, target: to, targetKey, discriminator }) =>
+      kind === 'belongsTo' &&
+      to === collection &&
+      targetKey === catalog.collections.get(collection)?.primaryKey.name &&
+      discriminator === undefined &&
+      Object.hasOwn(declared, name),
+  )
+}
+
+function belongsToEntry(context: Context, relation: RelationIn): Read {
+  const { at, key, name, json, isTyped, type } = relation
+  const foreignKey = columnNameOf(context, relation)
+  const isOne = type === 'O2O'
+  if (foreignKey === name) {
+    const right = name.replace(/_?id$/i, '') || 'owner'
+    const message = `a relation and its column cannot both be called ${name}: name the relation, such as as: "${right}"`
+    return failed([{ path: at, message }])
+  }
+  const column = isTyped || isOne ? columnOf(context, relation, foreignKey) : undefined
+  const idle = isTyped
+    ? []
+    : idleProblems(context, relation, `give the entry a type, or declare the column ${foreignKey}`)
+  const problems = [
+    ...idle,
+    ...(column === undefined ? requiredProblems(context, relation, foreignKey) : []),
+    ...(column?.problems ?? []),
+  ]
+  if (problems.length > 0) return failed(problems)
+  const isNamed = isTyped || isOne || isGiven(json.foreignKey) || foreignKey !== `${name}_Id`
+  const rest = relationMembers(json, isTyped || isOne ? ['allowNull'] : [])
+  const stored = { relType: 'BelongsTo', ...rest, ...(isNamed && { foreignKey }) }
+  const own: Entry[] = [[name, stored]]
+  return { entries: [...(column?.entries ?? []), ...own].sort(keyFirst(key)), problems }
+}
+
+/** The entry's own name keeps its place in front. */
+const keyFirst = (key: string) => (a: Entry, b: Entry) => Number(b[0] === key) - Number(a[0] === key)
+
+/**
+ * The column of a BelongsTo: named, or as it is stored, or by the entry's own name where `as` names the relation and
+ * the entry is called like a column, or derived from the relation's name.
+ */
+function columnNameOf(context: Context, { key, name, json, isTyped }: RelationIn): string {
+  if (isGiven(json.foreignKey)) return String(json.foreignKey)
+  const stored = storedEntry(context, name)
+  const isSame = stored?.relType === 'BelongsTo' && stored.target === json.target
+  if (isSame && isGiven(stored.foreignKey)) return String(stored.foreignKey)
+  const isColumn = name !== key && (isTyped || isColumnOf(key, name))
+  return isColumn ? key : `${name}_Id`
+}
+
+/** The column that an entry declares with its relation. */
+function columnOf(context: Context, { key, at, json, isTyped, type }: RelationIn, name: string): Read {
+  const beside = name === key ? undefined : context.fields[name]
+  const members = Object.fromEntries(Object.entries(json).filter(([word]) => isColumnMember(word)))
+  if (isObject(beside)) {
+    const differing = Object.entries({ ...members, ...(type === 'O2O' && { unique: true }) }).filter(
+      ([word, value]) => word !== 'SystemGenerated' && !isDeepStrictEqual(value, beside[word]),
+    )
+    return failed(
+      differing.map(([word]) => ({
+        path: `${at}.${word}`,
+        message: `fields.${name} declares the column: say it there`,
+      })),
+    )
+  }
+  const reference = isTyped ? {} : (storedEntry(context, name) ?? keyReference(schemaOf(context, String(json.target))!))
+  const { allowNull } = json
+  const column: FieldJson = {
+    ...reference,
+    ...(isTyped && members),
+    ...(isGiven(allowNull) && { allowNull }),
+    ...(type === 'O2O' && { unique: true }),
+  }
+  const problems = [
+    ...nameProblems(`field of ${context.collection}`, name, `${at}.foreignKey`),
+    ...columnProblems(context, name, column, at),
+  ]
+  return { entries: [[name, column]], problems }
+}
+
+const isColumnMember = (word: string) =>
+  word === 'type' ||
+  word === 'allowNull' ||
+  word === 'SystemGenerated' ||
+  (Object.hasOwn(membersOf('column'), word) && !Object.hasOwn(membersOf('relation'), word))
+
+/** Where the column is declared by itself, only that decides whether it may be empty. */
+function requiredProblems(context: Context, { at, json }: RelationIn, foreignKey: string): Problem[] {
+  const column = Object.hasOwn(context.fields, foreignKey)
+    ? context.fields[foreignKey]
+    : storedEntry(context, foreignKey)
+  const refuse = (problem: string): never => {
+    throw new AppError(400, problem)
+  }
+  const isRequired = !flag(json, 'allowNull', refuse, true)
+  const isSame = !isRequired || !isObject(column) || column.allowNull === json.allowNull || column.primaryKey === true
+  return isSame ? [] : [{ path: `${at}.allowNull`, message: `has no effect: say it in fields.${foreignKey}` }]
+}
+
+function farEntry(context: Context, relation: RelationIn, relType: RelType): Read {
+  const { at, name, json, type } = relation
+  const problems = [
+    ...idleProblems(context, relation, `a ${relType} has no column of its own`, true),
+    ...nameProblems(`relation of ${context.collection}`, name, at),
+  ]
+  const foreignKey = relType === 'BelongsToMany' ? undefined : farKeyOf(context, relation)
+  if (isProblem(foreignKey)) problems.push(foreignKey)
+  if (problems.length > 0) return failed(problems)
+  const stored = {
+    relType,
+    ...relationMembers(json),
+    ...(type === 'M2A' && { polymorphic: true }),
+    ...(foreignKey !== undefined && { foreignKey }),
+  }
+  return { entries: [[name, stored]], problems }
+}
+
+const isProblem = (value: string | Problem | undefined): value is Problem => typeof value === 'object'
+
+/** The column on the target, where the entry does not name it and it is not called after this collection. */
+function farKeyOf(context: Context, { at, name, json }: RelationIn): string | Problem | undefined {
+  const target = String(json.target)
+  if (isGiven(json.foreignKey)) return String(json.foreignKey)
+  const stored = storedEntry(context, name)
+  if (stored?.target === target && isGiven(stored.foreignKey)) return String(stored.foreignKey)
+  if (context.catalog.collections.get(target)?.fields.has(`${context.collection}_Id`)) return undefined
+  const [holder, ...more] = holdersOf(context, target)
+  if (more.length === 0) return holder?.foreignKey
+  const names = [holder!, ...more].map(({ foreignKey }) => foreignKey).join(' and ')
+  return { path: `${at}.foreignKey`, message: `is needed: ${target} leads here by ${names}` }
+}
+
+/** Members of a column that have no effect where there is none, unless they say what is so anyway. */
+function idleProblems(
+  context: Context,
+  { key, at, json, isTyped }: RelationIn,
+  remedy: string,
+  isFar = false,
+): Problem[] {
+  const words = Object.keys(changedMembers(json, storedEntry(context, key))).filter(
+    (word) =>
+      (isColumnMember(word) && word !== 'SystemGenerated' && word !== 'type' && (isFar || word !== 'allowNull')) ||
+      (word === 'type' && isTyped),
+  )
+  return words
+    .filter((word) => !isNeutral(word, json[word]))
+    .map((word) => ({ path: `${at}.${word}`, message: `has no effect: ${remedy}` }))
+}
+
+function isNeutral(word: string, value: unknown): boolean {
+  if (word === 'allowNull') return value === null || value === undefined || value === true || value === 'true'
+  if (value === null || value === undefined || value === false || value === 'false' || value === '') return true
+  return word !== 'defaultValue' && typeof value === 'object' && Object.keys(value).length === 0
+}
+
+function relationMembers(json: FieldJson, without: readonly string[] = []): FieldJson {
+  const { relType: _word, type: _type, ...rest } = json
+  const kept = Object.entries(rest).filter(
+    ([word, value]) => Object.hasOwn(membersOf('relation'), word) && value !== null && !without.includes(word),
+  )
+  return Object.fromEntries(kept)
+}
+
+function twiceProblems(entries: readonly Entry[]): Problem[] {
+  const names = entries.map(([name]) => name)
+  const twice = new Set(names.filter((name, i) => names.indexOf(name) !== i))
+  return [...twice].map((name) => ({ path: `fields.${name}`, message: 'is declared by two entries' }))
+}

@@ -1,0 +1,373 @@
+import fc from 'fast-check'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { type Answer, type Api, startApi } from '../support/api.ts'
+import { declaredOf } from '../support/declared.ts'
+
+let api: Api
+beforeAll(async () => {
+  api = await startApi({ EXPOSE_ERROR_DETAILS: 'false' })
+})
+
+let count = 0
+const make = async (schema: object, word = 'merged'): Promise<string> => {
+  count += 1
+  const collectionName = `${word}${count}`
+  const answer = await api.admin('POST', '/schemas', { collectionName, schema })
+  if (answer.status !== 201) throw new Error(answer.text)
+  return collectionName
+}
+const patch = (name: string, schema: object, query = ''): Promise<Answer> =>
+  api.admin('PATCH', `/schemas/${name}${query}`, { schema })
+const schemaOf = async (name: string) => (await api.admin('GET', `/schemas/${name}`)).body.data.schema
+const declared = async (name: string) => Object.keys(declaredOf((await schemaOf(name)).fields))
+const fill = async (name: string, ...items: object[]) => {
+  for (const item of items) expect((await api.admin('POST', `/items/${name}`, item)).status).toBe(201)
+}
+const columns = async (name: string) =>
+  (
+    await api.sql(
+      `select attname from pg_attribute where attrelid = $1::regclass and attnum > 0 and not attisdropped`,
+      [`"${name}"`],
+    )
+  ).map((row) => row.attname)
+
+const ab = { a: { type: 'String' }, b: { type: 'Integer' } }
+
+describe('PATCH /schemas merges', () => {
+  it('fields, switches, indexes and constraints that are left out stay', async () => {
+    const constraints = [{ type: 'check', name: 'positive', expression: 'b > 0' }]
+    const name = await make({ fields: ab, paranoid: true, indexes: [{ fields: ['a'] }], constraints })
+    await fill(name, { a: 'x', b: 1 })
+    const before = await schemaOf(name)
+    const answer = await patch(name, { fields: { c: { type: 'Text' } }, indexes: [{ fields: ['b'] }], constraints: [] })
+    expect(answer).toMatchObject({ status: 200, body: { message: 'Schema updated successfully', dropped: [] } })
+    expect(await schemaOf(name)).toEqual({
+      ...before,
+      fields: { ...before.fields, c: { type: 'Text' } },
+      indexes: [{ fields: ['a'] }, { fields: ['b'] }],
+    })
+    expect((await api.admin('GET', `/items/${name}`)).body.data).toMatchObject([{ a: 'x', b: 1, c: null }])
+  })
+
+  it('an entry that is given replaces the one of its name', async () => {
+    const name = await make({ fields: { a: { type: 'String', allowNull: false, defaultValue: 'x' } } })
+    expect(
+      (await patch(name, { fields: { a: { type: 'Text' } }, indexes: [{ name: 'one_a', fields: ['a'] }] })).status,
+    ).toBe(200)
+    expect((await patch(name, { indexes: [{ name: 'one_a', fields: ['a'], unique: true }] })).status).toBe(200)
+    expect(await schemaOf(name)).toMatchObject({
+      fields: { a: { type: 'Text' } },
+      indexes: [{ name: 'one_a', fields: ['a'], unique: true }],
+    })
+    expect((await schemaOf(name)).fields.a).toEqual({ type: 'Text' })
+  })
+
+  it('null removes, and the answer says what and how much', async () => {
+    const name = await make({
+      fields: { ...ab, of: { relType: 'BelongsTo', target: 'svc_Tenant' } },
+      indexes: [{ fields: ['a'] }, { fields: ['b'] }],
+      constraints: [{ type: 'check', name: 'positive', expression: 'b > 0' }],
+    })
+    await fill(name, { a: 'x', b: 1 }, { a: null, b: 2 }, { a: 'y' })
+    const dropped = [
+      { collection: name, field: 'b', values: 2 },
+      { collection: name, field: 'of_Id', values: 0 },
+      { collection: name, relation: 'of' },
+      { collection: name, index: `${name}_b_idx` },
+      { collection: name, constraint: 'positive' },
+    ]
+    const answer = await patch(name, { fields: { b: null, of: null }, constraints: { positive: null } })
+    expect(answer.body).toEqual({ message: 'Schema updated successfully', dropped })
+    expect(await columns(name)).toEqual(expect.arrayContaining(['id', 'a', 'createdAt', 'updatedAt']))
+    expect(await columns(name)).toHaveLength(4)
+    expect((await patch(name, { paranoid: true })).status).toBe(200)
+    expect((await patch(name, { paranoid: null, indexes: null })).body.dropped).toEqual([
+      { collection: name, field: 'deletedAt', values: 0 },
+      { collection: name, index: `${name}_a_idx` },
+    ])
+  })
+
+  it('?drop=true takes the schema as the whole', async () => {
+    const name = await make({ fields: ab, indexes: [{ fields: ['a'] }], paranoid: true })
+    await fill(name, { a: 'x', b: 1 })
+    const before = await api.position()
+    const answer = await patch(name, { fields: { a: ab.a } }, '?drop=true')
+    expect(answer.body.dropped).toEqual([
+      { collection: name, field: 'b', values: 1 },
+      { collection: name, field: 'deletedAt', values: 0 },
+      { collection: name, index: `${name}_a_idx` },
+    ])
+    expect((await api.log(before)).map(({ type, entityId }) => [type, entityId])).toEqual([
+      ['data', name],
+      ['schema', name],
+    ])
+    expect(await declared(name)).toEqual(['a'])
+    expect((await patch(name, { fields: {} }, '?drop=yes')).status).toBe(400)
+  })
+
+  it('never loses a column that nobody named: by another key, by a relation of its name', async () => {
+    const name = await make({ fields: { b: ab.b, of: { relType: 'BelongsTo', target: 'svc_Tenant' } } })
+    await fill(name, { b: 1 })
+    const other = { of: { relType: 'BelongsTo', target: 'svc_Tenant', foreignKey: 'tenantKey' } }
+    for (const fields of [other, { b: { relType: 'BelongsTo', target: 'svc_Tenant' } }]) {
+      const answer = await patch(name, { fields })
+      expect(answer).toMatchObject({ status: 400, body: { error: { code: 'WOULD_DROP' } } })
+      expect(answer.body.error.details).toContain('?drop=true')
+    }
+    expect(await columns(name)).toEqual(expect.arrayContaining(['b', 'of_Id']))
+    expect((await patch(name, { fields: { of: { relType: 'BelongsTo', target: 'svc_Tenant' } } })).status).toBe(200)
+  })
+
+  it.each([
+    ['an unknown name', { nothing: null }, 'fields.nothing', 'has no field nothing'],
+    ['a misspelt one', { titel: null }, 'fields.titel', 'did you mean title?'],
+    ['what a switch adds', { createdAt: null }, 'fields.createdAt', 'is added by timestamps'],
+    ['the key', { id: null }, 'fields.id', 'primary key'],
+  ])('refuses null for %s', async (_what, fields, path, message) => {
+    const name = await make({ fields: { title: { type: 'String' } } })
+    const answer = await patch(name, { fields })
+    expect(answer.status).toBe(400)
+    expect(answer.body.error.details.errors).toEqual([{ path, message: expect.stringContaining(message) }])
+  })
+
+  it('loses nothing of changes at the same time', async () => {
+    const name = await make({ fields: {} })
+    const names = Array.from({ length: 6 }, (_, i) => `f${i}`)
+    const answers = await Promise.all(names.map((field) => patch(name, { fields: { [field]: { type: 'Integer' } } })))
+    expect(answers.map(({ status }) => status)).toEqual(names.map(() => 200))
+    expect((await declared(name)).sort()).toEqual(names)
+  })
+})
+
+describe('DELETE /schemas/{collection}/fields/{field}', () => {
+  it('drops one field, with its values, its relation and an event', async () => {
+    const fields = { ...ab, k: { type: 'UUID', relType: 'BelongsTo', target: 'svc_Tenant', as: 'of' } }
+    const name = await make({ fields })
+    await fill(name, { a: 'x', b: 1 })
+    const remove = (field: string, query = '') => api.admin('DELETE', `/schemas/${name}/fields/${field}${query}`)
+    const before = await api.position()
+    expect(await remove('b')).toMatchObject({
+      status: 200,
+      body: { message: 'Field deleted successfully', dropped: [{ collection: name, field: 'b', values: 1 }] },
+    })
+    expect((await api.log(before)).map(({ type, action }) => [type, action])).toEqual([
+      ['data', 'update'],
+      ['schema', 'changed'],
+    ])
+    expect((await remove('k')).body.dropped).toEqual([
+      { collection: name, field: 'k', values: 0 },
+      { collection: name, relation: 'of' },
+    ])
+    expect(await declared(name)).toEqual(['a'])
+    expect((await remove('b')).status).toBe(404)
+    expect((await remove('createdAt')).status).toBe(400)
+    expect((await api.admin('DELETE', '/schemas/nowhere/fields/a')).status).toBe(404)
+    expect((await api.admin('DELETE', '/schemas/svc_User/fields/email')).status).toBe(403)
+    const user = await api.user()
+    expect((await user.call('DELETE', `/schemas/${name}/fields/a`)).status).toBe(403)
+    expect((await api.anonymous('DELETE', `/schemas/${name}/fields/a`)).status).toBe(401)
+  })
+
+  it('refuses a column that a relation of another collection is read by', async () => {
+    const parent = await make({ fields: {} }, 'parent')
+    const child = await make({ fields: { up: { relType: 'BelongsTo', target: parent } } }, 'child')
+    await patch(parent, { fields: { children: { relType: 'HasMany', target: child, foreignKey: 'up_Id' } } })
+    const answer = await api.admin('DELETE', `/schemas/${child}/fields/up_Id`)
+    expect(answer.status).toBe(400)
+    expect(answer.body.error.details).toContain(`relation children: ${child} has no field up_Id`)
+    expect(await columns(child)).toContain('up_Id')
+  })
+})
+
+describe('?dryRun=true', () => {
+  it('shows statements, findings and losses, and changes nothing', async () => {
+    const name = await make({ fields: ab })
+    await fill(name, { a: 'x', b: 1 })
+    const [before, schema] = [await api.position(), await schemaOf(name)]
+    const change = { fields: { b: null, a: { type: 'String', allowNull: false }, c: { type: 'Text' } } }
+    const answer = await patch(name, change, '?dryRun=true')
+    expect(answer).toMatchObject({
+      status: 200,
+      body: {
+        message: 'Nothing was changed',
+        dryRun: true,
+        changes: [{ collection: name, change: 'update' }],
+        dropped: [{ collection: name, field: 'b', values: 1 }],
+      },
+    })
+    expect(answer.body.sql).toEqual(
+      expect.arrayContaining([
+        `alter table "${name}" drop column "b"`,
+        expect.stringContaining(`alter table "${name}" add column "c" text`),
+      ]),
+    )
+    expect(answer.body.findings.map(({ rule, object }: any) => [rule, object])).toEqual(
+      expect.arrayContaining([
+        ['drop-column', `${name}.b`],
+        ['set-not-null', expect.stringContaining(name)],
+      ]),
+    )
+    const requests: [string, string, object?][] = [
+      ['POST', '/schemas?dryRun=true', { collectionName: 'never', schema: { fields: {} } }],
+      ['DELETE', `/schemas/${name}?dryRun=true`],
+      ['DELETE', `/schemas/${name}/fields/a?dryRun=true`],
+      ['POST', `/schemas/${name}/indexes?dryRun=true`, { fields: ['a'] }],
+      ['POST', `/schemas/${name}/relationships?dryRun=true`, { type: 'M2O', name: 'r', target: 'svc_Tenant' }],
+      ['POST', '/schemas/import?dryRun=true', { schemas: [{ collectionName: 'never', schema: { fields: {} } }] }],
+    ]
+    for (const [method, path, body] of requests) {
+      const dry = await api.admin(method, path, body)
+      expect(dry).toMatchObject({ status: 200, body: { dryRun: true, message: 'Nothing was changed' } })
+      expect(dry.body.sql.length).toBeGreaterThan(0)
+    }
+    expect(await api.log(before)).toEqual([])
+    expect(await schemaOf(name)).toEqual(schema)
+    expect((await patch(name, { fields: { x: { type: 'Strange' } } }, '?dryRun=true')).status).toBe(400)
+  })
+})
+
+describe('POST /schemas/import merges too', () => {
+  it('drops what the file leaves out only with ?drop=true', async () => {
+    const name = await make({ fields: ab, indexes: [{ fields: ['a'] }] })
+    await fill(name, { a: 'x', b: 1 })
+    const dump = { schemas: [{ collectionName: name, schema: { fields: { a: ab.a } } }] }
+    const merging = await api.admin('POST', '/schemas/import', dump)
+    expect(merging.body).toMatchObject({ changes: { unchanged: [name] }, dropped: [] })
+    const replacing = await api.admin('POST', '/schemas/import?drop=true', dump)
+    expect(replacing.body.dropped).toEqual([
+      { collection: name, field: 'b', values: 1 },
+      { collection: name, index: `${name}_a_idx` },
+    ])
+  })
+})
+
+describe('O2M without foreignKey', () => {
+  const relate = (source: string, body: object) => api.admin('POST', `/schemas/${source}/relationships`, body)
+
+  it('reads the BelongsTo that is there', async () => {
+    const album = await make({ fields: {} }, 'album')
+    const song = await make({ fields: { albumKey: { type: 'UUID', relType: 'BelongsTo', target: album, as: 'on' } } })
+    const before = await columns(song)
+    expect((await relate(album, { type: 'O2M', name: 'songs', target: song, onDelete: 'CASCADE' })).status).toBe(201)
+    expect(await columns(song)).toEqual(before)
+    expect((await schemaOf(album)).fields.songs).toMatchObject({ relType: 'HasMany', foreignKey: 'albumKey' })
+    expect((await schemaOf(song)).fields.on).toMatchObject({ onDelete: 'CASCADE' })
+    const [one] = (await api.admin('POST', `/items/${album}/bulk`, [{}])).body.data
+    await fill(song, { albumKey: one })
+    expect((await api.admin('GET', `/items/${album}/${one}?fields=songs.id`)).body.data.songs).toHaveLength(1)
+    const inline = await patch(album, { fields: { list: { relType: 'HasMany', target: song } } })
+    expect(inline.status).toBe(200)
+    expect((await schemaOf(album)).fields.list).toMatchObject({ foreignKey: 'albumKey' })
+  })
+
+  it('names those that fit where there are several, and takes the one that is named', async () => {
+    const author = await make({ fields: {} }, 'author')
+    const book = await make({
+      fields: {
+        writer: { relType: 'BelongsTo', target: author },
+        editor: { relType: 'BelongsTo', target: author },
+      },
+    })
+    const answer = await relate(author, { type: 'O2M', name: 'books', target: book })
+    expect(answer.status).toBe(400)
+    expect(answer.body.error.details).toContain('writer_Id and editor_Id')
+    const inline = await patch(author, { fields: { books: { relType: 'HasMany', target: book } } })
+    expect(inline.body.error.details.errors[0].message).toContain('writer_Id and editor_Id')
+    const named = { type: 'O2M', name: 'books', target: book, foreignKey: 'writer_Id' }
+    expect((await relate(author, named)).status).toBe(201)
+    expect((await relate(author, { type: 'O2M', name: 'edited', target: book, alias: 'editor' })).status).toBe(201)
+    expect((await schemaOf(author)).fields.edited).toMatchObject({ foreignKey: 'editor_Id' })
+    expect((await declared(book)).sort()).toEqual(['editor', 'writer'])
+  })
+
+  it('calls new columns {relation}_Id, and takes one that differs in case only', async () => {
+    const far = await make({ fields: {} }, 'far')
+    const near = await make({ fields: { taken_id: { type: 'UUID' } } }, 'near')
+    for (const [type, name] of [
+      ['M2O', 'one'],
+      ['O2O', 'two'],
+      ['M2O', 'taken'],
+    ])
+      expect((await relate(near, { type, name, target: far })).status).toBe(201)
+    expect((await relate(near, { type: 'O2M', name: 'all', target: far })).status).toBe(201)
+    expect(await columns(near)).toEqual(expect.arrayContaining(['one_Id', 'two_Id', 'taken_id']))
+    expect(await columns(near)).not.toContain('taken_Id')
+    expect(await columns(far)).toContain(`${near}_Id`)
+  })
+
+  it('HasOne reads a column that the target has', async () => {
+    const person = await make({ fields: {} }, 'person')
+    const card = await make({ fields: { of: { relType: 'BelongsTo', target: person } } }, 'card')
+    expect((await relate(person, { type: 'HasOne', name: 'card', target: card })).status).toBe(201)
+    expect((await schemaOf(person)).fields.card).toMatchObject({ relType: 'HasOne', foreignKey: 'of_Id' })
+    expect(await columns(person)).not.toContain('card_Id')
+  })
+})
+
+describe('any definition', () => {
+  const column = fc.record(
+    {
+      type: fc.constantFrom('String', 'Integer', 'Boolean', 'JSON', 'DateTime', 'UUID', 'Array_String'),
+      allowNull: fc.boolean(),
+      description: fc.string({ maxLength: 5 }),
+    },
+    { requiredKeys: ['type'] },
+  )
+  const relation = fc.record(
+    {
+      relType: fc.constantFrom('BelongsTo', 'M2O', 'O2O'),
+      target: fc.constant('svc_Tenant'),
+      type: fc.constant('UUID'),
+      as: fc.constantFrom('r1', 'r2'),
+      allowNull: fc.boolean(),
+      onUpdate: fc.constantFrom('CASCADE', 'NO ACTION'),
+    },
+    { requiredKeys: ['relType', 'target'] },
+  )
+  const schema = fc.record(
+    {
+      fields: fc.record({ a: column, b: column, cId: relation, d: relation }, { requiredKeys: [] }),
+      timestamps: fc.boolean(),
+      paranoid: fc.boolean(),
+      usertrack: fc.boolean(),
+      sortEnabled: fc.boolean(),
+    },
+    { requiredKeys: ['fields'] },
+  )
+
+  it('that is taken comes back as itself: shown, sent again, exported and imported elsewhere', async () => {
+    const elsewhere = await startApi()
+    let taken = 0
+    await fc.assert(
+      fc.asyncProperty(schema, async (definition) => {
+        count += 1
+        const collectionName = `any${count}`
+        const made = await api.admin('POST', '/schemas', { collectionName, schema: definition })
+        expect([201, 400]).toContain(made.status)
+        if (made.status === 400) return
+        taken += 1
+        const shown = await schemaOf(collectionName)
+        const before = await api.position()
+        for (const [again, query] of [
+          [shown, ''],
+          [shown, '?drop=true'],
+          [definition, ''],
+          [definition, '?drop=true'],
+        ] as const) {
+          const answer = await patch(collectionName, again, query)
+          expect([answer.status, answer.body.dropped]).toEqual([200, []])
+        }
+        expect(await api.log(before)).toEqual([])
+        const { schemas } = (await api.admin('GET', '/schemas-export')).body
+        const own = schemas.filter((each: any) => each.collectionName === collectionName)
+        expect((await elsewhere.admin('POST', '/schemas/import', { schemas: own })).body.changes.created).toEqual([
+          collectionName,
+        ])
+        const there = (await elsewhere.admin('GET', `/schemas/${collectionName}`)).body.data.schema
+        expect(there).toEqual(shown)
+      }),
+      { numRuns: 12 },
+    )
+    expect(taken).toBeGreaterThan(0)
+  }, 120_000)
+})
