@@ -109,7 +109,7 @@ describe('defaults', () => {
     ['Array_Integer', [1, '2']],
     ['Array_Integer', 1],
     ['Range_Integer', { lower: 5, upper: 1 }],
-    ['Range_Integer', [1, 5]],
+    ['Range_Integer', [5, 1]],
     ['Vector', 'x', { values: { dimensions: 1 } }],
     ['Integer', { type: 'NOW' }],
     ['JSON', { type: 'UUIDV4' }],
