@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process'
-import { readFile, rm, writeFile } from 'node:fs/promises'
+import { createHash, randomBytes } from 'node:crypto'
+import { link, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { platform } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -11,24 +12,70 @@ import { EmbeddedError, type Notes } from './embedded-host.ts'
  * killed process does not count: it names the process id together with that process's start time, since ids are
  * used again (in a restarted container nearly always).
  *
+ * Of any number of processes that find such a claim at the same moment one gets it. Nobody removes it, because by then
+ * it may be another one's: who comes after it is decided by a file that is named after it and can be made once. Its
+ * maker puts his claim in the place of the old one; should he die before that, somebody comes after him in the same way.
+ *
  * @throws EmbeddedError when a running process holds it
  */
 export async function claimDirectory(dataDir: string): Promise<() => Promise<void>> {
-  const file = join(dataDir, 'launcher.pid')
-  const mine = `${process.pid} ${await startTime(process.pid)}\n`
+  const file = join(dataDir, claimName)
+  const own = join(dataDir, `${claimName}.${process.pid}.${randomBytes(4).toString('hex')}`)
+  await writeFile(own, `${process.pid} ${await startTime(process.pid)}\n`, { flag: 'wx' })
   try {
-    await writeFile(file, mine, { flag: 'wx' })
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
-    await refuseIfHeld(file, dataDir)
-    await rm(file, { force: true })
-    await writeFile(file, mine, { flag: 'wx' })
+    while (!((await linked(own, file)) || (await succeeded(own, file, dataDir))));
+  } finally {
+    await rm(own, { force: true })
   }
   return () => rm(file, { force: true })
 }
 
-async function refuseIfHeld(file: string, dataDir: string): Promise<void> {
-  const [pid = '', since = ''] = splitOnce((await readFile(file, 'utf8')).trim(), ' ')
+const claimName = 'launcher.pid'
+const successorPrefix = `${claimName}.after-`
+
+/** Takes the place of dead holders; false when the claim has changed meanwhile. */
+async function succeeded(own: string, file: string, dataDir: string): Promise<boolean> {
+  const first = await contentOf(file)
+  if (first === undefined) return false
+  let last = first
+  let place: string
+  for (;;) {
+    await refuseIfHeld(last, dataDir)
+    place = join(dataDir, `${successorPrefix}${createHash('sha256').update(last).digest('hex').slice(0, 32)}`)
+    const next = await contentOf(place)
+    if (next === undefined) break
+    last = next
+  }
+  if (!(await linked(own, place))) return false
+  // The place may have been free because another one has been there, and is done.
+  if ((await contentOf(file)) !== first) {
+    await rm(place, { force: true })
+    return false
+  }
+  await rename(own, file)
+  // From here on nobody can come after the dead ones.
+  const left = (await readdir(dataDir)).filter((name) => name.startsWith(successorPrefix))
+  await Promise.all(left.map((name) => rm(join(dataDir, name), { force: true })))
+  return true
+}
+
+/** Gives a complete file a second name; false when that is taken. */
+async function linked(from: string, to: string): Promise<boolean> {
+  try {
+    await link(from, to)
+    return true
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+    return false
+  }
+}
+
+function contentOf(file: string): Promise<string | undefined> {
+  return readFile(file, 'utf8').catch(absent)
+}
+
+async function refuseIfHeld(claim: string, dataDir: string): Promise<void> {
+  const [pid = '', since = ''] = splitOnce(claim.trim(), ' ')
   if (since === '' || (await startTime(Number(pid))) !== since) return
   throw new EmbeddedError(
     `the database in ${dataDir} is in use by process ${pid}: stop that one first, or set DATABASE_URL to another server`,
