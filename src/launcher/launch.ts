@@ -7,6 +7,7 @@ import { compiledDirectory } from '../start-up.ts'
 import { workersWithWork } from '../workers/names.ts'
 import { type Admin, addressOf, banner, docsAddress } from './banner.ts'
 import { type Child, type ChildOptions, startChild, supervise } from './children.ts'
+import { watchNpm } from './npm.ts'
 import { type Output, openOutput } from './output.ts'
 import { StartError, secretKey, usablePort } from './preflight.ts'
 
@@ -34,9 +35,14 @@ export async function launch(dir: string, processEnv: NodeJS.ProcessEnv): Promis
   const abort = new AbortController()
   const it: Launch = { output, stages: [], ending: Promise.withResolvers(), aborted: abort.signal }
   listenForSignals(it)
+  const unwatch = watchNpm(processEnv, () => {
+    output.note('warn')('npm is gone')
+    it.ending.resolve({ code: 0 })
+  })
   bringUp(it, dir, processEnv).catch((error) => it.ending.resolve({ code: 1, reason: describe(error) }))
   const { code, reason } = await it.ending.promise
   abort.abort()
+  unwatch()
   if (reason) output.complain(reason)
   if (code === 0) output.say('\nStopping. A second Ctrl-C does not wait.')
   for (const stage of it.stages.toReversed()) await Promise.all(stage.map((part) => part.stop()))
