@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import { onceASecond } from '../db/rounds.ts'
 import { sql } from '../db/sql.ts'
 import type { Feed } from '../events/feed.ts'
@@ -13,9 +14,14 @@ type Check = { ok: boolean; [more: string]: unknown }
  * so that hammering it costs the database nothing (quality D-16).
  */
 export function healthRoutes(app: App, rt: Runtime, feed: Feed | undefined): void {
+  let isDraining = false
+  app.addHook('preClose', async () => {
+    isDraining = true
+  })
   app.get('/health', watched, async () => ({ status: 'ok' }))
   const checks = onceASecond(() => readiness(rt, feed))
   app.get('/ready', watched, async (_request, reply) => {
+    if (isDraining) return reply.code(503).send({ status: 'draining' })
     const parts = await checks()
     const ready = Object.values(parts).every((part) => part.ok)
     return reply.code(ready ? 200 : 503).send({ status: ready ? 'ready' : 'not ready', ...parts })
@@ -25,17 +31,17 @@ export function healthRoutes(app: App, rt: Runtime, feed: Feed | undefined): voi
 const watched = { config: { unlimited: true } }
 
 async function readiness(rt: Runtime, feed: Feed | undefined): Promise<Record<string, Check>> {
-  const database = await check(rt, async () => {
+  const database = check(rt, async () => {
     await rt.reserved.one(sql.unsafe`select 1 as one`)
     return { pooler: rt.line.facts().isPooled, preparedStatements: rt.line.isNamed() }
   })
-  const migrations = await check(rt, async () => {
+  const migrations = check(rt, async () => {
     const pending = await pendingSystemMigrations(rt.reserved)
     return { ok: pending.length === 0, pending }
   })
   return {
-    database,
-    migrations,
+    database: await database,
+    migrations: await migrations,
     notifications: { ok: true, live: rt.listener.isLive() },
     realtime: realtimeCheck(rt, feed),
     replicas: replicasCheck(rt),
@@ -44,20 +50,22 @@ async function readiness(rt: Runtime, feed: Feed | undefined): Promise<Record<st
 
 /**
  * Realtime without the WAL works by polling, and without their Redis rooms are refused: worth knowing, but not a reason to
- * take no traffic.
+ * take no traffic. Changes that are told late are: another process may tell them in time.
  */
 function realtimeCheck({ config, access, sockets }: Runtime, feed: Feed | undefined): Check {
   if (feed === undefined) return { ok: true, enabled: false }
   const { source, lagMs, reason } = feed.status()
   const rooms = sockets.live()?.state()
+  const isLate = lagMs > config.realtime.maxLagMs
+  const late = isLate ? `changes have not been read for ${lagMs} ms` : undefined
   const unscoped = config.realtime.rowLevelScoping ? [] : collectionsWithRowRules(access.current())
   return {
-    ok: true,
+    ok: !isLate,
     enabled: true,
     source,
     lagMs,
     rooms,
-    ...(reason !== undefined && { reason }),
+    ...((late ?? reason) !== undefined && { reason: late ?? reason }),
     ...(unscoped.length > 0 && {
       warning: 'REALTIME_ROW_LEVEL_SCOPING is false, row rules do not apply to realtime',
       unscoped,
@@ -72,9 +80,13 @@ function replicasCheck({ replicas }: Runtime): Check {
   return { ok: true, enabled: true, serving: standings.filter(({ serving }) => serving).length, replicas: standings }
 }
 
+/** Whoever asks gives up after a few seconds, and would not hear what is wrong. */
+const patienceMs = 5000
+
 async function check(rt: Runtime, look: () => Promise<object>): Promise<Check> {
+  const slow = delay(patienceMs, { ok: false, reason: `no answer within ${patienceMs} ms` }, { ref: false })
   try {
-    return { ok: true, ...(await look()) }
+    return { ok: true, ...(await Promise.race([look(), slow])) }
   } catch (error) {
     rt.log.warn({ err: error }, 'a readiness check failed')
     return { ok: false }

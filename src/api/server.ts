@@ -44,7 +44,7 @@ export async function buildServer(rt: Runtime, { endpoints = [] }: Partial<Exten
     routerOptions: { maxParamLength: 500, ignoreTrailingSlash: true },
   }).withTypeProvider<TypeBoxTypeProvider>() as App
   limitTimes(app.server)
-  drainOnClose(app.server)
+  drainOnClose(app.server, config.server.shutdownGraceMs)
   const { connections } = config.rateLimit
   // Behind proxies all connections are theirs.
   if (connections > 0 && config.server.trustProxy === false) limitConnections(app.server, connections)

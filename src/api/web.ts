@@ -1,3 +1,4 @@
+import { setTimeout as delay, setImmediate } from 'node:timers/promises'
 import { openLogger } from '../adapters/logger.ts'
 import { ConfigError, loadEnv, parseConfig } from '../config.ts'
 import { sql } from '../db/sql.ts'
@@ -27,12 +28,26 @@ async function main(): Promise<void> {
   await warnAboutSuperuser(rt)
   const app = await buildServer(rt, await loadExtensions(rt))
   stopOnSignal(async () => {
+    void delay(config.server.shutdownTimeoutMs, undefined, { ref: false }).then(() => {
+      log.error(`not everything has ended within ${config.server.shutdownTimeoutMs} ms (SHUTDOWN_TIMEOUT)`)
+      process.exit(1)
+    })
+    await backlogAccepted()
     await app.close()
     await rt.close()
   })
   await app.listen({ host: config.server.host, port: config.server.port })
   growWithWork()
   log.info({ address: app.addresses() }, 'ready')
+}
+
+/**
+ * The system has taken connections for us that we have yet to see; those would be reset. After one turn of the event loop
+ * they have been seen.
+ */
+async function backlogAccepted(): Promise<void> {
+  await setImmediate()
+  await setImmediate()
 }
 
 /** Only who has just made the account knows its password; it is said once, and not to the log. */

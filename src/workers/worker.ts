@@ -1,3 +1,5 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Logger } from 'pino'
 import { openLogger } from '../adapters/logger.ts'
 import { ConfigError, loadEnv, parseConfig } from '../config.ts'
 import { exitWithParent } from '../parent.ts'
@@ -15,6 +17,8 @@ import { type QueueWorker, type Service, workers } from './workers.ts'
 
 const unknownWorker = 2
 const interrupted = 130
+/** What is to be told, undone and closed after the work has ended, or had its time. */
+const farewellMs = 10_000
 
 const name = process.argv[2] ?? ''
 if (isWorkerName(name)) await runWorker(name)
@@ -37,6 +41,7 @@ async function runWorker(worker: WorkerName): Promise<void> {
     let begun = false
     // While nothing has begun, and what is not there may be waited for (a database, an extension), there is no reason to stay.
     void stop.then(() => begun || process.exit(0))
+    void stop.then(() => endAfter(config.tasks.shutdownWaitSeconds * 1000 + farewellMs, log))
     const begin = () => {
       begun = true
     }
@@ -47,6 +52,12 @@ async function runWorker(worker: WorkerName): Promise<void> {
     else log.fatal({ err: error }, `the worker failed: ${(error as Error).message}`)
     process.exitCode = 1
   }
+}
+
+async function endAfter(ms: number, log: Logger): Promise<void> {
+  await delay(ms, undefined, { ref: false })
+  log.error(`not everything has ended within ${ms} ms`)
+  process.exit(1)
 }
 
 /** `begin` is called before the first work is done, `stop` resolves when no more is wanted. */

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { Agent, get } from 'node:http'
+import { Agent, get, type IncomingMessage, request } from 'node:http'
 import { connect as openSocket } from 'node:net'
 import { text } from 'node:stream/consumers'
 import type pg from 'pg'
@@ -18,7 +18,7 @@ describe('a web process that is asked to stop (F-29)', () => {
   let web: Web
 
   beforeAll(async () => {
-    cluster = await startCluster({ web: 2 })
+    cluster = await startCluster({ web: 2, env: { SHUTDOWN_GRACE: '1000' } })
     web = cluster.web[0]!
     await web.call('POST', '/schemas', {
       collectionName: 'note',
@@ -91,6 +91,75 @@ describe('a web process that is asked to stop (F-29)', () => {
       expect(follower.interruptions.resyncs).toBe(0)
     }
   })
+
+  it('fails no request of clients that keep their connections when all are restarted in turn, twice', async () => {
+    await cluster.sql('truncate note')
+    const clients = Array.from({ length: 16 }, (_, at) => openKeeper(at))
+    const failures: string[] = []
+    let begun = 0
+    let written = 0
+    const load = Promise.all(
+      clients.map(async (client) => {
+        while (begun < 10_000) {
+          begun += 1
+          const writes = begun % 5 === 0
+          const status = await client.send(writes).catch((error: Error) => String(error))
+          if (status === 201) written += 1
+          else if (status !== 200) failures.push(String(status))
+        }
+      }),
+    )
+    for (const [turn, one] of [...cluster.web, ...cluster.web].entries()) {
+      await waitFor(() => begun > 1000 + 2000 * turn, { timeout: 60_000 })
+      expect(await one.kill('SIGTERM')).toEqual(ended)
+      await one.restart()
+    }
+    await load
+    for (const client of clients) client.close()
+    expect(failures).toEqual([])
+    expect(begun).toBeGreaterThanOrEqual(10_000)
+    expect(await cluster.sql(`select count(*)::int as n from note where text = 'kept'`)).toEqual([{ n: written }])
+  }, 300_000)
+
+  it('answers what an idle client sends after the signal, and says that it is the last answer', async () => {
+    const client = openKeeper(0)
+    expect(await client.send(false)).toBe(200)
+    const exit = web.kill('SIGTERM')
+    await refusesConnections(web)
+    const late = await client.sendHere('GET', '/ready')
+    expect([late.statusCode, late.headers.connection]).toEqual([503, 'close'])
+    expect(JSON.parse(await text(late))).toEqual({ status: 'draining' })
+    expect(await exit).toEqual(ended)
+    client.close()
+    await web.restart()
+  })
+
+  /** A client with one connection, which goes to the other process when a connection is refused. */
+  function openKeeper(at: number) {
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+    let place = at
+    const sendHere = async (method: string, path: string, body?: string): Promise<IncomingMessage> => {
+      const headers = { authorization: `Bearer ${cluster.token}`, 'content-type': 'application/json' }
+      const sent = request(`${cluster.web[place % 2]!.address}${path}`, { method, headers, agent }).end(body)
+      const [response] = await once(sent, 'response')
+      return response
+    }
+    const send = async (writes: boolean): Promise<number> => {
+      for (;;) {
+        try {
+          const response = writes
+            ? await sendHere('POST', '/items/note', '{"text":"kept"}')
+            : await sendHere('GET', '/health')
+          await text(response)
+          return response.statusCode!
+        } catch (error) {
+          if ((error as NodeJS.ErrnoException).code !== 'ECONNREFUSED') throw error
+          place += 1
+        }
+      }
+    }
+    return { send, sendHere, close: () => agent.destroy() }
+  }
 
   /** A write that has been accepted and waits for a lock of ours. */
   async function requestThatWaits(): Promise<{ answer: Promise<{ status: number }>; release: () => Promise<unknown> }> {

@@ -1,4 +1,15 @@
-import { boolean, count, emailAddress, mapped, oneOf, password, size, text, trustedProxies } from '../parsers.ts'
+import {
+  boolean,
+  count,
+  emailAddress,
+  mapped,
+  milliseconds,
+  oneOf,
+  password,
+  size,
+  text,
+  trustedProxies,
+} from '../parsers.ts'
 import { group, optional, optionalSecret, variable } from '../variable.ts'
 
 /* The server itself, its name and its first administrator. */
@@ -36,6 +47,18 @@ export const server = group('Server', {
     boolean,
     inDevelopmentOnly,
     'Put the raw text of internal errors into responses; otherwise a generic message and a correlation id',
+  ),
+  shutdownTimeoutMs: variable(
+    'SHUTDOWN_TIMEOUT',
+    milliseconds(100),
+    '40000',
+    'Longest time from SIGTERM to the end of a web process; what is not answered by then is cut',
+  ),
+  shutdownGraceMs: variable(
+    'SHUTDOWN_GRACE',
+    milliseconds(0),
+    { test: '300', otherwise: '2000' },
+    'How long a web process that stops keeps idle connections open, so that what their clients are sending is answered',
   ),
   extensionsDir: variable(
     'EXTENSIONS_DIR',
