@@ -99,9 +99,21 @@ export const errors = {
       cause,
     }),
   conflict: (message: string, details?: unknown) => new AppError(409, message, { details }),
-  unavailable: (message = 'Service temporarily unavailable') =>
-    new AppError(503, message, { headers: { 'retry-after': '1' } }),
+  unavailable: (message = 'Service temporarily unavailable', cause?: unknown) =>
+    new AppError(503, message, { headers: { 'retry-after': '1' }, cause }),
+  /**
+   * Whether it was written is not known, so nobody is told to send it again as it is. With `isWritten` it was, and only
+   * its answer is lost.
+   */
+  outcomeUnknown: (cause: unknown, isWritten = false) =>
+    new AppError(503, isWritten ? writtenWithoutAnswer : perhapsWritten, { code: 'OUTCOME_UNKNOWN', cause }),
 } as const
+
+const perhapsWritten =
+  'The database was lost while this was being written, and it is not known whether it was done. ' +
+  'Repeat the request with the same Idempotency-Key, or read before you send it again.'
+const writtenWithoutAnswer =
+  'This was written, but the database was lost before it could be answered. Read instead of sending it again.'
 
 export type Action = 'create' | 'read' | 'update' | 'delete'
 export type FieldProblem = { field: string; message: string; value?: unknown; rule: string }

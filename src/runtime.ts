@@ -106,9 +106,7 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
     const pool = openPool({ config, log, line, max: shares[share], readOnly: true, name: `${name} ${share}` })
     return openDatabase(
       opened(pool, (p) => p.end()),
-      log,
-      config.database.logging,
-      tracing,
+      { log, logSql: config.database.logging, tracing, onLoss: 'repeat' },
     )
   }
   const close = async () => {

@@ -1,4 +1,4 @@
-import { InvalidInputError } from 'slonik'
+import { BackendTerminatedError, BackendTerminatedUnexpectedlyError, ConnectionError } from 'slonik'
 import { AppError, errors } from '../errors.ts'
 
 /** The SQLSTATE of whatever pg or slonik threw; undefined when it came from elsewhere. */
@@ -6,8 +6,6 @@ export function sqlState(error: unknown): string | undefined {
   const { code, cause } = (error ?? {}) as { code?: unknown; cause?: unknown }
   // Each has a digit; `EPIPE` is of the operating system.
   if (typeof code === 'string' && /^(?=.*\d)[0-9A-Z]{5}$/.test(code)) return code
-  // slonik drops the original error of this one class.
-  if (error instanceof InvalidInputError) return '22P02'
   return cause === undefined || cause === error ? undefined : sqlState(cause)
 }
 
@@ -31,10 +29,18 @@ export function isChangedResult(error: unknown): boolean {
   return sqlState(error) === '0A000'
 }
 
+/**
+ * The line to the database broke, or there was none to get: by what the server says as it goes down or comes up, by what
+ * the operating system says of a socket, or by what pg and slonik say of a connection that cannot be used any more.
+ */
 export function isConnectionLoss(error: unknown): boolean {
-  const code = (error as { code?: string } | null)?.code
-  if (code === undefined) return error instanceof Error && lossInWords.test(error.message)
-  return code.startsWith('08') || code.startsWith('57P') || ['ECONNREFUSED', 'ECONNRESET', 'EPIPE'].includes(code)
+  if (!(error instanceof Error) || error instanceof AppError) return false
+  const { code, cause } = error as { code?: unknown; cause?: unknown }
+  if (typeof code === 'string' && (/^(08...|57P..)$/.test(code) || lossesOfSockets.has(code))) return true
+  if (lossesOfSlonik.some((kind) => error instanceof kind)) return true
+  // What has a SQLSTATE was said by a server that is there.
+  if (sqlState(error) === undefined && lossInWords.test(error.message)) return true
+  return cause !== undefined && cause !== error && isConnectionLoss(cause)
 }
 
 /** The database, or the way to it, was in trouble: asked again later it may answer. */
@@ -42,8 +48,43 @@ export function isPassing(error: unknown): boolean {
   return isConnectionLoss(error) || clientError(error)?.status === 503
 }
 
-/** What pg says of a line that broke during a statement, or between its being taken from the pool and the statement. */
-const lossInWords = /connection terminated|timeout exceeded|is not queryable/i
+/**
+ * Thrown where a statement may write and its connection was lost before its answer came: it may have been carried out, or
+ * still be.
+ */
+export class AnswerLost extends Error {
+  /** The process of the server that it was given to. */
+  readonly processId: number
+
+  constructor(cause: unknown, processId: number) {
+    super('The connection was lost before the answer came', { cause })
+    this.processId = processId
+  }
+}
+
+const lossesOfSockets: ReadonlySet<string> = new Set([
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'ECONNABORTED',
+  'EPIPE',
+  'ETIMEDOUT',
+  'EHOSTUNREACH',
+  'EHOSTDOWN',
+  'ENETUNREACH',
+  'ENETDOWN',
+  'ENOTCONN',
+  'ERR_STREAM_DESTROYED',
+  'ERR_STREAM_WRITE_AFTER_END',
+])
+
+const lossesOfSlonik = [ConnectionError, BackendTerminatedError, BackendTerminatedUnexpectedlyError] as const
+
+/**
+ * What pg says of a line that broke during a statement, or between its being taken from the pool and the statement, and
+ * slonik of a connection that it has given up meanwhile.
+ */
+const lossInWords =
+  /connection (terminated|ended)|timeout (exceeded|expired)|read timeout|is not queryable|client (is|was) (pending destroy|destroyed|closed)|released connection|pool (is being|has been) shut down/i
 
 /**
  * The answer to a database error that a client caused (items §14); undefined for everything that is ours. The raw
@@ -51,6 +92,7 @@ const lossInWords = /connection terminated|timeout exceeded|is not queryable/i
  */
 export function clientError(error: unknown): AppError | undefined {
   if (error instanceof AppError) return error
+  if (error instanceof AnswerLost) return errors.outcomeUnknown(error)
   const state = sqlState(error)
   if (state === undefined) return isConnectionLoss(error) ? unavailable(error) : undefined
   const known = answers[state] ?? answers[state.slice(0, 2)]

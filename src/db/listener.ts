@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto'
-import pg from 'pg'
+import type pg from 'pg'
 import type { Logger } from 'pino'
 import type { Config } from '../config.ts'
+import { Connection } from './connection.ts'
 import { isConnectionLoss } from './errors.ts'
 import { type Database, directUrl, tlsOptions, withoutSslMode } from './pools.ts'
 import { statementName } from './statement-names.ts'
@@ -85,11 +86,10 @@ export async function openListener({ config, log, db, leased }: ListenerOptions)
   }
 
   const connect = async () => {
-    const next = new pg.Client({
+    const next = new Connection({
       connectionString: withoutSslMode(directUrl(config)),
       ssl: tlsOptions(config, directUrl(config)),
       application_name: 'daybook listen',
-      keepAlive: true,
       connectionTimeoutMillis: 5000,
       query_timeout: liveForMs * 2,
     })
@@ -99,8 +99,13 @@ export async function openListener({ config, log, db, leased }: ListenerOptions)
     })
     next.on('error', (error) => lose(next, error))
     next.on('end', () => lose(next, new Error('connection ended')))
-    await next.connect()
-    await next.query([...channels, own].map((channel) => `listen "${channel}"`).join('; '))
+    try {
+      await next.connect()
+      await next.query([...channels, own].map((channel) => `listen "${channel}"`).join('; '))
+    } catch (error) {
+      next.end().catch((cause: unknown) => log.debug({ err: cause }, 'closing a connection that was not made failed'))
+      throw error
+    }
     client = next
   }
 

@@ -1,9 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import pg from 'pg'
+import type pg from 'pg'
 import type * as manager from '../catalog/manager.ts'
 import type { Config } from '../config.ts'
 import { type Actor, actorJson } from '../events/types.ts'
-import { sqlState } from './errors.ts'
+import { Connection, processOf } from './connection.ts'
+import { AnswerLost, isConnectionLoss, sqlState } from './errors.ts'
 import { requireOwnSessions } from './poolers.ts'
 import { directUrl, readerOf, tlsOptions, withoutOwnParameters } from './pools.ts'
 import { settingsOf } from './session-settings.ts'
@@ -61,7 +62,7 @@ export async function openDirectSession(config: Config): Promise<DirectSession> 
   const { keepsSettings } = await requireOwnSessions(config)
   const settings = settingsOf(url, { transactionTimeoutMs: 0, readOnly: false })
   const options = keepsSettings ? settings.ofSession : settings.ofAddress
-  const client = new pg.Client({
+  const client = new Connection({
     connectionString: withoutOwnParameters(url),
     ssl: tlsOptions(config, url),
     application_name: 'daybook setup',
@@ -72,13 +73,16 @@ export async function openDirectSession(config: Config): Promise<DirectSession> 
   await client.connect()
   if (!keepsSettings) await client.query(settings.afterOpening)
   await noticeGoneClient(client)
+  const answerLost = (error: unknown): never => {
+    throw isConnectionLoss(error) ? new AnswerLost(error, processOf(client)) : error
+  }
   const reader = readerOf((text, values) => client.query(text, values as unknown[]))
   const transaction = async <T>(actor: Actor, work: (tx: Tx) => Promise<T>): Promise<T> => {
     await client.query('begin')
     try {
       await client.query(`select set_config('svc.actor', $1, true)`, [actorJson(actor)])
       const result = await work({ ...reader, isTransaction: true })
-      await client.query('commit')
+      await client.query('commit').catch(answerLost)
       return result
     } catch (error) {
       // Of a lost connection the server has ended the transaction already, and the loss is what the caller must hear of.
@@ -89,7 +93,9 @@ export async function openDirectSession(config: Config): Promise<DirectSession> 
   const untransacted = async <T>(actor: Actor, work: (db: Tx) => Promise<T>): Promise<T> => {
     const name = (value: string) => client.query(`select set_config('svc.actor', $1, false)`, [value])
     await name(actorJson(actor))
-    const result = await work({ ...reader, isTransaction: true }).finally(() => name(''))
+    const result = await work({ ...reader, isTransaction: true })
+      .finally(() => name(''))
+      .catch(answerLost)
     return result
   }
   const tryLock = async (name: string) => {

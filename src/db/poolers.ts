@@ -91,7 +91,7 @@ async function readDirectly(config: Config, log: Logger): Promise<Arrived> {
   const line = openLine({ facts: await requireOwnSessions(config), named: false, log })
   const pool = openPool({ config, log, line, max: 1, readOnly: true, name: 'start', url: directUrl(config) })
   try {
-    return await readArrived(openDatabase(pool, log, false))
+    return await readArrived(openDatabase(pool, { log, logSql: false, onLoss: 'fail' }))
   } finally {
     await pool.end()
   }

@@ -7,7 +7,8 @@ import type { Config } from '../config.ts'
 import { AppError, errors } from '../errors.ts'
 import { oncePer } from '../once-per.ts'
 import { cancellable } from './cancel.ts'
-import { isChangedResult, isConnectionLoss, isNameError } from './errors.ts'
+import { Connection, type ConnectionConfig, processOf } from './connection.ts'
+import { AnswerLost, isChangedResult, isConnectionLoss, isNameError } from './errors.ts'
 import { type Line, openLine } from './line.ts'
 import { type SessionSettings, settingsOf } from './session-settings.ts'
 import type { Query, Reader } from './sql.ts'
@@ -89,7 +90,8 @@ export function openPool({ config, log, max, readOnly, name, ...own }: PoolOptio
   const { url = databaseUrl(config), idleMs, acquireMs, evictMs } = own
   const line = own.line ?? openLine({ named: database.preparedStatements, log })
   const settings = settingsOf(url, { transactionTimeoutMs: database.transactionTimeoutMs, readOnly })
-  const pool = new pg.Pool({
+  const options: pg.PoolConfig & ConnectionConfig = {
+    Client: clientOn(line, settings, readOnly) as unknown as NonNullable<pg.PoolConfig['Client']>,
     connectionString: withoutOwnParameters(url),
     max,
     ssl: tlsOptions(config, url),
@@ -97,9 +99,10 @@ export function openPool({ config, log, max, readOnly, name, ...own }: PoolOptio
     connectionTimeoutMillis: acquireMs ?? database.poolAcquireMs,
     maxLifetimeSeconds: connectionLifetimeSeconds(evictMs ?? database.poolEvictMs),
     application_name: `daybook ${name}`,
-    keepAlive: true,
-    Client: clientOn(line, settings, readOnly),
-  })
+    silenceMs: longestSilenceMs(config),
+    isSpare: true,
+  }
+  const pool = new pg.Pool(options)
   ways.set(pool, { line, settings })
   pool.on('error', (error) => log.warn({ err: error, pool: name }, 'an idle database connection was lost'))
   // The borrower of a connection hears of its loss by the failed statement; the event without a listener ends the process.
@@ -113,9 +116,9 @@ type Way = { readonly line: Line; readonly settings: SessionSettings }
 const ways = new WeakMap<pg.Pool, Way>()
 
 /** A connection that opens its session as the line wants it, and hears which settings the server says it has. */
-function clientOn(line: Line, settings: SessionSettings, readOnly: boolean): typeof pg.Client {
-  return class extends pg.Client {
-    constructor(config: pg.ClientConfig) {
+function clientOn(line: Line, settings: SessionSettings, readOnly: boolean): typeof Connection {
+  return class extends Connection {
+    constructor(config: ConnectionConfig) {
       const { keepsSettings } = line.facts()
       const options = keepsSettings ? settings.ofSession : settings.ofAddress
       super({ ...config, ...(options !== undefined && { options }) })
@@ -133,11 +136,21 @@ function clientOn(line: Line, settings: SessionSettings, readOnly: boolean): typ
   }
 }
 
-/**
- * Wraps a pool for readers; `logSql` prints every statement's text, never its values (DATABASE_LOGGING). With `tracing`
- * every statement is a span, wait for a connection included.
- */
-export function openDatabase(pool: pg.Pool, log: Logger, logSql: boolean, tracing?: Tracing): Database {
+export type DatabaseOptions = {
+  readonly log: Logger
+  /** Prints every statement's text, never its values (DATABASE_LOGGING). */
+  readonly logSql: boolean
+  /** With it every statement is a span, wait for a connection included. */
+  readonly tracing?: Tracing
+  /**
+   * What follows when a connection is lost during a statement: one that only reads is run once more on another connection,
+   * or fails for somebody else to repeat it; one that may write fails with {@link AnswerLost}.
+   */
+  readonly onLoss: 'repeat' | 'fail' | 'tell'
+}
+
+/** Wraps a pool for statements one by one. */
+export function openDatabase(pool: pg.Pool, { log, logSql, tracing, onLoss }: DatabaseOptions): Database {
   const { line, settings } = ways.get(pool)!
   const query = (...[text, values, sending, signal, onNotice]: Parameters<typeof queryNow>) =>
     tracing?.isOn === true
@@ -151,7 +164,8 @@ export function openDatabase(pool: pg.Pool, log: Logger, logSql: boolean, tracin
     sending: Sending = 'unnamed',
     signal?: AbortSignal,
     onNotice?: (notice: { readonly message?: string | undefined }) => void,
-  ) => {
+    isRepeated = false,
+  ): Promise<pg.QueryResult> => {
     if (logSql) log.info({ sql: text }, 'sql')
     const client = await acquire(pool)
     if (onNotice !== undefined) client.on('notice', onNotice)
@@ -162,7 +176,11 @@ export function openDatabase(pool: pg.Pool, log: Logger, logSql: boolean, tracin
       client.release()
       return result
     } catch (error) {
-      client.release(isConnectionLoss(error) ? (error as Error) : undefined)
+      const isLost = isConnectionLoss(error)
+      client.release(isLost ? (error as Error) : undefined)
+      if (isLost && onLoss === 'repeat' && !isRepeated && signal?.aborted !== true)
+        return queryNow(text, values, sending, signal, onNotice, true)
+      if (isLost && onLoss === 'tell' && !wasRefused(error)) throw new AnswerLost(error, processOf(client))
       // Its own stack ends at the socket; this one leads to whoever has asked.
       Error.captureStackTrace(error as Error)
       throw error
@@ -274,6 +292,13 @@ export function withoutSslMode(url: string): string {
   return parsed.toString()
 }
 
+/** A server whose own timeouts hold says something within this time of any statement. */
+export function longestSilenceMs({ database }: Config): number {
+  return database.transactionTimeoutMs + silenceMarginMs
+}
+
+const silenceMarginMs = 2000
+
 /** DATABASE_POOL_EVICT is a base: at its default of 1 s a connection is replaced after half an hour. */
 export function connectionLifetimeSeconds(evictMs: number): number {
   return Math.max(1, Math.round((evictMs * 1800) / 1000))
@@ -305,6 +330,15 @@ function answerTo(
       else resolve(result)
     })
   })
+}
+
+/**
+ * True when the statement was not carried out: the server said so as it ended the session, or it was never sent. A crash
+ * says nothing of what was done before (57P02).
+ */
+function wasRefused(error: unknown): boolean {
+  const { code, message } = error as { code?: unknown; message?: unknown }
+  return code === '57P01' || code === '57P03' || /is not queryable/.test(String(message))
 }
 
 const statementsPerConnection = 200

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import pg from 'pg'
 import type { Logger } from 'pino'
 import { type Config, ConfigError } from '../config.ts'
+import { Connection } from './connection.ts'
 import { databaseUrl, tlsOptions, withoutSslMode } from './pools.ts'
 
 const connectTimeoutMs = 10_000
@@ -24,7 +24,7 @@ export async function reachDatabase(config: Config, log: Logger): Promise<void> 
 
 /** Why the server takes no connection; undefined when it does. */
 async function refusal(config: Config): Promise<string | undefined> {
-  const client = new pg.Client({
+  const client = new Connection({
     connectionString: withoutSslMode(databaseUrl(config)),
     ssl: tlsOptions(config),
     connectionTimeoutMillis: connectTimeoutMs,

@@ -1,7 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import pg from 'pg'
+import type pg from 'pg'
 import type { Logger } from 'pino'
 import type { Config } from '../config.ts'
+import { Connection, streamOf } from './connection.ts'
 import { openLine } from './line.ts'
 import { lookAtLine } from './look-at-line.ts'
 import { type Database, openDatabase, openPool, type PgClient, tlsOptions, withoutOwnParameters } from './pools.ts'
@@ -52,7 +53,8 @@ export function openReplica({ config, log, name, url, place }: ReplicaOptions): 
     acquireMs: database.readReplicaPoolAcquireMs,
     evictMs: database.readReplicaPoolEvictMs,
   })
-  const db = openDatabase(pool, log, database.logging)
+  // What a replica fails the primary is asked for.
+  const db = openDatabase(pool, { log, logSql: database.logging, onLoss: 'fail' })
   const connections = new Set<pg.PoolClient>()
   pool.on('connect', (client) => connections.add(client))
   pool.on('remove', (client) => connections.delete(client))
@@ -128,14 +130,13 @@ type Address = Pick<ReplicaOptions, 'config' | 'name' | 'url'>
 /** The connection that asks; its end is the first that is heard of a replica's. */
 async function connect({ config, name, url }: Address, onLost: (reason: string) => void): Promise<PgClient> {
   const { ofAddress } = settingsOf(url, { transactionTimeoutMs: config.database.transactionTimeoutMs, readOnly: true })
-  const client = new pg.Client({
+  const client = new Connection({
     connectionString: withoutOwnParameters(url),
     ssl: tlsOptions(config, url),
     application_name: `daybook ${name} watch`,
     ...(ofAddress !== undefined && { options: ofAddress }),
     connectionTimeoutMillis: patienceMs,
     query_timeout: patienceMs,
-    keepAlive: true,
   })
   client.on('error', (error) => onLost(error.message))
   await client.connect()
@@ -156,11 +157,6 @@ function drop(client: PgClient | undefined, log: Logger): void {
   streamOf(client).destroy()
   client.end().catch((error: unknown) => log.debug({ err: error }, 'closing a lost connection failed'))
 }
-
-/** What pg knows of a connection and does not declare. */
-type Streaming = { readonly connection: { readonly stream: { destroy(error?: Error): void } } }
-
-const streamOf = (client: pg.ClientBase) => (client as unknown as Streaming).connection.stream
 
 function replicaLost(reason: string): Error {
   return Object.assign(new Error(`the read replica was lost: ${reason}`), { code: 'ECONNRESET' })

@@ -9,6 +9,7 @@ import {
   connectionLifetimeSeconds,
   type Database,
   databaseUrl,
+  longestSilenceMs,
   openDatabase,
   openPool,
   readerOf,
@@ -18,6 +19,7 @@ import {
   withoutOwnParameters,
 } from './pools.ts'
 import { settingsOf } from './session-settings.ts'
+import { driverFor } from './slonik-driver.ts'
 import { type Query, rawQuery, type Tx } from './sql.ts'
 import { toldOfSessions } from './told.ts'
 
@@ -47,31 +49,31 @@ export async function openWritePool(options: {
 }): Promise<WritePool> {
   const { config, log, line } = options
   const { database } = config
-  const settings = settingsOf(databaseUrl(config), {
-    transactionTimeoutMs: database.transactionTimeoutMs,
-    readOnly: false,
+  const url = databaseUrl(config)
+  const settings = settingsOf(url, { transactionTimeoutMs: database.transactionTimeoutMs, readOnly: false })
+  const driver = driverFor({
+    connectionString: withoutOwnParameters(url),
+    application_name: `daybook ${options.name} write`,
+    options: line.facts().keepsSettings ? settings.ofSession : settings.ofAddress,
+    ssl: tlsOptions(config),
+    connectionTimeoutMillis: database.poolAcquireMs,
+    silenceMs: longestSilenceMs(config),
   })
-  const { keepsSettings } = line.facts()
-  const slonik = await createPool(
-    writeUrl(config, options.name, keepsSettings ? settings.ofSession : settings.ofAddress),
-    {
-      maxPoolSize: options.transactions,
-      connectionTimeout: database.poolAcquireMs,
-      idleTimeout: database.poolIdleMs,
-      maximumConnectionAge: connectionLifetimeSeconds(database.poolEvictMs) * 1000,
-      // Both are among the settings.
-      statementTimeout: 'DISABLE_TIMEOUT',
-      idleInTransactionSessionTimeout: 'DISABLE_TIMEOUT',
-      ssl: tlsOptions(config) as never,
-      typeParsers: [],
-      // Our settings are local to a transaction, so nothing is left to reset; DISCARD ALL would cost a round trip.
-      resetConnection: async () => {},
-      interceptors: database.logging ? [logInterceptor(log)] : [],
-    },
-  )
+  const slonik = await createPool(withoutOwnParameters(url), {
+    driverFactory: driver,
+    maxPoolSize: options.transactions,
+    connectionTimeout: database.poolAcquireMs,
+    idleTimeout: database.poolIdleMs,
+    maximumConnectionAge: connectionLifetimeSeconds(database.poolEvictMs) * 1000,
+    typeParsers: [],
+    // Our settings are local to a transaction, so nothing is left to reset; DISCARD ALL would cost a round trip.
+    resetConnection: async () => {},
+    interceptors: database.logging ? [logInterceptor(log)] : [],
+  })
   slonik.on('error', (error) => log.warn({ err: error, pool: 'write' }, 'a database connection was lost'))
   const hot = openPool({ config, log, line, max: options.hot, readOnly: false, name: `${options.name} hot` })
-  const hotDatabase = openDatabase(hot, log, database.logging, options.tracing)
+  const { tracing } = options
+  const hotDatabase = openDatabase(hot, { log, logSql: database.logging, tracing, onLoss: 'tell' })
   return {
     transaction: (work) =>
       slonik.transaction(async (connection) => {
@@ -110,8 +112,10 @@ export function writePoolOf(runtime: object): WritePool {
   return pool
 }
 
+export type TransactionConnection = DatabaseTransactionConnection
+
 /** Our reader over slonik's transaction connection; adds to `told` what the transaction means for sessions (told.ts). */
-export function txOf(connection: DatabaseTransactionConnection, told: string[], tracing: Tracing): Tx {
+export function txOf(connection: TransactionConnection, told: string[], tracing: Tracing): Tx {
   const run = async (text: string, values: readonly unknown[]) => {
     const { rows, notices } = await connection.query(rawQuery(text, values))
     told.push(...notices.flatMap(({ message }) => toldOfSessions(message) ?? []))
@@ -126,13 +130,6 @@ export function txOf(connection: DatabaseTransactionConnection, told: string[], 
 function withoutFirst(results: unknown): QueryResult {
   const rest = (results as QueryResult[]).slice(1)
   return rest.length === 1 ? rest[0]! : (rest as unknown as QueryResult)
-}
-
-function writeUrl(config: Config, name: string, options: string | undefined): string {
-  const url = new URL(withoutOwnParameters(databaseUrl(config)))
-  url.searchParams.set('application_name', `daybook ${name} write`)
-  if (options !== undefined) url.searchParams.set('options', options)
-  return url.toString()
 }
 
 function logInterceptor(log: Logger): Interceptor {

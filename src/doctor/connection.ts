@@ -11,7 +11,7 @@ const longestWaitMs = 5000
 export function openForLooking(config: Config, url: string, line?: Line): Database {
   const impatient: Config = { ...config, database: { ...config.database, poolAcquireMs: longestWaitMs } }
   const pool = openPool({ config: impatient, log, max: 2, readOnly: true, name: 'doctor', url, ...(line && { line }) })
-  return openDatabase(pool, log, false)
+  return openDatabase(pool, { log, logSql: false, onLoss: 'fail' })
 }
 
 /** What lies on the way to an address, as the processes would find it. */

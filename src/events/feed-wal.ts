@@ -5,9 +5,10 @@
 import { randomBytes } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { ConnectionOptions as TlsOptions } from 'node:tls'
-import pg, { type Client, type ClientConfig } from 'pg'
+import type { Client, ClientConfig, QueryConfig } from 'pg'
 import { LogicalReplicationService, PgoutputPlugin } from 'pg-logical-replication'
 import type { Logger } from 'pino'
+import { Connection } from '../db/connection.ts'
 import { publicationName } from './log.ts'
 import type { LogDb } from './log-reader.ts'
 
@@ -95,8 +96,6 @@ async function listen(options: WalOptions, signal: AbortSignal, { onSlot, onLive
     ...(options.tls === undefined ? {} : { ssl: options.tls }),
     application_name: 'daybook feed',
     connectionTimeoutMillis: 5000,
-    keepAlive: true,
-    keepAliveInitialDelayMillis: 5000,
   })
   const slot = `svc_realtime_${process.pid}_${randomBytes(4).toString('hex')}`
   let backend: number | undefined
@@ -156,7 +155,7 @@ function openService(config: ClientConfig): LogicalReplicationService {
   const service = new LogicalReplicationService(config, { acknowledge: { auto: false, timeoutSeconds: 0 } })
   const connect = async () => {
     await service.stop()
-    const client = new pg.Client({ ...config, replication: 'database' } as ClientConfig)
+    const client = new Connection({ ...config, replication: 'database' } as ClientConfig)
     client.on('error', (error) => service.emit('error', error))
     Object.assign(service, { _client: client })
     await client.connect()
@@ -177,9 +176,10 @@ function commitPlugin(beforeSlot: (backendPid: number) => void): PgoutputPlugin 
   let xid: number | undefined
   return Object.assign(plugin, {
     start: async (client: Client, slot: string) => {
-      const { rows } = await client.query(
-        `select pg_backend_pid() as pid, exists(select from pg_publication where pubname = '${publicationName}') as published`,
-      )
+      const { rows } = await client.query({
+        text: `select pg_backend_pid() as pid, exists(select from pg_publication where pubname = '${publicationName}') as published`,
+        query_timeout: silentMs,
+      } as QueryConfig)
       if (!rows[0].published) throw new Error(`the publication ${publicationName} does not exist`)
       beforeSlot(Number(rows[0].pid))
       await client.query(`CREATE_REPLICATION_SLOT "${slot}" TEMPORARY LOGICAL pgoutput (SNAPSHOT 'nothing')`)

@@ -44,11 +44,15 @@ describe('the database variables', () => {
     const { url } = await createDatabase()
     const small = pool(url, { DATABASE_POOL_ACQUIRE: '500' }, 1)
     const client = await small.connect()
-    await expect(openDatabase(small, silent, false).one(sql.unsafe`select 1 as x`)).rejects.toMatchObject({
+    await expect(
+      openDatabase(small, { log: silent, logSql: false, onLoss: 'repeat' }).one(sql.unsafe`select 1 as x`),
+    ).rejects.toMatchObject({
       status: 503,
     })
     client.release()
-    expect(await openDatabase(small, silent, false).one(sql.unsafe`select 1 as x`)).toEqual({ x: 1 })
+    expect(
+      await openDatabase(small, { log: silent, logSql: false, onLoss: 'repeat' }).one(sql.unsafe`select 1 as x`),
+    ).toEqual({ x: 1 })
   })
 
   it('DATABASE_POOL_IDLE closes idle connections', async () => {
@@ -107,9 +111,11 @@ describe('the database variables', () => {
       }),
     )
     const logged = pool(url, { DATABASE_LOGGING: 'true' })
-    await openDatabase(logged, log, testConfig(url, { DATABASE_LOGGING: 'true' }).database.logging).any(
-      sql.unsafe`select ${'a canary'} as x`,
-    )
+    await openDatabase(logged, {
+      log,
+      logSql: testConfig(url, { DATABASE_LOGGING: 'true' }).database.logging,
+      onLoss: 'fail',
+    }).any(sql.unsafe`select ${'a canary'} as x`)
     expect(lines.join()).toContain('select $1 as x')
     expect(lines.join()).not.toContain('canary')
   })

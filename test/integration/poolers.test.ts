@@ -32,7 +32,7 @@ function open(url: string, { line, max = 4, readOnly = true, env = {} }: Opening
   const config = testConfig(url, env)
   const pool = openPool({ config, log: silent, max, readOnly, name: 'test', ...(line && { line }) })
   pools.push(pool)
-  return openDatabase(pool, silent, false)
+  return openDatabase(pool, { log: silent, logSql: false, onLoss: 'fail' })
 }
 
 const looked = async (url: string, named = true) =>

@@ -104,6 +104,11 @@ async function dropUnused(serverUrl: string, name: string): Promise<void> {
   })
 }
 
+/** To be done when the hooks of the file and of what it imports are done. */
+export function atEnd(cleanup: () => Promise<void>): void {
+  cleanups.push(cleanup)
+}
+
 const cleanups: (() => Promise<void>)[] = []
 
 /** Has something in front of a server stopped when the processes of the test file have ended, as databases are dropped. */

@@ -1,26 +1,63 @@
+import { BackendTerminatedError, BackendTerminatedUnexpectedlyError, ConnectionError } from 'slonik'
 import { describe, expect, it } from 'vitest'
-import { clientError, isConnectionLoss, sqlState } from '../../src/db/errors.ts'
+import { AnswerLost, clientError, isConnectionLoss, sqlState } from '../../src/db/errors.ts'
+import { errors } from '../../src/errors.ts'
 
 describe('an error of the database', () => {
   it.each(['42P01', '57P01', 'XX000', 'SV410'])('has the state %s', (code) => {
     expect(sqlState(new Error('of PostgreSQL', { cause: Object.assign(new Error(), { code }) }))).toBe(code)
   })
 
-  it.each(['EPIPE', 'ECONNRESET', 'ECONNREFUSED'])('is a lost connection where the system says %s', (code) => {
-    const error = Object.assign(new Error('write'), { code })
-    expect([sqlState(error), isConnectionLoss(error)]).toEqual([undefined, true])
-    expect(clientError(error)).toMatchObject({ status: 503 })
-  })
+  it.each(['EPIPE', 'ECONNRESET', 'ECONNREFUSED', 'ETIMEDOUT', 'EHOSTUNREACH', 'ENETUNREACH', 'ECONNABORTED'])(
+    'is a lost connection where the system says %s',
+    (code) => {
+      const error = Object.assign(new Error('write'), { code })
+      expect([sqlState(error), isConnectionLoss(error)]).toEqual([undefined, true])
+      expect(clientError(error)).toMatchObject({ status: 503 })
+    },
+  )
 
   it.each([
     'Connection terminated unexpectedly',
     'timeout exceeded when trying to connect',
     'Client has encountered a connection error and is not queryable',
     'Client was closed and is not queryable',
+    'Connection terminated due to connection timeout',
+    'connection terminated: the server has been silent for 2500 ms',
+    'timeout expired',
+    'Query read timeout',
+    'Client is pending destroy.',
+    'Client is destroyed.',
   ])('is a lost connection where pg says %j', (message) => {
     expect([isConnectionLoss(new Error(message)), clientError(new Error(message))]).toMatchObject([
       true,
       { status: 503 },
     ])
+  })
+
+  const reset = Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' })
+  it.each([
+    new ConnectionError('getaddrinfo', { cause: new Error('getaddrinfo') }),
+    new BackendTerminatedError(new Error('terminating connection due to administrator command')),
+    new BackendTerminatedUnexpectedlyError(new Error('Connection terminated unexpectedly')),
+    new Error('something of a library', { cause: reset }),
+    ...['57P01', '57P02', '57P03', '08006'].map((code) => Object.assign(new Error('of PostgreSQL'), { code })),
+  ])('is a lost connection where slonik or the server says %s', (error) => {
+    expect(isConnectionLoss(error)).toBe(true)
+    expect(clientError(error)).toMatchObject({ status: 503, headers: { 'retry-after': '1' } })
+  })
+
+  it.each([
+    Object.assign(new Error('connection terminated, says a trigger'), { code: 'P0001' }),
+    new Error('a mistake of ours'),
+    errors.conflict('connection terminated'),
+    undefined,
+  ])('is no lost connection where it is %s', (error) => {
+    expect(isConnectionLoss(error)).toBe(false)
+  })
+
+  it('of a write whose answer was lost does not tell to write again', () => {
+    const { status, code, headers } = clientError(new AnswerLost(reset, 1))!
+    expect([status, code, headers]).toEqual([503, 'OUTCOME_UNKNOWN', undefined])
   })
 })

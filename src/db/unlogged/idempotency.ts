@@ -1,6 +1,7 @@
 import type { RepeatableRequest } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
 import { sql, type Tx } from '../sql.ts'
+import { withoutWaiting } from '../without-waiting.ts'
 import { run } from './run.ts'
 
 /*
@@ -50,8 +51,7 @@ export async function findRepeatable(
   rt: Runtime,
   { caller, key }: Pick<RepeatableRequest, 'caller' | 'key'>,
 ): Promise<{ readonly fingerprint: string; readonly answer: StoredAnswer | undefined } | undefined> {
-  const [row] = await run<StoredAnswer & { fingerprint: string; status: number | null }>(
-    rt,
+  const [row] = await withoutWaiting(rt).run<StoredAnswer & { fingerprint: string; status: number | null }>(
     `select fingerprint, status, "contentType", body from "svc_IdempotencyKey"
      where caller = $1 and key = $2 and step = 0 and "expiresAt" > now()`,
     [caller, key],
