@@ -46,6 +46,7 @@ export function actorOf(
     ip: request.ip,
     userAgent: request.headers['user-agent'],
     requestId: request.id,
+    request: request.headers['x-request-id'] === request.id ? undefined : request,
     repeatable: request.repeatable,
   }
 }

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { FastifyReply, FastifyRequest, RouteOptions } from 'fastify'
+import { isPassing } from '../db/errors.ts'
 import { findRepeatable, type StoredAnswer, storeAnswer } from '../db/unlogged/idempotency.ts'
 import { errors } from '../errors.ts'
 import type { RepeatableRequest } from '../events/types.ts'
@@ -7,7 +8,7 @@ import type { App } from '../http.ts'
 import type { Runtime } from '../runtime.ts'
 
 /**
- * `Idempotency-Key` on every POST outside /auth: the same caller's same request (path, query, body) is done once within
+ * `Idempotency-Key` on everything that may write outside /auth (POST, PUT, PATCH, DELETE): the same caller's same request (path, query, body) is done once within
  * 24 hours, however often and by however many processes it is received, and answered alike. Another request with the
  * same key is 409.
  *
@@ -18,11 +19,14 @@ import type { Runtime } from '../runtime.ts'
 export function registerIdempotency(app: App, rt: Runtime): void {
   app.decorateRequest('repeatable', undefined)
   app.addHook('onRoute', (route) => {
-    if (!route.method.includes('POST') || /^\/auth(\/|$)/.test(route.url)) return
+    const methods = listOf<string>(route.method)
+    if (!methods.some((method) => writing.has(method)) || /^\/auth(\/|$)/.test(route.url)) return
     route.preHandler = [...listOf(route.preHandler), beginning(rt)]
     route.onSend = [...listOf(route.onSend), ending(rt)]
   })
 }
+
+const writing: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH', 'DELETE'])
 
 /** Larger answers are made again from the results of their commits. */
 const largestAnswer = 1_000_000
@@ -79,7 +83,12 @@ async function keep(rt: Runtime, repeatable: RepeatableRequest, reply: FastifyRe
     contentType: typeof type === 'string' ? type : null,
     body,
   }
-  const kept = await storeAnswer(rt, repeatable, own)
+  // Its commits have stored their results, so what is lost here is made again from those.
+  const kept = await storeAnswer(rt, repeatable, own).catch((error: unknown) => {
+    if (!isPassing(error)) throw error
+    reply.log.warn({ err: error }, 'the answer to a request with an Idempotency-Key could not be kept')
+    return own
+  })
   reply.code(kept.status)
   if (kept.body !== body) reply.removeHeader('content-length')
   return kept.body

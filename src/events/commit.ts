@@ -1,13 +1,16 @@
 import { enqueueInvalidations } from '../cache/invalidations.ts'
 import { isShared } from '../cache/sharing.ts'
+import { AnswerLost, isConnectionLoss, isPassing } from '../db/errors.ts'
+import { endOfTransaction, type TransactionId, transactionIdSql } from '../db/outcome.ts'
 import type { Sending } from '../db/pools.ts'
 import { type AnyReader, readFromNowOn } from '../db/read-anywhere.ts'
 import { rawQuery, sql, type Tx } from '../db/sql.ts'
 import { rememberCommit, reserveCommit } from '../db/unlogged/idempotency.ts'
-import { txOf, writePoolOf } from '../db/write-pool.ts'
+import { type TransactionConnection, txOf, writePoolOf } from '../db/write-pool.ts'
 import { errors } from '../errors.ts'
 import type { Runtime } from '../runtime.ts'
 import { enqueue } from './jobs.ts'
+import { eventsOfLost, type RowEvent } from './lost-writes.ts'
 import { type Reaction, reactionTo } from './reactions.ts'
 import { type Actor, actorJson, type DomainEvent } from './types.ts'
 
@@ -36,24 +39,39 @@ export async function commit<Result>(
   return rt.tracing.part('commit', {}, () => commitNow(rt, actor, work))
 }
 
+/** What a transaction came to when only its COMMIT was left. */
+type Done<Result> = {
+  readonly id: TransactionId
+  readonly result: Result
+  readonly reactions: readonly Reaction[]
+  readonly writers: readonly AnyReader[]
+}
+
 async function commitNow<Result>(
   rt: Runtime,
   actor: Actor,
   work: (tx: Tx) => Promise<Outcome<Result>>,
 ): Promise<Result> {
   const deadline = performance.now() + rt.config.database.transactionTimeoutMs
-  const { result, reactions, told, writers } = await writePoolOf(rt).transaction(async (connection) => {
-    const told: string[] = []
+  noteWrite(actor)
+  let done: Done<Result> | undefined
+  let told: string[] = []
+  const transact = async (connection: TransactionConnection) => {
+    done = undefined
+    told = []
     const tx = txOf(connection, told, rt.tracing)
-    await tx.any(sql.unsafe`select set_config('svc.actor', ${actorJson(actor)}, true)`)
+    const id = await tx.one<TransactionId>(rawQuery(beginSql, [actorJson(actor)]))
     await actor.guard?.(tx)
     const before = await earlierResult<Result>(tx, actor)
-    if (before !== undefined) return { result: before.result, reactions: [], told, writers: [actor] }
+    if (before !== undefined) {
+      done = { id, result: before.result, reactions: [], writers: [actor] }
+      return
+    }
     const outcome = await work(tx)
-    const done = outcome.events ?? []
-    for (const event of done) await appendEvent(tx, outcome.actor ?? actor, event)
-    const decided = done.map(reactionTo)
-    const jobs = decided.flatMap((reaction) => reaction.jobs ?? [])
+    const events = outcome.events ?? []
+    for (const event of events) await appendEvent(tx, outcome.actor ?? actor, event)
+    const reactions = events.map(reactionTo)
+    const jobs = reactions.flatMap((reaction) => reaction.jobs ?? [])
     if (jobs.length > 0)
       await rt.tracing.part('enqueue jobs', { kind: 'producer', attributes: { 'daybook.jobs': jobs.length } }, () =>
         enqueue(rt.boss, tx, jobs, rt.tracing.traceparent()),
@@ -61,39 +79,109 @@ async function commitNow<Result>(
     await enqueueInvalidations(rt, tx)
     if (actor.repeatable !== undefined) await rememberCommit(tx, actor.repeatable, outcome.result)
     if (performance.now() > deadline) throw errors.unavailable('The transaction took too long')
-    return {
+    done = {
+      id,
       result: outcome.result,
-      reactions: decided,
-      told,
-      writers: [actor, outcome.actor ?? actor, ...done.flatMap(subjectsOf)],
+      reactions,
+      writers: [actor, outcome.actor ?? actor, ...events.flatMap(subjectsOf)],
     }
-  })
+  }
+  try {
+    await writePoolOf(rt).transaction(transact)
+  } catch (error) {
+    await requireCommitted(rt, error, done?.id)
+  }
+  const { result, reactions, writers } = done!
   await readFromNowOn(rt, ...writers)
   rt.dataCache.written()
   if (actor.repeatable !== undefined) actor.repeatable.commits += 1
-  await applyHere(rt, reactions)
-  await rt.sessions.ended(told)
+  await afterCommit(async () => {
+    await applyHere(rt, reactions)
+    await rt.sessions.ended(told)
+  })
   return result
 }
 
+const beginSql = `select set_config('svc.actor', $1, true), ${transactionIdSql}`
+
 /**
- * A single statement that changes rows and returns them, without BEGIN and COMMIT around it: one round trip. The
+ * Returns when a transaction has committed although `error` came instead of the answer to its COMMIT; throws what is to
+ * be answered otherwise. `id` is undefined where COMMIT was never sent.
+ */
+async function requireCommitted(rt: Runtime, error: unknown, id: TransactionId | undefined): Promise<void> {
+  if (id === undefined || !isConnectionLoss(error)) throw error
+  const ending = await endOfTransaction(rt.reserved, rt.log, id)
+  rt.log.warn({ err: error, xid: id.xid, ending }, 'the connection was lost while a transaction was committed')
+  if (ending === 'aborted') throw errors.unavailable(undefined, error)
+  if (ending === 'unknown') throw errors.outcomeUnknown(error)
+}
+
+/** What fails in passing when all is written must not be answered as if nothing were. */
+async function afterCommit(work: () => Promise<void>): Promise<void> {
+  try {
+    await work()
+  } catch (error) {
+    throw isPassing(error) ? errors.outcomeUnknown(error, true) : error
+  }
+}
+
+/**
+ * A single statement that changes one row and returns it, without BEGIN and COMMIT around it: one round trip. The
  * statement's first parameter is the actor, read by a CTE it must select from (`actorCte` in log.ts). Only for changes
  * without domain events and jobs; the rows' own events are appended by the triggers all the same.
+ *
+ * When the connection is lost before the answer, nothing is known of the transaction, not even its number: it is looked
+ * for in the log, and `fromLog` makes of its events what the statement would have returned.
  */
 export async function commitRow<Row>(
   rt: Runtime,
   actor: Actor,
   statement: { readonly text: string; readonly values: readonly unknown[]; readonly sending?: Sending },
+  fromLog?: (events: readonly RowEvent[]) => Row | undefined,
 ): Promise<Row[]> {
   const values = [actorJson(actor), ...statement.values]
   if (actor.repeatable !== undefined || actor.guard !== undefined || isShared(rt.config))
     return commit(rt, actor, async (tx) => ({ result: [...(await tx.any<Row>(rawQuery(statement.text, values)))] }))
-  const { rows, told } = await writePoolOf(rt).hot.runTold(statement.text, values, statement.sending)
+  noteWrite(actor)
+  let rows: readonly Row[]
+  let told: readonly string[] = []
+  try {
+    const answer = await writePoolOf(rt).hot.runTold(statement.text, values, statement.sending)
+    rows = answer.rows as Row[]
+    told = answer.told
+  } catch (error) {
+    rows = [await rowFromLog(rt, actor, error, fromLog)]
+  }
   await readFromNowOn(rt, actor)
   rt.dataCache.written()
-  if (told.length > 0) await rt.sessions.ended(told)
+  if (told.length > 0) await afterCommit(() => rt.sessions.ended(told))
   return rows as Row[]
+}
+
+async function rowFromLog<Row>(
+  rt: Runtime,
+  actor: Actor,
+  error: unknown,
+  fromLog: ((events: readonly RowEvent[]) => Row | undefined) | undefined,
+): Promise<Row> {
+  if (!(error instanceof AnswerLost)) throw error
+  const { requestId, request } = actor
+  const isOnly = () => request !== undefined && writesOf.get(request) === 1
+  const events = requestId !== undefined && isOnly() ? await eventsOfLost(rt, error, requestId) : []
+  const row = isOnly() && events.length > 0 ? fromLog?.(events) : undefined
+  rt.log.warn({ err: error, requestId, events: events.length }, 'the connection was lost while a row was written')
+  if (row === undefined) throw errors.outcomeUnknown(error, events.length > 0)
+  return row
+}
+
+/**
+ * How many writes were begun for a request. The log tells requests apart and not what belongs to which write of one, so
+ * only for the first can be said that what it finds is it.
+ */
+const writesOf = new WeakMap<object, number>()
+
+function noteWrite({ request }: Actor): void {
+  if (request !== undefined) writesOf.set(request, (writesOf.get(request) ?? 0) + 1)
 }
 
 /** Whoever signs in has no session yet when the user's rows are written. */

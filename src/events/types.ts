@@ -90,6 +90,8 @@ export type Actor = {
   readonly ip: string | undefined
   readonly userAgent: string | undefined
   readonly requestId: string | undefined
+  /** The request, where its id was made here and so is nobody else's. */
+  readonly request?: object | undefined
   /** Set where the request may be repeated without being done twice. */
   readonly repeatable?: RepeatableRequest | undefined
   /** Asked at the beginning of each of its transactions; throws when the actor may not write any more. */

@@ -25,7 +25,7 @@ export async function writeRows({ cluster, ledger, writer, writes, random }: Opt
       answer = await cluster.web[at % cluster.web.length]!.call(method, path, body)
       return answer
     })
-    if (outcome === 'unknown') {
+    if (outcome === 'unknown' || answer?.status === 503) {
       at += 1
       await delay(20)
     }

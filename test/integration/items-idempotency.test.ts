@@ -136,11 +136,28 @@ describe('a POST with an Idempotency-Key', () => {
   })
 })
 
-it('requests without a key, and those that are no POST, store nothing', async () => {
+it('what changes or deletes is done once under a key, too', async () => {
+  const { body } = await api.admin('POST', '/items/paper', { lines: 1 })
+  const path = `/items/paper/${body.data.id}`
+  const before = await api.position()
+  for (const [method, payload] of [
+    ['PATCH', { lines: 2 }],
+    ['DELETE', undefined],
+  ] as const) {
+    const headers = { 'idempotency-key': `${method}-once` }
+    const first = await api.admin(method, path, payload, headers)
+    const second = await api.admin(method, path, payload, headers)
+    expect([first.status, second.status, second.text]).toEqual([200, 200, first.text])
+    expect(second.headers['idempotent-replayed']).toBe('true')
+  }
+  expect((await api.log(before)).map(({ action }) => action)).toEqual(['update', 'delete'])
+})
+
+it('requests without a key, and those that write nothing or sign in, store nothing', async () => {
   await api.sql('delete from "svc_IdempotencyKey"')
   const { body } = await api.admin('POST', '/items/paper', { lines: 1 })
   const headers = { 'idempotency-key': 'k' }
-  expect((await api.admin('PATCH', `/items/paper/${body.data.id}`, { lines: 2 }, headers)).status).toBe(200)
+  expect((await api.admin('PATCH', `/items/paper/${body.data.id}`, { lines: 2 })).status).toBe(200)
   expect((await api.admin('GET', '/items/paper?limit=1', undefined, headers)).status).toBe(200)
   expect((await api.anonymous('POST', '/auth/login', administrator, headers)).status).toBe(200)
   expect(await api.sql('select * from "svc_IdempotencyKey"')).toEqual([])

@@ -8,15 +8,18 @@ import { connect, type Frame } from './socket.ts'
 import { waitFor } from './wait.ts'
 
 /**
- * What a client knows of its write. `acknowledged`: a 2xx, so it must be there. `refused`: a 4xx, so nothing of it may
- * be. `unknown`: the line broke or the server was in trouble; it happened wholly or not at all.
+ * What a client knows of its write. `acknowledged`: a 2xx, so it must be there. `refused`: a 4xx, or a 503 that
+ * tells to try again, so nothing of it may be. `unknown`: the line broke or the server was in trouble (`OUTCOME_UNKNOWN`);
+ * it happened wholly or not at all.
  */
 export type Outcome = 'acknowledged' | 'refused' | 'unknown'
+
+type Attempted = { readonly status: number; readonly headers?: Headers }
 
 /** What the clients of a fault run did, each write under a key of its own that can be found again in the database. */
 export type Ledger = {
   /** Makes a write and notes what came of it. Rejects never. */
-  write(key: string, attempt: () => Promise<{ status: number }>): Promise<Outcome>
+  write(key: string, attempt: () => Promise<Attempted>): Promise<Outcome>
   /** How many writes have been begun. */
   begun(): number
   count(outcome: Outcome): number
@@ -169,9 +172,10 @@ export function seededRandom(name: string, given?: number): () => number {
   }
 }
 
-function outcomeOf({ status }: { status: number }): Outcome {
+function outcomeOf({ status, headers }: Attempted): Outcome {
   if (status < 300) return 'acknowledged'
-  return status < 500 ? 'refused' : 'unknown'
+  const mayBeRepeated = status === 503 && headers?.has('retry-after') === true
+  return status < 500 || mayBeRepeated ? 'refused' : 'unknown'
 }
 
 function countsOf(keys: readonly string[]): ReadonlyMap<string, number> {

@@ -7,6 +7,7 @@ import type { Runtime } from '../../runtime.ts'
 import { type AnswerQuery, type Written, wantsRows, writtenRows } from './answers.ts'
 import { openWrite, type Writer } from './context.ts'
 import { passwordChanged, setPasswords } from './credentials.ts'
+import { rowFromLog } from './from-log.ts'
 import { beforeRow, meetsHooks, noteWritten } from './hooking.ts'
 import { guardInserts, guardRows, isGuarded } from './identities.ts'
 import { freshOutside } from './reads.ts'
@@ -74,7 +75,7 @@ export async function upsertItems(
     const writes = plans.map((plan) => ({ plan, write: upsertStatement(contexts, key, plan) }))
     const [first] = writes
     const isAlone = writes.length === 1 && !hasRows && writer.scope === undefined
-    if (isAlone) return answered([await runAlone(rt, writer, first!.write, first!.plan)], undefined)
+    if (isAlone) return answered([await runAlone(rt, writer, contexts, first!)], undefined)
     return inOne((run) => inTurn(writes, ({ plan, write }) => upsert(run, contexts, plan, write)))
   })
 }
@@ -153,11 +154,18 @@ async function untilForeseen<Result>({ scope }: Writer, work: () => Promise<Resu
     }
 }
 
-async function runAlone(rt: Runtime, { actor }: Writer, { text, values }: Write, { create }: Plan): Promise<Outcome> {
+async function runAlone(
+  rt: Runtime,
+  { actor }: Writer,
+  contexts: Contexts,
+  { plan, write }: { readonly plan: Plan; readonly write: Write },
+): Promise<Outcome> {
+  const { text, values } = write
+  const fromLog = rowFromLog(contexts.create, 'upsert')
   try {
-    return outcomeOf(await commitRow<Outcome>(rt, actor, { text, values, sending: 'prepared' }))
+    return outcomeOf(await commitRow<Outcome>(rt, actor, { text, values, sending: 'prepared' }, fromLog))
   } catch (error) {
-    throw namedReference(error, create)
+    throw namedReference(error, plan.create)
   }
 }
 

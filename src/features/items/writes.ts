@@ -1,8 +1,9 @@
-import { commitRow } from '../../events/commit.ts'
+import { commit, commitRow } from '../../events/commit.ts'
 import type { Runtime } from '../../runtime.ts'
 import { type AnswerQuery, type Written, wantsRows, writtenRows } from './answers.ts'
 import { applyTree, noteTree } from './apply.ts'
 import { openWrite, type Writer } from './context.ts'
+import { type FromLog, rowFromLog } from './from-log.ts'
 import { meetsHooks } from './hooking.ts'
 import { guardInserts, guardTrees, isGuarded } from './identities.ts'
 import { insertOf, updateOf } from './kept-writes.ts'
@@ -86,7 +87,8 @@ export async function writeNew(
     if (trees.every(isPlain) && asked === undefined) {
       guardInserts({ rt, writer }, context, cellsOf(trees))
       const write = trees.length === 1 ? insertOf(context, trees[0]!) : insertStatement(context, trees)
-      return { ids: idsOf(await execute(rt, writer, write, trees[0])), rows: undefined }
+      const fromLog = trees.length === 1 ? rowFromLog(context, 'create') : undefined
+      return { ids: idsOf(await execute(rt, writer, write, { place: trees[0], fromLog })), rows: undefined }
     }
     return written(rt, writer, name, asked, (run) => createTrees(run, trees))
   })
@@ -114,7 +116,9 @@ export async function writeChange(
     if (isPlain(tree) && asked === undefined && !isGuarded(context.collection, 'update', tree.cells)) {
       const write =
         ifMatch === undefined ? updateOf(context, key, tree) : updateStatement(context, [key], tree, { ifMatch })
-      return { ids: [changedId('update', await execute<Changed>(rt, writer, write, tree))], rows: undefined }
+      const fromLog = rowFromLog(context, 'update', key)
+      const changed = await execute<Changed>(rt, writer, write, { place: tree, fromLog })
+      return { ids: [changedId('update', changed)], rows: undefined }
     }
     return written(rt, writer, name, asked, async (run) => [await applyTo(run, tree, ifMatch)])
   })
@@ -165,7 +169,8 @@ export async function deleteItems(rt: Runtime, writer: Writer, name: string, ids
     if (meetsHooks(rt, context) || isGuarded(context.collection, 'delete'))
       return inTransaction(rt, writer, async (run) => (await deleteRows(run, context, wanted)).map(({ id }) => id!))
     await beforeDelete(rt, context.collection, wanted)
-    return idsOf(await execute(rt, writer, deleteStatement(context, wanted)))
+    const fromLog = wanted.length === 1 ? rowFromLog(context, 'delete', wanted[0]) : undefined
+    return idsOf(await execute(rt, writer, deleteStatement(context, wanted), { fromLog }))
   })
 }
 
@@ -186,7 +191,11 @@ export async function deleteItem(
         changedId('delete', await deleteRows(run, context, [key], ifMatch)),
       )
     await beforeDelete(rt, context.collection, [key])
-    return changedId('delete', await execute<Changed>(rt, writer, deleteStatement(context, [key], { ifMatch })))
+    const fromLog = rowFromLog(context, 'delete', key)
+    return changedId(
+      'delete',
+      await execute<Changed>(rt, writer, deleteStatement(context, [key], { ifMatch }), { fromLog }),
+    )
   })
 }
 
@@ -234,17 +243,28 @@ function askedFor(rt: Runtime, { access }: Writer, name: string, answer: AnswerQ
   return wantsRows(rt, access, name, answer) ? answer : undefined
 }
 
-/** The short way: one statement without BEGIN and COMMIT around it, unless the writer is in a transaction. */
+type Short = {
+  readonly place?: ReferencePlace | undefined
+  /** Of a statement on one row; see `commitRow`. */
+  readonly fromLog?: FromLog | undefined
+}
+
+/**
+ * The short way of one row: one statement without BEGIN and COMMIT around it, unless the writer is in a transaction. Of
+ * several rows a transaction, so that it can be told how it ended.
+ */
 async function execute<Answer = { id: string }>(
   rt: Runtime,
   writer: Writer,
   write: Write,
-  place: ReferencePlace = {},
+  { place = {}, fromLog }: Short,
 ): Promise<readonly Answer[]> {
   const { actor, scope } = writer
   if (scope !== undefined) return runWrite<Answer>({ writer, tx: scope.tx }, write, place)
+  if (fromLog === undefined)
+    return commit(rt, actor, async (tx) => ({ result: await runWrite<Answer>({ writer, tx }, write, place) }))
   try {
-    return await commitRow<Answer>(rt, actor, { ...write, sending: 'prepared' })
+    return await commitRow<Answer>(rt, actor, { ...write, sending: 'prepared' }, fromLog as never)
   } catch (error) {
     throw namedReference(error, place)
   }
