@@ -130,7 +130,7 @@ describe('POST /auth/register', () => {
     [
       'a lone surrogate',
       { ...person, email: 'a@example.com', password: 'password\ud800' },
-      'Password must be valid Unicode text',
+      'The request body has text that is not valid Unicode',
     ],
     ['an invalid phone', { ...person, email: 'a@example.com', phone: '<script>' }, 'Invalid phone number'],
     [
