@@ -3,6 +3,7 @@ import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
 import { v7 } from 'uuid'
 import { openTracing, type Tracing } from './adapters/tracing.ts'
+import { goneSignal } from './asker.ts'
 import { type DataCache, openDataCache } from './cache/data-cache.ts'
 import { openSystemSync } from './cache/system-sync.ts'
 import { type CatalogStore, openCatalog } from './catalog/store.ts'
@@ -13,7 +14,7 @@ import type { Line } from './db/line.ts'
 import { type Listener, openListener } from './db/listener.ts'
 import { type PoolState, stateOf } from './db/pool-state.ts'
 import { lookAtDatabase, refuseLostSettings } from './db/poolers.ts'
-import { type Database, openDatabase, openPool, poolShares, workerConnections } from './db/pools.ts'
+import { type Database, openDatabase, openPool, type PgPool, poolShares, workerConnections } from './db/pools.ts'
 import { reachDatabase } from './db/reach.ts'
 import { openReplicas, type Replicas } from './db/replicas.ts'
 import { sql } from './db/sql.ts'
@@ -39,7 +40,7 @@ export type Runtime = {
   readonly log: Logger
   /** The variables of the process, for migration scripts; everything else reads `config`. */
   readonly env: Readonly<Record<string, string | undefined>>
-  /** The read-only pool of the routes. */
+  /** The read-only pool of the routes; what it runs ends when its asker is gone (asker.ts). */
   readonly db: Database
   /** Two connections of their own for session and health checks. */
   readonly reserved: Database
@@ -102,20 +103,18 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
     return value
   }
   const tracing = opened(await openTracing(config, name, log), (t) => t.close())
-  const database = (share: 'read' | 'reserved' | 'feed') => {
-    const pool = openPool({ config, log, line, max: shares[share], readOnly: true, name: `${name} ${share}` })
-    return openDatabase(
-      opened(pool, (p) => p.end()),
-      { log, logSql: config.database.logging, tracing, onLoss: 'repeat' },
-    )
-  }
+  const pool = (share: 'read' | 'reserved' | 'feed') =>
+    opened(openPool({ config, log, line, max: shares[share], readOnly: true, name: `${name} ${share}` }), (p) => p.end())
+  const reading = { log, logSql: config.database.logging, tracing, onLoss: 'repeat' } as const
+  const forEverybody = (pool: PgPool) => openDatabase(pool, reading)
   const close = async () => {
     for (const closer of closers) await closer()
   }
   try {
-    const db = database('read')
-    const reserved = database('reserved')
-    const feedDb = shares.feed > 0 ? database('feed') : db
+    const read = pool('read')
+    const db = openDatabase(read, { ...reading, ends: goneSignal })
+    const reserved = forEverybody(pool('reserved'))
+    const feedDb = shares.feed > 0 ? forEverybody(pool('feed')) : db
     await checkSetUp(reserved)
     const clock = opened(await openDatabaseClock(reserved, log), (c) => c.close())
     const writePool = opened(
@@ -125,7 +124,7 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
     await refuseLostSettings({ config, log, line, reading: reserved, writing: writePool.hot })
     const listener = opened(await openListener({ config, log, db: reserved, leased: !worker }), (l) => l.close())
     const leases = openLeases({ db: reserved, listener, log })
-    const catalog = await openCatalog(db, listener, log, { multiTenant: config.tenancy.enabled })
+    const catalog = await openCatalog(forEverybody(read), listener, log, { multiTenant: config.tenancy.enabled })
     const access = await openAccessStore(reserved, catalog, listener, log, config.systemCache.ttlSeconds)
     const sessions = openSessionStore({ db: reserved, listener, leases, catalog, access, config, log })
     const settings = await openSettings(reserved, listener, log, config.systemCache.ttlSeconds)

@@ -7,6 +7,7 @@ import type { Extensions } from '../extensions/extensions.ts'
 import { isTrustedOrigin } from '../features/auth/origins.ts'
 import type { App } from '../http.ts'
 import type { Runtime } from '../runtime.ts'
+import { knowAskers } from './askers.ts'
 import { limitConnections } from './connections.ts'
 import { refuseEncodedBodies } from './content-encoding.ts'
 import { drainOnClose } from './drain.ts'
@@ -65,6 +66,7 @@ export async function buildServer(rt: Runtime, { endpoints = [] }: Partial<Exten
     logRequest(rt, request, reply)
     done()
   })
+  knowAskers(app)
   await app.register(cors, corsOptions(config))
   const realtime = sockets === undefined ? undefined : await openRealtime(rt, sockets)
   closeWith(app, async () => realtime?.close())

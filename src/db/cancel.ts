@@ -6,16 +6,25 @@ import { sqlState } from './errors.ts'
  * Runs a statement that ends when `signal` aborts: its query is cancelled and the work fails with 499. It does not
  * settle before the server has dealt with the cancellation, so that whoever borrows the connection next cannot be hit.
  */
-export async function cancellable<T>(
+export function cancellable<T>(
   client: pg.ClientBase,
   signal: AbortSignal | undefined,
+  work: () => Promise<T>,
+): Promise<T> {
+  return cancelledBy(signal, () => cancelQuery(client), work)
+}
+
+/** As {@link cancellable}, where `cancel` reaches the connection in another way. */
+export async function cancelledBy<T>(
+  signal: AbortSignal | undefined,
+  cancel: () => Promise<void>,
   work: () => Promise<T>,
 ): Promise<T> {
   if (signal === undefined) return work()
   if (signal.aborted) throw clientGone()
   let cancelled: Promise<void> | undefined
   const onAbort = () => {
-    cancelled = cancelQuery(client)
+    cancelled = cancel()
     // Reported by the `finally` below; the work may still be running when it fails.
     cancelled.catch(() => undefined)
   }
@@ -68,5 +77,6 @@ export function cancelQuery(client: pg.ClientBase): Promise<void> {
   }).finally(() => connection.stream.destroy())
 }
 
-/** Nobody reads it; 499 is what proxies log for it. */
-const clientGone = (cause?: unknown): AppError => new AppError(499, 'The client has closed the request', { cause })
+/** The answer to a client that is gone: nobody reads it; 499 is what proxies log for it. */
+export const clientGone = (cause?: unknown): AppError =>
+  new AppError(499, 'The client has closed the request', { cause })

@@ -1,7 +1,8 @@
 import type pg from 'pg'
 import Cursor from 'pg-cursor'
+import { goneSignal } from '../asker.ts'
 import { cancellable, cancelQuery } from './cancel.ts'
-import type { Database } from './pools.ts'
+import { acquire, type Database } from './pools.ts'
 
 const rowsPerBatch = 500
 
@@ -16,15 +17,15 @@ export type BatchReader<Row> = {
 
 /**
  * Reads a result of any size in batches, in one read-only snapshot; memory stays flat whatever its size (quality P5).
- * Aborting `signal` cancels the statement that runs, and so does closing.
+ * Aborting `signal`, by default the asker's, cancels the statement that runs, and so does closing.
  */
 export async function openBatches<Row>(
   db: Database,
   text: string,
   values: readonly unknown[],
-  signal?: AbortSignal,
+  signal = goneSignal(),
 ): Promise<BatchReader<Row>> {
-  const client = await db.pool.connect()
+  const client = await acquire(db.pool, signal)
   let busy = false
   const running = async <T>(work: () => Promise<T>): Promise<T> => {
     busy = true

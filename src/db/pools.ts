@@ -6,7 +6,7 @@ import type { SpanOptions, Tracing } from '../adapters/tracing.ts'
 import type { Config } from '../config.ts'
 import { AppError, errors } from '../errors.ts'
 import { oncePer } from '../once-per.ts'
-import { cancellable } from './cancel.ts'
+import { cancellable, clientGone } from './cancel.ts'
 import { Connection, type ConnectionConfig, processOf } from './connection.ts'
 import { AnswerLost, isChangedResult, isConnectionLoss, isNameError } from './errors.ts'
 import { type Line, openLine } from './line.ts'
@@ -27,7 +27,7 @@ export type Database = Reader & {
   /**
    * Runs a compiled plan. `prepared` makes a prepared statement of the connection of it (at most 200 per connection, then
    * unnamed), where the way to the server keeps those: about 2.5 times as fast on a primary-key read. Aborting `signal`
-   * cancels the statement (cancel.ts).
+   * cancels the statement (cancel.ts); without one it is the pool's own, see {@link DatabaseOptions}.
    */
   run<Row extends pg.QueryResultRow>(
     text: string,
@@ -40,6 +40,7 @@ export type Database = Reader & {
     text: string,
     values: readonly unknown[],
     sending?: Sending,
+    signal?: AbortSignal,
   ): Promise<{ rows: Row[]; told: readonly string[] }>
   /** As `run`, for who wants it as a library would have it. */
   query(text: string, values?: unknown[]): Promise<pg.QueryResult>
@@ -147,10 +148,16 @@ export type DatabaseOptions = {
    * or fails for somebody else to repeat it; one that may write fails with {@link AnswerLost}.
    */
   readonly onLoss: 'repeat' | 'fail' | 'tell'
+  /**
+   * What ends the statements that are given no signal of their own. A face of a pool that has none is for everybody: for
+   * what several wait for, and one of them must not end for the others.
+   */
+  readonly ends?: () => AbortSignal | undefined
 }
 
 /** Wraps a pool for statements one by one. */
-export function openDatabase(pool: pg.Pool, { log, logSql, tracing, onLoss }: DatabaseOptions): Database {
+export function openDatabase(pool: pg.Pool, options: DatabaseOptions): Database {
+  const { log, logSql, tracing, onLoss, ends } = options
   const { line, settings } = ways.get(pool)!
   const query = (...[text, values, sending, signal, onNotice]: Parameters<typeof queryNow>) =>
     tracing?.isOn === true
@@ -162,12 +169,12 @@ export function openDatabase(pool: pg.Pool, { log, logSql, tracing, onLoss }: Da
     text: string,
     values: readonly unknown[],
     sending: Sending = 'unnamed',
-    signal?: AbortSignal,
+    signal = ends?.(),
     onNotice?: (notice: { readonly message?: string | undefined }) => void,
     isRepeated = false,
   ): Promise<pg.QueryResult> => {
     if (logSql) log.info({ sql: text }, 'sql')
-    const client = await acquire(pool)
+    const client = await acquire(pool, signal)
     if (onNotice !== undefined) client.on('notice', onNotice)
     try {
       const name = sending === 'prepared' && line.isNamed() ? nameOn(client, text) : undefined
@@ -207,9 +214,9 @@ export function openDatabase(pool: pg.Pool, { log, logSql, tracing, onLoss }: Da
     if (line.facts().keepsSettings) client.query(statement, callback)
     else client.query(withSettings(settings.ofTransaction, statement, callback))
   }
-  const runTold = async (text: string, values: readonly unknown[], sending?: Sending) => {
+  const runTold = async (text: string, values: readonly unknown[], sending?: Sending, signal?: AbortSignal) => {
     const told: string[] = []
-    const { rows } = await query(text, values, sending, undefined, ({ message }) => {
+    const { rows } = await query(text, values, sending, signal, ({ message }) => {
       const said = toldOfSessions(message)
       if (said !== undefined) told.push(said)
     })
@@ -304,11 +311,33 @@ export function connectionLifetimeSeconds(evictMs: number): number {
   return Math.max(1, Math.round((evictMs * 1800) / 1000))
 }
 
-async function acquire(pool: pg.Pool): Promise<pg.PoolClient> {
+/** Takes a connection of a pool; 503 where none becomes free in time. Who is gone does not wait for one. */
+export async function acquire(pool: pg.Pool, signal: AbortSignal | undefined): Promise<pg.PoolClient> {
+  if (signal?.aborted) throw clientGone()
+  const coming = pool.connect()
   try {
-    return await pool.connect()
+    return await (signal === undefined || pool.waitingCount === 0 ? coming : unlessGone(coming, signal))
   } catch (error) {
-    throw Object.assign(errors.unavailable(), { cause: error })
+    throw error instanceof AppError ? error : Object.assign(errors.unavailable(), { cause: error })
+  }
+}
+
+/** What comes all the same goes back at once. */
+async function unlessGone(coming: Promise<pg.PoolClient>, signal: AbortSignal): Promise<pg.PoolClient> {
+  const left = Promise.withResolvers<never>()
+  const leave = () => left.reject(clientGone())
+  signal.addEventListener('abort', leave, { once: true })
+  try {
+    return await Promise.race([coming, left.promise])
+  } catch (error) {
+    if (signal.aborted)
+      coming.then(
+        (client) => client.release(),
+        () => undefined,
+      )
+    throw error
+  } finally {
+    signal.removeEventListener('abort', leave)
   }
 }
 

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type pg from 'pg'
 import type { Logger } from 'pino'
+import { goneSignal } from '../asker.ts'
 import type { Config } from '../config.ts'
 import { Connection, streamOf } from './connection.ts'
 import { openLine } from './line.ts'
@@ -54,7 +55,7 @@ export function openReplica({ config, log, name, url, place }: ReplicaOptions): 
     evictMs: database.readReplicaPoolEvictMs,
   })
   // What a replica fails the primary is asked for.
-  const db = openDatabase(pool, { log, logSql: database.logging, onLoss: 'fail' })
+  const db = openDatabase(pool, { log, logSql: database.logging, onLoss: 'fail', ends: goneSignal })
   const connections = new Set<pg.PoolClient>()
   pool.on('connect', (client) => connections.add(client))
   pool.on('remove', (client) => connections.delete(client))

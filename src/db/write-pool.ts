@@ -3,6 +3,7 @@ import type { Logger } from 'pino'
 import { createPool, type DatabaseTransactionConnection, type Interceptor } from 'slonik'
 import type { Tracing } from '../adapters/tracing.ts'
 import type { Config } from '../config.ts'
+import { cancelledBy } from './cancel.ts'
 import type { Line } from './line.ts'
 import { type PoolState, stateOf } from './pool-state.ts'
 import {
@@ -114,10 +115,20 @@ export function writePoolOf(runtime: object): WritePool {
 
 export type TransactionConnection = DatabaseTransactionConnection
 
-/** Our reader over slonik's transaction connection; adds to `told` what the transaction means for sessions (told.ts). */
-export function txOf(connection: TransactionConnection, told: string[], tracing: Tracing): Tx {
+export type TxOptions = {
+  /** What the transaction means for sessions is added to it (told.ts). */
+  readonly told: string[]
+  readonly tracing: Tracing
+  /** Ends the statement that runs, and keeps others from beginning; COMMIT is none of them. */
+  readonly gone: AbortSignal | undefined
+  /** Cancels what the connection runs. */
+  readonly cancel: () => Promise<void>
+}
+
+/** Our reader over slonik's transaction connection. */
+export function txOf(connection: TransactionConnection, { told, tracing, gone, cancel }: TxOptions): Tx {
   const run = async (text: string, values: readonly unknown[]) => {
-    const { rows, notices } = await connection.query(rawQuery(text, values))
+    const { rows, notices } = await cancelledBy(gone, cancel, () => connection.query(rawQuery(text, values)))
     told.push(...notices.flatMap(({ message }) => toldOfSessions(message) ?? []))
     return { rows: rows as unknown[] }
   }

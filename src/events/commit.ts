@@ -1,3 +1,4 @@
+import { goneSignal } from '../asker.ts'
 import { enqueueInvalidations } from '../cache/invalidations.ts'
 import { isShared } from '../cache/sharing.ts'
 import { AnswerLost, isConnectionLoss, isPassing } from '../db/errors.ts'
@@ -28,6 +29,7 @@ export type Outcome<Result> = {
  * it resolves when no process takes them for what they were (ADR 25).
  *
  * `work` does SQL only, no mail, HTTP, file or cache write: it is run again after a serialization conflict.
+ * When the asker (asker.ts) is gone before COMMIT is sent, the statement that runs is cancelled, and everything rolled back.
  * Errors of `work` roll back and pass through. For a repeated request whose commit is done already `work` is not run: the
  * result is the one of then, so it must be JSON. 409 when the request's key stands for another one.
  */
@@ -59,8 +61,11 @@ async function commitNow<Result>(
   const transact = async (connection: TransactionConnection) => {
     done = undefined
     told = []
-    const tx = txOf(connection, told, rt.tracing)
-    const id = await tx.one<TransactionId>(rawQuery(beginSql, [actorJson(actor)]))
+    let backend: number | undefined
+    const cancel = () => cancelBackend(rt, backend)
+    const tx = txOf(connection, { told, tracing: rt.tracing, gone: goneSignal(), cancel })
+    const id = await tx.one<TransactionId & { readonly pid: number }>(rawQuery(beginSql, [actorJson(actor)]))
+    backend = id.pid
     await actor.guard?.(tx)
     const before = await earlierResult<Result>(tx, actor)
     if (before !== undefined) {
@@ -102,7 +107,7 @@ async function commitNow<Result>(
   return result
 }
 
-const beginSql = `select set_config('svc.actor', $1, true), ${transactionIdSql}`
+const beginSql = `select set_config('svc.actor', $1, true), pg_backend_pid() as pid, ${transactionIdSql}`
 
 /**
  * Returns when a transaction has committed although `error` came instead of the answer to its COMMIT; throws what is to
@@ -146,7 +151,8 @@ export async function commitRow<Row>(
   let rows: readonly Row[]
   let told: readonly string[] = []
   try {
-    const answer = await writePoolOf(rt).hot.runTold(statement.text, values, statement.sending)
+    const { text, sending } = statement
+    const answer = await writePoolOf(rt).hot.runTold(text, values, sending, goneSignal())
     rows = answer.rows as Row[]
     told = answer.told
   } catch (error) {
@@ -182,6 +188,11 @@ const writesOf = new WeakMap<object, number>()
 
 function noteWrite({ request }: Actor): void {
   if (request !== undefined) writesOf.set(request, (writesOf.get(request) ?? 0) + 1)
+}
+
+/** The transaction's first statement is over before anybody knows where it runs. */
+async function cancelBackend({ reserved }: Runtime, pid: number | undefined): Promise<void> {
+  if (pid !== undefined) await reserved.any(sql.unsafe`select pg_cancel_backend(${pid})`)
 }
 
 /** Whoever signs in has no session yet when the user's rows are written. */

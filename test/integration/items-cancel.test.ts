@@ -14,7 +14,7 @@ let token: string
 let locker: pg.Client
 
 beforeAll(async () => {
-  api = await startApi({ TRANSACTION_TIMEOUT_MS: '5000' })
+  api = await startApi()
   for (const collectionName of ['slow', 'quick'])
     await api.admin('POST', '/schemas', { collectionName, schema: { fields: { text: { type: 'String' } } } })
   address = await api.app.listen({ port: 0, host: '127.0.0.1' })
@@ -35,8 +35,18 @@ async function stalled<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-const get = (path: string, signal: AbortSignal) =>
-  fetch(`${address}${path}`, { headers: { authorization: `Bearer ${token}` }, signal })
+const get = (path: string, signal: AbortSignal) => send('GET', path, signal)
+
+const send = (method: string, path: string, signal: AbortSignal, body?: object | FormData) =>
+  fetch(`${address}${path}`, {
+    method,
+    headers: {
+      authorization: `Bearer ${token}`,
+      ...(body !== undefined && !(body instanceof FormData) && { 'content-type': 'application/json' }),
+    },
+    ...(body !== undefined && { body: body instanceof FormData ? body : JSON.stringify(body) }),
+    signal,
+  })
 
 /** Backends of this database that run a statement with `text` in it. */
 const running = (text: string): Promise<{ pid: number }[]> =>
@@ -105,6 +115,134 @@ describe('a client that closes its socket', () => {
   })
 })
 
+const item = '00000000-0000-4000-8000-000000000001'
+const other = '00000000-0000-4000-8000-000000000002'
+const counted = { aggregate: { n: { function: 'count', field: 'id' } } }
+const file = (name: string, part: string, text: string) => {
+  const form = new FormData()
+  form.append(part, new Blob([text]), name)
+  return form
+}
+
+describe('a client that leaves', () => {
+  it.each<[what: string, method: string, path: string, body?: object]>([
+    ['a report', 'POST', '/reports/slow', counted],
+    [
+      'a report by parameters',
+      'GET',
+      `/reports/slow?aggregate=${encodeURIComponent(JSON.stringify(counted.aggregate))}`,
+    ],
+    ['several reports', 'POST', '/reports/stats', { stats: [1, 2, 3, 4, 5].map((n) => stat(`n${n}`)) }],
+    ['an export', 'GET', '/items/slow/export'],
+    ['an aggregating list', 'GET', '/items/slow?groupBy=text&aggregate[n][function]=count&aggregate[n][field]=id'],
+    ['what is explained', 'GET', `/permissions/explain?collection=slow&action=read&role=administrator&id=${item}`],
+  ])('ends the statements of %s, and no further one begins', async (_what, method, path, body) => {
+    await stalled(async () => {
+      const leaving = new AbortController()
+      const answer = send(method, path, leaving.signal, body).catch((error: Error) => error.name)
+      await waitFor(blocked)
+      leaving.abort()
+      expect(await answer).toBe('AbortError')
+      await waitFor(async () => !(await blocked()))
+      await waitFor(() => api.rt.db.pool.totalCount === api.rt.db.pool.idleCount)
+      expect(await blocked()).toBe(false)
+    })
+  })
+
+  it.each<[what: string, path: () => string]>([
+    ['a history', () => `/items/slow/${item}/history`],
+    ['the past', () => `/items/slow?asOf=${new Date().toISOString()}`],
+    ['changes', () => `/changes?since=${cursor}`],
+  ])('ends the statements of %s', async (_what, path) => {
+    cursor = (await api.admin('GET', '/changes')).body.cursor
+    await locker.query('begin; lock table "svc_AuditLog" in access exclusive mode')
+    try {
+      const leaving = new AbortController()
+      const answer = get(path(), leaving.signal).catch((error: Error) => error.name)
+      await waitFor(blocked)
+      leaving.abort()
+      expect(await answer).toBe('AbortError')
+      await waitFor(async () => !(await blocked()))
+    } finally {
+      await locker.query('rollback')
+    }
+    await waitFor(() => api.rt.db.pool.totalCount === api.rt.db.pool.idleCount)
+  })
+
+  it.each<[what: string, method: string, path: string, body: object]>([
+    ['a CSV import', 'POST', '/items/slow/import-csv', file('rows.csv', 'csvFile', 'text\nabandoned\n')],
+    ['a JSON import', 'POST', '/items/slow/import-json', file('rows.json', 'jsonFile', '[{"text":"abandoned"}]')],
+    ['a bulk write', 'POST', '/items/slow/bulk', [{ text: 'abandoned' }, { text: 'abandoned' }]],
+    ['a bulk write that answers rows', 'POST', '/items/slow/bulk?fields=text', [{ text: 'abandoned' }]],
+    ['an upsert of many', 'PUT', '/items/slow?key=id', [item, other].map((id) => ({ id, text: 'abandoned' }))],
+    [
+      'a new field',
+      'PATCH',
+      '/schemas/slow',
+      { schema: { fields: { text: { type: 'String' }, abandoned: { type: 'String' } } } },
+    ],
+  ])('takes back %s', async (_what, method, path, body) => {
+    const before = await api.position()
+    await stalled(async () => {
+      const leaving = new AbortController()
+      const answer = send(method, path, leaving.signal, body).catch((error: Error) => error.name)
+      await waitFor(blocked)
+      leaving.abort()
+      expect(await answer).toBe('AbortError')
+      await waitFor(async () => !(await blocked()))
+    })
+    await waitFor(() => api.rt.pools().every(({ open, idle, waiting }) => open === idle && waiting === 0))
+    expect((await api.admin('GET', '/items/slow')).body.data).toEqual([])
+    expect(await api.log(before)).toEqual([])
+  })
+
+  it('does not keep a place in the line for a connection', async () => {
+    await stalled(async () => {
+      const staying = new AbortController()
+      const leaving = new AbortController()
+      const held = Array.from({ length: api.rt.db.pool.options.max }, () => api.rt.db.pool.connect())
+      const connections = await Promise.all(held)
+      const answer = get(`/items/quick/${item}`, leaving.signal).catch((error: Error) => error.name)
+      await waitFor(() => api.rt.db.pool.waitingCount === 1)
+      const next = get('/items/quick?limit=1', staying.signal)
+      leaving.abort()
+      expect(await answer).toBe('AbortError')
+      for (const connection of connections) connection.release()
+      expect((await next).status).toBe(200)
+    })
+  })
+
+  it('has signed out all the same', async () => {
+    const { token: other } = (await api.anonymous('POST', '/auth/login', administrator)).body
+    const sessions = new pg.Client({ connectionString: api.database.url })
+    await sessions.connect()
+    await sessions.query('begin; lock table "svc_Sessions" in access exclusive mode')
+    const leaving = new AbortController()
+    const answer = fetch(`${address}/auth/logout`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${other}` },
+      signal: leaving.signal,
+    }).catch((error: Error) => error.name)
+    await waitFor(blocked)
+    leaving.abort()
+    expect(await answer).toBe('AbortError')
+    await sessions.query('rollback')
+    await sessions.end()
+    await waitFor(async () => (await api.as(other)('GET', '/auth/me')).status === 401)
+  })
+})
+
+const stat = (name: string) => ({ name, collection: 'slow', query: counted })
+let cursor: string
+
+/** Whether anybody waits for a lock. */
+const blocked = async () =>
+  (
+    await api.sql(
+      `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and pid <> pg_backend_pid()`,
+    )
+  ).length > 0
+
 describe('a statement in batches', () => {
   const sleep = 'select n, pg_sleep(60) from generate_series(1, 9) n'
 
@@ -129,9 +267,7 @@ describe('a statement in batches', () => {
   })
 
   it('is not begun for a signal that has aborted', async () => {
-    const batches = await openBatches(api.rt.db, sleep, [], AbortSignal.abort())
-    await expect(batches.next()).rejects.toMatchObject({ status: 499 })
-    await batches.close(true)
+    await expect(openBatches(api.rt.db, sleep, [], AbortSignal.abort())).rejects.toMatchObject({ status: 499 })
   })
 })
 

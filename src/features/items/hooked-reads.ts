@@ -17,7 +17,7 @@ export async function listItems(
   reader: Writer,
   collection: string,
   raw: Record<string, unknown>,
-  via: Pick<Via, 'signal' | 'replicaFor' | 'trace' | 'defaultLimit'> = {},
+  via: Pick<Via, 'replicaFor' | 'trace' | 'defaultLimit'> = {},
 ): Promise<string | Readable> {
   const { hooks } = rt
   const query = await hookedQuery(rt, reader, collection, raw)
@@ -50,7 +50,7 @@ export async function readItem(
   collection: string,
   id: string,
   raw: Record<string, unknown>,
-  via: Pick<Via, 'signal' | 'replicaFor' | 'trace'> = {},
+  via: Pick<Via, 'replicaFor' | 'trace'> = {},
 ): Promise<{ readonly body: string; readonly version: string | undefined }> {
   const { hooks } = rt
   const { access, scope } = reader

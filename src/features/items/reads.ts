@@ -28,8 +28,7 @@ export const largestWholeList = 1000
 
 /**
  * `GET /items/{collection}`: `{"data":[…],"totalCount":n}`, as the text PostgreSQL built or, where it may be of any size,
- * as a stream of it; within a transaction always as text. Aborting the signal cancels its statement. 400 for a query that
- * makes no sense, 403 for what the caller may not read, 404 for an unknown collection.
+ * as a stream of it; within a transaction always as text. 400 for a query that makes no sense, 403 for what the caller may not read, 404 for an unknown collection.
  */
 export async function readList(
   rt: Runtime,
@@ -55,7 +54,7 @@ async function answerPrepared(rt: Runtime, prepared: PreparedPlan, via: Via): Pr
   const { plan } = prepared
   via.trace?.begin(plan)
   if (isPage(plan)) return listPage(rt, plan, via)
-  if (via.marked) return streamMarkedList(rt, plan, via.signal)
+  if (via.marked) return streamMarkedList(rt, plan)
   const list = via.tx === undefined ? statementOf(prepared, compileWhole) : compileList(plan)
   const [row] = await run<ListRow>(rt, plan, list, via)
   return listBody(plan, row!) ?? streamList(rt, plan, via)
@@ -213,10 +212,9 @@ function compileVersion({ collection, where, selection }: Plan): Statement {
   return statement(text, params.values)
 }
 
-/** Where a read runs: by itself, in somebody's transaction, and until when anybody waits for it. */
+/** Where a read runs: by itself or in somebody's transaction. */
 export type Via = {
   readonly tx?: Tx | undefined
-  readonly signal?: AbortSignal | undefined
   /** Whether a list ends with `changesCursor`, see {@link markOf}; outside transactions only. */
   readonly marked?: boolean
   /** Whom a read replica may answer; without it, within a transaction, where marked or traced only the primary does. */
@@ -234,12 +232,12 @@ async function run<Row extends object>(
   rt: Runtime,
   { past }: Plan,
   statement: Statement,
-  { tx, signal, trace, marked = false, replicaFor }: Via,
+  { tx, trace, marked = false, replicaFor }: Via,
 ): Promise<readonly Row[]> {
   const { text, values } = statement
   trace?.ran(statement)
   if (tx !== undefined) return tx.any<Row>(rawQuery(text, values))
-  const runAt = (db: Database) => db.run(text, values, 'prepared', signal) as Promise<Row[]>
+  const runAt = (db: Database) => db.run(text, values, 'prepared') as Promise<Row[]>
   if (replicaFor === undefined || marked || trace !== undefined) return runAt(rt.db)
   return readAnywhere(rt, replicaFor, runAt, { horizon: horizonOf(past) })
 }

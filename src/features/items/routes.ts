@@ -119,9 +119,9 @@ export function writerOf(request: FastifyRequest): Writer {
   return { actor: actorOf(request), access, user, sessionId }
 }
 
-/** Until the client is gone, and from wherever the caller's own writes can be read. */
-function viaOf({ signal, caller }: FastifyRequest, trace: Trace | undefined): Via {
-  return { signal, trace, replicaFor: caller }
+/** From wherever the caller's own writes can be read. */
+function viaOf({ caller }: FastifyRequest, trace: Trace | undefined): Via {
+  return { trace, replicaFor: caller }
 }
 
 export function queryOf(request: FastifyRequest): Record<string, unknown> {

@@ -16,7 +16,6 @@ export type RowBatches = AsyncIterable<readonly string[]>
 export type Rendering = (rows: RowBatches, query: BatchReader<unknown>['query']) => AsyncIterable<string>
 
 export type StreamOptions = {
-  readonly signal?: AbortSignal | undefined
   /** Whom a read replica may answer; without it only the primary does. */
   readonly replicaFor?: AnyReader | undefined
   /** What a replica must have, see `readAnywhere`. */
@@ -32,9 +31,9 @@ export function streamList(rt: Runtime, plan: Plan, options: StreamOptions = {})
 }
 
 /** As {@link streamList}, and at its end the cursor of the snapshot that it was read in: see {@link markOf}. */
-export function streamMarkedList(rt: Runtime, plan: Plan, signal?: AbortSignal): Promise<Readable> {
+export function streamMarkedList(rt: Runtime, plan: Plan): Promise<Readable> {
   // The cursor is a snapshot of the primary's.
-  return streamRows(rt, compileStream(plan), (rows, query) => listText(rows, plan, query, true), { signal })
+  return streamRows(rt, compileStream(plan), (rows, query) => listText(rows, plan, query, true))
 }
 
 /** The member of a list's answer from which `GET /changes` goes on, without a gap and without a repeat. */
@@ -68,8 +67,8 @@ export async function streamRows(
 
 /** Reads the first batch; nothing stays open when that fails. What fails later can't be read from elsewhere. */
 function openRows(rt: Runtime, rows: Statement, render: Rendering, options: StreamOptions): Promise<OpenAnswer> {
-  const { replicaFor, horizon, signal } = options
-  const openAt = (db: Database) => openRowsAt(db, rows, render, signal)
+  const { replicaFor, horizon } = options
+  const openAt = (db: Database) => openRowsAt(db, rows, render)
   if (replicaFor === undefined) return openAt(rt.db)
   return readAnywhere(rt, replicaFor, openAt, { horizon, discard: ({ close }) => void close(true) })
 }
@@ -80,13 +79,8 @@ export const ofPlan = ({ past }: Plan, options: StreamOptions): StreamOptions =>
   horizon: horizonOf(past),
 })
 
-async function openRowsAt(
-  db: Database,
-  rows: Statement,
-  render: Rendering,
-  signal: AbortSignal | undefined,
-): Promise<OpenAnswer> {
-  const batches = await openBatches<Row>(db, rows.text, rows.values, signal)
+async function openRowsAt(db: Database, rows: Statement, render: Rendering): Promise<OpenAnswer> {
+  const batches = await openBatches<Row>(db, rows.text, rows.values)
   try {
     const first = await batches.next()
     return { chunks: render(textsOf(batches, first), batches.query), close: (failed) => batches.close(failed) }

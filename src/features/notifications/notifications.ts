@@ -14,10 +14,9 @@ export function listNotifications(
   rt: Runtime,
   reader: Writer,
   query: Readonly<Record<string, unknown>>,
-  signal?: AbortSignal,
 ): Promise<string | Readable> {
   const own = { ...reader, access: ownNotifications(reader.access) }
-  return listItems(rt, own, notifications, newestFirst(query), { signal })
+  return listItems(rt, own, notifications, newestFirst(query))
 }
 
 /**

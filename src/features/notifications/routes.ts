@@ -10,7 +10,7 @@ import { countUnseen, deleteOwn, markSeen } from './queries.ts'
 /** `/notifications`: the caller's own, nobody else's (realtime facts §6). Row events are appended by the database. */
 export function notificationRoutes(app: App, rt: Runtime): void {
   app.get('/notifications', async (request, reply) => {
-    const list = await listNotifications(rt, writerOf(request), queryOf(request), request.signal)
+    const list = await listNotifications(rt, writerOf(request), queryOf(request))
     return reply.type('application/json; charset=utf-8').send(list)
   })
   app.get('/notifications/unread/count', answering(CountShape), async ({ caller }) => ({
