@@ -18,6 +18,12 @@ export function workFor<T>(asker: Asker, work: () => T): T {
   return askers.run(asker, work)
 }
 
+/** Lets work that is called from elsewhere, such as by a stream, be done for whom this is done. */
+export function forSameAsker(): <T>(work: () => T) => T {
+  const who = askers.getStore()
+  return (work) => (who === undefined ? work() : askers.run(who, work))
+}
+
 /** For whom this is done; undefined outside of requests. */
 export const asker = (): Asker | undefined => askers.getStore()
 

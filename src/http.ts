@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyBaseLogger, FastifyInstance, FastifyRequest, RawServerDefault } from 'fastify'
+import { clientNetwork } from './adapters/client-address.ts'
 import type { Actor, RepeatableRequest } from './events/types.ts'
 import type { Caller } from './features/auth/caller.ts'
 
@@ -50,6 +51,9 @@ export function actorOf(
     repeatable: request.repeatable,
   }
 }
+
+/** Who takes turns with others where work waits: users do, and of strangers the networks that they come from. */
+export const turnOf = ({ caller, ip }: FastifyRequest): string => caller.userId ?? clientNetwork(ip)
 
 /** Makes a body that only its handler can read part of what the request's Idempotency-Key stands for. */
 export function identifyBody(request: FastifyRequest, digest: string): void {

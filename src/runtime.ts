@@ -3,6 +3,8 @@ import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
 import { v7 } from 'uuid'
 import { openTracing, type Tracing } from './adapters/tracing.ts'
+import { type Lane, openDoor, openLane } from './admission/lane.ts'
+import { readPlaces } from './admission/places.ts'
 import { goneSignal } from './asker.ts'
 import { type DataCache, openDataCache } from './cache/data-cache.ts'
 import { openSystemSync } from './cache/system-sync.ts'
@@ -50,6 +52,8 @@ export type Runtime = {
   readonly replicas: Replicas | undefined
   /** What lies between this process and its database. */
   readonly line: Line
+  /** The places of reads and imports that may be heavy (docs/overload.md); in workers there are as many as wanted. */
+  readonly admission: Lane
   /** How busy every pool is, the writing ones too. */
   pools(): readonly PoolState[]
   readonly boss: PgBoss
@@ -142,6 +146,13 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
       : openReplicas({ config, log, name, primary: reserved, marks, forgetMarks: () => forgetWriteMarks(runtime) })
     if (replicas !== undefined) opened(replicas, (r) => r.close())
     catalog.onChange(() => replicas?.catalogChanged())
+    const { all, heavy } = readPlaces(shares.read, config.overload.heavyReads)
+    const places = () => {
+      // Each replica that serves bears as much again.
+      const servers = 1 + (replicas?.serving() ?? 0)
+      return { all: all * servers, heavy: heavy * servers }
+    }
+    const refusal = 'Too much is being asked for at once. Please try again later.'
     const runtime: Runtime = {
       config,
       log,
@@ -151,6 +162,7 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
       feedDb,
       replicas,
       line,
+      admission: worker ? openDoor : openLane({ places, refusal }),
       pools: () => [
         stateOf('read', db.pool),
         stateOf('reserved', reserved.pool),

@@ -1,12 +1,22 @@
 import { createHmac } from 'node:crypto'
 import bcrypt from 'bcrypt'
-import { errors } from '../errors.ts'
+import { admitted, openLane } from '../admission/lane.ts'
+import { asker } from '../asker.ts'
 
 const scheme = 'b1:'
 /** libuv has four threads; half of them stay free for files, DNS and TLS while hashes are computed. */
 const concurrent = 2
-/** The last in line waits a second or two; who came later would have left. */
-const waitingAtMost = 50
+
+const oneHash = { shape: 'hash', presumed: 'heavy' } as const
+
+/** Refuses who would be refused a hash now, before anything is done for the request. */
+export const refuseWithoutHash = (caller: string): void => hashing.refuseIfFull(oneHash, caller)
+
+/** The hashes of this process: who is one too many is told so, 503 `OVERLOADED`, before a guess has cost anything. */
+export const hashing = openLane({
+  places: () => ({ all: concurrent, heavy: concurrent }),
+  refusal: 'Too many sign-in attempts at once',
+})
 
 /**
  * bcrypt over a keyed pre-hash: bcrypt alone reads 72 bytes and stops at a NUL, so longer passwords would be cut.
@@ -45,19 +55,7 @@ function nobody(cost: number): Promise<string> {
   return hash
 }
 
-let running = 0
-const waiting: (() => void)[] = []
-
-async function inTurn<T>(work: () => Promise<T>): Promise<T> {
-  if (running < concurrent) running += 1
-  else if (waiting.length >= waitingAtMost) throw errors.unavailable('Too many sign-in attempts at once')
-  else await new Promise<void>((resolve) => waiting.push(resolve))
-  try {
-    return await work()
-  } finally {
-    const next = waiting.shift()
-    // The slot goes on to the next in line, so nobody can slip in between.
-    if (next === undefined) running -= 1
-    else next()
-  }
+function inTurn<T>(work: () => Promise<T>): Promise<T> {
+  const isPatient = asker() === undefined
+  return admitted(hashing, { ...oneHash, isPatient }, work)
 }

@@ -1,7 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { clientNetwork } from '../adapters/client-address.ts'
 import { type Asker, workFor } from '../asker.ts'
-import type { App } from '../http.ts'
+import { type App, turnOf } from '../http.ts'
 
 /**
  * Lets the work of every handler know for whom it is done (src/asker.ts). What comes before handlers is shared by
@@ -24,7 +23,7 @@ class RequestAsker implements Asker {
   }
 
   get caller(): string {
-    return this.#request.caller?.userId ?? clientNetwork(this.#request.ip)
+    return turnOf(this.#request)
   }
 
   get gone(): AbortSignal | undefined {

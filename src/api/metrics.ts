@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { Metrics, Reading } from '../adapters/metrics.ts'
 import type { Feed } from '../events/feed.ts'
+import { registerAdmissionGauges } from '../features/metrics/admission.ts'
 import { registerCacheGauges } from '../features/metrics/cache.ts'
 import { registerDatabaseGauges } from '../features/metrics/database.ts'
 import { registerProcessGauges } from '../features/metrics/process.ts'
@@ -23,6 +24,7 @@ export function metricsRoutes(
 ): void {
   const { metrics } = rt.instruments
   registerProcessGauges(rt)
+  registerAdmissionGauges(rt)
   registerDatabaseGauges(rt)
   registerCacheGauges(rt)
   registerReplicaGauges(rt)

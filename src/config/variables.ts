@@ -4,7 +4,7 @@ import { dataCache, systemCache, upstash } from './variables/caches.ts'
 import { database, migrations } from './variables/database.ts'
 import { assets, files, storage } from './variables/files.ts'
 import { mcp, openapi } from './variables/interfaces.ts'
-import { access, query, rateLimit, tenancy } from './variables/limits.ts'
+import { access, overload, query, rateLimit, tenancy } from './variables/limits.ts'
 import { mail } from './variables/mail.ts'
 import { log, observability } from './variables/observability.ts'
 import { realtime, tasks, workflows } from './variables/realtime.ts'
@@ -24,6 +24,7 @@ export const groups = {
   oauth,
   cors,
   rateLimit,
+  overload,
   access,
   tenancy,
   query,

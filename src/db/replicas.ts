@@ -26,6 +26,8 @@ export type Replicas = {
   /** The collections have changed for this process; a replica that has not replayed that does not serve. */
   catalogChanged(): void
   stats(): ReplicasStats
+  /** How many serve now, as of the last time they were asked. */
+  serving(): number
   close(): Promise<void>
 }
 
@@ -80,6 +82,17 @@ export function openReplicas(options: ReplicasOptions): Replicas | undefined {
   const unfitness = (replica: Replica): string | undefined =>
     unfitnessOf(replica, samples, { maxLagMs, catalogSince, now: performance.now() })
 
+  let served = { number: 0, until: 0 }
+  /** Asked at every read, and no replica is asked more often. */
+  const servingNow = (): number => {
+    const now = performance.now()
+    if (now >= served.until) {
+      const number = members.filter(({ replica }) => unfitness(replica) === undefined).length
+      served = { number, until: now + watchIntervalMs }
+    }
+    return served.number
+  }
+
   const pick = async ({ caller, horizon = 0n }: Need): Promise<Member | undefined> => {
     const fit = members.filter(({ replica }) => {
       return unfitness(replica) === undefined && reachedBy(replica, samples)!.horizon >= horizon
@@ -117,6 +130,7 @@ export function openReplicas(options: ReplicasOptions): Replicas | undefined {
       replicas: members.map((member) => statsOf(member, samples, unfitness(member.replica))),
       primary: { ...missed },
     }),
+    serving: servingNow,
     close: async () => {
       await stopWatching()
       await Promise.all(members.map(({ replica }) => replica.close()))

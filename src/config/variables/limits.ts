@@ -39,6 +39,14 @@ export const rateLimit = group('Rate limits', {
   ),
 })
 
+export const overload = group('Overload', {
+  heavyReads: optional(
+    'HEAVY_READS_AT_ONCE',
+    count(1, 1000),
+    'Heavy work of one web process at a time: slow reports and lists, exports, imports; half of the connections that reads have when unset (docs/overload.md)',
+  ),
+})
+
 export const access = group('Permissions and exposure', {
   protectPrivilegeFields: variable(
     'PROTECT_PRIVILEGE_FIELDS',

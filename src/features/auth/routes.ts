@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { TSchema } from 'typebox'
-import type { App } from '../../http.ts'
+import { refuseWithoutHash } from '../../adapters/passwords.ts'
+import { type App, turnOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { afterwardsDone } from './afterwards.ts'
 import { deliver, deliveryTo } from './answers.ts'
@@ -37,6 +38,12 @@ export const answers = <Shape extends TSchema>(shape: Shape) => ({
 /** As above. Scanners look at mailed links with HEAD: that must not use a token up (quality, facts). */
 const opened = <Shape extends TSchema>(shape: Shape) => ({ ...answers(shape), exposeHeadRoute: false })
 
+/** As above, for what hashes a password of anybody: a flood of them is refused before a body or an account is read. */
+const hashed = <Shape extends TSchema>(shape: Shape) => ({
+  ...answers(shape),
+  onRequest: async (request: FastifyRequest) => refuseWithoutHash(turnOf(request)),
+})
+
 /**
  * `/auth` for everybody. They emit auth.register, auth.login, auth.login_failed, auth.2fa_challenged, auth.magic_link_*,
  * auth.password_reset*, auth.email_verified, auth.email_changed, auth.unverified_credentials_dropped and mail.queued.
@@ -45,12 +52,12 @@ export function authPublicRoutes(app: App, rt: Runtime): void {
   prepare(app)
   app.addHook('onClose', () => afterwardsDone(rt))
 
-  app.post('/auth/register', answers(RegisteredShape), async (request, reply) => {
+  app.post('/auth/register', hashed(RegisteredShape), async (request, reply) => {
     const authMode = signInMode(rt, request)
     const { token, body } = await register(rt, request)
     return deliver(rt, reply, authMode, token, body)
   })
-  app.post('/auth/login', answers(SignedInShape), async (request, reply) => {
+  app.post('/auth/login', hashed(SignedInShape), async (request, reply) => {
     const authMode = signInMode(rt, request)
     const { token, body } = await login(rt, request)
     return deliver(rt, reply, authMode, token, body)

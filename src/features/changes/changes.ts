@@ -1,3 +1,4 @@
+import { admitted } from '../../admission/lane.ts'
 import { readFromNowOn } from '../../db/read-anywhere.ts'
 import { errors } from '../../errors.ts'
 import { type Cursor, encodeCursor } from '../../events/cursor.ts'
@@ -20,15 +21,20 @@ import { type ChangesRequest, type Followed, readRequest } from './request.ts'
 export async function readChanges(rt: Runtime, access: Access, raw: Record<string, unknown>): Promise<string> {
   return withFreshCatalog(rt, async () => {
     const request = readRequest(rt.catalog.current(), access, raw)
-    const { since, followed, limit } = request
+    const { since } = request
     if (since === undefined) return fromNow(rt, access)
-    const page = await pullRound(rt.db, since, { collections: [...followed.keys()], limit })
-    if (page.resync) throw errors.historyGone(await oldestMoment(rt.db))
-    const changes = await visibleChanges(rt, access, followed, page.events)
-    const resync = beginsRound(since) ? await resyncOf(rt, access, request, since, page.cursor) : []
-    if (resync.length > 0) await readFromNowOn(rt, access)
-    return answer(changes, page.cursor, page.more, resync)
+    return admitted(rt.admission, { shape: 'changes', presumed: 'cheap' }, () => readRound(rt, access, request, since))
   })
+}
+
+async function readRound(rt: Runtime, access: Access, request: ChangesRequest, since: Cursor): Promise<string> {
+  const { followed, limit } = request
+  const page = await pullRound(rt.db, since, { collections: [...followed.keys()], limit })
+  if (page.resync) throw errors.historyGone(await oldestMoment(rt.db))
+  const changes = await visibleChanges(rt, access, followed, page.events)
+  const resync = beginsRound(since) ? await resyncOf(rt, access, request, since, page.cursor) : []
+  if (resync.length > 0) await readFromNowOn(rt, access)
+  return answer(changes, page.cursor, page.more, resync)
 }
 
 /** The lists that are read next must hold what came before the cursor. */

@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream'
+import { admitted } from '../../admission/lane.ts'
 import type { Collection } from '../../catalog/catalog.ts'
 import type { Database } from '../../db/pools.ts'
 import { readAnywhere } from '../../db/read-anywhere.ts'
@@ -44,8 +45,9 @@ export async function readHistory(
   return withFreshCatalog(rt, async () => {
     const sight = sightOf(rt, access, name)
     const place = { id: canonicalKey(sight.collection, id), position, limit: limit + 1 }
-    const rows = await readAnywhere(rt, access, (db) =>
-      run<{ id: string; data: string }>(db, historyStatement(sight, place)),
+    const statement = historyStatement(sight, place)
+    const rows = await admitted(rt.admission, { shape: statement.text, presumed: 'heavy' }, () =>
+      readAnywhere(rt, access, (db) => run<{ id: string; data: string }>(db, statement)),
     )
     // Answers 403 unless the item is the caller's to see.
     if (rows.length === 0)

@@ -1,7 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { acceptMultipart } from '../../adapters/multipart.ts'
+import { admitted } from '../../admission/lane.ts'
 import { errors } from '../../errors.ts'
-import type { App } from '../../http.ts'
+import { type App, turnOf } from '../../http.ts'
 import { readString } from '../../query/wire.ts'
 import type { Runtime } from '../../runtime.ts'
 import { checkImport, importItems } from './import.ts'
@@ -26,11 +27,15 @@ async function imported(
 ): Promise<object> {
   const { collection } = request.params
   await checkImport(rt, writerOf(request), collection)
+  const entering = { shape: `import ${collection}`, presumed: 'heavy' } as const
+  rt.admission.refuseIfFull(entering, turnOf(request))
   const count = await withUpload(rt, request, parts[format], ({ file, fields }) => {
     const { read } = requireFile(file, format)
     keepWaiting(reply)
-    // Who writes carries what the Idempotency-Key stands for, and the file is part of that.
-    return importItems(rt, writerOf(request), collection, { format, read, tenant: tenantOf(request, fields) })
+    return admitted(rt.admission, entering, () =>
+      // Who writes carries what the Idempotency-Key stands for, and the file is part of that.
+      importItems(rt, writerOf(request), collection, { format, read, tenant: tenantOf(request, fields) }),
+    )
   })
   return {
     success: true,

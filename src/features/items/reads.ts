@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream'
+import { admitted } from '../../admission/lane.ts'
 import type { Config } from '../../config.ts'
 import { isStalePlan } from '../../db/errors.ts'
 import type { Database } from '../../db/pools.ts'
@@ -128,7 +129,9 @@ export async function readVersion(
     const { value } = readValue(id, plan.collection.primaryKey, 'id')
     const { text, values } = statementOf(prepared, compileVersion)
     const ofId = { text, values: [value, ...values.slice(1)] }
-    const [row] = await run<{ data: string; version: string }>(rt, plan, ofId, via)
+    // What is found by its key alone takes no time, and so it waits for nothing that does.
+    const presumed = plan.selection.nested.length === 0 ? 'nothing' : 'cheap'
+    const [row] = await run<{ data: string; version: string }>(rt, plan, ofId, via, presumed)
     if (row === undefined) throw errors.itemDenied('read')
     return { body: `{"data":${row.data}}`, version: row.version }
   })
@@ -228,15 +231,33 @@ export type Via = {
 /** Is told what a read consists of, and everything twice where it had to be run again. */
 export type Trace = { begin(plan: Plan): void; ran(statement: Statement): void }
 
+/** `presumed`: what it costs until that is known; what costs nothing is not admitted, but done. */
 async function run<Row extends object>(
   rt: Runtime,
-  { past }: Plan,
+  plan: Plan,
   statement: Statement,
-  { tx, trace, marked = false, replicaFor }: Via,
+  via: Via,
+  presumed = presumedOf(plan),
 ): Promise<readonly Row[]> {
-  const { text, values } = statement
+  const { tx, trace } = via
   trace?.ran(statement)
-  if (tx !== undefined) return tx.any<Row>(rawQuery(text, values))
+  if (tx !== undefined) return tx.any<Row>(rawQuery(statement.text, statement.values))
+  const read = () => runAnywhere<Row>(rt, plan, statement, via)
+  return presumed === 'nothing' ? read() : admitted(rt.admission, { shape: statement.text, presumed }, read)
+}
+
+type Presumed = 'nothing' | 'cheap' | 'heavy'
+
+/** What looks at every row there is, or was. */
+const presumedOf = ({ grouping, past }: Plan): Presumed =>
+  grouping === undefined && past === undefined ? 'cheap' : 'heavy'
+
+async function runAnywhere<Row extends object>(
+  rt: Runtime,
+  { past }: Plan,
+  { text, values }: Statement,
+  { trace, marked = false, replicaFor }: Via,
+): Promise<readonly Row[]> {
   const runAt = (db: Database) => db.run(text, values, 'prepared') as Promise<Row[]>
   if (replicaFor === undefined || marked || trace !== undefined) return runAt(rt.db)
   return readAnywhere(rt, replicaFor, runAt, { horizon: horizonOf(past) })

@@ -65,8 +65,25 @@ export async function streamRows(
   return stream
 }
 
+/** Holds a place until it is closed: as long as its client reads, a connection is its own. */
+async function openRows(rt: Runtime, rows: Statement, render: Rendering, options: StreamOptions): Promise<OpenAnswer> {
+  const place = await rt.admission.enter({ shape: `stream ${rows.text}`, presumed: 'heavy' })
+  try {
+    const { chunks, close } = await openRowsAnywhere(rt, rows, render, options)
+    return { chunks, close: (failed) => close(failed).finally(place.leave) }
+  } catch (error) {
+    place.leave()
+    throw error
+  }
+}
+
 /** Reads the first batch; nothing stays open when that fails. What fails later can't be read from elsewhere. */
-function openRows(rt: Runtime, rows: Statement, render: Rendering, options: StreamOptions): Promise<OpenAnswer> {
+function openRowsAnywhere(
+  rt: Runtime,
+  rows: Statement,
+  render: Rendering,
+  options: StreamOptions,
+): Promise<OpenAnswer> {
   const { replicaFor, horizon } = options
   const openAt = (db: Database) => openRowsAt(db, rows, render)
   if (replicaFor === undefined) return openAt(rt.db)

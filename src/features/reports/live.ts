@@ -1,3 +1,4 @@
+import { admitted } from '../../admission/lane.ts'
 import { AppError } from '../../errors.ts'
 import type { Access } from '../../query/access.ts'
 import type { ListQuery } from '../../query/ast.ts'
@@ -29,7 +30,9 @@ const atOnce = 2
 /** Evaluates reports that are asked for again and again; those that wait and are the same statement are run once. */
 export function openEvaluator(rt: Runtime): Evaluator {
   const run = sharing(atOnce, async (statement: Statement) => {
-    const [row] = await rt.db.run<ListRow>(statement.text, statement.values)
+    // They have a bound of their own, and their readers are no clients that could ask again.
+    const entering = { shape: statement.text, presumed: 'heavy', isPatient: true } as const
+    const [row] = await admitted(rt.admission, entering, () => rt.db.run<ListRow>(statement.text, statement.values))
     return row!
   })
   const read = async (access: Access, collection: string, query: ListQuery) => {

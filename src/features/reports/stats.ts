@@ -1,5 +1,8 @@
+import { createHash } from 'node:crypto'
 import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
+import { admitted, type Place } from '../../admission/lane.ts'
+import { forSameAsker } from '../../asker.ts'
 import { clientError, isStalePlan, sqlState } from '../../db/errors.ts'
 import type { Database } from '../../db/pools.ts'
 import { type AnyReader, readAnywhere } from '../../db/read-anywhere.ts'
@@ -8,13 +11,14 @@ import type { Access } from '../../query/access.ts'
 import { compileListUpTo } from '../../query/compile.ts'
 import { horizonOf } from '../../query/past.ts'
 import type { Plan } from '../../query/resolve.ts'
+import type { Statement } from '../../query/sql.ts'
 import type { Runtime } from '../../runtime.ts'
 import { type ListRow, largestWhole, listBody, type Trace, withFreshCatalog } from '../items/reads.ts'
 import { type OpenAnswer, openList } from '../items/stream.ts'
 import { failure, resolveReport, tookTooLong } from './reports.ts'
 import type { Stat } from './stats-request.ts'
 
-/** Statements of one request at a time, so that a dashboard leaves connections to everybody else. */
+/** Statements of one request at a time, where nobody else waits; else one. */
 const atOnce = 3
 
 /**
@@ -31,12 +35,29 @@ export async function readStats(
 ): Promise<string | Readable> {
   const outcomes = await withFreshCatalog(rt, () => {
     const plans = stats.map(({ collection, query }) => resolveReport(rt, access, collection, query))
-    const deadline = performance.now() + rt.config.database.transactionTimeoutMs
-    return inTurn(plans, atOnce, (plan) => outcomeOf(rt, access, plan, { deadline, trace }))
+    const parts = plans.map((plan) => ({ plan, list: compileListUpTo(plan, largestWhole(plan)) }))
+    return admitted(rt.admission, { shape: shapeOf(parts), presumed: 'heavy' }, (place) => {
+      const deadline = performance.now() + rt.config.database.transactionTimeoutMs
+      return inTurn(parts, [place, ...others(place)], (part) => outcomeOf(rt, access, part, { deadline, trace }))
+    })
   })
   const isWhole = outcomes.every((outcome) => 'body' in outcome)
-  const chunks = answer(rt, access, stats, outcomes)
+  const chunks = answer(rt, access, stats, outcomes, forSameAsker())
   return isWhole ? await text(Readable.from(chunks)) : Readable.from(chunks)
+}
+
+type Part = { readonly plan: Plan; readonly list: Statement }
+
+/** All its reports together cost alike. */
+function shapeOf(parts: readonly Part[]): string {
+  const digest = createHash('sha256')
+  for (const { list } of parts) digest.update(list.text).update('\n')
+  return `stats ${digest.digest('base64url')}`
+}
+
+/** What is free for more of the request's statements. */
+function others(place: Place): Place[] {
+  return Array.from({ length: atOnce - 1 }, () => place.another()).filter((other) => other !== undefined)
 }
 
 /** A report's answer, one that is too long to be held beside others, or why there is none. */
@@ -44,9 +65,13 @@ type Outcome = { readonly body: string } | { readonly long: Plan } | { readonly 
 
 type Outlook = { readonly deadline: number; readonly trace: Trace | undefined }
 
-async function outcomeOf(rt: Runtime, reader: AnyReader, plan: Plan, { deadline, trace }: Outlook): Promise<Outcome> {
+async function outcomeOf(
+  rt: Runtime,
+  reader: AnyReader,
+  { plan, list }: Part,
+  { deadline, trace }: Outlook,
+): Promise<Outcome> {
   try {
-    const list = compileListUpTo(plan, largestWhole(plan))
     trace?.begin(plan)
     trace?.ran(list)
     const runAt = (db: Database) => runWithin<ListRow>(db, list, deadline)
@@ -76,12 +101,14 @@ async function* answer(
   reader: AnyReader,
   stats: readonly Stat[],
   outcomes: readonly Outcome[],
+  forAsker: ReturnType<typeof forSameAsker>,
 ): AsyncGenerator<string> {
   const failed: string[] = []
   let separator = '{"data":{'
   for (const [i, { name }] of stats.entries()) {
     const key = JSON.stringify(name)
-    const outcome = 'long' in outcomes[i]! ? await openLong(rt, reader, outcomes[i].long) : outcomes[i]!
+    const found = outcomes[i]!
+    const outcome = 'long' in found ? await forAsker(() => openLong(rt, reader, found.long)) : found
     if ('failed' in outcome) {
       failed.push(`${key}:${JSON.stringify({ message: outcome.failed })}`)
       continue
@@ -115,19 +142,27 @@ async function* pieces({ chunks, close }: OpenAnswer): AsyncGenerator<string> {
   }
 }
 
-/** The results of `work`, in the order of its arguments, a few at a time. After the first rejection nothing is begun. */
-async function inTurn<T, R>(values: readonly T[], many: number, work: (value: T) => Promise<R>): Promise<R[]> {
+/** The results of `work`, in the order of its arguments, one per place at a time. After the first rejection nothing is begun. */
+async function inTurn<T, R>(
+  values: readonly T[],
+  places: readonly Place[],
+  work: (value: T) => Promise<R>,
+): Promise<R[]> {
   const results: R[] = []
   const rest = values.entries()
   let isOver = false
-  const drain = async () => {
-    for (const [i, value] of rest) {
-      if (isOver) return
-      results[i] = await work(value)
+  const drain = async ({ leave }: Place) => {
+    try {
+      for (const [i, value] of rest) {
+        if (isOver) return
+        results[i] = await work(value)
+      }
+    } finally {
+      leave()
     }
   }
   try {
-    await Promise.all(Array.from({ length: many }, drain))
+    await Promise.all(places.map(drain))
     return results
   } finally {
     isOver = true

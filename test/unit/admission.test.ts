@@ -1,0 +1,228 @@
+import { describe, expect, it } from 'vitest'
+import { afterRun, duringRun, unknownCost, weightOf } from '../../src/admission/costs.ts'
+import { admitted, openLane, type Place } from '../../src/admission/lane.ts'
+import { readPlaces } from '../../src/admission/places.ts'
+import { type Places, step, type Work } from '../../src/admission/step.ts'
+import { type Asker, workFor } from '../../src/asker.ts'
+import { waitFor } from '../support/wait.ts'
+
+const places: Places = { all: 4, heavy: 2, heavyLine: 4, line: 100, deadlineMs: 5000 }
+const nobodyServed = new Map<string, number>()
+
+const work = (caller: string, more: Partial<Work> = {}): Work => ({
+  caller,
+  weight: 'heavy',
+  since: 0,
+  expectedMs: 0,
+  isPatient: false,
+  ...more,
+})
+const many = (amount: number, caller: string, more: Partial<Work> = {}) =>
+  Array.from({ length: amount }, (_, i) => work(caller, { since: i, ...more }))
+const stepOf = (running: Work[], waiting: Work[], now = 10, servedAt: ReadonlyMap<string, number> = nobodyServed) =>
+  step({ running, waiting, servedAt }, places, now)
+
+describe('a step', () => {
+  it('fills the places of heavy work, lets as much wait as fits the line, and refuses the rest', () => {
+    const waiting = many(9, 'a')
+    const { admitted, refused } = stepOf([], waiting)
+    expect(admitted).toEqual(waiting.slice(0, 2))
+    expect(refused).toEqual(waiting.slice(6))
+  })
+
+  it('gives cheap work the places that heavy work may not have', () => {
+    const cheap = many(3, 'b', { weight: 'cheap', since: 20 })
+    const { admitted, refused } = stepOf([], [...many(6, 'a'), ...cheap], 30)
+    expect(admitted.filter(({ weight }) => weight === 'cheap')).toEqual(cheap.slice(0, 2))
+    expect(admitted).toHaveLength(4)
+    expect(refused).toEqual([])
+  })
+
+  it('does not refuse for its length what may be heavy or not', () => {
+    const { admitted, refused } = stepOf([], many(30, 'a', { weight: 'doubtful' }))
+    expect([admitted.length, refused]).toEqual([2, []])
+  })
+
+  it('lets callers take turns: who floods the line is the one whose work goes', () => {
+    const flood = many(4, 'a')
+    const other = work('b', { since: 9 })
+    const { admitted, refused } = stepOf(many(2, 'a'), [...flood, other])
+    expect(admitted).toEqual([])
+    expect(refused).toEqual([flood[3]])
+    expect(stepOf(many(1, 'a'), [...flood, other]).admitted).toEqual([other])
+  })
+
+  it('takes among equals who was served longest ago', () => {
+    const [a, b] = [work('a', { since: 1 }), work('b', { since: 2 })]
+    const running = many(1, 'c')
+    expect(
+      stepOf(
+        running,
+        [a, b],
+        10,
+        new Map([
+          ['a', 7],
+          ['b', 3],
+        ]),
+      ).admitted,
+    ).toEqual([b])
+    expect(stepOf(running, [a, b]).admitted).toEqual([a])
+  })
+
+  it('refuses who has waited to the deadline', () => {
+    const running = many(2, 'a')
+    const [late, later] = [work('b', { since: 0 }), work('c', { since: 1000 })]
+    expect(stepOf(running, [late, later], 5001).refused).toEqual([late])
+  })
+
+  it('refuses at once who would wait longer than to the deadline', () => {
+    const running = many(2, 'a', { expectedMs: 3000 })
+    const waiting = many(4, 'b', { expectedMs: 3000, since: 0 })
+    // Two of them begin after 3 s, the next two would after 6 s.
+    expect(stepOf(running, waiting, 1).refused).toEqual(waiting.slice(2))
+  })
+
+  it('never refuses the patient', () => {
+    const waiting = many(9, 'a', { isPatient: true })
+    expect(stepOf(many(2, 'b'), waiting, 60_000)).toEqual({ admitted: [], refused: [] })
+  })
+
+  it('bounds the line of all work', () => {
+    const { refused } = stepOf(many(4, 'a', { weight: 'cheap' }), many(120, 'b', { weight: 'cheap' }))
+    expect(refused).toHaveLength(20)
+  })
+})
+
+describe('the cost of a shape', () => {
+  it('is presumed until it is seen', () => {
+    expect(weightOf(unknownCost, 'cheap', 0)).toBe('cheap')
+    expect(weightOf(unknownCost, 'heavy', 0)).toBe('doubtful')
+  })
+
+  it('is heavy as soon as a run of what may be heavy is slow, while it lasts', () => {
+    const slow = duringRun(unknownCost, 'heavy', 0, 101)
+    expect(weightOf(slow, 'heavy', 101)).toBe('heavy')
+  })
+
+  it('is doubtful where what is cheap to most has been slow for long', () => {
+    expect(weightOf(duringRun(unknownCost, 'cheap', 0, 999), 'cheap', 999)).toBe('cheap')
+    expect(weightOf(duringRun(unknownCost, 'cheap', 0, 1001), 'cheap', 1001)).toBe('doubtful')
+  })
+
+  it('is heavy no longer after one quick run', () => {
+    const slow = afterRun(unknownCost, 'heavy', 0, 3000)
+    expect(weightOf(slow, 'heavy', 3000)).toBe('heavy')
+    expect(weightOf(afterRun(slow, 'heavy', 3000, 3010), 'heavy', 3010)).toBe('doubtful')
+  })
+
+  it('is not heavy for a moment in which everything stands still, or one run among quick ones', () => {
+    const quick = afterRun(unknownCost, 'heavy', 0, 5)
+    const stalled = afterRun(quick, 'heavy', 5, 800)
+    expect(weightOf(stalled, 'heavy', 800)).toBe('doubtful')
+    expect(weightOf(stalled, 'heavy', 1100)).toBe('heavy')
+    const beside = duringRun(afterRun(stalled, 'heavy', 1100, 1105), 'heavy', 0, 1110)
+    expect(weightOf(beside, 'heavy', 1110)).toBe('doubtful')
+  })
+})
+
+describe('the places of reads', () => {
+  it('leave connections to what is never admitted, where there are several', () => {
+    expect([1, 2, 4, 6, 12].map((connections) => readPlaces(connections, undefined))).toEqual([
+      { all: 1, heavy: 1 },
+      { all: 1, heavy: 1 },
+      { all: 3, heavy: 2 },
+      { all: 4, heavy: 3 },
+      { all: 10, heavy: 7 },
+    ])
+    expect(readPlaces(6, 1)).toEqual({ all: 4, heavy: 1 })
+    expect(readPlaces(6, 9)).toEqual({ all: 4, heavy: 4 })
+  })
+})
+
+describe('a lane', () => {
+  const open = (all = 1) => openLane({ places: () => ({ all, heavy: all }), refusal: 'Busy' })
+  const heavy = { shape: 'a report', presumed: 'heavy' } as const
+  const somebody = (gone?: AbortSignal): Asker => ({ caller: 'somebody', gone, places: 0 })
+  const enter = (lane: ReturnType<typeof open>, who = somebody()) => workFor(who, () => lane.enter(heavy))
+
+  it('hands a place on when it is left', async () => {
+    const lane = open()
+    const first = (await enter(lane)) as Place
+    const second = enter(lane) as Promise<Place>
+    expect(lane.stats()).toMatchObject({ running: { heavy: 1 }, waiting: { heavy: 1 } })
+    first.leave()
+    ;(await second).leave()
+    expect(lane.stats()).toMatchObject({ running: { light: 0, heavy: 0 }, waiting: { light: 0, heavy: 0 } })
+  })
+
+  it('forgets who is gone', async () => {
+    const lane = open()
+    const first = (await enter(lane)) as Place
+    const leaving = new AbortController()
+    const left = enter(lane, somebody(leaving.signal)) as Promise<Place>
+    leaving.abort()
+    await expect(left).rejects.toMatchObject({ status: 499 })
+    expect(lane.stats().waiting).toEqual({ light: 0, heavy: 0 })
+    first.leave()
+    await expect(enter(lane, somebody(AbortSignal.abort()))).rejects.toMatchObject({ status: 499 })
+  })
+
+  it('refuses with a code and Retry-After as soon as what runs is seen to be slow', async () => {
+    const lane = open()
+    const first = (await enter(lane)) as Place
+    const outcomes = await Promise.allSettled(
+      [
+        ...Array.from({ length: 5 }, () => enter(lane) as Promise<Place>),
+        waitFor(() => lane.stats().refused.heavy === 3).then(() => first.leave()),
+      ].map(async (coming) => (await coming)?.leave()),
+    )
+    const refused = outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason] : []))
+    expect(refused).toHaveLength(3)
+    for (const error of refused)
+      expect(error).toMatchObject({ status: 503, code: 'OVERLOADED', message: 'Busy', headers: { 'retry-after': '1' } })
+    expect(lane.stats()).toMatchObject({ running: { heavy: 0 }, waiting: { heavy: 0 } })
+  })
+
+  it('tells before anything is done who would be refused', async () => {
+    const lane = open()
+    const first = (await enter(lane)) as Place
+    const coming = Array.from({ length: 2 }, () => enter(lane) as Promise<Place>)
+    // As soon as it is known that what runs is slow.
+    const refusal = await waitFor(() => {
+      try {
+        lane.refuseIfFull(heavy, 'somebody')
+        return undefined
+      } catch (error) {
+        return error
+      }
+    })
+    expect(refusal).toMatchObject({ status: 503, code: 'OVERLOADED' })
+    expect(() => lane.refuseIfFull(heavy, 'somebody else')).not.toThrow()
+    first.leave()
+    for (const place of coming) (await place).leave()
+    expect(() => lane.refuseIfFull(heavy, 'somebody')).not.toThrow()
+  })
+
+  it('asks no further place of work that holds one, nor of work that nobody asks for', async () => {
+    const lane = open()
+    await workFor(somebody(), () =>
+      admitted(lane, heavy, async () => {
+        await admitted(lane, heavy, async () => expect(lane.stats().running.heavy + lane.stats().running.light).toBe(1))
+      }),
+    )
+    const first = (await enter(lane)) as Place
+    expect(lane.enter(heavy)).not.toBeInstanceOf(Promise)
+    first.leave()
+  })
+
+  it('gives more places to the same work while nobody waits', async () => {
+    const lane = open(2)
+    const first = (await enter(lane)) as Place
+    const another = first.another()
+    expect([another !== undefined, first.another()]).toEqual([true, undefined])
+    const waiting = enter(lane) as Promise<Place>
+    another!.leave()
+    ;(await waiting).leave()
+    first.leave()
+  })
+})
