@@ -5,6 +5,7 @@ import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { clientError, sqlState } from '../db/errors.ts'
 import { AppError } from '../errors.ts'
 import type { App, ErrorStyle } from '../http.ts'
+import { isBodyComing, sendBeforeBody } from './unread-bodies.ts'
 
 /**
  * The one place where an error becomes an answer: `{ message, code, … }` under /auth, `{ error: message, code }` for
@@ -14,17 +15,25 @@ export function registerErrorBodies(app: App, options: { exposeDetails: boolean 
   app.setErrorHandler((error, request, reply) => {
     const known = knownError(error)
     const answer = known ?? internalError(error, request, options.exposeDetails)
-    if (known !== undefined && answer.status >= 500) request.log.warn({ err: error }, answer.message)
-    return send(reply, styleOf(request), detailed(answer, options.exposeDetails))
+    // Of a flood /metrics tells; to write it down would be more work than to refuse it.
+    if (answer.code === overloaded) refused.add(request)
+    else if (known !== undefined && answer.status >= 500) request.log.warn({ err: error }, answer.message)
+    return send(request, reply, styleOf(request), detailed(answer, options.exposeDetails))
   })
-  app.setNotFoundHandler((request, reply) => send(reply, styleOf(request), new AppError(404, 'Not found')))
+  app.setNotFoundHandler((request, reply) => send(request, reply, styleOf(request), new AppError(404, 'Not found')))
 }
+
+/** Whether a request was refused because there was too much to do. */
+export const isRefused = (request: FastifyRequest): boolean => refused.has(request)
+
+const overloaded = 'OVERLOADED'
+const refused = new WeakSet<FastifyRequest>()
 
 /** Requests that the router refuses before a route is found: a path that cannot be decoded, or with too long a part. */
 export function answerBadPath(error: FastifyError, request: FastifyRequest, reply: FastifyReply): void {
   const { statusCode = 400 } = error
   const message = statusCode === 414 ? 'A part of the path is too long' : 'The path is not valid'
-  send(reply, styleOf(request), new AppError(statusCode, message))
+  send(request, reply, styleOf(request), new AppError(statusCode, message))
 }
 
 /** What never became a request: broken HTTP, headers that are too large or come too slowly. Its line is cut. */
@@ -90,12 +99,13 @@ function styleOf(request: FastifyRequest): ErrorStyle {
   return /^\/realtime(\/|\?|$)/i.test(request.url) ? 'realtime' : 'general'
 }
 
-function send(reply: FastifyReply, style: ErrorStyle, error: AppError): FastifyReply {
-  return reply
+function send(request: FastifyRequest, reply: FastifyReply, style: ErrorStyle, error: AppError): FastifyReply {
+  reply
     .code(error.status)
     .headers({ ...(error.status === 401 && { 'www-authenticate': 'Bearer' }), ...error.headers })
     .type('application/json; charset=utf-8')
-    .send(JSON.stringify(bodyOf(style, error)))
+  const text = JSON.stringify(bodyOf(style, error))
+  return isBodyComing(request) ? sendBeforeBody(request, reply, text) : reply.send(text)
 }
 
 function bodyOf(style: ErrorStyle, { status, message, code, details, members }: AppError): object {

@@ -1,9 +1,9 @@
-import { createHash } from 'node:crypto'
 import type { FastifyReply, FastifyRequest, RouteOptions } from 'fastify'
 import { isPassing } from '../db/errors.ts'
 import { findRepeatable, type StoredAnswer, storeAnswer } from '../db/unlogged/idempotency.ts'
 import { errors } from '../errors.ts'
 import type { RepeatableRequest } from '../events/types.ts'
+import { fingerprintOf } from '../fingerprint.ts'
 import type { App } from '../http.ts'
 import type { Runtime } from '../runtime.ts'
 
@@ -98,12 +98,6 @@ async function keep(rt: Runtime, repeatable: RepeatableRequest, reply: FastifyRe
 function callerOf({ caller, ip }: FastifyRequest): string {
   const { userId, tenantId, role } = caller
   return [userId ?? `address ${ip}`, role.id, tenantId ?? ''].join(' ')
-}
-
-function fingerprintOf({ method, url, body }: FastifyRequest): string {
-  return createHash('sha256')
-    .update(`${method} ${url}\n${JSON.stringify(body ?? null)}`)
-    .digest('base64url')
 }
 
 function listOf<T>(hooks: T | readonly T[] | undefined): T[] {

@@ -1,13 +1,12 @@
 import type { FastifyRequest } from 'fastify'
-import { errors } from '../errors.ts'
 import type { App } from '../http.ts'
-import { isTooDeep } from '../json-depth.ts'
+import { excessOf } from '../json-depth.ts'
 import { decodeText, refuseUnkeepable } from '../json-values.ts'
 
 /**
  * JSON bodies: empty ones count as absent, because clients send `Content-Type: application/json` on requests without a
  * body; keys that would reach a prototype, more than 500 levels, bytes that are no UTF-8 and values that cannot be kept
- * are refused with 400.
+ * are refused with 400, more than a million values with 413.
  */
 export function acceptJsonBodies(app: App): void {
   const parser = app.getDefaultJsonParser('error', 'ignore')
@@ -33,7 +32,8 @@ const what = 'The request body'
 function outcomeOf(body: Buffer, parse: (text: string) => Outcome): Outcome {
   try {
     const text = decodeText(body, what)
-    if (isTooDeep(text)) throw errors.badBody(`${what} is nested too deeply`)
+    const excess = excessOf(text)
+    if (excess !== undefined) throw excess
     const outcome = parse(text)
     if (outcome.error === null) refuseUnkeepable(text, outcome.value, what)
     return outcome

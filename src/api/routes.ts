@@ -36,6 +36,7 @@ import { registerIdempotency } from './idempotency.ts'
 import { registerLimits } from './limits.ts'
 import { metricsRoutes } from './metrics.ts'
 import { checkParameters } from './parameters.ts'
+import { checkPermissionFirst } from './permission-first.ts'
 import type { Realtime } from './realtime.ts'
 import { limitAnonymousBodies, refuseUnknownPaths } from './unknown-callers.ts'
 
@@ -93,6 +94,7 @@ export function registerRoutes(
   healthRoutes(app, rt, realtime?.feed)
   metricsRoutes(app, rt, { realtime, limits })
   registerIdempotency(app, rt)
+  checkPermissionFirst(app, rt)
   const ofRealtime: RouteGroup = { access: 'admin', register: (scope) => realtimeRoutes(scope, rt, realtime?.feed) }
   for (const { access, register } of [...groups, ofRealtime])
     app.register(async (scope) => {

@@ -11,12 +11,13 @@ import { knowAskers } from './askers.ts'
 import { limitConnections } from './connections.ts'
 import { refuseEncodedBodies } from './content-encoding.ts'
 import { drainOnClose } from './drain.ts'
-import { answerBadPath, answerBrokenRequest, registerErrorBodies } from './error-bodies.ts'
+import { answerBadPath, answerBrokenRequest, isRefused, registerErrorBodies } from './error-bodies.ts'
 import { acceptJsonBodies } from './json-body.ts'
 import { openEngine, openRealtime, realtimeServerFactory } from './realtime.ts'
 import { RequestLog } from './request-log.ts'
 import { registerRoutes } from './routes.ts'
 import { traceRequests } from './tracing.ts'
+import { askForBodies } from './unread-bodies.ts'
 
 /**
  * Builds the HTTP server without listening. Tests call it by `inject`, `main.ts` listens. With SOCKET_ENABLED the
@@ -54,6 +55,7 @@ export async function buildServer(rt: Runtime, { endpoints = [] }: Partial<Exten
   traceRequests(app, rt)
   registerErrorBodies(app, { exposeDetails: config.server.exposeErrorDetails })
   acceptJsonBodies(app)
+  askForBodies(app)
   refuseEncodedBodies(app)
   // With callbacks, because an async hook makes every request wait for a promise.
   app.addHook('onRequest', (request, reply, done) => {
@@ -75,7 +77,7 @@ export async function buildServer(rt: Runtime, { endpoints = [] }: Partial<Exten
 }
 
 function logRequest({ log }: Runtime, request: FastifyRequest, { statusCode, elapsedTime }: FastifyReply): void {
-  const level = statusCode >= 500 ? 'error' : 'debug'
+  const level = statusCode >= 500 && !isRefused(request) ? 'error' : 'debug'
   if (!log.isLevelEnabled(level)) return
   const { method } = request
   request.log[level]({ method, path: loggedPath(request), status: statusCode, ms: Math.round(elapsedTime) }, 'request')

@@ -3,6 +3,7 @@ import { runF41 } from './cleanup.ts'
 import { runF20 } from './crowd.ts'
 import { runF01 } from './kills.ts'
 import { runF24 } from './mails.ts'
+import { runOverload } from './overload.ts'
 import type { Scenario } from './scenario.ts'
 import { runF43 } from './senders.ts'
 import { runF26 } from './starts.ts'
@@ -15,6 +16,9 @@ const rows = Number(FAULTS_ROWS ?? 1_000_000)
 const sockets = Number(FAULTS_SOCKETS ?? 2000)
 /** How often it happens; of each scenario its own number when none is given. */
 const rounds = (byDefault: number) => Number(FAULTS_ROUNDS || byDefault)
+
+/** Those that nothing may keep from being answered are the light ones. */
+const crowd = { rows: 200_000, heavy: 200, light: 20, loginsPerSecond: 500 }
 
 /** What `npm run faults` runs; a further one is a line here. */
 export const scenarios: readonly Scenario[] = [
@@ -57,6 +61,11 @@ export const scenarios: readonly Scenario[] = [
     id: 'F-41',
     title: 'the cleanups of the log, the sessions and the mails are killed',
     run: (seed) => runF41(seed, { rows, kills: 5 }),
+  },
+  {
+    id: 'overload',
+    title: 'two hundred clients ask for heavy reports, and others sign in',
+    run: (seed) => runOverload(seed, { ...crowd, seconds: rounds(60), isTimed: true }),
   },
   {
     id: 'F-43',

@@ -14,7 +14,7 @@ export function historyRoutes(app: App, rt: Runtime): void {
     const history = await readHistory(rt, request.caller.access, collection, id, queryOf(request))
     return reply.type('application/json; charset=utf-8').send(history)
   })
-  app.post<OfItem>('/items/:collection/:id/restore', async (request, reply) => {
+  app.post<OfItem>('/items/:collection/:id/restore', { bodyLimit: 16_384 }, async (request, reply) => {
     const { collection, id } = request.params
     const restored = await restoreItem(rt, writerOf(request), collection, id, request.body)
     return reply.type('application/json; charset=utf-8').send(`{"data":{"id":${restored}}}`)

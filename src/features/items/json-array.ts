@@ -4,7 +4,12 @@ import { refuseUnkeepable } from '../../json-values.ts'
 /** An element of a JSON array, and how much text it was, in characters. */
 export type Element = { readonly value: unknown; readonly length: number }
 
-export type ElementLimits = { /** Characters. */ readonly largestElement: number }
+export type ElementLimits = {
+  /** Characters. */
+  readonly largestElement: number
+  /** Makes an element of its text; by default as `JSON.parse`, and refuses what cannot be kept. */
+  readonly parse?: (text: string) => unknown
+}
 
 /** The text is valid JSON, but no array. */
 export class NoArrayError extends Error {}
@@ -119,10 +124,10 @@ function keep(reading: Reading, piece: string): void {
 /** Undefined where the array is empty. */
 function takeElement(reading: Reading, isLast: boolean): Element | undefined {
   const text = reading.pieces.join('')
-  const { count, length } = reading
+  const { count, length, limits } = reading
   Object.assign(reading, { count: count + 1, pieces: [], length: 0 })
   if (count === 1 && isLast && !notSpace.test(text)) return undefined
-  return { value: parsed(text, `item ${count}: `), length }
+  return { value: parsed(text, `item ${count}: `, limits.parse), length }
 }
 
 function finish({ place, pieces }: Reading): void {
@@ -132,12 +137,18 @@ function finish({ place, pieces }: Reading): void {
   throw new NoArrayError('not an array')
 }
 
-function parsed(text: string, label: string): unknown {
+function parsed(text: string, label: string, parse: (text: string) => unknown = parseKeepable): unknown {
   try {
-    const value: unknown = JSON.parse(text)
-    refuseUnkeepable(text, value, 'it')
-    return value
+    return parse(text)
   } catch (error) {
+    // Who parses in another way has words of its own.
+    if (parse !== parseKeepable && !(error instanceof SyntaxError)) throw error
     throw new SyntaxError(`${label}${(error as Error).message}`, { cause: error })
   }
+}
+
+function parseKeepable(text: string): unknown {
+  const value: unknown = JSON.parse(text)
+  refuseUnkeepable(text, value, 'it')
+  return value
 }

@@ -3,6 +3,7 @@ import { errors } from '../../errors.ts'
 import { type App, actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import type { Written } from './answers.ts'
+import { acceptBulkBodies } from './bulk-body.ts'
 import { readCached, type Served } from './cached-reads.ts'
 import { exportItems } from './export.ts'
 import { listItems, readItem } from './hooked-reads.ts'
@@ -78,13 +79,7 @@ export function itemRoutes(app: App, rt: Runtime): void {
     const gone = await deleteItem(rt, writerOf(request), collection, id, versionsOf(request.headers['if-match']))
     return json(reply, `{"data":{"id":${gone}}}`)
   })
-  app.put<OfCollection>('/items/:collection', async (request, reply) => {
-    const { payloads, isList } = upsertPayloads(request.body)
-    const written = await upsertItems(rt, writerOf(request), request.params.collection, payloads, queryOf(request))
-    if (isList) return json(reply, `{"data":[${written.rows ?? written.ids}]}`)
-    return json(reply.code(written.created ? 201 : 200), `{"data":${answersOf(written)}}`)
-  })
-  bulkRoutes(app, rt)
+  app.register(async (scope) => bulkRoutes(scope as App, rt))
 }
 
 /** Routes that nobody may call without a session. */
@@ -95,6 +90,13 @@ export function itemBearerRoutes(app: App, rt: Runtime): void {
 }
 
 function bulkRoutes(app: App, rt: Runtime): void {
+  acceptBulkBodies(app, rt.config)
+  app.put<OfCollection>('/items/:collection', async (request, reply) => {
+    const { payloads, isList } = upsertPayloads(request.body)
+    const written = await upsertItems(rt, writerOf(request), request.params.collection, payloads, queryOf(request))
+    if (isList) return json(reply, `{"data":[${written.rows ?? written.ids}]}`)
+    return json(reply.code(written.created ? 201 : 200), `{"data":${answersOf(written)}}`)
+  })
   app.post<OfCollection>('/items/:collection/bulk', async (request, reply) => {
     const payloads = listOf(request.body, 'Request body must be an array')
     const answer = queryOf(request)

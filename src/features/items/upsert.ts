@@ -1,3 +1,4 @@
+import { breather } from '../../breather.ts'
 import { rawQuery } from '../../db/sql.ts'
 import { errors } from '../../errors.ts'
 import { commitRow } from '../../events/commit.ts'
@@ -104,7 +105,11 @@ async function upsertGuarded(
 
 async function inTurn<From, To>(list: readonly From[], work: (one: From, index: number) => Promise<To>): Promise<To[]> {
   const done: To[] = []
-  for (const [index, one] of list.entries()) done.push(await work(one, index))
+  const breathe = breather()
+  for (const [index, one] of list.entries()) {
+    done.push(await work(one, index))
+    await breathe()
+  }
   return done
 }
 

@@ -1,3 +1,4 @@
+import { breather } from '../../breather.ts'
 import { commit, commitRow } from '../../events/commit.ts'
 import type { Runtime } from '../../runtime.ts'
 import { type AnswerQuery, type Written, wantsRows, writtenRows } from './answers.ts'
@@ -78,13 +79,17 @@ export async function writeNew(
     if (payloads.length === 0) return { ids: [], rows: undefined }
     const plan = async (run?: Run) => {
       const trees: Tree[] = []
-      for (const payload of payloads) trees.push(await planTree(rt, writer, context, payload, { ...(run && { run }) }))
+      const breathe = breather()
+      for (const payload of payloads) {
+        trees.push(await planTree(rt, writer, context, payload, { ...(run && { run }) }))
+        await breathe()
+      }
       return trees
     }
     if (meetsHooks(rt, context, payloads))
       return written(rt, writer, name, asked, async (run) => createTrees(run, await plan(run)))
     const trees = await plan()
-    if (trees.every(isPlain) && asked === undefined) {
+    if (trees.length <= rowsPerStatement && trees.every(isPlain) && asked === undefined) {
       guardInserts({ rt, writer }, context, cellsOf(trees))
       const write = trees.length === 1 ? insertOf(context, trees[0]!) : insertStatement(context, trees)
       const fromLog = trees.length === 1 ? rowFromLog(context, 'create') : undefined
@@ -145,8 +150,11 @@ export async function writeChanges(
     if (changes.length === 0) return { ids: [], rows: undefined }
     const plan = async (run?: Run) => {
       const trees: Tree[] = []
-      for (const { id, payload } of changes)
+      const breathe = breather()
+      for (const { id, payload } of changes) {
         trees.push(await planTree(rt, writer, context, payload, { id, ...(run && { run }) }))
+        await breathe()
+      }
       return trees
     }
     const trees = meetsHooks(rt, context, payloads) ? undefined : await plan()
@@ -199,6 +207,9 @@ export async function deleteItem(
   })
 }
 
+/** A statement is made in one go, and nobody else has a turn meanwhile. */
+const rowsPerStatement = 2000
+
 /** Creates rows inside a transaction, runs of plain ones in one statement each; ids in the order of the trees. */
 export async function createTrees(given: Run, trees: readonly Tree[]): Promise<string[]> {
   const run = await guardTrees(given, trees)
@@ -206,7 +217,8 @@ export async function createTrees(given: Run, trees: readonly Tree[]): Promise<s
   for (let at = 0; at < trees.length; ) {
     const tree = trees[at]!
     const nested = trees.findIndex((other, index) => index >= at && !isPlain(other))
-    const plain = trees.slice(at, nested === -1 ? undefined : nested)
+    const end = Math.min(nested === -1 ? trees.length : nested, at + rowsPerStatement)
+    const plain = trees.slice(at, end)
     if (plain.length === 0) ids.push(await applyTree(run, tree))
     else {
       guardInserts(run, tree.context, cellsOf(plain))

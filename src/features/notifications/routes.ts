@@ -43,4 +43,5 @@ const CountShape = Type.Object({ count: Type.Integer() })
 const DoneShape = Type.Object({ message: Type.String(), count: Type.Integer() })
 const SentShape = Type.Object({ message: Type.String(), notificationIds: Type.Array(Type.String()) })
 
-const answering = <Shape>(shape: Shape) => ({ schema: { response: { 200: shape } } })
+/** Bodies name rows, and no more of them than anybody looks at. */
+const answering = <Shape>(shape: Shape) => ({ schema: { response: { 200: shape } }, bodyLimit: 1_048_576 })

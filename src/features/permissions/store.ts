@@ -54,6 +54,8 @@ export type AccessRules = {
 export type AccessStore = {
   current(): AccessRules
   reload(): Promise<void>
+  /** As `reload`, but nobody hears of it where nothing has changed: what is kept for the rules stays. */
+  reloadIfStale(): Promise<void>
   onChange(handler: () => void): void
 }
 
@@ -81,6 +83,13 @@ export async function openAccessStore(
     // The collections may have changed while this was read; then it is read again, too.
     swap({ ...next, catalog: catalog.current() })
   })
+  const reloadIfStale = inRounds<never, void>(async () => {
+    const next = await readRules(db, catalog.current(), version)
+    loadedAt = Date.now()
+    if (contentOf(next) === contentOf(rules)) return
+    version += 1
+    swap({ ...next, catalog: catalog.current(), version })
+  })
   const reloadSoon = () => {
     refreshing = true
     reload()
@@ -102,9 +111,13 @@ export async function openAccessStore(
       return rules
     },
     reload,
+    reloadIfStale,
     onChange: (handler) => handlers.push(handler),
   }
 }
+
+const contentOf = ({ roles, permissions, acls }: AccessRules): string =>
+  JSON.stringify([[...roles], [...permissions], [...acls]])
 
 /** Everything that is stored, read as of now. */
 export async function readRules(db: Reader, catalog: Catalog, version: number): Promise<AccessRules> {

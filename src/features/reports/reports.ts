@@ -27,7 +27,6 @@ export async function readReport(
       answerPlan(rt, resolveReport(rt, access, collection, query), { trace, replicaFor: access }),
     )
   } catch (error) {
-    // The path has named it already.
     if (error instanceof AppError && error.code === 'UNKNOWN_COLLECTION') throw unknownModel()
     throw error
   }
@@ -74,7 +73,8 @@ const withDefaults = (query: ListQuery): ListQuery => ({
   count: query.count ?? true,
 })
 
-const unknownModel = () => new AppError(404, 'Model not found', { code: 'UNKNOWN_COLLECTION' })
+/** A collection that the path has named already. */
+export const unknownModel = () => new AppError(404, 'Model not found', { code: 'UNKNOWN_COLLECTION' })
 
 const malformed = (details: string, cause: unknown) => Object.assign(errors.badQuery(details), { cause })
 

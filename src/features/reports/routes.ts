@@ -15,6 +15,8 @@ type OfCollection = { Params: { collection: string } }
 /** `/reports/{collection}` and `/reports/stats`, by POST with a body or by GET with parameters (spec: Reports). */
 export function reportRoutes(app: App, rt: Runtime): void {
   const config = { failureMessage: failure }
+  /** Fifty reports in full. */
+  const bodyLimit = 1_048_576
   // What is thrown here goes on to the server's own handler, which knows how errors look.
   app.setErrorHandler((error) => {
     throw reportError(error)
@@ -28,13 +30,13 @@ export function reportRoutes(app: App, rt: Runtime): void {
     const read = (trace?: Trace) => readReport(rt, request.caller.access, collection, query, trace)
     return json(reply, await cached(rt, request, reply, [collection], read))
   }
-  app.post('/reports/stats', { config }, async (request, reply) =>
+  app.post('/reports/stats', { config, bodyLimit }, async (request, reply) =>
     answerStats(request, reply, parseStats(request.body)),
   )
   app.get('/reports/stats', { config }, async (request, reply) =>
     answerStats(request, reply, parseStatsParameters(queryOf(request))),
   )
-  app.post<OfCollection>('/reports/:collection', { config }, async (request, reply) =>
+  app.post<OfCollection>('/reports/:collection', { config, bodyLimit }, async (request, reply) =>
     answerReport(request, reply, request.params.collection, parseReport(request.body)),
   )
   app.get<OfCollection>('/reports/:collection', { config }, async (request, reply) =>

@@ -1,0 +1,90 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { FastifyRequest, RouteOptions } from 'fastify'
+import { type Action, errors } from '../errors.ts'
+import { resolveCaller } from '../features/auth/authenticate.ts'
+import { unknownModel } from '../features/reports/reports.ts'
+import type { App } from '../http.ts'
+import type { Runtime } from '../runtime.ts'
+
+/**
+ * THE table: routes about one collection, and the actions of which a caller must have been granted one, or the body is not
+ * even read. Everything finer (fields, rows, the second of two actions) is decided with the body, by the same words.
+ */
+export const actionsOfRoutes: Readonly<Record<string, readonly Action[]>> = {
+  'POST /items/:collection': ['create'],
+  'PUT /items/:collection': ['create', 'update'],
+  'PATCH /items/:collection/:id': ['update'],
+  'DELETE /items/:collection/:id': ['delete'],
+  'POST /items/:collection/bulk': ['create'],
+  'PATCH /items/:collection/bulk': ['update'],
+  'DELETE /items/:collection/bulk': ['delete'],
+  'POST /items/:collection/import-csv': ['create'],
+  'POST /items/:collection/import-json': ['create'],
+  'POST /reports/:collection': ['read'],
+}
+
+/**
+ * Refuses the routes of the table after the caller is known and before the body is read: 404 for an unknown collection, 403
+ * without any grant. What this process knows is asked for anew before, so nobody is refused for a change that it has
+ * not heard of.
+ */
+export function checkPermissionFirst(app: App, rt: Runtime): void {
+  const refresh = spaced(250, async () => {
+    await rt.catalog.reloadIfStale()
+    await rt.access.reloadIfStale()
+  })
+  app.addHook('onRoute', (route) => {
+    const actions = [route.method].flat().map((method) => actionsOfRoutes[`${method} ${route.url}`])[0]
+    if (actions === undefined) return
+    const check: Hook = (request, _reply, done) => {
+      if (problemOf(rt, request, actions) === undefined) return done()
+      refusedStill(rt, request, actions, refresh).then(() => done(), done)
+    }
+    route.onRequest = [...listOf(route.onRequest), check]
+  })
+}
+
+type Hooks = Extract<NonNullable<RouteOptions['onRequest']>, readonly unknown[]>
+type Hook = Hooks[number]
+
+async function refusedStill(
+  rt: Runtime,
+  request: FastifyRequest,
+  actions: readonly Action[],
+  refresh: () => Promise<void>,
+): Promise<void> {
+  await refresh()
+  request.caller = await resolveCaller(rt, request)
+  const problem = problemOf(rt, request, actions)
+  if (problem !== undefined) throw problem
+}
+
+function problemOf(rt: Runtime, { params, caller, routeOptions }: FastifyRequest, actions: readonly Action[]) {
+  const { collection: name } = params as { collection: string }
+  if (!rt.catalog.current().collections.has(name))
+    return routeOptions.url?.startsWith('/reports/') ? unknownModel() : errors.unknownCollection(name)
+  const isGranted = caller.admin || actions.some((action) => caller.access.grant(name, action) !== undefined)
+  return isGranted ? undefined : errors.actionDenied(actions[0]!, name)
+}
+
+/** Does the work after each call, but begins it at most so often: those who come meanwhile share the next time. */
+function spaced(everyMs: number, work: () => Promise<void>): () => Promise<void> {
+  let begunAt = Number.NEGATIVE_INFINITY
+  let next: Promise<void> | undefined
+  const begin = async () => {
+    const pause = begunAt + everyMs - performance.now()
+    // Also without a pause a turn later, when `next` is set.
+    await delay(Math.max(0, pause), undefined, { ref: false })
+    next = undefined
+    begunAt = performance.now()
+    await work()
+  }
+  return () => {
+    next ??= begin()
+    return next
+  }
+}
+
+function listOf(hooks: RouteOptions['onRequest']): Hook[] {
+  return hooks === undefined ? [] : Array.isArray(hooks) ? [...hooks] : [hooks as Hook]
+}

@@ -1,0 +1,212 @@
+import { readFile } from 'node:fs/promises'
+import { setTimeout as delay } from 'node:timers/promises'
+import { type Answer, request, startCluster, type Web } from '../support/cluster.ts'
+import { seededRandom } from '../support/ledger.ts'
+import { administrator } from '../support/prepare.ts'
+import { waitFor } from '../support/wait.ts'
+import type { Result } from './scenario.ts'
+
+export type Size = {
+  readonly rows: number
+  readonly seconds: number
+  readonly heavy: number
+  readonly light: number
+  readonly loginsPerSecond: number
+  /** Whether the figures must be those that are promised; only where nothing else runs. */
+  readonly isTimed: boolean
+}
+
+/** What is promised. Milliseconds and megabytes. */
+const promised = { lightTimes: 20, health: 500, refusal: 1000, rss: 400 }
+
+/**
+ * Clients that ask for heavy reports, and again as soon as they are answered or refused, beside clients that read single
+ * rows; then a flood of sign-ins with wrong passwords, too. The light ones are answered as if nobody else were there.
+ */
+export async function runOverload(seed: number, size: Size): Promise<Result> {
+  const env = { DATABASE_POOL_MAX: '20', PASSWORD_HASH_COST: '10', AUTH_RATE_LIMIT_DISABLED: 'true' }
+  const cluster = await startCluster({ env })
+  const [web] = cluster.web
+  const ids = await prepare(web!, cluster.sql, size.rows)
+  const run: Run = { web: web!, token: cluster.token, ids, random: seededRandom('overload', seed), size }
+  // Whatever is made at the first time is made.
+  await phase(run, { seconds: Math.min(1, size.seconds), heavy: 0, logins: 0 })
+  const alone = await phase(run, { seconds: size.seconds / 6, heavy: 0, logins: 0 })
+  const crowded = await phase(run, { seconds: size.seconds, heavy: size.heavy, logins: 0 })
+  const flooded = await phase(run, { seconds: size.seconds / 2, heavy: size.heavy, logins: size.loginsPerSecond })
+  const after = await stillWorks(run)
+  const faults = [
+    ...wrong('alone', alone, size),
+    ...wrong('crowded', crowded, size),
+    ...wrong('flooded', flooded, size),
+    ...after,
+  ]
+  if (size.isTimed)
+    for (const [name, one] of Object.entries({ crowded, flooded })) faults.push(...late(name, one, alone))
+  return {
+    faults,
+    figures: { ...figures('alone', alone), ...figures('crowded', crowded), ...figures('flooded', flooded) },
+  }
+}
+
+type Run = {
+  readonly web: Web
+  readonly token: string
+  readonly ids: readonly string[]
+  readonly random: () => number
+  readonly size: Size
+}
+type Seen = { readonly ms: number; readonly answer: Answer }
+type Phase = {
+  readonly light: readonly Seen[]
+  readonly health: readonly Seen[]
+  readonly heavy: readonly Seen[]
+  readonly logins: readonly Seen[]
+  /** The largest resident set of the web process, megabytes. */
+  readonly rss: number
+}
+
+async function prepare(web: Web, sql: (text: string) => Promise<any[]>, rows: number): Promise<string[]> {
+  const fields = { shop: { type: 'String' }, amount: { type: 'Decimal' }, day: { type: 'Date' } }
+  const made = await web.call('POST', '/schemas', { collectionName: 'sale', schema: { fields } })
+  if (made.status !== 201) throw new Error(made.text)
+  await sql(`insert into sale (id, shop, amount, day, "createdAt", "updatedAt")
+    select gen_random_uuid(), 'shop ' || n % 1000, n % 977, date '2020-01-01' + n % 2000, now(), now()
+    from generate_series(1, ${rows}) n`)
+  await sql('analyze sale')
+  return (await sql('select id from sale limit 1000')).map(({ id }) => id)
+}
+
+type Load = { readonly seconds: number; readonly heavy: number; readonly logins: number }
+
+async function phase(run: Run, { seconds, heavy, logins }: Load): Promise<Phase> {
+  const { web, token, ids, random, size } = run
+  const seen = { light: [] as Seen[], health: [] as Seen[], heavy: [] as Seen[], logins: [] as Seen[] }
+  const end = performance.now() + seconds * 1000
+  const ask = async (kind: keyof typeof seen, ...[method, path, body, as = token]: Ask) => {
+    const began = performance.now()
+    const answer = await request(web.address, as, method, path, body)
+    seen[kind].push({ ms: performance.now() - began, answer })
+  }
+  const again = async (pauseMs: number, once: () => Promise<void>) => {
+    while (performance.now() < end) {
+      await once()
+      if (pauseMs > 0) await delay(pauseMs)
+    }
+  }
+  let rss = 0
+  const clients = [
+    ...Array.from({ length: size.light }, () =>
+      again(20, () => ask('light', 'GET', `/items/sale/${ids[Math.floor(random() * ids.length)]}`)),
+    ),
+    ...Array.from({ length: heavy }, () => again(0, () => ask('heavy', 'POST', '/reports/sale', report(random)))),
+    again(100, () => ask('health', 'GET', '/health', undefined, null)),
+    again(200, async () => {
+      rss = Math.max(rss, await residentMegabytes(web.pid))
+    }),
+    flood(end, logins, (n) =>
+      ask('logins', 'POST', '/auth/login', { email: `nobody${n}@example.com`, password: 'not the right one' }, null),
+    ),
+  ]
+  await Promise.all(clients)
+  return { ...seen, rss }
+}
+
+type Ask = [method: string, path: string, body?: unknown, as?: string | null]
+
+/** So many a second, whether they are answered or not. */
+async function flood(end: number, perSecond: number, login: (n: number) => Promise<void>): Promise<void> {
+  const under: Promise<void>[] = []
+  const began = performance.now()
+  for (let sent = 0; perSecond > 0 && performance.now() < end; await delay(10))
+    for (const due = ((performance.now() - began) / 1000) * perSecond; sent < due; sent += 1) under.push(login(sent))
+  await Promise.all(under)
+}
+
+/** A look at every row. */
+const report = (random: () => number) => ({
+  groupBy: ['shop', 'date:year:day', 'date:month:day'],
+  aggregate: { n: { function: 'count', field: '*' }, sum: { function: 'sum', field: 'amount' } },
+  filter: { amount: { gte: Math.floor(random() * 10) } },
+  sort: { shop: 'asc' },
+  limit: 100,
+})
+
+async function residentMegabytes(pid: number): Promise<number> {
+  const kilobytes = /^VmRSS:\s+(\d+) kB$/m.exec(await readFile(`/proc/${pid}/status`, 'utf8'))?.[1]
+  return Math.round(Number(kilobytes) / 1024)
+}
+
+const refusedOf = (all: readonly Seen[]) => all.filter(({ answer }) => answer.status === 503)
+
+/** What may not happen however busy the machine is. */
+function wrong(name: string, { light, health, heavy, logins }: Phase, { isTimed }: Size): string[] {
+  const told = (what: string, all: readonly Seen[], isRight: (answer: Answer) => boolean) =>
+    all
+      .filter(({ answer }) => !isRight(answer))
+      .slice(0, 3)
+      .map(({ answer }) => `${name}: ${what} was answered ${answer.status} ${answer.text.slice(0, 200)}`)
+  const refused = ({ status, body, headers }: Answer) =>
+    status === 503 && (body.code ?? body.error.code) === 'OVERLOADED' && Number(headers.get('retry-after')) > 0
+  const unrefused = heavy.length > 0 && isTimed && refusedOf(heavy).length === 0 ? [`${name}: nothing was refused`] : []
+  return [
+    ...told('a read by key', light, ({ status }) => status === 200),
+    ...told('/health', health, ({ status }) => status === 200),
+    ...told('a report', heavy, (answer) => answer.status === 200 || refused(answer)),
+    ...told('a wrong password', logins, (answer) => answer.status === 400 || refused(answer)),
+    ...unrefused,
+  ]
+}
+
+function late(name: string, { light, health, heavy, logins, rss }: Phase, alone: Phase): string[] {
+  const check = (what: string, is: number, most: number) =>
+    is > most ? [`${name}: ${what} ${is}, promised ${most}`] : []
+  return [
+    ...check('p99 of light reads', percentile(light, 0.99), promised.lightTimes * percentile(alone.light, 0.99)),
+    ...check('slowest /health', percentile(health, 1), promised.health),
+    ...check('slowest refusal', percentile([...refusedOf(heavy), ...refusedOf(logins)], 1), promised.refusal),
+    ...check('resident megabytes', rss, promised.rss),
+  ]
+}
+
+/** Nobody waits any more, and everything is answered again. */
+async function stillWorks({ web, random }: Run): Promise<string[]> {
+  const text = await waitFor(async () => {
+    const { text: metrics } = await web.call('GET', '/metrics')
+    return /^daybook_admission_(running|waiting)\{.*\} [1-9]/m.test(metrics) ? undefined : metrics
+  })
+  const answers = [
+    await web.call('POST', '/reports/sale', report(random)),
+    await web.call('POST', '/auth/login', administrator, null),
+  ]
+  return [
+    ...answers.filter(({ status }) => status !== 200).map(({ status }) => `afterwards: ${status}`),
+    ...(/^daybook_admission_admitted_total\{lane="reads",weight="heavy"\} [1-9]/m.test(text)
+      ? []
+      : ['nothing was admitted']),
+  ]
+}
+
+function figures(name: string, { light, health, heavy, logins, rss }: Phase): Record<string, number> {
+  const [refused, refusedLogins] = [refusedOf(heavy), refusedOf(logins)]
+  return {
+    [`${name}: reads`]: light.length,
+    [`${name}: p50`]: percentile(light, 0.5),
+    [`${name}: p99`]: percentile(light, 0.99),
+    [`${name}: /health`]: percentile(health, 1),
+    [`${name}: rss`]: rss,
+    ...(heavy.length > 0 && {
+      [`${name}: reports`]: heavy.length - refused.length,
+      [`${name}: refused`]: refused.length,
+      [`${name}: slowest refusal`]: percentile([...refused, ...refusedLogins], 1),
+    }),
+    ...(logins.length > 0 && { [`${name}: logins`]: logins.length, [`${name}: refused logins`]: refusedLogins.length }),
+  }
+}
+
+/** Whole milliseconds, tenths below ten. */
+function percentile(seen: readonly Seen[], share: number): number {
+  const sorted = seen.map(({ ms }) => ms).sort((a, b) => a - b)
+  const ms = sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? 0
+  return ms < 10 ? Math.round(ms * 10) / 10 : Math.round(ms)
+}
