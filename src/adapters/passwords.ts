@@ -9,8 +9,8 @@ const concurrent = 2
 
 const oneHash = { shape: 'hash', presumed: 'heavy' } as const
 
-/** Refuses who would be refused a hash now, before anything is done for the request. */
-export const refuseWithoutHash = (caller: string): void => hashing.refuseIfFull(oneHash, caller)
+/** Rejects who would be refused a hash now, before anything is done for the request. */
+export const turnAwayFromHash = (caller: string): Promise<void> | undefined => hashing.turnAway(oneHash, caller)
 
 /** The hashes of this process: who is one too many is told so, 503 `OVERLOADED`, before a guess has cost anything. */
 export const hashing = openLane({

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import { type Asker, asker } from '../asker.ts'
 import { clientGone } from '../db/cancel.ts'
 import { AppError } from '../errors.ts'
@@ -36,8 +37,11 @@ export type Lane = {
    * would never end. Nor does work that nobody asks for.
    */
   enter(entering: Entering): Place | Promise<Place>
-  /** Throws at once where `enter` would refuse this caller now: before anything is done for the request. */
-  refuseIfFull(entering: Entering, caller: string): void
+  /**
+   * Rejects as `enter` would, where it would refuse this caller now: before anything is done for the request. With
+   * `isHeavy`, what its work is like is not known yet, and it is taken for heavy.
+   */
+  turnAway(entering: Entering & { readonly isHeavy?: boolean }, caller: string): Promise<void> | undefined
   stats(): LaneStats
 }
 
@@ -55,7 +59,7 @@ export async function admitted<T>(lane: Lane, entering: Entering, work: (place: 
 /** Where nobody is refused: in workers, which bound their work themselves. */
 export const openDoor: Lane = {
   enter: () => freePlace,
-  refuseIfFull: () => undefined,
+  turnAway: () => undefined,
   stats: () => ({ running: zero, waiting: zero, admitted: zero, refused: zero }),
 }
 
@@ -75,7 +79,7 @@ const tickMs = 100
  * Who asks again at once is told after a moment: refusing costs little, but not nothing, and many who do so together would
  * be all that the process does.
  */
-const refusalMs = 250
+const refusalMs = 500
 const refusalsAtOnce = 2000
 
 type Running = { -readonly [Member in keyof Work]: Work[Member] } & { readonly entering: Entering }
@@ -173,6 +177,13 @@ export function openLane({ places, refusal }: LaneOptions): Lane {
     }
   }
 
+  const afterMoment = async () => {
+    if (refusing >= refusalsAtOnce) return
+    refusing += 1
+    await delay(refusalMs)
+    refusing -= 1
+  }
+
   const wait = (entering: Entering, caller: string, who: Asker | undefined): Promise<Place> =>
     new Promise((resolve, reject) => {
       const gone = who?.gone
@@ -184,16 +195,10 @@ export function openLane({ places, refusal }: LaneOptions): Lane {
         reject(clientGone())
       }
       const refuse = (error: AppError) => {
-        if (refusing >= refusalsAtOnce) {
-          settled()
-          return reject(error)
-        }
-        refusing += 1
-        setTimeout(() => {
-          refusing -= 1
+        void afterMoment().then(() => {
           settled()
           reject(error)
-        }, refusalMs)
+        })
       }
       const admit = (place: Place) => {
         settled()
@@ -215,14 +220,23 @@ export function openLane({ places, refusal }: LaneOptions): Lane {
       const { weight } = assess(entering, performance.now())
       return waiting.length === 0 && hasRoom(weight) ? hold(entering, caller, weight, who) : wait(entering, caller, who)
     },
-    refuseIfFull: (entering, caller) => {
-      if (waiting.length === 0) return
+    turnAway: (entering, caller) => {
+      if (waiting.length === 0) return undefined
       const now = performance.now()
-      const comer: Work = { caller, since: now, isPatient: false, ...assess(entering, now) }
+      const { weight, expectedMs } = assess(entering, now)
+      const comer: Work = {
+        caller,
+        since: now,
+        isPatient: false,
+        weight: entering.isHeavy ? 'heavy' : weight,
+        expectedMs,
+      }
       const standing = { running: [...running], waiting: [...waiting, comer], servedAt }
-      if (!step<Work>(standing, bounds(), now).refused.includes(comer)) return
+      if (!step<Work>(standing, bounds(), now).refused.includes(comer)) return undefined
       total.refused[kindOf(comer.weight)] += 1
-      throw overloaded(refusal, comer.expectedMs)
+      return afterMoment().then(() => {
+        throw overloaded(refusal, expectedMs)
+      })
     },
     stats: () => ({
       running: byKind(running),

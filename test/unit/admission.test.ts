@@ -188,19 +188,12 @@ describe('a lane', () => {
     const first = (await enter(lane)) as Place
     const coming = Array.from({ length: 2 }, () => enter(lane) as Promise<Place>)
     // As soon as it is known that what runs is slow.
-    const refusal = await waitFor(() => {
-      try {
-        lane.refuseIfFull(heavy, 'somebody')
-        return undefined
-      } catch (error) {
-        return error
-      }
-    })
+    const refusal = await waitFor(() => lane.turnAway(heavy, 'somebody')?.catch((error: unknown) => error))
     expect(refusal).toMatchObject({ status: 503, code: 'OVERLOADED' })
-    expect(() => lane.refuseIfFull(heavy, 'somebody else')).not.toThrow()
+    expect(lane.turnAway(heavy, 'somebody else')).toBeUndefined()
     first.leave()
     for (const place of coming) (await place).leave()
-    expect(() => lane.refuseIfFull(heavy, 'somebody')).not.toThrow()
+    expect(lane.turnAway(heavy, 'somebody')).toBeUndefined()
   })
 
   it('asks no further place of work that holds one, nor of work that nobody asks for', async () => {

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { TSchema } from 'typebox'
-import { refuseWithoutHash } from '../../adapters/passwords.ts'
+import { turnAwayFromHash } from '../../adapters/passwords.ts'
 import { type App, turnOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { afterwardsDone } from './afterwards.ts'
@@ -41,7 +41,7 @@ const opened = <Shape extends TSchema>(shape: Shape) => ({ ...answers(shape), ex
 /** As above, for what hashes a password of anybody: a flood of them is refused before a body or an account is read. */
 const hashed = <Shape extends TSchema>(shape: Shape) => ({
   ...answers(shape),
-  onRequest: async (request: FastifyRequest) => refuseWithoutHash(turnOf(request)),
+  onRequest: async (request: FastifyRequest) => turnAwayFromHash(turnOf(request)),
 })
 
 /**

@@ -28,7 +28,7 @@ async function imported(
   const { collection } = request.params
   await checkImport(rt, writerOf(request), collection)
   const entering = { shape: `import ${collection}`, presumed: 'heavy' } as const
-  rt.admission.refuseIfFull(entering, turnOf(request))
+  await rt.admission.turnAway(entering, turnOf(request))
   const count = await withUpload(rt, request, parts[format], ({ file, fields }) => {
     const { read } = requireFile(file, format)
     keepWaiting(reply)

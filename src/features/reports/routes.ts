@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { App } from '../../http.ts'
+import { type App, turnOf } from '../../http.ts'
 import type { ListQuery } from '../../query/ast.ts'
 import type { Runtime } from '../../runtime.ts'
 import { readCached, type Served } from '../items/cached-reads.ts'
@@ -21,6 +21,11 @@ export function reportRoutes(app: App, rt: Runtime): void {
   app.setErrorHandler((error) => {
     throw reportError(error)
   })
+  // An answer from the cache costs nothing, however heavy it was to make.
+  if (!rt.config.dataCache.enabled)
+    app.addHook('onRequest', async (request) => {
+      await rt.admission.turnAway({ shape: 'a report', presumed: 'heavy', isHeavy: true }, turnOf(request))
+    })
   const answerStats = async (request: FastifyRequest, reply: FastifyReply, stats: readonly Stat[]) => {
     const collections = stats.map(({ collection }) => collection)
     const read = (trace?: Trace) => readStats(rt, request.caller.access, stats, trace)
