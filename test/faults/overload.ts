@@ -64,6 +64,9 @@ type Phase = {
   readonly logins: readonly Seen[]
   /** The largest resident set of the web process, megabytes. */
   readonly rss: number
+  /** How much of a core the web process took, and the clients; per cent. */
+  readonly cpu: number
+  readonly cpuOfClients: number
 }
 
 async function prepare(web: Web, sql: (text: string) => Promise<any[]>, rows: number): Promise<string[]> {
@@ -95,6 +98,7 @@ async function phase(run: Run, { seconds, heavy, logins }: Load): Promise<Phase>
     }
   }
   let rss = 0
+  const [began, beganAt, ownBefore] = [await cpuSeconds(web.pid), performance.now(), process.cpuUsage()]
   const clients = [
     ...Array.from({ length: size.light }, () =>
       again(20, () => ask('light', 'GET', `/items/sale/${ids[Math.floor(random() * ids.length)]}`)),
@@ -109,7 +113,11 @@ async function phase(run: Run, { seconds, heavy, logins }: Load): Promise<Phase>
     ),
   ]
   await Promise.all(clients)
-  return { ...seen, rss }
+  const lasted = (performance.now() - beganAt) / 1000
+  const own = process.cpuUsage(ownBefore)
+  const cpu = Math.round((100 * ((await cpuSeconds(web.pid)) - began)) / lasted)
+  const cpuOfClients = Math.round((own.user + own.system) / 10_000 / lasted)
+  return { ...seen, rss, cpu, cpuOfClients }
 }
 
 type Ask = [method: string, path: string, body?: unknown, as?: string | null]
@@ -135,6 +143,12 @@ const report = (random: () => number) => ({
 async function residentMegabytes(pid: number): Promise<number> {
   const kilobytes = /^VmRSS:\s+(\d+) kB$/m.exec(await readFile(`/proc/${pid}/status`, 'utf8'))?.[1]
   return Math.round(Number(kilobytes) / 1024)
+}
+
+/** Ticks of a hundredth of a second, of user and system. */
+async function cpuSeconds(pid: number): Promise<number> {
+  const [user, system] = (await readFile(`/proc/${pid}/stat`, 'utf8')).split(') ')[1]!.split(' ').slice(11, 13)
+  return (Number(user) + Number(system)) / 100
 }
 
 const refusedOf = (all: readonly Seen[]) => all.filter(({ answer }) => answer.status === 503)
@@ -187,7 +201,10 @@ async function stillWorks({ web, random }: Run): Promise<string[]> {
   ]
 }
 
-function figures(name: string, { light, health, heavy, logins, rss }: Phase): Record<string, number> {
+function figures(
+  name: string,
+  { light, health, heavy, logins, rss, cpu, cpuOfClients }: Phase,
+): Record<string, number> {
   const [refused, refusedLogins] = [refusedOf(heavy), refusedOf(logins)]
   return {
     [`${name}: reads`]: light.length,
@@ -195,6 +212,8 @@ function figures(name: string, { light, health, heavy, logins, rss }: Phase): Re
     [`${name}: p99`]: percentile(light, 0.99),
     [`${name}: /health`]: percentile(health, 1),
     [`${name}: rss`]: rss,
+    [`${name}: cpu`]: cpu,
+    [`${name}: cpu of clients`]: cpuOfClients,
     ...(heavy.length > 0 && {
       [`${name}: reports`]: heavy.length - refused.length,
       [`${name}: refused`]: refused.length,
