@@ -1,11 +1,15 @@
 import { createHmac } from 'node:crypto'
+import { availableParallelism } from 'node:os'
 import bcrypt from 'bcrypt'
 import { admitted, openLane } from '../admission/lane.ts'
 import { asker } from '../asker.ts'
 
 const scheme = 'b1:'
-/** libuv has four threads; half of them stay free for files, DNS and TLS while hashes are computed. */
-const concurrent = 2
+/**
+ * libuv has four threads; half of them stay free for files, DNS and TLS while hashes are computed. Of the cores half do, for
+ * everything else.
+ */
+const concurrent = Math.max(1, Math.min(2, Math.floor(availableParallelism() / 2)))
 
 const oneHash = { shape: 'hash', presumed: 'heavy' } as const
 

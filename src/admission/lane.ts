@@ -79,7 +79,7 @@ const tickMs = 100
  * Who asks again at once is told after a moment: refusing costs little, but not nothing, and many who do so together would
  * be all that the process does.
  */
-const refusalMs = 500
+const refusalMs = 300
 const refusalsAtOnce = 2000
 
 type Running = { -readonly [Member in keyof Work]: Work[Member] } & { readonly entering: Entering }

@@ -7,5 +7,5 @@ import type { Places } from './step.ts'
 export function readPlaces(connections: number, heavyAtOnce: number | undefined): Pick<Places, 'all' | 'heavy'> {
   const kept = connections >= 5 ? 2 : connections >= 2 ? 1 : 0
   const all = connections - kept
-  return { all, heavy: Math.min(all, heavyAtOnce ?? Math.max(1, Math.floor(all * 0.75))) }
+  return { all, heavy: Math.min(all, heavyAtOnce ?? Math.max(1, Math.floor(all / 2))) }
 }

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { FastifyRequest, RouteOptions } from 'fastify'
+import type { FastifyReply, FastifyRequest, RouteOptions } from 'fastify'
 import { type Action, errors } from '../errors.ts'
 import { resolveCaller } from '../features/auth/authenticate.ts'
 import { unknownModel } from '../features/reports/reports.ts'
@@ -36,9 +36,11 @@ export function checkPermissionFirst(app: App, rt: Runtime): void {
   app.addHook('onRoute', (route) => {
     const actions = [route.method].flat().map((method) => actionsOfRoutes[`${method} ${route.url}`])[0]
     if (actions === undefined) return
-    const check: Hook = (request, _reply, done) => {
+    const check: Hook = (request, reply, done) => {
       if (problemOf(rt, request, actions) === undefined) return done()
-      refusedStill(rt, request, actions, refresh).then(() => done(), done)
+      refresh()
+        .then(() => refuseStill(rt, request, reply, actions))
+        .then(() => done(), done)
     }
     route.onRequest = [...listOf(route.onRequest), check]
   })
@@ -47,14 +49,16 @@ export function checkPermissionFirst(app: App, rt: Runtime): void {
 type Hooks = Extract<NonNullable<RouteOptions['onRequest']>, readonly unknown[]>
 type Hook = Hooks[number]
 
-async function refusedStill(
+async function refuseStill(
   rt: Runtime,
   request: FastifyRequest,
+  reply: FastifyReply,
   actions: readonly Action[],
-  refresh: () => Promise<void>,
 ): Promise<void> {
-  await refresh()
-  request.caller = await resolveCaller(rt, request)
+  const caller = await resolveCaller(rt, request, reply)
+  // The session has ended meanwhile.
+  if (typeof caller === 'string') throw errors.badCredential(caller)
+  request.caller = caller
   const problem = problemOf(rt, request, actions)
   if (problem !== undefined) throw problem
 }

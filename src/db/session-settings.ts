@@ -49,13 +49,19 @@ export function sessionOptions(transactionTimeoutMs: number, readOnly: boolean):
     .join(' ')
 }
 
+/**
+ * Many read at the same time: a report that takes several cores takes them from all who ask for little, and its place
+ * (docs/overload.md) is meant to be one.
+ */
+const oneProcessAStatement = { max_parallel_workers_per_gather: '0' }
+
 /** By the names of PostgreSQL. */
 export function neededSettings({ transactionTimeoutMs, readOnly }: SessionNeeds): Record<string, string> {
   return {
     timezone: 'UTC',
     statement_timeout: String(transactionTimeoutMs),
     idle_in_transaction_session_timeout: String(transactionTimeoutMs),
-    ...(readOnly && { default_transaction_read_only: 'on' }),
+    ...(readOnly && { default_transaction_read_only: 'on', ...oneProcessAStatement }),
   }
 }
 
