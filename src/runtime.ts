@@ -108,7 +108,9 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
   }
   const tracing = opened(await openTracing(config, name, log), (t) => t.close())
   const pool = (share: 'read' | 'reserved' | 'feed') =>
-    opened(openPool({ config, log, line, max: shares[share], readOnly: true, name: `${name} ${share}` }), (p) => p.end())
+    opened(openPool({ config, log, line, max: shares[share], readOnly: true, name: `${name} ${share}` }), (p) =>
+      p.end(),
+    )
   const reading = { log, logSql: config.database.logging, tracing, onLoss: 'repeat' } as const
   const forEverybody = (pool: PgPool) => openDatabase(pool, reading)
   const close = async () => {
