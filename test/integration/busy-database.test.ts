@@ -50,5 +50,5 @@ it('requests that wait for a lock, more than there are connections, keep nobody 
 /** Of the connections for reads, two are left to what is never admitted. */
 const isFull = (name: string) => {
   const { open, max, idle } = api.rt.pools().find((pool) => pool.name === name)!
-  return open - idle === max - (name === 'read' ? 2 : 0)
+  return open - idle >= max - (name === 'read' ? 2 : 0)
 }
