@@ -17,7 +17,11 @@ const hears = (socket: TestSocket, name: string, count = 1, timeout?: number) =>
     what: `${count} × ${name}`,
     ...(timeout !== undefined && { timeout }),
   })
-const unavailable = { status: 'error', message: 'Rooms are not available at the moment, please try again' }
+const unavailable = {
+  status: 'error',
+  code: 'SERVICE_UNAVAILABLE',
+  message: 'Rooms are not available at the moment, please try again',
+}
 
 const noteSchema = { collectionName: 'note', schema: { fields: { text: { type: 'String' } } } }
 

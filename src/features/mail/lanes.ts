@@ -25,7 +25,7 @@ export const newLane: Lane = { running: [], answeredAt: undefined, failures: 0, 
 /** Mails of one sender at the same time, when its server answers; the mailer has fewer connections, and keeps them busy. */
 const provenPlaces = 20
 /** The same while nothing is known of the server, or while it is silent. */
-const unprovenPlaces = 2
+const unprovenPlaces = 5
 /** Mails of all such senders together. */
 const unprovenTogether = 40
 /** Mails of all senders. What senders without answers can never take is for those whose servers answer. */
