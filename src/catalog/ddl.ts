@@ -1,12 +1,13 @@
 import { isDeepStrictEqual } from 'node:util'
 import { quoteName, quoteText } from '../db/sql.ts'
 import { AppError } from '../errors.ts'
-import { dropLogTriggersSql, logTriggersSql } from '../events/log-triggers.ts'
+import { dropLogTriggersSql, logFunctionSql, logTriggersSql } from '../events/log-triggers.ts'
 import type { Catalog, Check, Collection, Field, Index, Relation } from './catalog.ts'
 import { checksOf, plainIndex } from './compile-index.ts'
 import { changeColumnSql, columnSql, enumCheckSql, isReplaced } from './ddl-column.ts'
 import { type Extension, extensionOf } from './field-types.ts'
 import { shortened } from './identifiers.ts'
+import { type LinkEnd, linkEnds } from './link-ends.ts'
 
 /**
  * The statements that bring the tables of one catalog to the next. Pure. They run in the transaction that stores the
@@ -38,8 +39,8 @@ export function catalogChangesSql(before: Catalog, after: Catalog): string[] {
       foreignKeysOf(collection).map((relation) => addForeignKeySql(collection, relation)),
     ),
     ...kept.flatMap(newForeignKeysSql),
-    ...created.flatMap(logTriggersSql),
-    ...kept.flatMap(changedTriggersSql),
+    ...created.flatMap((collection) => logTriggersSql(collection, linkEnds(after, collection))),
+    ...kept.flatMap((pair) => changedTriggersSql(pair, before, after)),
   ]
 }
 
@@ -177,8 +178,11 @@ function newForeignKeysSql({ old, collection }: Pair): string[] {
     .map((relation) => addForeignKeySql(collection, relation))
 }
 
-function changedTriggersSql({ old, collection }: Pair): string[] {
-  return isDeepStrictEqual(imageShape(old), imageShape(collection)) ? [] : logTriggersSql(collection)
+function changedTriggersSql({ old, collection }: Pair, before: Catalog, after: Catalog): string[] {
+  const ends = linkEnds(after, collection)
+  if (!isDeepStrictEqual(imageShape(old), imageShape(collection))) return logTriggersSql(collection, ends)
+  const isSame = isDeepStrictEqual(linkEnds(before, old).map(endShape), ends.map(endShape))
+  return isSame ? [] : logFunctionSql(collection, ends)
 }
 
 /** Names of indexes that are the same before and after, on columns that stay the same ones. */
@@ -256,4 +260,15 @@ function imageShape({ logged, fields }: Collection) {
     unlogged,
   }))
   return { logged, fields: shape.sort((a, b) => (a.name < b.name ? -1 : 1)) }
+}
+
+/** What they know of a collection whose items the rows link. */
+function endShape({ collection, foreignKey, discriminator }: LinkEnd) {
+  return {
+    name: collection.name,
+    key: collection.primaryKey.name,
+    foreignKey,
+    discriminator,
+    ...imageShape(collection),
+  }
 }

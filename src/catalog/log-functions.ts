@@ -1,6 +1,8 @@
 import { rawQuery, type Tx } from '../db/sql.ts'
 import { logFunctionSql } from '../events/log-triggers.ts'
+import type { Catalog } from './catalog.ts'
 import { compileCatalog } from './compile.ts'
+import { linkEnds } from './link-ends.ts'
 import { lockCatalog, tablesWithTenants } from './manager.ts'
 import { readDefinitions } from './store.ts'
 
@@ -13,8 +15,10 @@ export async function renewLogFunctions(tx: Tx): Promise<void> {
   const stored = await readDefinitions(tx)
   const [plain, tenanted] = [compileCatalog(stored), compileCatalog(stored, { multiTenant: true })]
   const withTenants = await tablesWithTenants(tx)
-  for (const name of plain.collections.keys()) {
-    const { collections } = withTenants.has(name) ? tenanted : plain
-    for (const statement of logFunctionSql(collections.get(name)!)) await tx.any(rawQuery(statement))
-  }
+  const stand = [...plain.collections].map(
+    ([name, collection]) => [name, withTenants.has(name) ? tenanted.collections.get(name)! : collection] as const,
+  )
+  const catalog: Catalog = { ...plain, collections: new Map(stand) }
+  for (const collection of catalog.collections.values())
+    for (const statement of logFunctionSql(collection, linkEnds(catalog, collection))) await tx.any(rawQuery(statement))
 }

@@ -1,4 +1,5 @@
 import type { Collection, Field, Kind } from '../catalog/catalog.ts'
+import type { LinkEnd } from '../catalog/link-ends.ts'
 import { quoteName, quoteText } from '../db/sql.ts'
 import { logSchema, logTable } from './log.ts'
 
@@ -16,13 +17,14 @@ import { logSchema, logTable } from './log.ts'
  * - Hidden fields are JSON null in the images and in `before`, where the key still says that they changed.
  * - One function per table with the security of its owner: whoever may write the table needs no right to the log.
  * - The settings that the text form of values depends on are fixed, so images don't vary with the session.
+ * - A change of a table between (`ends`) is an update of the items at its ends as well, see {@link tellEnds}.
  */
-export function logTriggersSql(collection: Collection): string[] {
+export function logTriggersSql(collection: Collection, ends: readonly LinkEnd[] = []): string[] {
   const table = quoteName(collection.name)
   if (!collection.logged) return dropLogTriggersSql(collection.name)
   return [
     ...dropTriggers(collection.name),
-    triggerFunction(collection),
+    triggerFunction(collection, ends),
     `create trigger "svc_log_insert" after insert on ${table} referencing new table as "svc$new_rows"
   for each statement execute function ${functionName(collection.name)}()`,
     `create trigger "svc_log_update" after update on ${table} referencing old table as "svc$old_rows" new table as "svc$new_rows"
@@ -35,8 +37,8 @@ export function logTriggersSql(collection: Collection): string[] {
 }
 
 /** Replaces the function of triggers that are there by today's: no lock on the table. Nothing for what is not logged. */
-export function logFunctionSql(collection: Collection): string[] {
-  return collection.logged ? [triggerFunction(collection)] : []
+export function logFunctionSql(collection: Collection, ends: readonly LinkEnd[] = []): string[] {
+  return collection.logged ? [triggerFunction(collection, ends)] : []
 }
 
 /** Removes a table's log triggers. Before `DROP TABLE` nothing is needed but the function's removal, so run it before. */
@@ -70,8 +72,11 @@ function functionName(name: string): string {
   return `${logSchema}.${quoteName(name)}`
 }
 
-function triggerFunction(collection: Collection): string {
-  const settings = settingsOf(collection).map((name) => `  set ${name} = '${imageSettings[name]}'`)
+function triggerFunction(collection: Collection, ends: readonly LinkEnd[]): string {
+  const tell = (rows: string) => ends.map((end) => `\n    ${tellEnds(end, rows)}`).join('')
+  const settings = settingsOf([collection, ...ends.map((end) => end.collection)]).map(
+    (name) => `  set ${name} = '${imageSettings[name]}'`,
+  )
   return `create or replace function ${functionName(collection.name)}() returns trigger language plpgsql security definer
   set search_path = public, pg_temp
 ${settings.join('\n')}
@@ -80,19 +85,19 @@ declare
   actor constant jsonb := nullif(current_setting('svc.actor', true), '')::jsonb;
 begin
   if tg_op = 'INSERT' then
-    ${append(collection, createdRows(collection))}
+    ${append(collection, createdRows(collection))}${tell(linkRows('"svc$new_rows"'))}
   elsif tg_op = 'UPDATE' then
     perform from "svc$new_rows" limit 1 offset 1;
     if not found then
       ${append(collection, updatedRow(collection))}
-      if found then return null; end if;
+      if found then${tell(changedLinkRows(collection))} return null; end if;
     end if;
-    ${append(collection, updatedRows(collection))}
+    ${append(collection, updatedRows(collection))}${tell(changedLinkRows(collection))}
   else
     if tg_op = 'DELETE' then
-      ${append(collection, deletedRows(collection, '"svc$old_rows"', ''))}
+      ${append(collection, deletedRows(collection, '"svc$old_rows"', ''))}${tell(linkRows('"svc$old_rows"'))}
     else
-      ${append(collection, deletedRows(collection, `only ${quoteName(collection.name)}`, ` order by "svc$old".${key(collection)}`))}
+      ${append(collection, deletedRows(collection, `only ${quoteName(collection.name)}`, ` order by "svc$old".${key(collection)}`))}${tell(linkRows(`only ${quoteName(collection.name)}`))}
     end if;
   end if;
   return null;
@@ -101,8 +106,9 @@ $fn$`
 }
 
 /** Each SET costs a one-row write some percent, so a function has only those its columns need. */
-function settingsOf(collection: Collection): (keyof typeof imageSettings)[] {
-  const kinds = new Set([...collection.fields.values()].flatMap(({ kind, element }) => [kind, element ?? kind]))
+function settingsOf(collections: readonly Collection[]): (keyof typeof imageSettings)[] {
+  const fields = collections.flatMap((collection) => [...collection.fields.values()])
+  const kinds = new Set(fields.flatMap(({ kind, element }) => [kind, element ?? kind]))
   const any = (...wanted: Kind[]) => wanted.some((kind) => kinds.has(kind))
   return [
     ...(any('datetime', 'time', 'range') ? (['timezone'] as const) : []),
@@ -125,6 +131,46 @@ function append(collection: Collection, rows: string): string {
       (actor->>'user')::uuid, (actor->>'role')::uuid, actor->>'ip', actor->>'agent', actor->>'request',
       pg_snapshot_xmin(pg_current_snapshot())
     from (${rows}) event;`
+}
+
+/**
+ * Appends an update of each item that these rows of the table between link: `{after: row, before: {}}`, because none of
+ * its own columns has changed. One that this transaction has told of already is left out, so that a write of an item with
+ * its links is one event of it, and links that go with their item are none. The item is locked against changes, not
+ * against other links: the image must not be older than what stands before it in the log. In the order of their keys, so
+ * that two statements never wait for each other. The keys are an array, as a join could look into the log for every item.
+ */
+function tellEnds({ collection, foreignKey, discriminator }: LinkEnd, rows: string): string {
+  const id = key(collection)
+  const only =
+    discriminator === undefined
+      ? ''
+      : ` where "svc$link".${quoteName(discriminator.column)} = ${quoteText(discriminator.value)}`
+  const entity = quoteText(collection.name)
+  // No older event can be this transaction's, and partitions of other months need not be opened.
+  const newest = `(select e.xid from "${logTable}" e where e.entity = ${entity} and e."entityId" = p.${id}::text
+          and e."createdAt" >= date_trunc('month', now(), 'UTC') order by e.position desc limit 1)`
+  return append(
+    collection,
+    `select "svc$end".${id}::text as "entityId", 'update' as action,
+      jsonb_build_object('after', ${imageSql(collection, '"svc$end".*')}, 'before', '{}'::jsonb) as changes,
+      ${tenant(collection, 'svc$end')} as tenant
+      from (select p.* from ${quoteName(collection.name)} p
+        where p.${id} = any(array(select distinct "svc$link".${quoteName(foreignKey)} from (${rows}) "svc$link"${only}))
+          and ${newest} is distinct from pg_current_xact_id()
+        order by p.${id} for share of p) "svc$end"`,
+  )
+}
+
+const linkRows = (source: string): string => `select "svc$row".* from ${source} "svc$row"`
+
+/** The rows that changed, as they were and as they are. */
+function changedLinkRows(collection: Collection): string {
+  const id = key(collection)
+  const rows = (shown: string, other: string) => `select "${shown}".* from "${shown}_rows" "${shown}"
+          left join "${other}_rows" "${other}" on "${other}".${id} = "${shown}".${id}
+          where "${other}".${id} is null or ${isAnyChanged(collection)}`
+  return `${rows('svc$old', 'svc$new')} union all ${rows('svc$new', 'svc$old')}`
 }
 
 function createdRows(collection: Collection): string {

@@ -8,7 +8,10 @@ it.each(['false', 'true'])('log functions of before become those of today, with 
   const database = await createDatabase()
   const api = await startApi({ MULTI_TENANT: tenants }, database)
   const schema = { fields: { title: { type: 'String' }, secret: { type: 'String', hidden: true } } }
-  expect((await api.admin('POST', '/schemas', { collectionName: 'note', schema })).status).toBe(201)
+  for (const collectionName of ['note', 'tag'])
+    expect((await api.admin('POST', '/schemas', { collectionName, schema })).status).toBe(201)
+  const links = { type: 'M2M', name: 'tags', target: 'tag', alias: 'notes', through: 'note_tag' }
+  expect((await api.admin('POST', '/schemas/note/relationships', links)).status).toBe(201)
   const functions = () =>
     api.sql(
       `select proname as name, prosrc as body from pg_proc where pronamespace = 'svc_log'::regnamespace order by 1`,
@@ -23,7 +26,7 @@ it.each(['false', 'true'])('log functions of before become those of today, with 
     loop execute format('create or replace function %s() returns trigger language plpgsql as $f$ begin return null; end $f$', f.name); end loop;
   end $do$`)
   expect(await functions()).not.toEqual(today)
-  await api.sql(`delete from "svc_Migration" where version = '0.9.5'`)
+  await api.sql(`delete from "svc_Migration" where version = '0.10.9'`)
   await prepareDatabase(database.url)
   expect(await functions()).toEqual(today)
 })
