@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import { quoteName, type Reader, rawQuery } from '../db/sql.ts'
+import { AppError } from '../errors.ts'
 import type { Catalog, CatalogOptions, Collection, CollectionDefinition } from './catalog.ts'
 import { compileCatalog } from './compile.ts'
 import { checksOf } from './compile-index.ts'
@@ -7,6 +8,7 @@ import { catalogChangesSql } from './ddl.ts'
 import { declaredSchema } from './declared.ts'
 import { type Definitions, definitionsOf, listOf, toStored } from './definitions.ts'
 import { withMissingJunctions } from './junctions.ts'
+import { type Gap, requiredGaps } from './required.ts'
 
 export type CollectionChange = { readonly collection: string; readonly change: 'create' | 'update' | 'delete' }
 
@@ -19,6 +21,8 @@ export type DefinitionPlan = {
   /** What brings the tables to the next definitions. */
   readonly statements: readonly string[]
   readonly losses: readonly Loss[]
+  /** What stored rows may lack of what the next definitions require. */
+  readonly gaps: readonly Gap[]
 }
 
 /** Something that is there before a change and not after it: a whole collection, or one part of it. */
@@ -53,6 +57,7 @@ export function planChange(
     changes: changesBetween(definitionsOf(before), next),
     statements: catalogChangesSql(before, after),
     losses: lossesBetween(before, after),
+    gaps: requiredGaps(before, after),
   }
 }
 
@@ -64,6 +69,20 @@ export async function countLosses(db: Reader, { losses }: Pick<DefinitionPlan, '
     dropped.push(...(await counted(db, collection, own)))
   }
   return dropped
+}
+
+/** 400 with every field that stored rows have no value for; PostgreSQL would name the first, and not how many they are. */
+export async function refuseGaps(db: Reader, { gaps }: Pick<DefinitionPlan, 'gaps'>): Promise<void> {
+  const found: string[] = []
+  for (const { collection, field, countSql } of gaps) {
+    const { rows } = await db.one<{ rows: bigint | number | string }>(rawQuery(countSql))
+    if (BigInt(rows) > 0n) found.push(`${collection}.${field} is required, and stored rows without a value: ${rows}`)
+  }
+  if (found.length > 0)
+    throw new AppError(400, 'The schema cannot be applied', {
+      code: 'SCHEMA_NOT_APPLICABLE',
+      details: found.join('; '),
+    })
 }
 
 function declared(catalog: Catalog, edited: Definitions): Definitions {

@@ -3,7 +3,14 @@ import { AppError } from '../errors.ts'
 import type { Catalog, CatalogOptions, CollectionDefinition } from './catalog.ts'
 import { compileCatalog } from './compile.ts'
 import { catalogChangesSql } from './ddl.ts'
-import { type CollectionChange, countLosses, type DefinitionPlan, type Dropped, planChange } from './definition-plan.ts'
+import {
+  type CollectionChange,
+  countLosses,
+  type DefinitionPlan,
+  type Dropped,
+  planChange,
+  refuseGaps,
+} from './definition-plan.ts'
 import { type Definitions, definitionsOf, knownDefinitions, toStored, withSchema } from './definitions.ts'
 import { withoutCollection } from './relationship-edits.ts'
 import { readDefinitions } from './store.ts'
@@ -43,6 +50,7 @@ export async function executeChange(
 ): Promise<{ readonly changes: readonly CollectionChange[]; readonly dropped: readonly Dropped[] }> {
   const plan = planChange(await lockedDefinitions(tx), edit, options)
   await guard.before(plan)
+  await refuseGaps(tx, plan)
   const dropped = await countLosses(tx, plan)
   for (const statement of plan.statements) await tx.any(rawQuery(statement))
   await guard.afterwards(plan)

@@ -99,6 +99,19 @@ export function clientError(error: unknown): AppError | undefined {
   return known?.(error)
 }
 
+/** The column that an error of the database is about, where it says so. */
+export function columnOf(error: unknown): string | undefined {
+  return source(error).column || undefined
+}
+
+/**
+ * A row without a value that it needs; `field` is its path in the request. Without a cause: the database's own words
+ * show the whole row and not the field.
+ */
+export function requiredFieldMissing(field: string | undefined): AppError {
+  return answer('REQUIRED_FIELD_MISSING', 400, 'Required field missing', field, undefined)
+}
+
 const answers: Readonly<Record<string, (error: unknown) => AppError | undefined>> = {
   '23505': (cause) =>
     answer('UNIQUE_VIOLATION', 409, 'Unique constraint violation', 'A record with this value already exists', cause),
@@ -106,7 +119,7 @@ const answers: Readonly<Record<string, (error: unknown) => AppError | undefined>
     answer('FOREIGN_KEY_VIOLATION', 409, 'Foreign key constraint violation', 'Referenced record does not exist', cause),
   '23001': (cause) =>
     answer('FOREIGN_KEY_VIOLATION', 409, 'Foreign key constraint violation', 'The record is still referenced', cause),
-  '23502': (cause) => answer('REQUIRED_FIELD_MISSING', 400, 'Required field missing', source(cause).column, cause),
+  '23502': (cause) => requiredFieldMissing(columnOf(cause)),
   '23514': (cause) => checkAnswer(cause),
   // The one text that PostgreSQL parses for a client: everything else in a statement is ours.
   '42601': (cause) =>

@@ -4,7 +4,7 @@ import { type Accountability, writerBehind } from '../features/items/accountabil
 import type { Writer } from '../features/items/context.ts'
 import { listItems, readItem } from '../features/items/hooked-reads.ts'
 import { scopeOfHook } from '../features/items/hooking.ts'
-import { createItems, deleteItems, updateItem, writeChanges } from '../features/items/writes.ts'
+import { createItem, deleteItems, updateItem, writeChanges, writeNew } from '../features/items/writes.ts'
 import { systemAccess } from '../query/access.ts'
 import type { Runtime } from '../runtime.ts'
 
@@ -58,12 +58,11 @@ export function itemsServiceFor(rt: Runtime, actor: Actor): ItemsServiceClass {
     }
 
     async createOne(data: Row) {
-      const [id] = await this.createMany([data])
-      return id!
+      return JSON.parse(await createItem(rt, this.#writer(), this.#collection, data))
     }
 
     async createMany(data: readonly Row[]) {
-      return parsed(await createItems(rt, this.#writer(), this.#collection, data))
+      return parsed((await writeNew(rt, this.#writer(), this.#collection, data, { asList: true })).ids)
     }
 
     async updateOne(id: Id, data: Row) {

@@ -353,7 +353,7 @@ describe('a to-many relation', () => {
           { id: plain, chapters: [{ name: 'x' }] },
           { id: nested, data: { author: { id: randomUUID() } } },
         ]),
-      relational('author'),
+      relational('1.author'),
     )
     expect(
       (

@@ -192,7 +192,7 @@ async function createRows(
     context,
     rows.map((row) => row.cells),
   )
-  const place = { label: `${label}.`, aliases: trees[0]!.aliases }
+  const place = { label: `${label}.`, aliases: trees[0]!.aliases, rows }
   const ids = await runWrite(run, insertStatement(context, rows), place)
   for (const [index, { id }] of ids.entries()) noteTree(run, trees[index]!, id)
 }

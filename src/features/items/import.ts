@@ -183,11 +183,15 @@ function importFailed(format: ImportFormat, failures: readonly Failure[], { coll
   const [unit, units] = format === 'CSV' ? (['row', 'rows'] as const) : (['item', 'items'] as const)
   const list = [...failures]
     .sort((one, other) => one.place - other.place)
-    .map(({ place, data, error }) => ({ [unit]: place, data: shown(data, collection), error: error.message }))
+    .map(({ place, data, error }) => ({ [unit]: place, data: shown(data, collection), error: told(error) }))
   return errors.badBody(`Import failed. ${list.length} ${units} had errors. Transaction rolled back.`, {
     results: { imported: 0, failed: list.length, errors: list },
   })
 }
+
+/** The message, with the field where that is beside it. */
+const told = ({ message, code, details }: AppError): string =>
+  code === 'REQUIRED_FIELD_MISSING' && typeof details === 'string' ? `${message}: ${details}` : message
 
 /** Enough of a row to find it, without what is secret in it. */
 function shown(data: ImportRow['data'], { fields }: Tree['context']['collection']): object {

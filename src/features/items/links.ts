@@ -79,38 +79,50 @@ async function addLinks(run: Run, link: Link, label: string, members: readonly M
   const named = members.some(({ isOwn }) => !isOwn)
     ? referenceOf(context, endOf(link), { byRelation: true })
     : undefined
-  const rows: Row[] = []
-  for (const { id, isOwn } of members) {
+  const rows: LinkRow[] = []
+  for (const { id, isOwn, label: place } of members) {
     const ends = { [relation.foreignKey]: JSON.parse(parentId), [relation.otherKey!]: id }
     const { payload } = await beforeRow({ rt: run.rt, run }, context, ends, undefined)
     const references = new Map<string, Reference>()
     if (!isOwn && named !== undefined) references.set(relation.otherKey!, named)
-    rows.push(linkRow(context, ends, payload, references))
+    rows.push(linkRow(context, { ends, payload, references, label: `${place}.` }))
   }
   guardInserts(
     run,
     context,
     rows.map((row) => row.cells),
   )
-  const ids = await runWrite(run, insertStatement(context, rows), { label: label.slice(0, -relation.name.length) })
+  const ids = await runWrite(run, insertStatement(context, rows), {
+    label: label.slice(0, -relation.name.length),
+    rows,
+  })
   for (const { id } of ids) noteWritten(run, { collection: through, action: 'create', id, previous: undefined })
 }
 
 /** What is linked is the request's to say; what hooks put beside it is read like a payload. */
 function linkRow(
   context: WriteContext & { readonly action: 'create' },
-  ends: Readonly<Record<string, unknown>>,
-  payload: unknown,
-  references: Map<string, Reference>,
-): Row {
+  { ends, payload, references, label }: NewLink,
+): LinkRow {
   const own = readPayload(context, ends, { trusted: true, problems: openProblems() })
-  const beside = readPayload(context, payload, { filled: new Set(Object.keys(ends)) })
+  const beside = readPayload(context, payload, { filled: new Set(Object.keys(ends)), label })
   const cells = own.cells.filter(({ field }) => Object.hasOwn(ends, field.name))
   return {
     ...beside,
+    label,
     cells: withCells(beside.cells, cells),
     references: new Map([...beside.references, ...references]),
   }
+}
+
+type LinkRow = Row & { readonly label: string }
+
+type NewLink = {
+  readonly ends: Readonly<Record<string, unknown>>
+  readonly payload: unknown
+  readonly references: Map<string, Reference>
+  /** Where in the request the other end stands. */
+  readonly label: string
 }
 
 /** The relation from the row between to the item that it links; nothing but our own check says whether that is there. */

@@ -93,14 +93,15 @@ function bulkRoutes(app: App, rt: Runtime): void {
   acceptBulkBodies(app, rt.config)
   app.put<OfCollection>('/items/:collection', async (request, reply) => {
     const { payloads, isList } = upsertPayloads(request.body)
-    const written = await upsertItems(rt, writerOf(request), request.params.collection, payloads, queryOf(request))
+    const options = { answer: queryOf(request), asList: isList }
+    const written = await upsertItems(rt, writerOf(request), request.params.collection, payloads, options)
     if (isList) return json(reply, `{"data":[${written.rows ?? written.ids}]}`)
     return json(reply.code(written.created ? 201 : 200), `{"data":${answersOf(written)}}`)
   })
   app.post<OfCollection>('/items/:collection/bulk', async (request, reply) => {
     const payloads = listOf(request.body, 'Request body must be an array')
-    const answer = queryOf(request)
-    const { ids, rows } = await writeNew(rt, writerOf(request), request.params.collection, payloads, { answer })
+    const options = { answer: queryOf(request), asList: true }
+    const { ids, rows } = await writeNew(rt, writerOf(request), request.params.collection, payloads, options)
     return json(reply.code(201), `{"data":[${rows ?? ids}]}`)
   })
   app.patch<OfCollection>('/items/:collection/bulk', async (request, reply) => {

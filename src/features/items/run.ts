@@ -1,5 +1,5 @@
 import type { Field } from '../../catalog/catalog.ts'
-import { sqlState } from '../../db/errors.ts'
+import { columnOf, requiredFieldMissing, sqlState } from '../../db/errors.ts'
 import { rawQuery, type Tx } from '../../db/sql.ts'
 import { type Actor, actorJson, type DomainEvent } from '../../events/types.ts'
 import { parameterType, readValue } from '../../query/values.ts'
@@ -25,33 +25,58 @@ export type Scope = {
   isOver: boolean
 }
 
-/** Where the references of a statement stand in the request. */
-export type ReferencePlace = { readonly label?: string; readonly aliases?: ReadonlyMap<string, string> }
+/** Where what a statement writes stands in the request. */
+export type Place = {
+  /** Put before the names of fields. */
+  readonly label?: string
+  /** Names of the relations that were given by an id, by the name of the foreign key. */
+  readonly aliases?: ReadonlyMap<string, string>
+  /** The rows of one statement, each where it stands; without them all is one row. */
+  readonly rows?: readonly PlacedRow[]
+}
 
-/** Runs a statement of statements.ts; a reference that leads nowhere is named by its relation. */
+type PlacedRow = { readonly label: string; readonly cells: readonly Cell[] }
+
+/** The place of rows that are written by one statement. */
+export function placeOf(trees: readonly (PlacedRow & Pick<Place, 'aliases'>)[]): Place {
+  const [first] = trees
+  if (first === undefined || trees.length === 1) return first ?? {}
+  // Which of the rows has a reference that leads nowhere the database does not say.
+  return { ...(first.aliases && { aliases: first.aliases }), rows: trees }
+}
+
+/** Runs a statement of statements.ts; what it is refused for is named by its place in the request. */
 export async function runWrite<Answer = { id: string }>(
   { writer, tx }: Pick<Run, 'writer' | 'tx'>,
   { text, values }: Write,
-  place: ReferencePlace = {},
+  place: Place = {},
 ): Promise<readonly Answer[]> {
   try {
     return await tx.any<Answer>(rawQuery(text, [actorJson(writer.actor), ...values]))
   } catch (error) {
-    throw namedReference(error, place)
+    throw placed(error, place)
   }
 }
 
 /**
- * The answer to a reference that was refused: by `svc_refer`, whose message is the relation, or by the database's
- * constraint for a relation that the payload names (spec/items.md §10). Every other error stays what it is.
+ * The answer to a reference that was refused, by `svc_refer`, whose message is the relation, or by the database's
+ * constraint for a relation that the payload names (spec/items.md §10), and to a value that only the database
+ * missed (a default that is null, a user where nobody is signed in). Every other error stays what it is.
  */
-export function namedReference(error: unknown, { label = '', aliases }: ReferencePlace): unknown {
+export function placed(error: unknown, place: Place): unknown {
+  const { label = '', aliases } = place
   const relation = refusedRelation(error, aliases)
-  if (relation === undefined) return error
-  return relationalError([{ field: `${label}${relation}`, message: unknownItem('read') }])
+  if (relation !== undefined) return relationalError([{ field: `${label}${relation}`, message: unknownItem('read') }])
+  const column = sqlState(error) === '23502' ? columnOf(error) : undefined
+  return column === undefined ? error : requiredFieldMissing(`${labelOf(place, column)}${column}`)
 }
 
-function refusedRelation(error: unknown, aliases: ReferencePlace['aliases']): string | undefined {
+/** Of several rows the first that says nothing of the column: only what was not given can be missing. */
+function labelOf({ label = '', rows = [] }: Place, column: string): string {
+  return rows.find(({ cells }) => !cells.some(({ field }) => field.name === column))?.label ?? label
+}
+
+function refusedRelation(error: unknown, aliases: Place['aliases']): string | undefined {
   const state = sqlState(error)
   if (state === 'SV400') return causeOf(error).message
   if (state !== '23503' || aliases === undefined) return undefined

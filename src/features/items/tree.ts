@@ -56,6 +56,8 @@ type JsonObject = Readonly<Record<string, unknown>>
 export type PlanOptions = {
   /** The row to change. */
   readonly id?: string
+  /** Its place in the request, where that is a list. */
+  readonly label?: string
   /** Where the tree will be written; needed where hooks may be met (see hooking.ts). */
   readonly run?: Run
 }
@@ -69,11 +71,11 @@ export async function planTree(
   writer: Writer,
   context: Tree['context'],
   payload: unknown,
-  { id, run }: PlanOptions = {},
+  { id, label = '', run }: PlanOptions = {},
 ): Promise<Tree> {
   const problems = openProblems()
   const planning: Planning = { rt, writer, run, root: writeGrant(context.grant), problems, nodes: 0 }
-  const tree = await plan(planning, context, payload, id, { path: [], label: '', filled: new Set() })
+  const tree = await plan(planning, context, payload, id, { path: [], label, filled: new Set() })
   refuseProblems(problems)
   return tree
 }

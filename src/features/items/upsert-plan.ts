@@ -25,7 +25,12 @@ export type Contexts = {
   readonly update: WriteContext & { action: 'update' }
 }
 
-export type Plan = { readonly create: Payload; readonly change: readonly Cell[] }
+export type Plan = {
+  readonly create: Payload
+  readonly change: readonly Cell[]
+  /** Put before the names of fields in problems. */
+  readonly label: string
+}
 
 export type Outcome = { readonly id: string; readonly created: boolean }
 
@@ -56,24 +61,31 @@ function isOver({ unique, fields }: Index, wanted: ReadonlySet<string>): boolean
   return unique && own.length === wanted.size && own.every((name) => wanted.has(name))
 }
 
-export async function planOf(rt: Runtime, { create, update }: Contexts, key: Key, payload: unknown): Promise<Plan> {
-  const read = readPayload(create, payload)
-  const rows = read.relations.map(({ relation }) => ({ field: relation.name, message: 'expected an id' }))
+export async function planOf(
+  rt: Runtime,
+  { create, update }: Contexts,
+  key: Key,
+  payload: unknown,
+  label: string,
+): Promise<Plan> {
+  const read = readPayload(create, payload, { label })
+  const rows = read.relations.map(({ relation }) => ({ field: `${label}${relation.name}`, message: 'expected an id' }))
   if (rows.length > 0) throw relationalError(rows)
-  for (const name of key.fields) requireValue(read.cells, name)
+  for (const name of key.fields) requireValue(read.cells, name, label)
   const members = Object.entries(payload as object).filter(([name]) => !key.fields.includes(name))
-  const change = readPayload(update, Object.fromEntries(members))
+  const change = readPayload(update, Object.fromEntries(members), { label })
   const id = read.cells.find(({ field }) => field.primaryKey && key.fields.includes(field.name))?.value
   return {
+    label,
     create: { ...read, cells: await beforeWrite(rt, create, read.cells) },
     change: await beforeWrite(rt, update, change.cells, id == null ? undefined : String(id)),
   }
 }
 
-function requireValue(cells: readonly Cell[], name: string): void {
+function requireValue(cells: readonly Cell[], name: string, label: string): void {
   const cell = cells.find(({ field }) => field.name === name)
   if (cell === undefined || cell.value === null)
-    throw errors.validation([{ field: name, message: 'is required', rule: 'key' }])
+    throw errors.validation([{ field: `${label}${name}`, message: 'is required', rule: 'key' }])
 }
 
 /**

@@ -12,7 +12,7 @@ import { rowFromLog } from './from-log.ts'
 import { beforeRow, meetsHooks, noteWritten } from './hooking.ts'
 import { guardInserts, guardRows, isGuarded } from './identities.ts'
 import { freshOutside } from './reads.ts'
-import { namedReference, type Run, runWrite } from './run.ts'
+import { type Place, placed, type Run, runWrite } from './run.ts'
 import type { Write } from './statements.ts'
 import { inTransaction } from './transaction.ts'
 import { learnNames } from './unknown-names.ts'
@@ -43,13 +43,14 @@ export async function upsertItems(
   writer: Writer,
   name: string,
   payloads: readonly unknown[],
-  query: AnswerQuery,
+  { answer: query, asList }: { readonly answer: AnswerQuery; readonly asList: boolean },
 ): Promise<Upserted> {
   return freshOutside(rt, writer.scope?.tx, async () => {
     await learnNames(rt, name, payloads)
     const contexts = { create: openWrite(rt, writer, name, 'create'), update: openWrite(rt, writer, name, 'update') }
     const key = uniqueKey(contexts.create.collection, readStrings('key', query.key) ?? [])
     const hasRows = wantsRows(rt, writer.access, name, query)
+    const items = payloads.map((payload, index) => ({ payload, label: asList ? `${index}.` : '' }))
     const inOne = (outcomesOf: (run: Run) => Promise<readonly Outcome[]>) =>
       inTransaction(rt, writer, async (run) => {
         const outcomes = await outcomesOf(run)
@@ -57,10 +58,8 @@ export async function upsertItems(
         return answered(outcomes, hasRows ? await writtenRows(rt, writer, run.tx, name, ids, query) : undefined)
       })
     if (meetsHooks(rt, contexts.create) || meetsHooks(rt, contexts.update))
-      return untilForeseen(writer, () =>
-        inOne((run) => inTurn(payloads, (payload) => upsertTold(run, contexts, key, payload))),
-      )
-    const plans = await inTurn(payloads, (payload) => planOf(rt, contexts, key, payload))
+      return untilForeseen(writer, () => inOne((run) => inTurn(items, (item) => upsertTold(run, contexts, key, item))))
+    const plans = await inTurn(items, ({ payload, label }) => planOf(rt, contexts, key, payload, label))
     const { collection } = contexts.update
     if (plans.some(({ change }) => isGuarded(collection, 'update', change)))
       return untilForeseen(writer, () =>
@@ -82,7 +81,7 @@ export async function upsertItems(
 }
 
 async function upsert(run: Run, { update }: Contexts, plan: Plan, write: Write): Promise<Outcome> {
-  const outcome = outcomeOf(await runWrite<Outcome>(run, write, plan.create))
+  const outcome = outcomeOf(await runWrite<Outcome>(run, write, placeIn(plan)))
   if (!outcome.created && setPasswords(update.collection, plan.change)) await passwordChanged(run, outcome.id)
   return outcome
 }
@@ -102,6 +101,11 @@ async function upsertGuarded(
   await guarded?.after()
   return outcome
 }
+
+/** One item of the request, and what is put before the names of its fields in problems. */
+type Item = { readonly payload: unknown; readonly label: string }
+
+const placeIn = ({ create: { aliases }, label }: Plan): Place => ({ aliases, label })
 
 async function inTurn<From, To>(list: readonly From[], work: (one: From, index: number) => Promise<To>): Promise<To[]> {
   const done: To[] = []
@@ -124,13 +128,13 @@ async function presentId(run: Run, contexts: Contexts, key: Key, payload: unknow
  * One upsert with hooks around it. Which of them are asked is what the row's presence lets expect; the database decides,
  * and if another writer came in between, everything is tried again.
  */
-async function upsertTold(run: Run, contexts: Contexts, key: Key, payload: unknown): Promise<Outcome> {
+async function upsertTold(run: Run, contexts: Contexts, key: Key, { payload, label }: Item): Promise<Outcome> {
   const { rt } = run
   const { collection } = contexts.create
   const id = await presentId(run, contexts, key, payload)
   const context = id === undefined ? contexts.create : contexts.update
   const told = await beforeRow({ rt, run }, context, payload, id)
-  const plan = await planOf(rt, contexts, key, withKey(key, told.payload, payload))
+  const plan = await planOf(rt, contexts, key, withKey(key, told.payload, payload), label)
   const outcome = await upsertGuarded(run, contexts, key, plan, id)
   if (outcome.created !== (id === undefined)) throw new Unforeseen()
   const { previous } = told
@@ -170,7 +174,7 @@ async function runAlone(
   try {
     return outcomeOf(await commitRow<Outcome>(rt, actor, { text, values, sending: 'prepared' }, fromLog))
   } catch (error) {
-    throw namedReference(error, plan.create)
+    throw placed(error, placeIn(plan))
   }
 }
 

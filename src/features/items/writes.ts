@@ -10,7 +10,7 @@ import { guardInserts, guardTrees, isGuarded } from './identities.ts'
 import { insertOf, updateOf } from './kept-writes.ts'
 import { freshOutside } from './reads.ts'
 import { deleteRows } from './removal.ts'
-import { namedReference, type ReferencePlace, type Run, runWrite } from './run.ts'
+import { type Place, placed, placeOf, type Run, runWrite } from './run.ts'
 import {
   type Changed,
   canonicalKey,
@@ -35,12 +35,13 @@ export type WriteOptions = {
   readonly answer?: AnswerQuery
   /** 412 unless the item has one of these versions. */
   readonly ifMatch?: Versions | undefined
+  /** The payloads are a list in the request, so each is named by its place in it: `2.name`. */
+  readonly asList?: boolean
 }
 
 /** Creates one item; without relations in it, in one statement with its log row. */
 export async function createItem(rt: Runtime, writer: Writer, collection: string, payload: unknown): Promise<string> {
-  const ids = await createItems(rt, writer, collection, [payload])
-  return ids[0]!
+  return (await writeNew(rt, writer, collection, [payload])).ids[0]!
 }
 
 /** Creates all or none; plain rows in one statement. */
@@ -70,7 +71,7 @@ export async function writeNew(
   writer: Writer,
   name: string,
   payloads: readonly unknown[],
-  { answer = {} }: WriteOptions = {},
+  { answer = {}, asList = false }: WriteOptions = {},
 ): Promise<Written> {
   return freshOutside(rt, writer.scope?.tx, async () => {
     await learnNames(rt, name, payloads)
@@ -80,8 +81,9 @@ export async function writeNew(
     const plan = async (run?: Run) => {
       const trees: Tree[] = []
       const breathe = breather()
-      for (const payload of payloads) {
-        trees.push(await planTree(rt, writer, context, payload, { ...(run && { run }) }))
+      for (const [index, payload] of payloads.entries()) {
+        const label = asList ? { label: `${index}` } : {}
+        trees.push(await planTree(rt, writer, context, payload, { ...label, ...(run && { run }) }))
         await breathe()
       }
       return trees
@@ -93,7 +95,7 @@ export async function writeNew(
       guardInserts({ rt, writer }, context, cellsOf(trees))
       const write = trees.length === 1 ? insertOf(context, trees[0]!) : insertStatement(context, trees)
       const fromLog = trees.length === 1 ? rowFromLog(context, 'create') : undefined
-      return { ids: idsOf(await execute(rt, writer, write, { place: trees[0], fromLog })), rows: undefined }
+      return { ids: idsOf(await execute(rt, writer, write, { place: placeOf(trees), fromLog })), rows: undefined }
     }
     return written(rt, writer, name, asked, (run) => createTrees(run, trees))
   })
@@ -141,18 +143,18 @@ export async function writeChanges(
   { answer = {} }: WriteOptions = {},
 ): Promise<Written> {
   return freshOutside(rt, writer.scope?.tx, async () => {
-    const given = elements.filter(hasId).map(({ id, ...rest }) => ({ id, payload: isData(rest) ? rest.data : rest }))
+    const given = elements.flatMap((element, index) => (hasId(element) ? [changeIn(element, `${index}`)] : []))
     const payloads = given.map(({ payload }) => payload)
     await learnNames(rt, name, payloads)
     const context = openWrite(rt, writer, name, 'update')
     const asked = askedFor(rt, writer, name, answer)
-    const changes = given.map(({ id, payload }) => ({ id: canonicalKey(context.collection, id), payload }))
+    const changes = given.map(({ id, ...change }) => ({ id: canonicalKey(context.collection, id), ...change }))
     if (changes.length === 0) return { ids: [], rows: undefined }
     const plan = async (run?: Run) => {
       const trees: Tree[] = []
       const breathe = breather()
-      for (const { id, payload } of changes) {
-        trees.push(await planTree(rt, writer, context, payload, { id, ...(run && { run }) }))
+      for (const { id, payload, label } of changes) {
+        trees.push(await planTree(rt, writer, context, payload, { id, label, ...(run && { run }) }))
         await breathe()
       }
       return trees
@@ -222,7 +224,7 @@ export async function createTrees(given: Run, trees: readonly Tree[]): Promise<s
     if (plain.length === 0) ids.push(await applyTree(run, tree))
     else {
       guardInserts(run, tree.context, cellsOf(plain))
-      const made = idsOf(await runWrite(run, insertStatement(tree.context, plain), tree))
+      const made = idsOf(await runWrite(run, insertStatement(tree.context, plain), placeOf(plain)))
       for (const [index, id] of made.entries()) noteTree(run, plain[index]!, id)
       ids.push(...made)
     }
@@ -246,6 +248,11 @@ function hasId(element: unknown): element is { id: string | number; [key: string
   return typeof id === 'string' || typeof id === 'number'
 }
 
+/** `{id, data: {…}}` or `{id, …fields}`, and its place in the request. */
+function changeIn({ id, ...rest }: { readonly id: string | number }, label: string) {
+  return { id, payload: isData(rest) ? rest.data : rest, label }
+}
+
 function isData(rest: Record<string, unknown>): rest is { data: Record<string, unknown> } {
   return Object.keys(rest).length === 1 && rest.data !== null && typeof rest.data === 'object'
 }
@@ -256,7 +263,7 @@ function askedFor(rt: Runtime, { access }: Writer, name: string, answer: AnswerQ
 }
 
 type Short = {
-  readonly place?: ReferencePlace | undefined
+  readonly place?: Place | undefined
   /** Of a statement on one row; see `commitRow`. */
   readonly fromLog?: FromLog | undefined
 }
@@ -278,7 +285,7 @@ async function execute<Answer = { id: string }>(
   try {
     return await commitRow<Answer>(rt, actor, { ...write, sending: 'prepared' }, fromLog as never)
   } catch (error) {
-    throw namedReference(error, place)
+    throw placed(error, place)
   }
 }
 

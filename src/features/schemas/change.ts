@@ -6,11 +6,12 @@ import {
   type Dropped,
   type Loss,
   planChange,
+  refuseGaps,
 } from '../../catalog/definition-plan.ts'
 import type { Definitions } from '../../catalog/definitions.ts'
 import { type ChangeGuard, executeChange, lockCatalog } from '../../catalog/manager.ts'
 import { readDefinitions } from '../../catalog/store.ts'
-import { sqlState } from '../../db/errors.ts'
+import { columnOf, sqlState } from '../../db/errors.ts'
 import { sql, type Tx } from '../../db/sql.ts'
 import { AppError, errors } from '../../errors.ts'
 import { commit, type Outcome } from '../../events/commit.ts'
@@ -88,6 +89,7 @@ export async function previewChange(
 ): Promise<SchemaChanged> {
   const plan = planChange(await readDefinitions(rt.db), edit, optionsOf(rt))
   await checkPlan(plan, means)
+  await refuseGaps(rt.db, plan)
   const subject = { ...(await readSubject(rt.db, rt.config)), inTransaction: true }
   const findings = await lintSql(plan.statements, subject)
   return {
@@ -176,11 +178,19 @@ function refusal(error: unknown): unknown {
   if (state === '55P03')
     return Object.assign(errors.unavailable('The collection is in use, try again'), { cause: error })
   if (!/^(42|22|23|54|58|0A|2B)/.test(state)) return error
-  return new AppError(conflicts.has(state) ? 409 : 400, 'The schema cannot be applied', {
-    code: 'SCHEMA_NOT_APPLICABLE',
-    details: refusals[state] ?? refusals[state.slice(0, 2)] ?? null,
-    cause: error,
-  })
+  if (state === '23502') return notApplicable(400, withoutValue(error))
+  const details = refusals[state] ?? refusals[state.slice(0, 2)] ?? null
+  return notApplicable(conflicts.has(state) ? 409 : 400, details, error)
+}
+
+function notApplicable(status: number, details: string | null, cause?: unknown): AppError {
+  return new AppError(status, 'The schema cannot be applied', { code: 'SCHEMA_NOT_APPLICABLE', details, cause })
+}
+
+/** Rows that came meanwhile, or a default that is null. The database's own words don't name the field. */
+function withoutValue(error: unknown): string {
+  const column = columnOf(error)
+  return `stored rows have no value for ${column === undefined ? 'a required field' : `the required field ${column}`}`
 }
 
 const conflicts: ReadonlySet<string> = new Set(['42P07', '42710'])
@@ -190,7 +200,6 @@ const refusals: Readonly<Record<string, string>> = {
   '22P02': 'stored values cannot be converted to the new type',
   '42804': 'an SQL expression or the stored values have another type',
   '42846': 'stored values cannot be converted to the new type',
-  '23502': 'stored rows have no value for a required field',
   '23503': 'stored rows refer to items that do not exist',
   '23505': 'stored rows have the same value in a unique field',
   '23514': 'stored values break a constraint or are not among the listed ones',
