@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { type Answer, type Api, startApi } from '../support/api.ts'
+import { type Answer, type Api, type Call, startApi } from '../support/api.ts'
 
 let api: Api
 
@@ -78,6 +78,68 @@ describe('the answer to a write', () => {
     await refused(() => writer('POST', '/items/part?fields=name', { name: 'x' }), { status: 403 })
   })
 })
+
+describe.each<[string, (call: Call, query: string, payload: object) => Promise<Answer>]>([
+  ['POST', (call, query, payload) => call('POST', `/items/part${query}`, payload)],
+  ['PATCH', async (call, query, payload) => call('PATCH', `/items/part/${await spare()}${query}`, payload)],
+  ['bulk POST', (call, query, payload) => call('POST', `/items/part/bulk${query}`, [payload])],
+  [
+    'bulk PATCH',
+    async (call, query, payload) => call('PATCH', `/items/part/bulk${query}`, [{ id: await spare(), data: payload }]),
+  ],
+  ['PUT that creates', (call, query, payload) => call('PUT', put(query), { id: randomUUID(), ...payload })],
+  ['PUT that changes', async (call, query, payload) => call('PUT', put(query), { id: await spare(), ...payload })],
+  ['PUT of a list', (call, query, payload) => call('PUT', put(query), [{ id: randomUUID(), ...payload }])],
+])('the answer to a %s with ?fields=', (_form, write) => {
+  const rows = ({ body }: Answer) => [body.data].flat()
+
+  it('is what a read of the item answers its writer, in every spelling', async () => {
+    const { call } = await api.user([
+      grant('part', 'create'),
+      grant('part', 'update'),
+      grant('part', 'read', ['name', 'stock', 'maker.name'], { stock: { lt: 5 } }),
+      grant('maker', 'read', ['name']),
+    ])
+    const maker = await created('maker', { name: 'm' })
+    for (const fields of [
+      '?fields=*,maker.name,id',
+      '?fields[]=name&fields[]=id',
+      '?fields=["id","stock"]',
+      '?fields=id,-name',
+    ]) {
+      const answer = await write(call, fields, { name: 'shown', stock: 1, maker_id: maker })
+      expect(answer.status, answer.text).toBeLessThan(300)
+      const [row] = rows(answer)
+      expect(row).toEqual((await call('GET', `/items/part/${row.id}${fields}`)).body.data)
+    }
+    const unseen = await write(call, '?fields=name,stock', { name: 'unseen', stock: 9 })
+    expect([unseen.status < 300, rows(unseen)]).toEqual([true, [{ id: expect.any(String) }]])
+    expect((await api.sql('select stock from part where id = $1', [rows(unseen)[0].id]))[0].stock).toBe(9)
+    const plain = await write(call, '', { name: 'plain', stock: 1 })
+    expect(rows(plain).flatMap((one) => (typeof one === 'object' ? Object.keys(one) : 'id'))).toEqual(['id'])
+  })
+
+  it('is refused before anything is written where a read would be', async () => {
+    const writing = [grant('part', 'create'), grant('part', 'update')]
+    const blind = (await api.user(writing)).call
+    const { call } = await api.user([...writing, grant('part', 'read', ['name'])])
+    const names = async () => api.sql(`select count(*)::int as n from part where name = 'refused'`)
+    const before = await names()
+    for (const [by, fields, status] of [
+      [blind, 'id', 403],
+      [call, 'stock', 403],
+      [call, 'maker.name', 403],
+      [call, 'secret', 403],
+      [api.admin, 'secret', 403],
+      [call, 'nothing', 400],
+    ] as const)
+      expect([fields, (await write(by, `?fields=${fields}`, { name: 'refused' })).status]).toEqual([fields, status])
+    expect(await names()).toEqual(before)
+  })
+})
+
+const spare = () => created('part', { name: 'spare' })
+const put = (query: string) => `/items/part${query === '' ? '?' : `${query}&`}key=id`
 
 describe('columns that are not the payload’s', () => {
   it('of a grant of everything are refused or left as they are', async () => {
