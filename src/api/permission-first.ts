@@ -29,7 +29,7 @@ export const actionsOfRoutes: Readonly<Record<string, readonly Action[]>> = {
  * not heard of.
  */
 export function checkPermissionFirst(app: App, rt: Runtime): void {
-  const refresh = spaced(250, async () => {
+  const refresh = spaced(refreshEveryMs, async () => {
     await rt.catalog.reloadIfStale()
     await rt.access.reloadIfStale()
   })
@@ -45,6 +45,9 @@ export function checkPermissionFirst(app: App, rt: Runtime): void {
     route.onRequest = [...listOf(route.onRequest), check]
   })
 }
+
+/** Who is refused waits for it; many at once cost the database one look in this time. */
+const refreshEveryMs = 20
 
 type Hooks = Extract<NonNullable<RouteOptions['onRequest']>, readonly unknown[]>
 type Hook = Hooks[number]

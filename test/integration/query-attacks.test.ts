@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { type Api, startApi } from '../support/api.ts'
+import { administrator } from '../support/prepare.ts'
 
 /** Injection and cost through every place of a query and a body (quality I-01 to I-05, I-15, I-18, I-20, D-01, D-02, D-04). */
 
@@ -196,11 +197,12 @@ describe('D-01 size and depth', () => {
 
   it('a body that is nested too deeply is refused', async () => {
     const payload = `{"name":"x","data":${'['.repeat(10_000)}${']'.repeat(10_000)}}`
+    const { token } = (await api.anonymous('POST', '/auth/login', administrator)).body
     const { statusCode } = await api.app.inject({
       method: 'POST',
       url: '/items/thing',
       payload,
-      headers: { 'content-type': 'application/json' },
+      headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` },
     })
     expect(statusCode).toBe(400)
   })

@@ -8,14 +8,15 @@ const address = (options?: string) =>
 describe('settings', () => {
   it('of a session that only reads', () => {
     expect(settingsOf(address(), needs).ofSession).toBe(
-      '-c timezone=UTC -c statement_timeout=7000 -c idle_in_transaction_session_timeout=7000 -c default_transaction_read_only=on',
+      '-c timezone=UTC -c statement_timeout=7000 -c idle_in_transaction_session_timeout=7000 -c default_transaction_read_only=on -c max_parallel_workers_per_gather=0',
     )
   })
 
   it('of a transaction are the same ones, for its time', () => {
     expect(settingsOf(address(), needs).ofTransaction).toBe(
       `select set_config('timezone', 'UTC', true), set_config('statement_timeout', '7000', true), ` +
-        `set_config('idle_in_transaction_session_timeout', '7000', true), set_config('transaction_read_only', 'on', true)`,
+        `set_config('idle_in_transaction_session_timeout', '7000', true), ` +
+        `set_config('max_parallel_workers_per_gather', '0', true), set_config('transaction_read_only', 'on', true)`,
     )
   })
 
