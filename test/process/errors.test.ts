@@ -122,12 +122,13 @@ const cases: Record<string, Record<string, Bad>> = {
       headers: { 'transfer-encoding': 'chunked' },
       status: 413,
     },
+    // Who may not write there is told so before the body is looked at.
     'two megabytes of nobody (D-08)': {
-      ...post('/items/note', { text: 'x'.repeat(2_000_000) }, 413),
+      ...post('/items/note', { text: 'x'.repeat(2_000_000) }, 403),
       headers: nobody,
     },
     'more than a megabyte of nobody, of unknown length (D-08)': {
-      ...post('/items/note', { text: 'x'.repeat(1_100_000) }, 413),
+      ...post('/items/note', { text: 'x'.repeat(1_100_000) }, 403),
       headers: { ...nobody, 'transfer-encoding': 'chunked' },
     },
     'megabytes to a path that is none of ours (D-08)': {
