@@ -1,7 +1,9 @@
 import { randomFillSync } from 'node:crypto'
+import { availableParallelism } from 'node:os'
 import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
 import { v7 } from 'uuid'
+import { hashing } from './adapters/passwords.ts'
 import { openTracing, type Tracing } from './adapters/tracing.ts'
 import { type Lane, openDoor, openLane } from './admission/lane.ts'
 import { readPlaces } from './admission/places.ts'
@@ -152,7 +154,9 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
     const places = () => {
       // Each replica that serves bears as much again.
       const servers = 1 + (replicas?.serving() ?? 0)
-      return { all: all * servers, heavy: heavy * servers }
+      // A hash takes a core for as long as it lasts, and so does heavy work where the database is on the same machine.
+      const hashes = availableParallelism() < 4 ? hashing.stats().running.heavy : 0
+      return { all: all * servers, heavy: Math.max(1, heavy * servers - hashes) }
     }
     const refusal = 'Too much is being asked for at once. Please try again later.'
     const runtime: Runtime = {
