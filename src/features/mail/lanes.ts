@@ -141,8 +141,9 @@ export function openLanes(
       return [...lanes.values()].some(({ lane }) => roomIn(lane) <= 0) ? [...namesOfGroups.keys()].filter(isFull) : []
     },
     room() {
+      const roomIn = roomNow()
       const busy = [...lanes.values()].filter(({ lane }) => lane.running.length > 0)
-      const rooms = busy.map(({ lane }) => roomNow()(lane))
+      const rooms = busy.map(({ lane }) => roomIn(lane))
       return Math.min(mailPlaces, ...rooms.filter((room) => room > 0))
     },
     enter(jobId, group) {
