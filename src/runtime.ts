@@ -9,7 +9,7 @@ import { type Lane, openDoor, openLane } from './admission/lane.ts'
 import { readPlaces } from './admission/places.ts'
 import { goneSignal } from './asker.ts'
 import { type DataCache, openDataCache } from './cache/data-cache.ts'
-import { openSystemSync } from './cache/system-sync.ts'
+import { openSystemSync, type Synced } from './cache/system-sync.ts'
 import { type CatalogStore, openCatalog } from './catalog/store.ts'
 import { type Config, ConfigError } from './config.ts'
 import { openDatabaseClock } from './db/clock.ts'
@@ -136,7 +136,9 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
     const access = await openAccessStore(reserved, catalog, listener, log, config.systemCache.ttlSeconds)
     const sessions = openSessionStore({ db: reserved, listener, leases, catalog, access, config, log })
     const settings = await openSettings(reserved, listener, log, config.systemCache.ttlSeconds)
-    opened(openSystemSync({ config, log, access, settings }), (sync) => sync.close())
+    opened(openSystemSync({ config, log, synced: [syncedAccess(access), syncedSettings(settings)] }), (sync) =>
+      sync.close(),
+    )
     const boss = opened(await startBoss({ db: { executeSql: writePool.script }, log, supervise: worker }), (b) =>
       b.stop({ graceful: false, close: false }),
     )
@@ -181,7 +183,7 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
       access,
       sessions,
       settings,
-      dataCache: opened(openDataCache({ config, db: reserved, log }), (cache) => cache.close()),
+      dataCache: opened(openDataCache({ config, db: reserved, log, boss }), (cache) => cache.close()),
       renderer: opened(openRenderer(), (renderer) => renderer.close()),
       mailLogo,
       instruments: openInstruments(),
@@ -199,6 +201,17 @@ export async function openRuntime({ config, log, name, worker, env = {} }: Runti
     throw error
   }
 }
+
+const syncedAccess = ({ current, reload, onChange }: AccessStore): Synced => ({
+  value: () => {
+    const { roles, permissions, acls } = current()
+    return [[...roles], [...permissions], [...acls]]
+  },
+  reload,
+  onChange,
+})
+
+const syncedSettings = ({ all, reload, onChange }: SettingsStore): Synced => ({ value: all, reload, onChange })
 
 const randomPool = new Uint8Array(16 * 256)
 let randomUsed = randomPool.length

@@ -1,14 +1,16 @@
 import { createHash } from 'node:crypto'
+import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
 import type { Config } from '../config.ts'
 import type { Database } from '../db/pools.ts'
+import type { Tx } from '../db/sql.ts'
 import { parseSnapshot } from '../events/cursor.ts'
-import { type Answer, type KeptAnswer, openKeptAnswers } from './kept-answers.ts'
+import { enqueueInvalidations } from './invalidations.ts'
 import { type LogWatch, type Look, openLogWatch } from './log-watch.ts'
-import { openSharedStore, type SharedEntry, type SharedStore } from './shared-store.ts'
-import { isShared } from './sharing.ts'
+import { type Answer, type CachedAnswer, openResultCache } from './result-cache.ts'
+import { isShared, openSharedStore, type SharedEntry, type SharedStore } from './shared-store.ts'
 
-export type Lookup = {
+type Lookup = {
   /** Everything that the answer is a function of, but the rows. */
   readonly key: string
   /** How long the answer may be kept. */
@@ -26,13 +28,13 @@ export type Made<Other> =
   | { readonly answer: Answer; readonly tables: readonly string[] }
   | { readonly answer?: undefined; readonly other: Other }
 
-export type Found<Other> =
+type Found<Other> =
   | { readonly state: 'HIT' | 'MISS'; readonly answer: Answer }
   | { readonly state: 'BYPASS'; readonly answer: Answer }
   | { readonly state: 'BYPASS'; readonly answer?: undefined; readonly other: Other }
 
 /** Since the process began; `entries` and `bytes` are what memory holds now. */
-export type CacheStats = {
+type CacheStats = {
   readonly hits: number
   readonly misses: number
   /** Asked for and read, but not fit to be kept. */
@@ -54,6 +56,10 @@ export type DataCache = {
   read<Other>(lookup: Lookup, make: () => Promise<Made<Other>>): Promise<Found<Other>>
   /** This process has committed something. */
   written(): void
+  /** Whether processes share the answers; a writing transaction then ends with {@link DataCache.invalidate}. */
+  readonly isShared: boolean
+  /** Enqueues, in a writing transaction, the jobs that free what it has made worthless. */
+  invalidate(tx: Tx): Promise<void>
   /**
    * Deletes from the shared store what depends on a table and was made before transaction `upTo`; nothing where there is
    * none. Rejects when the store does not answer.
@@ -63,112 +69,52 @@ export type DataCache = {
   close(): Promise<void>
 }
 
-export type DataCacheOptions = {
+type DataCacheOptions = {
   config: Config
   /** Connections to the primary. */
   db: Database
   log: Logger
+  /** Takes the jobs that free the shared store. */
+  boss: PgBoss
 }
 
 /** `look`: one that was over when it was read. */
-type Entry = KeptAnswer & { readonly look: number }
+type Entry = CachedAnswer & { readonly look: number }
 type Making = { readonly look: number; readonly made: Promise<Made<unknown>> }
 
 /** With memory alone, what others have written counts this much later; with a shared store at once. */
 const othersLateMs = 20
-/** What is only kept needs no look of its own; it is worth nothing later if others changed its tables since the last one. */
+/** An answer that is only kept needs no look of its own; a change of its tables since the last one makes it worthless. */
 const longestLookMs = 1000
 
-export function openDataCache({ config, db, log }: DataCacheOptions): DataCache {
+/** What the cache consists of. */
+type Parts = {
+  readonly watch: LogWatch
+  readonly shared: SharedStore | undefined
+  readonly memory: ReturnType<typeof openResultCache<Entry>>
+  /** What is being read just now, by key. */
+  readonly making: Map<string, Making>
+  readonly counts: { hits: number; misses: number; uncacheable: number; stale: number; errors: number }
+  /** Counts and logs a failure of a part, which costs no more than the cache. */
+  failed(what: string): (error: unknown) => undefined
+}
+
+export function openDataCache({ config, db, log, boss }: DataCacheOptions): DataCache {
   const watch = openLogWatch({ db, reachBackSeconds: isShared(config) ? config.dataCache.ttlSeconds : 0 })
   const shared = openSharedStore(config, log, () => `daybook{${watch.identity()}}:`)
-  const memory = openKeptAnswers<Entry>(config.dataCache.maxBytes)
-  const making = new Map<string, Making>()
+  const memory = openResultCache<Entry>(config.dataCache.maxBytes)
   const counts = { hits: 0, misses: 0, uncacheable: 0, stale: 0, errors: 0 }
-
   const failed = (what: string) => (error: unknown) => {
     counts.errors += 1
     log.debug({ err: error }, what)
     return undefined
   }
-  const isFit = (entry: Pick<Entry, 'madeAt'>, { maxAgeMs }: Lookup) => Date.now() - entry.madeAt <= maxAgeMs
-
-  const inMemory = (lookup: Lookup): Entry | undefined => {
-    const entry = memory.get(lookup.key)
-    if (entry === undefined) return undefined
-    if (watch.isUnchanged(entry.tables, entry.look)) return isFit(entry, lookup) ? entry : undefined
-    memory.delete(lookup.key)
-    counts.stale += 1
-    return undefined
-  }
-
-  const inStore = async (store: SharedStore, lookup: Lookup, look: Look): Promise<Entry | undefined> => {
-    const found = await store.get(hashed(lookup.key)).catch(failed('the shared cache did not answer'))
-    if (found === undefined || !isFit(found, lookup)) return undefined
-    if (!isSeen(watch, found)) {
-      counts.stale += 1
-      return undefined
-    }
-    const { snapshot: _snapshot, ttlMs, ...entry } = found
-    const kept = { ...entry, look: look.number, expiresAt: found.madeAt + ttlMs }
-    return memory.set(lookup.key, kept) ? kept : undefined
-  }
-
-  const find = async (lookup: Lookup, look: Look): Promise<Entry | undefined> => {
-    const entry = inMemory(lookup) ?? (shared && (await inStore(shared, lookup, look)))
-    if (entry === undefined || lookup.isStill === undefined) return entry
-    return (await lookup.isStill(entry)) ? entry : undefined
-  }
-
-  /** What somebody is reading now, if nothing has changed since that began; who fails takes nobody along. */
-  const besides = async (lookup: Lookup): Promise<Answer | undefined> => {
-    const other = making.get(lookup.key)
-    if (other === undefined || !watch.isQuiet(other.look)) return undefined
-    return (await other.made.catch(() => undefined))?.answer
-  }
-
-  const keep = ({ key, ttlMs }: Lookup, look: Look, answer: Answer, tables: readonly string[]): boolean => {
-    if (!watch.isUnchanged(tables, look.number)) return false
-    const madeAt = Date.now()
-    const fits = memory.set(key, { ...answer, tables, madeAt, look: look.number, expiresAt: madeAt + ttlMs })
-    if (fits && shared !== undefined) {
-      const entry = { ...answer, tables, madeAt, ttlMs, snapshot: look.snapshot }
-      void shared.put(hashed(key), entry).catch(failed('the shared cache took no answer'))
-    }
-    return fits
-  }
-
-  const make = async <Other>(lookup: Lookup, look: Look, read: () => Promise<Made<Other>>): Promise<Found<Other>> => {
-    const mine: Making = { look: look.number, made: read() }
-    making.set(lookup.key, mine)
-    try {
-      const made = (await mine.made) as Made<Other>
-      if (made.answer === undefined) {
-        counts.uncacheable += 1
-        return { state: 'BYPASS', other: made.other }
-      }
-      counts.misses += 1
-      keep(lookup, look, made.answer, made.tables)
-      return { state: 'MISS', answer: made.answer }
-    } finally {
-      if (making.get(lookup.key) === mine) making.delete(lookup.key)
-    }
-  }
-
-  /** Whether there may be an answer here already, which only a new look can tell to be good. */
-  const mayBeKnown = ({ key }: Lookup) => memory.has(key) || making.has(key)
-
+  const parts: Parts = { watch, shared, memory, making: new Map(), counts, failed }
   return {
-    read: async (lookup, read) => {
-      const maxAgeMs = shared !== undefined ? 0 : mayBeKnown(lookup) ? othersLateMs : longestLookMs
-      const look = await watch.look(maxAgeMs).catch(failed('the log could not be asked'))
-      if (look === undefined) return uncached(await read())
-      const known = lookup.reload ? undefined : ((await find(lookup, look)) ?? (await besides(lookup)))
-      if (known === undefined) return make(lookup, look, read)
-      counts.hits += 1
-      return { state: 'HIT', answer: known }
-    },
+    read: (lookup, make) => read(parts, lookup, make),
     written: watch.written,
+    isShared: shared !== undefined,
+    invalidate: (tx) => enqueueInvalidations(boss, tx),
     purge: async (table, upTo) => {
       if (shared === undefined) return
       if (watch.identity() === '') await watch.look(0)
@@ -181,6 +127,93 @@ export function openDataCache({ config, db, log }: DataCacheOptions): DataCache 
     },
   }
 }
+
+async function read<Other>(parts: Parts, lookup: Lookup, make: () => Promise<Made<Other>>): Promise<Found<Other>> {
+  const { watch, shared, counts, failed } = parts
+  const maxAgeMs = shared !== undefined ? 0 : mayBeKnown(parts, lookup) ? othersLateMs : longestLookMs
+  const look = await watch.look(maxAgeMs).catch(failed('the log could not be asked'))
+  if (look === undefined) return uncached(await make())
+  const known = lookup.reload ? undefined : ((await find(parts, lookup, look)) ?? (await besides(parts, lookup)))
+  if (known === undefined) return makeNow(parts, lookup, look, make)
+  counts.hits += 1
+  return { state: 'HIT', answer: known }
+}
+
+/** Whether there may be an answer here already, which only a new look can tell to be good. */
+const mayBeKnown = ({ memory, making }: Parts, { key }: Lookup) => memory.has(key) || making.has(key)
+
+async function find(parts: Parts, lookup: Lookup, look: Look): Promise<Entry | undefined> {
+  const { shared } = parts
+  const entry = inMemory(parts, lookup) ?? (shared && (await inStore(parts, shared, lookup, look)))
+  if (entry === undefined || lookup.isStill === undefined) return entry
+  return (await lookup.isStill(entry)) ? entry : undefined
+}
+
+function inMemory({ memory, watch, counts }: Parts, lookup: Lookup): Entry | undefined {
+  const entry = memory.get(lookup.key)
+  if (entry === undefined) return undefined
+  if (watch.isUnchanged(entry.tables, entry.look)) return isFit(entry, lookup) ? entry : undefined
+  memory.delete(lookup.key)
+  counts.stale += 1
+  return undefined
+}
+
+async function inStore(parts: Parts, store: SharedStore, lookup: Lookup, look: Look): Promise<Entry | undefined> {
+  const { memory, watch, counts, failed } = parts
+  const found = await store.get(hashed(lookup.key)).catch(failed('the shared cache did not answer'))
+  if (found === undefined || !isFit(found, lookup)) return undefined
+  if (!isSeen(watch, found)) {
+    counts.stale += 1
+    return undefined
+  }
+  const { snapshot: _snapshot, ttlMs, ...entry } = found
+  const kept = { ...entry, look: look.number, expiresAt: found.madeAt + ttlMs }
+  return memory.set(lookup.key, kept) ? kept : undefined
+}
+
+const isFit = (entry: Pick<Entry, 'madeAt'>, { maxAgeMs }: Lookup) => Date.now() - entry.madeAt <= maxAgeMs
+
+/** The answer of a read that is under way, if nothing has changed since it began. Its failure is not shared. */
+async function besides({ making, watch }: Parts, lookup: Lookup): Promise<Answer | undefined> {
+  const other = making.get(lookup.key)
+  if (other === undefined || !watch.isQuiet(other.look)) return undefined
+  return (await other.made.catch(() => undefined))?.answer
+}
+
+async function makeNow<Other>(
+  parts: Parts,
+  lookup: Lookup,
+  look: Look,
+  make: () => Promise<Made<Other>>,
+): Promise<Found<Other>> {
+  const { making, counts } = parts
+  const mine: Making = { look: look.number, made: make() }
+  making.set(lookup.key, mine)
+  try {
+    const made = (await mine.made) as Made<Other>
+    if (made.answer === undefined) {
+      counts.uncacheable += 1
+      return { state: 'BYPASS', other: made.other }
+    }
+    counts.misses += 1
+    keep(parts, lookup, look, made)
+    return { state: 'MISS', answer: made.answer }
+  } finally {
+    if (making.get(lookup.key) === mine) making.delete(lookup.key)
+  }
+}
+
+function keep({ watch, memory, shared, failed }: Parts, { key, ttlMs }: Lookup, look: Look, made: Keepable): void {
+  const { answer, tables } = made
+  if (!watch.isUnchanged(tables, look.number)) return
+  const madeAt = Date.now()
+  const fits = memory.set(key, { ...answer, tables, madeAt, look: look.number, expiresAt: madeAt + ttlMs })
+  if (!fits || shared === undefined) return
+  const entry = { ...answer, tables, madeAt, ttlMs, snapshot: look.snapshot }
+  void shared.put(hashed(key), entry).catch(failed('the shared cache took no answer'))
+}
+
+type Keepable = Extract<Made<never>, { readonly answer: Answer }>
 
 function uncached<Other>(made: Made<Other>): Found<Other> {
   return made.answer === undefined ? { state: 'BYPASS', other: made.other } : { state: 'BYPASS', answer: made.answer }

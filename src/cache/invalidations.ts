@@ -1,26 +1,30 @@
+import type { PgBoss } from 'pg-boss'
 import { type Reader, rawQuery, type Tx } from '../db/sql.ts'
-import { bossSchema, enqueue } from '../events/jobs.ts'
+import { bossSchema, enqueue, type JobData } from '../events/jobs.ts'
 import { logTable } from '../events/log.ts'
 import type { Runtime } from '../runtime.ts'
-import { isShared } from './sharing.ts'
 
 /**
- * Enqueues, in the writing transaction, one job for each table that it has changed, as the log tells. Many writes, one
+ * Enqueues, in the writing transaction, one job for each table that it has changed, as the log shows. Many writes, one
  * job: a table whose job is still waiting gets no other one. That job's row is locked, so that no worker takes it before
  * this transaction has ended; another writer shares the lock.
  *
- * Only where processes share a store. The jobs free what it holds in vain; that nobody is answered from it is no matter of
- * theirs (ADR 19).
+ * The jobs only free what the shared store holds in vain. Answers stay right without them (ADR 19).
  */
-export async function enqueueInvalidations(rt: Runtime, tx: Tx): Promise<void> {
-  if (!isShared(rt.config)) return
+export async function enqueueInvalidations(boss: PgBoss, tx: Tx): Promise<void> {
   const tables = await tx.any<{ table: string; xid: string }>(rawQuery(touchedSql))
   const jobs = tables.map((data) => ({ queue: 'cache-invalidation', data, startAfterSeconds: collectSeconds }) as const)
-  await enqueue(rt.boss, tx, jobs)
+  await enqueue(boss, tx, jobs)
+}
+
+/** Deletes from the shared store what the writes of a table have made worthless. Nothing newer goes with it. */
+export async function dropInvalidated(rt: Runtime, { table, xid }: JobData['cache-invalidation']): Promise<void> {
+  const upTo = await newestChange(rt.reserved, table, xid)
+  if (upTo !== undefined) await rt.dataCache.purge(table, upTo)
 }
 
 /** The newest transaction that changed a table, from `since` on; undefined when none has. */
-export async function newestChange(db: Reader, table: string, since: string): Promise<string | undefined> {
+async function newestChange(db: Reader, table: string, since: string): Promise<string | undefined> {
   const newest = await db.maybeOne<{ xid: string }>(rawQuery(newestSql, [table, since]))
   return newest?.xid
 }

@@ -28,21 +28,7 @@ export type LogWatch = {
 
 export type Look = { readonly number: number; readonly snapshot: string }
 
-type State = {
-  readonly number: number
-  readonly snapshot: Snapshot
-  readonly text: string
-  readonly startedAt: number
-  /** How many calls of `written()` there had been when it began. */
-  readonly writes: number
-}
-
-type Start = Pick<State, 'startedAt' | 'writes'>
-
-/** When a table has changed last, as far as is known: by whom sees everything that is visible in `upTo`. */
-type Change = { readonly number: number; readonly upTo: Snapshot }
-
-export type LogWatchOptions = {
+type LogWatchOptions = {
   /** The primary: a standby's snapshots do not list what runs. */
   db: Database
   /** How far back the first look reads, so that answers are worth something that others made before. */
@@ -51,69 +37,43 @@ export type LogWatchOptions = {
 
 /** Opens a watch that has not looked yet. */
 export function openLogWatch({ db, reachBackSeconds }: LogWatchOptions): LogWatch {
-  const changes = new Map<string, Change>()
-  let base: Change | undefined
-  let newest: State | undefined
-  let number = 0
-  let lastChange = 0
+  const timeline = openTimeline()
+  let newest: TimedLook | undefined
   let writes = 0
   let identity = ''
 
-  const begin = async (): Promise<State> => {
+  /** Undefined where the log cannot tell what has happened since. */
+  const follow = async (from: Snapshot): Promise<Seen | undefined> => {
+    const seen = await readSince(db, from)
+    return seen && { ...seen, number: timeline.advance(seen.changes) }
+  }
+
+  const beginAnew = async (): Promise<Seen> => {
+    const [row] = await db.run<BaseRow>(baseSql, [reachBackSeconds], 'prepared')
+    const { snapshot: text, earlier } = row!
+    identity = row!.identity
+    const snapshot = parseSnapshot(text)!
+    const first = { number: timeline.restart(snapshot), text, snapshot }
+    if (earlier === null) return first
+    const from = { xmin: BigInt(earlier), xmax: BigInt(earlier), running: [] }
+    const later = await follow(from)
+    if (later !== undefined) timeline.assume({ number: later.number, upTo: from })
+    return later ?? first
+  }
+
+  const newLook = inRounds<never, TimedLook>(async () => {
     const start = { startedAt: performance.now(), writes }
     try {
       const known = newest !== undefined && start.startedAt - newest.startedAt < longestGapMs ? newest : undefined
-      const state = (known && (await follow(known, start))) ?? (await beginAnew(start))
-      newest = state
-      return state
+      newest = { ...((known && (await follow(known.snapshot))) ?? (await beginAnew())), ...start }
+      return newest
     } catch (error) {
-      // Whichever server answers next may be another one, or the same restored.
+      // The server that answers next may be another one, or the same restored.
       newest = undefined
       throw error
     }
-  }
+  })
 
-  const beginAnew = async (start: Start): Promise<State> => {
-    const [row] = await db.run<BaseRow>(baseSql, [reachBackSeconds], 'prepared')
-    const { snapshot: text, earlier } = row!
-    const snapshot = parseSnapshot(text)!
-    const state = { number: ++number, text, snapshot, ...start }
-    identity = row!.identity
-    changes.clear()
-    lastChange = number
-    base = { number, upTo: snapshot }
-    if (earlier === null) return state
-    const from = { xmin: BigInt(earlier), xmax: BigInt(earlier), running: [] }
-    const later = await follow({ ...state, snapshot: from }, start)
-    if (later !== undefined) base = { number: later.number, upTo: from }
-    return later ?? state
-  }
-
-  /** Undefined where what happened since can't be told from the log. */
-  const follow = async (from: State, start: Start): Promise<State | undefined> => {
-    const unseen = [String(from.snapshot.xmax), from.snapshot.running.map(String), String(from.snapshot.xmin)]
-    const [row] = await db.run<FollowRow>(followSql, unseen, 'prepared')
-    const { entities, seen, reaches, snapshot: text } = row!
-    const snapshot = parseSnapshot(text)!
-    if (seen >= mostEvents || !reaches || snapshot.xmax < from.snapshot.xmax) return undefined
-    const state = { number: ++number, text, snapshot, ...start }
-    for (const [table, xid] of Object.entries(entities)) note(table, after(BigInt(xid)))
-    return state
-  }
-
-  /** Who was slow may have a smaller number than somebody known before: the greatest counts. */
-  const note = (table: string, upTo: Snapshot) => {
-    const known = changes.get(table)?.upTo
-    changes.set(table, { number, upTo: known !== undefined && known.xmax > upTo.xmax ? known : upTo })
-    lastChange = number
-  }
-
-  const newLook = inRounds<never, State>(begin)
-  const changeOf = (table: string) => changes.get(table) ?? base
-  const all = (tables: Iterable<string>, holds: (change: Change | undefined) => boolean) => {
-    for (const table of tables) if (!holds(changeOf(table))) return false
-    return true
-  }
   return {
     look: async (maxAgeMs) => {
       const known = newest?.writes === writes && performance.now() - newest.startedAt < maxAgeMs ? newest : undefined
@@ -123,14 +83,84 @@ export function openLogWatch({ db, reachBackSeconds }: LogWatchOptions): LogWatc
     written: () => {
       writes += 1
     },
-    isUnchanged: (tables, since) => all(tables, (change) => change !== undefined && change.number <= since),
+    isUnchanged: timeline.isUnchanged,
     hasSeenAll: (tables, snapshot) =>
-      newest !== undefined &&
-      snapshot.xmax <= newest.snapshot.xmax &&
-      all(tables, (change) => change !== undefined && includesSnapshot(snapshot, change.upTo)),
-    isQuiet: (since) => since >= lastChange,
+      newest !== undefined && snapshot.xmax <= newest.snapshot.xmax && timeline.hasSeenAll(tables, snapshot),
+    isQuiet: timeline.isQuiet,
     identity: () => identity,
   }
+}
+
+type Seen = { readonly number: number; readonly snapshot: Snapshot; readonly text: string }
+
+type TimedLook = Seen & {
+  readonly startedAt: number
+  /** How many calls of `written()` there had been when it began. */
+  readonly writes: number
+}
+
+/** When a table has changed last, as far as is known: every snapshot that includes `upTo` shows the change. */
+type Change = { readonly number: number; readonly upTo: Snapshot }
+
+/**
+ * Which look saw the last change of which table. It knows no database: a watch tells it what its looks have read. A table
+ * that it has not heard of counts as changed by the look that it was restarted with.
+ */
+export function openTimeline() {
+  const changes = new Map<string, Change>()
+  let base: Change | undefined
+  let number = 0
+  let lastChange = 0
+  const changeOf = (table: string) => changes.get(table) ?? base
+  return {
+    /** Forgets everything: all tables count as changed now. Returns the number of this look. */
+    restart: (upTo: Snapshot): number => {
+      number += 1
+      changes.clear()
+      lastChange = number
+      base = { number, upTo }
+      return number
+    },
+    /** What counts for tables that are not in any change since the restart. */
+    assume: (change: Change): void => {
+      base = change
+    },
+    /** A look that has found these newest transactions, by table. Returns its number. */
+    advance: (found: Iterable<readonly [table: string, xid: bigint]>): number => {
+      number += 1
+      for (const [table, xid] of found) {
+        const known = changes.get(table)?.upTo
+        // A slow transaction may have a smaller number than one known before: the greatest counts.
+        const upTo = known !== undefined && known.xmax > xid + 1n ? known : after(xid)
+        changes.set(table, { number, upTo })
+        lastChange = number
+      }
+      return number
+    },
+    isUnchanged: (tables: Iterable<string>, since: number): boolean => {
+      for (const table of tables) if ((changeOf(table)?.number ?? Number.POSITIVE_INFINITY) > since) return false
+      return true
+    },
+    hasSeenAll: (tables: Iterable<string>, snapshot: Snapshot): boolean => {
+      for (const table of tables) {
+        const change = changeOf(table)
+        if (change === undefined || !includesSnapshot(snapshot, change.upTo)) return false
+      }
+      return true
+    },
+    isQuiet: (since: number): boolean => since >= lastChange,
+  }
+}
+
+/** What became visible after a snapshot; undefined where the log cannot tell. */
+async function readSince(db: Database, from: Snapshot) {
+  const unseen = [String(from.xmax), from.running.map(String), String(from.xmin)]
+  const [row] = await db.run<FollowRow>(followSql, unseen, 'prepared')
+  const { entities, seen, reaches, snapshot: text } = row!
+  const snapshot = parseSnapshot(text)!
+  if (seen >= mostEvents || !reaches || snapshot.xmax < from.xmax) return undefined
+  const changes = Object.entries(entities).map(([table, xid]) => [table, BigInt(xid)] as const)
+  return { snapshot, text, changes }
 }
 
 /** More events than this in one look count as a change of everything. */

@@ -2,9 +2,8 @@ import type { Logger } from 'pino'
 import { openRedis } from '../adapters/redis.ts'
 import { openUpstash, type RemoteRedis } from '../adapters/upstash.ts'
 import type { Config } from '../config.ts'
-import { isShared } from './sharing.ts'
 
-/** An answer as processes share it. `snapshot` was taken before it was read: whoever has one judges by it (ADR 19). */
+/** An answer as processes share it. `snapshot` was taken before it was read: a reader judges the entry by it (ADR 19). */
 export type SharedEntry = {
   readonly body: string | Buffer
   readonly tag: string
@@ -16,7 +15,10 @@ export type SharedEntry = {
   readonly ttlMs: number
 }
 
-/** Entries in Redis or Upstash. Whatever is lost there, kept too long or comes back is no harm: nobody trusts it. */
+/** Whether processes share the answers of reads, which are then invalidated by jobs. */
+export const isShared = ({ dataCache }: Config): boolean => dataCache.enabled && dataCache.adapter !== 'memory'
+
+/** Entries in Redis or Upstash. Nobody trusts them, so an entry that is lost, kept too long or comes back does no harm. */
 export type SharedStore = {
   get(key: string): Promise<SharedEntry | undefined>
   put(key: string, entry: SharedEntry): Promise<void>
@@ -27,25 +29,20 @@ export type SharedStore = {
 
 /** Undefined where every process has a cache of its own. `prefix` keeps installations apart. */
 export function openSharedStore(config: Config, log: Logger, prefix: () => string): SharedStore | undefined {
-  const remote = sharedDataRedis(config, log)
+  const remote = isShared(config) ? openRemoteRedis(config, config.dataCache, log) : undefined
   if (remote === undefined) return undefined
   const tableKey = (table: string) => `${prefix()}t:${table}`
   return {
     get: async (key) => readEntry(await remote.get(`${prefix()}e:${key}`)),
     put: async (key, entry) => {
       const keys = [`${prefix()}e:${key}`, ...entry.tables.map(tableKey)]
-      // Whoever began before the entry's xmax may be missing in it.
+      // A transaction that began before the entry's xmax may be missing in it.
       const [, xmax = '0'] = entry.snapshot.split(':')
       await remote.run(putScript, keys, [writeEntry(entry), entry.ttlMs, xmax, mostPerTable])
     },
     purge: (table, upTo) => purge(remote, tableKey(table), upTo),
     close: () => remote.close(),
   }
-}
-
-function sharedDataRedis(config: Config, log: Logger): RemoteRedis | undefined {
-  if (!isShared(config)) return undefined
-  return openRemoteRedis(config, config.dataCache, log)
 }
 
 /** The Redis that an adapter names; undefined for memory. */

@@ -1,6 +1,4 @@
 import { goneSignal } from '../asker.ts'
-import { enqueueInvalidations } from '../cache/invalidations.ts'
-import { isShared } from '../cache/sharing.ts'
 import { AnswerLost, isConnectionLoss, isPassing } from '../db/errors.ts'
 import { endOfTransaction, type TransactionId, transactionIdSql } from '../db/outcome.ts'
 import type { Sending } from '../db/pools.ts'
@@ -81,7 +79,7 @@ async function commitNow<Result>(
       await rt.tracing.part('enqueue jobs', { kind: 'producer', attributes: { 'daybook.jobs': jobs.length } }, () =>
         enqueue(rt.boss, tx, jobs, rt.tracing.traceparent()),
       )
-    await enqueueInvalidations(rt, tx)
+    if (rt.dataCache.isShared) await rt.dataCache.invalidate(tx)
     if (actor.repeatable !== undefined) await rememberCommit(tx, actor.repeatable, outcome.result)
     if (performance.now() > deadline) throw errors.unavailable('The transaction took too long')
     done = {
@@ -145,7 +143,7 @@ export async function commitRow<Row>(
   fromLog?: (events: readonly RowEvent[]) => Row | undefined,
 ): Promise<Row[]> {
   const values = [actorJson(actor), ...statement.values]
-  if (actor.repeatable !== undefined || actor.guard !== undefined || isShared(rt.config))
+  if (actor.repeatable !== undefined || actor.guard !== undefined || rt.dataCache.isShared)
     return commit(rt, actor, async (tx) => ({ result: [...(await tx.any<Row>(rawQuery(statement.text, values)))] }))
   noteWrite(actor)
   let rows: readonly Row[]

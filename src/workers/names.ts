@@ -1,4 +1,4 @@
-import { isShared } from '../cache/sharing.ts'
+import { isShared } from '../cache/shared-store.ts'
 import type { Config } from '../config.ts'
 
 /** The worker processes by name. Apart from their code, so that who only starts them need not load it. */

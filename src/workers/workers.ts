@@ -1,6 +1,6 @@
 import { openMailer } from '../adapters/mailer.ts'
-import { dropInvalidated } from '../cache/jobs.ts'
-import { isShared } from '../cache/sharing.ts'
+import { dropInvalidated } from '../cache/invalidations.ts'
+import { isShared } from '../cache/shared-store.ts'
 import { installationGroup, type QueueName } from '../events/jobs.ts'
 import { deleteOldSessions } from '../features/auth/jobs.ts'
 import { sendMailInLane, sweepMails } from '../features/mail/jobs.ts'

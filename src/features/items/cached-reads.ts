@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Made } from '../../cache/data-cache.ts'
-import type { Answer } from '../../cache/kept-answers.ts'
+import type { Answer } from '../../cache/result-cache.ts'
 import type { Collection } from '../../catalog/catalog.ts'
 import { oncePer } from '../../once-per.ts'
 import type { Access, Grant } from '../../query/access.ts'

@@ -10,7 +10,7 @@ export type Answer = {
 }
 
 /** `tables`: what it is made from. Times are in milliseconds since 1970. */
-export type KeptAnswer = Answer & {
+export type CachedAnswer = Answer & {
   readonly tables: readonly string[]
   readonly madeAt: number
   readonly expiresAt: number
@@ -21,36 +21,36 @@ export type KeptAnswer = Answer & {
  * again. Most are never asked for again, and a copy for each outside of the heap cost a list more than all else that this
  * process does for it. The older generation takes up to `maxBytes` and is out of the collector's way.
  */
-export type KeptAnswers<Kept extends KeptAnswer> = Pick<BoundedMemory<Kept>, 'get' | 'has' | 'delete' | 'clear'> & {
+type ResultCache<Cached extends CachedAnswer> = Pick<BoundedMemory<Cached>, 'get' | 'has' | 'delete' | 'clear'> & {
   /** False for what is too large. */
-  set(key: string, kept: Kept): boolean
+  set(key: string, cached: Cached): boolean
   entries(): number
   bytes(): number
 }
 
-export function openKeptAnswers<Kept extends KeptAnswer>(maxBytes: number): KeptAnswers<Kept> {
-  const young = memoryOf<Kept>(Math.min(maxBytes, youngBytes), largestYoungBytes)
-  const old = memoryOf<Kept>(maxBytes, largestBytes)
+export function openResultCache<Cached extends CachedAnswer>(maxBytes: number): ResultCache<Cached> {
+  const young = memoryOf<Cached>(Math.min(maxBytes, youngBytes), largestYoungBytes)
+  const old = memoryOf<Cached>(maxBytes, largestBytes)
   const all = [young, old]
-  const age = (key: string, kept: Kept): Kept => {
-    const aged = { ...kept, body: Buffer.from(kept.body) }
-    old.set(key, aged, left(kept))
+  const age = (key: string, cached: Cached): Cached => {
+    const aged = { ...cached, body: Buffer.from(cached.body) }
+    old.set(key, aged, left(cached))
     return aged
   }
-  const promoted = (key: string): Kept | undefined => {
-    const kept = young.get(key)
-    if (kept === undefined) return undefined
+  const promoted = (key: string): Cached | undefined => {
+    const cached = young.get(key)
+    if (cached === undefined) return undefined
     young.delete(key)
-    return age(key, kept)
+    return age(key, cached)
   }
   return {
     get: (key) => old.get(key) ?? promoted(key),
     has: (key) => all.some((memory) => memory.has(key)),
-    set: (key, kept) => {
-      if (left(kept) <= 0) return false
+    set: (key, cached) => {
+      if (left(cached) <= 0) return false
       old.delete(key)
-      if (young.set(key, kept, left(kept))) return true
-      age(key, kept)
+      if (young.set(key, cached, left(cached))) return true
+      age(key, cached)
       return old.has(key)
     },
     delete: (key) => {
@@ -69,10 +69,10 @@ const youngBytes = 2 * 1024 ** 2
 const largestYoungBytes = 256 * 1024
 const largestBytes = 8 * 1024 ** 2
 
-const left = ({ expiresAt }: KeptAnswer): number => expiresAt - Date.now()
+const left = ({ expiresAt }: CachedAnswer): number => expiresAt - Date.now()
 
-const memoryOf = <Kept extends KeptAnswer>(maxBytes: number, largest: number): BoundedMemory<Kept> =>
-  openBoundedMemory<Kept>({
+const memoryOf = <Cached extends CachedAnswer>(maxBytes: number, largest: number): BoundedMemory<Cached> =>
+  openBoundedMemory<Cached>({
     maxBytes,
     maxEntryBytes: Math.min(maxBytes, largest),
     sizeOf: ({ body, tables }, key) => body.length + 2 * key.length + 32 * tables.length + overheadBytes,

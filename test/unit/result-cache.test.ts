@@ -1,15 +1,15 @@
 import { expect, it } from 'vitest'
-import { type KeptAnswer, openKeptAnswers } from '../../src/cache/kept-answers.ts'
+import { type CachedAnswer, openResultCache } from '../../src/cache/result-cache.ts'
 
 const megabyte = 1024 ** 2
 
-const answer = (body: string, more: Partial<KeptAnswer> = {}): KeptAnswer => {
+const answer = (body: string, more: Partial<CachedAnswer> = {}): CachedAnswer => {
   const now = Date.now()
   return { body, tag: '"t"', version: undefined, tables: ['book'], madeAt: now, expiresAt: now + 60_000, ...more }
 }
 
 it('an answer is there from the first time on, and the same the second time', () => {
-  const kept = openKeptAnswers(10 * megabyte)
+  const kept = openResultCache(10 * megabyte)
   expect([kept.has('a'), kept.set('a', answer('Grüße 🙂')), kept.has('a')]).toEqual([false, true, true])
   const [first, second] = [kept.get('a')!, kept.get('a')!]
   expect([String(first.body), String(second.body), kept.entries()]).toEqual(['Grüße 🙂', 'Grüße 🙂', 1])
@@ -17,7 +17,7 @@ it('an answer is there from the first time on, and the same the second time', ()
 })
 
 it('what was asked for again outlives any number of answers that nobody asks for again', () => {
-  const kept = openKeptAnswers(10 * megabyte)
+  const kept = openResultCache(10 * megabyte)
   kept.set('wanted', answer('w'))
   kept.get('wanted')
   for (let n = 0; n < 1000; n += 1) kept.set(`other ${n}`, answer('x'.repeat(10_000)))
@@ -26,7 +26,7 @@ it('what was asked for again outlives any number of answers that nobody asks for
 })
 
 it('one that is too large for the newcomers is kept at once, up to what there is room for', () => {
-  const kept = openKeptAnswers(megabyte)
+  const kept = openResultCache(megabyte)
   expect(kept.set('large', answer('x'.repeat(500_000)))).toBe(true)
   for (let n = 0; n < 100; n += 1) kept.set(`other ${n}`, answer('x'.repeat(20_000)))
   expect(kept.has('large')).toBe(true)
@@ -34,7 +34,7 @@ it('one that is too large for the newcomers is kept at once, up to what there is
 })
 
 it('a newer one takes the place of an older one, in whichever generation that is', () => {
-  const kept = openKeptAnswers(megabyte)
+  const kept = openResultCache(megabyte)
   for (const body of ['one', 'two']) {
     kept.set('a', answer(body))
     expect([String(kept.get('a')!.body), String(kept.get('a')!.body), kept.entries()]).toEqual([body, body, 1])
@@ -44,7 +44,7 @@ it('a newer one takes the place of an older one, in whichever generation that is
 })
 
 it('its time does not begin anew when it is asked for', async () => {
-  const kept = openKeptAnswers(megabyte)
+  const kept = openResultCache(megabyte)
   const end = Date.now() + 50
   kept.set('a', answer('a', { expiresAt: end }))
   kept.get('a')
