@@ -77,12 +77,12 @@ function observe(
   return { realtime, handle, names, told, errors, counts, begun }
 }
 
-describe('the example of the README', () => {
+describe('the example of the tutorial', () => {
   it('shows rows, changes and what happened while the server was away', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'daybook-client-'))
     onTestFinished(() => rm(directory, { recursive: true }))
     await symlink(join(root, 'clients'), join(directory, 'clients'))
-    const section = (await readFile(join(root, 'README.md'), 'utf8')).split('## Changes on a socket')[1]!
+    const section = (await readFile(join(root, 'docs/tutorial.md'), 'utf8')).split('## Changes on a socket')[1]!
     const example = /```js\n(.*?)```/s.exec(section)![1]!
     expect(example).toContain('http://127.0.0.1:8055')
     const script = join(directory, 'watch.mjs')
