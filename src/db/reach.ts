@@ -1,5 +1,5 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from 'pino'
+import { retryTransient } from '../adapters/retry.ts'
 import { type Config, ConfigError } from '../config.ts'
 import { Connection } from './connection.ts'
 import { databaseUrl, tlsOptions, withoutSslMode } from './pools.ts'
@@ -12,18 +12,18 @@ const connectTimeoutMs = 10_000
  */
 export async function reachDatabase(config: Config, log: Logger): Promise<void> {
   const { maxRetry, retryIntervalMs } = config.database
-  for (let attempt = 1; ; attempt += 1) {
-    const reason = await refusal(config)
-    if (reason === undefined) return
-    if (attempt >= maxRetry)
-      throw new ConfigError(`DATABASE_URL: the database cannot be reached (attempts: ${attempt}): ${reason}`)
-    log.warn({ attempt, reason }, 'the database cannot be reached yet')
-    await delay(retryIntervalMs)
-  }
+  const attempts = Math.max(1, maxRetry)
+  await retryTransient(() => connectOnce(config), {
+    backoff: { firstMs: retryIntervalMs, longestMs: retryIntervalMs },
+    attempts,
+    onRetry: (error, _pauseMs, attempt) =>
+      log.warn({ attempt, reason: reasonOf(error) }, 'the database cannot be reached yet'),
+  }).catch((error: unknown) => {
+    throw new ConfigError(`DATABASE_URL: the database cannot be reached (attempts: ${attempts}): ${reasonOf(error)}`)
+  })
 }
 
-/** Why the server takes no connection; undefined when it does. */
-async function refusal(config: Config): Promise<string | undefined> {
+async function connectOnce(config: Config): Promise<void> {
   const client = new Connection({
     connectionString: withoutSslMode(databaseUrl(config)),
     ssl: tlsOptions(config),
@@ -32,11 +32,12 @@ async function refusal(config: Config): Promise<string | undefined> {
   })
   try {
     await client.connect()
-    return undefined
-  } catch (error) {
-    const { message, code } = error as { message: string; code?: string }
-    return message || (code ?? 'unknown')
   } finally {
     await client.end()
   }
+}
+
+function reasonOf(error: unknown): string {
+  const { message, code } = error as { message: string; code?: string }
+  return message || (code ?? 'unknown')
 }

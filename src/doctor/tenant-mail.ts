@@ -1,4 +1,5 @@
 import { checkSender, type SmtpSender } from '../adapters/mailer.ts'
+import { openSemaphore } from '../adapters/semaphore.ts'
 import type { Config } from '../config.ts'
 import type { Reader } from '../db/sql.ts'
 import { settingsSender } from '../features/mail/senders.ts'
@@ -14,18 +15,14 @@ const longestMs = 20_000
  * is the tenant that has to mend it, and everybody else has mail.
  */
 export async function checkTenantMail(config: Config, db: Reader): Promise<Finding[]> {
-  const waiting = (await tenantsWithSmtp(db)).values()
+  const semaphore = openSemaphore(atOnce)
   const startedAt = performance.now()
-  const found: (Finding | 'works')[] = []
-  const checkNext = async (): Promise<void> => {
-    if (performance.now() - startedAt > longestMs) return
-    const { value } = waiting.next()
-    if (value === undefined) return
-    found.push(...(await checkOne(config, value)))
-    return checkNext()
-  }
-  await Promise.all(Array.from({ length: atOnce }, checkNext))
-  return summaryOf(found, [...waiting].length)
+  const check = async (tenant: Tenant) =>
+    performance.now() - startedAt > longestMs ? undefined : checkOne(config, tenant)
+  const tenants = await tenantsWithSmtp(db)
+  const checked = await Promise.all(tenants.map((tenant) => semaphore(() => check(tenant))))
+  const found = checked.filter((findings) => findings !== undefined)
+  return summaryOf(found.flat(), tenants.length - found.length)
 }
 
 type Tenant = Awaited<ReturnType<typeof tenantsWithSmtp>>[number]

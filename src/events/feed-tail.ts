@@ -4,6 +4,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from 'pino'
+import { retryTransient } from '../adapters/retry.ts'
 import {
   type Cursor,
   encodeCursor,
@@ -49,17 +50,12 @@ export function openTail({ db, log, intervalMs }: TailOptions): Tail {
   let lastRead = 0
   let patience = shortestRetryMs
 
-  const untilDone = async <Result>(work: () => Promise<Result>): Promise<Result> => {
-    for (let pause = 50; ; pause = Math.min(pause * 2, longestPauseMs)) {
-      closing.signal.throwIfAborted()
-      try {
-        return await work()
-      } catch (error) {
-        log.warn({ err: error, retryInMs: pause }, 'the log could not be read')
-        await delay(pause, undefined, { signal: closing.signal })
-      }
-    }
-  }
+  const untilDone = <Result>(work: () => Promise<Result>): Promise<Result> =>
+    retryTransient(work, {
+      backoff,
+      signal: closing.signal,
+      onRetry: (error, pauseMs) => log.warn({ err: error, retryInMs: pauseMs }, 'the log could not be read'),
+    })
 
   const read = async (cursor: Cursor): Promise<Reading> => {
     const upTo = placeToMeet(cursor, end)
@@ -112,7 +108,7 @@ export function openTail({ db, log, intervalMs }: TailOptions): Tail {
 /** Events per page: a bound on memory, whatever the size of a transaction. */
 const limit = 1000
 const restMs = 3
-const longestPauseMs = 2000
+const backoff = { firstMs: 50, longestMs: 2000 }
 /** A commit reaches the WAL a moment before it is visible, with synchronous replication a long one. */
 const shortestRetryMs = 1
 const longestRetryMs = 20

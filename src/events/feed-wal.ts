@@ -8,6 +8,7 @@ import type { ConnectionOptions as TlsOptions } from 'node:tls'
 import type { Client, ClientConfig, QueryConfig } from 'pg'
 import { LogicalReplicationService, PgoutputPlugin } from 'pg-logical-replication'
 import type { Logger } from 'pino'
+import { pauseAfter } from '../adapters/retry.ts'
 import { Connection } from '../db/connection.ts'
 import { publicationName } from './log.ts'
 import type { LogDb } from './log-reader.ts'
@@ -55,19 +56,19 @@ export function openWal(options: WalOptions): Wal {
     onChange()
   }
   const keepListening = async () => {
-    let pause = shortestPauseMs
+    let failures = 0
     while (!closing.signal.aborted) {
       const error = await listen(options, closing.signal, {
         onSlot: () => status.state === 'starting' && turn({ state: 'starting', reason: creatingSlot }),
         onLive: (slot) => {
-          pause = shortestPauseMs
+          failures = 0
           turn({ state: 'live', reason: undefined, slot })
         },
       })
       if (closing.signal.aborted) return
       turn({ state: 'down', reason: error.message })
-      await delay(pause, undefined, { signal: closing.signal }).catch(ignoreAbort)
-      pause = Math.min(pause * 2, longestPauseMs)
+      failures += 1
+      await delay(pauseAfter(failures, backoff), undefined, { signal: closing.signal }).catch(ignoreAbort)
     }
   }
   const ended = keepListening()
@@ -82,8 +83,7 @@ export function openWal(options: WalOptions): Wal {
 }
 
 const creatingSlot = 'the replication slot is being created, which waits for running transactions to end'
-const shortestPauseMs = 100
-const longestPauseMs = 5000
+const backoff = { firstMs: 100, longestMs: 5000 }
 const pingMs = 1000
 const silentMs = 5000
 

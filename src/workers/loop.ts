@@ -1,4 +1,5 @@
 import type { JobWithMetadata } from 'pg-boss'
+import { pauseAfter, retryTransient } from '../adapters/retry.ts'
 import { type JobData, putBackJobs, type QueueName } from '../events/jobs.ts'
 import type { Runtime } from '../runtime.ts'
 import { openAlarm, within } from './alarm.ts'
@@ -63,7 +64,7 @@ export type QueueRun = {
 const defaultPollMs = 2000
 /** A third of what the queues allow: one that fails is no death. */
 const defaultHeartbeatMs = 10_000
-const longestBackoffMs = 10_000
+const backoff = { firstMs: 100, longestMs: 10_000 }
 const afterRefusalMs = 100
 /** What an aborted handler gets to clean up, and the last outcomes to be written. */
 const graceMs = 5000
@@ -116,15 +117,16 @@ export function runQueue<Name extends QueueName>(rt: Runtime, options: QueueOpti
   }
 
   const work = async () => {
-    let backoff = 0
+    let failures = 0
     while (!stopping) {
       const free = concurrency - running.size
       const most = Math.min(free, batchSize, admission?.room() ?? free)
       const jobs = free === 0 ? [] : await fetchJobs<Name>(rt, queue, most, admission?.full())
       const refused = jobs?.filter((job) => !begin(job))
       if (refused !== undefined && refused.length > 0) await putBack(rt, queue, refused)
-      backoff = jobs === undefined ? Math.min(backoff * 2 + 100, longestBackoffMs) : 0
-      if (jobs === undefined || jobs.length === 0) await alarm.wait(free === 0 ? undefined : backoff || pollMs)
+      failures = jobs === undefined ? failures + 1 : 0
+      if (jobs === undefined || jobs.length === 0)
+        await alarm.wait(free === 0 ? undefined : failures > 0 ? pauseAfter(failures, backoff) : pollMs)
       // The next look leaves out the groups of these; where it cannot, looking again and again would help nobody.
       else if (refused!.length === jobs.length) await alarm.wait(Math.min(pollMs, afterRefusalMs))
     }
@@ -234,21 +236,20 @@ function openOutcomes(rt: Runtime, queue: QueueName) {
   let waiting: Outcome[] = []
   let writing: Promise<void> | undefined
 
-  const write = async () => {
-    let backoff = 0
-    while (waiting.length > 0) {
-      const batch = waiting
-      waiting = []
-      try {
-        await writeOutcomes(rt, queue, batch)
-        backoff = 0
-      } catch (error) {
-        waiting = [...batch, ...waiting]
-        backoff = Math.min(backoff * 2 + 100, longestBackoffMs)
-        rt.log.warn({ err: error, queue, jobs: waiting.length }, 'outcomes of jobs could not be written yet')
-        await new Promise((resolve) => setTimeout(resolve, backoff).unref())
-      }
+  const writeWaiting = async () => {
+    const batch = waiting
+    waiting = []
+    try {
+      await writeOutcomes(rt, queue, batch)
+    } catch (error) {
+      waiting = [...batch, ...waiting]
+      throw error
     }
+  }
+  const onRetry = (error: unknown) =>
+    rt.log.warn({ err: error, queue, jobs: waiting.length }, 'outcomes of jobs could not be written yet')
+  const write = async () => {
+    while (waiting.length > 0) await retryTransient(writeWaiting, { backoff, unref: true, onRetry })
     writing = undefined
   }
 

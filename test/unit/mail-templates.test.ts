@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
+import { textOfHtml } from '../../src/adapters/html-text.ts'
 import { renderLiquid, TemplateError } from '../../src/adapters/liquid.ts'
 import { builtInTemplates } from '../../src/features/templates/built-in.ts'
 import { oneLine, renderSubject, renderTemplate } from '../../src/features/templates/render.ts'
-import { textOf } from '../../src/features/templates/text.ts'
 import { commonVariables, type Person } from '../../src/features/templates/variables.ts'
 
 const ada: Person = { firstName: 'Ada', lastName: 'Lovelace', email: 'ada@mail.example', phone: null }
@@ -144,7 +144,7 @@ describe('commonVariables', () => {
   })
 })
 
-describe('textOf', () => {
+describe('textOfHtml', () => {
   it.each([
     ['<p>One</p><p>two<br>three</p>', 'One\n\ntwo\nthree\n'],
     ['<ul><li>a</li><li>b</li></ul>', '- a\n- b\n'],
@@ -158,11 +158,11 @@ describe('textOf', () => {
     ['<img alt="a > b" src="x">after', 'after\n'],
     ['unfinished <a href="x', 'unfinished\n'],
     ['', '\n'],
-  ])('%s', (html, text) => expect(textOf(html)).toBe(text))
+  ])('%s', (html, text) => expect(textOfHtml(html)).toBe(text))
 
   it.each(['<', '<script', '<style></style', '<a href="', '<!--', '&', '<a>', ' href = '])(
     'reads a megabyte of %s once',
-    (piece) => expect(textOf(piece.repeat(1_000_000 / piece.length)).length).toBeLessThanOrEqual(1_000_001),
+    (piece) => expect(textOfHtml(piece.repeat(1_000_000 / piece.length)).length).toBeLessThanOrEqual(1_000_001),
     5000,
   )
 })

@@ -1,11 +1,12 @@
+import { retryTransient } from '../../adapters/retry.ts'
+import { openSemaphore } from '../../adapters/semaphore.ts'
+import { isPassing } from '../../db/errors.ts'
 import type { Cursor } from '../../events/cursor.ts'
 import { pullRound } from '../../events/log-reader.ts'
 import { disturbedCollections } from '../../features/changes/disturbances.ts'
 import type { Runtime } from '../../runtime.ts'
 import { changesSeen, partsOf } from './changes.ts'
-import { openGate } from './gate.ts'
 import type { Outbox } from './outbox.ts'
-import { patiently } from './patience.ts'
 import { currentView, type Subscriber } from './subscribers.ts'
 import { scopesRows } from './wish.ts'
 
@@ -21,11 +22,17 @@ export type CatchUp = {
 const eventsPerPage = 500
 /** Live events go through the same few connections, and first. */
 const pagesAtOnce = 1
+/** While the database does not answer. */
+export const readBackoff = { firstMs: 50, longestMs: 2000 }
 
 export function openCatchUp(rt: Runtime, outbox: Outbox, isOpen: (subscriber: Subscriber) => boolean): CatchUp {
-  const gate = openGate(pagesAtOnce)
+  const semaphore = openSemaphore(pagesAtOnce)
   const tried = <Result>(subscriber: Subscriber, work: () => Promise<Result>) =>
-    patiently(rt.log, () => isOpen(subscriber), work)
+    retryTransient(work, {
+      backoff: readBackoff,
+      mayRetry: (error) => isPassing(error) && isOpen(subscriber),
+      onRetry: (error, pauseMs) => rt.log.warn({ err: error, retryInMs: pauseMs }, 'changes could not be read'),
+    })
   const sendPage = async (subscriber: Subscriber, cursor: Cursor) => {
     const { collection } = subscriber.wish
     const wanted = { collections: [collection], limit: eventsPerPage }
@@ -47,7 +54,7 @@ export function openCatchUp(rt: Runtime, outbox: Outbox, isOpen: (subscriber: Su
       for (let cursor = start; ; ) {
         // One that was begun elsewhere has ended before now.
         isOwnRound ||= cursor.upTo === undefined
-        const page = await gate(() => sendPage(subscriber, cursor))
+        const page = await semaphore(() => sendPage(subscriber, cursor))
         if (page === undefined || !isOpen(subscriber)) return undefined
         cursor = page.cursor
         if (!page.more && isOwnRound) {

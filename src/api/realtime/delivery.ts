@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Socket } from 'socket.io'
+import { pauseAfter } from '../../adapters/retry.ts'
 import { isPassing, isStalePlan } from '../../db/errors.ts'
 import { readFromNowOn } from '../../db/read-anywhere.ts'
 import { AppError } from '../../errors.ts'
@@ -17,10 +18,9 @@ import type { Feed, Subscription } from '../../events/feed.ts'
 import { currentCursor, type LogEvent } from '../../events/log-reader.ts'
 import type { Access } from '../../query/access.ts'
 import type { Runtime } from '../../runtime.ts'
-import { type CatchUp, openCatchUp } from './catch-up.ts'
+import { type CatchUp, openCatchUp, readBackoff } from './catch-up.ts'
 import { changesSeen, type Message, partsOf } from './changes.ts'
 import type { Outbox } from './outbox.ts'
-import { longer, shortestPauseMs } from './patience.ts'
 import { touchedBy, watchScope } from './scope.ts'
 import { openSnapshots, type Snapshots } from './snapshot.ts'
 import { hasSeen, openRegistry, type Shape, type Subscriber, shapesOf } from './subscribers.ts'
@@ -103,18 +103,19 @@ export function openDelivery(rt: Runtime, feed: Feed, outbox: Outbox, confirm: (
   }
 
   /** Undefined when there is no use in trying again. */
-  const prepareAgain = async (error: unknown, { pauseMs, isReloaded }: Tries): Promise<Tries | undefined> => {
+  const prepareAgain = async (error: unknown, { failures, isReloaded }: Tries): Promise<Tries | undefined> => {
     if (isPassing(error)) {
+      const pauseMs = pauseAfter(failures, readBackoff)
       rt.log.warn({ err: error, retryInMs: pauseMs }, 'changes could not be read')
       await delay(pauseMs)
       // Sessions may have ended meanwhile without our hearing of it.
       await confirm()
-      return { pauseMs: longer(pauseMs), isReloaded }
+      return { failures: failures + 1, isReloaded }
     }
     if (isReloaded || !isStalePlan(error)) return undefined
     // The collection has changed under the statement.
     await rt.catalog.reloadIfStale()
-    return { pauseMs, isReloaded: true }
+    return { failures, isReloaded: true }
   }
 
   const hand = (subscribers: readonly Subscriber[], message: Message) => {
@@ -288,8 +289,8 @@ export function openDelivery(rt: Runtime, feed: Feed, outbox: Outbox, confirm: (
 }
 
 /** How long to wait after a passing failure, and whether the catalog has been read again after another one. */
-type Tries = { readonly pauseMs: number; readonly isReloaded: boolean }
-const firstTry: Tries = { pauseMs: shortestPauseMs, isReloaded: false }
+type Tries = { readonly failures: number; readonly isReloaded: boolean }
+const firstTry: Tries = { failures: 1, isReloaded: false }
 
 type Endings = {
   refuse(subscriber: Subscriber, error: unknown): void

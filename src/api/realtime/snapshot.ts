@@ -1,3 +1,4 @@
+import { openSemaphore } from '../../adapters/semaphore.ts'
 import type { BatchReader } from '../../db/cursor-stream.ts'
 import { openBatches } from '../../db/cursor-stream.ts'
 import { AppError } from '../../errors.ts'
@@ -8,7 +9,6 @@ import { parseListQuery } from '../../query/parse.ts'
 import { resolveList } from '../../query/resolve.ts'
 import type { Statement } from '../../query/sql.ts'
 import type { Runtime } from '../../runtime.ts'
-import { openGate } from './gate.ts'
 import type { Outbox } from './outbox.ts'
 import type { Subscriber } from './subscribers.ts'
 import { fieldsOf } from './wish.ts'
@@ -31,7 +31,7 @@ const longestMs = 60_000
 const pieceSize = 200_000
 
 export function openSnapshots(rt: Runtime, outbox: Outbox, isOpen: (subscriber: Subscriber) => boolean): Snapshots {
-  const gate = openGate(atOnce)
+  const semaphore = openSemaphore(atOnce)
   const read = async (subscriber: Subscriber) => {
     const signal = AbortSignal.timeout(longestMs)
     const { batches, first } = await withFreshCatalog(rt, () => openRows(rt, rowsOf(rt, subscriber), signal))
@@ -52,7 +52,7 @@ export function openSnapshots(rt: Runtime, outbox: Outbox, isOpen: (subscriber: 
       await batches.close(!whole)
     }
   }
-  return { send: (subscriber) => gate(async () => (isOpen(subscriber) ? read(subscriber) : undefined)) }
+  return { send: (subscriber) => semaphore(async () => (isOpen(subscriber) ? read(subscriber) : undefined)) }
 }
 
 /** The list that `/items` would give, whole. */

@@ -1,6 +1,6 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import { TemplateError } from '../../adapters/liquid.ts'
 import type { Delivery, Mailer, SmtpSender } from '../../adapters/mailer.ts'
+import { retryTransient } from '../../adapters/retry.ts'
 import { keepDevelopmentMail, renewMailClaim } from '../../db/unlogged/mails.ts'
 import { commit } from '../../events/commit.ts'
 import { systemActor } from '../../events/types.ts'
@@ -182,15 +182,12 @@ function verdictOn(delivery: Delivery, { mail }: MailToSend, isLast: boolean): V
 
 /** Insists while the database is away: an accepted mail whose acceptance is forgotten would be sent again. */
 async function record(rt: Runtime, { mail }: MailToSend, verdict: Verdict, signal: AbortSignal): Promise<boolean> {
-  for (let waitMs = 100; ; waitMs = Math.min(waitMs * 2, 5000)) {
-    try {
-      return await commit(rt, systemActor, async (tx) => ({
-        result: await settleMail(tx, mail.id, mail.claimToken, verdict),
-      }))
-    } catch (error) {
-      if (signal.aborted) throw error
-      rt.log.warn({ err: error, emailLogId: mail.id }, 'the outcome of a mail could not be recorded yet')
-      await delay(waitMs)
-    }
-  }
+  const settle = () =>
+    commit(rt, systemActor, async (tx) => ({ result: await settleMail(tx, mail.id, mail.claimToken, verdict) }))
+  return retryTransient(settle, {
+    backoff: { firstMs: 100, longestMs: 5000 },
+    mayRetry: () => !signal.aborted,
+    onRetry: (error) =>
+      rt.log.warn({ err: error, emailLogId: mail.id }, 'the outcome of a mail could not be recorded yet'),
+  })
 }

@@ -1,4 +1,4 @@
-import { setTimeout as delay } from 'node:timers/promises'
+import { retryTransient } from '../../adapters/retry.ts'
 import { sqlState } from '../../db/errors.ts'
 import { commitRow } from '../../events/commit.ts'
 import type { Runtime } from '../../runtime.ts'
@@ -48,17 +48,20 @@ export async function record(
   signal?: AbortSignal,
 ): Promise<boolean> {
   if (outcome.state === 'settled') return true
-  for (let waitMs = 100; ; waitMs = Math.min(waitMs * 2, 5000)) {
-    try {
-      return (await commitRow(rt, tasksActor, statementOf(claim, outcome))).length > 0
-    } catch (error) {
-      // A result that JSON can hold and PostgreSQL cannot, such as a NUL in a text.
-      if (outcome.state === 'completed' && sqlState(error)?.startsWith('22'))
-        return record(rt, claim, { state: 'failed', message: 'the result cannot be stored as JSON' }, signal)
-      if (signal?.aborted) throw error
-      rt.log.warn({ err: error, taskId: claim.id }, 'the outcome of a task could not be recorded yet')
-      await delay(waitMs)
-    }
+  const isUnstorable = (error: unknown) => outcome.state === 'completed' && sqlState(error)?.startsWith('22')
+  try {
+    const settle = () => commitRow(rt, tasksActor, statementOf(claim, outcome))
+    const settled = await retryTransient(settle, {
+      backoff: { firstMs: 100, longestMs: 5000 },
+      mayRetry: (error) => !isUnstorable(error) && signal?.aborted !== true,
+      onRetry: (error) =>
+        rt.log.warn({ err: error, taskId: claim.id }, 'the outcome of a task could not be recorded yet'),
+    })
+    return settled.length > 0
+  } catch (error) {
+    // A result that JSON can hold and PostgreSQL cannot, such as a NUL in a text.
+    if (!isUnstorable(error)) throw error
+    return record(rt, claim, { state: 'failed', message: 'the result cannot be stored as JSON' }, signal)
   }
 }
 

@@ -1,6 +1,6 @@
+import { textOfHtml } from '../../adapters/html-text.ts'
 import { renderLiquid, TemplateError } from '../../adapters/liquid.ts'
 import type { Template } from './built-in.ts'
-import { textOf } from './text.ts'
 
 export type RenderedMail = { readonly subject: string; readonly html: string; readonly text: string }
 
@@ -18,7 +18,7 @@ const longestHtml = 1_000_000
 export function renderTemplate({ subject, body }: Template, variables: object): RenderedMail {
   const html = renderLiquid(body, variables, 'html')
   if (html.length > longestHtml) throw new TemplateError('the mail is too long')
-  return { subject: renderSubject(subject, variables), html, text: textOf(html) }
+  return { subject: renderSubject(subject, variables), html, text: textOfHtml(html) }
 }
 
 /** @throws {TemplateError} */

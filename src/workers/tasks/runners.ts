@@ -1,4 +1,4 @@
-import { setTimeout as delay } from 'node:timers/promises'
+import { retryTransient } from '../../adapters/retry.ts'
 import type { Runtime } from '../../runtime.ts'
 import { type Runner, type RunnerOptions, startRunner } from './runner.ts'
 
@@ -23,7 +23,7 @@ export type RunnersOptions = Omit<RunnerOptions, 'signal'> & {
   readonly onReady?: () => void
 }
 
-const longestPauseMs = 10_000
+const backoff = { firstMs: 250, longestMs: 10_000 }
 
 export function openRunners(rt: Runtime, { atMost, first, onReady, ...options }: RunnersOptions): Runners {
   const alive = new Set<Runner>()
@@ -53,15 +53,15 @@ export function openRunners(rt: Runtime, { atMost, first, onReady, ...options }:
     offer(runner)
   }
   const start = async () => {
-    for (let pauseMs = 250; !stopped; pauseMs = Math.min(pauseMs * 2, longestPauseMs)) {
-      try {
-        return adopt(await startRunner(rt, { ...options, signal: end.signal }))
-      } catch (error) {
-        if (stopped) return
-        rt.log.error({ err: error }, 'a process for tasks could not be started yet')
-        await delay(pauseMs, undefined, { ref: false })
-      }
-    }
+    const startOne = async () => adopt(await startRunner(rt, { ...options, signal: end.signal }))
+    await retryTransient(startOne, {
+      backoff,
+      unref: true,
+      signal: end.signal,
+      onRetry: (error) => rt.log.error({ err: error }, 'a process for tasks could not be started yet'),
+    }).catch((error: unknown) => {
+      if (!stopped) throw error
+    })
   }
   /** One after the other: they share the processors with the tasks. */
   const keepSpare = () => {
