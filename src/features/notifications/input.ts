@@ -1,7 +1,8 @@
-import { AppError, errors } from '../../errors.ts'
-import { isObject } from '../../query/guards.ts'
+import { Type } from 'typebox'
+import { errors } from '../../errors.ts'
+import { readAs } from '../../http/reading.ts'
+import { Anything, Filled, Id } from '../../http/shapes.ts'
 import { collectParameters, readStrings } from '../../query/wire.ts'
-import { isUuid } from '../../uuid.ts'
 
 /** One notification for many users. */
 export type NewNotification = {
@@ -22,78 +23,93 @@ const longestMessage = 10_000
 const largestData = 16_384
 const longestDays = 36_500
 
+const requiredText = (name: string, maxLength: number, example: string) =>
+  Filled(example, {
+    maxLength,
+    format: 'unicode',
+    refusal: {
+      maxLength: `${name} must be at most ${maxLength} characters long`,
+      pattern: `${name} is required`,
+      format: `${name} must be valid Unicode text`,
+      otherwise: `${name} is required`,
+    },
+  })
+
+export const NewNotificationShape = Type.Object(
+  {
+    type: requiredText('type', 255, 'info'),
+    title: requiredText('title', 255, 'Your export is ready'),
+    message: requiredText('message', longestMessage, 'You can download it for seven days.'),
+    data: Type.Optional(
+      Anything({ exportId: 7 }, { description: `For the client of the user; ${largestData} characters of JSON.` }),
+    ),
+    userIds: Type.Array(Id(), {
+      minItems: 1,
+      maxItems: usersAtMost,
+      refusal: {
+        maxItems: `userIds must be at most ${usersAtMost}`,
+        format: 'userIds must be ids of users',
+        otherwise: 'userIds is required and must be a non-empty array',
+      },
+    }),
+    tenant_Id: Type.Optional(
+      Type.Union([Id(), Type.Null()], {
+        description: "The sender's tenant unless given; null for none.",
+        refusal: 'tenant_Id must be the id of a tenant',
+      }),
+    ),
+  },
+  { refusal: 'Request body must be an object' },
+)
+
 /** 400 for anything that is no notification, and for more than a thousand users. */
 export function newNotificationOf(body: unknown): NewNotification {
-  const { type, title, message, data, userIds, tenant_Id } = objectOf(body)
-  if (data !== undefined && JSON.stringify(data).length > largestData)
+  const { data = null, userIds, tenant_Id, ...texts } = readAs(NewNotificationShape, body)
+  if (JSON.stringify(data).length > largestData)
     throw errors.badBody(`data must be at most ${largestData} characters of JSON`)
   return {
-    type: requiredText('type', type, 255),
-    title: requiredText('title', title, 255),
-    message: requiredText('message', message, longestMessage),
-    data: data ?? null,
-    userIds: usersOf(userIds),
-    tenantId: tenantOf(tenant_Id),
+    type: texts.type,
+    title: texts.title,
+    message: texts.message,
+    data,
+    userIds: [...new Set(userIds.map((id) => id.toLowerCase()))],
+    tenantId: tenant_Id?.toLowerCase() ?? tenant_Id,
   }
 }
 
-/** The ids that a request is about; undefined where it names none, which means all. 400 for anything else. */
-export function idsOfBody(body: unknown): readonly string[] | undefined {
-  if (body === undefined || body === null) return undefined
-  const { notificationIds } = objectOf(body)
-  if (notificationIds === undefined || notificationIds === null) return undefined
-  if (!Array.isArray(notificationIds)) throw badIds()
-  return checkedIds(notificationIds)
-}
+const badIds = 'notificationIds must be an array of ids'
 
-/** The same from a query string, as JSON, as comma list or as repeated key: clients differ (decisions). */
+const Ids = Type.Array(Id(), {
+  maxItems: idsAtMost,
+  refusal: { maxItems: `notificationIds must be at most ${idsAtMost}`, otherwise: badIds },
+})
+
+/** The notifications that a request is about: all of the caller's unless it names some. */
+export const NamedShape = Type.Object(
+  { notificationIds: Type.Optional(Ids) },
+  { refusal: 'Request body must be an object' },
+)
+
+/** The same from a query string, as JSON, as comma list or as repeated key: clients differ. */
 export function idsOfQuery(query: Readonly<Record<string, unknown>>): readonly string[] | undefined {
   const given = collectParameters(query, new Set(['notificationIds']), false)
   if (!given.has('notificationIds')) return undefined
-  const ids = readStrings('notificationIds', given.get('notificationIds'))
   // Empty text is no way to ask for the deletion of everything.
-  if (ids === undefined) throw badIds()
-  return checkedIds(ids)
+  const notificationIds = readStrings('notificationIds', given.get('notificationIds')) ?? ''
+  return readAs(NamedShape, { notificationIds }).notificationIds
 }
 
-/** After how many days a notification is old; 30 where nothing is said. */
-export function daysOf(body: unknown): number {
-  const { days = 30 } = body === undefined || body === null ? {} : objectOf(body)
-  if (typeof days !== 'number' || !Number.isInteger(days) || days < 1 || days > longestDays)
-    throw errors.badBody(`days must be a whole number from 1 to ${longestDays}`)
-  return days
-}
-
-function objectOf(body: unknown): Readonly<Record<string, unknown>> {
-  if (!isObject(body)) throw errors.badBody('Request body must be an object')
-  return body
-}
-
-function requiredText(name: string, value: unknown, longest: number): string {
-  if (typeof value !== 'string' || value.trim() === '') throw errors.badBody(`${name} is required`)
-  if (value.length > longest) throw errors.badBody(`${name} must be at most ${longest} characters long`)
-  if (value.includes('\0') || !value.isWellFormed()) throw errors.badBody(`${name} must be valid Unicode text`)
-  return value
-}
-
-function usersOf(value: unknown): readonly string[] {
-  if (!Array.isArray(value) || value.length === 0)
-    throw errors.badBody('userIds is required and must be a non-empty array')
-  if (value.length > usersAtMost) throw errors.badBody(`userIds must be at most ${usersAtMost}`)
-  if (!value.every(isUuid)) throw errors.badBody('userIds must be ids of users')
-  return [...new Set(value.map((id) => id.toLowerCase()))]
-}
-
-function tenantOf(value: unknown): string | null | undefined {
-  if (value === undefined || value === null) return value
-  if (!isUuid(value)) throw errors.badBody('tenant_Id must be the id of a tenant')
-  return value.toLowerCase()
-}
-
-function checkedIds(ids: readonly unknown[]): readonly string[] {
-  if (ids.length > idsAtMost) throw errors.badBody(`notificationIds must be at most ${idsAtMost}`)
-  if (!ids.every(isUuid)) throw badIds()
-  return ids
-}
-
-const badIds = () => new AppError(400, 'notificationIds must be an array of ids')
+export const CleanupShape = Type.Object(
+  {
+    days: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: longestDays,
+        default: 30,
+        examples: [90],
+        refusal: `days must be a whole number from 1 to ${longestDays}`,
+      }),
+    ),
+  },
+  { refusal: 'Request body must be an object' },
+)

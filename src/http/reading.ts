@@ -1,0 +1,126 @@
+import type { FastifySchemaCompiler } from 'fastify'
+import type { Static, TObject, TSchema } from 'typebox'
+import { Compile } from 'typebox/compile'
+import { Set as setFormat } from 'typebox/format'
+import { Check, Errors } from 'typebox/value'
+import { AppError } from '../errors.ts'
+
+/** The words of a refusal; without a status it is 400. */
+export type Refusal = string | { readonly message: string; readonly status: number; readonly code?: string }
+
+/**
+ * What a shape says when a value does not fit, under `refusal`: the same words for every fault, or by the keyword that
+ * failed (`required`, `type`, `maxLength` …) with `otherwise` for the rest.
+ */
+export type Refusals = Refusal | { readonly otherwise: Refusal; readonly [keyword: string]: Refusal }
+
+/** Annotations that the reader of requests knows besides JSON Schema. */
+export type Reading = {
+  refusal?: Refusals
+  /** A value that does not fit counts as absent. */
+  lenient?: true
+}
+
+type Annotated = TSchema & Reading & { readonly type?: unknown; readonly required?: readonly string[] }
+
+// What PostgreSQL reads as a time, and as text.
+const moment = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)$/
+setFormat('date-time', (value) => moment.test(value) && !Number.isNaN(Date.parse(value)))
+setFormat('unicode', (value) => value.isWellFormed() && !value.includes('\0'))
+
+type Outcome = true | { readonly value: unknown } | { readonly error: AppError }
+
+/**
+ * Reads a part of a request by its shape; a validator compiler of Fastify. A shape is compiled when the first request is
+ * read by it. A value that fits is left as it is. Otherwise the members are read one by one, in the order of the shape:
+ * null counts as absent, text of a query becomes a number or boolean where one is declared, a `lenient` member that does
+ * not fit is left out, and the first member that does not fit refuses the request in the words of its `refusal`. A body
+ * that is no object counts as an empty one, unless the shape itself has a `refusal`; an absent one does wherever no member
+ * is required.
+ */
+export const readerOf: FastifySchemaCompiler<TSchema> = ({ schema, httpPart = 'body' }) => {
+  let fits: ((value: unknown) => boolean) | undefined
+  return (value: unknown): Outcome => {
+    if (fits === undefined) {
+      const compiled = Compile(schema)
+      fits = (given) => compiled.Check(given)
+    }
+    if (fits(value)) return true
+    try {
+      return { value: readSlowly(schema, value, httpPart) }
+    } catch (error) {
+      if (error instanceof AppError) return { error }
+      throw error
+    }
+  }
+}
+
+/** The same for what comes from elsewhere, e.g. an extension. 400 where it does not fit. */
+export function readAs<Shape extends TSchema>(shape: Shape, value: unknown): Static<Shape> {
+  return (Check(shape, value) ? value : readSlowly(shape, value, 'body')) as Static<Shape>
+}
+
+type Members = Readonly<Record<string, unknown>>
+
+function readSlowly(shape: TSchema, value: unknown, part: string): unknown {
+  if (!isObjectShape(shape)) throw refused(shape, value, part)
+  return readMembers(shape, membersOf(shape, value, part), part)
+}
+
+function membersOf(shape: TObject, value: unknown, part: string): Members {
+  if (value !== null && typeof value === 'object' && !Array.isArray(value)) return value as Members
+  const isOptional = (value === undefined || value === null) && requiredOf(shape).size === 0
+  if (isOptional || (shape as Annotated).refusal === undefined) return {}
+  throw refused(shape, value, part)
+}
+
+const requiredOf = (shape: TSchema): ReadonlySet<string> => new Set((shape as Annotated).required)
+
+function readMembers(shape: TObject, members: Members, part: string): Members {
+  const read: Record<string, unknown> = { ...members }
+  const required = requiredOf(shape)
+  for (const [name, member] of Object.entries(shape.properties) as [string, Annotated][]) {
+    const given = part === 'body' ? members[name] : converted(member, members[name])
+    read[name] = given
+    if (given !== undefined && Check(member, given)) continue
+    const isAbsent = given === undefined || given === null || member.lenient === true
+    if (!isAbsent) throw refused(member, given, `${part}/${name}`)
+    if (required.has(name)) throw missing(member, name, part)
+    delete read[name]
+  }
+  return read
+}
+
+/** Parameters arrive as text. */
+function converted({ type }: Annotated, given: unknown): unknown {
+  if (typeof given !== 'string') return given
+  if ((type === 'integer' || type === 'number') && /^-?\d+(\.\d+)?$/.test(given)) return Number(given)
+  if (type === 'boolean' && (given === 'true' || given === 'false')) return given === 'true'
+  return given
+}
+
+function refused(shape: TSchema, value: unknown, place: string): AppError {
+  const problems = Errors(shape, value)
+  const { refusal } = shape as Annotated
+  if (refusal !== undefined) return inWords(refusal, new Set(problems.map(({ keyword }) => keyword as string)))
+  const problem = problems.at(-1)
+  return new AppError(400, `${place}${problem?.instancePath ?? ''} ${problem?.message ?? 'is not valid'}`)
+}
+
+function missing({ refusal }: Annotated, name: string, part: string): AppError {
+  if (refusal === undefined) return new AppError(400, `${part} must have required property '${name}'`)
+  return inWords(refusal, new Set(['required']))
+}
+
+/** Of a table of words the first whose keyword failed. */
+function inWords(refusal: Refusals, failed: ReadonlySet<string>): AppError {
+  if (typeof refusal === 'string') return new AppError(400, refusal)
+  if (!('otherwise' in refusal)) {
+    const { message, status, code } = refusal as Exclude<Refusal, string>
+    return new AppError(status, message, code === undefined ? {} : { code })
+  }
+  const keyword = Object.keys(refusal).find((name) => failed.has(name)) ?? 'otherwise'
+  return inWords(refusal[keyword]!, failed)
+}
+
+const isObjectShape = (shape: TSchema): shape is TObject => 'properties' in shape

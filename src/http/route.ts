@@ -1,0 +1,111 @@
+import type { RouteShorthandOptions } from 'fastify'
+import { type TObject, type TSchema, Type } from 'typebox'
+import { readerOf } from './reading.ts'
+import { AuthError, GeneralError, RealtimeError } from './shapes.ts'
+
+/** What a route says of itself. OpenAPI and the reference pages show it, and requests are read by it. */
+export type Declaration = {
+  /** What it does, in a few words: "Sign in with a password". */
+  readonly summary: string
+  readonly tag: Tag
+  /** More than the summary says, in Markdown. */
+  readonly description?: string
+  readonly params?: TObject
+  readonly query?: TSchema
+  readonly body?: TSchema
+  /** By status. Refusals are the same everywhere and added to each route as `4xx`. */
+  readonly response: Readonly<Record<number, TSchema>>
+}
+
+/** The chapters of the reference. */
+export type Tag =
+  | 'Items'
+  | 'Reports'
+  | 'History'
+  | 'Changes'
+  | 'Schemas'
+  | 'Permissions'
+  | 'Signing in'
+  | 'Account'
+  | 'Sessions'
+  | 'Passkeys'
+  | 'Two-factor'
+  | 'API keys'
+  | 'Tenants'
+  | 'Settings'
+  | 'Templates'
+  | 'Notifications'
+  | 'Realtime'
+  | 'Migrations'
+  | 'Operations'
+  | 'Development'
+
+type Options = Pick<
+  RouteShorthandOptions,
+  'bodyLimit' | 'config' | 'exposeHeadRoute' | 'onRequest' | 'preValidation' | 'preHandler'
+>
+
+/** How a request is read and an answer written. */
+type Treatment = {
+  /** Parts that the route's own code reads: their declaration is for readers only, and costs a request nothing. */
+  readonly readElsewhere?: 'all' | 'query'
+  /** The answer is ready text, or made of many shapes: the handler sends it by the reply. */
+  readonly sendsText?: true
+  /** The answer is serialised by its shape: a member that is not declared cannot leave. */
+  readonly exact?: true
+  /** Which body refusals have; the general one elsewhere. */
+  readonly errors?: 'auth' | 'realtime'
+}
+
+/** Of the declaration what handlers get their types from. */
+type Typed<D extends Declaration & Treatment> = {
+  [Part in keyof D as Part extends 'params' | 'body'
+    ? Part
+    : Part extends 'query'
+      ? 'querystring'
+      : Part extends 'response'
+        ? D extends { sendsText: true }
+          ? never
+          : Part
+        : never]: D[Part]
+}
+
+/**
+ * The options of a route, from its declaration: `app.post('/path', route({ summary, tag, body, response }), handler)`.
+ * The request is read by the shapes before the handler runs, after the caller is known (`reading.ts` has the rules and
+ * the words of refusals), and the handler's `request.params`, `query` and `body` have their types.
+ *
+ * Answers are `JSON.stringify`ed as they are; `exact` ones are serialised by their shape.
+ */
+export function route<const D extends Declaration & Treatment>(
+  declaration: D,
+  options: Options = {},
+): Options & { schema: Typed<D> } {
+  const { summary, tag, description, params, query, body, response } = declaration
+  const schema = {
+    summary,
+    tags: [tag],
+    ...(description !== undefined && { description }),
+    ...(params !== undefined && { params }),
+    ...(query !== undefined && { querystring: query }),
+    ...(body !== undefined && { body }),
+    response: { ...response, '4xx': refusals[declaration.errors ?? 'general'] },
+  }
+  return {
+    ...options,
+    schema,
+    validatorCompiler: readers[declaration.readElsewhere ?? 'none'],
+    ...(declaration.exact !== true && { serializerCompiler: asItIs }),
+  } as never
+}
+
+const readers = {
+  none: readerOf,
+  query: ((part) => (part.httpPart === 'querystring' ? unread : readerOf(part))) as typeof readerOf,
+  all: () => unread,
+}
+
+const unread = () => true
+const asItIs = () => JSON.stringify
+
+const refusals = { general: GeneralError, auth: AuthError, realtime: Type.Union([GeneralError, RealtimeError]) }

@@ -1,0 +1,73 @@
+import { type TSchemaOptions, Type } from 'typebox'
+import type { Reading } from './reading.ts'
+
+/** The shapes that many routes share. Each has an example, so that the example of a whole is made from its parts. */
+
+type Options = TSchemaOptions & Reading
+
+/** An id of a row, user, role or tenant. */
+export const Id = (options: Options = {}) =>
+  Type.String({ format: 'uuid', examples: ['0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'], ...options })
+
+/** A point in time: ISO 8601 in UTC. */
+export const Moment = (options: Options = {}) =>
+  Type.String({ format: 'date-time', examples: ['2026-03-14T09:26:53.589Z'], ...options })
+
+/** Text as an answer has it. */
+export const Text = (example: string, options: Options = {}) => Type.String({ examples: [example], ...options })
+
+/** Text that a request must hold something in. */
+export const Filled = (example: string, options: Options = {}) =>
+  Type.String({ pattern: '\\S', examples: [example], ...options })
+
+/** The same, or null. */
+export const NullableText = (example: string, options: Options = {}) =>
+  Type.Unsafe<string | null>({ type: ['string', 'null'], examples: [example], ...options })
+
+export const NullableId = (options: Options = {}) =>
+  NullableText('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', { format: 'uuid', ...options })
+
+export const NullableMoment = (options: Options = {}) =>
+  NullableText('2026-03-14T09:26:53.589Z', { format: 'date-time', ...options })
+
+export const Count = (example: number, options: Options = {}) => Type.Integer({ examples: [example], ...options })
+
+/** One of some words. */
+export const OneOf = <const Words extends readonly string[]>(words: Words, options: Options = {}) =>
+  Type.Unsafe<Words[number]>({ type: 'string', enum: [...words], ...options })
+
+/** What is said about something done, e.g. `{ "message": "Session ended successfully" }`. */
+export const Said = (message: string) => Type.Object({ message: Text(message) })
+
+/** A row of a collection in the form of the API: its readable fields by name. */
+export const Row = Type.Record(Type.String(), Type.Unknown(), {
+  examples: [{ id: '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', name: 'Analytical engine', price: 1200 }],
+})
+
+/** Nothing is answered besides the status. */
+export const Nothing = Type.Null({ description: 'No content', examples: [null] })
+
+/** JSON of any kind. */
+export const Anything = (example: unknown, options: Options = {}) => Type.Unknown({ examples: [example], ...options })
+
+/** Refusals outside `/auth`. */
+export const GeneralError = Type.Object({
+  error: Type.Object({
+    message: Text('Model books not found', { description: 'For people; may change.' }),
+    code: Text('UNKNOWN_COLLECTION', { description: 'For programs; stable.' }),
+    details: Type.Unknown({ description: 'What exactly is wrong, where there is more to say.', examples: [null] }),
+    statusCode: Count(404),
+  }),
+})
+
+/** Refusals under `/auth`; some have further members, e.g. `requiresEmailVerification`. */
+export const AuthError = Type.Object(
+  { message: Text('Incorrect password.'), code: Text('BAD_REQUEST') },
+  { additionalProperties: true },
+)
+
+/** Refusals of requests under `/realtime` that are not valid. */
+export const RealtimeError = Type.Object({
+  error: Text('actions is required and must be an array'),
+  code: Text('BAD_REQUEST'),
+})

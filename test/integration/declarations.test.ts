@@ -1,0 +1,108 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
+import type { RouteOptions } from 'fastify'
+import type { TSchema } from 'typebox'
+import { Errors } from 'typebox/value'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { exampleOf } from '../../src/http/example.ts'
+import { AuthError } from '../../src/http/shapes.ts'
+import type { App } from '../../src/http.ts'
+import { startApi } from '../support/api.ts'
+
+type Schema = {
+  summary?: string
+  tags?: readonly string[]
+  params?: TSchema
+  querystring?: TSchema
+  body?: TSchema
+  response?: Record<string, TSchema>
+}
+
+/** Where routes declare themselves so far. */
+const declared = /^\/notifications/
+
+/** Every route of a started server with all its parts on, `METHOD /path` and what it declares. */
+const routes = new Map<string, Schema>()
+
+beforeAll(async () => {
+  const watch = (message: unknown) =>
+    (message as { fastify: App }).fastify.addHook('onRoute', (route) => {
+      for (const method of [route.method].flat())
+        if (method !== 'HEAD' && method !== 'OPTIONS' && declared.test(route.url))
+          routes.set(`${method} ${route.url}`, schemaOf(route))
+    })
+  subscribe('fastify.initialization', watch)
+  try {
+    await startApi({ SOCKET_ENABLED: 'true' })
+  } finally {
+    unsubscribe('fastify.initialization', watch)
+  }
+})
+
+const schemaOf = ({ schema = {} }: RouteOptions): Schema => schema as Schema
+
+/** What `work` says of each route, where it says something. */
+function findings(work: (schema: Schema, route: string) => string | undefined): string[] {
+  return [...routes].flatMap(([route, schema]) => {
+    const finding = work(schema, route)
+    return finding === undefined ? [] : [`${route}: ${finding}`]
+  })
+}
+
+describe('every route', () => {
+  it('is looked at', () => expect(routes.size).toBeGreaterThan(4))
+
+  it('refuses in the words of its part of the API', () => {
+    const wrong = findings(({ response }, route) =>
+      (response?.['4xx'] === AuthError) === / \/auth\//.test(route) ? undefined : 'has the errors of another',
+    )
+    expect(wrong).toEqual([])
+  })
+
+  it('declares a summary, a tag, and what it answers', () => {
+    const missing = findings(({ summary, tags, response }) => {
+      const lacks = [
+        ...(summary ? [] : ['summary']),
+        ...(tags?.length === 1 ? [] : ['tag']),
+        ...(Object.keys(response ?? {}).some((status) => /^[23]\d\d$/.test(status)) ? [] : ['response']),
+        ...(response?.['4xx'] === undefined ? ['refusals'] : []),
+      ]
+      return lacks.length === 0 ? undefined : `lacks ${lacks}`
+    })
+    expect(missing).toEqual([])
+  })
+
+  it('declares the parameters of its path', () => {
+    const named = ({ params }: Schema) => Object.keys((params as { properties?: object })?.properties ?? {}).sort()
+    const wrong = findings((schema, route) => {
+      const inPath = [...route.matchAll(/:(\w+)/g)].map(([, name]) => name!).sort()
+      return `${inPath}` === `${named(schema)}` ? undefined : `declares ${named(schema)}`
+    })
+    expect(wrong).toEqual([])
+  })
+
+  it('declares the body that it takes', () => {
+    const without = findings(({ body }, route) =>
+      body !== undefined || !/^(POST|PUT|PATCH)/.test(route) || bodiless.has(route) ? undefined : 'has no body',
+    )
+    expect(without).toEqual([])
+  })
+
+  it('has examples that fit what it declares', () => {
+    const wrong = findings(({ params, querystring, body, response = {} }) => {
+      for (const [part, shape] of Object.entries({ params, querystring, body, ...response })) {
+        if (shape === undefined) continue
+        try {
+          const [error] = Errors(shape, exampleOf(shape))
+          if (error !== undefined) return `${part}${error.instancePath} ${error.message}`
+        } catch (error) {
+          return `${part}: ${(error as Error).message}`
+        }
+      }
+      return undefined
+    })
+    expect(wrong).toEqual([])
+  })
+})
+
+/** These do what their path says, and nothing that is sent along has a say in it. */
+const bodiless: ReadonlySet<string> = new Set([])
