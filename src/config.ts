@@ -36,6 +36,9 @@ export type Config = Readonly<
   }
 >
 
+/** The parsed environment. */
+export type Configuration = { readonly config: Config }
+
 export type PasskeyConfig = Readonly<{ rpId: string; rpName: string; origins: readonly string[] }>
 
 export type ParseOptions = RuleOptions &

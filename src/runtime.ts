@@ -1,90 +1,76 @@
-import { randomFillSync } from 'node:crypto'
 import { availableParallelism } from 'node:os'
-import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
-import { v7 } from 'uuid'
+import { type IdSource, newId } from './adapters/ids.ts'
+import type { Logs } from './adapters/logger.ts'
 import { hashing } from './adapters/passwords.ts'
-import { openTracing, type Tracing } from './adapters/tracing.ts'
-import { type Lane, openDoor, openLane } from './admission/lane.ts'
+import { openTracing, type Traces, type Tracing } from './adapters/tracing.ts'
+import { type AdmissionLane, type Lane, openDoor, openLane } from './admission/lane.ts'
 import { readPlaces } from './admission/places.ts'
 import { goneSignal } from './asker.ts'
-import { type DataCache, openDataCache } from './cache/data-cache.ts'
+import { openDataCache, type ResultCache } from './cache/data-cache.ts'
 import { openSystemSync, type Synced } from './cache/system-sync.ts'
-import { type CatalogStore, openCatalog } from './catalog/store.ts'
-import { type Config, ConfigError } from './config.ts'
-import { openDatabaseClock } from './db/clock.ts'
+import { type CurrentCatalog, openCatalog } from './catalog/store.ts'
+import type { ProcessVariables } from './config/read.ts'
+import { type Config, ConfigError, type Configuration } from './config.ts'
+import { type Clock, openDatabaseClock } from './db/clock.ts'
 import { openLeases } from './db/leases.ts'
-import type { Line } from './db/line.ts'
-import { type Listener, openListener } from './db/listener.ts'
-import { type PoolState, stateOf } from './db/pool-state.ts'
+import type { Line, ServerLine } from './db/line.ts'
+import { type Listening, openListener } from './db/listener.ts'
+import { type PoolStates, stateOf } from './db/pool-state.ts'
 import { lookAtDatabase, refuseLostSettings } from './db/poolers.ts'
-import { type Database, openDatabase, openPool, type PgPool, poolShares, workerConnections } from './db/pools.ts'
+import {
+  type Database,
+  type FeedReads,
+  openDatabase,
+  openPool,
+  poolShares,
+  type Reads,
+  type ReservedReads,
+  workerConnections,
+} from './db/pools.ts'
 import { reachDatabase } from './db/reach.ts'
-import { openReplicas, type Replicas } from './db/replicas.ts'
-import { sql } from './db/sql.ts'
+import { openReplicas, type ReplicaReads, type Replicas } from './db/replicas.ts'
+import { sql, type UnloggedWrites } from './db/sql.ts'
 import { forgetWriteMarks, storeWriteMarks } from './db/unlogged/write-marks.ts'
 import { loadWriteMarks, openWriteMarks } from './db/write-marks.ts'
-import { attachWritePool, openWritePool } from './db/write-pool.ts'
-import { startBoss } from './events/jobs.ts'
-import { openSessionStore, type SessionStore } from './features/auth/session-store.ts'
-import { type Hooks, openHooks } from './features/hooks/hooks.ts'
-import { type Instruments, openInstruments } from './features/metrics/instruments.ts'
-import { type AccessStore, openAccessStore } from './features/permissions/store.ts'
-import { openSocketRegistry, type SocketRegistry } from './features/rooms/registry.ts'
-import { openSettings, type SettingsStore } from './features/settings/store.ts'
-import { readLogo } from './features/templates/logo.ts'
-import { openRenderer, type Renderer } from './features/templates/renderer.ts'
+import { keyOf, openWritePool, type WritePool } from './db/write-pool.ts'
+import { type Jobs, startBoss } from './events/jobs.ts'
+import { openSessionStore, type Sessions } from './features/auth/session-store.ts'
+import { type ItemHooks, openHooks } from './features/hooks/hooks.ts'
+import { type Meters, openInstruments } from './features/metrics/instruments.ts'
+import { type AccessStore, type CurrentAccess, openAccessStore } from './features/permissions/store.ts'
+import { openSocketRegistry, type Sockets } from './features/rooms/registry.ts'
+import { type CurrentSettings, openSettings, type SettingsStore } from './features/settings/store.ts'
+import { type MailLogo, readLogo } from './features/templates/logo.ts'
+import { type MailRenderer, openRenderer } from './features/templates/renderer.ts'
 
 /**
  * Everything a process shares: opened once, passed as a value, closed in reverse order. It can read; to write, call
  * `commit` (events/commit.ts) or a statement of `db/unlogged/`.
  */
-export type Runtime = {
-  readonly config: Config
-  readonly log: Logger
-  /** The variables of the process, for migration scripts; everything else reads `config`. */
-  readonly env: Readonly<Record<string, string | undefined>>
-  /** The read-only pool of the routes; what it runs ends when its asker is gone (asker.ts). */
-  readonly db: Database
-  /** Two connections of their own for session and health checks. */
-  readonly reserved: Database
-  /** What the realtime channel reads through; of its own where that is enabled. */
-  readonly feedDb: Database
-  /** Where reads may go instead (`readAnywhere`); undefined without replicas, and in workers. */
-  readonly replicas: Replicas | undefined
-  /** What lies between this process and its database. */
-  readonly line: Line
-  /** The places of reads and imports that may be heavy (docs/overload.md); in workers there are as many as wanted. */
-  readonly admission: Lane
-  /** How busy every pool is, the writing ones too. */
-  pools(): readonly PoolState[]
-  readonly boss: PgBoss
-  readonly listener: Listener
-  readonly catalog: CatalogStore
-  readonly access: AccessStore
-  /** The live sessions; on the reserved connections. */
-  readonly sessions: SessionStore
-  readonly settings: SettingsStore
-  /** Answers of reads; opened by the first one that may be cached. */
-  readonly dataCache: DataCache
-  /** Renders mails, in a thread of its own. */
-  readonly renderer: Renderer
-  /** A PNG that mails show where the settings name no icon. */
-  readonly mailLogo: Buffer
-  /** The figures of this process. */
-  readonly instruments: Instruments
-  /** Where its time goes; off unless a receiver is configured. */
-  readonly tracing: Tracing
-  /** What extensions hooked into items; filled before the process serves. */
-  readonly hooks: Hooks
-  /** What extensions registered for the realtime channel; filled before the process serves. */
-  readonly sockets: SocketRegistry
-  /** The time of the database, whatever the clock of this machine says. */
-  clock(): Date
-  /** A new UUIDv7. */
-  newId(): string
-  close(): Promise<void>
-}
+export type Runtime = Configuration &
+  ProcessVariables &
+  Logs &
+  Traces &
+  Meters &
+  Clock &
+  IdSource &
+  Connections &
+  ReplicaReads &
+  AdmissionLane &
+  Jobs &
+  Stores &
+  ResultCache &
+  MailRenderer &
+  MailLogo &
+  ItemHooks &
+  Sockets & { readonly close: () => Promise<void> }
+
+/** The ways to the database. */
+type Connections = Reads & ReservedReads & FeedReads & UnloggedWrites & PoolStates & ServerLine & Listening
+
+/** What is read once and kept as it changes. */
+type Stores = CurrentCatalog & CurrentAccess & CurrentSettings & Sessions
 
 export type RuntimeOptions = {
   config: Config
@@ -97,109 +83,120 @@ export type RuntimeOptions = {
 }
 
 /** Opens pools, notification connection, job queue, catalog and caches. Fails if the database can't be reached. */
-export async function openRuntime({ config, log, name, worker, env = {} }: RuntimeOptions): Promise<Runtime> {
+export async function openRuntime(options: RuntimeOptions): Promise<Runtime> {
+  const { config, log, name, worker, env = {} } = options
   const mailLogo = readLogo(config.server.extensionsDir)
   await reachDatabase(config, log)
   const line = await lookAtDatabase(config, log)
-  const { poolMax } = config.database
-  const shares = poolShares(worker ? Math.min(workerConnections, poolMax) : poolMax, !worker && config.realtime.enabled)
   const closers: (() => Promise<void>)[] = []
-  const opened = <T>(value: T, close: (value: T) => Promise<void>): T => {
-    closers.unshift(() => close(value))
+  const opened: Opened = (value, close) => {
+    closers.unshift(async () => close(value))
     return value
   }
-  const tracing = opened(await openTracing(config, name, log), (t) => t.close())
-  const pool = (share: 'read' | 'reserved' | 'feed') =>
-    opened(openPool({ config, log, line, max: shares[share], readOnly: true, name: `${name} ${share}` }), (p) =>
-      p.end(),
-    )
-  const reading = { log, logSql: config.database.logging, tracing, onLoss: 'repeat' } as const
-  const forEverybody = (pool: PgPool) => openDatabase(pool, reading)
   const close = async () => {
     for (const closer of closers) await closer()
   }
   try {
-    const read = pool('read')
-    const db = openDatabase(read, { ...reading, ends: goneSignal })
-    const reserved = forEverybody(pool('reserved'))
-    const feedDb = shares.feed > 0 ? forEverybody(pool('feed')) : db
-    await checkSetUp(reserved)
-    const clock = opened(await openDatabaseClock(reserved, log), (c) => c.close())
-    const writePool = opened(
-      await openWritePool({ config, log, line, transactions: shares.write, hot: shares.hotWrite, name, tracing }),
-      (pool) => pool.close(),
-    )
-    await refuseLostSettings({ config, log, line, reading: reserved, writing: writePool.hot })
-    const listener = opened(await openListener({ config, log, db: reserved, leased: !worker }), (l) => l.close())
-    const leases = openLeases({ db: reserved, listener, log })
-    const catalog = await openCatalog(forEverybody(read), listener, log, { multiTenant: config.tenancy.enabled })
-    const access = await openAccessStore(reserved, catalog, listener, log, config.systemCache.ttlSeconds)
-    const sessions = openSessionStore({ db: reserved, listener, leases, catalog, access, config, log })
-    const settings = await openSettings(reserved, listener, log, config.systemCache.ttlSeconds)
-    opened(openSystemSync({ config, log, synced: [syncedAccess(access), syncedSettings(settings)] }), (sync) =>
-      sync.close(),
-    )
+    const tracing = opened(await openTracing(config, name, log), (t) => t.close())
+    const shares = sharesOf(options)
+    const opening = { ...options, line, tracing, shares, opened }
+    const { writePool, clock, reading, ...connections } = await openConnections(opening)
+    const stores = await openStores(opening, connections, reading)
     const boss = opened(await startBoss({ db: { executeSql: writePool.script }, log, supervise: worker }), (b) =>
       b.stop({ graceful: false, close: false }),
     )
-    const marks = openWriteMarks({
-      store: (callers) => storeWriteMarks(runtime, callers),
-      load: (callers) => loadWriteMarks(reserved, callers),
-      log,
-    })
-    const replicas = worker
-      ? undefined
-      : openReplicas({ config, log, name, primary: reserved, marks, forgetMarks: () => forgetWriteMarks(runtime) })
-    if (replicas !== undefined) opened(replicas, (r) => r.close())
-    catalog.onChange(() => replicas?.catalogChanged())
-    const { all, heavy } = readPlaces(shares.read, config.overload.heavyReads)
-    const places = () => {
-      // Each replica that serves bears as much again.
-      const servers = 1 + (replicas?.serving() ?? 0)
-      // A hash takes a core for as long as it lasts, and so does heavy work where the database is on the same machine.
-      const hashes = availableParallelism() < 4 ? hashing.stats().running.heavy : 0
-      return { all: all * servers, heavy: Math.max(1, heavy * servers - hashes) }
-    }
-    const refusal = 'Too much is being asked for at once. Please try again later.'
-    const runtime: Runtime = {
+    const replicas = worker ? undefined : openReplicaReads(opening, connections)
+    stores.catalog.onChange(() => replicas?.catalogChanged())
+    return {
       config,
       log,
       env,
-      db,
-      reserved,
-      feedDb,
+      tracing,
+      instruments: openInstruments(),
+      clock,
+      newId,
+      ...connections,
       replicas,
-      line,
-      admission: worker ? openDoor : openLane({ places, refusal }),
-      pools: () => [
-        stateOf('read', db.pool),
-        stateOf('reserved', reserved.pool),
-        ...(feedDb === db ? [] : [stateOf('feed', feedDb.pool)]),
-        ...writePool.states(),
-      ],
+      admission: worker ? openDoor : openAdmission(config, shares, replicas),
       boss,
-      listener,
-      catalog,
-      access,
-      sessions,
-      settings,
-      dataCache: opened(openDataCache({ config, db: reserved, log, boss }), (cache) => cache.close()),
+      ...stores,
+      dataCache: opened(openDataCache({ config, db: connections.reserved, log, boss }), (cache) => cache.close()),
       renderer: opened(openRenderer(), (renderer) => renderer.close()),
       mailLogo,
-      instruments: openInstruments(),
-      tracing,
       hooks: openHooks(log),
       sockets: openSocketRegistry(),
-      clock: clock.now,
-      newId: () => v7({ random: nextRandom() }),
       close,
     }
-    attachWritePool(runtime, writePool)
-    return runtime
   } catch (error) {
     await close()
     throw error
   }
+}
+
+/** Notes how something is closed that was opened. */
+type Opened = <T>(value: T, close: (value: T) => void | Promise<void>) => T
+
+type Shares = ReturnType<typeof poolShares>
+
+type Opening = RuntimeOptions & {
+  readonly line: Line
+  readonly tracing: Tracing
+  readonly shares: Shares
+  readonly opened: Opened
+}
+
+function sharesOf({ config, worker }: RuntimeOptions): Shares {
+  const { poolMax } = config.database
+  return poolShares(worker ? Math.min(workerConnections, poolMax) : poolMax, !worker && config.realtime.enabled)
+}
+
+type Opens = Connections &
+  Clock & {
+    readonly writePool: WritePool
+    /** The pool of `db`, for reads that do not end with the asker's. */
+    readonly reading: Database
+  }
+
+async function openConnections(opening: Opening): Promise<Opens> {
+  const { config, log, line, name, worker, tracing, shares, opened } = opening
+  const pool = (share: 'read' | 'reserved' | 'feed') =>
+    opened(openPool({ config, log, line, max: shares[share], readOnly: true, name: `${name} ${share}` }), (p) =>
+      p.end(),
+    )
+  const reads = { log, logSql: config.database.logging, tracing, onLoss: 'repeat' } as const
+  const read = pool('read')
+  const db = openDatabase(read, { ...reads, ends: goneSignal })
+  const reserved = openDatabase(pool('reserved'), reads)
+  const feedDb = shares.feed > 0 ? openDatabase(pool('feed'), reads) : db
+  await checkSetUp(reserved)
+  const clock = opened(await openDatabaseClock(reserved, log), (c) => c.close())
+  const writePool = opened(
+    await openWritePool({ config, log, line, transactions: shares.write, hot: shares.hotWrite, name, tracing }),
+    (pool) => pool.close(),
+  )
+  await refuseLostSettings({ config, log, line, reading: reserved, writing: writePool.hot })
+  const listener = opened(await openListener({ config, log, db: reserved, leased: !worker }), (l) => l.close())
+  const pools = () => [
+    stateOf('read', db.pool),
+    stateOf('reserved', reserved.pool),
+    ...(feedDb === db ? [] : [stateOf('feed', feedDb.pool)]),
+    ...writePool.states(),
+  ]
+  const reading = openDatabase(read, reads)
+  return { db, reserved, feedDb, writes: keyOf(writePool), pools, line, listener, clock: clock.now, writePool, reading }
+}
+
+async function openStores(opening: Opening, connections: Connections, reading: Database): Promise<Stores> {
+  const { config, log, opened } = opening
+  const { reserved, listener } = connections
+  const leases = openLeases({ db: reserved, listener, log })
+  const catalog = await openCatalog(reading, listener, log, { multiTenant: config.tenancy.enabled })
+  const access = await openAccessStore(reserved, catalog, listener, log, config.systemCache.ttlSeconds)
+  const sessions = openSessionStore({ db: reserved, listener, leases, catalog, access, config, log })
+  const settings = await openSettings(reserved, listener, log, config.systemCache.ttlSeconds)
+  const synced = [syncedAccess(access), syncedSettings(settings)]
+  opened(openSystemSync({ config, log, synced }), (sync) => sync.close())
+  return { catalog, access, sessions, settings }
 }
 
 const syncedAccess = ({ current, reload, onChange }: AccessStore): Synced => ({
@@ -213,17 +210,28 @@ const syncedAccess = ({ current, reload, onChange }: AccessStore): Synced => ({
 
 const syncedSettings = ({ all, reload, onChange }: SettingsStore): Synced => ({ value: all, reload, onChange })
 
-const randomPool = new Uint8Array(16 * 256)
-let randomUsed = randomPool.length
+function openReplicaReads(opening: Opening, { reserved, writes }: Connections): Replicas | undefined {
+  const { config, log, name, opened } = opening
+  const marks = openWriteMarks({
+    store: (callers) => storeWriteMarks({ writes }, callers),
+    load: (callers) => loadWriteMarks(reserved, callers),
+    log,
+  })
+  const forgetMarks = () => forgetWriteMarks({ writes })
+  const replicas = openReplicas({ config, log, name, primary: reserved, marks, forgetMarks })
+  return replicas && opened(replicas, (r) => r.close())
+}
 
-/** Sixteen random bytes; asked of the system one by one, they were 4 µs of every request, for its id. */
-function nextRandom(): Uint8Array {
-  if (randomUsed === randomPool.length) {
-    randomFillSync(randomPool)
-    randomUsed = 0
+function openAdmission(config: Config, shares: Shares, replicas: Replicas | undefined): Lane {
+  const { all, heavy } = readPlaces(shares.read, config.overload.heavyReads)
+  const places = () => {
+    // Each replica that serves bears as much again.
+    const servers = 1 + (replicas?.serving() ?? 0)
+    // A hash takes a core for as long as it lasts, and so does heavy work where the database is on the same machine.
+    const hashes = availableParallelism() < 4 ? hashing.stats().running.heavy : 0
+    return { all: all * servers, heavy: Math.max(1, heavy * servers - hashes) }
   }
-  randomUsed += 16
-  return randomPool.slice(randomUsed - 16, randomUsed)
+  return openLane({ places, refusal: 'Too much is being asked for at once. Please try again later.' })
 }
 
 async function checkSetUp(db: Database): Promise<void> {

@@ -10,6 +10,9 @@ import {
 } from 'pino'
 import { traceIds } from './running-span.ts'
 
+/** The log of the process. */
+export type Logs = { readonly log: Logger }
+
 export type LogOptions = {
   level: string
   /** Name of the process. */

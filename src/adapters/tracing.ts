@@ -34,6 +34,9 @@ export type Tracing = {
   close(): Promise<void>
 }
 
+/** Where the time of a process goes; off unless a receiver is configured. */
+export type Traces = { readonly tracing: Tracing }
+
 /** Traces to the OTLP receiver of the configuration. Without one nothing of OpenTelemetry is loaded. */
 export async function openTracing(config: Config, process: string, log: Logger): Promise<Tracing> {
   const { otlpEndpoint, otlpTracesEndpoint, otelDisabled, otelSampler } = config.observability

@@ -45,6 +45,9 @@ export type Lane = {
   stats(): LaneStats
 }
 
+/** The places of reads and imports that may be heavy (docs/overload.md); in workers there are as many as wanted. */
+export type AdmissionLane = { readonly admission: Lane }
+
 /** Does work in a place of the lane. */
 export async function admitted<T>(lane: Lane, entering: Entering, work: (place: Place) => Promise<T>): Promise<T> {
   const entered = lane.enter(entering)

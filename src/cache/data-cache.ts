@@ -69,6 +69,9 @@ export type DataCache = {
   close(): Promise<void>
 }
 
+/** Answers of reads; opened by the first one that may be cached. */
+export type ResultCache = { readonly dataCache: DataCache }
+
 type DataCacheOptions = {
   config: Config
   /** Connections to the primary. */

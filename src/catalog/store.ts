@@ -18,6 +18,9 @@ export type CatalogStore = {
   onChange(handler: (before: Catalog, after: Catalog) => void): void
 }
 
+/** The collections as they are now. */
+export type CurrentCatalog = { readonly catalog: CatalogStore }
+
 /**
  * Loads the catalog and keeps it in step by NOTIFY; a lost notification connection leads to a reload. `options` are
  * those of every change of the catalog, or tables and catalog would not fit.

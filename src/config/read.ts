@@ -3,6 +3,9 @@ import type { Environment, Fallback, Part, Values, Variable } from './variable.t
 /** Environment variables as they come: unset or empty ones count as absent. */
 export type Env = Readonly<Record<string, string | undefined>>
 
+/** The variables of the process, for migration scripts; everything else reads `Configuration`. */
+export type ProcessVariables = { readonly env: Env }
+
 /** What is wrong with one variable; `message` follows its name. */
 export type Problem = Readonly<{ variable: string; message: string; doc: string }>
 

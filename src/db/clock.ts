@@ -8,6 +8,9 @@ export type DatabaseClock = {
   close(): Promise<void>
 }
 
+/** The time of the database, whatever the clock of this machine says. */
+export type Clock = { readonly clock: () => Date }
+
 /** Monotonic clocks drift apart by less than a hundredth of a second in that time. */
 const askAgainMs = 60_000
 /** What took longer to answer says too little; the first answer is better than none. */

@@ -27,6 +27,9 @@ export type Line = {
   settingsLost(found: object): void
 }
 
+/** What lies between this process and its database. */
+export type ServerLine = { readonly line: Line }
+
 /** As without anything in between. */
 export const plainLine: LineFacts = { isPooled: false, keepsSessions: true, keepsSettings: true, keepsNames: true }
 

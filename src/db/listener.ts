@@ -47,6 +47,9 @@ export type Listener = {
   close(): Promise<void>
 }
 
+/** The connection that hears NOTIFY. */
+export type Listening = { readonly listener: Listener }
+
 export type ListenerOptions = {
   readonly config: Config
   readonly log: Logger

@@ -9,6 +9,9 @@ export type PoolState = {
   readonly waiting: number
 }
 
+/** How busy every pool is, the writing ones too. */
+export type PoolStates = { readonly pools: () => readonly PoolState[] }
+
 export function stateOf(name: string, { options, totalCount, idleCount, waitingCount }: pg.Pool): PoolState {
   return { name, max: options.max, open: totalCount, idle: idleCount, waiting: waitingCount }
 }

@@ -50,6 +50,15 @@ export type Database = Reader & {
   readonly pool: pg.Pool
 }
 
+/** The read-only pool of the routes; what it runs ends when its asker is gone (asker.ts). */
+export type Reads = { readonly db: Database }
+
+/** Two connections of their own for session and health checks. */
+export type ReservedReads = { readonly reserved: Database }
+
+/** What the realtime channel reads through; of its own where that is enabled. */
+export type FeedReads = { readonly feedDb: Database }
+
 /** Most connections of a worker's pools. */
 export const workerConnections = 5
 

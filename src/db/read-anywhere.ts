@@ -1,5 +1,5 @@
-import type { Runtime } from '../runtime.ts'
-import type { Database } from './pools.ts'
+import type { Database, Reads } from './pools.ts'
+import type { ReplicaReads } from './replicas.ts'
 import { anybody } from './write-marks.ts'
 
 /** Who reads; a user, or anybody without one. */
@@ -18,7 +18,7 @@ export type AnywhereOptions<T> = {
  * be run twice.
  */
 export function readAnywhere<T>(
-  { db, replicas }: Pick<Runtime, 'db' | 'replicas'>,
+  { db, replicas }: Reads & ReplicaReads,
   { userId }: AnyReader,
   work: (db: Database) => Promise<T>,
   { horizon, discard }: AnywhereOptions<T> = {},
@@ -31,9 +31,6 @@ export function readAnywhere<T>(
  * Whatever these callers read after this, at any process, shows what the primary shows now. To be awaited before they are
  * answered that they have written, or given a cursor, or told to read again. Nothing to do without replicas.
  */
-export async function readFromNowOn(
-  { replicas }: Pick<Runtime, 'replicas'>,
-  ...readers: readonly AnyReader[]
-): Promise<void> {
+export async function readFromNowOn({ replicas }: ReplicaReads, ...readers: readonly AnyReader[]): Promise<void> {
   await replicas?.note(...new Set(readers.map(({ userId }) => userId ?? anybody)))
 }

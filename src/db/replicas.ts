@@ -31,6 +31,9 @@ export type Replicas = {
   close(): Promise<void>
 }
 
+/** Where reads may go instead (`readAnywhere`); undefined without replicas, and in workers. */
+export type ReplicaReads = { readonly replicas: Replicas | undefined }
+
 export type ReplicaStats = {
   readonly replica: number
   readonly serving: boolean

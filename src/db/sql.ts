@@ -36,3 +36,9 @@ export type Reader = {
 
 /** An open transaction of the write pool. Statements run in the order they are awaited. */
 export type Tx = Reader & { readonly isTransaction: true }
+
+/** Stands for a pool that writes, without showing it to those who hold the key (write-pool.ts). */
+export type WriteKey = { readonly opens: 'the write pool' }
+
+/** The key of the write pool, for statements that are no event (`db/unlogged/`). */
+export type UnloggedWrites = { readonly writes: WriteKey }

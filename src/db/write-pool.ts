@@ -21,12 +21,12 @@ import {
 } from './pools.ts'
 import { settingsOf } from './session-settings.ts'
 import { driverFor } from './slonik-driver.ts'
-import { type Query, rawQuery, type Tx } from './sql.ts'
+import { type Query, rawQuery, type Tx, type UnloggedWrites, type WriteKey } from './sql.ts'
 import { toldOfSessions } from './told.ts'
 
 /**
  * The connections that may write. Only `events/commit.ts`, `db/unlogged/`, `db/migrate.ts`, `runtime.ts` and
- * `setup.ts` may import this file (checked by the import rules), so every write goes through a door of design §6.
+ * `setup.ts` may import this file (checked by the import rules), so every write goes through one of the two doors.
  */
 export type WritePool = {
   /** Runs `work` in a transaction, again on serialization conflicts. */
@@ -100,16 +100,17 @@ export async function openWritePool(options: {
   }
 }
 
-const pools = new WeakMap<object, WritePool>()
+const pools = new WeakMap<WriteKey, WritePool>()
 
-/** Gives a runtime its write pool without showing it to whoever holds the runtime. */
-export function attachWritePool(runtime: object, pool: WritePool): void {
-  pools.set(runtime, pool)
+export function keyOf(pool: WritePool): WriteKey {
+  const key: WriteKey = Object.freeze({ opens: 'the write pool' })
+  pools.set(key, pool)
+  return key
 }
 
-export function writePoolOf(runtime: object): WritePool {
-  const pool = pools.get(runtime)
-  if (pool === undefined) throw new Error('this runtime has no write pool')
+export function writePoolOf({ writes }: UnloggedWrites): WritePool {
+  const pool = pools.get(writes)
+  if (pool === undefined) throw new Error('this key opens no write pool')
   return pool
 }
 

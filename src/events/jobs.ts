@@ -2,6 +2,9 @@ import { PgBoss, type Queue } from 'pg-boss'
 import type { Logger } from 'pino'
 import { type Reader, rawQuery, sql, type Tx } from '../db/sql.ts'
 
+/** The job queue. */
+export type Jobs = { readonly boss: PgBoss }
+
 /** Every queue and what its jobs carry: ids only, never a secret, so a job can be shown and replayed. */
 export type JobData = {
   mail: { emailLogId: string }

@@ -1,4 +1,4 @@
-import type { Runtime } from '../../runtime.ts'
+import type { UnloggedWrites } from '../sql.ts'
 import { run } from './run.ts'
 
 /* Counters of the rate limits, each the number of something in a window that begins with its first. */
@@ -18,7 +18,7 @@ export type Count = { readonly key: string; readonly count: number; readonly rem
  * Adds to counters and gives what they have come to: of any number at the same time no two see the same count. Rows are
  * taken in the order of their keys, so statements that share some wait for each other and never in a circle.
  */
-export async function addToCounters(rt: Runtime, additions: readonly Addition[]): Promise<Count[]> {
+export async function addToCounters(rt: UnloggedWrites, additions: readonly Addition[]): Promise<Count[]> {
   return run<Count>(
     rt,
     `insert into "svc_RateLimit" as c (key, count, added, "endsAt")
@@ -40,7 +40,7 @@ export async function addToCounters(rt: Runtime, additions: readonly Addition[])
 }
 
 /** Removes some of the counters whose window is over; those that somebody is just counting on stay. */
-export async function deleteEndedCounters(rt: Runtime, atMost: number): Promise<void> {
+export async function deleteEndedCounters(rt: UnloggedWrites, atMost: number): Promise<void> {
   await run(
     rt,
     `delete from "svc_RateLimit" where key in (

@@ -1,4 +1,4 @@
-import type { Runtime } from '../../runtime.ts'
+import type { UnloggedWrites } from '../sql.ts'
 import { run } from './run.ts'
 
 /* What is over and was not removed by whoever came next. */
@@ -17,7 +17,7 @@ export type Expiring = keyof typeof expired
 export const expiringKinds = Object.keys(expired) as readonly Expiring[]
 
 /** For the cleanup worker; gives how many were deleted. Rows that somebody is using stay for the next time. */
-export async function deleteExpired(rt: Runtime, what: Expiring, atMost: number): Promise<number> {
+export async function deleteExpired(rt: UnloggedWrites, what: Expiring, atMost: number): Promise<number> {
   const [table, condition] = expired[what]
   const rows = await run(
     rt,

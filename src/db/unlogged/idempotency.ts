@@ -1,6 +1,6 @@
 import type { RepeatableRequest } from '../../events/types.ts'
-import type { Runtime } from '../../runtime.ts'
-import { sql, type Tx } from '../sql.ts'
+import type { Reads, ReservedReads } from '../pools.ts'
+import { sql, type Tx, type UnloggedWrites } from '../sql.ts'
 import { withoutWaiting } from '../without-waiting.ts'
 import { run } from './run.ts'
 
@@ -48,7 +48,7 @@ export type StoredAnswer = { readonly status: number; readonly contentType: stri
 
 /** What is known of a key: which request it stands for, and its answer once there is one. */
 export async function findRepeatable(
-  rt: Runtime,
+  rt: Reads & ReservedReads,
   { caller, key }: Pick<RepeatableRequest, 'caller' | 'key'>,
 ): Promise<{ readonly fingerprint: string; readonly answer: StoredAnswer | undefined } | undefined> {
   const [row] = await withoutWaiting(rt).run<StoredAnswer & { fingerprint: string; status: number | null }>(
@@ -66,7 +66,7 @@ export async function findRepeatable(
  * the way, so that the table stays as large as its last day without anybody's help.
  */
 export async function storeAnswer(
-  rt: Runtime,
+  rt: UnloggedWrites,
   { caller, key }: RepeatableRequest,
   { status, contentType, body }: StoredAnswer,
 ): Promise<StoredAnswer> {

@@ -1,10 +1,10 @@
-import type { Runtime } from '../../runtime.ts'
+import type { UnloggedWrites } from '../sql.ts'
 import { run } from './run.ts'
 
 /* Claims of mails: who is sending one, and that it lives. */
 
 /** Begins the time of a claim anew; false when it was lost. */
-export async function renewMailClaim(rt: Runtime, emailLogId: string, claimToken: string): Promise<boolean> {
+export async function renewMailClaim(rt: UnloggedWrites, emailLogId: string, claimToken: string): Promise<boolean> {
   const rows = await run(
     rt,
     `update "svc_EmailLog" set "claimedAt" = now() where id = $1 and "claimToken" = $2 returning 1`,
@@ -25,7 +25,7 @@ export type DevelopmentMail = {
 const developmentMailsKept = 500
 
 /** Keeps a mail as it would have been sent, once, and forgets the oldest of very many. */
-export async function keepDevelopmentMail(rt: Runtime, mail: DevelopmentMail): Promise<void> {
+export async function keepDevelopmentMail(rt: UnloggedWrites, mail: DevelopmentMail): Promise<void> {
   await run(
     rt,
     `with old as (

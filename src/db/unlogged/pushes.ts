@@ -1,5 +1,4 @@
-import type { Runtime } from '../../runtime.ts'
-import { rawQuery, type Tx } from '../sql.ts'
+import { rawQuery, type Tx, type UnloggedWrites } from '../sql.ts'
 import { run } from './run.ts'
 
 /*
@@ -10,7 +9,7 @@ import { run } from './run.ts'
 const pushSql = `select pg_notify('svc_push', part) from unnest($1::text[]) part`
 
 /** Tells all web processes, at once or with the commit of a transaction. */
-export async function notifySockets(rt: Runtime, tx: Tx | undefined, parts: readonly string[]): Promise<void> {
+export async function notifySockets(rt: UnloggedWrites, tx: Tx | undefined, parts: readonly string[]): Promise<void> {
   if (tx === undefined) await run(rt, pushSql, [parts])
   else await tx.any(rawQuery(pushSql, [parts]))
 }

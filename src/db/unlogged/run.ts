@@ -1,10 +1,10 @@
-import type { Runtime } from '../../runtime.ts'
+import type { UnloggedWrites } from '../sql.ts'
 import { writePoolOf } from '../write-pool.ts'
 
 /**
- * The second door for writes (design §6): statements for state that is no event and that nobody asks the log about. Every
+ * The second door for writes: statements for state that is no event and that nobody asks the log about. Every
  * one of them is in this directory, each a conditional statement of its own, so two processes may run it at once.
  */
-export async function run<Row>(rt: Runtime, text: string, values: readonly unknown[]): Promise<Row[]> {
+export async function run<Row>(rt: UnloggedWrites, text: string, values: readonly unknown[]): Promise<Row[]> {
   return writePoolOf(rt).hot.run(text, values, 'prepared') as Promise<Row[]>
 }

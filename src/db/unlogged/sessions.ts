@@ -1,5 +1,4 @@
-import type { Runtime } from '../../runtime.ts'
-import { sql, type Tx } from '../sql.ts'
+import { sql, type Tx, type UnloggedWrites } from '../sql.ts'
 import { run } from './run.ts'
 
 /* Sessions. Those that open and end one ride in the transaction of the event that says so; hence they take a Tx. */
@@ -103,7 +102,7 @@ export async function deleteSessionsOf(tx: Tx, userId: string, sessionId?: strin
 }
 
 /** For the cleanup worker; gives how many expired ones were deleted. */
-export async function deleteExpiredSessions(rt: Runtime, atMost: number): Promise<number> {
+export async function deleteExpiredSessions(rt: UnloggedWrites, atMost: number): Promise<number> {
   const rows = await run(
     rt,
     `delete from "svc_Sessions" where id in (
@@ -115,7 +114,7 @@ export async function deleteExpiredSessions(rt: Runtime, atMost: number): Promis
 }
 
 /** Moves the end of a live session to `seconds` from now, at most once a day (auth facts §1, sliding expiry). */
-export async function extendSession(rt: Runtime, sessionId: string, seconds: number): Promise<void> {
+export async function extendSession(rt: UnloggedWrites, sessionId: string, seconds: number): Promise<void> {
   await run(
     rt,
     `update "svc_Sessions" set "expiresAt" = now() + make_interval(secs => $2), "updatedAt" = now()
@@ -125,7 +124,7 @@ export async function extendSession(rt: Runtime, sessionId: string, seconds: num
 }
 
 /** Notes that a session was used, at most every five minutes. */
-export async function touchSession(rt: Runtime, sessionId: string): Promise<void> {
+export async function touchSession(rt: UnloggedWrites, sessionId: string): Promise<void> {
   await run(
     rt,
     `update "svc_Sessions" set "lastUsedAt" = now()
@@ -135,7 +134,7 @@ export async function touchSession(rt: Runtime, sessionId: string): Promise<void
 }
 
 /** Notes that a user was here, at most every five minutes. */
-export async function touchLastAccess(rt: Runtime, userId: string): Promise<void> {
+export async function touchLastAccess(rt: UnloggedWrites, userId: string): Promise<void> {
   await run(
     rt,
     `update "svc_User" set "lastAccess" = now()
@@ -145,7 +144,7 @@ export async function touchLastAccess(rt: Runtime, userId: string): Promise<void
 }
 
 /** Notes that an API key was used, at most every five minutes. */
-export async function touchApiKey(rt: Runtime, keyId: string): Promise<void> {
+export async function touchApiKey(rt: UnloggedWrites, keyId: string): Promise<void> {
   await run(
     rt,
     `update "svc_ApiKey" set "lastUsedAt" = now()

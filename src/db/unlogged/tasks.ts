@@ -1,4 +1,4 @@
-import type { Runtime } from '../../runtime.ts'
+import type { UnloggedWrites } from '../sql.ts'
 import { run } from './run.ts'
 
 /* Tasks: signs of life and progress of running attempts, and who runs which schedule. Outcomes are events, these are not. */
@@ -9,7 +9,7 @@ type Attempt = { readonly id: number; readonly token: string }
  * Notes that these attempts are alive and gives the ids of those that still own their task. A row that is locked is being
  * written by its own attempt and need not be touched.
  */
-export async function touchTasks(rt: Runtime, attempts: readonly Attempt[]): Promise<ReadonlySet<number>> {
+export async function touchTasks(rt: UnloggedWrites, attempts: readonly Attempt[]): Promise<ReadonlySet<number>> {
   const rows = await run<{ id: number }>(
     rt,
     `with claim as (select * from unnest($1::int[], $2::uuid[]) c (id, token)),
@@ -31,7 +31,7 @@ export async function touchTasks(rt: Runtime, attempts: readonly Attempt[]): Pro
  * its task, or is just writing.
  */
 export async function storeProgress(
-  rt: Runtime,
+  rt: UnloggedWrites,
   { id, token }: Attempt,
   { share, message }: { readonly share: number; readonly message: string | null },
 ): Promise<boolean> {
@@ -48,14 +48,14 @@ export async function storeProgress(
 }
 
 /** Tells the web processes that a task which has reported progress has come to its end. */
-export async function tellTaskEnded(rt: Runtime, id: number): Promise<void> {
+export async function tellTaskEnded(rt: UnloggedWrites, id: number): Promise<void> {
   await run(rt, `select pg_notify('svc_progress', $1::text)`, [String(id)])
 }
 
 export type Slot = { readonly id: string; readonly now: Date; readonly nextAt: Date }
 
 /** Makes a schedule known. Its next moment stays as it is unless the expression is new. */
-export async function registerSchedule(rt: Runtime, id: string, cron: string, nextAt: Date): Promise<void> {
+export async function registerSchedule(rt: UnloggedWrites, id: string, cron: string, nextAt: Date): Promise<void> {
   await run(
     rt,
     `insert into "svc_TaskSchedule" as s (id, cron, "nextAt") values ($1, $2, $3)
@@ -65,12 +65,12 @@ export async function registerSchedule(rt: Runtime, id: string, cron: string, ne
 }
 
 /** When these schedules are due, and what time the database has. */
-export async function scheduleSlots(rt: Runtime, ids: readonly string[]): Promise<readonly Slot[]> {
+export async function scheduleSlots(rt: UnloggedWrites, ids: readonly string[]): Promise<readonly Slot[]> {
   return run<Slot>(rt, `select id, "nextAt", now() as now from "svc_TaskSchedule" where id = any($1::text[])`, [ids])
 }
 
 /** Moves a due schedule on; of any number of processes one is told true. */
-export async function takeSlot(rt: Runtime, { id, nextAt }: Slot, next: Date): Promise<boolean> {
+export async function takeSlot(rt: UnloggedWrites, { id, nextAt }: Slot, next: Date): Promise<boolean> {
   const rows = await run(
     rt,
     `update "svc_TaskSchedule" set "nextAt" = $3
@@ -81,7 +81,7 @@ export async function takeSlot(rt: Runtime, { id, nextAt }: Slot, next: Date): P
 }
 
 /** Takes a lock, or one's own for longer; false while somebody else holds it. */
-export async function takeLock(rt: Runtime, name: string, holder: string, seconds: number): Promise<boolean> {
+export async function takeLock(rt: UnloggedWrites, name: string, holder: string, seconds: number): Promise<boolean> {
   const rows = await run(
     rt,
     `insert into "svc_TaskLock" as l (name, holder, "expiresAt") values ($1, $2, now() + make_interval(secs => $3))
@@ -94,7 +94,7 @@ export async function takeLock(rt: Runtime, name: string, holder: string, second
 }
 
 /** False when somebody else holds it by now. */
-export async function dropLock(rt: Runtime, name: string, holder: string): Promise<boolean> {
+export async function dropLock(rt: UnloggedWrites, name: string, holder: string): Promise<boolean> {
   const rows = await run(rt, `delete from "svc_TaskLock" where name = $1 and holder = $2 returning name`, [
     name,
     holder,

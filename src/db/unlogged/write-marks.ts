@@ -1,4 +1,4 @@
-import type { Runtime } from '../../runtime.ts'
+import type { UnloggedWrites } from '../sql.ts'
 import { walEndSql } from '../wal.ts'
 import { type CallerKey, floor } from '../write-marks.ts'
 import { run } from './run.ts'
@@ -9,7 +9,7 @@ import { run } from './run.ts'
  */
 
 /** Notes where the log ends, for callers whose writes have committed. */
-export async function storeWriteMarks(rt: Runtime, callers: readonly CallerKey[]): Promise<void> {
+export async function storeWriteMarks(rt: UnloggedWrites, callers: readonly CallerKey[]): Promise<void> {
   await run(
     rt,
     `insert into "svc_WriteMark" as m (caller, position)
@@ -21,7 +21,7 @@ export async function storeWriteMarks(rt: Runtime, callers: readonly CallerKey[]
 }
 
 /** Raises the floor to the marks of more than a minute ago and deletes them: what is that far behind serves nobody. */
-export async function forgetWriteMarks(rt: Runtime): Promise<void> {
+export async function forgetWriteMarks(rt: UnloggedWrites): Promise<void> {
   await run(
     rt,
     `with old as (

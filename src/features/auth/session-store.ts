@@ -48,6 +48,9 @@ export type SessionStore = {
   onEnded(handler: (concerns: Concerns) => void): void
 }
 
+/** The live sessions; on the reserved connections. */
+export type Sessions = { readonly sessions: SessionStore }
+
 /** Whether a change concerns a session. */
 export type Concerns = (session: {
   readonly id: string | undefined

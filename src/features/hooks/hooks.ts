@@ -47,6 +47,9 @@ export type Hooks = {
   after(event: HookEvent, context: HookMembers): Promise<void>
 }
 
+/** What extensions hooked into items; filled before the process serves. */
+export type ItemHooks = { readonly hooks: Hooks }
+
 export function openHooks(log: Logger): Hooks {
   const registered = new Map<string, Registered[]>()
   const hooksOf = (collection: string, event: HookEvent) => [

@@ -9,6 +9,9 @@ export type Instruments = {
   task(outcome: string, seconds: number): void
 }
 
+/** The figures of this process. */
+export type Meters = { readonly instruments: Instruments }
+
 export function openInstruments(): Instruments {
   const metrics = openMetrics()
   const request = metrics.histogram(

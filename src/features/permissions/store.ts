@@ -59,6 +59,9 @@ export type AccessStore = {
   onChange(handler: () => void): void
 }
 
+/** The roles and their rules as they are now. */
+export type CurrentAccess = { readonly access: AccessStore }
+
 export async function openAccessStore(
   db: Reader,
   catalog: CatalogStore,

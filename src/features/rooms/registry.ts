@@ -54,6 +54,9 @@ export type SocketRegistry = {
   attach(rooms: LiveRooms): void
 }
 
+/** What extensions registered for the realtime channel; filled before the process serves. */
+export type Sockets = { readonly sockets: SocketRegistry }
+
 export function openSocketRegistry(): SocketRegistry {
   const handlers = new Map<string, Owned<MessageHandler>>()
   const validators = new Map<string, Owned<RoomValidator>>()

@@ -24,6 +24,9 @@ export type SettingsStore = {
   reload(): Promise<void>
 }
 
+/** The settings as they are now. */
+export type CurrentSettings = { readonly settings: SettingsStore }
+
 /** Loads every settings row and keeps them in step by NOTIFY, with a TTL as the last net. */
 export async function openSettings(
   db: Reader,

@@ -3,6 +3,9 @@ import { join } from 'node:path'
 import type { InlineImage } from '../../adapters/mailer.ts'
 import { ConfigError } from '../../config.ts'
 
+/** A PNG that mails show where the settings name no icon. */
+export type MailLogo = { readonly mailLogo: Buffer }
+
 /** What `logo_url` is: the image that comes with the mail. */
 export const logoAddress = 'cid:logo'
 

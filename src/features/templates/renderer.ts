@@ -24,6 +24,9 @@ export type Renderer = {
   close(): Promise<void>
 }
 
+/** Renders mails, in a thread of its own. */
+export type MailRenderer = { readonly renderer: Renderer }
+
 /** Real time: the thread does nothing else meanwhile. */
 const deadlineMs = 1000
 const resourceLimits = { maxOldGenerationSizeMb: 64, maxYoungGenerationSizeMb: 16, stackSizeMb: 4 }
