@@ -1,10 +1,10 @@
 import { quoteText } from '../db/sql.ts'
 import { AppError } from '../errors.ts'
-import { readValue } from '../query/values.ts'
 import type { Default, Field, Kind } from './catalog.ts'
 import { expressionProblem } from './expressions.ts'
 import type { FieldType } from './field-types.ts'
 import { ruleProblems } from './validate.ts'
+import { readValue } from './values.ts'
 
 /** Ends the reading of a field with what is wrong with it. */
 export type Refuse = (problem: string) => never

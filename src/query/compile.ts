@@ -1,15 +1,41 @@
 /**
  * compile: a plan as one SQL statement whose result is already the response text. Pure; two plans that differ in
- * values only give the same text (but for small limits, see below), so `key` names a prepared statement.
+ * values only give the same text, but for small limits (see below).
  */
-import type { Field } from '../catalog/catalog.ts'
-import { groupObjectsSql, groupOrderSql, groupsSql } from './compile-groups.ts'
-import { type Compiling, columnSql, predicateSql, startCompiling, whereSql } from './compile-predicate.ts'
-import { columnsRead, orderSql, selectionSql } from './compile-select.ts'
+import type { Collection, Field } from '../catalog/catalog.ts'
+import {
+  type Compiling,
+  clause,
+  columnSql,
+  columnsRead,
+  conditions,
+  createJoins,
+  exactNumberSql,
+  type Joins,
+  orderClause,
+  orderSql,
+  predicateSql,
+  selectionSql,
+  sortKeysSql,
+  startCompiling,
+  whereSql,
+  wholeNumberSql,
+  wireSql,
+} from './compile-rows.ts'
 import { inPast } from './past.ts'
-import type { Grouping, PlanContent } from './plan.ts'
+import type {
+  Aggregate,
+  DatePart,
+  Grouping,
+  GroupKey,
+  Keyset,
+  PlanContent,
+  Selection,
+  SortBy,
+  SortTerm,
+} from './plan.ts'
 import type { Plan, ResolvedFilter } from './resolve.ts'
-import { createParams, ident, type Params, type Statement, statement } from './sql.ts'
+import { createParams, ident, literal, type Params, type Statement, statement } from './sql.ts'
 
 /** One row: `data`, the text of a JSON array, and `total`, the number of matching rows as text or null when not counted. */
 export function compileList(plan: Plan): Statement {
@@ -147,4 +173,262 @@ function groupPageSql(
 ): string {
   const page = `select g.* from ${groups} g${groupOrderSql(plan)}${window}`
   return groupObjectsSql(plan, grouping, page, compiling)
+}
+
+/* Pages that begin after a row instead of after a number of rows: as quick at the end of a table as at its start. */
+
+/**
+ * One row: `data` and `total` as in a list, and `next`, a JSON array with the sort values of the last row as texts;
+ * null where no row follows.
+ */
+export function compilePage(plan: Plan & { readonly keyset: Keyset; readonly limit: number }): Statement {
+  const params = createParams()
+  const compiling = startCompiling(params)
+  const { collection, sort } = plan
+  const limit = limitValueSql(plan.limit, params)
+  const where = conditions(plan.where, ['t'], compiling)
+  const found = foundSql(plan, limit, compiling)
+  const item = `(select row_to_json(o.*) from (select ${selectionSql(plan.selection, ['t'], compiling)}) o)`
+  const keys = sort.map((_, i) => `t.${keyName(i)}::text`).join(', ')
+  const rows = `select ${item} as item, json_build_array(${keys})::text as keys, row_number() over () as n from (${found}) t`
+  const total = plan.count
+    ? `(select count(*) from ${ident(collection.name)} t${clause('where', where)})::text`
+    : 'null::text'
+  // One row more than asked for tells whether there is a next page.
+  const data = `coalesce(json_agg(p.item) filter (where p.n <= ${limit}), '[]')::text`
+  const next = `min(p.keys) filter (where p.n = ${limit})`
+  const text = `select ${data} as data, ${total} as total, case when count(*) > ${limit} then ${next} end as next from (${rows}) p`
+  return statement(inPast(plan.past, text, params), params.values)
+}
+
+/** A sort key with the value that it has in the row before the page. */
+type Key = {
+  readonly sql: string
+  readonly descending: boolean
+  readonly nullable: boolean
+  /** A placeholder; undefined for null. */
+  readonly value: string | undefined
+}
+
+/** No field has such a name. */
+const keyName = (i: number): string => ident(`$${i + 1}`)
+
+/** The rows behind the cursor, ordered and cut. */
+function foundSql(plan: PlanContent & { readonly keyset: Keyset }, limit: string, compiling: Compiling): string {
+  const { sort, keyset } = plan
+  const values = keyset.after?.map(({ value, pgType }) =>
+    value === null ? undefined : compiling.params.bind(value, pgType),
+  )
+  if (values === undefined) return rangeSql(plan, undefined, limit, compiling)
+  const parts = partsOf(sort[0]!, values[0], plan.collection)
+  const ranges = parts.map((part) => rangeSql(plan, { part, values }, limit, compiling))
+  if (ranges.length === 1) return ranges[0]!
+  const order = orderClause(
+    sort,
+    sort.map((_, i) => `t.${keyName(i)}`),
+  )
+  return `select * from (${ranges.map((range) => `(${range})`).join(' union all ')}) t${order} limit (${limit} + 1)`
+}
+
+/** Rows whose first key has a value come together in an index, and so do those where it is null. */
+type Part = 'all' | 'first' | 'second'
+
+/** Where both kinds of row may follow and an index has them in order, each is read for itself: an OR would scan. */
+function partsOf(term: SortTerm, value: string | undefined, collection: Collection): readonly Part[] {
+  const isSplit = isNullable(term.by) && (value === undefined) === (term.direction === 'desc')
+  return isSplit && isIndexed(term.by, collection) ? ['first', 'second'] : ['all']
+}
+
+type Behind = { readonly part: Part; readonly values: readonly (string | undefined)[] }
+
+function rangeSql(plan: PlanContent, behind: Behind | undefined, limit: string, compiling: Compiling): string {
+  const { collection, selection, sort } = plan
+  const { joins, keys } = sortKeysSql(sort, ['t'], compiling)
+  const columns = [
+    ...columnsRead(selection).map((field) => columnSql(field.name, 't')),
+    ...keys.map((key, i) => `${key} as ${keyName(i)}`),
+  ]
+  const after = behind === undefined ? [] : behindSql(keysOf(sort, keys, behind.values), behind.part)
+  const where = clause('where', [...conditions(plan.where, ['t'], compiling), ...after])
+  return `select ${columns.join(', ')} from ${ident(collection.name)} t${joins}${where}${orderClause(sort, keys)} limit (${limit} + 1)`
+}
+
+const keysOf = (sort: readonly SortTerm[], keys: readonly string[], values: Behind['values']): Key[] =>
+  sort.map(({ by, direction }, i) => ({
+    sql: keys[i]!,
+    descending: direction === 'desc',
+    nullable: isNullable(by),
+    value: values[i],
+  }))
+
+/** Null is greater than every value: last ascending, first descending. */
+function behindSql(keys: readonly Key[], part: Part): readonly string[] {
+  const [first, ...rest] = keys
+  if (part === 'second') return [`${first!.sql} is ${first!.descending ? 'not ' : ''}null`]
+  if (part === 'first' && first!.value === undefined) return [`${first!.sql} is null`, laterSql(rest)]
+  if (part === 'all' && (first!.value === undefined || (first!.nullable && !first!.descending))) return [laterSql(keys)]
+  return valuedSql(keys)
+}
+
+/** The rows behind the cursor whose first key has a value, in a form that an index on the first keys can serve. */
+function valuedSql(keys: readonly Key[]): readonly string[] {
+  const [first, ...rest] = keys
+  const isRow = rest.every((key) => !key.nullable && key.value !== undefined && key.descending === first!.descending)
+  const sign = first!.descending ? '<' : '>'
+  if (isRow) return [`(${keys.map((key) => key.sql).join(', ')}) ${sign} (${keys.map((key) => key.value).join(', ')})`]
+  return [
+    `${first!.sql} ${sign}= ${first!.value}`,
+    laterSql(keys.map((key) => (key === first ? { ...key, nullable: false } : key))),
+  ]
+}
+
+/** Behind in the first key, or equal in it and behind in those that follow. */
+function laterSql([first, ...rest]: readonly Key[]): string {
+  if (first === undefined) return 'false'
+  const same = first.value === undefined ? `${first.sql} is null` : `${first.sql} = ${first.value}`
+  const ties = rest.length === 0 ? [] : [`(${same} and ${laterSql(rest)})`]
+  const ways = [...beyondSql(first), ...ties]
+  return ways.length === 0 ? 'false' : `(${ways.join(' or ')})`
+}
+
+function beyondSql({ sql, descending, nullable, value }: Key): readonly string[] {
+  if (value === undefined) return descending ? [`${sql} is not null`] : []
+  const compared = `${sql} ${descending ? '<' : '>'} ${value}`
+  return nullable && !descending ? [compared, `${sql} is null`] : [compared]
+}
+
+const isNullable = (by: SortBy): boolean => by.kind === 'path' && (by.path.steps.length > 0 || by.path.column.nullable)
+
+function isIndexed(by: SortBy, { fields, indexes }: Collection): boolean {
+  if (by.kind !== 'path' || by.path.steps.length > 0) return false
+  const { name } = by.path.column
+  return fields.get(name)?.unique === true || indexes.some((index) => index.fields[0] === name)
+}
+
+/* Groups: one grouped query, computed once for both the rows and their number. */
+
+/**
+ * A query of the groups: columns k1, k2, … for the keys, a1, a2, … for the aggregates, and r for the first row where
+ * something of it is shown that the keys do not tell.
+ */
+export function groupsSql(plan: PlanContent, grouping: Grouping, compiling: Compiling): string {
+  const joins = createJoins(['t'], compiling)
+  const keys = grouping.keys.map((key) => `${keySql(key, grouping.timezone, joins, compiling)} as ${key.name}`)
+  const primaryKey = columnSql(plan.collection.primaryKey.name, 't')
+  const aggregates = grouping.aggregates.map((each) => `${aggregateSql(each, primaryKey, joins)} as ${each.name}`)
+  const isRead = grouping.detail !== undefined && keyRowSql(grouping) === undefined
+  const first = isRead ? [`${firstRowSql(plan)} as r`] : []
+  const list = [...keys, ...aggregates, ...first].join(', ')
+  const where = whereSql(plan.where, ['t'], compiling)
+  const by = clause(
+    'group by',
+    grouping.keys.map((_, i) => String(i + 1)),
+    ', ',
+  )
+  const grouped = `select ${list} from ${ident(plan.collection.name)} t${joins.sql()}${where}${by}`
+  return havingSql(grouped, grouping, compiling)
+}
+
+/** A query of `object`, each group of `page` (ordered and cut, called g) as JSON, in order. */
+export function groupObjectsSql(plan: PlanContent, grouping: Grouping, page: string, compiling: Compiling): string {
+  const object = objectSql(grouping, compiling)
+  if (grouping.detail === undefined) return `select ${object} as object from (${page}) g`
+  // A join need not keep the order of the page.
+  return `select ${object} as object from (${page}) g${detailSql(plan, grouping, grouping.detail, compiling)}${groupOrderSql(plan)}`
+}
+
+/** ORDER BY of groups called g. */
+export function groupOrderSql({ sort }: PlanContent): string {
+  const terms = sort.flatMap(({ by, direction }) =>
+    by.kind === 'output' ? [`g.${by.name}${direction === 'desc' ? ' desc' : ''}`] : [],
+  )
+  return clause('order by', terms, ', ')
+}
+
+function keySql({ path, part }: GroupKey, timezone: string | undefined, joins: Joins, { params }: Compiling): string {
+  const column = columnSql(path.column.name, joins.alias(path.steps))
+  if (part === undefined) return column
+  if (path.column.kind === 'date') return partSql(part, `${column}::timestamp`)
+  if (path.column.kind !== 'datetime') return partSql(part, column)
+  const zone = timezone === undefined ? `'UTC'` : params.bind(timezone, 'text')
+  return partSql(part, `${column} at time zone ${zone}`)
+}
+
+const partSql = (part: DatePart, time: string): string =>
+  part === 'yearmonth' ? `to_char(${time}, 'YYYY-MM')` : `extract(${part} from ${time})::integer`
+
+function aggregateSql({ fn, path }: Aggregate, primaryKey: string, joins: Joins): string {
+  if (path === undefined) return 'count(*)'
+  const column = columnSql(path.column.name, joins.alias(path.steps))
+  switch (fn) {
+    case 'distinct':
+      return `count(distinct ${column})`
+    case 'avg':
+      return `avg(${column})::double precision`
+    case 'array_agg':
+      return `coalesce(json_agg(${wireSql(column, path.column)} order by ${primaryKey}), '[]')`
+    default:
+      return `${fn}(${column})`
+  }
+}
+
+/** The first row of a group by primary key. PostgreSQL has no min(uuid); its text has the same order in this collation. */
+function firstRowSql({ collection: { primaryKey } }: PlanContent): string {
+  const column = columnSql(primaryKey.name, 't')
+  return primaryKey.kind === 'uuid' ? `min(${column}::text collate "C")::uuid` : `min(${column})`
+}
+
+/**
+ * The group g as a row of the collection, where its keys have every column that the detail reads: the related records
+ * then hang on the groups alone, and no row of the collection is read a second time.
+ */
+function keyRowSql({ keys, detail }: Grouping): string | undefined {
+  const columns = new Map(keys.filter(isOwnColumn).map(({ name, path }) => [path.column.name, name]))
+  const read = detail === undefined ? [] : columnsRead(detail).map(({ name }) => name)
+  if (!read.every((name) => columns.has(name))) return undefined
+  return `select ${read.map((name) => `g.${columns.get(name)} as ${ident(name)}`).join(', ')}`
+}
+
+const isOwnColumn = ({ path, part }: GroupKey): boolean => part === undefined && path.steps.length === 0
+
+function havingSql(grouped: string, { having }: Grouping, compiling: Compiling): string {
+  const kept = conditions(having, ['g'], compiling)
+  return kept.length === 0 ? grouped : `select * from (${grouped}) g${clause('where', kept)}`
+}
+
+/** Names chosen by the request travel as parameters. */
+function objectSql({ keys, aggregates, detail }: Grouping, { params }: Compiling): string {
+  const members = [
+    ...keys.flatMap((key) => key.keys.map((name) => `${literal(name)}, ${keyValueSql(key)}`)),
+    ...aggregates.map((aggregate) => `${params.bind(aggregate.alias, 'text')}, ${aggregateValueSql(aggregate)}`),
+    ...(detail?.columns ?? []).map(({ name }) => `${literal(name)}, ${columnSql(name, 'd')}`),
+    ...(detail?.nested ?? []).map(
+      ({ step }) => `${literal(step.relation.name)}, ${columnSql(step.relation.name, 'd')}`,
+    ),
+  ]
+  return `json_build_object(${members.join(', ')})`
+}
+
+const keyValueSql = ({ name, part, path }: GroupKey): string =>
+  part === undefined ? wireSql(`g.${name}`, path.column) : `g.${name}`
+
+/**
+ * Numbers stay numbers as long as a double holds every digit of them, also those of Decimal columns
+ * (`spec/items.md` §9); all else has its usual form.
+ */
+function aggregateValueSql({ name, fn, path }: Aggregate): string {
+  const value = `g.${name}`
+  if (path === undefined || (fn !== 'sum' && fn !== 'min' && fn !== 'max')) return value
+  const { kind } = path.column
+  if (kind === 'decimal') return exactNumberSql(value)
+  if (fn === 'sum') return kind === 'float' ? value : wholeNumberSql(value)
+  return wireSql(value, path.column)
+}
+
+function detailSql({ collection }: PlanContent, grouping: Grouping, detail: Selection, compiling: Compiling): string {
+  const list = selectionSql(detail, ['t'], compiling)
+  const keyRow = keyRowSql(grouping)
+  if (keyRow !== undefined) return ` cross join lateral (select ${list} from (${keyRow}) t) d`
+  const isFirst = `${columnSql(collection.primaryKey.name, 't')} = g.r`
+  return ` left join lateral (select ${list} from ${ident(collection.name)} t where ${isFirst}) d on true`
 }

@@ -2,7 +2,10 @@
  * Limits on what a request may make us walk, checked before anything recurses (design §7, Guards). All of them
  * answer 400.
  */
+import { guardScalar, isObject } from '../catalog/values.ts'
 import { errors } from '../errors.ts'
+
+export { isObject, member } from '../catalog/values.ts'
 
 /** Characters of a parameter that is JSON text; ten thousand UUIDs are 390 000. */
 export const MAX_TEXT = 1_000_000
@@ -66,26 +69,6 @@ function membersOf(parameter: string, { value, objects, arrays }: Visit): Visit[
     return { value: entry, objects: objects + 1, arrays }
   })
 }
-
-export function guardScalar(parameter: string, value: unknown): void {
-  if (typeof value === 'number' && !Number.isFinite(value)) {
-    throw errors.badQuery(`${parameter}: numbers must be finite`)
-  }
-  if (typeof value === 'string' && value.includes('\0')) {
-    throw errors.badQuery(`${parameter}: NUL characters are not allowed`)
-  }
-  if (typeof value === 'string' && !value.isWellFormed()) {
-    throw errors.badQuery(`${parameter}: text must be valid Unicode`)
-  }
-}
-
-/** A JSON object: neither null nor an array. Its members are read with Object.entries and Object.hasOwn only. */
-export const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
-
-/** A member of an object of the request; never one that it inherits. */
-export const member = (object: Readonly<Record<string, unknown>>, key: string): unknown =>
-  Object.hasOwn(object, key) ? object[key] : undefined
 
 /** The request's own word in an error, cut short. */
 export const quoted = (text: string): string => JSON.stringify(text.length > 64 ? `${text.slice(0, 64)}…` : text)

@@ -6,11 +6,10 @@
  * caller's permissions put on rows, a *selection* is what is returned of a row.
  */
 import type { Collection, Field, Relation } from '../catalog/catalog.ts'
-import type { Direction } from './ast.ts'
-import type { Operand, Operator } from './operator.ts'
+import type { TypedValue, ValueType } from '../catalog/values.ts'
+import type { Operand, Operator } from './operators.ts'
+import type { Direction } from './parse.ts'
 import type { Past } from './past.ts'
-import type { TypedValue } from './sql.ts'
-import type { ValueType } from './values.ts'
 
 /** The part of a field that decides how it is compared; aggregates and casts have one too. */
 export type Column = Pick<Field, 'name' | 'kind' | 'pgType' | 'element'> & { readonly nullable: boolean }
@@ -144,7 +143,7 @@ export type PlanContent = {
   readonly past: Past | undefined
   /** Every collection that the statement reads: cache tags and realtime dependencies. */
   readonly collections: ReadonlySet<string>
-  /** What the request's filter asked for, in its order; see plan-form.ts. */
+  /** What the request's filter asked for, in its order; see template.ts. */
   readonly asked: readonly Asked[]
 }
 
@@ -180,3 +179,35 @@ export function negate(predicate: Predicate): Predicate {
 
 export const isToMany = (relation: Relation): boolean =>
   relation.kind === 'hasMany' || relation.kind === 'belongsToMany' || relation.kind === 'polymorphic'
+
+/**
+ * The collections behind the relations that a condition follows, junctions and their rules included. Its own one is
+ * among them only where a relation leads back to it: a change there is then a change of other rows, too.
+ */
+export function relatedCollections({ predicate }: { readonly predicate: Predicate }): ReadonlySet<string> {
+  return new Set(behind(predicate))
+}
+
+function behind(predicate: Predicate): string[] {
+  switch (predicate.kind) {
+    case 'always':
+    case 'never':
+    case 'test':
+      return []
+    case 'and':
+    case 'or':
+      return predicate.of.flatMap(behind)
+    case 'not':
+      return behind(predicate.of)
+    case 'compare':
+      return predicate.steps.flatMap(behindStep)
+    case 'exists':
+      return [...behindStep(predicate.step), ...behind(predicate.where)]
+    case 'search':
+      return predicate.search.columns.flatMap(({ steps }: ColumnPath) => steps.flatMap(behindStep))
+  }
+}
+
+function behindStep({ target, through, rule }: Step): string[] {
+  return [target.name, ...(through === undefined ? [] : [through.name]), ...behind(rule)]
+}

@@ -1,13 +1,31 @@
-/** `fields` resolved to a selection (`spec/items.md` §4). Wildcards narrow to what is granted; names must be granted. */
-import type { Field, Relation } from '../catalog/catalog.ts'
+/**
+ * What is returned: `fields` as a selection, or `aggregate`, `groupBy` and `having` as groups. Wildcards narrow to what
+ * is granted; names must be granted.
+ */
+import type { Field, Kind, Relation } from '../catalog/catalog.ts'
+import { isObject, member } from '../catalog/values.ts'
 import { errors } from '../errors.ts'
-import { isObject, MAX_NESTED, MAX_RELATION_DEPTH, member, quoted } from './guards.ts'
-import { parseFilter } from './parse.ts'
-import { ALWAYS, allOf, type NestedSelection, type Predicate, type Selection } from './plan.ts'
+import { nearName, plain } from '../near-names.ts'
+import { MAX_NESTED, MAX_RELATION_DEPTH, quoted } from './guards.ts'
+import { type AggregateEntry, type Filter, type ListQuery, parseFilter, type SortKey } from './parse.ts'
+import {
+  type Aggregate,
+  type AggregateFunction,
+  ALWAYS,
+  allOf,
+  type ColumnPath,
+  type DatePart,
+  type Grouping,
+  type GroupKey,
+  isToMany,
+  type NestedSelection,
+  type Predicate,
+  type Selection,
+  type SortTerm,
+} from './plan.ts'
 import { resolveFilter } from './resolve-filter.ts'
-import { enter, unknownName } from './resolve-path.ts'
 import { relConditionsAt, rowPart } from './resolve-view.ts'
-import { type Entered, readableColumns, type View } from './view.ts'
+import { type Entered, enter, readableColumns, resolveColumn, unknownName, type View } from './view.ts'
 
 export type FieldsRequest = {
   readonly fields: readonly string[]
@@ -165,3 +183,240 @@ function requireKnownNested(conditions: unknown, view: View): void {
     requireKnownNested(nested, enter(view, name, name, 'relConditions').view)
   }
 }
+
+/* Groups. */
+
+/** Undefined for a query that neither aggregates nor groups. */
+export function resolveGrouping(query: ListQuery, view: View): Grouping | undefined {
+  if (query.aggregate.length === 0 && query.groupBy.length === 0) {
+    if (query.having !== undefined) throw errors.badQuery('having: needs aggregate or groupBy')
+    return undefined
+  }
+  const keys = query.groupBy.map((entry, i) => resolveKey(entry, `k${i + 1}`, view))
+  const aggregates = query.aggregate.map((entry, i) => resolveAggregate(entry, `a${i + 1}`, view))
+  requireDistinctNames(keys, aggregates, view)
+  requireOneBranch([...keys.map(({ path }) => path), ...aggregates.flatMap(({ path }) => path ?? [])])
+  return {
+    keys,
+    aggregates,
+    having: resolveHaving(query.having, keys, aggregates, view),
+    timezone: readTimezone(query.timezone),
+    detail: resolveDetail(query, keys, view),
+  }
+}
+
+/** Sort terms over aggregate aliases (but lists) and group keys; the keys themselves break ties. */
+export function resolveGroupSort(sort: readonly SortKey[], { keys, aggregates }: Grouping): readonly SortTerm[] {
+  const asked = sort.map((key): SortTerm => {
+    const path = key.kind === 'path' ? key.path : `_${key.kind}`
+    const sortable = aggregates.filter(({ fn }) => fn !== 'array_agg')
+    const output = sortable.find(({ alias }) => alias === path) ?? keys.find((group) => group.keys.includes(path))
+    if (output === undefined) throw errors.badQuery(`sort: ${quoted(path)} is neither an aggregate nor a group`)
+    return { by: { kind: 'output', name: output.name }, direction: key.direction }
+  })
+  const rest = keys.filter(({ name }) => !asked.some(({ by }) => by.kind === 'output' && by.name === name))
+  return [...asked, ...rest.map(({ name }): SortTerm => ({ by: { kind: 'output', name }, direction: 'asc' }))]
+}
+
+const PARTS: ReadonlySet<string> = new Set<DatePart>([
+  'year',
+  'yearmonth',
+  'month',
+  'day',
+  'hour',
+  'minute',
+  'week',
+  'dow',
+  'isodow',
+])
+const DATED: ReadonlySet<Kind> = new Set(['datetime', 'datetime_no_tz', 'date'])
+const TIMED: ReadonlySet<Kind> = new Set(['time', 'time_no_tz'])
+const UNGROUPABLE: ReadonlySet<Kind> = new Set(['geometry', 'geography', 'vector'])
+
+function resolveKey(entry: string, name: string, view: View): GroupKey {
+  const bucket = /^date:([^:]*):(.*)$/.exec(entry)
+  const { steps, column, field } = resolveColumn(bucket?.[2] ?? entry, view, 'groupBy')
+  const path = [...steps.map((step) => step.relation.name), field.name]
+  const part = bucket === null ? undefined : readPart(bucket[1]!, field)
+  if (UNGROUPABLE.has(field.kind)) throw errors.badQuery(`groupBy: ${quoted(entry)} cannot be grouped`)
+  const spellings = part === undefined ? [path.join('.'), path.join('_')] : bucketKeys(part, path)
+  return { name, path: { steps, column }, part, keys: [...new Set(spellings)] }
+}
+
+const bucketKeys = (part: DatePart, path: readonly string[]) => [
+  `date:${part}:${path.join('.')}`,
+  `${part}_${path.join('_')}`,
+]
+
+function readPart(part: string, field: Field): DatePart {
+  const fits = DATED.has(field.kind) || (TIMED.has(field.kind) && (part === 'hour' || part === 'minute'))
+  if (!PARTS.has(part) || !fits) {
+    const meant = nearName(part, PARTS) ?? (plain(part) === 'monthyear' ? 'yearmonth' : undefined)
+    const right = meant === undefined || meant === part ? '' : `, did you mean ${meant}?`
+    throw errors.badQuery(`groupBy: no date part ${quoted(part)} of this field${right}`)
+  }
+  return part as DatePart
+}
+
+const ALIAS = /^[A-Za-z_][A-Za-z0-9_]{0,62}$/
+const INHERITED = new Set(['__proto__', 'constructor', 'prototype'])
+
+function resolveAggregate({ alias, fn, field }: AggregateEntry, name: string, view: View): Aggregate {
+  if (!ALIAS.test(alias) || INHERITED.has(alias)) {
+    throw errors.badQuery(`aggregate: ${quoted(alias)} must be letters, digits and underscores, at most 63`)
+  }
+  const applies = FUNCTIONS.get(fn)
+  if (applies === undefined) throw errors.badQuery(`aggregate: unknown function ${quoted(fn)}`)
+  if (field === '*') {
+    if (fn !== 'count') throw errors.badQuery(`aggregate: only count takes *, not ${fn}`)
+    return { name, alias, fn: 'count', path: undefined }
+  }
+  const { steps, column } = resolveColumn(field, view, 'aggregate')
+  if (!applies(column.kind)) throw errors.badQuery(`aggregate: ${fn} does not apply to ${quoted(field)}`)
+  return { name, alias, fn: fn as AggregateFunction, path: { steps, column } }
+}
+
+const isNumeric = (kind: Kind) => kind === 'integer' || kind === 'bigint' || kind === 'decimal' || kind === 'float'
+const hasOrder = (kind: Kind) =>
+  isNumeric(kind) || kind === 'text' || kind === 'enum' || DATED.has(kind) || TIMED.has(kind)
+
+const FUNCTIONS: ReadonlyMap<string, (kind: Kind) => boolean> = new Map([
+  ['count', () => true],
+  ['sum', isNumeric],
+  ['avg', isNumeric],
+  ['min', hasOrder],
+  ['max', hasOrder],
+  ['distinct', (kind: Kind) => !UNGROUPABLE.has(kind)],
+  ['array_agg', () => true],
+])
+
+/** An alias must not hide a column or a group key. */
+function requireDistinctNames(keys: readonly GroupKey[], aggregates: readonly Aggregate[], view: View): void {
+  const { fields, relations } = view.collection
+  const taken = new Set(keys.flatMap((key) => key.keys))
+  for (const { alias } of aggregates) {
+    if (taken.has(alias) || fields.has(alias) || relations.has(alias)) {
+      throw errors.badQuery(`aggregate: ${quoted(alias)} is already the name of a field`)
+    }
+  }
+}
+
+/** Rows of two to-many relations would multiply each other, and every sum with them. */
+function requireOneBranch(paths: readonly ColumnPath[]): void {
+  const branches = new Set(paths.map(toManyBranch).filter((branch) => branch !== ''))
+  const isOneLine = [...branches].every((a) => [...branches].every((b) => a.startsWith(b) || b.startsWith(a)))
+  if (!isOneLine) throw errors.badQuery('aggregate: only one to-many relation can be aggregated at a time')
+}
+
+/** The relations up to the last to-many one, each ended by a dot. */
+function toManyBranch({ steps }: ColumnPath): string {
+  const last = steps.findLastIndex((step) => isToMany(step.relation))
+  return steps
+    .slice(0, last + 1)
+    .map((step) => `${step.relation.name}.`)
+    .join('')
+}
+
+function readTimezone(timezone: string | undefined): string | undefined {
+  if (timezone === undefined || timezone === 'UTC') return undefined
+  // Names only: PostgreSQL reads the sign of a bare offset the other way round.
+  if (!/^[A-Za-z][A-Za-z0-9_+\-/]{1,63}$/.test(timezone) || !isTimezone(timezone)) {
+    throw errors.badQuery('timezone: expected a name such as Europe/Vienna')
+  }
+  return timezone
+}
+
+function isTimezone(name: string): boolean {
+  try {
+    return new Intl.DateTimeFormat('en', { timeZone: name }) !== undefined
+  } catch (error) {
+    if (error instanceof RangeError) return false
+    throw error
+  }
+}
+
+/** having is a filter whose fields are the aliases and the group keys in their underscore form. */
+function resolveHaving(
+  having: Filter | undefined,
+  keys: readonly GroupKey[],
+  aggregates: readonly Aggregate[],
+  view: View,
+): Predicate {
+  if (having === undefined) return ALWAYS
+  const fields = new Map<string, Field>()
+  for (const { keys: spellings, name, part, path } of keys) {
+    for (const key of spellings)
+      fields.set(key.replaceAll('.', '_'), part ? partOutput(name, part) : outputOf(name, path))
+  }
+  for (const aggregate of aggregates) {
+    if (aggregate.fn !== 'array_agg') fields.set(aggregate.alias, aggregateOutput(aggregate))
+  }
+  const collection = { ...view.collection, fields, relations: new Map() }
+  return resolveFilter(having, { ...view, collection, mayRead: () => true, enter: () => undefined }, 'having')
+}
+
+function aggregateOutput({ name, fn, path }: Aggregate): Field {
+  switch (fn) {
+    case 'count':
+    case 'distinct':
+      return output(name, 'bigint')
+    case 'sum':
+      return output(name, 'decimal')
+    case 'avg':
+      return output(name, 'float')
+    default:
+      return outputOf(name, path!)
+  }
+}
+
+const partOutput = (name: string, part: DatePart): Field => output(name, part === 'yearmonth' ? 'text' : 'integer')
+
+const outputOf = (name: string, { column }: ColumnPath): Field => ({ ...output(name, column.kind), ...column, name })
+
+const OUTPUT_TYPES: Partial<Record<Kind, string>> = { decimal: 'numeric', float: 'double precision' }
+
+function output(name: string, kind: Kind): Field {
+  return {
+    name,
+    type: kind,
+    kind,
+    pgType: OUTPUT_TYPES[kind] ?? kind,
+    element: undefined,
+    nullable: true,
+    primaryKey: false,
+    unique: false,
+    default: undefined,
+    generated: undefined,
+    enumValues: undefined,
+    hidden: false,
+    unlogged: false,
+    validate: undefined,
+    systemGenerated: false,
+  }
+}
+
+/**
+ * A report with dotted names shows, beside each group, those fields of the group's first row: `category.name` comes
+ * with `category: { id, name }`. Without dotted names what is not grouped is left out.
+ */
+function resolveDetail(query: ListQuery, keys: readonly GroupKey[], view: View): Grouping['detail'] {
+  const taken = new Set([...keys.flatMap((key) => key.keys), ...query.aggregate.map(({ alias }) => alias)])
+  const fields = (query.fields ?? []).filter((entry) => !entry.startsWith('date:'))
+  const grouped = keys.filter(isRelatedColumn).map((key) => key.keys[0]!)
+  const named = fields.some((entry) => entry.includes('.')) ? fields.filter((entry) => !isOwn(entry, taken)) : []
+  const wanted = [...grouped, ...named]
+  if (keys.length === 0 || wanted.length === 0) return undefined
+  const { collection, columns, nested } = resolveFields(
+    { fields: wanted, relConditions: query.relConditions, ignored: new Set() },
+    view,
+  )
+  const beside = columns.filter(({ name }) => !taken.has(name))
+  // PostgreSQL functions, json_build_object among them, take 100 arguments: 50 members.
+  if (taken.size + beside.length + nested.length > 50) throw errors.badQuery('fields: too many for a grouped report')
+  return { collection, columns: beside, nested }
+}
+
+const isOwn = (entry: string, taken: ReadonlySet<string>) => !entry.includes('.') && taken.has(entry)
+
+const isRelatedColumn = ({ path, part }: GroupKey) =>
+  part === undefined && path.steps.length > 0 && path.steps.every((step) => !isToMany(step.relation))

@@ -4,17 +4,13 @@
  * related row.
  */
 import type { Field } from '../catalog/catalog.ts'
+import { comparable, isObject, member, readCast, type ValueType } from '../catalog/values.ts'
 import { errors } from '../errors.ts'
-import type { Filter, FilterEntry } from './ast.ts'
-import { comparable, readCast } from './casts.ts'
-import { isObject, member, quoted } from './guards.ts'
-import type { Operator } from './operator.ts'
-import { comparisonOf, findOperator } from './operators.ts'
-import { parseFilter } from './parse.ts'
+import { quoted } from './guards.ts'
+import { comparisonOf, findOperator, type Operator } from './operators.ts'
+import { type Filter, type FilterEntry, parseFilter } from './parse.ts'
 import { ALWAYS, allOf, anyOf, isToMany, negate, type Predicate, type Step } from './plan.ts'
-import { resolveColumn, resolvePath } from './resolve-path.ts'
-import type { ValueType } from './values.ts'
-import type { View } from './view.ts'
+import { resolveColumn, resolvePath, type View } from './view.ts'
 
 /** Throws 400 for unknown names, operators and operands, 403 for what the view does not show. */
 export function resolveFilter(filter: Filter | undefined, view: View, parameter = 'filter'): Predicate {

@@ -1,22 +1,28 @@
 /**
  * The two kinds of view. An *access view* shows what a caller's grants show: the grant of the collection that the
  * query starts from must cover every path, and the related collections' own row rules, tenant scope and soft delete
- * hold on the way. A related collection needs a grant of its own, or to be named on the way (opened-relations.ts). A *trusted view* resolves the administrator's own texts, the
- * conditions of permission rows: everything but hidden fields.
+ * hold on the way. A related collection needs a grant of its own, or to be named on the way (access.ts). A *trusted
+ * view* resolves the administrator's own texts, the conditions of permission rows: everything but hidden fields.
  */
 import type { Catalog, Collection, Field, Relation } from '../catalog/catalog.ts'
+import { isObject, member } from '../catalog/values.ts'
 import { type Action, AppError, errors } from '../errors.ts'
-import type { Access, Grant } from './access.ts'
-import type { Filter } from './ast.ts'
-import { type FieldGrant, grantOf, reaches } from './grants.ts'
-import { guard, isObject, member } from './guards.ts'
-import { compileReadGrant, isLink, namesColumn, type ReadGrant } from './opened-relations.ts'
-import type { Extension } from './operator.ts'
-import { findOperator } from './operators.ts'
-import { parseFilter } from './parse.ts'
+import {
+  type Access,
+  compileReadGrant,
+  type FieldGrant,
+  type Grant,
+  grantOf,
+  isLink,
+  namesColumn,
+  type ReadGrant,
+  reaches,
+} from './access.ts'
+import { guard } from './guards.ts'
+import { type Extension, findOperator } from './operators.ts'
+import { type Filter, parseFilter } from './parse.ts'
 import { ALWAYS, type Asked, allOf, NEVER, type Predicate, type Step } from './plan.ts'
 import { resolveFilter } from './resolve-filter.ts'
-import { type TenantRules, tenantFilter } from './tenant.ts'
 import { substitute, type VariableScope } from './variables.ts'
 import type { Entered, View } from './view.ts'
 
@@ -225,3 +231,56 @@ export function rowPart(conditions: unknown, collection: Collection): unknown {
   const own = Object.entries(conditions).filter(([key, value]) => !(collection.relations.has(key) && isObject(value)))
   return Object.fromEntries(own)
 }
+
+/* Tenants: the rows that belong to the caller's. */
+
+export type TenantRules = {
+  /** MULTI_TENANT. */
+  readonly enabled: boolean
+  /** STRICT_TENANT_ISOLATION: only the administrator escapes. */
+  readonly strict: boolean
+  /** TENANT_IGNORED_TABLES. */
+  readonly ignored: ReadonlySet<string>
+}
+
+/** System collections whose rows without a tenant are everybody's defaults, to read. */
+const SHARED_DEFAULTS = new Set(['svc_Template', 'svc_Settings', 'svc_Notification'])
+
+/** System collections whose tenant is that of a related row. */
+const VIA: ReadonlyMap<string, string> = new Map([
+  ['svc_User', 'userRoles.tenant_Id'],
+  ['svc_WorkflowExecutionLog', 'execution.tenant_Id'],
+  ['svc_Block', 'page.tenant_Id'],
+])
+
+/**
+ * The filter that keeps a caller inside its tenant; undefined where none is needed, `nothing` where a row cannot be
+ * attributed to a tenant. 403 for a tenant-specific role without a tenant.
+ */
+export function tenantFilter(
+  collection: Collection,
+  action: Action,
+  access: Access,
+  rules: TenantRules,
+): Filter | 'nothing' | undefined {
+  const scoped = rules.enabled && !access.admin && (access.tenantSpecific || rules.strict)
+  if (!scoped || rules.ignored.has(collection.name)) return undefined
+  const path = tenantPath(collection)
+  if (path === undefined) return collection.system ? undefined : 'nothing'
+  if (access.tenantId === undefined && access.tenantSpecific) {
+    throw new AppError(403, 'Tenant context required but not provided')
+  }
+  const own = entry(path, access.tenantId ?? null)
+  return action === 'read' ? { kind: 'or', of: [own, ...readableByAll(collection)] } : own
+}
+
+function tenantPath(collection: Collection): string | undefined {
+  return VIA.get(collection.name) ?? (collection.fields.has('tenant_Id') ? 'tenant_Id' : undefined)
+}
+
+function readableByAll(collection: Collection): Filter[] {
+  if (collection.name === 'svc_File') return [entry('isPublic', true)]
+  return SHARED_DEFAULTS.has(collection.name) ? [entry('tenant_Id', null)] : []
+}
+
+const entry = (path: string, value: unknown): Filter => ({ kind: 'entry', path, value })

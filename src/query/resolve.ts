@@ -7,19 +7,22 @@
 import type { Catalog, Collection, Field, Relation } from '../catalog/catalog.ts'
 import { type Action, errors } from '../errors.ts'
 import type { Access } from './access.ts'
-import type { Filter, ListQuery } from './ast.ts'
 import { MAX_CURSOR_ROWS, quoted } from './guards.ts'
-import type { Extension, Operand } from './operator.ts'
-import { findOperator } from './operators.ts'
-import { isKeyTerm, readPageCursor } from './page-cursor.ts'
+import { type Extension, findOperator, type Operand } from './operators.ts'
+import type { Filter, ListQuery } from './parse.ts'
 import { type Past, parsePoint } from './past.ts'
 import { ALWAYS, allOf, type Keyset, type PlanContent, type Predicate, type Search, type SortTerm } from './plan.ts'
-import { resolveFields } from './resolve-fields.ts'
+import { resolveFields, resolveGrouping, resolveGroupSort } from './resolve-fields.ts'
 import { resolveFilter } from './resolve-filter.ts'
-import { resolveGrouping, resolveGroupSort } from './resolve-groups.ts'
-import { resolveSearch, resolveSort } from './resolve-sort.ts'
-import { accessView, type ResolveContext, requireGrant, resolveStored, rowRule } from './resolve-view.ts'
-import type { TenantRules } from './tenant.ts'
+import { isKeyTerm, readPageCursor, resolveSearch, resolveSort } from './resolve-sort.ts'
+import {
+  accessView,
+  type ResolveContext,
+  requireGrant,
+  resolveStored,
+  rowRule,
+  type TenantRules,
+} from './resolve-view.ts'
 import type { VariableScope } from './variables.ts'
 import { readableColumns, type View } from './view.ts'
 
@@ -127,7 +130,7 @@ export function resolveAny(
 export const ofItem = (any: Plan, id: string): Plan =>
   plan({ ...any, where: allOf([hasId(any.collection, id), any.where]) })
 
-/** The plan with other operands in place of what its request's filter asked for; see plan-form.ts. */
+/** The plan with other operands in place of what its request's filter asked for; see template.ts. */
 export const withOperands = (any: Plan, operands: ReadonlyMap<Operand, Operand>): Plan =>
   plan({ ...any, where: refilled(any.where, operands) })
 

@@ -1,9 +1,8 @@
 /** The few primitives of SQL text. Everything that reaches `ident` and `literal` comes from the catalog. */
 
-export type ParamValue = string | number | boolean | null | readonly ParamValue[]
+import type { ParamValue } from '../catalog/values.ts'
 
-/** A value on its way into a statement, with the PostgreSQL type that its placeholder is cast to. */
-export type TypedValue = { readonly value: ParamValue; readonly pgType: string }
+export type { ParamValue, TypedValue } from '../catalog/values.ts'
 
 /** Takes a value, gives the SQL that stands for it. Realtime supplies its own, whose values are joined in as rows. */
 export type Params = { bind(value: ParamValue, pgType: string): string }

@@ -3,9 +3,9 @@
  * the clock, anywhere in a filter, a permission condition or default values (`spec/items.md` §5).
  */
 import type { Catalog } from '../catalog/catalog.ts'
+import { isObject, UNRESOLVED } from '../catalog/values.ts'
 import { errors } from '../errors.ts'
 import type { Access, VariableName } from './access.ts'
-import { isObject } from './guards.ts'
 
 export type VariableScope = {
   readonly catalog: Catalog
@@ -14,9 +14,6 @@ export type VariableScope = {
   /** False for the administrator's own texts (permission rows), which may use every variable. */
   readonly ofRequest: boolean
 }
-
-/** What a variable without a value becomes. It ends as a NULL parameter, so that comparisons match nothing. */
-export const UNRESOLVED: unique symbol = Symbol('unresolved')
 
 const DAY = 86_400_000
 const UNITS: Readonly<Record<string, number>> = {
@@ -66,13 +63,6 @@ function unresolvedToNull(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(unresolvedToNull)
   if (!isObject(value)) return value
   return Object.fromEntries(Object.entries(value).map(([key, entry]) => [key, unresolvedToNull(entry)]))
-}
-
-/** Whether a value has a variable without a value anywhere in it. */
-export function hasUnresolved(value: unknown): boolean {
-  if (value === UNRESOLVED) return true
-  if (Array.isArray(value)) return value.some(hasUnresolved)
-  return isObject(value) && Object.values(value).some(hasUnresolved)
 }
 
 function substituteText(text: string, scope: VariableScope): unknown {

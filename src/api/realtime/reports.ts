@@ -6,8 +6,8 @@ import type { Caller } from '../../features/auth/caller.ts'
 import { listTag } from '../../features/items/versions.ts'
 import { type Evaluation, openEvaluator } from '../../features/reports/live.ts'
 import { parseReport } from '../../features/reports/reports.ts'
-import type { ListQuery } from '../../query/ast.ts'
 import { isObject } from '../../query/guards.ts'
+import type { ListQuery } from '../../query/parse.ts'
 import type { Runtime } from '../../runtime.ts'
 
 /**

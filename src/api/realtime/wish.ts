@@ -6,11 +6,9 @@ import { ruleSources } from '../../features/changes/rule-sources.ts'
 import { resolveEnv } from '../../features/items/reads.ts'
 import { notifications } from '../../features/notifications/own.ts'
 import type { Access } from '../../query/access.ts'
-import type { Filter } from '../../query/ast.ts'
 import { isObject } from '../../query/guards.ts'
-import { parseListQuery } from '../../query/parse.ts'
+import { type Filter, parseListQuery, readBoolean } from '../../query/parse.ts'
 import { readableFields, requestedFields } from '../../query/resolve.ts'
-import { readBoolean } from '../../query/wire.ts'
 import type { Runtime } from '../../runtime.ts'
 
 /** What a socket asks for with `subscribe` (docs/realtime.md); that it makes sense is seen when it is compiled. */

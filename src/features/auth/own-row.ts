@@ -1,5 +1,5 @@
 import type { Catalog, Collection } from '../../catalog/catalog.ts'
-import { projectionList } from '../../query/projection.ts'
+import { projectionList } from '../../query/compile-rows.ts'
 
 /**
  * SQL expression of the row `alias` as JSON in wire form, without hidden fields: what callers may know of their own

@@ -2,10 +2,9 @@ import type { Catalog, Collection, Field } from '../../catalog/catalog.ts'
 import { errors } from '../../errors.ts'
 import { type Cursor, parseCursor } from '../../events/cursor.ts'
 import type { Access } from '../../query/access.ts'
-import type { Filter } from '../../query/ast.ts'
 import { MAX_LIST, quoted } from '../../query/guards.ts'
+import { collectParameters, type Filter, readInteger, readStrings } from '../../query/parse.ts'
 import { readableFields, requestedFields } from '../../query/resolve.ts'
-import { collectParameters, readInteger, readStrings } from '../../query/wire.ts'
 
 /** What `GET /changes` asks for, checked against what its caller may read. */
 export type ChangesRequest = {

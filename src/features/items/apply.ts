@@ -1,6 +1,6 @@
 import type { Collection, Relation } from '../../catalog/catalog.ts'
 import { rawQuery } from '../../db/sql.ts'
-import { projectionSql } from '../../query/projection.ts'
+import { projectionSql } from '../../query/compile-rows.ts'
 import { ident } from '../../query/sql.ts'
 import { openWrite, type WriteContext } from './context.ts'
 import { passwordChanged, setPasswords } from './credentials.ts'

@@ -1,7 +1,6 @@
 import type { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
-import { plainQuery } from '../../query/parse.ts'
-import { readBoolean } from '../../query/wire.ts'
+import { plainQuery, readBoolean } from '../../query/parse.ts'
 import type { Runtime } from '../../runtime.ts'
 import type { Writer } from './context.ts'
 import { beforeRead, tellAfter } from './hooking.ts'

@@ -3,6 +3,8 @@ import type { Catalog } from '../../catalog/catalog.ts'
 import { oncePer } from '../../once-per.ts'
 import type { Access } from '../../query/access.ts'
 import { plainFilter } from '../../query/parse.ts'
+import type { Plan } from '../../query/resolve.ts'
+import type { Statement } from '../../query/sql.ts'
 import {
   type Filled,
   type Form,
@@ -12,9 +14,7 @@ import {
   type StatementForm,
   shapeOf,
   statementFormOf,
-} from '../../query/plan-form.ts'
-import type { Plan } from '../../query/resolve.ts'
-import type { Statement } from '../../query/sql.ts'
+} from '../../query/template.ts'
 
 /** What a query has become, with its statement as soon as that was needed. */
 export type PreparedPlan = {
@@ -39,7 +39,7 @@ type RawQuery = Readonly<Record<string, unknown>>
  * clients ask few different ones, or many that differ in the values of their filter only.
  *
  * Exact: a plan is kept with the catalog that it was resolved against and found by everything else that resolving looks
- * at, which is the question, but for values that are read anew each time (query/plan-form.ts), and what the caller may
+ * at, which is the question, but for values that are read anew each time (query/template.ts), and what the caller may
  * (`Access.meaning`). A question that could name a variable is always resolved anew; errors are never kept.
  */
 export function preparedPlan(

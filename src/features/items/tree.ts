@@ -1,6 +1,6 @@
 import type { Collection, Relation } from '../../catalog/catalog.ts'
 import { AppError } from '../../errors.ts'
-import type { FieldGrant } from '../../query/grants.ts'
+import type { FieldGrant } from '../../query/access.ts'
 import { isObject, MAX_NODES, MAX_RELATION_DEPTH, member } from '../../query/guards.ts'
 import type { Runtime } from '../../runtime.ts'
 import { openWrite, type WriteContext, type Writer } from './context.ts'

@@ -1,8 +1,7 @@
 import type { Field, Relation } from '../../catalog/catalog.ts'
 import { errors } from '../../errors.ts'
 import { oncePer } from '../../once-per.ts'
-import type { Grant } from '../../query/access.ts'
-import { compileGrant, type FieldGrant, grantOf, reaches } from '../../query/grants.ts'
+import { compileGrant, type FieldGrant, type Grant, grantOf, reaches } from '../../query/access.ts'
 import type { PayloadContext } from './payload.ts'
 
 /** Which fields and relations a caller may write (spec/permissions.md §2, §3, §5). */

@@ -2,7 +2,7 @@ import { Type } from 'typebox'
 import { errors } from '../../errors.ts'
 import { readAs } from '../../http/reading.ts'
 import { Anything, Filled, Id } from '../../http/shapes.ts'
-import { collectParameters, readStrings } from '../../query/wire.ts'
+import { collectParameters, readStrings } from '../../query/parse.ts'
 
 /** One notification for many users. */
 export type NewNotification = {

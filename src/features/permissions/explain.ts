@@ -1,5 +1,6 @@
 import type { Collection } from '../../catalog/catalog.ts'
 import { isCollectionName } from '../../catalog/identifiers.ts'
+import { parameterType, readValue } from '../../catalog/values.ts'
 import { rawQuery } from '../../db/sql.ts'
 import { type Action, AppError, errors, type FieldProblem } from '../../errors.ts'
 import { systemActor } from '../../events/types.ts'
@@ -15,7 +16,6 @@ import {
   variableScope,
 } from '../../query/resolve.ts'
 import { createParams, ident } from '../../query/sql.ts'
-import { parameterType, readValue } from '../../query/values.ts'
 import { resolveDefaults } from '../../query/variables.ts'
 import type { Runtime } from '../../runtime.ts'
 import { openWrite } from '../items/context.ts'

@@ -1,6 +1,6 @@
 import type { Catalog } from '../../catalog/catalog.ts'
 import { type Reader, rawQuery, sql, type Tx } from '../../db/sql.ts'
-import { projectionList } from '../../query/projection.ts'
+import { projectionList } from '../../query/compile-rows.ts'
 import type { StoredRule } from './store.ts'
 
 /** A stored permission or named rule in wire form; undefined when there is none. */

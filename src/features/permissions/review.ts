@@ -1,8 +1,13 @@
 import type { Catalog, Collection, Field } from '../../catalog/catalog.ts'
 import type { FieldProblem } from '../../errors.ts'
-import type { Access, Grant } from '../../query/access.ts'
-import { compileGrant, grantOf as grantsField } from '../../query/grants.ts'
-import { compileReadGrant, isLink } from '../../query/opened-relations.ts'
+import {
+  type Access,
+  compileGrant,
+  compileReadGrant,
+  type Grant,
+  grantOf as grantsField,
+  isLink,
+} from '../../query/access.ts'
 import { columnsBehind, type ResolveEnv } from '../../query/resolve.ts'
 import { permissionProblems } from './check.ts'
 import { fieldSpecs, grantOf, isNone, namedRules } from './grants.ts'

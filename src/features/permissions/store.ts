@@ -4,7 +4,7 @@ import type { CatalogStore } from '../../catalog/store.ts'
 import type { Listener } from '../../db/listener.ts'
 import { inRounds } from '../../db/rounds.ts'
 import { type Reader, rawQuery } from '../../db/sql.ts'
-import { projectionList } from '../../query/projection.ts'
+import { projectionList } from '../../query/compile-rows.ts'
 
 export type Role = {
   readonly id: string

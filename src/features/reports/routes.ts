@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type App, turnOf } from '../../http.ts'
-import type { ListQuery } from '../../query/ast.ts'
+import type { ListQuery } from '../../query/parse.ts'
 import type { Runtime } from '../../runtime.ts'
 import { readCached, type Served } from '../items/cached-reads.ts'
 import type { Trace } from '../items/reads.ts'

@@ -1,7 +1,7 @@
+import { guardScalar } from '../../catalog/values.ts'
 import { AppError, errors } from '../../errors.ts'
-import type { ListQuery } from '../../query/ast.ts'
-import { guardScalar, isObject, member, quoted } from '../../query/guards.ts'
-import { collectParameters, readStructure } from '../../query/wire.ts'
+import { isObject, member, quoted } from '../../query/guards.ts'
+import { collectParameters, type ListQuery, readStructure } from '../../query/parse.ts'
 import { parseReport } from './reports.ts'
 
 /** One named report of a request. */

@@ -1,7 +1,7 @@
 import type { Catalog } from '../../catalog/catalog.ts'
 import { type Reader, rawQuery, sql, type Tx } from '../../db/sql.ts'
 import { actorCte } from '../../events/log.ts'
-import { projectionList } from '../../query/projection.ts'
+import { projectionList } from '../../query/compile-rows.ts'
 import { ownRowSql } from '../auth/own-row.ts'
 
 /** False when the user has a role at the tenant already. */

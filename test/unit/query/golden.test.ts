@@ -1,10 +1,16 @@
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { compileCount, compileList, compileListUpTo, compileOne, compileStream } from '../../../src/query/compile.ts'
-import { compilePage } from '../../../src/query/compile-keyset.ts'
-import { writePageCursor } from '../../../src/query/page-cursor.ts'
+import {
+  compileCount,
+  compileList,
+  compileListUpTo,
+  compileOne,
+  compilePage,
+  compileStream,
+} from '../../../src/query/compile.ts'
 import { parseListQuery } from '../../../src/query/parse.ts'
 import { resolveOne } from '../../../src/query/resolve.ts'
+import { writePageCursor } from '../../../src/query/resolve-sort.ts'
 import { admin, env, U1 } from './support/access.ts'
 import { catalog } from './support/catalog.ts'
 import { listOf, planOf, readable } from './support/compiled.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { projectionList, projectionSql } from '../../../src/query/projection.ts'
+import { projectionList, projectionSql } from '../../../src/query/compile-rows.ts'
 import { catalog } from './support/catalog.ts'
 
 const notes = catalog.collections.get('notes')!

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
+import { UNRESOLVED } from '../../../src/catalog/values.ts'
 import { variableScope } from '../../../src/query/resolve.ts'
-import { resolveDefaults, substitute, UNRESOLVED } from '../../../src/query/variables.ts'
+import { resolveDefaults, substitute } from '../../../src/query/variables.ts'
 import { admin, env, role, T1, U1 } from './support/access.ts'
 import { catalog } from './support/catalog.ts'
 import { listOf, refusal } from './support/compiled.ts'

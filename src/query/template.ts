@@ -1,15 +1,13 @@
 /**
- * Queries that differ in the values of their filter only have plans that differ in operands only. A *form* is such a plan
- * to be filled in with the values of another query: these are read as `resolve` would read them, and nothing else of
- * resolving and compiling is done again.
- *
- * Words: the *shape* of a filter is all of it but its *leaves*, the strings, the numbers and the lists of plain values.
+ * Queries that differ in the values of their filter only have plans that differ in operands only. A *template* is such a
+ * plan, or its statement, with *slots* for the values of another query: these are read as `resolve` would read them, and
+ * nothing else of resolving and compiling is done again.
  */
-import { isObject } from './guards.ts'
-import type { Operand } from './operator.ts'
+import { isObject, type ParamValue } from '../catalog/values.ts'
+import type { Operand } from './operators.ts'
 import type { Asked } from './plan.ts'
 import { type Plan, withOperands } from './resolve.ts'
-import { type ParamValue, type Statement, statement } from './sql.ts'
+import { type Statement, statement } from './sql.ts'
 
 export type Shape = { readonly text: string; readonly leaves: readonly unknown[] }
 

@@ -1,12 +1,17 @@
 /**
- * Values of a request, coerced to the type of the column they meet before they come near SQL. What does not fit
+ * Values of a request, coerced to the type of the column they meet before they come near SQL. A value that does not fit
  * answers 400, so no statement fails on a cast and no value can change a statement's meaning.
  */
-import type { Kind } from '../catalog/catalog.ts'
 import { errors } from '../errors.ts'
-import { guardScalar, isObject, member } from './guards.ts'
-import type { ParamValue, TypedValue } from './sql.ts'
-import { hasUnresolved, UNRESOLVED } from './variables.ts'
+import type { Kind } from './catalog.ts'
+
+export type ParamValue = string | number | boolean | null | readonly ParamValue[]
+
+/** A value on its way into a statement, with the PostgreSQL type that its placeholder is cast to. */
+export type TypedValue = { readonly value: ParamValue; readonly pgType: string }
+
+/** What a variable without a value becomes. It ends as a NULL parameter, so that comparisons match nothing. */
+export const UNRESOLVED: unique symbol = Symbol('unresolved')
 
 /** What decides how a value is read: a column, an element of one, or a cast. */
 export type ValueType = { readonly kind: Kind; readonly pgType: string; readonly element: Kind | undefined }
@@ -23,7 +28,7 @@ export function readValue(raw: unknown, type: ValueType, label: string): TypedVa
 }
 
 /**
- * Several values as one array parameter; nulls are left out (`spec/decisions.md` F12). A variable without a value stays
+ * Several values as one array parameter; nulls are left out . A variable without a value stays
  * as a NULL: with it `in` finds no more, and `notIn` nothing at all, so a stored rule fails closed.
  */
 export function readValues(raw: readonly unknown[], type: ValueType, label: string): TypedValue {
@@ -230,3 +235,101 @@ export function readVector(raw: unknown, label: string): string {
 function readJson(raw: unknown): string | null {
   return hasUnresolved(raw) ? null : JSON.stringify(raw ?? null)
 }
+
+/** Whether a value has a variable without a value anywhere in it. */
+export function hasUnresolved(value: unknown): boolean {
+  if (value === UNRESOLVED) return true
+  if (Array.isArray(value)) return value.some(hasUnresolved)
+  return isObject(value) && Object.values(value).some(hasUnresolved)
+}
+
+/** 400 for a number that is not finite, and for text that PostgreSQL cannot hold. */
+export function guardScalar(parameter: string, value: unknown): void {
+  if (typeof value === 'number' && !Number.isFinite(value)) {
+    throw errors.badQuery(`${parameter}: numbers must be finite`)
+  }
+  if (typeof value === 'string' && value.includes('\0')) {
+    throw errors.badQuery(`${parameter}: NUL characters are not allowed`)
+  }
+  if (typeof value === 'string' && !value.isWellFormed()) {
+    throw errors.badQuery(`${parameter}: text must be valid Unicode`)
+  }
+}
+
+/** A JSON object: neither null nor an array. Its members are read with Object.entries and Object.hasOwn only. */
+export const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** A member of an object of the request; never one that it inherits. */
+export const member = (object: Readonly<Record<string, unknown>>, key: string): unknown =>
+  Object.hasOwn(object, key) ? object[key] : undefined
+
+/** Families of kinds that PostgreSQL compares with one another without a cast and without the session's time zone. */
+const FAMILIES: Readonly<Partial<Record<Kind, string>>> = {
+  text: 'text',
+  enum: 'text',
+  integer: 'number',
+  bigint: 'number',
+  decimal: 'number',
+  float: 'number',
+  boolean: 'boolean',
+  uuid: 'uuid',
+  datetime: 'instant',
+  datetime_no_tz: 'local',
+  date: 'local',
+  time: 'time',
+  time_no_tz: 'time_no_tz',
+}
+
+export const comparable = (a: Kind, b: Kind): boolean => FAMILIES[a] !== undefined && FAMILIES[a] === FAMILIES[b]
+
+/** The type named by a `cast`; 400 for any other text. */
+export function readCast(raw: unknown, label: string): ValueType {
+  const type = typeof raw === 'string' ? CASTS.get(raw.toLowerCase()) : undefined
+  if (type === undefined) throw errors.badQuery(`${label}: unknown cast`)
+  return type
+}
+
+/** `sql`, an expression of type `from`, as an expression of type `to`. */
+export function castSql(sql: string, from: ValueType, to: ValueType | undefined): string {
+  if (to === undefined) return sql
+  if (to.kind === 'text' || comparable(from.kind, to.kind)) return `(${sql})::${to.pgType}`
+  if (from.kind === 'datetime' && FAMILIES[to.kind] === 'local') return `(${sql} at time zone 'UTC')::${to.pgType}`
+  if (FAMILIES[from.kind] === 'local' && to.kind === 'datetime') return `((${sql})::timestamp at time zone 'UTC')`
+  // Through text every cast exists; what a row cannot be cast to is then a data error (400), not a broken statement.
+  return `(${sql})::text::${to.pgType}`
+}
+
+const scalar = (kind: Kind, pgType: string): ValueType => ({ kind, pgType, element: undefined })
+const array = (element: Kind, pgType: string): ValueType => ({ kind: 'array', pgType, element })
+
+const CASTS: ReadonlyMap<string, ValueType> = new Map([
+  ['text', scalar('text', 'text')],
+  ['varchar', scalar('text', 'varchar')],
+  ['char', scalar('text', 'character(1)')],
+  ['character', scalar('text', 'character(1)')],
+  ['integer', scalar('integer', 'integer')],
+  ['int', scalar('integer', 'integer')],
+  ['smallint', scalar('integer', 'smallint')],
+  ['bigint', scalar('bigint', 'bigint')],
+  ['decimal', scalar('decimal', 'numeric')],
+  ['numeric', scalar('decimal', 'numeric')],
+  ['real', scalar('float', 'real')],
+  ['double precision', scalar('float', 'double precision')],
+  ['float', scalar('float', 'double precision')],
+  ['boolean', scalar('boolean', 'boolean')],
+  ['bool', scalar('boolean', 'boolean')],
+  ['date', scalar('date', 'date')],
+  ['timestamp', scalar('datetime_no_tz', 'timestamp')],
+  ['timestamptz', scalar('datetime', 'timestamptz')],
+  ['time', scalar('time_no_tz', 'time')],
+  ['timetz', scalar('time', 'timetz')],
+  ['uuid', scalar('uuid', 'uuid')],
+  ['json', scalar('json', 'jsonb')],
+  ['jsonb', scalar('json', 'jsonb')],
+  ['text[]', array('text', 'text[]')],
+  ['varchar[]', array('text', 'text[]')],
+  ['integer[]', array('integer', 'integer[]')],
+  ['bigint[]', array('bigint', 'bigint[]')],
+  ['uuid[]', array('uuid', 'uuid[]')],
+])

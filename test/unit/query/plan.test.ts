@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { relatedCollections } from '../../../src/query/related-collections.ts'
+import { relatedCollections } from '../../../src/query/plan.ts'
 import { resolveCondition } from '../../../src/query/resolve.ts'
 import { env, role } from './support/access.ts'
 import { catalog } from './support/catalog.ts'

@@ -1,0 +1,373 @@
+/**
+ * The parts of a statement: predicates as conditions, rows as JSON (own columns, and each relation as a subquery that
+ * yields one finished JSON value), and their order.
+ */
+import type { Collection, Field, Kind, Relation } from '../catalog/catalog.ts'
+import { baseType, castSql, elementType, type ValueType } from '../catalog/values.ts'
+import {
+  type ColumnPath,
+  type ColumnRef,
+  isToMany,
+  type NestedSelection,
+  type Predicate,
+  type Search,
+  type Selection,
+  type SortTerm,
+  type Step,
+} from './plan.ts'
+import { ident, literal, type Params } from './sql.ts'
+
+/* Predicates. Nothing here wraps an indexed column, so indexes stay usable. */
+
+/** State of one statement under construction. */
+export type Compiling = {
+  readonly params: Params
+  /** A table alias that is new in the statement: q1, q2, … */
+  readonly alias: () => string
+}
+
+export function startCompiling(params: Params): Compiling {
+  let count = 0
+  return {
+    params,
+    alias: () => {
+      count += 1
+      return `q${count}`
+    },
+  }
+}
+
+/** The condition on the row `rows.at(-1)`; the aliases before it are the rows around it. */
+export function predicateSql(predicate: Predicate, rows: readonly string[], compiling: Compiling): string {
+  switch (predicate.kind) {
+    case 'always':
+      return 'true'
+    case 'never':
+      return 'false'
+    case 'and':
+    case 'or':
+      return `(${predicate.of.map((part) => predicateSql(part, rows, compiling)).join(` ${predicate.kind} `)})`
+    case 'not':
+      return `not (${predicateSql(predicate.of, rows, compiling)})`
+    case 'test':
+      return testSql(predicate, rows, compiling)
+    case 'compare':
+      return compareSql(predicate, rows, compiling)
+    case 'exists':
+      return existsSql(predicate.step, predicate.where, rows, compiling)
+    case 'search':
+      return `${documentSql(predicate.search, rows, compiling)} @@ ${searchSql(predicate.search, compiling)}`
+  }
+}
+
+/** `where …` with the leading space; nothing where every row passes. */
+export function whereSql(predicate: Predicate, rows: readonly string[], compiling: Compiling): string {
+  return clause('where', conditions(predicate, rows, compiling))
+}
+
+/** The conjunction as its members. */
+export function conditions(predicate: Predicate, rows: readonly string[], compiling: Compiling): string[] {
+  if (predicate.kind === 'always') return []
+  if (predicate.kind !== 'and') return [predicateSql(predicate, rows, compiling)]
+  return predicate.of.map((part) => predicateSql(part, rows, compiling))
+}
+
+export const clause = (keyword: string, parts: readonly string[], separator = ' and '): string =>
+  parts.length === 0 ? '' : ` ${keyword} ${parts.join(separator)}`
+
+export const columnSql = (name: string, alias: string): string => `${alias}.${ident(name)}`
+
+/** How the rows of a step's target hang on a source row. */
+export type Join = {
+  readonly alias: string
+  readonly from: string
+  /** Correlation with the source row, then the rule. */
+  readonly on: readonly string[]
+}
+
+export function joinStep(step: Step, rows: readonly string[], compiling: Compiling): Join {
+  const source = rows.at(-1)!
+  const alias = compiling.alias()
+  const rule = conditions(step.rule, [...rows, alias], compiling)
+  const table = `${ident(step.target.name)} ${alias}`
+  if (step.relation.kind !== 'belongsToMany') {
+    return { alias, from: table, on: [...correlation(step, source, alias), ...rule] }
+  }
+  const link = compiling.alias()
+  const targetKey = columnSql(step.target.primaryKey.name, alias)
+  const from = `${ident(step.relation.through!)} ${link} join ${table} on ${targetKey} = ${columnSql(step.relation.otherKey!, link)}`
+  return { alias, from, on: [...linkConditions(step, source, link), ...rule] }
+}
+
+/** A scalar subquery or join that reads the far end of a path: `build` gets the last alias. */
+export function joinPath(steps: readonly Step[], rows: readonly string[], compiling: Compiling): Join {
+  const [first, ...rest] = steps
+  const join = joinStep(first!, rows, compiling)
+  if (rest.length === 0) return join
+  const behind = joinPath(rest, [...rows, join.alias], compiling)
+  return {
+    alias: behind.alias,
+    from: `${join.from} join ${parenthesised(behind.from)} on ${behind.on.join(' and ')}`,
+    on: join.on,
+  }
+}
+
+/** A join of its own must be parenthesised before it is joined. */
+export const parenthesised = (from: string): string => (from.includes(' join ') ? `(${from})` : from)
+
+function correlation({ relation, source }: Step, sourceAlias: string, alias: string): string[] {
+  if (relation.kind !== 'belongsTo') {
+    const key = `${columnSql(relation.foreignKey, alias)} = ${columnSql(source.primaryKey.name, sourceAlias)}`
+    return [key, ...discriminated(relation, alias)]
+  }
+  const key = `${columnSql(relation.targetKey, alias)} = ${columnSql(relation.foreignKey, sourceAlias)}`
+  return [key, ...discriminated(relation, sourceAlias)]
+}
+
+const discriminated = ({ discriminator }: Relation, alias: string): string[] =>
+  discriminator === undefined ? [] : [`${columnSql(discriminator.column, alias)} = ${literal(discriminator.value)}`]
+
+function linkConditions({ relation, source, through, includeDeleted }: Step, sourceAlias: string, link: string) {
+  const key = `${columnSql(relation.foreignKey, link)} = ${columnSql(source.primaryKey.name, sourceAlias)}`
+  return through?.paranoid && !includeDeleted ? [key, `${columnSql('deletedAt', link)} is null`] : [key]
+}
+
+function testSql(test: Predicate & { kind: 'test' }, rows: readonly string[], compiling: Compiling): string {
+  const { left, operator, operand } = test
+  const placeholders = operand.values.map(({ value, pgType }) => compiling.params.bind(value, pgType))
+  return operator.sql(referenceSql(left, rows), placeholders, operand.variant, left.cast ?? left.column)
+}
+
+function referenceSql({ column, up, cast }: ColumnRef, rows: readonly string[]): string {
+  return castSql(columnSql(column.name, rows.at(-1 - up)!), column, cast)
+}
+
+function compareSql(test: Predicate & { kind: 'compare' }, rows: readonly string[], compiling: Compiling): string {
+  const left = referenceSql(test.left, rows)
+  if (test.steps.length === 0) return `${left} ${test.comparison} ${referenceSql(test.right, rows)}`
+  const { column, up, cast } = test.right
+  const join = joinPath(test.steps, rows.slice(0, rows.length - up), compiling)
+  const right = castSql(columnSql(column.name, join.alias), column, cast)
+  return `${left} ${test.comparison} any (select ${right} from ${join.from}${clause('where', join.on)})`
+}
+
+function existsSql(step: Step, where: Predicate, rows: readonly string[], compiling: Compiling): string {
+  const join = joinStep(step, rows, compiling)
+  const inner = conditions(where, [...rows, join.alias], compiling)
+  return `exists (select 1 from ${join.from}${clause('where', [...join.on, ...inner])})`
+}
+
+/** The tsvector of a search's columns. Beyond a megabyte of words PostgreSQL gives up on the whole statement. */
+export function documentSql({ columns }: Search, rows: readonly string[], compiling: Compiling): string {
+  const texts = columns.map((path) => `coalesce(${textSql(path, rows, compiling)}, '')`)
+  return `to_tsvector('english', left(${texts.length === 0 ? `''` : texts.join(` || ' ' || `)}, 200000))`
+}
+
+export const searchSql = ({ query }: Search, { params }: Compiling): string =>
+  `to_tsquery('english', ${params.bind(query, 'text')})`
+
+function textSql({ steps, column }: ColumnPath, rows: readonly string[], compiling: Compiling): string {
+  const text = (alias: string) => `${columnSql(column.name, alias)}${column.kind === 'uuid' ? '::text' : ''}`
+  if (steps.length === 0) return text(rows.at(-1)!)
+  const join = joinPath(steps, rows, compiling)
+  const value = steps.some(({ relation }) => isToMany(relation))
+    ? `string_agg(${text(join.alias)}, ' ')`
+    : text(join.alias)
+  return `(select ${value} from ${join.from}${clause('where', join.on)})`
+}
+
+/* Rows and their order. */
+
+/** The select list of a selection over the row `rows.at(-1)`. */
+export function selectionSql(selection: Selection, rows: readonly string[], compiling: Compiling): string {
+  const columns = selection.columns.map((field) => `${projectionSql(field, rows.at(-1)!)} as ${ident(field.name)}`)
+  const nested = selection.nested.map(
+    (child) => `${nestedSql(child, rows, compiling)} as ${ident(child.step.relation.name)}`,
+  )
+  return [...columns, ...nested].join(', ')
+}
+
+/** Every column that the select list reads from the row, in catalog order. */
+export function columnsRead({ collection, columns, nested }: Selection): readonly Field[] {
+  const names = new Set(columns.flatMap(columnsShown))
+  for (const { step } of nested) for (const name of keysRead(step)) names.add(name)
+  return [...collection.fields.values()].filter((field) => names.has(field.name))
+}
+
+function keysRead({ relation, source }: Step): string[] {
+  if (relation.kind !== 'belongsTo') return [source.primaryKey.name]
+  return relation.discriminator === undefined
+    ? [relation.foreignKey]
+    : [relation.foreignKey, relation.discriminator.column]
+}
+
+function nestedSql(child: NestedSelection, rows: readonly string[], compiling: Compiling): string {
+  const { step, selection, where, only } = child
+  const join = joinStep(step, rows, compiling)
+  const inner = [...rows, join.alias]
+  const kept = [...join.on, ...conditions(where, inner, compiling), ...onlySql(only, join.alias)]
+  const list = selectionSql(selection, inner, compiling)
+  const query = `select ${list} from ${join.from}${clause('where', kept)}`
+  if (isToMany(step.relation)) {
+    const ordered = `${query} order by ${naturalOrder(step.target, join.alias)}`
+    return `(select coalesce(json_agg(o.*), '[]') from (${ordered}) o)`
+  }
+  const single = isUnique(step) ? query : `${query} order by ${naturalOrder(step.target, join.alias)} limit 1`
+  return `(select row_to_json(o.*) from (${single}) o)`
+}
+
+const onlySql = (only: NestedSelection['only'], alias: string): string[] =>
+  only === undefined ? [] : [`${columnSql(only.column, alias)} in (${only.values.map(literal).join(', ')})`]
+
+/** The order of nested rows: as sorted by hand, else by primary key. */
+function naturalOrder(collection: Collection, alias: string): string {
+  const { primaryKey } = collection
+  const byHand = collection.sortEnabled && collection.fields.has('sort') ? [columnSql('sort', alias)] : []
+  return [...byHand, columnSql(primaryKey.name, alias)].join(', ')
+}
+
+/** Whether the step leads to one row at most by a constraint, not only by intent. */
+function isUnique({ relation, target }: Step): boolean {
+  if (isToMany(relation)) return false
+  const key = relation.kind === 'belongsTo' ? relation.targetKey : relation.foreignKey
+  return key === target.primaryKey.name || target.fields.get(key)?.unique === true
+}
+
+/** Left joins that several expressions of a statement share, by path. */
+export type Joins = { readonly sql: () => string; readonly alias: (steps: readonly Step[]) => string }
+
+export function createJoins(rows: readonly string[], compiling: Compiling): Joins {
+  const texts: string[] = []
+  const aliases = new Map<string, string>()
+  const aliasOf = (steps: readonly Step[]): string => {
+    const last = steps.at(-1)
+    if (last === undefined) return rows.at(-1)!
+    const key = steps.map((step) => step.relation.name).join('.')
+    const known = aliases.get(key)
+    if (known !== undefined) return known
+    const join = joinStep(last, [...rows.slice(0, -1), aliasOf(steps.slice(0, -1))], compiling)
+    texts.push(` left join ${parenthesised(join.from)} on ${join.on.join(' and ')}`)
+    aliases.set(key, join.alias)
+    return join.alias
+  }
+  return { sql: () => texts.join(''), alias: aliasOf }
+}
+
+/** ORDER BY of rows, and the joins that it needs. */
+export function orderSql(
+  sort: readonly SortTerm[],
+  rows: readonly string[],
+  compiling: Compiling,
+): { readonly joins: string; readonly order: string } {
+  const { joins, keys } = sortKeysSql(sort, rows, compiling)
+  return { joins, order: orderClause(sort, keys) }
+}
+
+/** The expressions that rows are ordered by, and the joins that they need. */
+export function sortKeysSql(
+  sort: readonly SortTerm[],
+  rows: readonly string[],
+  compiling: Compiling,
+): { readonly joins: string; readonly keys: readonly string[] } {
+  const joins = createJoins(rows, compiling)
+  const keys = sort.map((term) => sortKeySql(term, rows, joins, compiling))
+  return { joins: joins.sql(), keys }
+}
+
+export function orderClause(sort: readonly SortTerm[], keys: readonly string[]): string {
+  const terms = sort.map(({ direction }, i) => `${keys[i]}${direction === 'desc' ? ' desc' : ''}`)
+  return clause('order by', terms, ', ')
+}
+
+function sortKeySql({ by, direction }: SortTerm, rows: readonly string[], joins: Joins, compiling: Compiling): string {
+  const row = rows.at(-1)!
+  switch (by.kind) {
+    case 'output':
+      return columnSql(by.name, row)
+    case 'relevance':
+      return `ts_rank(${documentSql(by.search, rows, compiling)}, ${searchSql(by.search, compiling)})`
+    case 'distance': {
+      const point = [by.longitude, by.latitude].map((n) => compiling.params.bind(n, 'double precision')).join(', ')
+      return `${columnSql(by.column.name, row)}::geography <-> ST_SetSRID(ST_MakePoint(${point}), 4326)::geography`
+    }
+    case 'vectorDistance':
+      return `${columnSql(by.column.name, row)} ${by.operator} ${compiling.params.bind(by.vector.value, by.vector.pgType)}`
+    case 'path': {
+      const { steps, column } = by.path
+      if (steps.every(isUnique)) return columnSql(column.name, joins.alias(steps))
+      // Of several related rows the first in the direction of the sort decides: the least, or the greatest.
+      const join = joinPath(steps, rows, compiling)
+      const key = columnSql(column.name, join.alias)
+      return `(select ${key} from ${join.from}${clause('where', join.on)} order by ${key} ${direction} nulls last limit 1)`
+    }
+  }
+}
+
+/*
+ * Columns as JSON: DateTime `2024-05-01T10:00:00.000Z` in UTC, BigInt a number within ±(2⁵³−1) else a string, Decimal a
+ * string, ranges as objects, geometry as GeoJSON, vectors as arrays. What row_to_json already writes that way passes as
+ * it is.
+ */
+
+/** The expression for a field of the row `alias`. */
+export const projectionSql = (field: Field, alias: string): string => wireSql(shownSql(field, alias), field)
+
+/** Every column of the row that the expression of a field reads. */
+export const columnsShown = (field: Field): readonly string[] =>
+  field.shownBy?.arguments ?? [field.sameAs ?? field.name]
+
+const shownSql = ({ name, sameAs, shownBy }: Field, alias: string): string => {
+  const column = (of: string) => `${alias}.${ident(of)}`
+  return shownBy === undefined
+    ? column(sameAs ?? name)
+    : `${shownBy.function}(${shownBy.arguments.map(column).join(', ')})`
+}
+
+/** `expression as "name"` for each field, for a select list. */
+export const projectionList = (fields: readonly Field[], alias: string): string =>
+  fields.map((field) => `${projectionSql(field, alias)} as ${ident(field.name)}`).join(', ')
+
+/** The JSON form of any expression of a column's type. */
+export function wireSql(expression: string, type: ValueType): string {
+  return WIRE[type.kind]?.(expression, type) ?? expression
+}
+
+/** A whole number of any size as a JSON number within ±(2⁵³−1), else as a string. */
+export function wholeNumberSql(x: string): string {
+  return `case when ${x} between -${SAFE_INTEGER} and ${SAFE_INTEGER} then to_json(${x}) else to_json(${x}::text) end`
+}
+
+/** A numeric as a JSON number where 15 digits write it, which every double gives back as they were, else as a string. */
+export const exactNumberSql = (x: string): string =>
+  `case when length(ltrim(translate(${x}::text, '-.', ''), '0')) <= 15 then to_json(${x}) else to_json(${x}::text) end`
+
+const SAFE_INTEGER = '9007199254740991'
+
+const WIRE: Partial<Record<Kind, (expression: string, type: ValueType) => string>> = {
+  datetime: (x) => `to_char(${x} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`,
+  datetime_no_tz: (x) => `to_char(${x}, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`,
+  bigint: wholeNumberSql,
+  decimal: (x) => `${x}::text`,
+  array: arraySql,
+  range: rangeSql,
+  geometry: (x) => `ST_AsGeoJSON(${x})::json`,
+  geography: (x) => `ST_AsGeoJSON(${x})::json`,
+  vector: (x, type) => `${x}${baseType(type.pgType) === 'sparsevec' ? '::vector' : ''}::text::json`,
+}
+
+/** Element kinds whose arrays row_to_json writes in the elements' own form need nothing. */
+function arraySql(x: string, type: ValueType): string {
+  const element = elementType(type)
+  if (WIRE[element.kind] === undefined) return x
+  const elements = `select coalesce(json_agg(${wireSql('e.v', element)} order by e.n), '[]')`
+  return `case when ${x} is null then null else (${elements} from unnest(${x}) with ordinality e(v, n)) end`
+}
+
+function rangeSql(x: string, type: ValueType): string {
+  const element = elementType(type)
+  const bound = (name: string) => wireSql(element.kind === 'float' ? `${name}(${x})::float8` : `${name}(${x})`, element)
+  return (
+    `case when ${x} is null then null else json_build_object('lower', ${bound('lower')}, 'upper', ${bound('upper')}, ` +
+    `'lowerInclusive', lower_inc(${x}), 'upperInclusive', upper_inc(${x})) end`
+  )
+}
