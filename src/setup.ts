@@ -17,7 +17,7 @@ import { createQueues, startBoss } from './events/jobs.ts'
 import { adoptRestoredEventsSql, ensurePartitionsSql, publicationSql } from './events/log-table.ts'
 import { systemActor } from './events/types.ts'
 import { canonicalEmail } from './features/auth/email-address.ts'
-import { createBaseline } from './features/migrations/baseline.ts'
+import { adoptDeveloped, createBaseline } from './features/migrations/baseline.ts'
 import { migrateAtStart, runSystemMigrations } from './features/migrations/run.ts'
 import { type Host, type Runner, withRunner } from './features/migrations/runner.ts'
 import { renewSeededTemplates } from './features/templates/seeds.ts'
@@ -67,6 +67,7 @@ export async function setUpAndMigrate(
 
 async function createSystemSchema(runner: Runner): Promise<void> {
   await createBaseline(runner)
+  await adoptDeveloped(runner)
   await runSystemMigrations(runner)
 }
 

@@ -125,7 +125,7 @@ export async function adoptTenants(tx: Tx): Promise<readonly string[]> {
 }
 
 /** The tables that have a tenant column, whatever MULTI_TENANT is now. */
-export async function tablesWithTenants(tx: Tx): Promise<ReadonlySet<string>> {
+async function tablesWithTenants(tx: Tx): Promise<ReadonlySet<string>> {
   const rows = await tx.any<{ name: string }>(sql.unsafe`
     select table_name as name from information_schema.columns where column_name = 'tenant_Id' and table_schema = 'public'`)
   return new Set(rows.map(({ name }) => name))

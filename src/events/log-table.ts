@@ -134,20 +134,6 @@ $do$`,
   ]
 }
 
-/**
- * For a migration: what {@link logTableSql} makes today of a log that was made with generated columns and an index on
- * `position`. Safe to run again; no row is rewritten.
- */
-export function plainLogColumnsSql(): string[] {
-  return [
-    `alter table "${logTable}" alter column id drop expression if exists`,
-    `alter table "${logTable}" alter column id set default ${ownIdSql}`,
-    `alter table "${logTable}" drop column if exists "updatedAt"`,
-    `drop index if exists "${logTable}_position_idx"`,
-    ...logGuardSql(),
-  ]
-}
-
 const ownIdSql = eventIdSql(`currval('"${logTable}_position"')`)
 
 const storedColumns = [
@@ -191,7 +177,7 @@ const floorSql = [
  * a time. SV410 with the oldest moment (in milliseconds, rounded up) where it does not, SV416 for a point yet to come.
  * Safe to run again.
  */
-export function historySql(): string[] {
+function historySql(): string[] {
   return [
     `alter table ${logSchema}.floor add column if not exists "upTo" timestamptz not null default '-infinity'`,
     `create or replace function ${logSchema}.reach(oldest xid8, newest xid8, moment timestamptz) returns boolean
@@ -218,7 +204,7 @@ $fn$`,
  * retention, and each goes through its door ({@link logDoors}). Row triggers, because a statement trigger does not see
  * statements on a partition. Safe to run again.
  */
-export const logGuardSql = (): string[] => [
+const logGuardSql = (): string[] => [
   `create or replace function ${guardFunction}() returns trigger language plpgsql as $fn$
 begin
   if tg_op = 'UPDATE' and ${isThrough('erase')} and row(

@@ -22,7 +22,7 @@ const setUp = (database: TestDatabase, env: Record<string, string>) =>
 
 describe('an installation with svc_User and without svc_Migration', () => {
   it('counts as having everything up to the current version, and runs what comes after', async () => {
-    for (const version of ['0.1.5', '20240101_a']) dir.write(version, noting(version))
+    for (const version of ['0.0.5', '20240101_a']) dir.write(version, noting(version))
     const database = await oldDatabase()
     await setUp(database, {})
     const api = await startApi({ MIGRATIONS_DIR: dir.path }, database)
@@ -34,7 +34,7 @@ describe('an installation with svc_User and without svc_Migration', () => {
       lastMigration: null,
     })
     const { currentVersion } = await status()
-    const [{ metadata, status: state }] = await api.sql(`select * from "svc_Migration" where version = '0.1.5'`)
+    const [{ metadata, status: state }] = await api.sql(`select * from "svc_Migration" where version = '0.0.5'`)
     expect([state, metadata]).toEqual(['completed', { baseline: currentVersion }])
     expect((await api.admin('POST', '/migrations/run')).body.data.results).toMatchObject([{ version: '20240101_a' }])
     expect(await api.sql('select what from ran')).toEqual([{ what: '20240101_a' }])

@@ -302,7 +302,7 @@ describe('rollback', () => {
     ['what is unknown', '20990101', 'it is not known'],
     ['what has no down', '20240104_e', 'it has no down function'],
     ['what is not completed', '20240105_f', 'its status is skipped'],
-    ['what the program needs', '0.3.0', 'belongs to the program'],
+    ['what the program needs', '0.1.0', 'belongs to the program'],
   ])('refuses %s', async (_what, version, problem) => {
     const position = await api.position()
     const { status: code, body } = await api.admin('POST', `/migrations/rollback/${version}`)

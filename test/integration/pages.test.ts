@@ -1,7 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { type Api, startApi } from '../support/api.ts'
-import { createDatabase } from '../support/postgres.ts'
-import { prepareDatabase } from '../support/prepare.ts'
 
 let api: Api
 beforeAll(async () => {
@@ -36,22 +34,6 @@ describe('svc_Page and svc_Block', () => {
     expect((await user.call('GET', '/items/svc_Page')).status).toBe(403)
     const { collections } = api.rt.catalog.current()
     for (const name of ['svc_Page', 'svc_Block']) expect(collections.get(name)!.realtime.enabled).toBe(true)
-  })
-
-  it('come to a database of before', async () => {
-    const database = await createDatabase()
-    const old = await startApi({}, database)
-    const tables = () =>
-      old.sql(`select relname from pg_class where relname in ('svc_Page', 'svc_Block') order by relname`)
-    await old.sql('drop table "svc_Block", "svc_Page"')
-    await old.sql(`delete from "svc_SchemaDefinition" where "collectionName" in ('svc_Page', 'svc_Block')`)
-    await old.sql(`delete from "svc_Migration" where version = '0.10.4'`)
-    expect(await tables()).toEqual([])
-    await prepareDatabase(database.url)
-    expect(await tables()).toHaveLength(2)
-    const now = await startApi({}, database)
-    const shown = async (on: Api) => (await on.admin('GET', '/schemas?search=svc_Page')).body.data
-    expect(await shown(now)).toEqual(await shown(api))
   })
 
   it('belong to tenants: a block to that of its page', async () => {

@@ -1,6 +1,7 @@
 import type { Reader } from '../../db/sql.ts'
 import { AppError } from '../../errors.ts'
 import { systemActor } from '../../events/types.ts'
+import { missingDeveloped } from './baseline.ts'
 import { execute } from './execute.ts'
 import {
   findMigration,
@@ -38,8 +39,9 @@ export async function runSystemMigrations(runner: Runner): Promise<void> {
 
 /** The program's scripts that are not completed in this database; empty when the schema is up to date. */
 export async function pendingSystemMigrations(db: Reader): Promise<readonly string[]> {
-  const ofProgram = joined(await loadSystemScripts(), await storedRows(db))
-  return pendingOf(ofProgram).flatMap(({ script }) => script?.version ?? [])
+  const rows = await storedRows(db)
+  const pending = pendingOf(joined(await loadSystemScripts(), rows)).flatMap(({ script }) => script?.version ?? [])
+  return [...new Set([...pending, ...missingDeveloped(rows)])]
 }
 
 /**

@@ -1,5 +1,4 @@
 import { sql, type Tx } from '../../db/sql.ts'
-import type { TemplateType } from './built-in.ts'
 import { defaultTemplate, seededTypes } from './types.ts'
 
 /*
@@ -12,14 +11,12 @@ const seeds = seededTypes.map((type, n) => {
   return { id: `7e3b1a70-0000-4000-8000-${String(n + 1).padStart(12, '0')}`, type, subject, body, description }
 })
 
-/** Once, by the migration that brings their types: a row of every type that has no global one. */
+/** Once, by the migration that makes the table: a row of every type that has no global one. */
 export const insertSeedsSql = `insert into "svc_Template" (id, type, subject, body, description)
   select * from jsonb_to_recordset($1::jsonb) as s (id uuid, type text, subject text, body text, description text)
   on conflict do nothing`
 
-/** All, or those of some types. */
-export const seedsJson = (types: readonly TemplateType[] = seededTypes): string =>
-  JSON.stringify(seeds.filter(({ type }) => types.includes(type)))
+export const seedsJson = (): string => JSON.stringify(seeds)
 
 /** With every setup: a seeded row that was never changed since becomes what is built in now. */
 export async function renewSeededTemplates(tx: Tx): Promise<void> {
