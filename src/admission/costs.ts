@@ -10,6 +10,8 @@ export type Presumed = 'cheap' | 'heavy'
 export const slowMs: Readonly<Record<Presumed, number>> = { heavy: 100, cheap: 1000 }
 /** What has been quick before, or is of a kind that mostly is, may be slow for so long before that counts. */
 const graceMs = 1000
+/** The average of what may be heavy and never is. Milliseconds. */
+const quickMs = 50
 
 /** How long work of one shape takes. */
 export type Cost = {
@@ -37,9 +39,10 @@ export function duringRun(cost: Cost, presumed: Presumed, startedAt: number, now
   return { ...cost, slowSince: Math.max(startedAt, cost.quickAt ?? startedAt) }
 }
 
-/** What is presumed heavy keeps to the places of heavy work even while it is quick: it may become slow all at once. */
-export function weightOf({ quickAt, slowSince }: Cost, presumed: Presumed, now: number): Weight {
+/** What is presumed heavy never counts as cheap, however quick it is: it may become slow all at once. */
+export function weightOf({ ms, quickAt, slowSince }: Cost, presumed: Presumed, now: number): Weight {
   const grace = quickAt !== undefined || presumed === 'cheap' ? graceMs : 0
   if (slowSince !== undefined && now - slowSince >= grace) return presumed === 'heavy' ? 'heavy' : 'doubtful'
-  return presumed === 'heavy' ? 'doubtful' : 'cheap'
+  if (presumed === 'cheap') return 'cheap'
+  return slowSince === undefined && ms !== undefined && ms <= quickMs ? 'quick' : 'doubtful'
 }

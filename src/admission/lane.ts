@@ -3,7 +3,7 @@ import { type Asker, asker } from '../asker.ts'
 import { clientGone } from '../db/cancel.ts'
 import { AppError } from '../errors.ts'
 import { afterRun, type Cost, duringRun, type Presumed, unknownCost, weightOf } from './costs.ts'
-import { type Places, step, type Weight, type Work } from './step.ts'
+import { admissible, hasRoom, mayRefuse, type Places, type Room, step, type Weight, type Work } from './step.ts'
 
 export type Entering = {
   /** Work of one shape costs alike, such as a statement whatever its values. */
@@ -67,7 +67,7 @@ export const openDoor: Lane = {
 }
 
 export type LaneOptions = {
-  readonly places: () => Pick<Places, 'all' | 'heavy'>
+  readonly places: () => Room
   /** What somebody is told who is refused. */
   readonly refusal: string
 }
@@ -86,8 +86,7 @@ const refusalMs = 300
 const refusalsAtOnce = 2000
 
 type Running = { -readonly [Member in keyof Work]: Work[Member] } & { readonly entering: Entering }
-type Waiting = Work & {
-  readonly entering: Entering
+type Waiting = Running & {
   readonly asker: Asker | undefined
   readonly admit: (place: Place) => void
   readonly refuse: (error: AppError) => void
@@ -100,6 +99,7 @@ export function openLane({ places, refusal }: LaneOptions): Lane {
   const servedAt = new Map<string, number>()
   let served = 0
   let timer: NodeJS.Timeout | undefined
+  let assessedAt = 0
   let refusing = 0
   const total = { admitted: { ...zero }, refused: { ...zero } }
 
@@ -134,25 +134,20 @@ export function openLane({ places, refusal }: LaneOptions): Lane {
         if (!running.delete(run)) return
         if (who !== undefined) who.places -= 1
         learn(shape, afterRun(costOf(shape), presumed, since, performance.now()))
-        if (waiting.length > 0) look()
+        if (waiting.length > 0) admitNext()
         else if (running.size === 0) servedAt.clear()
       },
       another: () => {
-        if (waiting.length > 0 || !hasRoom(weight)) return undefined
+        if (waiting.length > 0 || !hasRoom(weight, running, places())) return undefined
         return hold(entering, caller, weight, who)
       },
     }
   }
 
-  const hasRoom = (weight: Weight): boolean => {
-    const { all, heavy } = places()
-    if (running.size >= all) return false
-    return weight === 'cheap' || count(running, ({ weight: other }) => other !== 'cheap') < heavy
-  }
-
-  /** Whoever waits and runs is looked at again. */
-  const look = () => {
-    const now = performance.now()
+  /** Work that runs, or has run meanwhile, shows what its like costs; once a tick is often enough to see it. */
+  const reassess = (now: number) => {
+    if (now - assessedAt < tickMs) return
+    assessedAt = now
     for (const run of running) {
       const { shape, presumed } = run.entering
       const cost = costOf(shape)
@@ -160,24 +155,67 @@ export function openLane({ places, refusal }: LaneOptions): Lane {
       if (next !== cost) learn(shape, next)
       Object.assign(run, assess(run.entering, now))
     }
-    waiting = waiting.map((work) => ({ ...work, ...assess(work.entering, now) }))
-    const { admitted, refused } = step({ running: [...running], waiting, servedAt }, bounds(), now)
-    const gone = new Set<Waiting>([...admitted, ...refused])
-    if (gone.size > 0) waiting = waiting.filter((work) => !gone.has(work))
-    for (const { admit, entering, caller, weight, asker: who } of admitted) admit(hold(entering, caller, weight, who))
-    for (const { refuse, weight, expectedMs } of refused) {
-      total.refused[kindOf(weight)] += 1
-      refuse(overloaded(refusal, expectedMs))
-    }
+    for (const work of waiting) Object.assign(work, assess(work.entering, now))
+  }
+
+  const standing = () => ({ running: [...running], waiting, servedAt })
+
+  const look = () => {
+    const now = performance.now()
+    leaveGone()
+    reassess(now)
+    const bound = bounds()
+    const mayEnd = mayRefuse({ running, waiting }, bound, now)
+    const { admitted, refused } = mayEnd
+      ? step(standing(), bound, now)
+      : { admitted: admissible(standing(), bound), refused: [] }
+    admit(admitted)
+    refuse(refused)
     watch()
   }
 
+  /** A place has become free: nobody is refused for that. */
+  const admitNext = () => {
+    leaveGone()
+    reassess(performance.now())
+    admit(admissible(standing(), places()))
+  }
+
+  const admit = (works: readonly Waiting[]) => {
+    remove(works)
+    for (const { admit, entering, caller, weight, asker: who } of works) admit(hold(entering, caller, weight, who))
+  }
+
+  const refuse = (works: readonly Waiting[]) => {
+    remove(works)
+    for (const { refuse, weight, expectedMs } of works) {
+      total.refused[kindOf(weight)] += 1
+      const error = overloaded(refusal, expectedMs)
+      void afterMoment().then(() => refuse(error))
+    }
+  }
+
+  const leaveGone = () => {
+    const gone = waiting.filter(({ asker: who }) => who?.gone?.aborted === true)
+    remove(gone)
+    for (const { refuse } of gone) refuse(clientGone())
+  }
+
+  const remove = (works: readonly Waiting[]) => {
+    if (works.length === 1) waiting.splice(waiting.indexOf(works[0]!), 1)
+    else if (works.length > 1) {
+      const gone = new Set(works)
+      waiting = waiting.filter((work) => !gone.has(work))
+    }
+  }
+
+  /** The timer outlives short waits: most of them end before it is due. */
   const watch = () => {
-    if (waiting.length > 0) timer ??= setInterval(look, tickMs).unref()
-    else {
+    timer ??= setInterval(() => {
+      if (waiting.length > 0) return look()
       clearInterval(timer)
       timer = undefined
-    }
+    }, tickMs).unref()
   }
 
   const afterMoment = async () => {
@@ -188,30 +226,14 @@ export function openLane({ places, refusal }: LaneOptions): Lane {
   }
 
   const wait = (entering: Entering, caller: string, who: Asker | undefined): Promise<Place> =>
-    new Promise((resolve, reject) => {
-      const gone = who?.gone
-      const { isPatient = false } = entering
-      const settled = () => gone?.removeEventListener('abort', leave)
-      const leave = () => {
-        waiting = waiting.filter(({ refuse: other }) => other !== refuse)
-        watch()
-        reject(clientGone())
-      }
-      const refuse = (error: AppError) => {
-        void afterMoment().then(() => {
-          settled()
-          reject(error)
-        })
-      }
-      const admit = (place: Place) => {
-        settled()
-        resolve(place)
-      }
-      gone?.addEventListener('abort', leave, { once: true })
+    new Promise((admit, refuse) => {
       const since = performance.now()
-      const assessed = assess(entering, since)
-      waiting.push({ caller, since, isPatient, entering, asker: who, admit, refuse, ...assessed })
-      look()
+      const { isPatient = false } = entering
+      const { weight, expectedMs } = assess(entering, since)
+      waiting.push({ caller, since, isPatient, entering, weight, expectedMs, asker: who, admit, refuse })
+      const now = bounds()
+      if (hasRoom(weight, running, now) || mayRefuse({ running, waiting }, now, since)) look()
+      else watch()
     })
 
   return {
@@ -221,7 +243,9 @@ export function openLane({ places, refusal }: LaneOptions): Lane {
       if (who?.gone?.aborted) return Promise.reject(clientGone())
       const caller = who?.caller ?? ''
       const { weight } = assess(entering, performance.now())
-      return waiting.length === 0 && hasRoom(weight) ? hold(entering, caller, weight, who) : wait(entering, caller, who)
+      return waiting.length === 0 && hasRoom(weight, running, places())
+        ? hold(entering, caller, weight, who)
+        : wait(entering, caller, who)
     },
     turnAway: (entering, caller) => {
       if (waiting.length === 0) return undefined
@@ -234,8 +258,10 @@ export function openLane({ places, refusal }: LaneOptions): Lane {
         weight: entering.isHeavy ? 'heavy' : weight,
         expectedMs,
       }
-      const standing = { running: [...running], waiting: [...waiting, comer], servedAt }
-      if (!step<Work>(standing, bounds(), now).refused.includes(comer)) return undefined
+      const bound = bounds()
+      if (!mayRefuse({ running, waiting }, bound, now, comer)) return undefined
+      const withComer = { ...standing(), waiting: [...waiting, comer] }
+      if (!step<Work>(withComer, bound, now).refused.includes(comer)) return undefined
       total.refused[kindOf(comer.weight)] += 1
       return afterMoment().then(() => {
         throw overloaded(refusal, expectedMs)

@@ -4,10 +4,11 @@
  */
 
 /**
+ * `quick`: of a kind that may be heavy, and never is. It leaves one place to what is cheap.
  * `doubtful`: of a kind that may be heavy and has not been slow, or of one that mostly is quick and has been. It takes places of
  * heavy work, but there may wait as much of it as comes to its turn in time.
  */
-export type Weight = 'cheap' | 'doubtful' | 'heavy'
+export type Weight = 'cheap' | 'quick' | 'doubtful' | 'heavy'
 
 export type Work = {
   /** Who takes turns with others. */
@@ -33,6 +34,9 @@ export type Places = {
   readonly deadlineMs: number
 }
 
+/** How many places there are, and how many of them heavy work may hold. */
+export type Room = Pick<Places, 'all' | 'heavy'>
+
 export type Standing<W extends Work> = {
   readonly running: readonly Work[]
   /** In the order in which they came. */
@@ -45,27 +49,75 @@ export type Step<W> = { readonly admitted: readonly W[]; readonly refused: reado
 
 /** What follows from how things stand now. */
 export function step<W extends Work>(standing: Standing<W>, places: Places, now: number): Step<W> {
+  const admitted = admissible(standing, places)
+  const isAdmitted = new Set<Work>(admitted)
+  const left = inTurns(standing).filter((work) => !isAdmitted.has(work))
+  return { admitted, refused: refusedFrom(left, [...standing.running, ...admitted], places, now) }
+}
+
+/** Those who wait and for whom there is a place now, in their turns. */
+export function admissible<W extends Work>(standing: Standing<W>, places: Room): W[] {
   const { running } = standing
   const admitted: W[] = []
-  const left: W[] = []
   let free = places.all - running.length
-  let freeHeavy = places.heavy - running.filter(takesHeavyPlace).length
-  for (const work of inTurns(standing)) {
-    if (free <= 0 || (takesHeavyPlace(work) && freeHeavy <= 0)) left.push(work)
-    else {
-      admitted.push(work)
-      free -= 1
-      if (takesHeavyPlace(work)) freeHeavy -= 1
-    }
+  if (free <= 0) return admitted
+  let notCheap = running.filter(isNotCheap).length
+  const line = turnsOf(standing)
+  for (; free > 0; free -= 1) {
+    const next = first(line, ({ work }) => notCheap < placesOf(work.weight, places))
+    if (next === undefined) break
+    admitted.push(next.work)
+    line.splice(line.indexOf(next), 1)
+    if (isNotCheap(next.work)) notCheap += 1
   }
-  return { admitted, refused: refusedFrom(left, [...running, ...admitted], places, now) }
+  return admitted
 }
+
+/** Whether there is a place for more work of this weight. */
+export function hasRoom(weight: Weight, running: ReadonlySet<Work>, places: Room): boolean {
+  if (running.size >= places.all) return false
+  if (weight === 'cheap') return true
+  let notCheap = 0
+  for (const work of running) if (isNotCheap(work)) notCheap += 1
+  return notCheap < placesOf(weight, places)
+}
+
+/** Of the places, how many work of this weight may find taken by work that is not cheap. */
+function placesOf(weight: Weight, { all, heavy }: Room): number {
+  if (weight === 'cheap') return Number.POSITIVE_INFINITY
+  return weight === 'quick' ? Math.max(heavy, all - 1) : heavy
+}
+
+/**
+ * False where nobody can be refused, `comer` included: even one place would be enough to come to everybody's turn in time, and
+ * the lines are short. Most of the time it is so, and to find out exactly costs more than to answer a request.
+ */
+export function mayRefuse<W extends Work>(
+  { running, waiting }: Pick<Standing<W>, 'waiting'> & { readonly running: Iterable<Work> },
+  places: Places,
+  now: number,
+  comer?: Work,
+): boolean {
+  let ms = comer?.expectedMs ?? 0
+  let heavy = comer !== undefined && isHeavy(comer) ? 1 : 0
+  for (const work of waiting) {
+    ms += work.expectedMs
+    if (isHeavy(work)) heavy += 1
+  }
+  if (heavy > places.heavyLine || waiting.length >= places.line) return true
+  for (const { expectedMs } of running) ms += expectedMs
+  // In the order in which they came, so that the first has waited longest, unless it is patient.
+  const oldest = waiting.find(({ isPatient }) => !isPatient)
+  return ms + (oldest === undefined ? 0 : now - oldest.since) > places.deadlineMs
+}
+
+type Turn<W> = { readonly work: W; readonly piece: number; readonly servedAt: number }
 
 /**
  * Callers take turns, so that none can fill the line alone: everybody's first piece of work comes before anybody's second,
  * where pieces that run count, too; among equals who was served longest ago comes first.
  */
-function inTurns<W extends Work>({ running, waiting, servedAt }: Standing<W>): W[] {
+function turnsOf<W extends Work>({ running, waiting, servedAt }: Standing<W>): Turn<W>[] {
   const pieces = new Map<string, number>()
   const next = (caller: string) => {
     const piece = (pieces.get(caller) ?? 0) + 1
@@ -73,10 +125,22 @@ function inTurns<W extends Work>({ running, waiting, servedAt }: Standing<W>): W
     return piece
   }
   for (const { caller } of running) next(caller)
-  return waiting
-    .map((work) => ({ work, piece: next(work.caller), servedAt: servedAt.get(work.caller) ?? 0 }))
-    .sort((a, b) => a.piece - b.piece || a.servedAt - b.servedAt || a.work.since - b.work.since)
+  return waiting.map((work) => ({ work, piece: next(work.caller), servedAt: servedAt.get(work.caller) ?? 0 }))
+}
+
+function inTurns<W extends Work>(standing: Standing<W>): W[] {
+  return turnsOf(standing)
+    .sort(compareTurns)
     .map(({ work }) => work)
+}
+
+const compareTurns = (a: Turn<Work>, b: Turn<Work>): number =>
+  a.piece - b.piece || a.servedAt - b.servedAt || a.work.since - b.work.since
+
+function first<W extends Work>(line: readonly Turn<W>[], isMeant: (turn: Turn<W>) => boolean): Turn<W> | undefined {
+  let found: Turn<W> | undefined
+  for (const turn of line) if (isMeant(turn) && (found === undefined || compareTurns(turn, found) < 0)) found = turn
+  return found
 }
 
 /** Who has waited too long or would, and whom there is no room for; the others in their turns. */
@@ -86,13 +150,13 @@ function refusedFrom<W extends Work>(
   places: Places,
   now: number,
 ): W[] {
-  const inHeavy = openLine(running.filter(takesHeavyPlace), places.heavy, now)
+  const inHeavy = openLine(running.filter(isNotCheap), places.heavy, now)
   const inAll = openLine(running, places.all, now)
   let length = 0
   let heavyLength = 0
   return waiting.filter((work) => {
     if (work.isPatient) return false
-    const line = takesHeavyPlace(work) ? inHeavy : inAll
+    const line = isNotCheap(work) ? inHeavy : inAll
     const isLate = now - work.since + line.wait() > places.deadlineMs
     if (isLate || length >= places.line || (isHeavy(work) && heavyLength >= places.heavyLine)) return true
     line.add(work)
@@ -102,7 +166,7 @@ function refusedFrom<W extends Work>(
   })
 }
 
-const takesHeavyPlace = ({ weight }: Work): boolean => weight !== 'cheap'
+const isNotCheap = ({ weight }: Work): boolean => weight !== 'cheap'
 
 const isHeavy = ({ weight, isPatient }: Work): boolean => weight === 'heavy' && !isPatient
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { afterRun, duringRun, unknownCost, weightOf } from '../../src/admission/costs.ts'
 import { admitted, openLane, type Place } from '../../src/admission/lane.ts'
 import { readPlaces } from '../../src/admission/places.ts'
-import { type Places, step, type Work } from '../../src/admission/step.ts'
+import { mayRefuse, type Places, step, type Weight, type Work } from '../../src/admission/step.ts'
 import { type Asker, workFor } from '../../src/asker.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -41,6 +41,39 @@ describe('a step', () => {
   it('does not refuse for its length what may be heavy or not', () => {
     const { admitted, refused } = stepOf([], many(30, 'a', { weight: 'doubtful' }))
     expect([admitted.length, refused]).toEqual([2, []])
+  })
+
+  it('leaves one place to what is cheap, however quick the rest is', () => {
+    const waiting = [...many(6, 'a', { weight: 'quick' }), work('b', { weight: 'cheap', since: 20 })]
+    const { admitted, refused } = stepOf([], waiting, 30)
+    expect(admitted.map(({ weight }) => weight)).toEqual(['quick', 'cheap', 'quick', 'quick'])
+    expect(refused).toEqual([])
+    expect(stepOf(many(2, 'c'), waiting.slice(0, 6), 30).admitted).toHaveLength(1)
+  })
+
+  it('refuses nobody where a glance says that it may not', () => {
+    const weights: Weight[] = ['cheap', 'quick', 'doubtful', 'heavy']
+    let glances = 0
+    for (let seed = 1; seed <= 3000; seed += 1) {
+      const random = (below: number, salt: number) => ((seed * 2654435761 + salt * 40503) >>> 7) % below
+      const some = (amount: number, salt: number) =>
+        Array.from({ length: amount }, (_, i) =>
+          work(`c${random(3, salt + i)}`, {
+            weight: weights[random(4, salt + 7 * i)]!,
+            since: i * random(900, salt),
+            expectedMs: random(4, salt + i) * random(500, salt + 3 * i),
+            isPatient: random(5, salt + i) === 0,
+          }),
+        )
+      const [running, waiting] = [some(random(5, 1), 2), some(random(9, 3), 4)]
+      const now = 5000 + random(4000, 5)
+      const comer = { ...some(1, 6)[0]!, since: now }
+      const standing = { running, waiting: [...waiting, comer], servedAt: nobodyServed }
+      if (mayRefuse({ running, waiting }, places, now, comer)) continue
+      glances += 1
+      expect(step(standing, places, now).refused).toEqual([])
+    }
+    expect(glances).toBeGreaterThan(300)
   })
 
   it('lets callers take turns: who floods the line is the one whose work goes', () => {
@@ -107,6 +140,12 @@ describe('the cost of a shape', () => {
   it('is doubtful where what is cheap to most has been slow for long', () => {
     expect(weightOf(duringRun(unknownCost, 'cheap', 0, 999), 'cheap', 999)).toBe('cheap')
     expect(weightOf(duringRun(unknownCost, 'cheap', 0, 1001), 'cheap', 1001)).toBe('doubtful')
+  })
+
+  it('is quick where what may be heavy never is', () => {
+    const quick = afterRun(unknownCost, 'heavy', 0, 20)
+    expect(weightOf(quick, 'heavy', 20)).toBe('quick')
+    expect(weightOf(afterRun(quick, 'heavy', 20, 520), 'heavy', 520)).toBe('doubtful')
   })
 
   it('is heavy no longer after one quick run', () => {
