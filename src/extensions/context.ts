@@ -2,9 +2,15 @@ import type { Logger } from 'pino'
 import type { Tx } from '../db/sql.ts'
 import type { Action } from '../errors.ts'
 import { type Actor, systemActor } from '../events/types.ts'
-import { type Accountability, writerBehind } from '../features/items/accountability.ts'
-import { type HookDb, readingDb, scopeOfHook, writingDb } from '../features/items/hooking.ts'
-import { inTransaction } from '../features/items/transaction.ts'
+import {
+  type Accountability,
+  type HookDb,
+  inTransaction,
+  readingDb,
+  scopeOfHook,
+  writerBehind,
+  writingDb,
+} from '../features/items/hooking.ts'
 import { type MailRequest, queueMail } from '../features/mail/mail.ts'
 import { type MailContext, type MailType, mailTypes } from '../features/mail/types.ts'
 import { newNotificationOf } from '../features/notifications/input.ts'

@@ -1,10 +1,8 @@
 import { text } from 'node:stream/consumers'
 import type { Actor } from '../events/types.ts'
-import { type Accountability, writerBehind } from '../features/items/accountability.ts'
+import { type Change, changeItems, updatesIn } from '../features/items/change.ts'
 import type { Writer } from '../features/items/context.ts'
-import { listItems, readItem } from '../features/items/hooked-reads.ts'
-import { scopeOfHook } from '../features/items/hooking.ts'
-import { createItem, deleteItems, updateItem, writeChanges, writeNew } from '../features/items/writes.ts'
+import { type Accountability, listItems, readItem, scopeOfHook, writerBehind } from '../features/items/hooking.ts'
 import { systemAccess } from '../query/access.ts'
 import type { Runtime } from '../runtime.ts'
 
@@ -58,19 +56,19 @@ export function itemsServiceFor(rt: Runtime, actor: Actor): ItemsServiceClass {
     }
 
     async createOne(data: Row) {
-      return JSON.parse(await createItem(rt, this.#writer(), this.#collection, data))
+      return (await this.#change({ action: 'create', payloads: [data] }))[0]!
     }
 
     async createMany(data: readonly Row[]) {
-      return parsed((await writeNew(rt, this.#writer(), this.#collection, data, { asList: true })).ids)
+      return this.#change({ action: 'create', payloads: data, asList: true })
     }
 
     async updateOne(id: Id, data: Row) {
-      return JSON.parse(await updateItem(rt, this.#writer(), this.#collection, String(id), data))
+      return (await this.#change({ action: 'update', changes: [{ id: String(id), payload: data }] }))[0]!
     }
 
     async updateMany(changes: readonly ({ id: Id } & Row)[]) {
-      return parsed((await writeChanges(rt, this.#writer(), this.#collection, changes)).ids)
+      return this.#change({ action: 'update', changes: updatesIn(changes) })
     }
 
     async deleteOne(id: Id) {
@@ -79,7 +77,12 @@ export function itemsServiceFor(rt: Runtime, actor: Actor): ItemsServiceClass {
     }
 
     async deleteMany(ids: readonly Id[]) {
-      return parsed(await deleteItems(rt, this.#writer(), this.#collection, ids))
+      return this.#change({ action: 'delete', ids })
+    }
+
+    async #change(change: Change): Promise<Id[]> {
+      const { ids } = await changeItems(rt, this.#writer(), this.#collection, change)
+      return ids.map((id) => JSON.parse(id))
     }
 
     /** In a transaction the log names the one whose change it is. */
@@ -90,5 +93,3 @@ export function itemsServiceFor(rt: Runtime, actor: Actor): ItemsServiceClass {
     }
   }
 }
-
-const parsed = (ids: readonly string[]): Id[] => ids.map((id) => JSON.parse(id))

@@ -9,8 +9,7 @@ import type { ExtensionContext } from './context.ts'
  */
 
 export type { HookEvent } from '../features/hooks/hooks.ts'
-export type { Accountability } from '../features/items/accountability.ts'
-export type { HookDb } from '../features/items/hooking.ts'
+export type { Accountability, HookDb } from '../features/items/hooking.ts'
 export type { ExtensionContext } from './context.ts'
 export type { ItemsService } from './items-service.ts'
 export type { SocketService } from './socket-service.ts'
@@ -31,7 +30,7 @@ export type HooksService = {
 export type HookContext = {
   readonly collection: string
   /** Null for what the platform itself or an extension does in nobody's name. */
-  readonly accountability: import('../features/items/accountability.ts').Accountability | null
+  readonly accountability: import('../features/items/hooking.ts').Accountability | null
   /** Before a change: its transaction. */
   readonly db: HookDb
   data: Record<string, unknown>

@@ -1,7 +1,7 @@
 import type { Server, Socket } from 'socket.io'
 import { AppError } from '../../errors.ts'
 import { systemActor } from '../../events/types.ts'
-import { readItem } from '../../features/items/hooked-reads.ts'
+import { readItem } from '../../features/items/hooking.ts'
 import type { Access } from '../../query/access.ts'
 import type { Runtime } from '../../runtime.ts'
 

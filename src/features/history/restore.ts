@@ -3,8 +3,9 @@ import { AppError, errors } from '../../errors.ts'
 import { isObject } from '../../query/guards.ts'
 import { readableFields } from '../../query/resolve.ts'
 import type { Runtime } from '../../runtime.ts'
+import { changeItems } from '../items/change.ts'
+import type { Writer } from '../items/context.ts'
 import { readOne, readVersion } from '../items/reads.ts'
-import { type Writer, writeChange, writeNew } from '../items/writes.ts'
 import { readEventVersion } from './history.ts'
 
 type Values = Readonly<Record<string, unknown>>
@@ -28,13 +29,13 @@ export async function restoreItem(
   const present = await presentOf(rt, writer, name, id, fields)
   const { primaryKey } = rt.catalog.current().collections.get(name)!
   if (present === undefined) {
-    const { ids } = await writeNew(rt, writer, name, [{ ...picked(version, fields), [primaryKey.name]: id }])
-    return ids[0]!
+    const payloads = [{ ...picked(version, fields), [primaryKey.name]: id }]
+    return (await changeItems(rt, writer, name, { action: 'create', payloads })).ids[0]!
   }
   const changed = fields.filter((field) => !same(version[field.name], present.values[field.name]))
-  const payload = picked(version, changed)
+  const changes = [{ id, payload: picked(version, changed) }]
   const ifMatch = [present.version]
-  return (await writeChange(rt, writer, name, id, payload, { ifMatch })).ids[0]!
+  return (await changeItems(rt, writer, name, { action: 'update', changes, ifMatch })).ids[0]!
 }
 
 async function versionOf(

@@ -10,7 +10,7 @@ import { resolveList } from '../../query/resolve.ts'
 import type { Runtime } from '../../runtime.ts'
 import type { Writer } from './context.ts'
 import { csvCell } from './csv-cells.ts'
-import { hookedQuery } from './hooked-reads.ts'
+import { hookedQuery } from './hooking.ts'
 import { resolveEnv, withFreshCatalog } from './reads.ts'
 import { ofPlan, type RowBatches, type StreamOptions, streamRows } from './stream.ts'
 

@@ -1,36 +1,26 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
+import type { Readable } from 'node:stream'
+import { text } from 'node:stream/consumers'
 import type { Collection } from '../../catalog/catalog.ts'
 import { isStalePlan } from '../../db/errors.ts'
 import { type Reader, rawQuery, type Tx } from '../../db/sql.ts'
+import { commit } from '../../events/commit.ts'
+import { systemAccess } from '../../query/access.ts'
 import { projectionList } from '../../query/compile-rows.ts'
 import { isObject } from '../../query/guards.ts'
+import { plainQuery, readBoolean } from '../../query/parse.ts'
 import { createParams, ident } from '../../query/sql.ts'
 import type { Runtime } from '../../runtime.ts'
 import type { HookEvent } from '../hooks/hooks.ts'
-import { accountabilityOf } from './accountability.ts'
-import { type ChangeAction, ruleSql, type WriteContext, type Writer } from './context.ts'
-import { relationBehind } from './references.ts'
-import type { Run, Scope } from './run.ts'
-import { keyCondition, projection } from './statements.ts'
+import type { ChangeAction, Document, Run, Scope, WriteContext, Writer, WrittenRow } from './context.ts'
+import { relationBehind } from './payload.ts'
+import { readList, readVersion, type Via } from './reads.ts'
+import { keyCondition, projection, ruleSql } from './statements.ts'
 
 /**
- * Where items meet the hooks of extensions (realtime facts §5, docs/extensions.md). What a hook returns is read like
- * the caller's own request; a collection without hooks never comes here beyond {@link meetsHooks}.
+ * Where items meet the hooks of extensions (docs/extensions.md). What a hook returns is read like the caller's own
+ * request; a collection without hooks never comes here beyond {@link meetsHooks}.
  */
-
-/** A row in its wire form, without hidden fields. */
-export type Document = Readonly<Record<string, unknown>>
-
-/** A row of which hooks are to hear when the transaction has committed. */
-export type Written = {
-  readonly writer: Writer
-  readonly collection: Collection
-  readonly action: ChangeAction
-  /** JSON text. */
-  readonly id: string
-  /** The row as it was; undefined for a new one. */
-  readonly previous: Document | undefined
-}
 
 /** SQL for hooks; before a change it is part of the transaction, else it can only read. */
 export type HookDb = { query<Row>(text: string, values?: readonly unknown[]): Promise<readonly Row[]> }
@@ -47,24 +37,37 @@ export function meetsHooks(
 
 /**
  * Runs the before-hooks of one row that is about to be created or (with `id`) changed, and gives the payload to go on
- * with. An existing row is locked and shown to them as it is. Of a row that the caller may not update they don't hear;
- * the statement refuses it.
+ * with; undefined without hooks. An existing row is locked and shown to them as it is. They are not notified of a row
+ * that the caller may not update; the statement refuses it.
  */
-export async function beforeRow(
+export function beforeRow(
   { rt, run }: { readonly rt: Runtime; readonly run: Run | undefined },
   context: WriteContext & { readonly action: 'create' | 'update' },
   payload: unknown,
   id: string | undefined,
-): Promise<{ readonly payload: unknown; readonly previous: Document | undefined }> {
+): Promise<HookedRow> | undefined {
   const { collection, action } = context
-  if (!isHooked(rt.hooks, collection.name, action)) return { payload, previous: undefined }
+  if (rt.hooks.isEmpty() || !isHooked(rt.hooks, collection.name, action)) return undefined
   if (run === undefined) throw new Error(`${collection.name} has hooks: it is written in a transaction`)
+  return hookedRow(run, context, payload, id)
+}
+
+/** What hooks made of a payload, and the row as it was; undefined for a new one. */
+export type HookedRow = { readonly payload: unknown; readonly previous: Document | undefined }
+
+async function hookedRow(
+  run: Run,
+  context: WriteContext & { readonly action: 'create' | 'update' },
+  payload: unknown,
+  id: string | undefined,
+): Promise<HookedRow> {
+  const { collection, action } = context
   const [found] = id === undefined ? [] : await lockedDocuments(run, context, [id])
   const isMissing = id !== undefined && found === undefined
   if (isMissing || !isObject(payload)) return { payload, previous: undefined }
   const existing = found && { id: JSON.parse(found.id), previousDocument: found.document }
   // A copy: the operation may be run again, and then begins with what the caller sent.
-  const left = await tellBefore(run, `items.${action}`, collection, { data: structuredClone(payload), ...existing })
+  const left = await notifyBefore(run, `items.${action}`, collection, { data: structuredClone(payload), ...existing })
   return { payload: left.data, previous: found?.document }
 }
 
@@ -78,19 +81,19 @@ export async function beforeGone(
   if (!isHooked(run.rt.hooks, collection.name, 'delete')) return new Map()
   const found = await lockedDocuments(run, context, ids)
   for (const { id, document } of found)
-    await tellBefore(run, 'items.delete', collection, { id: JSON.parse(id), document })
+    await notifyBefore(run, 'items.delete', collection, { id: JSON.parse(id), document })
   return new Map(found.map(({ id, document }) => [id, document]))
 }
 
-/** Notes a row that was written, for the hooks that hear of it afterwards. */
-export function noteWritten(run: Run, written: Omit<Written, 'writer'>): void {
+/** Notes a row that was written, for the hooks that are notified afterwards. */
+export function noteWritten(run: Run, written: Omit<WrittenRow, 'writer'>): void {
   const { hooks } = run.rt
   if (!hooks.isEmpty() && hooks.has(written.collection.name, `items.${written.action}.after`))
     run.scope.written.push({ ...written, writer: run.writer })
 }
 
-/** What is to be told when the transaction has committed, with the rows as they are at its end. */
-export async function afterwards(rt: Runtime, { tx, written }: Scope): Promise<readonly (() => Promise<void>)[]> {
+/** The notifications to send when the transaction has committed, with the rows as they are at its end. */
+async function afterwards(rt: Runtime, { tx, written }: Scope): Promise<readonly (() => Promise<void>)[]> {
   const kept = written.filter(({ action }) => action !== 'delete')
   const documents = new Map<Collection, ReadonlyMap<string, Document>>()
   for (const [collection, rows] of Map.groupBy(kept, (row) => row.collection))
@@ -98,12 +101,12 @@ export async function afterwards(rt: Runtime, { tx, written }: Scope): Promise<r
   return written.map(({ writer, collection, action, id, previous }) => async () => {
     const now = documents.get(collection)?.get(id) ?? null
     const rows = action === 'delete' ? { document: previous } : { document: now, previousDocument: previous }
-    await tellAfter(rt, writer, `items.${action}.after`, collection.name, { id: JSON.parse(id), ...rows })
+    await notifyAfter(rt, writer, `items.${action}.after`, collection.name, { id: JSON.parse(id), ...rows })
   })
 }
 
 /** Runs the before-hooks of a read. */
-export async function beforeRead<Members extends { readonly query: Record<string, unknown> }>(
+async function beforeRead<Members extends { readonly query: Record<string, unknown> }>(
   rt: Runtime,
   writer: Writer,
   event: 'items.read' | 'items.read.one',
@@ -116,7 +119,7 @@ export async function beforeRead<Members extends { readonly query: Record<string
 }
 
 /** Runs after-hooks; they can change nothing any more. */
-export async function tellAfter(
+async function notifyAfter(
   rt: Runtime,
   writer: Writer,
   event: HookEvent,
@@ -125,6 +128,32 @@ export async function tellAfter(
 ): Promise<void> {
   const context = { ...members, collection, accountability: accountabilityOf(rt, writer), db: readingDb(rt) }
   await nested(rt, writer.scope?.isOver === false ? writer.scope : undefined, () => rt.hooks.after(event, context))
+}
+
+/**
+ * Runs `work` in the transaction that the writer takes part in, or in one of its own; hooks are notified of what was
+ * written after its commit. `work` may be run again after a serialization conflict, and so may the hooks before it.
+ */
+export async function inTransaction<Result>(
+  rt: Runtime,
+  writer: Writer,
+  work: (run: Run) => Promise<Result>,
+): Promise<Result> {
+  const { scope } = writer
+  if (scope !== undefined) return work({ rt, writer, tx: scope.tx, scope })
+  let notifications: readonly (() => Promise<void>)[] = []
+  const result = await commit(rt, writer.actor, async (tx) => {
+    const own: Scope = { tx, actor: writer.actor, written: [], events: [], isOver: false }
+    try {
+      const done = await work({ rt, writer, tx, scope: own })
+      notifications = await afterwards(rt, own)
+      return { result: done, events: own.events }
+    } finally {
+      own.isOver = true
+    }
+  })
+  for (const notify of notifications) await notify()
+  return result
 }
 
 /** The transaction that the hook which asks is part of; undefined outside of before-hooks. Throws when it is over. */
@@ -190,7 +219,7 @@ function nested<Result>(rt: Runtime, scope: Scope | undefined, work: () => Promi
   return ambient.run({ rt, depth, scope }, work)
 }
 
-async function tellBefore<Members extends object>(
+async function notifyBefore<Members extends object>(
   { rt, writer, scope }: Run,
   event: HookEvent,
   { name }: Collection,
@@ -228,3 +257,110 @@ function find(
   const text = `select ${projection(collection)}, ${document} from ${ident(collection.name)} t where ${where}`
   return tx.any<Found>(rawQuery(text, values))
 }
+
+/**
+ * As `readList`, with the hooks of the collection around it. They are given the query as plain values and may give
+ * another one, which is still the caller's to read. Where a hook wants to see the result it is read whole, however long.
+ * With `changesCursor=true` the answer ends with the cursor from which `GET /changes` goes on (docs/changes.md).
+ */
+export async function listItems(
+  rt: Runtime,
+  reader: Writer,
+  collection: string,
+  raw: Record<string, unknown>,
+  via: Pick<Via, 'replicaFor' | 'trace' | 'defaultLimit'> = {},
+): Promise<string | Readable> {
+  const { hooks } = rt
+  const query = await hookedQuery(rt, reader, collection, raw)
+  const tx = reader.scope?.tx
+  // Inside a transaction that writes there is no place in the log to go on from yet.
+  const marked = tx === undefined && readBoolean('changesCursor', raw.changesCursor) === true
+  const list = await readList(rt, reader.access, collection, query, { ...via, tx, marked })
+  if (!hooks.has(collection, 'items.read.after')) return list
+  const body = typeof list === 'string' ? list : await text(list)
+  await notifyAfter(rt, reader, 'items.read.after', collection, { query, result: JSON.parse(body) })
+  return body
+}
+
+/** What the hooks of a list make of its query: the caller's own where there are none. */
+export async function hookedQuery(
+  rt: Runtime,
+  reader: Writer,
+  collection: string,
+  raw: Record<string, unknown>,
+): Promise<Record<string, unknown>> {
+  if (!rt.hooks.has(collection, 'items.read') || !isReadable(rt, reader, collection)) return raw
+  const { query } = await beforeRead(rt, reader, 'items.read', collection, { query: plainQuery(raw) })
+  return query
+}
+
+/** As `readVersion`, with the hooks of the collection around it. */
+export async function readItem(
+  rt: Runtime,
+  reader: Writer,
+  collection: string,
+  id: string,
+  raw: Record<string, unknown>,
+  via: Pick<Via, 'replicaFor' | 'trace'> = {},
+): Promise<{ readonly body: string; readonly version: string | undefined }> {
+  const { hooks } = rt
+  const { access, scope } = reader
+  const { query } =
+    hooks.has(collection, 'items.read.one') && isReadable(rt, reader, collection)
+      ? await beforeRead(rt, reader, 'items.read.one', collection, { id, query: plainQuery(raw) })
+      : { query: raw }
+  const item = await readVersion(rt, access, collection, id, query, { ...via, tx: scope?.tx })
+  if (hooks.has(collection, 'items.read.one.after'))
+    await notifyAfter(rt, reader, 'items.read.one.after', collection, {
+      id,
+      query,
+      document: JSON.parse(item.body).data,
+    })
+  return item
+}
+
+/** Hooks are not notified of what is refused anyway: unknown collections, and those that the caller may not read. */
+function isReadable(rt: Runtime, { access }: Writer, collection: string): boolean {
+  if (!rt.catalog.current().collections.has(collection)) return false
+  return access.admin || access.grant(collection, 'read') !== undefined
+}
+
+/** The caller, as extensions see it. A copy: what an extension does to it changes nothing. */
+export type Accountability = {
+  /** The user's own row without hidden fields; null for callers without a session. */
+  readonly user: Readonly<Record<string, unknown>> | null
+  readonly role: Readonly<Record<string, unknown>> | null
+  /** The stored permissions of the role. */
+  readonly permissions: readonly Readonly<Record<string, unknown>>[]
+  /** The id of the tenant that the caller works in. */
+  readonly tenant: string | null
+  readonly ipaddress: string | null
+}
+
+/** Null for the platform itself. */
+export function accountabilityOf(rt: Runtime, writer: Writer): Accountability | null {
+  const { access, actor, user } = writer
+  if (access === systemAccess) return null
+  const { roles, permissions } = rt.access.current()
+  const accountability = structuredClone({
+    user: user ?? (access.userId === undefined ? null : { id: access.userId }),
+    role: roles.get(access.roleId) ?? null,
+    permissions: permissions.get(access.roleId) ?? [],
+    tenant: access.tenantId ?? null,
+    ipaddress: actor.ip ?? null,
+  })
+  writers.set(accountability, writer)
+  return accountability
+}
+
+/**
+ * The writer that an accountability was made for. Rights are never read from the members, so that they cannot be used to
+ * get more: an object that is not ours is refused.
+ */
+export function writerBehind(accountability: Accountability): Writer {
+  const writer = writers.get(accountability)
+  if (writer === undefined) throw new TypeError('accountability must be the very object that the platform handed out')
+  return writer
+}
+
+const writers = new WeakMap<Accountability, Writer>()

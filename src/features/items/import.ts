@@ -1,17 +1,16 @@
 import { clientError } from '../../db/errors.ts'
-import { rawQuery, sql } from '../../db/sql.ts'
+import { rawQuery } from '../../db/sql.ts'
 import { AppError, errors } from '../../errors.ts'
+import { ident } from '../../query/sql.ts'
 import type { Runtime } from '../../runtime.ts'
-import { openWrite, type Writer } from './context.ts'
-import { meetsHooks } from './hooking.ts'
+import { createTrees } from './apply.ts'
+import { keyCell, type Run, type Writer, withCells } from './context.ts'
+import { inTransaction, meetsHooks } from './hooking.ts'
 import { type ImportFormat, type ImportRow, readRows } from './import-rows.ts'
+import { checkTenant, isTenanted, ownTenant } from './payload.ts'
+import { openWrite, planTree, type Tree } from './plan.ts'
 import { withFreshCatalog } from './reads.ts'
-import { keyCell, type Run, withCells } from './run.ts'
 import { canonicalKey } from './statements.ts'
-import { checkTenant, isTenanted, ownTenant } from './tenant.ts'
-import { inTransaction } from './transaction.ts'
-import { planTree, type Tree } from './tree.ts'
-import { createTrees } from './writes.ts'
 
 export type ImportFile = {
   readonly format: ImportFormat
@@ -165,7 +164,7 @@ async function tenantOfRows(
   context: Tree['context'],
   named: string | undefined,
 ): Promise<string | undefined> {
-  const { collection, config, catalog } = context
+  const { collection, config, catalog, rules } = context
   if (!isTenanted(collection, config)) return undefined
   const own = ownTenant(context)
   if (own !== undefined) {
@@ -173,8 +172,9 @@ async function tenantOfRows(
     return undefined
   }
   if (named === undefined) throw errors.badBody('Name the tenant to import into: `tenant` in the query or the form')
-  const id = canonicalKey(catalog.collections.get('svc_Tenant')!, named)
-  const found = await rt.db.maybeOne(sql.unsafe`select 1 from "svc_Tenant" where id = ${id}`)
+  const [tenants] = [...rules].find(([, { holdsTenants }]) => holdsTenants)!
+  const id = canonicalKey(catalog.collections.get(tenants)!, named)
+  const found = await rt.db.maybeOne(rawQuery(`select 1 from ${ident(tenants)} where id = $1`, [id]))
   if (found === undefined) throw errors.badBody('There is no such tenant')
   return id
 }

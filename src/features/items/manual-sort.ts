@@ -5,12 +5,11 @@ import { commit } from '../../events/commit.ts'
 import { isObject, member } from '../../query/guards.ts'
 import { createParams, ident, type Params } from '../../query/sql.ts'
 import type { Runtime } from '../../runtime.ts'
-import { openWrite, ruleSql, type WriteContext, type Writer } from './context.ts'
-import { readPayload } from './payload.ts'
+import { keyCell, runWrite, type WriteContext, type Writer } from './context.ts'
+import { mayWrite, readPayload } from './payload.ts'
+import { openWrite } from './plan.ts'
 import { withFreshCatalog } from './reads.ts'
-import { keyCell, runWrite } from './run.ts'
-import { canonicalKey, updateStatement } from './statements.ts'
-import { mayWrite } from './write-grants.ts'
+import { canonicalKey, ruleSql, updateStatement } from './statements.ts'
 
 export type Sorted = { readonly item: unknown; readonly collection: string; readonly newSort: number }
 

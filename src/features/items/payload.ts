@@ -1,32 +1,27 @@
-import type { Catalog, Collection, Field, Relation } from '../../catalog/catalog.ts'
+import type { Collection, Field, Relation } from '../../catalog/catalog.ts'
 import { ruleProblems } from '../../catalog/validate.ts'
 import { readValue, type ValueType } from '../../catalog/values.ts'
 import type { Config } from '../../config.ts'
 import { AppError, errors, type FieldProblem } from '../../errors.ts'
+import { oncePer } from '../../once-per.ts'
 import type { Access, Grant } from '../../query/access.ts'
+import { compileGrant, type FieldGrant, grantOf, reaches } from '../../query/access.ts'
+import { compileCondition } from '../../query/compile.ts'
 import { isObject } from '../../query/guards.ts'
-import type { ParamValue } from '../../query/sql.ts'
+import { type ResolvedFilter, readableFields, resolveCondition } from '../../query/resolve.ts'
+import { ident, literal, type Params } from '../../query/sql.ts'
 import { resolveDefaults } from '../../query/variables.ts'
-import { openProblems, type Problems, refuseProblems } from './problems.ts'
-import { type Reference, referenceOf, relationBehind } from './references.ts'
-import { checkTenant, type OwnTenant, ownTenant } from './tenant.ts'
-import { requireField, requireRelation, type Via } from './write-grants.ts'
-
-/** A cell of a row that is about to be written: its field and the value as a parameter of its type. */
-export type Cell = { readonly field: Field; readonly value: ParamValue; readonly pgType: string }
-
-export type WriteAction = 'create' | 'update'
-
-export type PayloadContext = {
-  readonly catalog: Catalog
-  readonly collection: Collection
-  readonly access: Access
-  readonly action: WriteAction
-  readonly config: Config
-  readonly now: Date
-  /** Stands for the caller's own grant of the action. */
-  readonly grant?: Grant | undefined
-}
+import {
+  type Cell,
+  type GrantedBy,
+  isJunction,
+  openProblems,
+  type PayloadContext,
+  type Problems,
+  refuseProblems,
+  rulesOf,
+} from './context.ts'
+import { envOf } from './reads.ts'
 
 /** One payload, read: what becomes columns, and what concerns other rows. */
 export type Payload = {
@@ -289,4 +284,207 @@ function stamps(
     if (field.default?.kind === 'current_tenant') stamp(field.name, access.tenantId)
   }
   return cells
+}
+
+/** Where a nested payload hangs: the relations that lead to it, and what the request's own collection grants of them. */
+export type Via = { readonly root: FieldGrant | undefined; readonly path: readonly string[] }
+
+/** On writes, no fields means none: the opposite of reading. */
+export function writeGrant(grant: Grant | undefined): FieldGrant | undefined {
+  return grant && compiled(grant)
+}
+
+const compiled = oncePer(
+  ({ fields }: Grant): FieldGrant => (fields === null ? { granted: [], excluded: [] } : compileGrant(fields)),
+)
+
+/**
+ * 403 unless the field is granted by the collection's own permission and, in a nested payload, by the path that leads
+ * to it. An alias with an id is granted like the foreign key that it stands for, or as a relation.
+ */
+function requireField(
+  context: PayloadContext,
+  grant: Grant | undefined,
+  via: Via | undefined,
+  field: Field,
+  alias: Relation | undefined,
+): void {
+  if (grant === undefined) return
+  const asRelation = (root: FieldGrant | undefined, path: readonly string[]) =>
+    alias !== undefined && root !== undefined && reaches(root, [...path, alias.name])
+  if (!mayWrite(context, grant, field) && !asRelation(writeGrant(grant), []))
+    throw errors.fieldDenied(context.action, field.name)
+  if (via?.root === undefined || field.primaryKey) return
+  const path = [...via.path, field.name]
+  if (grantOf(via.root, path) === undefined && !asRelation(via.root, via.path))
+    throw errors.fieldDenied(context.action, path.join('.'))
+}
+
+/** 403 unless the relation is granted: `*` is every column, but no relation. */
+function requireRelation(
+  { action }: PayloadContext,
+  grant: Grant | undefined,
+  via: Via | undefined,
+  relation: Relation,
+): void {
+  if (grant === undefined) return
+  const path = [...(via?.path ?? []), relation.name]
+  const isGranted = reaches(writeGrant(grant)!, [relation.name]) && (via?.root === undefined || reaches(via.root, path))
+  if (!isGranted) throw errors.relationDenied(action, path.join('.'))
+}
+
+const privilegeFields = new Set(['role_Id', 'tenant_Id', 'userCreated_Id', 'userUpdated_Id', 'emailVerified'])
+
+/** Whether the grant opens the field for this write. `PROTECT_PRIVILEGE_FIELDS` takes some out of what `*` opens. */
+export function mayWrite(context: PayloadContext, grant: Grant, field: Field): boolean {
+  const specs = grant.fields ?? []
+  if (specs.includes(`-${field.name}`)) return false
+  const { config, action } = context
+  const openedBy = rulesOf(context)?.protectedFields?.[field.name]?.(config, action) ?? usuallyOpenedBy(field, config)
+  if (openedBy === 'nothing') return false
+  if (specs.includes(field.name) || (field.primaryKey && openedBy === 'wildcard')) return true
+  return openedBy === 'wildcard' && (specs.includes('*') || specs.includes('*.*'))
+}
+
+function usuallyOpenedBy(field: Field, { access }: Config): GrantedBy {
+  if (field.primaryKey || !access.protectPrivilegeFields) return 'wildcard'
+  return field.hidden || privilegeFields.has(field.name) ? 'name' : 'wildcard'
+}
+
+/**
+ * Rows that a written row points at: in every form (`author: id`, `author_Id: id`) only such as the caller may read.
+ * Otherwise the database's constraint would tell a row that the caller may not see from one that is not there.
+ */
+export type Reference = {
+  readonly relation: Relation
+  /** What the caller may point at; undefined where every existing row will do, `none` where none will. */
+  readonly rule: ResolvedFilter | 'none' | undefined
+  /** Named by the relation, not by its column. With what the caller may, this decides the rule. */
+  readonly isStrict: boolean
+  /** A row may go on pointing where it points: clients send back whole rows, and who sees the value learns nothing by it. */
+  readonly mayStay: boolean
+}
+
+/** How a payload names the row that is pointed at. */
+type Naming = {
+  /** By the relation; otherwise by the column. */
+  readonly byRelation: boolean
+  readonly value?: unknown
+}
+
+/**
+ * What must be checked of a foreign key that the payload sets; undefined where the database's constraint is enough. 403
+ * when the relation is named and the caller may read nothing of its target. By the column the caller's own user, role and
+ * tenant may always be pointed at (they are known to be there), and deleted rows, which can be read too.
+ */
+export function referenceOf(
+  context: PayloadContext,
+  relation: Relation,
+  { byRelation, value }: Naming,
+): Reference | undefined {
+  const isStrict = byRelation || isJunction(context.collection)
+  if (!isStrict && relation.constraint && isOwn(context, relation, value)) return undefined
+  const rule = isStrict || maySee(context.access, relation) ? readRule(context, relation, !isStrict) : 'none'
+  if (rule === undefined && relation.constraint) return undefined
+  return { relation, rule, isStrict, mayStay: !isStrict && isShown(context, relation.foreignKey) }
+}
+
+/**
+ * A condition that is true, or ends the statement with 400 (`svc_refer`). `value` is the key as SQL; `stays` a condition that
+ * the row points there already.
+ */
+export function referenceSql(
+  { relation, rule, mayStay }: Reference,
+  value: string,
+  params: Params,
+  stays?: () => string,
+): string {
+  const same = mayStay && stays !== undefined ? [stays()] : []
+  const found = rule === 'none' ? [] : [foundSql(relation, rule, value, params)]
+  return `svc_refer(${[`${value} is null`, ...same, ...found].join(' or ')}, ${literal(relation.name)})`
+}
+
+function foundSql(relation: Relation, rule: ResolvedFilter | undefined, value: string, params: Params): string {
+  const key = `ref.${ident(relation.targetKey)} = ${value}`
+  const allowed = rule === undefined ? key : `${key} and ${compileCondition(rule, 'ref', params)}`
+  return `exists(select 1 from ${ident(relation.target)} ref where ${allowed})`
+}
+
+/** The relation that a column is the foreign key of; of a many-to-any junction, the one its row's discriminator names. */
+export function relationBehind(
+  collection: Collection,
+  column: string,
+  payload: Readonly<Record<string, unknown>>,
+): Relation | undefined {
+  const behind = relationsByKey(collection).get(column)
+  return behind?.find(({ discriminator }) =>
+    discriminator === undefined
+      ? true
+      : Object.hasOwn(payload, discriminator.column) && payload[discriminator.column] === discriminator.value,
+  )
+}
+
+const relationsByKey = oncePer((collection: Collection): ReadonlyMap<string, readonly Relation[]> => {
+  const own = [...collection.relations.values()].filter(({ kind }) => kind === 'belongsTo')
+  return Map.groupBy(own, ({ foreignKey }) => foreignKey)
+})
+
+function readRule(
+  { catalog, access, config, now }: PayloadContext,
+  { target }: Relation,
+  includeDeleted: boolean,
+): ResolvedFilter | undefined {
+  return resolveCondition(catalog, access, target, 'read', envOf(config, now), { includeDeleted })
+}
+
+function maySee(access: Access, { target }: Relation): boolean {
+  return access.admin || access.grant(target, 'read') !== undefined
+}
+
+function isOwn({ access, rules }: PayloadContext, { target, targetKey }: Relation, value: unknown): boolean {
+  const own = rules.get(target)?.ownKey?.(access)
+  return targetKey === 'id' && own !== undefined && typeof value === 'string' && value.toLowerCase() === own
+}
+
+/** Whether the caller may read the column of rows that it may read. */
+function isShown({ catalog, access, collection }: PayloadContext, column: string): boolean {
+  const mayRead = access.admin || access.grant(collection.name, 'read') !== undefined
+  return mayRead && readableFields(catalog, access, collection.name).some(({ name }) => name === column)
+}
+
+const tenantField = 'tenant_Id'
+
+/** The tenant that everything a scoped caller writes belongs to; null for callers without one. */
+type OwnTenant = { readonly field: Field; readonly id: string | null }
+
+/**
+ * Undefined where the caller is free: administrators, roles that are not tenant-specific where isolation is not strict,
+ * collections without tenants. 403 for a tenant-specific role without a tenant.
+ */
+export function ownTenant({ collection, access, config }: PayloadContext): OwnTenant | undefined {
+  const field = collection.fields.get(tenantField)
+  if (field === undefined || !isScoped(access, config) || !isTenanted(collection, config)) return undefined
+  if (access.tenantId === undefined && access.tenantSpecific)
+    throw new AppError(403, 'No tenant context available for tenant-specific operation')
+  return { field, id: access.tenantId ?? null }
+}
+
+/** Whether rows of the collection belong to tenants. */
+export function isTenanted({ name, fields }: Collection, { tenancy }: PayloadContext['config']): boolean {
+  return tenancy.enabled && fields.has(tenantField) && !tenancy.ignoredTables.includes(name)
+}
+
+/** Whether MULTI_TENANT keeps this caller inside a tenant. */
+export function isScoped(access: Access, { tenancy }: Pick<PayloadContext, 'config'>['config']): boolean {
+  return tenancy.enabled && !access.admin && (access.tenantSpecific || tenancy.strictIsolation)
+}
+
+/** The tenant comes from the session alone: a payload may repeat it, never name another. */
+export function checkTenant({ action }: PayloadContext, own: Pick<OwnTenant, 'id'>, given: unknown): void {
+  const isOwn = given === own.id || (typeof given === 'string' && given.toLowerCase() === own.id?.toLowerCase())
+  if (isOwn) return
+  throw new AppError(
+    403,
+    action === 'create' ? 'Cannot operate on data from different tenant' : "Cannot change item's tenant",
+  )
 }

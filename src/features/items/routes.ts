@@ -1,17 +1,17 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { errors } from '../../errors.ts'
 import { type App, actorOf } from '../../http.ts'
+import { isObject } from '../../query/guards.ts'
 import type { Runtime } from '../../runtime.ts'
-import type { Written } from './answers.ts'
 import { acceptBulkBodies } from './bulk-body.ts'
 import { readCached, type Served } from './cached-reads.ts'
+import { type ChangeAnswer, changeItems, updatesIn } from './change.ts'
+import type { Writer } from './context.ts'
 import { exportItems } from './export.ts'
-import { listItems, readItem } from './hooked-reads.ts'
+import { listItems, readItem } from './hooking.ts'
 import { sortItem } from './manual-sort.ts'
 import { type Trace, type Via, versionOf } from './reads.ts'
-import { upsertItems, upsertPayloads } from './upsert.ts'
 import { isFresh, itemTag, listTag, versionsOf } from './versions.ts'
-import { deleteItem, deleteItems, type Writer, writeChange, writeChanges, writeNew } from './writes.ts'
 
 type OfCollection = { Params: { collection: string } }
 type OfItem = { Params: { collection: string; id: string } }
@@ -63,21 +63,22 @@ export function itemRoutes(app: App, rt: Runtime): void {
     )
   })
   app.post<OfCollection>('/items/:collection', async (request, reply) => {
-    const written = await writeNew(rt, writerOf(request), request.params.collection, [request.body], {
-      answer: queryOf(request),
-    })
+    const change = { action: 'create', payloads: [request.body] } as const
+    const written = await changeItems(rt, writerOf(request), request.params.collection, change, queryOf(request))
     return json(reply.code(201), `{"data":${answersOf(written)}}`)
   })
   app.patch<OfItem>('/items/:collection/:id', async (request, reply) => {
     const { collection, id } = request.params
-    const options = { answer: queryOf(request), ifMatch: versionsOf(request.headers['if-match']) }
-    const written = await writeChange(rt, writerOf(request), collection, id, request.body, options)
+    const ifMatch = versionsOf(request.headers['if-match'])
+    const change = { action: 'update', changes: [{ id, payload: request.body }], ifMatch } as const
+    const written = await changeItems(rt, writerOf(request), collection, change, queryOf(request))
     return json(reply, `{"data":${answersOf(written)}}`)
   })
   app.delete<OfItem>('/items/:collection/:id', async (request, reply) => {
     const { collection, id } = request.params
-    const gone = await deleteItem(rt, writerOf(request), collection, id, versionsOf(request.headers['if-match']))
-    return json(reply, `{"data":{"id":${gone}}}`)
+    const ifMatch = versionsOf(request.headers['if-match'])
+    const gone = await changeItems(rt, writerOf(request), collection, { action: 'delete', ids: [id], ifMatch })
+    return json(reply, `{"data":{"id":${gone.ids[0]}}}`)
   })
   app.register(async (scope) => bulkRoutes(scope as App, rt))
 }
@@ -93,26 +94,32 @@ function bulkRoutes(app: App, rt: Runtime): void {
   acceptBulkBodies(app, rt.config)
   app.put<OfCollection>('/items/:collection', async (request, reply) => {
     const { payloads, isList } = upsertPayloads(request.body)
-    const options = { answer: queryOf(request), asList: isList }
-    const written = await upsertItems(rt, writerOf(request), request.params.collection, payloads, options)
+    const query = queryOf(request)
+    const change = { action: 'upsert', payloads, asList: isList, key: query.key } as const
+    const written = await changeItems(rt, writerOf(request), request.params.collection, change, query)
     if (isList) return json(reply, `{"data":[${written.rows ?? written.ids}]}`)
     return json(reply.code(written.created ? 201 : 200), `{"data":${answersOf(written)}}`)
   })
   app.post<OfCollection>('/items/:collection/bulk', async (request, reply) => {
     const payloads = listOf(request.body, 'Request body must be an array')
-    const options = { answer: queryOf(request), asList: true }
-    const { ids, rows } = await writeNew(rt, writerOf(request), request.params.collection, payloads, options)
+    const change = { action: 'create', payloads, asList: true } as const
+    const { ids, rows } = await changeItems(rt, writerOf(request), request.params.collection, change, queryOf(request))
     return json(reply.code(201), `{"data":[${rows ?? ids}]}`)
   })
   app.patch<OfCollection>('/items/:collection/bulk', async (request, reply) => {
-    const changes = listOf(request.body, 'Request body must be an array')
-    const answer = queryOf(request)
-    const { ids, rows } = await writeChanges(rt, writerOf(request), request.params.collection, changes, { answer })
+    const changes = updatesIn(listOf(request.body, 'Request body must be an array'))
+    const { ids, rows } = await changeItems(
+      rt,
+      writerOf(request),
+      request.params.collection,
+      { action: 'update', changes },
+      queryOf(request),
+    )
     return json(reply, `{"data":[${rows ?? ids}]}`)
   })
   app.delete<OfCollection>('/items/:collection/bulk', async (request, reply) => {
     const ids = listOf(request.body, 'Request body must be an array of IDs')
-    await deleteItems(rt, writerOf(request), request.params.collection, ids)
+    await changeItems(rt, writerOf(request), request.params.collection, { action: 'delete', ids })
     return reply.code(204).send()
   })
 }
@@ -132,7 +139,7 @@ export function queryOf(request: FastifyRequest): Record<string, unknown> {
 }
 
 /** The one row that was written: its id alone, or what was asked for of it. */
-function answersOf({ ids, rows }: Written): string {
+function answersOf({ ids, rows }: ChangeAnswer): string {
   return rows === undefined ? `{"id":${ids[0]}}` : rows[0]!
 }
 
@@ -159,4 +166,11 @@ function json(reply: FastifyReply, body: Served['body']): FastifyReply {
 function listOf(body: unknown, message: string): readonly unknown[] {
   if (!Array.isArray(body)) throw errors.badBody(message)
   return body
+}
+
+/** The items of an upsert: an array is many, an object is one. */
+function upsertPayloads(body: unknown): { readonly payloads: readonly unknown[]; readonly isList: boolean } {
+  if (Array.isArray(body)) return { payloads: body, isList: true }
+  if (!isObject(body)) throw errors.badBody('Request body must be an object or an array of objects')
+  return { payloads: [body], isList: false }
 }

@@ -1,26 +1,23 @@
+import { openBoundedMemory } from '../../adapters/bounded-memory.ts'
 import type { Catalog, Collection } from '../../catalog/catalog.ts'
 import { defaultExpression } from '../../catalog/defaults.ts'
 import { parameterType, readValue } from '../../catalog/values.ts'
-import { errors, refusals } from '../../errors.ts'
+import { AppError, errors, refusals } from '../../errors.ts'
 import { actorCondition, actorCte } from '../../events/log.ts'
+import type { RowEvent } from '../../events/lost-writes.ts'
 import { oncePer } from '../../once-per.ts'
+import { type Access, withGrants } from '../../query/access.ts'
+import { compileCondition } from '../../query/compile.ts'
 import { projectionSql } from '../../query/compile-rows.ts'
+import { resolveCondition } from '../../query/resolve.ts'
 import { createParams, ident, literal, type Params, type ParamValue } from '../../query/sql.ts'
-import { ruleSql, type WriteContext } from './context.ts'
-import type { Cell, Payload } from './payload.ts'
-import { type Reference, referenceSql } from './references.ts'
-import type { Versions } from './versions.ts'
-
-/**
- * Writes of rows as SQL, each one statement with its checks in it. Every statement takes the actor's JSON as its first
- * parameter, which is not among `values`, and returns `id`, the JSON text of the primary key, per written row.
- */
-export type Write = { readonly text: string; readonly values: readonly ParamValue[] }
+import { type Cell, partOfParent, type Write, type WriteContext } from './context.ts'
+import { type Payload, type Reference, referenceSql } from './payload.ts'
 
 /** A row to write; references are by the name of their column. */
 export type Row = Pick<Payload, 'cells' | 'references' | 'sortsLast'>
 
-export type CheckOptions = {
+type CheckOptions = {
   /** False: whether the row as written is within the caller's rule is checked later, when its related rows are there. */
   readonly checked?: boolean
 }
@@ -32,8 +29,14 @@ export function insertStatement(context: WriteContext, rows: readonly Row[], opt
   return { text, values: values() }
 }
 
-export type UpdateOptions = CheckOptions & {
-  /** Versions (see versions.ts) of which the row must have one. The answer then has a row in any case; see {@link Changed}. */
+/**
+ * Versions of which a row must have one. A version is the transaction that wrote the row (`xmin`): every change by anybody
+ * gives it another one, and comparing it costs nothing.
+ */
+export type Versions = readonly string[]
+
+type UpdateOptions = CheckOptions & {
+  /** See {@link Versions}. The answer then has a row in any case; see {@link Changed}. */
   readonly ifMatch?: Versions | undefined
   /** Keeps other writers away from rows that are looked at but not changed. */
   readonly locked?: boolean
@@ -73,6 +76,15 @@ export function updateStatement(
  * one row) `found`, and no `id` when the version was another one.
  */
 export type Changed = { readonly id: string | null; readonly found?: boolean }
+
+/** The id of the item that a statement changed. 403 when there is none for the caller, 412 when it has another version. */
+export function changedId(action: 'update' | 'delete', rows: readonly Changed[]): string {
+  const [row] = rows
+  if (row === undefined || row.found === false) throw errors.itemDenied(action)
+  if (row.id === null)
+    throw new AppError(412, 'The item has changed since it was read', { code: 'PRECONDITION_FAILED' })
+  return row.id
+}
 
 /** Deletes (or, with `paranoid`, marks) exactly these items, or ends with 403. */
 export function deleteStatement(
@@ -114,7 +126,26 @@ export function recheckStatement(context: WriteContext, id: string): Write | und
   }
 }
 
-/** Parameter 1 is the actor; whoever runs the statement puts it in front. */
+/**
+ * The condition that rows of the context's collection must satisfy, on the row that the statement calls `alias`: the
+ * grant's conditions, tenant and soft delete. An update finds deleted rows too, because restoring one is an update.
+ */
+export function ruleSql(context: WriteContext, alias: string, params: Params): string {
+  const { catalog, collection, action, env } = context
+  const includeDeleted = action === 'update'
+  const condition = resolveCondition(catalog, granting(context), collection.name, action, env, { includeDeleted })
+  return condition === undefined ? 'true' : compileCondition(condition, alias, params)
+}
+
+/** The caller's access with the context's grant in it. */
+function granting({ access, collection, action, grant }: WriteContext): Access {
+  if (grant !== partOfParent) return access
+  return withGrants(access, (name, other) =>
+    name === collection.name && other === action ? grant : access.grant(name, other),
+  )
+}
+
+/** Parameter 1 is the actor, which is put in front when the statement is run. */
 export function parameters(): { params: Params; values: () => readonly ParamValue[] } {
   const params = createParams([null])
   return { params, values: () => params.values.slice(1) }
@@ -136,8 +167,8 @@ export function keyProjection(collection: Collection, alias = 't'): string {
 }
 
 /**
- * The id, after a check that the row as written is still within the caller's rule (decisions F17): a row may neither be
- * created outside it nor moved out of it. `svc_refuse` ends the statement, and with it everything it wrote.
+ * The id, after a check that the row as written is still within the caller's rule: a row may neither be created outside it
+ * nor moved out of it. `svc_refuse` ends the statement, and with it everything it wrote.
  */
 function returning(context: WriteContext, params: Params, { checked = true }: CheckOptions): string {
   const { access, collection } = context
@@ -255,14 +286,14 @@ function recordValue(cell: Cell): unknown {
   return cell.field.kind === 'json' && typeof cell.value === 'string' ? JSON.parse(cell.value) : cell.value
 }
 
-/** The place behind every other row (of the row's tenant), as of the start of the statement. */
+/** The place after every other row (of the row's tenant), as of the start of the statement. */
 function lastSort({ collection }: WriteContext, { cells }: Row, params: Params): string {
   const tenant = cells.find(({ field }) => field.name === 'tenant_Id')
   const where = tenant === undefined ? '' : ` where s."tenant_Id" is not distinct from ${bindCell(tenant, params)}`
   return `(select coalesce(max(s."sort"), 0) + 1 from ${ident(collection.name)} s${where})`
 }
 
-/** An update that changes nothing leaves updatedAt alone, so it appends no event (design §4). */
+/** An update that changes nothing leaves updatedAt alone, so it appends no event. */
 export function touched(collection: Collection, assignments: readonly { column: string; value: string }[]): string[] {
   const own = ident('updatedAt')
   const given = assignments.some(({ column }) => column === own)
@@ -308,7 +339,7 @@ export function keyCondition(
   return asList ? `${column} = any(${params.bind(ids, `${type}[]`)})` : `${column} = ${params.bind(ids[0]!, type)}`
 }
 
-/** See versions.ts for what a version is. A writer that waited for another one looks again at the row it finds then. */
+/** A writer that waited for another one looks again at the row it finds then. */
 const versionCondition = (versions: Versions, params: Params): string =>
   `t.xmin::text = any(${params.bind(versions, 'text[]')})`
 
@@ -340,4 +371,107 @@ function allLinks(catalog: Catalog): (Link & { readonly target: string })[] {
         : [{ junction: junction.name, target, foreignKey, ...discriminator }],
     ),
   )
+}
+
+/** As `insertStatement` for one row, from memory where the like was written before. */
+export function insertOf(context: WriteContext, row: Row): Write {
+  return filled(context, row, [], (cells) => insertStatement(context, [{ ...row, cells }]))
+}
+
+/** As `updateStatement` for one item without options, from memory where the like was written before. */
+export function updateOf(context: WriteContext, id: string, row: Row): Write {
+  return filled(context, row, [id], (cells, ids) => updateStatement(context, ids, { ...row, cells }))
+}
+
+type Build = (cells: Row['cells'], ids: readonly ParamValue[]) => Write
+
+/**
+ * The statement of a write, made once per template: to make it costs as much as the rest of a limited write's way through
+ * the code of this process.
+ *
+ * Exact: a template is kept with its catalog and found by all else that its text and its other values are made of: what the
+ * caller may (`Access.meaning`), the change, the collection, the columns with the types of their values, and how they
+ * name rows that must be looked at. The values themselves are put where marks stood when it was made.
+ */
+function filled(context: WriteContext, row: Row, ids: readonly string[], build: Build): Write {
+  const key = keyOf(context, row)
+  if (key === undefined) return build(row.cells, ids)
+  const memory = templatesOf(context.catalog)
+  let template = memory.get(key)
+  if (template === undefined) {
+    template = templateOf(row, ids, build)
+    memory.set(key, template, 0)
+  }
+  const { text, values, places } = template
+  const given = [...ids, ...row.cells.map(({ value }) => value)]
+  return {
+    text,
+    values: values.map((value, at) => {
+      const place = places[at]
+      return place === undefined ? value : given[place]!
+    }),
+  }
+}
+
+/** A statement whose values have gaps; `places` says for each value which of the given ones it is. */
+type Template = Write & { readonly places: readonly (number | undefined)[] }
+
+/** A mark is an empty list of its own, so no value can be taken for one. */
+function templateOf(row: Row, ids: readonly string[], build: Build): Template {
+  const marks: ParamValue[] = [...ids, ...row.cells].map(() => [])
+  const cells = row.cells.map((cell, at) => ({ ...cell, value: marks[ids.length + at]! }))
+  const write = build(cells, marks.slice(0, ids.length))
+  const placeOf = new Map(marks.map((mark, place) => [mark, place]))
+  return { ...write, places: write.values.map((value) => placeOf.get(value)) }
+}
+
+function keyOf({ access, action, collection }: WriteContext, row: Row): string | undefined {
+  const meaning = access.meaning?.()
+  if (meaning === undefined) return undefined
+  let key = `${meaning} ${action} ${collection.name} ${row.sortsLast}`
+  for (const { field, pgType } of row.cells) key += `\n${field.name} ${pgType}`
+  for (const [column, { relation, isStrict }] of row.references) key += `\n${column} ${relation.name} ${isStrict}`
+  return key
+}
+
+const templatesOf = oncePer((_catalog: Catalog) =>
+  openBoundedMemory<Template>({
+    maxBytes: 8_000_000,
+    maxEntryBytes: 64_000,
+    sizeOf: ({ text, values }, key) => 2 * (text.length + key.length) + 100 * values.length,
+  }),
+)
+
+/** What a statement on one row would have answered; undefined where its events do not show it. */
+export type FromLog = (events: readonly RowEvent[]) => LoggedRow | undefined
+
+type LoggedRow = { readonly id: string; readonly found: true; readonly created: boolean }
+
+type Way = 'create' | 'update' | 'delete' | 'upsert'
+
+/** A soft delete is an update; an update of the key is a delete and a create, and is not looked into. */
+const actions: Readonly<Record<Way, readonly string[]>> = {
+  create: ['create'],
+  update: ['update'],
+  delete: ['delete', 'update'],
+  upsert: ['create', 'update'],
+}
+
+/** Reads the row's event among those of its statement; there may be others, of rows that were changed with it. */
+export function rowFromLog({ collection }: WriteContext, way: Way, key?: string): FromLog {
+  return (events) => {
+    const own = events.filter(
+      ({ entity, entityId, action }) =>
+        entity === collection.name && actions[way].includes(action) && (key === undefined || entityId === key),
+    )
+    const [event] = own
+    const id = own.length === 1 && event!.entityId !== null ? jsonOfKey(collection, event!.entityId) : undefined
+    return id === undefined ? undefined : { id, found: true, created: event!.action === 'create' }
+  }
+}
+
+/** As the statements project a key; undefined for kinds that are written in more than one way. */
+function jsonOfKey({ primaryKey: { kind } }: Collection, text: string): string | undefined {
+  if (kind === 'integer' || kind === 'bigint') return Number.isSafeInteger(Number(text)) ? text : JSON.stringify(text)
+  return kind === 'uuid' || kind === 'text' ? JSON.stringify(text) : undefined
 }

@@ -2,9 +2,9 @@ import type { Readable } from 'node:stream'
 import { errors } from '../../errors.ts'
 import type { Actor } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
+import { changeItems } from '../items/change.ts'
 import type { Writer } from '../items/context.ts'
-import { listItems } from '../items/hooked-reads.ts'
-import { createItems } from '../items/writes.ts'
+import { listItems } from '../items/hooking.ts'
 import type { NewNotification } from './input.ts'
 import { notifications, ownNotifications } from './own.ts'
 import { deleteSomeOlderThan, isTenant, unknownUsers } from './queries.ts'
@@ -36,7 +36,8 @@ export async function sendNotifications(
   const tenant_Id = tenantId === undefined ? (sender.access.tenantId ?? null) : tenantId
   if (tenant_Id !== null && !(await isTenant(db, tenant_Id))) throw errors.badBody('tenant_Id: unknown tenant')
   const rows = userIds.map((userId) => ({ ...content, userId, tenant_Id }))
-  return (await createItems(rt, sender, notifications, rows)).map((id) => JSON.parse(id) as string)
+  const { ids } = await changeItems(rt, sender, notifications, { action: 'create', payloads: rows })
+  return ids.map((id) => JSON.parse(id) as string)
 }
 
 /** Deletes everybody's notifications that are older than `days`, some at a time so that no lock is held for long. */

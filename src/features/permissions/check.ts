@@ -10,7 +10,7 @@ import { checkConditions, type ResolveEnv, variableScope } from '../../query/res
 import { rowPart } from '../../query/resolve-view.ts'
 import { substitute } from '../../query/variables.ts'
 import type { Runtime } from '../../runtime.ts'
-import type { Cell } from '../items/payload.ts'
+import type { Cell } from '../items/context.ts'
 import { resolveEnv } from '../items/reads.ts'
 import { hasInlineRule, isFieldList, isNone, relatedPart } from './grants.ts'
 import { aclsById, collectionsUsingAcl, storedRow } from './queries.ts'

@@ -18,12 +18,12 @@ import {
 import { createParams, ident } from '../../query/sql.ts'
 import { resolveDefaults } from '../../query/variables.ts'
 import type { Runtime } from '../../runtime.ts'
-import { openWrite } from '../items/context.ts'
-import { checkIdentity } from '../items/identities.ts'
+import { checkIdentity } from '../identity/rules.ts'
+import { openProblems } from '../items/context.ts'
 import { readPayload } from '../items/payload.ts'
-import { openProblems } from '../items/problems.ts'
+import { openWrite } from '../items/plan.ts'
 import { resolveEnv } from '../items/reads.ts'
-import { beforeDelete } from '../items/system-rules.ts'
+import { systemRules } from '../system-rules.ts'
 import { type ExplainQuery, readExplainQuery, type Subject, subjectOf } from './explain-subject.ts'
 import { isNone, namedRules } from './grants.ts'
 import { type Opened, openedBy, storedProblems } from './review.ts'
@@ -154,7 +154,7 @@ async function refusalOf(question: Question, row: RowAnswer | null): Promise<Ver
   const identity = await failureOf(() => checkIdentity({ rt, access, collection }, { action, id, field: query.field }))
   if (identity !== undefined) return refused('row', identity.message)
   if (action !== 'delete') return undefined
-  const protection = await failureOf(() => beforeDelete(rt, collection, [id]))
+  const protection = await failureOf(async () => systemRules.get(collection.name)?.beforeDelete?.(rt, [id]))
   return protection && refused('collection', protection.message)
 }
 

@@ -4,8 +4,9 @@ import { type App, actorOf } from '../../http.ts'
 import { acceptJsonUploads, uploadedJson } from '../../json-upload.ts'
 import { isObject } from '../../query/guards.ts'
 import type { Runtime } from '../../runtime.ts'
+import { changeItems } from '../items/change.ts'
+import type { Writer } from '../items/context.ts'
 import { readList, readOne } from '../items/reads.ts'
-import { createItem, deleteItems, updateItem, type Writer } from '../items/writes.ts'
 import { checkRule, checkRuleDelete } from './check.ts'
 import { explain } from './explain.ts'
 import { storedRow } from './queries.ts'
@@ -65,7 +66,8 @@ function writeRoutes(app: App, rt: Runtime, store: Store): void {
   app.post(path, async (request, reply) => {
     const row = rowOf(request.body)
     await checkRule(rt, collection, row)
-    const id = await createItem(rt, writerOf(request), collection, row)
+    const { ids } = await changeItems(rt, writerOf(request), collection, { action: 'create', payloads: [row] })
+    const id = ids[0]!
     await rt.access.reload()
     return reply.code(201).send(await stored(rt, store, JSON.parse(id)))
   })
@@ -74,14 +76,14 @@ function writeRoutes(app: App, rt: Runtime, store: Store): void {
     const changes = rowOf(request.body)
     await stored(rt, store, id)
     await checkRule(rt, collection, changes, id)
-    await updateItem(rt, writerOf(request), collection, id, changes)
+    await changeItems(rt, writerOf(request), collection, { action: 'update', changes: [{ id, payload: changes }] })
     await rt.access.reload()
     return stored(rt, store, id)
   })
   app.delete<OfRow>(`${path}/:id`, async (request, reply) => {
     const { id } = request.params
     await checkRuleDelete(rt, collection, [id])
-    await deleteItems(rt, writerOf(request), collection, [id])
+    await changeItems(rt, writerOf(request), collection, { action: 'delete', ids: [id] })
     await rt.access.reload()
     return reply.code(204).send()
   })

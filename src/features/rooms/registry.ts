@@ -1,4 +1,4 @@
-import type { Accountability } from '../items/accountability.ts'
+import type { Accountability } from '../items/hooking.ts'
 import type { ListedRoom, Member, Room } from './rooms.ts'
 
 /** A connected user, as handlers and validators of extensions see it. */

@@ -1,7 +1,7 @@
 import { sql } from '../../db/sql.ts'
 import { AppError } from '../../errors.ts'
 import type { Runtime } from '../../runtime.ts'
-import type { Cell } from '../items/payload.ts'
+import type { Cell } from '../items/context.ts'
 import { checkedSettings, invalidSettings, settingsKeys } from './keys.ts'
 import { passwordMask, storedValues } from './settings.ts'
 

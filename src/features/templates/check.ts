@@ -1,7 +1,7 @@
 import { TemplateError } from '../../adapters/liquid.ts'
 import { errors, type FieldProblem } from '../../errors.ts'
 import type { Runtime } from '../../runtime.ts'
-import type { Cell } from '../items/payload.ts'
+import type { Cell } from '../items/context.ts'
 import { sampleVariables } from './samples.ts'
 
 /** Characters. */

@@ -1,11 +1,22 @@
+import { hashPassword } from '../../adapters/passwords.ts'
 import type { Collection } from '../../catalog/catalog.ts'
-import { type Reader, rawQuery } from '../../db/sql.ts'
+import { type Reader, rawQuery, sql } from '../../db/sql.ts'
 import { deleteOtherSessions } from '../../db/unlogged/sessions.ts'
-import { type Action, AppError } from '../../errors.ts'
+import { type Action, AppError, errors } from '../../errors.ts'
 import type { Access } from '../../query/access.ts'
 import { createParams, ident, type Params } from '../../query/sql.ts'
 import type { Runtime } from '../../runtime.ts'
-import { deciderOf } from '../identity/decider.ts'
+import { canonicalEmail } from '../auth/email-address.ts'
+import { checkNewPassword } from '../auth/input.ts'
+import { endAccess } from '../auth/ownership.ts'
+import { accountOf } from '../auth/queries.ts'
+import type { Cell, CollectionRules, Guarded, PayloadContext, RowChange, Run, WriteContext } from '../items/context.ts'
+import { keyCell } from '../items/context.ts'
+import { isScoped } from '../items/payload.ts'
+import { keyCondition, ruleSql } from '../items/statements.ts'
+import { assignableRoles } from '../permissions/assignable.ts'
+import { administratorRole, publicRole } from '../permissions/permissions.ts'
+import { readsLikeBuiltIn } from '../permissions/role-names.ts'
 import {
   type Decider,
   decideMembership,
@@ -17,101 +28,119 @@ import {
   identityFields,
   type Membership,
   type OwnedMembership,
-} from '../identity/decision.ts'
-import { type ChangeAction, ruleSql, type WriteContext } from './context.ts'
-import type { Cell } from './payload.ts'
-import { keyCell, type Run, withCells } from './run.ts'
-import { keyCondition } from './statements.ts'
-import type { Tree } from './tree.ts'
+} from './decision.ts'
 
 /**
- * The guard before every statement that writes users, memberships, tenants, invitations and sessions, whichever route
- * or relation it comes by: asks identity/decision.ts with what is stored, in the transaction that writes, one query for
- * all rows of a statement. The rows it has asked for stay locked, so that what was decided still holds when they are
- * written.
+ * The rules of users, roles, memberships, tenants, invitations and sessions as items. The guards ask decision.ts with what
+ * is stored, one query for all rows of a statement.
  */
 
-/** What a change of one row becomes. */
-export type Guarded = {
-  /** Written with it. */
-  readonly cells: readonly Cell[]
-  /** To be done after it was written. */
-  readonly after: () => Promise<void>
+export const userRules: CollectionRules = {
+  tenantlessWhenNew: true,
+  ownKey: ({ userId }) => userId,
+  protectedFields: {
+    password: ({ access }) => (access.allowPasswordWrites ? 'name' : 'nothing'),
+    // Limits of one's own sessions are set for a user, not by it.
+    session_limits: ({ access }) => (access.protectPrivilegeFields ? 'name' : 'wildcard'),
+  },
+  beforeWrite: userCells,
+  guard: {
+    applies: (action, cells) => action === 'delete' || cells.some(isIdentity),
+    inserts: ({ rt, writer }, rows) => {
+      const decider = deciderOf(rt, writer.access)
+      for (const cells of rows) decideNewUser(decider, { vouches: vouchesIn(cells) })
+    },
+    updates: guardUsers,
+    deletes: async (run, context, ids) => {
+      const decider = deciderOf(run.rt, run.writer.access)
+      if (!isFree(decider)) for (const user of await storedUsers(run, context, ids)) decideUserRemoval(decider, user)
+      return nothing
+    },
+  },
 }
 
-export type RowChange = { readonly id: string; readonly cells: readonly Cell[] }
-
-/** Whether a write has to pass the guard, and so needs a transaction. */
-export function isGuarded({ name }: Collection, action: ChangeAction, cells: readonly Cell[] = []): boolean {
-  if (name === 'svc_UserRole') return true
-  if (name === 'svc_User') return action === 'delete' || (action === 'update' && cells.some(isIdentity))
-  if (name === 'svc_Invite') return action === 'update'
-  return action === 'delete' && (name === 'svc_Tenant' || name === 'svc_Sessions')
+export const membershipRules: CollectionRules = {
+  // A role that may assign none has no use for memberships, whatever it was granted.
+  checkCaller: (rt, access, action) => {
+    if (!access.admin && deciderOf(rt, access).assignable.size === 0) throw errors.actionDenied(action, 'svc_UserRole')
+  },
+  guard: {
+    applies: () => true,
+    inserts: ({ rt, writer }, rows) => {
+      const decider = deciderOf(rt, writer.access)
+      for (const cells of rows)
+        decideMembership(decider, { before: undefined, after: membershipWith(cells, noMembership) })
+    },
+    updates: guardMemberships,
+    deletes: async (run, context, ids) => {
+      const decider = deciderOf(run.rt, run.writer.access)
+      if (isFree(decider)) return nothing
+      for (const before of (await storedMemberships(run, context, ids)).values())
+        decideMembership(decider, { before, after: undefined })
+      return nothing
+    },
+  },
 }
 
-/** Decides on changes of rows with these keys; their answers in the same order. 403 for the first that is refused. */
-export async function guardUpdates(
-  run: Run,
-  context: WriteContext,
-  changes: readonly RowChange[],
-): Promise<readonly Guarded[]> {
-  const { name } = context.collection
-  const touching = changes.filter(({ cells }) => isGuarded(context.collection, 'update', cells))
-  if (touching.length === 0) return changes.map(() => unguarded)
-  if (name === 'svc_Invite') for (const { cells } of touching) checkInvite(cells)
-  if (name === 'svc_UserRole') await guardMemberships(run, context, touching)
-  return name === 'svc_User' ? guardUsers(run, context, changes) : changes.map(() => unguarded)
+export const tenantRules: CollectionRules = {
+  holdsTenants: true,
+  ownKey: ({ tenantId }) => tenantId,
+  guard: {
+    applies: (action) => action === 'delete',
+    deletes: async (run, context, ids) => {
+      const decider = deciderOf(run.rt, run.writer.access)
+      if (!isFree(decider)) decideTenantRemoval(decider, await membershipsAt(run, context, ids))
+      return nothing
+    },
+  },
 }
 
-/** The same for rows that are changed alike by one statement, with all cells that it writes. */
-export async function guardRows(
-  run: Run,
-  context: WriteContext,
-  ids: readonly string[],
-  cells: readonly Cell[],
-): Promise<Guarded> {
-  const rows = ids.map((id) => ({ id, cells }))
-  const guarded = await guardUpdates(run, context, rows)
-  const more = guarded.flatMap((one) => one.cells)
-  const after = async () => {
-    for (const one of guarded) await one.after()
+export const inviteRules: CollectionRules = {
+  guard: {
+    applies: (action) => action === 'update',
+    updates: async (_run, _context, changes) => {
+      for (const { cells } of changes) checkInvite(cells)
+      return changes.map(() => unguarded)
+    },
+  },
+}
+
+export const sessionRules: CollectionRules = {
+  checkCaller: (_rt, access) => {
+    if (access.byKey) throw errors.sessionNeeded()
+  },
+  guard: {
+    applies: (action) => action === 'delete',
+    deletes: (run, _context, ids) => endingSessions(run, ids),
+  },
+}
+
+/** Without `administrator`, `public` or `user` nobody could get in. */
+export const roleRules: CollectionRules = {
+  ownKey: ({ roleId }) => roleId,
+  beforeWrite: async (rt, _context, cells, id) => {
+    const name = cells.find((cell) => cell.field.name === 'name')?.value
+    if (typeof name !== 'string') return cells
+    if ((id !== undefined && (await isBuiltIn(rt, id))) || readsLikeBuiltIn(name))
+      throw new AppError(403, 'System role names cannot be changed')
+    return cells
+  },
+  beforeDelete: async (rt, ids) => {
+    for (const id of ids) if (await isBuiltIn(rt, id)) throw new AppError(403, 'System roles cannot be deleted')
+  },
+}
+
+/** A caller as decisions about identities see it. */
+function deciderOf(rt: Runtime, access: Access): Decider {
+  const { admin, userId, byKey = false, roleId, tenantId = null } = access
+  const rules = rt.access.current()
+  return {
+    userId,
+    admin,
+    byKey,
+    tenant: isScoped(access, rt.config) ? { id: tenantId } : undefined,
+    assignable: assignableRoles(rules, rules.roles.get(roleId), admin),
   }
-  return { cells: withCells(cells, more), after }
-}
-
-/** Decides on new rows. 403 for the first that is refused. */
-export function guardInserts(
-  { rt, writer }: Pick<Run, 'rt' | 'writer'>,
-  { collection }: WriteContext,
-  rows: readonly (readonly Cell[])[],
-): void {
-  if (collection.name !== 'svc_UserRole' && collection.name !== 'svc_User') return
-  const decider = deciderOf(rt, writer.access)
-  if (collection.name === 'svc_User') {
-    for (const cells of rows) decideNewUser(decider, { vouches: vouchesIn(cells) })
-    return
-  }
-  for (const cells of rows) decideMembership(decider, { before: undefined, after: membershipWith(cells, noMembership) })
-}
-
-/** Decides on the end of rows; what it gives is to be done after they were deleted. 403 where one is refused. */
-export async function guardDelete(
-  run: Run,
-  context: WriteContext,
-  ids: readonly string[],
-): Promise<() => Promise<void>> {
-  const { collection } = context
-  if (!isGuarded(collection, 'delete') || ids.length === 0) return nothing
-  if (collection.name === 'svc_Sessions') return endingSessions(run, ids)
-  const decider = deciderOf(run.rt, run.writer.access)
-  if (isFree(decider)) return nothing
-  if (collection.name === 'svc_User')
-    for (const user of await storedUsers(run, context, ids)) decideUserRemoval(decider, user)
-  if (collection.name === 'svc_UserRole')
-    for (const before of (await storedMemberships(run, context, ids)).values())
-      decideMembership(decider, { before, after: undefined })
-  if (collection.name === 'svc_Tenant') decideTenantRemoval(decider, await membershipsAt(run, context, ids))
-  return nothing
 }
 
 /**
@@ -136,51 +165,44 @@ export async function checkIdentity(
       decideMembership(decider, { before, after: undefined })
 }
 
-/**
- * Decides on all changes of existing rows within trees, one query for each collection, before the first of them is
- * written. The run to go on with knows the answers.
- */
-export async function guardTrees(run: Run, trees: readonly Tree[]): Promise<Run> {
-  const changes = trees.flatMap(changesWithin)
-  if (changes.length === 0) return run
-  const answers = new Map<Tree, Guarded>()
-  for (const group of Map.groupBy(changes, ({ context }) => context.collection).values()) {
-    const rows = group.map(({ id, cells }) => ({ id: id!, cells }))
-    const guarded = await guardUpdates(run, group[0]!.context, rows)
-    for (const [index, tree] of group.entries()) answers.set(tree, guarded[index]!)
+/** Passwords are hashed, addresses canonical. */
+async function userCells(rt: Runtime, { access }: PayloadContext, cells: readonly Cell[]): Promise<readonly Cell[]> {
+  if (access.byKey && cells.some(isPassword)) throw errors.sessionNeeded()
+  return Promise.all(cells.map((cell) => userCell(rt, cell)))
+}
+
+async function userCell(rt: Runtime, cell: Cell): Promise<Cell> {
+  if (cell.value === null) return cell
+  if (isPassword(cell)) {
+    const password = cell.value as string
+    checkNewPassword(password)
+    return { ...cell, value: await hashPassword(password, rt.config.auth.passwordHashCost) }
   }
-  const known = { ...run }
-  answersOf.set(known, answers)
-  return known
+  if (cell.field.name !== 'email') return cell
+  const email = canonicalEmail(cell.value as string)
+  if (email === undefined)
+    throw errors.validation([{ field: 'email', message: 'is not an e-mail address', rule: 'isEmail' }])
+  return { ...cell, value: email }
 }
 
-/** The answer for one row of a tree, with the cells that it is written with. */
-export async function guardRow(run: Run, tree: Tree, cells: readonly Cell[]): Promise<Guarded> {
-  const known = answersOf.get(run)?.get(tree)
-  // Cells that rows beside it have added were not asked about.
-  if (known !== undefined && cells === tree.cells) return known
-  const [guarded] = await guardUpdates(run, tree.context, [{ id: tree.id!, cells }])
-  return guarded!
+const builtInRoles = new Set([administratorRole, publicRole, 'user'])
+
+async function isBuiltIn(rt: Runtime, id: string): Promise<boolean> {
+  const role = await rt.db.maybeOne<{ name: string }>(sql.unsafe`select name from "svc_Role" where id::text = ${id}`)
+  return role !== undefined && builtInRoles.has(role.name)
 }
 
-const answersOf = new WeakMap<Run, ReadonlyMap<Tree, Guarded>>()
 const nothing = async () => undefined
 const unguarded: Guarded = { cells: [], after: nothing }
 
 const vouchesIn = (cells: readonly Cell[]) =>
   cells.some(({ field, value }) => field.name === 'emailVerified' && value === true)
+const isPassword = ({ field }: Cell): boolean => field.name === 'password'
 const identities: ReadonlySet<string> = new Set(identityFields)
 const isIdentity = ({ field }: Cell): boolean => identities.has(field.name)
 
-/** For whom nothing is refused, and nothing follows from what they delete. */
+/** Nothing is refused to these callers, and nothing follows from what they delete. */
 const isFree = ({ admin, byKey }: Decider): boolean => admin && !byKey
-
-function changesWithin(tree: Tree): readonly Tree[] {
-  const parents = tree.parents.map((parent) => parent.tree)
-  const elements = tree.sets.flatMap((set) => set.elements.flatMap((element) => element.tree ?? []))
-  const own = tree.id !== undefined && isGuarded(tree.context.collection, 'update', tree.cells) ? [tree] : []
-  return [...own, ...[...parents, ...elements].flatMap(changesWithin)]
-}
 
 async function guardUsers(run: Run, context: WriteContext, changes: readonly RowChange[]): Promise<readonly Guarded[]> {
   const decider = deciderOf(run.rt, run.writer.access)
@@ -190,13 +212,25 @@ async function guardUsers(run: Run, context: WriteContext, changes: readonly Row
     const user = stored.get(id)
     if (user === undefined) return unguarded
     const changed = identityFields.filter((name) => isChanged(user, cells, name))
-    const vouches = vouchesIn(cells)
-    const { unverified, sessionsEnd } = decideUserChange(decider, { ...user, changed, vouches })
+    const { unverified, sessionsEnd } = decideUserChange(decider, { ...user, changed, vouches: vouchesIn(cells) })
     return {
       cells: unverified ? [keyCell(context.collection.fields.get('emailVerified')!, false)] : [],
-      after: sessionsEnd ? () => addressSet(run, id) : nothing,
+      after: async () => {
+        if (cells.some(isPassword)) await passwordChanged(run, id)
+        if (sessionsEnd) await addressSet(run, id)
+      },
     }
   })
+}
+
+/**
+ * A new password, wherever it is set, ends everything else that opens the account, but the session of the writer itself.
+ * In the transaction that wrote the row, and after it, so that a sign-in at the same time is either refused or ended.
+ */
+async function passwordChanged({ tx, writer, scope }: Run, userId: string): Promise<void> {
+  const account = await accountOf(tx, userId)
+  await endAccess(tx, account!, writer.sessionId)
+  scope.events.push({ type: 'auth.password_change', data: { userId } })
 }
 
 /**
@@ -240,8 +274,8 @@ function usersWhere(
 }
 
 /**
- * Rows that the caller may change so; of others nothing is told here, the statement refuses them. In one order, so that
- * two who lock the same rows don't wait for each other.
+ * Rows that the caller may change so; the statement refuses the others. In one order, so that two writers who lock the same
+ * rows don't wait for each other.
  */
 function lockedRows(context: WriteContext, ids: readonly string[], params: Params): string {
   const where = `${keyCondition(context.collection, ids, params, true)} and ${ruleSql(context, 't', params)}`
@@ -259,9 +293,14 @@ function isChanged({ stored }: StoredUser, cells: readonly Cell[], name: Identit
   return (cell.value === null ? null : String(cell.value)) !== (stored[name] ?? null)
 }
 
-async function guardMemberships(run: Run, context: WriteContext, changes: readonly RowChange[]): Promise<void> {
+async function guardMemberships(
+  run: Run,
+  context: WriteContext,
+  changes: readonly RowChange[],
+): Promise<readonly Guarded[]> {
+  const answers = changes.map(() => unguarded)
   const decider = deciderOf(run.rt, run.writer.access)
-  if (isFree(decider)) return
+  if (isFree(decider)) return answers
   const ids = changes.map(({ id }) => id)
   const stored = await storedMemberships(run, context, ids)
   for (const { id, cells } of changes) {
@@ -271,6 +310,7 @@ async function guardMemberships(run: Run, context: WriteContext, changes: readon
     const isSame = (['userId', 'roleId', 'tenantId'] as const).every((name) => before[name] === after[name])
     if (!isSame) decideMembership(decider, { before, after })
   }
+  return answers
 }
 
 async function storedMemberships(
@@ -323,7 +363,7 @@ async function membershipsAt(run: Run, context: WriteContext, ids: readonly stri
   return memberships
 }
 
-/** Other invitations are made, by inviting; what is known of one never changes but that it is over. */
+/** Another invitation is made by inviting; one that is there can only be revoked. */
 function checkInvite(cells: readonly Cell[]): void {
   const other = cells.some(
     ({ field, value }) => field.systemGenerated && !(field.name === 'status' && value === 'revoked'),

@@ -1,22 +1,100 @@
-import type { Collection, Relation } from '../../catalog/catalog.ts'
-import { AppError } from '../../errors.ts'
+import { breather } from '../../breather.ts'
+import type { Catalog, Collection, Relation } from '../../catalog/catalog.ts'
+import { writersOf } from '../../catalog/system-collections.ts'
+import { AppError, errors } from '../../errors.ts'
 import type { FieldGrant } from '../../query/access.ts'
 import { isObject, MAX_NODES, MAX_RELATION_DEPTH, member } from '../../query/guards.ts'
+import type { ResolveEnv } from '../../query/resolve.ts'
 import type { Runtime } from '../../runtime.ts'
-import { openWrite, type WriteContext, type Writer } from './context.ts'
-import { beforeRow, type Document } from './hooking.ts'
-import { type Payload, type RelationValue, readPayload, type WriteAction } from './payload.ts'
-import { openProblems, type Problems, refuseProblems, relationalError } from './problems.ts'
-import type { Run } from './run.ts'
+import { systemRules } from '../system-rules.ts'
+import {
+  type ChangeAction,
+  type Document,
+  isJunction,
+  openProblems,
+  type Problems,
+  partOfParent,
+  type Run,
+  refuseProblems,
+  relationalError,
+  rulesOf,
+  type WriteAction,
+  type WriteContext,
+  type Writer,
+} from './context.ts'
+import { beforeRow } from './hooking.ts'
+import { type Payload, type RelationValue, readPayload, writeGrant } from './payload.ts'
+import { resolveEnv } from './reads.ts'
 import { canonicalKey } from './statements.ts'
-import { beforeWrite } from './system-rules.ts'
-import { writeGrant } from './write-grants.ts'
+
+type OpenOptions = {
+  /** The rows are written as part of a row of another collection. */
+  readonly asPart?: boolean
+}
+
+/**
+ * 404 for an unknown collection, 403 for one that the caller may not change so. The rows of a junction are the
+ * relation itself: where the caller has no grant of its own for them and they are written as part of their parent,
+ * the parent's grant of the relation is enough, as it is for reading them.
+ */
+export function openWrite<A extends ChangeAction>(
+  rt: Runtime,
+  { access }: Writer,
+  name: string,
+  action: A,
+  { asPart = false }: OpenOptions = {},
+): WriteContext & { readonly action: A } {
+  const catalog = rt.catalog.current()
+  const collection = catalog.collections.get(name)
+  if (collection === undefined) throw errors.unknownCollection(name)
+  const isPart = asPart && isJunction(collection)
+  const grant = access.admin ? undefined : (access.grant(name, action) ?? (isPart ? partOfParent : undefined))
+  if (!access.admin && grant === undefined) throw errors.actionDenied(action, name)
+  const writers = writersOf(name, action)
+  if (writers === 'nobody' || (writers === 'administrators' && !access.admin)) throw errors.actionDenied(action, name)
+  systemRules.get(name)?.checkCaller?.(rt, access, action)
+  const env = exempted(resolveEnv(rt), collection, action, isPart)
+  return { catalog, collection, access, action, grant, config: rt.config, now: env.now, env, rules: systemRules }
+}
+
+/** Rows that have no tenant of their own: a junction's have their parent's, those of some collections get one only later. */
+function exempted(env: ResolveEnv, collection: Collection, action: ChangeAction, isPart: boolean): ResolveEnv {
+  const isTenantless = isPart && !collection.fields.has('tenant_Id')
+  const isLater = action === 'create' && systemRules.get(collection.name)?.tenantlessWhenNew === true
+  if (!isTenantless && !isLater) return env
+  const { multiTenant } = env
+  return { ...env, multiTenant: { ...multiTenant, ignored: new Set([...multiTenant.ignored, collection.name]) } }
+}
+
+/**
+ * To be awaited before payloads for a collection are read; undefined where all names in them are known. Members that no
+ * process knows are dropped, so a value for a field that another process has just added would be lost without a word: a
+ * payload with an unknown name is read with the newest collections.
+ */
+export function learnNames({ catalog: store }: Runtime, name: string, payloads: readonly unknown[]) {
+  const catalog = store.current()
+  const collection = catalog.collections.get(name)
+  const isStale = collection !== undefined && isUnknownIn(catalog, collection, payloads)
+  return isStale ? store.reloadIfStale() : undefined
+}
+
+/** Also in the rows of its relations; those of many-to-any relations are looked at no further. */
+function isUnknownIn(catalog: Catalog, collection: Collection, payload: unknown): boolean {
+  if (Array.isArray(payload)) return payload.some((row) => isUnknownIn(catalog, collection, row))
+  if (!isObject(payload)) return false
+  for (const [key, value] of Object.entries(payload)) {
+    const relation = collection.relations.get(key)
+    if (relation === undefined && !collection.fields.has(key)) return true
+    const target = relation?.kind === 'polymorphic' ? undefined : catalog.collections.get(relation?.target ?? '')
+    if (target !== undefined && isUnknownIn(catalog, target, value)) return true
+  }
+  return false
+}
 
 /**
  * A write of one row with everything that hangs on it, read and permitted before anything is written: each nested row
- * by its own collection's permission for what happens to it, and by what the request's collection grants of the relation
- * (spec/items.md §10, quality P-13). What depends on stored rows (row rules, what a set held before) is checked by
- * apply.ts, in the transaction.
+ * by its own collection's permission for what happens to it, and by what the request's collection grants of the relation.
+ * What depends on stored rows (row rules, what a set held before) is checked by apply.ts, in the transaction.
  */
 export type Tree = Omit<Payload, 'relations'> & {
   readonly context: WriteContext & { readonly action: WriteAction }
@@ -53,13 +131,13 @@ export type Element = {
 
 type JsonObject = Readonly<Record<string, unknown>>
 
-export type PlanOptions = {
+type PlanOptions = {
   /** The row to change. */
-  readonly id?: string
+  readonly id?: string | undefined
   /** Its place in the request, where that is a list. */
-  readonly label?: string
+  readonly label?: string | undefined
   /** Where the tree will be written; needed where hooks may be met (see hooking.ts). */
-  readonly run?: Run
+  readonly run?: Run | undefined
 }
 
 /**
@@ -90,7 +168,7 @@ type Planning = {
 }
 
 /** Where in the request a payload is. `path` has relation names, `label` the places in lists too. */
-type Place = {
+type Position = {
   readonly path: readonly string[]
   readonly label: string
   /** Columns that the parent fills. */
@@ -102,10 +180,11 @@ async function plan(
   context: Tree['context'],
   given: unknown,
   id: string | undefined,
-  { path, label, filled }: Place,
+  { path, label, filled }: Position,
 ): Promise<Tree> {
   const { rt, root, problems } = planning
-  const { payload, previous } = await beforeRow(planning, context, given, id)
+  const told = beforeRow(planning, context, given, id)
+  const { payload, previous } = told === undefined ? { payload: given, previous: undefined } : await told
   const prefix = label === '' ? '' : `${label}.`
   const via = path.length === 0 ? undefined : { root, path }
   const read = readPayload(context, payload, { problems, label: prefix, filled, ...(via !== undefined && { via }) })
@@ -117,8 +196,9 @@ async function plan(
     else parents.push(...(await planParent(planning, context, value, place)))
   }
   // A broken payload is refused anyway, and its cells may be what the rules of the system cannot take.
+  const { beforeWrite } = rulesOf(context) ?? {}
   const isSound = problems.fields.length === 0 && problems.relations.length === 0
-  const cells = isSound ? await beforeWrite(rt, context, read.cells, id) : []
+  const cells = isSound ? (beforeWrite === undefined ? read.cells : await beforeWrite(rt, context, read.cells, id)) : []
   const { references, aliases, sortsLast } = read
   return { context, id, previous, label: prefix, cells, references, aliases, sortsLast, parents, sets }
 }
@@ -128,7 +208,7 @@ async function planParent(
   planning: Planning,
   { catalog }: WriteContext,
   { relation, value }: RelationValue,
-  place: Omit<Place, 'filled'>,
+  place: Omit<Position, 'filled'>,
 ): Promise<Tree['parents']> {
   if (!isObject(value)) return report(planning, place.label, 'expected an id or an object')
   const target = catalog.collections.get(relation.target)!
@@ -140,7 +220,7 @@ async function planSet(
   planning: Planning,
   { catalog }: WriteContext,
   { relation, value }: RelationValue,
-  { path, label }: Omit<Place, 'filled'>,
+  { path, label }: Omit<Position, 'filled'>,
 ): Promise<readonly ChildSet[]> {
   const values = relation.kind === 'hasOne' ? (value === null ? [] : [value]) : value
   if (!Array.isArray(values)) return report(planning, label, 'expected a list')
@@ -170,7 +250,7 @@ async function planElement(
   relation: Relation,
   target: Collection,
   raw: unknown,
-  place: Place,
+  place: Position,
 ): Promise<readonly Element[]> {
   const { label } = place
   const payload = relation.kind === 'polymorphic' && isObject(raw) ? asJunctionRow(target, raw) : raw
@@ -196,7 +276,7 @@ async function planRow(
   planning: Planning,
   target: Collection,
   payload: JsonObject,
-  place: Place,
+  place: Position,
 ): Promise<Tree | undefined> {
   count(planning, place)
   const id = member(payload, target.primaryKey.name)
@@ -213,7 +293,7 @@ async function planChange(
   target: Collection,
   id: string,
   payload: JsonObject,
-  place: Place,
+  place: Position,
 ): Promise<Tree> {
   const context = openWrite(planning.rt, planning.writer, target.name, 'update', { asPart: true })
   return plan(planning, context, payload, id, place)
@@ -268,7 +348,7 @@ function readKey(planning: Planning, target: Collection, id: unknown, label: str
 }
 
 /** Ends planning at once where a request asks for too much. */
-function count(planning: Planning, { path, label }: Place): void {
+function count(planning: Planning, { path, label }: Position): void {
   planning.nodes += 1
   const isTooMuch = path.length > MAX_RELATION_DEPTH || planning.nodes > MAX_NODES
   if (isTooMuch)
@@ -283,4 +363,19 @@ function count(planning: Planning, { path, label }: Place): void {
 function report(planning: Planning, field: string, message: string): [] {
   planning.problems.relations.push({ field, message })
   return []
+}
+
+/** The results of `work` in order, one after the other; other requests have their turn in between. */
+export async function inTurn<From, To>(
+  list: readonly From[],
+  work: (one: From, index: number) => Promise<To>,
+): Promise<To[]> {
+  const done: To[] = []
+  const breathe = breather()
+  for (const [index, one] of list.entries()) {
+    done.push(await work(one, index))
+    const pause = breathe()
+    if (pause !== undefined) await pause
+  }
+  return done
 }
