@@ -1,9 +1,12 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { Type } from 'typebox'
 import { onceASecond } from '../db/rounds.ts'
 import { sql } from '../db/sql.ts'
 import type { Feed } from '../events/feed.ts'
 import { pendingSystemMigrations } from '../features/migrations/run.ts'
 import { collectionsWithRowRules } from '../features/permissions/permissions.ts'
+import { route } from '../http/route.ts'
+import { Text } from '../http/shapes.ts'
 import type { App } from '../http.ts'
 import type { Runtime } from '../runtime.ts'
 
@@ -18,9 +21,9 @@ export function healthRoutes(app: App, rt: Runtime, feed: Feed | undefined): voi
   app.addHook('preClose', async () => {
     isDraining = true
   })
-  app.get('/health', watched, async () => ({ status: 'ok' }))
+  app.get('/health', healthRoute, async () => ({ status: 'ok' }))
   const checks = onceASecond(() => readiness(rt, feed))
-  app.get('/ready', watched, async (_request, reply) => {
+  app.get('/ready', readyRoute, async (_request, reply) => {
     if (isDraining) return reply.code(503).send({ status: 'draining' })
     const parts = await checks()
     const ready = Object.values(parts).every((part) => part.ok)
@@ -29,6 +32,35 @@ export function healthRoutes(app: App, rt: Runtime, feed: Feed | undefined): voi
 }
 
 const watched = { config: { unlimited: true } }
+
+const healthRoute = route(
+  {
+    summary: 'Check that the process lives',
+    tag: 'Operations',
+    response: { 200: Type.Object({ status: Text('ok') }) },
+  },
+  watched,
+)
+
+const Part = Type.Optional(Type.Object({ ok: Type.Boolean() }, { additionalProperties: true }))
+const Readiness = Type.Object({
+  status: Text('ready', { description: 'ready, not ready or draining' }),
+  database: Part,
+  migrations: Part,
+  notifications: Part,
+  realtime: Part,
+  replicas: Part,
+})
+
+const readyRoute = route(
+  {
+    summary: 'Check that the process can work',
+    tag: 'Operations',
+    response: { 200: Readiness, 503: Readiness },
+    sendsText: true,
+  },
+  watched,
+)
 
 async function readiness(rt: Runtime, feed: Feed | undefined): Promise<Record<string, Check>> {
   const database = check(rt, async () => {

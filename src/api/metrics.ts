@@ -7,6 +7,8 @@ import { registerDatabaseGauges } from '../features/metrics/database.ts'
 import { registerProcessGauges } from '../features/metrics/process.ts'
 import { registerReplicaGauges } from '../features/metrics/replicas.ts'
 import { holdsMetricsToken } from '../features/metrics/token.ts'
+import { route } from '../http/route.ts'
+import { Text } from '../http/shapes.ts'
 import type { App } from '../http.ts'
 import type { Runtime } from '../runtime.ts'
 import { accessCheck } from './access.ts'
@@ -33,10 +35,19 @@ export function metricsRoutes(
   const checkAdministrator = accessCheck(rt, 'admin', limits)
   app.get(
     '/metrics',
-    {
-      config: { unlimited: holdsToken },
-      onRequest: (request, reply, done) => (holdsToken(request) ? done() : checkAdministrator(request, reply, done)),
-    },
+    route(
+      {
+        summary: 'Read the metrics of the process',
+        description: 'In the text format of Prometheus; for administrators and the holder of METRICS_TOKEN.',
+        tag: 'Operations',
+        response: { 200: Text('process_cpu_seconds_total 1.25', { contentMediaType: 'text/plain' }) },
+        sendsText: true,
+      },
+      {
+        config: { unlimited: holdsToken },
+        onRequest: (request, reply, done) => (holdsToken(request) ? done() : checkAdministrator(request, reply, done)),
+      },
+    ),
     async (_request, reply) => {
       const { contentType, text } = await metrics.scrape()
       return reply.type(contentType).header('cache-control', 'no-store').send(text)

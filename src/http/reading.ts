@@ -5,8 +5,11 @@ import { Set as setFormat } from 'typebox/format'
 import { Check, Errors } from 'typebox/value'
 import { AppError } from '../errors.ts'
 
-/** The words of a refusal; without a status it is 400. */
-export type Refusal = string | { readonly message: string; readonly status: number; readonly code?: string }
+/** The words of a refusal, which may quote what was given; without a status it is 400. */
+export type Refusal =
+  | string
+  | ((given: unknown) => string)
+  | { readonly message: string; readonly status: number; readonly code?: string }
 
 /**
  * What a shape says when a value does not fit, under `refusal`: the same words for every fault, or by the keyword that
@@ -19,6 +22,8 @@ export type Reading = {
   refusal?: Refusals
   /** A value that does not fit counts as absent. */
   lenient?: true
+  /** A value that does not fit is the handler's to judge. */
+  unchecked?: true
 }
 
 type Annotated = TSchema & Reading & { readonly type?: unknown; readonly required?: readonly string[] }
@@ -82,9 +87,9 @@ function readMembers(shape: TObject, members: Members, part: string): Members {
   for (const [name, member] of Object.entries(shape.properties) as [string, Annotated][]) {
     const given = part === 'body' ? members[name] : converted(member, members[name])
     read[name] = given
-    if (given !== undefined && Check(member, given)) continue
-    const isAbsent = given === undefined || given === null || member.lenient === true
-    if (!isAbsent) throw refused(member, given, `${part}/${name}`)
+    const isGiven = given !== undefined && given !== null
+    if (given !== undefined && (Check(member, given) || (isGiven && member.unchecked === true))) continue
+    if (isGiven && member.lenient !== true) throw refused(member, given, `${part}/${name}`)
     if (required.has(name)) throw missing(member, name, part)
     delete read[name]
   }
@@ -102,25 +107,29 @@ function converted({ type }: Annotated, given: unknown): unknown {
 function refused(shape: TSchema, value: unknown, place: string): AppError {
   const problems = Errors(shape, value)
   const { refusal } = shape as Annotated
-  if (refusal !== undefined) return inWords(refusal, new Set(problems.map(({ keyword }) => keyword as string)))
+  if (refusal !== undefined) return inWords(refusal, value, new Set(problems.map(({ keyword }) => keyword as string)))
   const problem = problems.at(-1)
   return new AppError(400, `${place}${problem?.instancePath ?? ''} ${problem?.message ?? 'is not valid'}`)
 }
 
 function missing({ refusal }: Annotated, name: string, part: string): AppError {
   if (refusal === undefined) return new AppError(400, `${part} must have required property '${name}'`)
-  return inWords(refusal, new Set(['required']))
+  return inWords(refusal, undefined, new Set(['required']))
 }
 
 /** Of a table of words the first whose keyword failed. */
-function inWords(refusal: Refusals, failed: ReadonlySet<string>): AppError {
+function inWords(refusal: Refusals, given: unknown, failed: ReadonlySet<string>): AppError {
   if (typeof refusal === 'string') return new AppError(400, refusal)
-  if (!('otherwise' in refusal)) {
-    const { message, status, code } = refusal as Exclude<Refusal, string>
-    return new AppError(status, message, code === undefined ? {} : { code })
+  if (typeof refusal === 'function') return new AppError(400, refusal(given))
+  if (isTable(refusal)) {
+    const keyword = Object.keys(refusal).find((name) => failed.has(name)) ?? 'otherwise'
+    return inWords(refusal[keyword]!, given, failed)
   }
-  const keyword = Object.keys(refusal).find((name) => failed.has(name)) ?? 'otherwise'
-  return inWords(refusal[keyword]!, failed)
+  const { message, status, code } = refusal
+  return new AppError(status, message, code === undefined ? {} : { code })
 }
+
+const isTable = (refusal: Refusals): refusal is Extract<Refusals, { readonly otherwise: Refusal }> =>
+  typeof refusal === 'object' && 'otherwise' in refusal
 
 const isObjectShape = (shape: TSchema): shape is TObject => 'properties' in shape

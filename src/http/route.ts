@@ -1,5 +1,5 @@
 import type { RouteShorthandOptions } from 'fastify'
-import { type TObject, type TSchema, Type } from 'typebox'
+import { type Static, type TObject, type TSchema, type TUnsafe, Type } from 'typebox'
 import { readerOf } from './reading.ts'
 import { AuthError, GeneralError, RealtimeError } from './shapes.ts'
 
@@ -40,7 +40,8 @@ export type Tag =
   | 'Operations'
   | 'Development'
 
-type Options = Pick<
+/** What Fastify is told besides. */
+export type Options = Pick<
   RouteShorthandOptions,
   'bodyLimit' | 'config' | 'exposeHeadRoute' | 'onRequest' | 'preValidation' | 'preHandler'
 >
@@ -59,16 +60,24 @@ type Treatment = {
 
 /** Of the declaration what handlers get their types from. */
 type Typed<D extends Declaration & Treatment> = {
-  [Part in keyof D as Part extends 'params' | 'body'
-    ? Part
-    : Part extends 'query'
-      ? 'querystring'
-      : Part extends 'response'
-        ? D extends { sendsText: true }
-          ? never
-          : Part
-        : never]: D[Part]
+  [Part in keyof D as Part extends keyof Names
+    ? Part extends Untyped<D>
+      ? never
+      : Names[Part]
+    : never]: Part extends 'response' ? { [Status in keyof D[Part]]: TUnsafe<Answered<D[Part][Status]>> } : D[Part]
 }
+type Names = { params: 'params'; query: 'querystring'; body: 'body'; response: 'response' }
+type Untyped<D> = D extends { sendsText: true } ? 'response' : never
+type Answered<Shape> = Shape extends TSchema ? Frozen<Static<Shape>> : never
+
+/** What is answered need not be ours to change. */
+type Frozen<T> = T extends Date
+  ? T
+  : T extends readonly (infer Element)[]
+    ? readonly Frozen<Element>[]
+    : T extends object
+      ? { readonly [Name in keyof T]: Frozen<T[Name]> }
+      : T
 
 /**
  * The options of a route, from its declaration: `app.post('/path', route({ summary, tag, body, response }), handler)`.
@@ -108,4 +117,5 @@ const readers = {
 const unread = () => true
 const asItIs = () => JSON.stringify
 
+/** By `errors`. */
 const refusals = { general: GeneralError, auth: AuthError, realtime: Type.Union([GeneralError, RealtimeError]) }

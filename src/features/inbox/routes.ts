@@ -1,6 +1,9 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { type TObject, Type } from 'typebox'
 import { isLoopback } from '../../adapters/client-address.ts'
 import { AppError } from '../../errors.ts'
+import { route } from '../../http/route.ts'
+import { Text } from '../../http/shapes.ts'
 import type { App } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { isUuid } from '../../uuid.ts'
@@ -13,13 +16,13 @@ import { type KeptMail, keptMail, keptMails } from './queries.ts'
 export function inboxRoutes(app: App, rt: Runtime): void {
   if (!hasInbox(rt)) return
   app.addHook('onRequest', async (request) => refuseStrangers(request))
-  app.get('/_dev/mail', async (_request, reply) => page(reply, listPage(await keptMails(rt.db))))
-  app.get('/_dev/mail/:id', async (request, reply) => page(reply, mailPage(await wanted(rt, request))))
-  app.get('/_dev/mail/:id/html', async (request, reply) => {
+  app.get('/_dev/mail', listRoute, async (_request, reply) => page(reply, listPage(await keptMails(rt.db))))
+  app.get('/_dev/mail/:id', mailRoute, async (request, reply) => page(reply, mailPage(await wanted(rt, request))))
+  app.get('/_dev/mail/:id/html', htmlRoute, async (request, reply) => {
     const { html } = await wanted(rt, request)
     return secured(reply, mailPolicy).type('text/html; charset=utf-8').send(withEmbeddedLogo(html, rt.mailLogo))
   })
-  app.get('/_dev/mail/:id/text', async (request, reply) => {
+  app.get('/_dev/mail/:id/text', textRoute, async (request, reply) => {
     const { text } = await wanted(rt, request)
     return secured(reply, pagePolicy).type('text/plain; charset=utf-8').send(text)
   })
@@ -64,3 +67,19 @@ function secured(reply: FastifyReply, policy: string): FastifyReply {
     'cache-control': 'no-store',
   })
 }
+
+const MailParams = Type.Object({ id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44') })
+
+const shown = <const Params extends TObject | undefined>(summary: string, params: Params, contentMediaType: string) =>
+  route({
+    summary,
+    tag: 'Development',
+    ...(params !== undefined && { params }),
+    response: { 200: Text('Hello Ada', { contentMediaType }) },
+    sendsText: true,
+  })
+
+const listRoute = shown('List the mails of the development inbox', undefined, 'text/html')
+const mailRoute = shown('Show a mail of the development inbox', MailParams, 'text/html')
+const htmlRoute = shown('Show the HTML of a mail', MailParams, 'text/html')
+const textRoute = shown('Show the text of a mail', MailParams, 'text/plain')

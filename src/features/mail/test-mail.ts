@@ -2,7 +2,6 @@ import type { Mailer } from '../../adapters/mailer.ts'
 import { AppError } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import type { Actor } from '../../events/types.ts'
-import { isObject } from '../../query/guards.ts'
 import type { Runtime } from '../../runtime.ts'
 import { isUuid } from '../../uuid.ts'
 import { canonicalEmail } from '../auth/email-address.ts'
@@ -12,8 +11,7 @@ import { queueMail } from './mail.ts'
 import { tenantOf } from './queries.ts'
 
 type Wanted = {
-  /** `to`, or `email` in its place. */
-  readonly members: unknown
+  readonly to: string | undefined
   /** Whose settings are tried; the installation's without one. */
   readonly tenantId: unknown
 }
@@ -29,7 +27,7 @@ const longest = 30_000
  *   reason that repeats nothing of what the server said
  */
 export async function sendTestMail(rt: Runtime, mailer: Mailer, actor: Actor, wanted: Wanted): Promise<void> {
-  const to = recipientOf(wanted.members)
+  const to = recipientOf(wanted.to)
   const tenantId = await knownTenant(rt, wanted.tenantId)
   const id = await commit(rt, actor, async (tx) => {
     const { emailLogId } = await queueMail(tx, { type: 'test', to, context: {}, ...(tenantId && { tenantId }) })
@@ -41,11 +39,9 @@ export async function sendTestMail(rt: Runtime, mailer: Mailer, actor: Actor, wa
   if (delivery.outcome !== 'accepted') throw failed(delivery.problem)
 }
 
-function recipientOf(members: unknown): string {
-  const { to, email } = isObject(members) ? members : {}
-  const typed = to ?? email
-  if (typed === undefined || typed === null || typed === '') throw new AppError(400, 'Email address is required')
-  const address = typeof typed === 'string' ? canonicalEmail(typed) : undefined
+function recipientOf(typed: string | undefined): string {
+  if (typed === undefined || typed === '') throw new AppError(400, 'Email address is required')
+  const address = canonicalEmail(typed)
   if (address === undefined) throw new AppError(400, 'Invalid email address')
   return address
 }

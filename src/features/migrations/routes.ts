@@ -8,24 +8,31 @@ import { checkOf, findMigration, type MigrationRecord, pendingOf, readMigrations
 import { previewSql } from './preview.ts'
 import { previewRun, rollbackBatch, rollbackOne, runMigrations } from './run.ts'
 import { type Runner, withRunner } from './runner.ts'
-import { CreateBody, ListQuery, MarkAllBody, MarkBody, RollbackBody, RunBody } from './schema.ts'
-
-type OfVersion = { Params: { version: string } }
+import {
+  checkRoute,
+  createRoute,
+  listRoute,
+  markAllRoute,
+  markRoute,
+  pendingRoute,
+  readRoute,
+  rollbackBatchRoute,
+  rollbackRoute,
+  runRoute,
+  statusRoute,
+} from './schema.ts'
 
 /** Administrators only. Emits: migration.run, migration.rolled_back, migration.marked_completed, one per migration. */
 export function migrationRoutes(app: App, rt: Runtime): void {
   readRoutes(app, rt)
-  // Every member of every body is optional but a new migration's name.
-  app.addHook('preValidation', async (request) => {
-    request.body ??= {}
-  })
-  app.post('/migrations/run', { schema: { body: RunBody } }, async (request) => {
-    const { dryRun = false, sql = false, ...selection } = request.body
+  app.post('/migrations/run', runRoute, async (request) => {
+    const { dryRun = false, sql = false, version, toVersion } = request.body
+    const selection = { version, toVersion }
     if (!dryRun) return { data: await asRunner(rt, request, (runner) => runMigrations(runner, selection)) }
     if (sql) return { data: await previewSql(rt, selection) }
     return { data: previewRun(await readMigrations(rt.db, rt.config), selection) }
   })
-  app.post('/migrations/create', { schema: { body: CreateBody } }, async (request, reply) => {
+  app.post('/migrations/create', createRoute, async (request, reply) => {
     const filepath = createMigration(rt.config, request.body, rt.clock())
     return reply.code(201).send({ data: { filepath, message: 'Migration created successfully' } })
   })
@@ -35,46 +42,40 @@ export function migrationRoutes(app: App, rt: Runtime): void {
 
 function readRoutes(app: App, rt: Runtime): void {
   const all = () => readMigrations(rt.db, rt.config)
-  app.get('/migrations/status', async () => ({ data: statusOf(await all()) }))
-  app.get('/migrations', { schema: { querystring: ListQuery } }, async (request) => {
+  app.get('/migrations/status', statusRoute, async () => ({ data: statusOf(await all()) }))
+  app.get('/migrations', listRoute, async (request) => {
     const { status, type, limit } = request.query
     const isWanted = (record: MigrationRecord) =>
       (status ?? record.status) === record.status && (type ?? record.type) === record.type
     const records = (await all()).map(({ record }) => record).filter(isWanted)
     return { data: limit === -1 ? records : records.slice(0, limit) }
   })
-  app.get('/migrations/pending', async () => ({ data: pendingOf(await all()).map(({ record }) => record) }))
-  app.get('/migrations/check', async () => ({ data: checkOf(await all()) }))
-  app.get<OfVersion>('/migrations/:version', async (request) => ({
+  app.get('/migrations/pending', pendingRoute, async () => ({
+    data: pendingOf(await all()).map(({ record }) => record),
+  }))
+  app.get('/migrations/check', checkRoute, async () => ({ data: checkOf(await all()) }))
+  app.get('/migrations/:version', readRoute, async (request) => ({
     data: findMigration(await all(), request.params.version).record,
   }))
 }
 
 function rollbackRoutes(app: App, rt: Runtime): void {
-  app.post<OfVersion & { Body: { reason?: string } }>(
-    '/migrations/rollback/:version',
-    { schema: { body: RollbackBody } },
-    async (request) => {
-      const { version } = request.params
-      return { data: await asRunner(rt, request, (runner) => rollbackOne(runner, version, request.body.reason)) }
-    },
-  )
-  app.post('/migrations/rollback-batch', { schema: { body: RollbackBody } }, async (request) => ({
+  app.post('/migrations/rollback/:version', rollbackRoute, async (request) => {
+    const { version } = request.params
+    return { data: await asRunner(rt, request, (runner) => rollbackOne(runner, version, request.body.reason)) }
+  })
+  app.post('/migrations/rollback-batch', rollbackBatchRoute, async (request) => ({
     data: await asRunner(rt, request, (runner) => rollbackBatch(runner, request.body.reason)),
   }))
 }
 
 function markRoutes(app: App, rt: Runtime): void {
-  app.post<OfVersion & { Body: { metadata?: object } }>(
-    '/migrations/mark-completed/:version',
-    { schema: { body: MarkBody } },
-    async (request) => {
-      const { version } = request.params
-      const { metadata = {} } = request.body
-      return { data: await asRunner(rt, request, (runner) => markCompleted(runner, version, metadata)) }
-    },
-  )
-  app.post('/migrations/mark-all-completed', { schema: { body: MarkAllBody } }, async (request) => ({
+  app.post('/migrations/mark-completed/:version', markRoute, async (request) => {
+    const { version } = request.params
+    const { metadata = {} } = request.body
+    return { data: await asRunner(rt, request, (runner) => markCompleted(runner, version, metadata)) }
+  })
+  app.post('/migrations/mark-all-completed', markAllRoute, async (request) => ({
     data: await asRunner(rt, request, (runner) => markAllCompleted(runner, request.body.toVersion)),
   }))
 }

@@ -2,7 +2,6 @@ import type { Catalog, Collection, RealtimeAction, SchemaJson } from '../../cata
 import { knownDefinitions, withSchema } from '../../catalog/definitions.ts'
 import { AppError, errors } from '../../errors.ts'
 import type { Actor } from '../../events/types.ts'
-import { isObject } from '../../query/guards.ts'
 import type { Runtime } from '../../runtime.ts'
 import { changeSchemas } from '../schemas/change.ts'
 import { hasPrimaryKey } from './queries.ts'
@@ -15,7 +14,7 @@ export type RealtimeConfig = {
   readonly replicaIdentityFull?: boolean
 }
 
-const validActions: readonly RealtimeAction[] = ['insert', 'update', 'delete']
+export const validActions = ['insert', 'update', 'delete'] as const satisfies readonly RealtimeAction[]
 
 /** The collections that have realtime on, by name. */
 export function enabledCollections(rt: Runtime): { collection: string; config: RealtimeConfig }[] {
@@ -33,15 +32,17 @@ export function collectionSetting(rt: Runtime, name: string) {
 }
 
 /**
- * `{actions?, replicaIdentityFull?}`: switches realtime on. 400 for actions that do not exist and for a table without
- * a primary key, 403 for collections of secrets and those without history, 404 for an unknown one.
+ * Switches realtime on. 400 for a table without a primary key, 403 for collections of secrets and those without history, 404 for an unknown one.
  */
-export async function enableCollection(rt: Runtime, actor: Actor, name: string, body: unknown) {
-  const { actions = validActions, replicaIdentityFull = false } = isObject(body ?? {}) ? ((body ?? {}) as Body) : {}
-  if (typeof replicaIdentityFull !== 'boolean') throw errors.badBody('replicaIdentityFull must be a boolean')
+export async function enableCollection(
+  rt: Runtime,
+  actor: Actor,
+  name: string,
+  { actions = validActions, replicaIdentityFull = false }: Wanted,
+) {
   const config: RealtimeConfig = {
     enabled: true,
-    actions: readActions(actions),
+    actions: inOrder(actions),
     ...(replicaIdentityFull && { replicaIdentityFull }),
   }
   await refuseUnfit(rt, knownCollection(rt, name))
@@ -56,17 +57,22 @@ export async function disableCollection(rt: Runtime, actor: Actor, name: string)
   return { message: `Realtime disabled for collection: ${name}`, collection: name }
 }
 
-/** `{actions}`: which changes are told from now on. 400 where realtime is off. */
-export async function changeActions(rt: Runtime, actor: Actor, name: string, body: unknown) {
-  const actions = readActions(isObject(body) ? body.actions : undefined)
+/** Which changes are told from now on. 400 where realtime is off. */
+export async function changeActions(rt: Runtime, actor: Actor, name: string, actions: readonly RealtimeAction[]) {
   const before = configOf(knownCollection(rt, name))
   if (before === null) throw errors.badBody(`Realtime is not enabled for collection: ${name}`)
-  const config: RealtimeConfig = { ...before, actions }
+  const config: RealtimeConfig = { ...before, actions: inOrder(actions) }
   await store(rt, actor, name, config)
   return { message: `Realtime configuration updated for collection: ${name}`, collection: name, config }
 }
 
-type Body = { readonly actions?: unknown; readonly replicaIdentityFull?: unknown }
+type Wanted = {
+  readonly actions?: readonly RealtimeAction[] | undefined
+  readonly replicaIdentityFull?: boolean | undefined
+}
+
+const inOrder = (actions: readonly RealtimeAction[]): RealtimeAction[] =>
+  validActions.filter((action) => actions.includes(action))
 
 /** Null where realtime is off. */
 function configOf({ realtime, logged, definition }: Collection): RealtimeConfig | null {
@@ -75,14 +81,6 @@ function configOf({ realtime, logged, definition }: Collection): RealtimeConfig 
   const isFull = typeof stored === 'object' && stored?.replicaIdentityFull === true
   const actions = validActions.filter((action) => realtime.actions.has(action))
   return { enabled: true, actions, ...(isFull && { replicaIdentityFull: true }) }
-}
-
-function readActions(given: unknown): RealtimeAction[] {
-  if (!Array.isArray(given)) throw errors.badBody('actions is required and must be an array')
-  const bad = given.find((action) => !validActions.includes(action))
-  if (bad !== undefined)
-    throw errors.badBody(`Invalid action: ${String(bad).slice(0, 64)}. Valid actions are: ${validActions.join(', ')}`)
-  return validActions.filter((action) => given.includes(action))
 }
 
 function knownCollection(rt: Runtime, name: string): Collection {

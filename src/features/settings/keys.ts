@@ -10,12 +10,17 @@ import { isUuid } from '../../uuid.ts'
 type Key = {
   readonly isPublic: boolean
   readonly expected: string
+  /** As JSON Schema, for the reference. */
+  readonly shape: Readonly<Record<string, unknown>>
   readonly accepts: (value: unknown) => boolean
   /** What exactly is wrong with a value of several parts; each line begins with the path below the key. */
   readonly explain?: (value: unknown) => readonly string[]
 }
 
-const key = (isPublic: boolean, expected: string, accepts: Key['accepts']): Key => ({ isPublic, expected, accepts })
+const key = (isPublic: boolean, expected: string, example: unknown, accepts: Key['accepts']): Key => {
+  const type = typeof example === 'number' ? 'integer' : typeof example
+  return { isPublic, expected, shape: { type: [type, 'null'], examples: [example] }, accepts }
+}
 
 const line = (value: unknown): value is string =>
   typeof value === 'string' && value.length <= 255 && !/[\0\r\n]/.test(value) && value.isWellFormed()
@@ -25,23 +30,27 @@ const color = (value: unknown) => line(value) && /^#(?:[0-9a-f]{3,4}|[0-9a-f]{6}
 const emailOrNamed = (value: unknown) => line(value) && /^[^<>@]*<?[^\s<>@]+@[^\s<>@]+>?$/.test(value)
 const zone = (value: unknown) => line(value) && isTimeZone(value)
 
-const lineKey = (isPublic = true) => key(isPublic, 'a line of at most 255 characters', line)
-const switchKey = (isPublic: boolean) => key(isPublic, 'true or false', (value) => typeof value === 'boolean')
-const jsonKey = key(true, 'a JSON object or list', (value) => typeof value === 'object')
-const fileKey = key(true, 'the id of a file', isUuid)
-const colorKey = key(true, 'a colour such as #663399', color)
-const addressKey = key(true, 'an http(s) address without user, query and fragment', webAddress)
+const lineKey = (example: string, isPublic = true) => key(isPublic, 'a line of at most 255 characters', example, line)
+const switchKey = (isPublic: boolean) => key(isPublic, 'true or false', true, (value) => typeof value === 'boolean')
+const jsonKey: Key = {
+  ...key(true, 'a JSON object or list', {}, (value) => typeof value === 'object'),
+  shape: { type: ['object', 'array', 'null'], examples: [{}] },
+}
+const fileKey = key(true, 'the id of a file', '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', isUuid)
+const colorKey = key(true, 'a colour such as #663399', '#663399', color)
+const addressKey = (example: string) =>
+  key(true, 'an http(s) address without user, query and fragment', example, webAddress)
 
 export const settingsKeys: ReadonlyMap<string, Key> = new Map(
   Object.entries({
-    project_name: lineKey(),
-    title: lineKey(),
-    project_url: addressKey,
-    app_url: addressKey,
+    project_name: lineKey('Acme'),
+    title: lineKey('Acme shop'),
+    project_url: addressKey('https://api.example.com'),
+    app_url: addressKey('https://app.example.com'),
     project_color: colorKey,
     secondary_color: colorKey,
-    description: key(true, 'a text', text),
-    keywords: lineKey(),
+    description: key(true, 'a text', 'Everything for the coyote', text),
+    keywords: lineKey('rockets, anvils'),
     project_logo_light_Id: fileKey,
     project_logo_dark_Id: fileKey,
     project_logo_full_Id: fileKey,
@@ -49,21 +58,26 @@ export const settingsKeys: ReadonlyMap<string, Key> = new Map(
     project_favicon_Id: fileKey,
     project_icon_Id: fileKey,
     email_icon_Id: fileKey,
-    email_signature: key(true, 'a text', text),
-    from_email_name: lineKey(),
+    email_signature: key(true, 'a text', 'Yours, Acme', text),
+    from_email_name: lineKey('Acme'),
     smtp_enabled: switchKey(true),
-    smtp_host: key(false, 'a host name or address without a port', isHost),
-    smtp_port: key(false, 'a port from 1 to 65535', isPort),
+    smtp_host: key(false, 'a host name or address without a port', 'smtp.example.com', isHost),
+    smtp_port: key(false, 'a port from 1 to 65535', 587, isPort),
     smtp_secure: switchKey(false),
-    smtp_user: lineKey(false),
-    smtp_pass: lineKey(false),
-    smtp_from_address: key(false, 'an address, or Name <address>', emailOrNamed),
-    timezone: key(true, 'an IANA time zone', zone),
-    language: key(true, 'a language tag such as en or pt-BR', isLanguage),
-    date_format: lineKey(),
-    currency: key(true, 'a currency code such as USD', (value) => line(value) && /^[A-Z]{3}$/.test(value)),
+    smtp_user: lineKey('mailer', false),
+    smtp_pass: lineKey('********', false),
+    smtp_from_address: key(false, 'an address, or Name <address>', 'Acme <no-reply@example.com>', emailOrNamed),
+    timezone: key(true, 'an IANA time zone', 'Europe/Zurich', zone),
+    language: key(true, 'a language tag such as en or pt-BR', 'en', isLanguage),
+    date_format: lineKey('YYYY-MM-DD'),
+    currency: key(true, 'a currency code such as USD', 'USD', (value) => line(value) && /^[A-Z]{3}$/.test(value)),
     session_limits: {
-      ...key(false, '{ default: { web, mobile }, roles: { <role id>: { web, mobile } } }', isSessionLimits),
+      ...key(
+        false,
+        '{ default: { web, mobile }, roles: { <role id>: { web, mobile } } }',
+        { default: { web: 5, mobile: -1 } },
+        isSessionLimits,
+      ),
       explain: sessionLimitsProblems,
     },
     metadata: jsonKey,

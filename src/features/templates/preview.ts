@@ -1,6 +1,5 @@
 import { TemplateError } from '../../adapters/liquid.ts'
 import { AppError } from '../../errors.ts'
-import { isObject } from '../../query/guards.ts'
 import type { Runtime } from '../../runtime.ts'
 import { isUuid } from '../../uuid.ts'
 import { withEmbeddedLogo } from './logo.ts'
@@ -12,21 +11,18 @@ import { sampleVariables } from './samples.ts'
  * A stored template as a mail to somebody: the settings of its tenant, sample data, and `data` in place of what it
  * names. For a browser: the logo is in the HTML.
  *
- * @throws {AppError} 404 for an unknown template; 400 when it cannot be rendered or `data` is no object
+ * @throws {AppError} 404 for an unknown template; 400 when it cannot be rendered
  */
-export async function previewTemplate(rt: Runtime, id: string, body: unknown): Promise<RenderedMail> {
-  const data = dataOf(body)
+export async function previewTemplate(
+  rt: Runtime,
+  id: string,
+  data: Readonly<Record<string, unknown>>,
+): Promise<RenderedMail> {
   const stored = isUuid(id) ? await templateById(rt.db, id) : undefined
   if (stored === undefined) throw new AppError(404, 'Template not found')
   const variables = sampleVariables(rt, stored.type, stored.tenantId ?? undefined, data)
   const { subject, html, text } = await rt.renderer.render({ template: stored, variables }).catch(explain)
   return { subject, html: withEmbeddedLogo(html, rt.mailLogo), text }
-}
-
-function dataOf(body: unknown): Readonly<Record<string, unknown>> {
-  const { data = {} } = isObject(body) ? body : {}
-  if (!isObject(data)) throw new AppError(400, 'data must be an object')
-  return data
 }
 
 function explain(error: unknown): never {

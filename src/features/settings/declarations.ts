@@ -1,0 +1,120 @@
+import { type TProperties, Type } from 'typebox'
+import { route } from '../../http/route.ts'
+import { Id, Moment, NullableId, Said } from '../../http/shapes.ts'
+import { settingsKeys } from './keys.ts'
+
+const tag = 'Settings'
+const aTenant = '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'
+
+/** `tenantOfQuery` reads it, which knows 404 for what is no tenant's id. */
+export const TenantQuery = Type.Object({
+  tenant_id: Type.Optional(Id({ description: 'Whose settings are meant: a tenant, or the installation without one.' })),
+})
+
+const NamedTenantQuery = Type.Object({
+  tenant_id: Type.String({ minLength: 1, examples: [aTenant], refusal: 'tenant_id query parameter is required' }),
+})
+
+const AppUrlQuery = Type.Object({
+  app_url: Type.String({
+    minLength: 1,
+    examples: ['https://app.example.com'],
+    refusal: 'app_url query parameter is required',
+  }),
+})
+
+const valuesOf = (isShown: (key: { readonly isPublic: boolean }) => boolean): TProperties =>
+  Object.fromEntries(
+    [...settingsKeys]
+      .filter(([, key]) => isShown(key))
+      .map(([name, { shape, expected }]) => [
+        name,
+        Type.Optional(Type.Unsafe({ ...shape, description: `${expected}; null for none` })),
+      ]),
+  )
+
+const Derived = Type.Object({
+  id: NullableId(),
+  tenant_Id: NullableId(),
+  createdAt: Moment(),
+  updatedAt: Moment(),
+  web_session_limit: Type.Integer({ examples: [-1], description: '-1 for no limit' }),
+  mobile_session_limit: Type.Integer({ examples: [-1], description: '-1 for no limit' }),
+}).properties
+
+const PublicSettings = Type.Object({
+  ...Derived,
+  ...valuesOf(({ isPublic }) => isPublic),
+  session_limits: Type.Unknown({ examples: [{ web: -1, mobile: -1 }], description: 'Those of most users.' }),
+})
+const AllSettings = Type.Object({ ...Derived, ...valuesOf(() => true) })
+
+/** What may be set; the keys are checked where they are stored, and what only the server says is left out. */
+const ChangeShape = Type.Object(
+  { ...Type.Partial(Type.Object(Derived)).properties, ...valuesOf(() => true) },
+  { examples: [{ project_name: 'Acme', project_color: '#663399', smtp_enabled: false }] },
+)
+
+export const readRoute = route({
+  summary: 'Read the settings',
+  description: 'Administrators see all of them, everybody else those that are public.',
+  tag,
+  query: TenantQuery,
+  response: { 200: Type.Object({ data: Type.Union([PublicSettings, AllSettings]) }) },
+  readElsewhere: 'query',
+  sendsText: true,
+})
+
+export const byAppUrlRoute = route({
+  summary: 'Find the public settings of an app by its address',
+  tag,
+  query: AppUrlQuery,
+  response: { 200: Type.Object({ data: PublicSettings }) },
+  sendsText: true,
+})
+
+export const brandingRoute = route({
+  summary: 'Read what the mails of a tenant look like',
+  tag,
+  query: NamedTenantQuery,
+  response: {
+    200: Type.Object({
+      data: Type.Object(valuesNamed('project_name', 'project_color', 'email_icon_Id', 'email_signature')),
+    }),
+  },
+  sendsText: true,
+})
+
+export const changeRoute = route(
+  {
+    summary: 'Change settings',
+    tag,
+    query: TenantQuery,
+    body: ChangeShape,
+    response: { 200: Type.Object({ data: AllSettings }) },
+    readElsewhere: 'all',
+    sendsText: true,
+  },
+  { config: { failureMessage: 'Settings update failed' } },
+)
+
+export const reloadRoute = route({
+  summary: 'Read the settings from the database anew',
+  tag,
+  query: TenantQuery,
+  response: { 200: Said('Global settings reloaded successfully') },
+  readElsewhere: 'query',
+})
+
+export const removeRoute = route({
+  summary: 'Delete the settings of a tenant',
+  description: 'Those of the installation hold for it again.',
+  tag,
+  query: NamedTenantQuery,
+  response: { 200: Said('Tenant settings deleted successfully') },
+})
+
+function valuesNamed(...names: readonly string[]): TProperties {
+  const values = valuesOf(() => true)
+  return Object.fromEntries(names.map((name) => [name, values[name]!]))
+}
