@@ -5,9 +5,9 @@ import type { Config } from '../config.ts'
 import { AppError } from '../errors.ts'
 import { canonicalEmail } from '../features/auth/email-address.ts'
 import { holdsProof } from '../features/auth/fresh-proof.ts'
-import { membersOf, textOf } from '../features/auth/input.ts'
 import { isToken } from '../features/auth/one-time.ts'
 import type { App } from '../http.ts'
+import { isObject } from '../query/guards.ts'
 import type { Runtime } from '../runtime.ts'
 import { type Attempt, type AttemptLimit, type Budget, openAttemptLimit } from './attempt-limit.ts'
 import { openCounters } from './counters.ts'
@@ -19,6 +19,12 @@ type Wanted = { readonly key: string; readonly times?: number; readonly isGivenB
 /** Undefined where the request has none. */
 type BudgetOf = (request: FastifyRequest, config: Config) => Wanted | undefined
 
+/** A member of a body that is not checked yet: attempts count whatever else is wrong with them. */
+function textIn(body: unknown, member: string): string | undefined {
+  const text = isObject(body) ? body[member] : undefined
+  return typeof text === 'string' && text.trim() !== '' ? text : undefined
+}
+
 /** Something from one client, whoever it is about. */
 const byClient =
   (what: string, times: number): BudgetOf =>
@@ -29,7 +35,7 @@ const failuresByClient =
   (request) => ({ key: `${what} by ${clientOf(request)}`, times, isGivenBack: true })
 /** The pair of the specification. The route reads this e-mail address and no other. */
 const clientAndEmail: BudgetOf = (request) => {
-  const typed = textOf(membersOf(request.body).email)
+  const typed = textIn(request.body, 'email')
   const email = typed === undefined ? undefined : canonicalEmail(typed)
   return { key: `client ${clientOf(request)} of ${email ?? 'nobody'}` }
 }
@@ -58,14 +64,14 @@ const linked =
 const challenge =
   (member: string): BudgetOf =>
   (request) => {
-    const id = textOf(membersOf(request.body)[member])
+    const id = textIn(request.body, member)
     return id === undefined ? undefined : { key: `challenge ${id}` }
   }
 /** Whoever has stolen a session does not know the password yet. */
 const user: BudgetOf = ({ caller }) =>
   caller.userId === undefined ? undefined : { key: `user ${caller.userId}`, isGivenBack: true }
 /** The same where a password or factor is shown besides. */
-const proof: BudgetOf = (request, config) => (holdsProof(request) ? user(request, config) : undefined)
+const proof: BudgetOf = (request, config) => (holdsProof(request.body) ? user(request, config) : undefined)
 
 /** Begins something that others may end. Nothing can be guessed by it, but each takes a row. */
 const starts = (what: string) => byClient(what, 100)

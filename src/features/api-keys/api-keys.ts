@@ -1,31 +1,32 @@
 import type { FastifyRequest } from 'fastify'
+import type { Static } from 'typebox'
 import { hashSecret } from '../../adapters/tokens.ts'
 import { AppError } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { requireFreshProof } from '../auth/fresh-proof.ts'
-import { membersOf, textOf } from '../auth/input.ts'
 import { membershipsOf } from '../auth/queries.ts'
 import { signedIn } from '../auth/sessions.ts'
 import { hintOf, newApiKey } from './format.ts'
 import { apiKeysOf, countApiKeys, deleteApiKey, insertApiKey } from './queries.ts'
+import { type NewKeyBody, noEnd } from './schema.ts'
 
 const keysAtMost = 50
 
 /**
- * Makes a key with which programs act as the caller: `{name, expiresAt?, role_Id?}` and a fresh proof. It is answered this one time;
+ * Makes a key with which programs act as the caller; needs a fresh proof. The key is answered this one time;
  * afterwards only its hash is known. Without `role_Id` the key has whichever role its user has at the caller's tenant;
  * with it the key lives while its user has just that role, at the tenant where it is held.
  *
- * @throws {AppError} 400 for a missing name, an end that is no time to come, too many keys; 403 for a role that the
+ * @throws {AppError} 400 for an end that is no time to come, too many keys; 403 for a role that the
  *   caller does not have
  */
-export async function createApiKey(rt: Runtime, request: FastifyRequest) {
+export async function createApiKey(rt: Runtime, request: FastifyRequest, body: Static<typeof NewKeyBody>) {
   const { userId } = signedIn(request.caller)
-  const wanted = readNewKey(request.body)
+  const wanted = newKeyOf(body)
   const scope = await scopeOf(rt, request, wanted.roleId)
-  await requireFreshProof(rt, request)
+  await requireFreshProof(rt, request, body)
   const key = newApiKey()
   const created = await commit(rt, actorOf(request), async (tx) => {
     if ((await countApiKeys(tx, userId)) >= keysAtMost) throw new AppError(400, `At most ${keysAtMost} API keys`)
@@ -51,27 +52,14 @@ export async function revokeApiKey(rt: Runtime, request: FastifyRequest, id: str
   return { deleted: true }
 }
 
-function readNewKey(body: unknown) {
-  const members = membersOf(body)
-  const name = textOf(members.name)?.trim()
-  if (name === undefined) throw new AppError(400, 'name is required')
+function newKeyOf({ name: typed, expiresAt, role_Id }: Static<typeof NewKeyBody>) {
+  const name = typed.trim()
   if (name.length > 100 || name.includes('\0')) throw new AppError(400, 'name must be at most 100 characters long')
-  return { name, expiresAt: endOf(members.expiresAt), roleId: roleOf(members.role_Id) }
-}
-
-function roleOf(value: unknown): string | null {
-  if (value === undefined || value === null) return null
-  const roleId = textOf(value)
-  if (roleId === undefined) throw new AppError(400, 'role_Id must be the id of a role')
-  return roleId.toLowerCase()
-}
-
-const moment = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)$/
-
-function endOf(value: unknown): string | null {
-  if (value === undefined || value === null) return null
-  if (typeof value !== 'string' || !moment.test(value) || Number.isNaN(Date.parse(value))) throw badEnd()
-  return new Date(value).toISOString()
+  return {
+    name,
+    expiresAt: expiresAt === undefined ? null : new Date(expiresAt).toISOString(),
+    roleId: role_Id?.toLowerCase() ?? null,
+  }
 }
 
 /** The tenant and role that a key is for. */
@@ -86,4 +74,4 @@ async function scopeOf(rt: Runtime, { caller }: FastifyRequest, roleId: string |
   return { roleId, tenantId: chosen.tenantId }
 }
 
-const badEnd = () => new AppError(400, 'expiresAt must be a time to come, e.g. 2030-01-31T12:00:00Z')
+const badEnd = () => new AppError(400, noEnd)

@@ -1,22 +1,38 @@
 import { Type } from 'typebox'
+import { Filled, Id, Moment, NullableId, NullableText, Text } from '../../http/shapes.ts'
+import { Proof } from '../auth/input.ts'
 
-/** What the endpoints answer; `key` by creation only. */
+/** What the endpoints take and answer; `key` by creation only. */
 
-const text = Type.String()
-const nullableText = Type.Unsafe<string | null>({ type: ['string', 'null'] })
+export const noEnd = 'expiresAt must be a time to come, e.g. 2030-01-31T12:00:00Z'
 
-export const ApiKeyShape = Type.Object({
-  id: text,
-  name: text,
-  hint: text,
-  role_Id: nullableText,
-  tenant_Id: nullableText,
-  expiresAt: nullableText,
-  lastUsedAt: nullableText,
-  createdAt: text,
+export const NewKeyBody = Type.Object(
+  {
+    name: Filled('Nightly import', { refusal: 'name is required', description: 'At most 100 characters.' }),
+    expiresAt: Type.Optional(Moment({ refusal: noEnd, examples: ['2030-01-31T12:00:00Z'] })),
+    role_Id: Type.Optional(
+      Filled('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', {
+        refusal: 'role_Id must be the id of a role',
+        description: 'The key lives while you have just this role; without it the key has whichever you have.',
+      }),
+    ),
+    ...Proof,
+  },
+  { examples: [{ name: 'Nightly import', expiresAt: '2030-01-31T12:00:00Z' }] },
+)
+
+const ApiKeyShape = Type.Object({
+  id: Id(),
+  name: Text('Nightly import'),
+  hint: Text('dbk_…4f2a'),
+  role_Id: NullableId(),
+  tenant_Id: NullableId(),
+  expiresAt: NullableText('2030-01-31T12:00:00Z'),
+  lastUsedAt: NullableText('2026-03-14T09:26:53.589Z'),
+  createdAt: Text('2026-03-14T09:26:53.589Z'),
 })
 
-export const CreatedKeyShape = Type.Object({ key: text, apiKey: ApiKeyShape })
+export const CreatedKeyShape = Type.Object({ key: Text('dbk_5f1d7a84db00d2fce00b31a7fc73224f'), apiKey: ApiKeyShape })
 
 export const KeysShape = Type.Object({ keys: Type.Array(ApiKeyShape) })
 

@@ -1,4 +1,5 @@
 import type { FastifyRequest } from 'fastify'
+import type { Static } from 'typebox'
 import { verifyPassword } from '../../adapters/passwords.ts'
 import type { Tx } from '../../db/sql.ts'
 import { insertChallenge, takeChallenge } from '../../db/unlogged/challenges.ts'
@@ -11,7 +12,7 @@ import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { queueMail } from '../mail/mail.ts'
 import { emailChangeSeconds, secretOwner, wantedEmailKey } from '../mail/types.ts'
-import { emailOf, membersOf, secretOf, textOf } from './input.ts'
+import { type EmailChangeBody, emailOf } from './input.ts'
 import { defaultLink, trustedLink } from './links.ts'
 import {
   type Account,
@@ -26,23 +27,24 @@ import {
 import { signedIn } from './sessions.ts'
 
 /**
- * Asks for another address for the caller's account: `{email, currentPassword, link?}`. The new address is mailed a link,
+ * Asks for another address for the caller's account. The new address is mailed a link,
  * and only who follows it gives the account that address; the old one is told. Until then nothing changes. A newer request
  * ends an older one, and so does whatever ends the account's links: a new password above all.
  *
- * @throws {AppError} 400 for missing members, a wrong password, an account without one, an address that is the account's or
+ * @throws {AppError} 400 for a missing or wrong password, an account without one, an address that is the account's or
  *   (unless AUTH_GENERIC_RESPONSES) another one's; 429 shortly after another such mail to the address
  */
-export async function requestEmailChange(rt: Runtime, request: FastifyRequest): Promise<{ message: string }> {
+export async function requestEmailChange(
+  rt: Runtime,
+  request: FastifyRequest,
+  body: Static<typeof EmailChangeBody>,
+): Promise<{ message: string }> {
   const { userId } = signedIn(request.caller)
-  const members = membersOf(request.body)
-  const typed = textOf(members.email)
-  if (typed === undefined) throw new AppError(400, 'Email is required')
-  const email = emailOf(typed)
-  const link = members.link === undefined || members.link === null ? defaultLink(rt) : trustedLink(rt, members.link)
+  const email = emailOf(body.email)
+  const link = body.link === undefined ? defaultLink(rt) : trustedLink(rt, body.link)
   const account = await accountOf(withoutWaiting(rt), userId)
   if (account === undefined) throw errors.unauthorized('Unauthorized')
-  await checkPassword(rt, request, account, secretOf(members.currentPassword))
+  await checkPassword(rt, request, account, body.currentPassword)
   if (email === account.email) throw new AppError(400, 'This is the address of your account already')
   await commit(rt, actorOf(request), (tx) => ask(rt, tx, account, { email, link }))
   return { message: 'A mail to confirm the new address has been sent to it.' }

@@ -4,12 +4,13 @@ import { withoutWaiting } from '../../db/without-waiting.ts'
 import { AppError, errors } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
+import { isObject } from '../../query/guards.ts'
 import type { Runtime } from '../../runtime.ts'
 import { usePasskey } from '../passkeys/authenticate.ts'
 import { credentialIdsOf } from '../passkeys/queries.ts'
 import { acceptCode } from '../two-factor/codes.ts'
 import { hasSecondFactor } from '../two-factor/queries.ts'
-import { membersOf, secretOf, textOf } from './input.ts'
+import type { Proven } from './input.ts'
 import { type Account, accountOf } from './queries.ts'
 import { signedIn } from './sessions.ts'
 
@@ -21,29 +22,32 @@ import { signedIn } from './sessions.ts'
  *
  * @throws {AppError} 403 `FRESH_PROOF_REQUIRED` with `methods`, those that the account has; `FRESH_PROOF_REFUSED`
  */
-export async function requireFreshProof(rt: Runtime, request: FastifyRequest): Promise<void> {
-  if (!holdsProof(request) && request.sessionCookie !== 'live') return
+export async function requireFreshProof(rt: Runtime, request: FastifyRequest, proof: Proven): Promise<void> {
+  if (!holdsProof(proof) && request.sessionCookie !== 'live') return
   const { userId } = signedIn(request.caller)
   const account = await accountOf(withoutWaiting(rt), userId)
   if (account === undefined) throw errors.unauthorized('Unauthorized')
-  if (!holdsProof(request)) throw required(await methodsOf(rt, account))
-  if (!(await isProven(rt, request, account))) throw await refused(rt, request, userId)
+  if (!holdsProof(proof)) throw required(await methodsOf(rt, account))
+  if (!(await isProven(rt, request, account, proof))) throw await refused(rt, request, userId)
 }
 
 /** Whether the body has a member that shows who somebody is, right or wrong. */
-export function holdsProof({ body }: FastifyRequest): boolean {
-  const { currentPassword, twoFactorCode, passkey } = membersOf(body)
+export function holdsProof(body: unknown): boolean {
+  const { currentPassword, twoFactorCode, passkey } = isObject(body) ? body : {}
   return [currentPassword, twoFactorCode, passkey].some((member) => member !== undefined && member !== null)
 }
 
 /** The first that is there decides, so that one request is one try. */
-async function isProven(rt: Runtime, request: FastifyRequest, account: Account): Promise<boolean> {
-  const { currentPassword, twoFactorCode, passkey } = membersOf(request.body)
-  if (currentPassword !== undefined && currentPassword !== null)
-    return verifyPassword(secretOf(currentPassword) ?? '', account.password, rt.config.auth.passwordHashCost)
-  if (twoFactorCode !== undefined && twoFactorCode !== null)
-    return isCode(rt, request, account.id, textOf(twoFactorCode))
-  return isPasskey(rt, request, account.id, membersOf(passkey))
+async function isProven(
+  rt: Runtime,
+  request: FastifyRequest,
+  account: Account,
+  { currentPassword, twoFactorCode, passkey }: Proven,
+): Promise<boolean> {
+  if (currentPassword !== undefined)
+    return verifyPassword(textIn(currentPassword) ?? '', account.password, rt.config.auth.passwordHashCost)
+  if (twoFactorCode !== undefined) return isCode(rt, request, account.id, textIn(twoFactorCode))
+  return isPasskey(rt, request, account.id, isObject(passkey) ? passkey : {})
 }
 
 /** A wrong code is committed as one: that it was tried must outlast the refusal. */
@@ -53,7 +57,7 @@ async function isCode(
   userId: string,
   code: string | undefined,
 ): Promise<boolean> {
-  if (code === undefined || !rt.config.auth.twoFactor) return false
+  if (code === undefined || code.trim() === '' || !rt.config.auth.twoFactor) return false
   return commit(rt, actorOf(request), async (tx) => ({ result: await acceptCode(rt, tx, userId, code) }))
 }
 
@@ -63,10 +67,12 @@ async function isPasskey(
   userId: string,
   { challengeId, response }: Readonly<Record<string, unknown>>,
 ): Promise<boolean> {
-  const id = textOf(challengeId)
+  const id = textIn(challengeId)
   if (rt.config.passkey === undefined || id === undefined) return false
-  return usePasskey(rt, request, { challengeId: id, response: membersOf(response) }, userId)
+  return usePasskey(rt, request, { challengeId: id, response: isObject(response) ? response : {} }, userId)
 }
+
+const textIn = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined)
 
 async function methodsOf(rt: Runtime, { id, password }: Account): Promise<string[]> {
   const { auth, passkey } = rt.config

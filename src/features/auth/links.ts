@@ -1,7 +1,8 @@
+import type { Static } from 'typebox'
 import { AppError } from '../../errors.ts'
 import type { Runtime } from '../../runtime.ts'
 import type { LinkOrCode } from '../mail/types.ts'
-import { emailOf, membersOf, textOf } from './input.ts'
+import { emailOf, type LinkBody } from './input.ts'
 
 /**
  * The base address that a mailed link begins with: `link` when it is one of the trusted frontends or a path there, else
@@ -11,8 +12,8 @@ import { emailOf, membersOf, textOf } from './input.ts'
  * of its origin and go on with a plain path, but for trailing slashes: one that every reader of addresses takes as it is
  * written. So no reading of it can differ from the browser's.
  */
-export function trustedLink(rt: Runtime, link: unknown, refusal = 'Invalid link'): string {
-  const address = typeof link === 'string' && link.length <= longest ? link.replace(/\/+$/, '') : ''
+export function trustedLink(rt: Runtime, link: string | undefined, refusal = 'Invalid link'): string {
+  const address = link !== undefined && link.length <= longest ? link.replace(/\/+$/, '') : ''
   if (!trustedAddresses(rt).some((trusted) => address === trusted || isPathAt(new URL(trusted).origin, address)))
     throw new AppError(400, refusal)
   return address
@@ -22,8 +23,8 @@ export function trustedLink(rt: Runtime, link: unknown, refusal = 'Invalid link'
  * An address below a trusted frontend, to send a browser back to; else 400 with `refusal`. It begins with the very text
  * of a trusted origin and a slash, so whatever follows can only be a path and query there; a fragment is refused.
  */
-export function trustedReturn(rt: Runtime, address: unknown, refusal: string): string {
-  const text = typeof address === 'string' && address.length <= longest ? address : ''
+export function trustedReturn(rt: Runtime, address: string | undefined, refusal: string): string {
+  const text = address !== undefined && address.length <= longest ? address : ''
   const isPlain = /^https?:\/\/[\w.~:/?@!$&'()*+,;=%[\]-]+$/.test(text) && URL.canParse(text)
   const origins = trustedAddresses(rt).map((trusted) => new URL(trusted).origin)
   if (isPlain && origins.some((origin) => text === origin || text.startsWith(`${origin}/`))) return text
@@ -40,15 +41,10 @@ export function defaultLink(rt: Runtime, refusal = 'Invalid link'): string {
 /** What is mailed where: a link below a trusted frontend, or a code. */
 export type LinkRequest = { readonly email: string } & LinkOrCode
 
-/** The body of requests for a magic link or password reset. 400 for what is missing, malformed or not trusted. */
-export function readLinkRequest(rt: Runtime, body: unknown): LinkRequest {
-  const members = membersOf(body)
-  const typed = textOf(members.email)
-  if (typed === undefined) throw new AppError(400, 'Email is required')
-  const { mode = 'link' } = members
-  if (mode !== 'link' && mode !== 'code') throw new AppError(400, "Invalid mode. Must be 'link' or 'code'")
-  const context: LinkOrCode = mode === 'code' ? { mode } : { mode, link: trustedLink(rt, members.link) }
-  return { email: emailOf(typed), ...context }
+/** What a request for a magic link or password reset asks for. 400 for what is malformed or not trusted. */
+export function linkRequestOf(rt: Runtime, { email, mode = 'link', link }: Static<typeof LinkBody>): LinkRequest {
+  const context: LinkOrCode = mode === 'code' ? { mode } : { mode, link: trustedLink(rt, link) }
+  return { email: emailOf(email), ...context }
 }
 
 const longest = 2048

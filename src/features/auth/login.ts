@@ -1,4 +1,5 @@
 import type { FastifyRequest } from 'fastify'
+import type { Static } from 'typebox'
 import { verifyPassword } from '../../adapters/passwords.ts'
 import { withoutWaiting } from '../../db/without-waiting.ts'
 import { AppError } from '../../errors.ts'
@@ -6,7 +7,7 @@ import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { afterwards } from './afterwards.ts'
-import { authModeOf, emailOf, membersOf, secretOf, sessionTypeOf, textOf } from './input.ts'
+import { emailOf, type LoginBody } from './input.ts'
 import { type Account, findAccount } from './queries.ts'
 import { type Answer, membershipOf, signIn } from './sign-in.ts'
 
@@ -15,15 +16,19 @@ import { type Answer, membershipOf, signIn } from './sign-in.ts'
  * a password and a wrong one are answered alike and in the same time; what stands against an account is said only to
  * whoever knows its password. Whoever has a second factor is asked for it before there is a session.
  */
-export async function login(rt: Runtime, request: FastifyRequest): Promise<Answer> {
-  checkLocal(rt)
-  const { email, password, tenantId, ...wanted } = readLogin(request.body)
-  const account = await findAccount(withoutWaiting(rt), email)
+export async function login(
+  rt: Runtime,
+  request: FastifyRequest,
+  { email, password, tenant_Id: tenantId, authType: type = 'default', authMode = 'jwt' }: Static<typeof LoginBody>,
+): Promise<Answer> {
+  const account = await findAccount(withoutWaiting(rt), emailOf(email))
   const matches = await verifyPassword(password, account?.password, rt.config.auth.passwordHashCost)
   if (account === undefined || !matches) throw refuse(rt, request, account)
   checkMaySignIn(rt, account)
   const membership = await membershipOf(rt, withoutWaiting(rt), account.id, tenantId)
-  const answer = await commit(rt, actorOf(request), (tx) => signIn(rt, tx, request, { account, membership, ...wanted }))
+  const answer = await commit(rt, actorOf(request), (tx) =>
+    signIn(rt, tx, request, { account, membership, type, authMode }),
+  )
   if (answer === undefined) throw wrongPassword()
   return answer
 }
@@ -31,16 +36,6 @@ export async function login(rt: Runtime, request: FastifyRequest): Promise<Answe
 /** 403 where signing in with a password is switched off (LOCAL in AUTH_SERVICES_ENABLED). */
 export function checkLocal(rt: Runtime): void {
   if (!rt.config.auth.local) throw new AppError(403, 'Local authentication is disabled')
-}
-
-function readLogin(body: unknown) {
-  const members = membersOf(body)
-  const email = textOf(members.email)
-  const password = secretOf(members.password)
-  if (email === undefined || password === undefined) throw new AppError(400, 'Email and password are required')
-  const type = sessionTypeOf(members.authType)
-  const authMode = authModeOf(members.authMode)
-  return { email: emailOf(email), password, type, authMode, tenantId: textOf(members.tenant_Id) }
 }
 
 const wrongPassword = () => new AppError(400, 'Incorrect password.')

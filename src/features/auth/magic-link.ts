@@ -1,4 +1,5 @@
 import type { FastifyRequest } from 'fastify'
+import type { Static } from 'typebox'
 import { withoutWaiting } from '../../db/without-waiting.ts'
 import { AppError } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
@@ -6,9 +7,8 @@ import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { queueMail } from '../mail/mail.ts'
 import { afterwards } from './afterwards.ts'
-import { authModeOf, membersOf, optionalEmailOf, sessionTypeOf, textOf } from './input.ts'
-import { type LinkRequest, readLinkRequest } from './links.ts'
-import { checkLocal } from './login.ts'
+import { type LinkBody, type MagicLinkQuery, optionalEmailOf } from './input.ts'
+import { type LinkRequest, linkRequestOf } from './links.ts'
 import { type Account, findAccount } from './queries.ts'
 import { type Redeemed, redeem } from './redeem.ts'
 import { type Answer, membershipOf, signIn } from './sign-in.ts'
@@ -20,9 +20,12 @@ import { type Answer, membershipOf, signIn } from './sign-in.ts'
  * @throws {AppError} 400 for a missing address or an untrusted link, before any account is looked up; 404 for an unknown
  *   address; 403 where LOCAL is off
  */
-export async function requestMagicLink(rt: Runtime, request: FastifyRequest): Promise<{ message: string }> {
-  checkLocal(rt)
-  const wanted = readLinkRequest(rt, request.body)
+export async function requestMagicLink(
+  rt: Runtime,
+  request: FastifyRequest,
+  body: Static<typeof LinkBody>,
+): Promise<{ message: string }> {
+  const wanted = linkRequestOf(rt, body)
   const account = await findAccount(withoutWaiting(rt), wanted.email)
   const generic = rt.config.auth.genericResponses
   if (account === undefined && !generic) throw new AppError(404, 'User not found')
@@ -39,17 +42,18 @@ export async function requestMagicLink(rt: Runtime, request: FastifyRequest): Pr
  * that. 400 when it opens nothing, 403 when the account has no role (at the tenant that was asked for); then it may be
  * tried again.
  */
-export async function signInByMagicLink(rt: Runtime, request: FastifyRequest, typed: string): Promise<Answer> {
-  checkLocal(rt)
-  const query = membersOf(request.query)
-  const type = sessionTypeOf(query.authType)
-  const authMode = authModeOf(query.authMode)
-  const presented = { purpose: 'magic-link', typed, email: optionalEmailOf(query.email) } as const
+export async function signInByMagicLink(
+  rt: Runtime,
+  request: FastifyRequest,
+  typed: string,
+  { authMode = 'jwt', authType: type = 'default', email, tenant_Id }: Static<typeof MagicLinkQuery>,
+): Promise<Answer> {
+  const presented = { purpose: 'magic-link', typed, email: optionalEmailOf(email) } as const
   const { redeemed, answer } = await commit<Entered>(rt, actorOf(request), async (tx) => {
     const redeemed = await redeem(rt, tx, request, presented, opensNothing)
     if (redeemed.refusal !== undefined) return { result: { redeemed }, events: redeemed.events }
     const { account, events } = redeemed
-    const membership = await membershipOf(rt, tx, account.id, textOf(query.tenant_Id))
+    const membership = await membershipOf(rt, tx, account.id, tenant_Id)
     const entered = await signIn(rt, tx, request, { account, membership, type, authMode })
     return { ...entered, result: { redeemed, answer: entered.result }, events: [...events, ...(entered.events ?? [])] }
   })

@@ -1,4 +1,5 @@
 import type { FastifyRequest } from 'fastify'
+import type { Static } from 'typebox'
 import { hashPassword, verifyPassword } from '../../adapters/passwords.ts'
 import type { Tx } from '../../db/sql.ts'
 import { withoutWaiting } from '../../db/without-waiting.ts'
@@ -7,7 +8,7 @@ import { commit, type Outcome } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { isUuid } from '../../uuid.ts'
-import { checkNewPassword, membersOf, secretOf, textOf } from './input.ts'
+import { checkNewPassword, type PasswordChangeBody, type PasswordOfBody } from './input.ts'
 import { endAccess } from './ownership.ts'
 import { type Account, accountOf, lockAccount, setPassword } from './queries.ts'
 import { signedIn } from './sessions.ts'
@@ -18,11 +19,12 @@ import { signedIn } from './sessions.ts'
  *
  * @throws {AppError} 400 for missing members, a wrong current password, a new one that is too short or long
  */
-export async function changeOwnPassword(rt: Runtime, request: FastifyRequest): Promise<{ message: string }> {
+export async function changeOwnPassword(
+  rt: Runtime,
+  request: FastifyRequest,
+  { currentPassword: current, newPassword: next }: Static<typeof PasswordChangeBody>,
+): Promise<{ message: string }> {
   const { userId, sessionId } = signedIn(request.caller)
-  const members = membersOf(request.body)
-  const [current, next] = [secretOf(members.currentPassword), secretOf(members.newPassword)]
-  if (current === undefined || next === undefined) throw new AppError(400, 'Current and new password are required')
   checkNewPassword(next)
   const account = await accountOf(withoutWaiting(rt), userId)
   if (account === undefined || !(await verifyPassword(current, account.password, rt.config.auth.passwordHashCost)))
@@ -37,17 +39,24 @@ export async function changeOwnPassword(rt: Runtime, request: FastifyRequest): P
  *
  * @throws {AppError} 403 for others, 400 for missing members or an unfit password, 404 for an unknown user
  */
-export async function changePasswordOf(rt: Runtime, request: FastifyRequest): Promise<{ message: string }> {
-  const { admin, sessionId } = signedIn(request.caller)
-  if (!admin) throw new AppError(403, "Only administrators can change other users' passwords")
-  const members = membersOf(request.body)
-  const [userId, next] = [textOf(members.userId), secretOf(members.newPassword) ?? secretOf(members.password)]
-  if (userId === undefined || next === undefined) throw new AppError(400, 'User ID and new password are required')
+export async function changePasswordOf(
+  rt: Runtime,
+  request: FastifyRequest,
+  { userId, newPassword, password }: Static<typeof PasswordOfBody>,
+): Promise<{ message: string }> {
+  const { sessionId } = signedIn(request.caller)
+  const next = newPassword ?? password
+  if (next === undefined) throw new AppError(400, 'User ID and new password are required')
   checkNewPassword(next)
   const account = isUuid(userId) ? await accountOf(withoutWaiting(rt), userId) : undefined
   if (account === undefined) throw unknownUser()
   await change(rt, request, next, (tx) => lockExisting(tx, account.id), sessionId)
   return changed
+}
+
+/** 403 for all but administrators. */
+export function checkMayChangePasswords({ caller }: FastifyRequest): void {
+  if (!signedIn(caller).admin) throw new AppError(403, "Only administrators can change other users' passwords")
 }
 
 const changed = { message: 'Password changed successfully' }

@@ -1,15 +1,15 @@
 import type { FastifyRequest } from 'fastify'
+import type { Static } from 'typebox'
 import { hashPassword } from '../../adapters/passwords.ts'
 import { withoutWaiting } from '../../db/without-waiting.ts'
-import { AppError } from '../../errors.ts'
+import type { AppError } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { queueMail } from '../mail/mail.ts'
 import { afterwards } from './afterwards.ts'
-import { checkNewPassword, membersOf, optionalEmailOf, secretOf } from './input.ts'
-import { type LinkRequest, readLinkRequest } from './links.ts'
-import { checkLocal } from './login.ts'
+import { checkNewPassword, type LinkBody, optionalEmailOf, type ResetBody } from './input.ts'
+import { type LinkRequest, linkRequestOf } from './links.ts'
 import { endAccess } from './ownership.ts'
 import { type Account, findAccount, setPassword } from './queries.ts'
 import { redeem } from './redeem.ts'
@@ -21,9 +21,12 @@ import { redeem } from './redeem.ts'
  * @throws {AppError} 400 for a missing address or an untrusted link, before any account is looked up; 403 where LOCAL is
  *   off
  */
-export async function requestPasswordReset(rt: Runtime, request: FastifyRequest): Promise<{ message: string }> {
-  checkLocal(rt)
-  const wanted = readLinkRequest(rt, request.body)
+export async function requestPasswordReset(
+  rt: Runtime,
+  request: FastifyRequest,
+  body: Static<typeof LinkBody>,
+): Promise<{ message: string }> {
+  const wanted = linkRequestOf(rt, body)
   const account = await findAccount(withoutWaiting(rt), wanted.email)
   if (account?.status === 'active')
     afterwards(rt, 'queueing a password reset', () => queueReset(rt, request, account, wanted))
@@ -36,9 +39,14 @@ export async function requestPasswordReset(rt: Runtime, request: FastifyRequest)
  *
  * @throws {AppError} 400 for a missing or unfit password, and for a secret that opens nothing
  */
-export async function resetPassword(rt: Runtime, request: FastifyRequest, typed: string): Promise<{ message: string }> {
-  checkLocal(rt)
-  const { password, email } = readReset(request)
+export async function resetPassword(
+  rt: Runtime,
+  request: FastifyRequest,
+  typed: string,
+  { password, email: typedEmail }: Static<typeof ResetBody>,
+): Promise<{ message: string }> {
+  checkNewPassword(password)
+  const email = optionalEmailOf(typedEmail)
   const passwordHash = await hashPassword(password, rt.config.auth.passwordHashCost)
   const presented = { purpose: 'password-reset', typed, email } as const
   const refusal = await commit<AppError | undefined>(rt, actorOf(request), async (tx) => {
@@ -57,14 +65,6 @@ export async function resetPassword(rt: Runtime, request: FastifyRequest, typed:
 }
 
 const opensNothing = { message: 'Invalid or expired reset token', event: 'auth.password_reset_failed' } as const
-
-function readReset({ body, query }: FastifyRequest): { password: string; email: string | undefined } {
-  const members = membersOf(body)
-  const password = secretOf(members.password)
-  if (password === undefined) throw new AppError(400, 'Password is required')
-  checkNewPassword(password)
-  return { password, email: optionalEmailOf(members.email ?? membersOf(query).email) }
-}
 
 function queueReset(rt: Runtime, request: FastifyRequest, user: Account, { email: to, ...context }: LinkRequest) {
   return commit(rt, actorOf(request), async (tx) => {

@@ -1,4 +1,5 @@
 import type { FastifyRequest } from 'fastify'
+import type { Static } from 'typebox'
 import { hashPassword } from '../../adapters/passwords.ts'
 import type { Tx } from '../../db/sql.ts'
 import { AppError } from '../../errors.ts'
@@ -12,9 +13,8 @@ import type { Role } from '../permissions/store.ts'
 import { invalidInvite, openInvite } from '../tenants/invites.ts'
 import { acceptInvite, findTenant, insertTenant } from '../tenants/queries.ts'
 import { personBody, standingOf, tenantBody } from './answers.ts'
-import { checkNewPassword, emailOf, membersOf, nameOf, secretOf, sessionTypeOf, textOf } from './input.ts'
+import { checkNewPassword, emailOf, nameOf, type RegisterBody } from './input.ts'
 import { defaultLink, trustedLink } from './links.ts'
-import { checkLocal } from './login.ts'
 import { insertUser, type NewUser } from './queries.ts'
 import type { SessionType } from './session-store.ts'
 import { openSession } from './sessions.ts'
@@ -29,16 +29,14 @@ import { openSession } from './sessions.ts'
  * @throws {AppError} 400 for missing or invalid members, an account of the same address, an untrusted link, an
  *   invitation that is over or another address's; 403 where registration is closed or the session over its limit
  */
-export async function register(rt: Runtime, request: FastifyRequest) {
-  const members = membersOf(request.body)
-  checkLocal(rt)
-  const invited = secretOf(members.inviteToken) !== undefined
+export async function register(rt: Runtime, request: FastifyRequest, body: Body) {
+  const { authType: type = 'default', inviteToken, password } = body
+  const invited = inviteToken !== undefined
   if (!invited) checkOpen(rt)
-  const type = sessionTypeOf(members.authType)
-  const { password, ...person } = readPerson(members)
+  const person = personOf(body)
   const { requireEmailVerification, genericResponses } = rt.config.auth
-  const link = requireEmailVerification && !invited ? linkOf(rt, members.link) : undefined
-  const place = invited ? await invitedPlace(rt, members.inviteToken, person.email) : openPlace(rt, members)
+  const link = requireEmailVerification && !invited ? linkOf(rt, body.link) : undefined
+  const place = invited ? await invitedPlace(rt, inviteToken, person.email) : openPlace(rt, body)
   const passwordHash = await hashPassword(password, rt.config.auth.passwordHashCost)
   const account = { ...person, id: rt.newId(), emailVerified: invited, passwordHash }
   const user = { ...account, roleId: place.role.id, tenantId: place.tenantId }
@@ -48,6 +46,8 @@ export async function register(rt: Runtime, request: FastifyRequest) {
   if (created === undefined) throw new AppError(400, 'User already exists')
   return { token: created.token, body: registeredBody(rt, wanted, created) }
 }
+
+type Body = Static<typeof RegisterBody>
 
 /** Where an account is to be: in a role, at a tenant in multi-tenant mode. */
 type Place = {
@@ -128,7 +128,7 @@ function checkOpen({ config }: Runtime): void {
 }
 
 /** The invitation alone decides where (quality A-34). */
-async function invitedPlace(rt: Runtime, token: unknown, email: string): Promise<Place> {
+async function invitedPlace(rt: Runtime, token: string, email: string): Promise<Place> {
   if (!rt.config.tenancy.enabled) throw invalidInvite()
   const invite = await openInvite(rt, token)
   if (invite === undefined) throw invalidInvite()
@@ -138,12 +138,11 @@ async function invitedPlace(rt: Runtime, token: unknown, email: string): Promise
   return { role, tenantId: invite.tenantId, inviteId: invite.id }
 }
 
-function openPlace(rt: Runtime, members: Readonly<Record<string, unknown>>): Place {
+function openPlace(rt: Runtime, { tenant, roleName: asked }: Body): Place {
   if (!rt.config.tenancy.enabled) return { role: registeredRole(rt), tenantId: null }
-  const tenantName = textOf(membersOf(members.tenant).name)
+  const tenantName = tenant?.name
   if (tenantName === undefined)
     throw new AppError(400, 'Tenant information is required for registration in multi-tenant mode')
-  const asked = textOf(members.roleName)
   const role = asked === undefined ? registeredRole(rt) : allowedRole(rt, asked)
   return { role, tenantId: rt.newId(), tenantName: nameOf(tenantName) }
 }
@@ -156,30 +155,24 @@ function allowedRole(rt: Runtime, name: string): Role {
   return role
 }
 
-function readPerson(members: Readonly<Record<string, unknown>>) {
-  const [email, firstName, lastName] = [members.email, members.firstName, members.lastName].map(textOf)
-  const password = secretOf(members.password)
-  if (email === undefined || password === undefined || firstName === undefined)
-    throw new AppError(400, 'Email, password, and firstName are required')
-  if (lastName === undefined) throw new AppError(400, 'lastName is required')
+function personOf({ email, password, firstName, lastName, phone }: Body) {
   checkNewPassword(password)
   return {
     email: emailOf(email),
-    password,
     firstName: nameOf(firstName),
     lastName: nameOf(lastName),
-    phone: phoneOf(members.phone),
+    phone: phoneOf(phone),
   }
 }
 
-function phoneOf(value: unknown): string | null {
-  const phone = textOf(value)?.trim() ?? null
+function phoneOf(typed: string | undefined): string | null {
+  const phone = typed?.trim() ?? null
   if (phone !== null && !/^[+\d][\d\s()./-]{2,39}$/.test(phone)) throw new AppError(400, 'Invalid phone number')
   return phone
 }
 
-function linkOf(rt: Runtime, link: unknown): string {
-  return link === undefined || link === null ? defaultLink(rt) : trustedLink(rt, link)
+function linkOf(rt: Runtime, link: string | undefined): string {
+  return link === undefined ? defaultLink(rt) : trustedLink(rt, link)
 }
 
 /** The role DEFAULT_ROLE_REGISTERED. 503 `REGISTRATION_ROLE_MISSING` where there is none, which operators are told at start. */

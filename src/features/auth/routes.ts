@@ -1,26 +1,42 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { TSchema } from 'typebox'
+import { Type } from 'typebox'
 import { turnAwayFromHash } from '../../adapters/passwords.ts'
+import type { Declaration } from '../../http/route.ts'
+import { Said, Text } from '../../http/shapes.ts'
 import { type App, turnOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { afterwardsDone } from './afterwards.ts'
 import { deliver, deliveryTo } from './answers.ts'
 import { dropSessionCookie } from './cookie.ts'
 import { requestEmailChange } from './email-change.ts'
-import { type AuthMode, authModeOf, membersOf } from './input.ts'
-import { login } from './login.ts'
+import {
+  type AuthMode,
+  AuthModeBody,
+  EmailChangeBody,
+  LinkBody,
+  LoginBody,
+  MagicLinkQuery,
+  PasswordChangeBody,
+  PasswordOfBody,
+  RegisterBody,
+  ResendBody,
+  ResetBody,
+  ResetQuery,
+  TokenParams,
+} from './input.ts'
+import { checkLocal, login } from './login.ts'
 import { requestMagicLink, signInByMagicLink } from './magic-link.ts'
 import { me } from './me.ts'
 import { refuseForeignPage, refuseForeignVisit } from './origins.ts'
 import { endAllSessionsOf, endSessionOf, listSessions, listSessionsOf } from './own-sessions.ts'
-import { changeOwnPassword, changePasswordOf } from './password-change.ts'
+import { changeOwnPassword, changePasswordOf, checkMayChangePasswords } from './password-change.ts'
 import { requestPasswordReset, resetPassword } from './password-reset.ts'
 import { register } from './register.ts'
 import {
+  authRoute,
   CheckShape,
   EndedShape,
   MeShape,
-  MessageShape,
   RefreshedShape,
   RegisteredShape,
   SessionsShape,
@@ -29,20 +45,12 @@ import {
 import { endSession, identified, refreshSession, signedIn } from './sessions.ts'
 import { resendVerification, verifyEmail } from './verification.ts'
 
-/** Answers 200 by the shape; bodies are small here. */
-export const answers = <Shape extends TSchema>(shape: Shape) => ({
-  schema: { response: { 200: shape } },
-  bodyLimit: 16_384,
-})
+/** Scanners look at mailed links with HEAD: that must not use a token up. */
+const opened = <const D extends Declaration>(declaration: D) => authRoute(declaration, { exposeHeadRoute: false })
 
-/** As above. Scanners look at mailed links with HEAD: that must not use a token up (quality, facts). */
-const opened = <Shape extends TSchema>(shape: Shape) => ({ ...answers(shape), exposeHeadRoute: false })
-
-/** As above, for what hashes a password of anybody: a flood of them is refused before a body or an account is read. */
-const hashed = <Shape extends TSchema>(shape: Shape) => ({
-  ...answers(shape),
-  onRequest: async (request: FastifyRequest) => turnAwayFromHash(turnOf(request)),
-})
+/** For what hashes a password of anybody: a flood of them is refused before a body or an account is read. */
+const hashed = <const D extends Declaration>(declaration: D) =>
+  authRoute(declaration, { onRequest: async (request: FastifyRequest) => turnAwayFromHash(turnOf(request)) })
 
 /**
  * `/auth` for everybody. They emit auth.register, auth.login, auth.login_failed, auth.2fa_challenged, auth.magic_link_*,
@@ -51,29 +59,35 @@ const hashed = <Shape extends TSchema>(shape: Shape) => ({
 export function authPublicRoutes(app: App, rt: Runtime): void {
   prepare(app)
   app.addHook('onClose', () => afterwardsDone(rt))
+  const local = { preValidation: async () => checkLocal(rt) }
 
-  app.post('/auth/register', hashed(RegisteredShape), async (request, reply) => {
-    const authMode = signInMode(rt, request)
-    const { token, body } = await register(rt, request)
+  app.post('/auth/register', { ...registerRoute, ...local }, async (request, reply) => {
+    const authMode = signInMode(rt, request, request.body.authMode)
+    const { token, body } = await register(rt, request, request.body)
     return deliver(rt, reply, authMode, token, body)
   })
-  app.post('/auth/login', hashed(SignedInShape), async (request, reply) => {
-    const authMode = signInMode(rt, request)
-    const { token, body } = await login(rt, request)
+  app.post('/auth/login', { ...loginRoute, ...local }, async (request, reply) => {
+    const authMode = signInMode(rt, request, request.body.authMode)
+    const { token, body } = await login(rt, request, request.body)
     return deliver(rt, reply, authMode, token, body)
   })
-  app.post('/auth/magiclink', answers(MessageShape), (request) => requestMagicLink(rt, request))
-  app.get<{ Params: { token: string } }>('/auth/magiclink/:token', opened(SignedInShape), async (request, reply) => {
-    const authMode = signInMode(rt, request, request.query)
-    const { token, body } = await signInByMagicLink(rt, request, request.params.token)
+  app.post('/auth/magiclink', { ...magicLinkRoute, ...local }, (request) => requestMagicLink(rt, request, request.body))
+  app.get('/auth/magiclink/:token', { ...openMagicLinkRoute, ...local }, async (request, reply) => {
+    const authMode = signInMode(rt, request, request.query.authMode)
+    const { token, body } = await signInByMagicLink(rt, request, request.params.token, request.query)
     return deliver(rt, reply, authMode, token, body)
   })
-  app.post('/auth/password/reset', answers(MessageShape), (request) => requestPasswordReset(rt, request))
-  app.post<{ Params: { token: string } }>('/auth/password/reset/:token', answers(MessageShape), (request) =>
-    resetPassword(rt, request, request.params.token),
+  app.post('/auth/password/reset', { ...askResetRoute, ...local }, (request) =>
+    requestPasswordReset(rt, request, request.body),
   )
-  app.post('/auth/email/verify/resend', answers(MessageShape), (request) => resendVerification(rt, request))
-  app.get<{ Params: { token: string } }>('/auth/email/verify/:token', opened(MessageShape), async (request) => {
+  app.post('/auth/password/reset/:token', { ...resetRoute, ...local }, (request) =>
+    resetPassword(rt, request, request.params.token, {
+      password: request.body.password,
+      email: request.body.email ?? request.query.email,
+    }),
+  )
+  app.post('/auth/email/verify/resend', resendRoute, (request) => resendVerification(rt, request, request.body))
+  app.get('/auth/email/verify/:token', verifyRoute, async (request) => {
     await verifyEmail(rt, request, request.params.token)
     return { message: 'Email verified successfully' }
   })
@@ -83,8 +97,8 @@ export function authPublicRoutes(app: App, rt: Runtime): void {
 export function authSelfRoutes(app: App, rt: Runtime): void {
   prepare(app)
 
-  app.get('/auth/me', answers(MeShape), (request) => me(rt, request))
-  app.get('/auth/check', answers(CheckShape), async (request) => ({
+  app.get('/auth/me', meRoute, (request) => me(rt, request))
+  app.get('/auth/check', checkRoute, async (request) => ({
     valid: true,
     user: { id: identified(request.caller).userId },
   }))
@@ -97,27 +111,25 @@ export function authSelfRoutes(app: App, rt: Runtime): void {
 export function authBearerRoutes(app: App, rt: Runtime): void {
   prepare(app)
 
-  app.post('/auth/refresh', answers(RefreshedShape), async (request, reply) => {
-    const authMode = signInMode(rt, request)
+  app.post('/auth/refresh', refreshRoute, async (request, reply) => {
+    const authMode = signInMode(rt, request, request.body.authMode)
     const token = await refreshSession(rt, request)
     return deliver(rt, reply, authMode, token, { expiresIn: rt.config.auth.accessTokenExpiresIn })
   })
-  app.get('/auth/sessions', answers(SessionsShape), (request) =>
-    listSessions(rt, request, signedIn(request.caller).userId),
-  )
-  app.delete<OfSession>('/auth/sessions/:sessionId', answers(MessageShape), async (request, reply) => {
+  app.get('/auth/sessions', sessionsRoute, (request) => listSessions(rt, request, signedIn(request.caller).userId))
+  app.delete('/auth/sessions/:sessionId', endSessionRoute, async (request, reply) => {
     const { userId } = signedIn(request.caller)
     const wasOwn = await endSessionOf(rt, request, userId, request.params.sessionId)
     if (wasOwn) dropSessionCookie(rt, reply)
     return { message: 'Session ended successfully' }
   })
-  app.post('/auth/email/change', answers(MessageShape), (request) => requestEmailChange(rt, request))
-  app.post('/auth/password/change', answers(MessageShape), (request) => changeOwnPassword(rt, request))
-  // Both spellings of existing clients (decisions E).
+  app.post('/auth/email/change', emailChangeRoute, (request) => requestEmailChange(rt, request, request.body))
+  app.post('/auth/password/change', passwordChangeRoute, (request) => changeOwnPassword(rt, request, request.body))
+  // Both spellings of existing clients.
   for (const path of ['/auth/admin/password/change', '/auth/admin/change-password'])
-    app.post(path, answers(MessageShape), (request) => changePasswordOf(rt, request))
+    app.post(path, passwordOfRoute, (request) => changePasswordOf(rt, request, request.body))
   // The legacy alias of resend for signed-in callers.
-  app.post('/auth/email/verify', answers(MessageShape), (request) => resendVerification(rt, request))
+  app.post('/auth/email/verify', resendRoute, (request) => resendVerification(rt, request, request.body))
 }
 
 /** The end of a session, or of a cookie that has outlived its own. They emit auth.logout. */
@@ -130,33 +142,26 @@ export function authLeavingRoutes(app: App, rt: Runtime): void {
     dropSessionCookie(rt, reply)
     return { message: 'Logged out successfully' }
   }
-  app.get('/auth/logout', { ...answers(MessageShape), exposeHeadRoute: false }, logout)
-  app.post('/auth/logout', answers(MessageShape), logout)
+  app.get('/auth/logout', { ...logoutRoute, exposeHeadRoute: false }, logout)
+  app.post('/auth/logout', logoutRoute, logout)
 }
 
 /** Sessions of any user, for administrators. They emit auth.session_ended. */
 export function authAdminRoutes(app: App, rt: Runtime): void {
   prepare(app)
 
-  app.get<OfUser>('/auth/admin/users/:userId/sessions', answers(SessionsShape), (request) =>
+  app.get('/auth/admin/users/:userId/sessions', sessionsOfRoute, (request) =>
     listSessionsOf(rt, request, request.params.userId),
   )
-  app.delete<OfUser>('/auth/admin/users/:userId/sessions', answers(EndedShape), async (request) => {
+  app.delete('/auth/admin/users/:userId/sessions', endSessionsOfRoute, async (request) => {
     const ended = await endAllSessionsOf(rt, request, request.params.userId)
     return { message: 'Sessions ended successfully', ended }
   })
-  app.delete<OfUser & OfSession>(
-    '/auth/admin/users/:userId/sessions/:sessionId',
-    answers(MessageShape),
-    async (request) => {
-      await endSessionOf(rt, request, request.params.userId, request.params.sessionId)
-      return { message: 'Session ended successfully' }
-    },
-  )
+  app.delete('/auth/admin/users/:userId/sessions/:sessionId', endSessionOfRoute, async (request) => {
+    await endSessionOf(rt, request, request.params.userId, request.params.sessionId)
+    return { message: 'Session ended successfully' }
+  })
 }
-
-type OfUser = { Params: { userId: string } }
-type OfSession = { Params: { sessionId: string } }
 
 /** Bodies are JSON only (a form of another site can't send that), and no answer may be kept by a cache. */
 export function prepare(app: App): void {
@@ -166,13 +171,136 @@ export function prepare(app: App): void {
   })
 }
 
-export function modeOf(members: unknown): AuthMode {
-  return authModeOf(membersOf(members).authMode)
-}
-
-/** How the caller gets its token; 400 for a mode that there is not, 403 where another site's page would sign it in. */
-export function signInMode(rt: Runtime, request: FastifyRequest, members: unknown = request.body): AuthMode {
-  const authMode = deliveryTo(request, modeOf(members))
+/** How the caller gets its token; 403 where another site's page would sign it in. */
+export function signInMode(rt: Runtime, request: FastifyRequest, asked: AuthMode = 'jwt'): AuthMode {
+  const authMode = deliveryTo(request, asked)
   if (authMode === 'cookie') refuseForeignPage(rt.config, request)
   return authMode
 }
+
+/** What is no UUID is not found. */
+const someId = Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44')
+
+const registerRoute = hashed({
+  summary: 'Register',
+  description: 'In the role and at the tenant of an invitation, or where registration is open.',
+  tag: 'Signing in',
+  body: RegisterBody,
+  response: { 200: RegisteredShape },
+})
+const loginRoute = hashed({
+  summary: 'Sign in with a password',
+  tag: 'Signing in',
+  body: LoginBody,
+  response: { 200: SignedInShape },
+})
+const magicLinkRoute = authRoute({
+  summary: 'Have a link or code mailed to sign in with',
+  tag: 'Signing in',
+  body: LinkBody,
+  response: { 200: Said('If an account exists for this email, a sign-in link has been sent.') },
+})
+const openMagicLinkRoute = opened({
+  summary: 'Sign in with a mailed link or code',
+  tag: 'Signing in',
+  params: TokenParams,
+  query: MagicLinkQuery,
+  response: { 200: SignedInShape },
+})
+const askResetRoute = authRoute({
+  summary: 'Forgot password: have a link or code mailed',
+  tag: 'Account',
+  body: LinkBody,
+  response: { 200: Said('If an account exists, a reset link will be sent') },
+})
+const resetRoute = authRoute({
+  summary: 'Set a new password with a mailed link or code',
+  tag: 'Account',
+  params: TokenParams,
+  query: ResetQuery,
+  body: ResetBody,
+  response: { 200: Said('Password reset successfully') },
+})
+const resendRoute = authRoute({
+  summary: 'Have the verification mail sent again',
+  tag: 'Account',
+  body: ResendBody,
+  response: { 200: Said('If an account exists for this email, a verification email has been sent.') },
+})
+const verifyRoute = opened({
+  summary: 'Verify an e-mail address with a mailed link',
+  tag: 'Account',
+  params: TokenParams,
+  response: { 200: Said('Email verified successfully') },
+})
+const meRoute = authRoute({
+  summary: 'Read your account, role and permissions',
+  tag: 'Account',
+  response: { 200: MeShape },
+})
+const checkRoute = authRoute({
+  summary: 'Check whether the token is valid',
+  tag: 'Sessions',
+  response: { 200: CheckShape },
+})
+const refreshRoute = authRoute({
+  summary: 'Renew the token',
+  description: 'The one that was sent ends.',
+  tag: 'Sessions',
+  body: AuthModeBody,
+  response: { 200: RefreshedShape },
+})
+const sessionsRoute = authRoute({ summary: 'List your sessions', tag: 'Sessions', response: { 200: SessionsShape } })
+const endSessionRoute = authRoute({
+  summary: 'End one of your sessions',
+  tag: 'Sessions',
+  params: Type.Object({ sessionId: someId }),
+  response: { 200: Said('Session ended successfully') },
+})
+const emailChangeRoute = authRoute({
+  summary: 'Ask for another e-mail address',
+  description: 'A link is mailed to the new address; following it changes the address.',
+  tag: 'Account',
+  body: EmailChangeBody,
+  response: { 200: Said('A mail to confirm the new address has been sent to it.') },
+})
+const passwordChangeRoute = authRoute({
+  summary: 'Change your password',
+  description: 'Your other sessions end.',
+  tag: 'Account',
+  body: PasswordChangeBody,
+  response: { 200: Said('Password changed successfully') },
+})
+const passwordOfRoute = authRoute(
+  {
+    summary: "Change a user's password",
+    description: 'For administrators. The sessions of the user end.',
+    tag: 'Account',
+    body: PasswordOfBody,
+    response: { 200: Said('Password changed successfully') },
+  },
+  { preValidation: async (request: FastifyRequest) => checkMayChangePasswords(request) },
+)
+const logoutRoute = authRoute({
+  summary: 'Sign out',
+  tag: 'Sessions',
+  response: { 200: Said('Logged out successfully') },
+})
+const sessionsOfRoute = authRoute({
+  summary: 'List the sessions of a user',
+  tag: 'Sessions',
+  params: Type.Object({ userId: someId }),
+  response: { 200: SessionsShape },
+})
+const endSessionsOfRoute = authRoute({
+  summary: 'End all sessions of a user',
+  tag: 'Sessions',
+  params: Type.Object({ userId: someId }),
+  response: { 200: EndedShape },
+})
+const endSessionOfRoute = authRoute({
+  summary: 'End a session of a user',
+  tag: 'Sessions',
+  params: Type.Object({ userId: someId, sessionId: someId }),
+  response: { 200: Said('Session ended successfully') },
+})

@@ -1,107 +1,110 @@
 import { type Static, Type } from 'typebox'
+import { type Declaration, type Options, route } from '../../http/route.ts'
+import { Anything, Count, Id, NullableId, NullableText, OneOf, Row, Text } from '../../http/shapes.ts'
+
+/** A route under `/auth`: bodies are small here, and only what the shape of the answer names can leave. */
+export const authRoute = <const D extends Declaration>(declaration: D, options: Options = {}) =>
+  route({ exact: true, errors: 'auth', ...declaration }, { bodyLimit: 16_384, ...options })
 
 /** What the endpoints answer. Serialised by these shapes, so a member that is not named here can't leave. */
 
-const text = Type.String()
-const nullableText = Type.Unsafe<string | null>({ type: ['string', 'null'] })
-const anything = Type.Unknown()
+export const PersonShape = Type.Object({
+  id: Id(),
+  email: NullableText('ada@example.com'),
+  firstName: Text('Ada'),
+  lastName: NullableText('Lovelace'),
+})
 
-export const PersonShape = Type.Object({ id: text, email: nullableText, firstName: text, lastName: nullableText })
-
-/** spec/permissions.md §6. */
 export const RoleShape = Type.Object({
-  id: text,
-  name: text,
-  description: nullableText,
+  id: Id(),
+  name: Text('user'),
+  description: NullableText('Everybody who has registered'),
   isTenantSpecific: Type.Boolean(),
-  canInviteRoleIds: anything,
-  app_access: anything,
+  canInviteRoleIds: Anything([]),
+  app_access: Anything(null),
 })
 
-export const PermissionShape = Type.Object({
-  id: text,
-  action: text,
-  collection: text,
-  role_Id: text,
-  fields: anything,
-  conditions: anything,
-  relConditions: anything,
-  defaultValues: anything,
-  createdAt: text,
-  updatedAt: text,
+const PermissionShape = Type.Object({
+  id: Id(),
+  action: Text('read'),
+  collection: Text('products'),
+  role_Id: Id(),
+  fields: Anything(['*']),
+  conditions: Anything(null),
+  relConditions: Anything(null),
+  defaultValues: Anything(null),
+  createdAt: Text('2026-03-14T09:26:53.589Z'),
+  updatedAt: Text('2026-03-14T09:26:53.589Z'),
 })
 
-/** A row in wire form; its hidden fields were left out where it was read. */
-export const RowShape = Type.Record(Type.String(), Type.Unknown())
+const token = Text('eyJhbGciOiJIUzI1NiJ9.e30.ZRrHA1JJJW8opsbCGfG_HACGpVUMN_a9IV7pAx_Zmeo')
 
-export const AuthModeShape = Type.Union([Type.Literal('jwt'), Type.Literal('cookie')])
+const AuthModeShape = OneOf(['jwt', 'cookie'])
 
 const Standing = {
   user: PersonShape,
   role: RoleShape,
   permissions: Type.Array(PermissionShape),
-  tenant: Type.Union([RowShape, Type.Null()]),
+  tenant: Type.Union([Row, Type.Null()]),
 }
 
 /**
- * The common answer of everything that signs somebody in (auth facts §2); `token` only in jwt mode. Or the challenge for
- * a second factor (auth facts §4): then nothing but that.
+ * The common answer of everything that signs somebody in; `token` only in jwt mode. Or the challenge for
+ * a second factor: then nothing but that.
  */
 export const SignedInShape = Type.Object({
-  message: Type.Optional(text),
-  token: Type.Optional(text),
+  message: Type.Optional(Text('Authentication successful')),
+  token: Type.Optional(token),
   authMode: Type.Optional(AuthModeShape),
   ...Type.Partial(Type.Object(Standing)).properties,
   twoFactorRequired: Type.Optional(Type.Literal(true)),
-  twoFactorToken: Type.Optional(text),
+  twoFactorToken: Type.Optional(Text('0f3a5d1f0c2b7e44')),
   code: Type.Optional(Type.Literal('TWO_FACTOR_REQUIRED')),
 })
 
 /** The same without a session: until the address is verified, or where no answer may tell whether it was known. */
 export const RegisteredShape = Type.Object({
-  message: text,
-  token: Type.Optional(text),
+  message: Text('User registered successfully'),
+  token: Type.Optional(token),
   authMode: Type.Optional(AuthModeShape),
   requiresEmailVerification: Type.Optional(Type.Boolean()),
   ...Type.Partial(Type.Object(Standing)).properties,
 })
 
 export const MeShape = Type.Object({
-  user: RowShape,
+  user: Row,
   role: RoleShape,
   permissions: Type.Array(PermissionShape),
-  tenant: nullableText,
+  tenant: NullableId(),
 })
 
 export const RefreshedShape = Type.Object({
-  message: Type.Optional(text),
-  token: Type.Optional(text),
+  message: Type.Optional(Text('Authentication successful')),
+  token: Type.Optional(token),
   authMode: AuthModeShape,
-  expiresIn: Type.Integer(),
+  expiresIn: Count(604800, { description: 'Seconds.' }),
 })
 
-export const CheckShape = Type.Object({ valid: Type.Boolean(), user: Type.Object({ id: text }) })
+export const CheckShape = Type.Object({ valid: Type.Boolean(), user: Type.Object({ id: Id() }) })
 
 /** `lastUsedAt` is exact to five minutes. */
 export const SessionsShape = Type.Object({
   sessions: Type.Array(
     Type.Object({
-      id: text,
-      type: text,
-      ipAddress: nullableText,
-      userAgent: nullableText,
-      tenant_Id: nullableText,
-      createdAt: text,
-      lastUsedAt: text,
-      expiresAt: text,
+      id: Id(),
+      type: Text('web'),
+      ipAddress: NullableText('203.0.113.7'),
+      userAgent: NullableText('Mozilla/5.0'),
+      tenant_Id: NullableId(),
+      createdAt: Text('2026-03-14T09:26:53.589Z'),
+      lastUsedAt: Text('2026-03-14T09:26:53.589Z'),
+      expiresAt: Text('2026-04-13T09:26:53.589Z'),
       current: Type.Boolean(),
     }),
   ),
 })
 
-export const EndedShape = Type.Object({ message: text, ended: Type.Integer() })
-
-export const MessageShape = Type.Object({ message: text })
+export const EndedShape = Type.Object({ message: Text('Sessions ended successfully'), ended: Count(2) })
 
 export type SignedIn = Static<typeof SignedInShape>
 export type Registered = Static<typeof RegisteredShape>

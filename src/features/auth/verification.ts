@@ -1,4 +1,5 @@
 import type { FastifyRequest } from 'fastify'
+import type { Static } from 'typebox'
 import { hashSecret } from '../../adapters/tokens.ts'
 import { consumeSecret } from '../../db/unlogged/secrets.ts'
 import { withoutWaiting } from '../../db/without-waiting.ts'
@@ -9,7 +10,7 @@ import type { Runtime } from '../../runtime.ts'
 import { queueMail } from '../mail/mail.ts'
 import { afterwards } from './afterwards.ts'
 import { confirmEmailChange } from './email-change.ts'
-import { emailOf, membersOf, textOf } from './input.ts'
+import { emailOf, type ResendBody } from './input.ts'
 import { trustedLink } from './links.ts'
 import {
   lockHolder,
@@ -25,11 +26,13 @@ import { signedIn } from './sessions.ts'
  * Sends the verification mail again (spec: Resend behaviour by caller). A signed-in caller is told what became of it;
  * anybody else gets one answer, in the same time, whatever there is to the address. 400 for an untrusted link.
  */
-export async function resendVerification(rt: Runtime, request: FastifyRequest): Promise<{ message: string }> {
-  const members = membersOf(request.body)
-  const link = trustedLink(rt, members.link)
+export async function resendVerification(
+  rt: Runtime,
+  request: FastifyRequest,
+  { link: typed, email }: Static<typeof ResendBody>,
+): Promise<{ message: string }> {
+  const link = trustedLink(rt, typed)
   if (request.caller.sessionId !== undefined) return resendToCaller(rt, request, link)
-  const email = textOf(members.email)
   if (email === undefined) throw new AppError(400, 'Email is required')
   await resendToAddress(rt, request, link, emailOf(email))
   return { message: 'If an account exists for this email, a verification email has been sent.' }

@@ -1,20 +1,23 @@
 import type { FastifyRequest } from 'fastify'
+import type { Static } from 'typebox'
 import { hashSecret, newSecret } from '../../adapters/tokens.ts'
 import { type Assertion, authenticationOptions, userHandleOf, verifyAssertion } from '../../adapters/webauthn.ts'
 import type { Tx } from '../../db/sql.ts'
 import { insertChallenge, takeChallenge } from '../../db/unlogged/challenges.ts'
 import { withoutWaiting } from '../../db/without-waiting.ts'
-import { AppError } from '../../errors.ts'
+import type { AppError } from '../../errors.ts'
 import { commit, type Outcome } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
+import { isObject } from '../../query/guards.ts'
 import type { Runtime } from '../../runtime.ts'
 import { afterwards } from '../auth/afterwards.ts'
-import { type AuthMode, membersOf, sessionTypeOf, textOf } from '../auth/input.ts'
+import type { AuthMode } from '../auth/input.ts'
 import { type Account, accountOf } from '../auth/queries.ts'
 import { type Answer, type FirstFactor, membershipOf, signInAtOnce, signingIn } from '../auth/sign-in.ts'
 import { hasSecondFactor } from '../two-factor/queries.ts'
-import { enabledPasskeys, refusedPasskey, responseOf } from './passkeys.ts'
+import { enabledPasskeys, refusedPasskey } from './passkeys.ts'
 import { findCredential, noteUse, type StoredCredential } from './queries.ts'
+import type { AuthenticateBody } from './schema.ts'
 
 /** A challenge for whoever has a passkey; it names no account, so it tells nothing about any. */
 export async function beginAuthentication(rt: Runtime, request: FastifyRequest) {
@@ -32,17 +35,20 @@ export async function beginAuthentication(rt: Runtime, request: FastifyRequest) 
  * Signs in with a passkey. No second factor is asked for; instead a user who has one must have been verified by the
  * authenticator (PIN, finger), so that a found key alone opens nothing. The challenge is used up whatever comes of it.
  *
- * @throws {AppError} 400 for missing members; 401, always alike, for everything that does not fit and for accounts
+ * @throws {AppError} 401, always alike, for everything that does not fit and for accounts
  *   that are not active; 403 for a tenant that the user has no role at
  */
-export async function finishAuthentication(rt: Runtime, request: FastifyRequest, authMode: AuthMode): Promise<Answer> {
-  enabledPasskeys(rt)
-  const wanted = readWanted(request)
-  const { stored, assertion } = await proven(rt, request, wanted)
+export async function finishAuthentication(
+  rt: Runtime,
+  request: FastifyRequest,
+  { challengeId, response, authType: type = 'default', tenant_Id }: Static<typeof AuthenticateBody>,
+  authMode: AuthMode,
+): Promise<Answer> {
+  const { stored, assertion } = await proven(rt, request, { challengeId, response })
   const account = await accountOf(withoutWaiting(rt), stored.userId)
   if (account === undefined || !maySignIn(rt, account)) throw refused()
-  const membership = await membershipOf(rt, withoutWaiting(rt), account.id, wanted.tenantId)
-  const factor = { account, membership, type: wanted.type, authMode }
+  const membership = await membershipOf(rt, withoutWaiting(rt), account.id, tenant_Id)
+  const factor = { account, membership, type, authMode }
   const answer = await commit(rt, signingIn(request, factor), (tx) =>
     openWith(rt, tx, request, { stored, assertion, factor }),
   )
@@ -61,15 +67,6 @@ export async function usePasskey(rt: Runtime, request: FastifyRequest, given: Gi
   return commit(rt, actorOf(request), async (tx) => ({
     result: await noteUse(tx, stored.id, assertion.counter, assertion.backedUp),
   }))
-}
-
-function readWanted({ body }: FastifyRequest) {
-  const members = membersOf(body)
-  const challengeId = textOf(members.challengeId)
-  const response = responseOf(members.response)
-  if (challengeId === undefined || response === undefined)
-    throw new AppError(400, 'challengeId and response are required')
-  return { challengeId, response, type: sessionTypeOf(members.authType), tenantId: textOf(members.tenant_Id) }
 }
 
 /** What an authenticator has answered to which challenge. */
@@ -107,7 +104,8 @@ type Failure = { readonly refused: unknown; readonly stored: StoredCredential | 
 
 /** Authenticators may leave out whose passkey it is, but may not name somebody else. */
 function namesOwner(response: object, userId: string): boolean {
-  const { userHandle } = membersOf((response as { response?: unknown }).response)
+  const { response: said } = response as { response?: unknown }
+  const { userHandle } = isObject(said) ? said : {}
   return userHandle === undefined || userHandle === null || userHandle === userHandleOf(userId)
 }
 

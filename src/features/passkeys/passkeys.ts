@@ -33,12 +33,7 @@ export async function removePasskey(rt: Runtime, request: FastifyRequest, id: st
   return { deleted: true }
 }
 
-/** What a client sent as the answer of an authenticator: any object, which the adapter judges. */
-export function responseOf(value: unknown): (object & { readonly id?: unknown }) | undefined {
-  return value !== null && typeof value === 'object' && !Array.isArray(value) ? value : undefined
-}
-
-/** 401, and nothing about what was wrong (auth facts §5). */
+/** 401, and nothing about what was wrong. */
 export function refusedPasskey(message: string): AppError {
   return new AppError(401, message, { code: 'INVALID_PASSKEY_RESPONSE' })
 }

@@ -1,4 +1,5 @@
 import type { FastifyRequest } from 'fastify'
+import type { Static } from 'typebox'
 import { registrationOptions, verifyRegistration } from '../../adapters/webauthn.ts'
 import { insertChallenge, takeChallenge } from '../../db/unlogged/challenges.ts'
 import { withoutWaiting } from '../../db/without-waiting.ts'
@@ -7,22 +8,23 @@ import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { requireFreshProof } from '../auth/fresh-proof.ts'
-import { membersOf, textOf } from '../auth/input.ts'
+import type { Proven } from '../auth/input.ts'
 import { accountOf } from '../auth/queries.ts'
 import { signedIn } from '../auth/sessions.ts'
-import { enabledPasskeys, refusedPasskey, responseOf } from './passkeys.ts'
+import { enabledPasskeys, refusedPasskey } from './passkeys.ts'
 import { credentialIdsOf, insertPasskey } from './queries.ts'
+import type { RegisterPasskeyBody } from './schema.ts'
 
 /**
  * What the caller's authenticator needs to make a passkey; the challenge in it replaces an earlier one. Needs a fresh
  * proof, without which there is no challenge that a new passkey could answer.
  */
-export async function beginRegistration(rt: Runtime, request: FastifyRequest) {
+export async function beginRegistration(rt: Runtime, request: FastifyRequest, proof: Proven) {
   const passkey = enabledPasskeys(rt)
   const { userId } = signedIn(request.caller)
   const account = await accountOf(withoutWaiting(rt), userId)
   if (account === undefined) throw errors.unauthorized('Unauthorized')
-  await requireFreshProof(rt, request)
+  await requireFreshProof(rt, request, proof)
   const { email, firstName, lastName } = account
   const person = { id: userId, email: email ?? userId, name: [firstName, lastName].filter(Boolean).join(' ') }
   const options = await registrationOptions(passkey, person, await credentialIdsOf(withoutWaiting(rt), userId))
@@ -36,15 +38,16 @@ export async function beginRegistration(rt: Runtime, request: FastifyRequest) {
 /**
  * Keeps the passkey that answers the caller's challenge. The challenge is used up whatever becomes of it.
  *
- * @throws {AppError} 400 without `response`; 401 for one that does not fit, also a passkey that somebody has already
+ * @throws {AppError} 401 for one that does not fit, also a passkey that somebody has already
  */
-export async function finishRegistration(rt: Runtime, request: FastifyRequest) {
+export async function finishRegistration(
+  rt: Runtime,
+  request: FastifyRequest,
+  { response, name: typedName }: Static<typeof RegisterPasskeyBody>,
+) {
   const passkey = enabledPasskeys(rt)
   const { userId } = signedIn(request.caller)
-  const members = membersOf(request.body)
-  const response = responseOf(members.response)
-  if (response === undefined) throw new AppError(400, 'response is required')
-  const name = nameOf(members.name)
+  const name = nameOf(typedName)
   const data = await commit(rt, actorOf(request), async (tx) => ({
     result: await takeChallenge(tx, identifierOf(userId)),
   }))
@@ -66,8 +69,8 @@ const identifierOf = (userId: string) => `passkey:reg:${userId}`
 
 const refused = () => refusedPasskey('Passkey registration failed')
 
-function nameOf(value: unknown): string {
-  const name = textOf(value)?.trim() ?? 'Passkey'
+function nameOf(typed = 'Passkey'): string {
+  const name = typed.trim()
   if (name.length > 100 || name.includes('\0')) throw new AppError(400, 'name must be at most 100 characters long')
   return name
 }

@@ -1,8 +1,8 @@
 import type { FastifyRequest } from 'fastify'
 import { exchangeCode, OAuthRefusal, OAuthUnavailable, type Tokens } from '../../adapters/oauth.ts'
 import { AppError } from '../../errors.ts'
+import { isObject } from '../../query/guards.ts'
 import type { Runtime } from '../../runtime.ts'
-import { membersOf, secretOf } from '../auth/input.ts'
 import type { Answer } from '../auth/sign-in.ts'
 import { type Client, hasIdTokens } from './client.ts'
 import { enter } from './enter.ts'
@@ -28,13 +28,13 @@ export async function endSocialSignIn(
   parameters: Readonly<Record<string, unknown>>,
 ): Promise<Ended> {
   const { id } = namedProvider(rt, provider)
-  const state = secretOf(parameters.state)
-  const failure = secretOf(parameters.error)
-  if (state === undefined || (secretOf(parameters.code) === undefined && failure === undefined))
+  const state = textIn(parameters.state)
+  const failure = textIn(parameters.error)
+  if (state === undefined || (textIn(parameters.code) === undefined && failure === undefined))
     throw new AppError(400, 'Missing code or state parameter')
   const journey = await endJourney(rt, request, id, state)
   try {
-    if (failure !== undefined) throw new AppError(400, saidBy(secretOf(parameters.error_description) ?? failure))
+    if (failure !== undefined) throw new AppError(400, saidBy(textIn(parameters.error_description) ?? failure))
     return { journey, answer: await arrive(rt, request, journey, state, parameters) }
   } catch (error) {
     if (!(error instanceof AppError)) throw error
@@ -73,11 +73,11 @@ function trade(
   const callback = new URL(redirectUri)
   // Whose issuer is not known has nothing to compare it with.
   for (const name of ['code', 'state', ...(hasIdTokens(provider) ? ['iss'] : [])]) {
-    const value = secretOf(parameters[name])
+    const value = textIn(parameters[name])
     if (value !== undefined) callback.searchParams.set(name, value)
   }
   const { verifier, nonce } = secretsOf(rt.config, state)
-  const deviceId = id === 'vk' ? secretOf(parameters.device_id) : undefined
+  const deviceId = id === 'vk' ? textIn(parameters.device_id) : undefined
   return exchangeCode(oauth, callback, {
     state,
     verifier: provider.pkce ? verifier : undefined,
@@ -89,7 +89,8 @@ function trade(
 /** Apple tells the name beside its ID token, once, as JSON in the form. Only a name is taken from there. */
 function withName(tokens: Tokens, { user }: Readonly<Record<string, unknown>>): Tokens {
   if (tokens.claims === undefined || typeof user !== 'string') return tokens
-  const { firstName, lastName } = membersOf(membersOf(jsonOf(user)).name)
+  const told = jsonOf(user)
+  const { firstName, lastName } = isObject(told) && isObject(told.name) ? told.name : {}
   return { ...tokens, claims: { given_name: firstName, family_name: lastName, ...tokens.claims } }
 }
 
@@ -101,6 +102,9 @@ function jsonOf(text: string): unknown {
     return undefined
   }
 }
+
+/** A parameter that says something. */
+const textIn = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined)
 
 /** Words of others, short and of visible characters. */
 function saidBy(words: string): string {

@@ -1,12 +1,14 @@
 import type { FastifyRequest } from 'fastify'
+import type { Static } from 'typebox'
 import { OAuthRefusal, OAuthUnavailable, verifyIdToken } from '../../adapters/oauth.ts'
 import { AppError } from '../../errors.ts'
 import type { Runtime } from '../../runtime.ts'
-import { type AuthMode, membersOf, secretOf, sessionTypeOf, textOf } from '../auth/input.ts'
+import type { AuthMode } from '../auth/input.ts'
 import type { Answer } from '../auth/sign-in.ts'
 import { type Client, hasIdTokens } from './client.ts'
 import { enter } from './enter.ts'
 import { profileOf } from './profile.ts'
+import type { SocialBody } from './schema.ts'
 import { namedProvider, outOfReach, reachableClient } from './start.ts'
 
 /**
@@ -15,25 +17,28 @@ import { namedProvider, outOfReach, reachableClient } from './start.ts'
  *
  * @throws {AppError} 400 where that is switched off or the provider has no ID tokens; 401 for any token that does not hold
  */
-export async function signInByIdToken(rt: Runtime, request: FastifyRequest, authMode: AuthMode): Promise<Answer> {
-  const members = membersOf(request.body)
-  const configured = namedProvider(rt, members.provider)
+export async function signInByIdToken(
+  rt: Runtime,
+  request: FastifyRequest,
+  { provider, idToken = {}, authType: type = 'default', tenant_Id }: Static<typeof SocialBody>,
+  authMode: AuthMode,
+): Promise<Answer> {
+  const configured = namedProvider(rt, provider)
   if (!rt.config.oauth.allowDirectIdToken)
     throw new AppError(400, 'Direct ID-token sign-in is disabled. Use the OAuth redirect flow.')
   const client = await reachableClient(rt, configured)
-  const given = membersOf(members.idToken)
-  const [token, nonce] = [secretOf(given.token), secretOf(given.nonce)]
-  if (token === undefined || nonce === undefined || !hasIdTokens(client.provider)) throw invalidIdToken()
+  const { token, nonce, accessToken, refreshToken } = idToken
+  if (!token || !nonce || !hasIdTokens(client.provider)) throw invalidIdToken()
   const profile = profileOf(client.provider.map(await verified(request, client, token, nonce)))
   if (profile === undefined) throw invalidIdToken()
   const grant = {
-    accessToken: secretOf(given.accessToken),
-    refreshToken: secretOf(given.refreshToken),
+    accessToken: accessToken || undefined,
+    refreshToken: refreshToken || undefined,
     idToken: token,
     scope: undefined,
     expiresIn: undefined,
   }
-  const wanted = { authMode, type: sessionTypeOf(members.authType), tenantId: textOf(members.tenant_Id) ?? null }
+  const wanted = { authMode, type, tenantId: tenant_Id ?? null }
   return enter(rt, request, { provider: client.id, profile, grant }, wanted)
 }
 

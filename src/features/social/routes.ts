@@ -1,18 +1,18 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { Type } from 'typebox'
+import { Text } from '../../http/shapes.ts'
 import type { App } from '../../http.ts'
+import { isObject } from '../../query/guards.ts'
 import type { Runtime } from '../../runtime.ts'
 import { deliver, deliveryTo } from '../auth/answers.ts'
 import { setSessionCookie } from '../auth/cookie.ts'
-import { membersOf } from '../auth/input.ts'
-import { answers, prepare, signInMode } from '../auth/routes.ts'
-import { SignedInShape } from '../auth/schema.ts'
+import { prepare, signInMode } from '../auth/routes.ts'
+import { authRoute, SignedInShape } from '../auth/schema.ts'
 import { type Ended, endSocialSignIn } from './callback.ts'
 import { signInByIdToken } from './id-token.ts'
-import { StartedShape } from './schema.ts'
+import { CallbackShape, SocialBody, SocialLinkQuery, StartedShape } from './schema.ts'
 import { type Start, startByLink, startByRequest } from './start.ts'
 import { journeyCookie } from './state.ts'
-
-type OfProvider = { Params: { provider: string } }
 
 /**
  * Social sign-in (auth facts §6). The callbacks and POST /auth/social/signin emit auth.register, auth.social_linked,
@@ -21,27 +21,26 @@ type OfProvider = { Params: { provider: string } }
 export function socialRoutes(app: App, rt: Runtime): void {
   prepare(app)
 
-  app.post('/auth/social/signin', answers(StartedShape), async (request, reply) => {
-    const authMode = signInMode(rt, request)
-    const { idToken } = membersOf(request.body)
-    if (idToken === undefined || idToken === null) return started(reply, await startByRequest(rt, request))
-    const { token, body } = await signInByIdToken(rt, request, authMode)
+  app.post('/auth/social/signin', startRoute, async (request, reply) => {
+    const authMode = signInMode(rt, request, request.body.authMode)
+    if (request.body.idToken === undefined) return started(reply, await startByRequest(rt, request, request.body))
+    const { token, body } = await signInByIdToken(rt, request, request.body, authMode)
     return { redirect: false, ...deliver(rt, reply, authMode, token, body) }
   })
-  app.get<OfProvider>('/auth/signin/:provider', opened, async (request, reply) => {
-    const { url } = started(reply, await startByLink(rt, request, request.params.provider))
+  app.get('/auth/signin/:provider', startByLinkRoute, async (request, reply) => {
+    const { url } = started(reply, await startByLink(rt, request, request.params.provider, request.query))
     return reply.redirect(url, 302)
   })
   const finish = async (request: FastifyRequest, reply: FastifyReply, provider: string, parameters: unknown) => {
-    const ended = await endSocialSignIn(rt, request, provider, membersOf(parameters))
+    const ended = await endSocialSignIn(rt, request, provider, isObject(parameters) ? parameters : {})
     return delivered(rt, reply, ended)
   }
-  app.get<OfProvider>('/auth/callback/:provider', { ...answers(SignedInShape), ...opened }, (request, reply) =>
+  app.get('/auth/callback/:provider', callbackRoute, (request, reply) =>
     finish(request, reply, request.params.provider, request.query),
   )
   app.register(async (scope) => {
     acceptForms(scope as App)
-    scope.post('/auth/callback/apple', { ...answers(SignedInShape), ...opened }, (request, reply) =>
+    scope.post('/auth/callback/apple', appleCallbackRoute, (request, reply) =>
       finish(request, reply, 'apple', request.body),
     )
   })
@@ -89,3 +88,54 @@ function acceptForms(app: App): void {
     done(null, Object.fromEntries(new URLSearchParams(String(body)))),
   )
 }
+
+const ProviderParams = Type.Object({ provider: Text('google') })
+const tag = 'Signing in'
+
+const startRoute = authRoute({
+  summary: 'Begin a social sign-in, or sign in with an ID token',
+  tag,
+  body: SocialBody,
+  response: { 200: StartedShape },
+})
+const startByLinkRoute = authRoute(
+  {
+    summary: 'Begin a social sign-in by a link',
+    tag,
+    params: ProviderParams,
+    query: SocialLinkQuery,
+    response: { 302: Type.Null({ description: 'To the provider.' }) },
+    sendsText: true,
+  },
+  opened,
+)
+const callbackRoute = authRoute(
+  {
+    summary: 'End a social sign-in',
+    description: 'Where the provider sends the browser; the app may have an address of its own.',
+    tag,
+    params: ProviderParams,
+    query: CallbackShape,
+    response: {
+      200: SignedInShape,
+      302: Type.Null({ description: 'To the app, where the sign-in began with a link.' }),
+    },
+    readElsewhere: 'all',
+    sendsText: true,
+  },
+  opened,
+)
+const appleCallbackRoute = authRoute(
+  {
+    summary: 'End a sign-in with Apple',
+    tag,
+    body: CallbackShape,
+    response: {
+      200: SignedInShape,
+      303: Type.Null({ description: 'To the app, where the sign-in began with a link.' }),
+    },
+    readElsewhere: 'all',
+    sendsText: true,
+  },
+  opened,
+)

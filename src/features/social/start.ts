@@ -1,13 +1,14 @@
 import type { FastifyRequest } from 'fastify'
+import type { Static } from 'typebox'
 import { authorizationUrl, codeChallenge, OAuthUnavailable } from '../../adapters/oauth.ts'
 import type { SocialProvider } from '../../config/families.ts'
 import { AppError } from '../../errors.ts'
 import type { Runtime } from '../../runtime.ts'
 import { deliveryTo } from '../auth/answers.ts'
-import { authModeOf, membersOf, sessionTypeOf, textOf } from '../auth/input.ts'
 import { trustedReturn } from '../auth/links.ts'
 import { type Client, clientOf, hasIdTokens } from './client.ts'
 import type { Provider } from './providers.ts'
+import type { SocialBody, SocialLinkQuery } from './schema.ts'
 import { beginJourney, type Journey, journeyCookie, secretsOf } from './state.ts'
 
 /** Where to send the browser, and the cookie to give it, if any. */
@@ -20,27 +21,30 @@ export type Start = { readonly url: string; readonly cookie: string | undefined 
  *
  * @throws {AppError} 400 for an unknown provider or an address that is not trusted; 502 when the provider is out of reach
  */
-export function startByRequest(rt: Runtime, request: FastifyRequest): Promise<Start> {
-  const members = membersOf(request.body)
-  const configured = namedProvider(rt, members.provider)
-  const { callbackURL, errorCallbackURL: errorUrl } = members
+export function startByRequest(rt: Runtime, request: FastifyRequest, body: Static<typeof SocialBody>): Promise<Start> {
+  const configured = namedProvider(rt, body.provider)
+  const { callbackURL, errorCallbackURL: errorUrl } = body
   const own = callbackOf(rt, configured.id)
-  const redirectUri = isAbsent(callbackURL) || callbackURL === own ? own : trustedCallback(rt, callbackURL)
-  const errorTo = isAbsent(errorUrl) ? null : trustedReturn(rt, errorUrl, 'Invalid errorCallbackURL')
+  const redirectUri = !callbackURL || callbackURL === own ? own : trustedCallback(rt, callbackURL)
+  const errorTo = !errorUrl ? null : trustedReturn(rt, errorUrl, 'Invalid errorCallbackURL')
   return start(
     rt,
     request,
     configured,
-    { ...wantedOf(request, members), redirectUri, returnTo: null, errorTo },
-    members.scopes,
+    { ...wantedOf(request, body), redirectUri, returnTo: null, errorTo },
+    body.scopes,
   )
 }
 
 /**
  * Begins a sign-in by a link (spec: GET /auth/signin/{provider}), which ends at `redirect_url`. Throws as above.
  */
-export function startByLink(rt: Runtime, request: FastifyRequest, provider: string): Promise<Start> {
-  const query = membersOf(request.query)
+export function startByLink(
+  rt: Runtime,
+  request: FastifyRequest,
+  provider: string,
+  query: Static<typeof SocialLinkQuery>,
+): Promise<Start> {
   const configured = namedProvider(rt, provider)
   const returnTo = trustedReturn(rt, query.redirect_url, 'Invalid or missing redirect_url')
   const redirectUri = callbackOf(rt, configured.id)
@@ -54,9 +58,8 @@ export function startByLink(rt: Runtime, request: FastifyRequest, provider: stri
 }
 
 /** The active provider of this id; 400 where there is none. */
-export function namedProvider(rt: Runtime, typed: unknown): SocialProvider {
-  const id = textOf(typed)?.trim().toLowerCase()
-  if (id === undefined) throw new AppError(400, 'Provider is required')
+export function namedProvider(rt: Runtime, typed: string): SocialProvider {
+  const id = typed.trim().toLowerCase()
   const provider = rt.config.oauth.providers[id]
   if (provider === undefined) throw new AppError(400, `Provider '${id.slice(0, 40)}' not found`)
   return provider
@@ -117,7 +120,7 @@ async function start(
   request: FastifyRequest,
   configured: SocialProvider,
   wanted: Wanted,
-  furtherScopes: unknown,
+  furtherScopes: Scopes | undefined,
 ): Promise<Start> {
   const { id } = configured
   const { oauth, provider } = await reachableClient(rt, configured)
@@ -137,12 +140,11 @@ async function start(
   return { url: address.href, cookie: bound ? journeyCookie(rt.config, id, state) : undefined }
 }
 
-function wantedOf(request: FastifyRequest, members: Readonly<Record<string, unknown>>) {
-  return {
-    authMode: deliveryTo(request, authModeOf(members.authMode)),
-    type: sessionTypeOf(members.authType),
-    tenantId: textOf(members.tenant_Id) ?? null,
-  }
+function wantedOf(
+  request: FastifyRequest,
+  { authMode = 'jwt', authType: type = 'default', tenant_Id }: Static<typeof SocialLinkQuery>,
+) {
+  return { authMode: deliveryTo(request, authMode), type, tenantId: tenant_Id ?? null }
 }
 
 /** Of configured values only: no header of a request has a say in it (quality A-32). */
@@ -151,25 +153,22 @@ function callbackOf(rt: Runtime, id: string): string {
 }
 
 /** Written as the token request will write it again; a query would not come back. */
-function trustedCallback(rt: Runtime, callbackURL: unknown): string {
+function trustedCallback(rt: Runtime, callbackURL: string): string {
   const refusal = 'Invalid callbackURL'
   const { href, search } = new URL(trustedReturn(rt, callbackURL, refusal))
   if (search !== '') throw new AppError(400, refusal)
   return href
 }
 
-function isAbsent(value: unknown): boolean {
-  return value === undefined || value === null || value === ''
-}
+type Scopes = NonNullable<Static<typeof SocialBody>['scopes']>
 
 /** A list, or a text with commas; 400 for what is no scope by RFC 6749. */
-function scopesOf(value: unknown): readonly string[] {
-  if (isAbsent(value)) return []
+function scopesOf(value: Scopes = []): readonly string[] {
   const scopes = typeof value === 'string' ? value.split(/[\s,]+/).filter((scope) => scope !== '') : value
-  if (Array.isArray(scopes) && scopes.length <= 50 && scopes.every(isScope)) return scopes
+  if (scopes.length <= 50 && scopes.every(isScope)) return scopes
   throw new AppError(400, 'Invalid scopes')
 }
 
-function isScope(value: unknown): value is string {
-  return typeof value === 'string' && /^[\x21\x23-\x5b\x5d-\x7e]{1,200}$/.test(value)
+function isScope(value: string): boolean {
+  return /^[\x21\x23-\x5b\x5d-\x7e]{1,200}$/.test(value)
 }

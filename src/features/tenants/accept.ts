@@ -4,12 +4,10 @@ import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { personBody, standingOf, tenantBody } from '../auth/answers.ts'
-import { membersOf } from '../auth/input.ts'
 import type { Person } from '../auth/queries.ts'
 import { moveSession, signedIn } from '../auth/sessions.ts'
 import { invalidInvite, openInvite } from './invites.ts'
 import { acceptInvite, findTenant, insertMembership } from './queries.ts'
-import { checkMultiTenant } from './tenants.ts'
 
 /**
  * Joins the tenant of an invitation that was sent to the caller's address, in its role, and goes on there: the new
@@ -17,10 +15,9 @@ import { checkMultiTenant } from './tenants.ts'
  *
  * @throws {AppError} 400 when the invitation is over or the caller a member already, 403 when it is another address's
  */
-export async function acceptInvitation(rt: Runtime, request: FastifyRequest) {
-  checkMultiTenant(rt)
+export async function acceptInvitation(rt: Runtime, request: FastifyRequest, inviteToken: string | undefined) {
   const { userId, user } = signedIn(request.caller)
-  const invite = await openInvite(rt, membersOf(request.body).inviteToken)
+  const invite = await openInvite(rt, inviteToken)
   if (invite === undefined) throw invalidInvite()
   if (invite.email !== user?.email) throw new AppError(403, "The email address doesn't match the invitation")
   const role = rt.access.current().roles.get(invite.roleId)

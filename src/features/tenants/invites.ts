@@ -1,4 +1,5 @@
 import type { FastifyRequest } from 'fastify'
+import type { Static } from 'typebox'
 import { hashSecret, newSecret } from '../../adapters/tokens.ts'
 import type { Tx } from '../../db/sql.ts'
 import { withoutWaiting } from '../../db/without-waiting.ts'
@@ -8,7 +9,7 @@ import { systemActor } from '../../events/types.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { isUuid } from '../../uuid.ts'
-import { emailOf, membersOf, textOf } from '../auth/input.ts'
+import { emailOf } from '../auth/input.ts'
 import { defaultLink, trustedLink } from '../auth/links.ts'
 import { findAccount } from '../auth/queries.ts'
 import { signedIn } from '../auth/sessions.ts'
@@ -18,18 +19,18 @@ import { mayAssign } from '../permissions/assignable.ts'
 import { publicRole } from '../permissions/permissions.ts'
 import type { Role } from '../permissions/store.ts'
 import { expireInvites, findInvite, findTenant, type Invite, insertInvite, lockInvitee } from './queries.ts'
-import { checkMultiTenant } from './tenants.ts'
+import { type InviteBody, untrusted } from './schema.ts'
 
 /**
  * Invites an address to a tenant, in a role that the caller's own may invite to (auth facts §7). The token is made when
  * the mail is sent and lives from then. 400 when the address is a member or invited already, for an untrusted link;
  * 403 for a role or a tenant that is not the caller's to give; 404 for one that does not exist.
  */
-export async function invite(rt: Runtime, request: FastifyRequest) {
-  checkMultiTenant(rt)
-  const { email, roleId, link, tenantId: asked } = readInvite(rt, request.body)
-  const role = checkRole(rt, request, roleId)
-  const tenantId = checkTenant(rt, request, asked)
+export async function invite(rt: Runtime, request: FastifyRequest, body: Static<typeof InviteBody>) {
+  const link = body.link === undefined ? defaultLink(rt, untrusted) : trustedLink(rt, body.link, untrusted)
+  const email = emailOf(body.email)
+  const role = checkRole(rt, request, body.role_Id.toLowerCase())
+  const tenantId = checkTenant(rt, request, body.tenant_Id?.toLowerCase())
   if (!isUuid(tenantId) || (await findTenant(rt.db, rt.catalog.current(), tenantId)) === undefined)
     throw new AppError(404, 'Tenant not found')
   const sent = await send(rt, request, { email, roleId: role.id, tenantId, link })
@@ -37,8 +38,7 @@ export async function invite(rt: Runtime, request: FastifyRequest) {
 }
 
 /** What an invitation says to whoever holds its token; `acceptUrl` with a trusted link. 400 with `valid: false`. */
-export async function describeInvite(rt: Runtime, token: string, link: unknown) {
-  checkMultiTenant(rt)
+export async function describeInvite(rt: Runtime, token: string, link: string | undefined) {
   const base = link === undefined ? undefined : trustedLink(rt, link, untrusted)
   const found = await openInvite(rt, token)
   const role = found && rt.access.current().roles.get(found.roleId)
@@ -52,8 +52,8 @@ export async function describeInvite(rt: Runtime, token: string, link: unknown) 
 }
 
 /** The invitation of a token; undefined when it is unknown, accepted, revoked or expired, and then it is marked as that. */
-export async function openInvite(rt: Runtime, token: unknown): Promise<Invite | undefined> {
-  if (typeof token !== 'string' || !/^[0-9a-f]{64}$/.test(token)) return undefined
+export async function openInvite(rt: Runtime, token: string | undefined): Promise<Invite | undefined> {
+  if (token === undefined || !/^[0-9a-f]{64}$/.test(token)) return undefined
   const tokenHash = hashSecret(token)
   const found = await findInvite(withoutWaiting(rt), tokenHash)
   if (found === undefined)
@@ -63,19 +63,6 @@ export async function openInvite(rt: Runtime, token: unknown): Promise<Invite | 
 
 export const invalidInvite = (members?: { valid: false }) =>
   new AppError(400, 'Invalid or expired invitation', members && { members })
-
-const untrusted = 'Invalid application URL'
-
-function readInvite(rt: Runtime, body: unknown) {
-  const members = membersOf(body)
-  const [email, roleId, tenantId] = [members.email, members.role_Id, members.tenant_Id].map(textOf)
-  if (email === undefined || roleId === undefined) throw new AppError(400, 'Email and role_Id are required')
-  const link =
-    members.link === undefined || members.link === null
-      ? defaultLink(rt, untrusted)
-      : trustedLink(rt, members.link, untrusted)
-  return { email: emailOf(email), roleId: roleId.toLowerCase(), tenantId: tenantId?.toLowerCase(), link }
-}
 
 /** Whoever is no administrator learns nothing of roles that are not theirs to give, not even that they exist. */
 function checkRole(rt: Runtime, { caller }: FastifyRequest, roleId: string): Role {

@@ -1,15 +1,16 @@
 import type { FastifyRequest } from 'fastify'
+import type { Static } from 'typebox'
 import { AppError } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { isUuid } from '../../uuid.ts'
 import { personBody, standingOf, tenantBody } from '../auth/answers.ts'
-import { membersOf, sessionTypeOf, textOf } from '../auth/input.ts'
 import { type Membership, membershipsOf, type Person } from '../auth/queries.ts'
 import type { SessionType } from '../auth/session-store.ts'
 import { moveSession, signedIn } from '../auth/sessions.ts'
 import { findTenant } from './queries.ts'
+import type { SwitchBody } from './schema.ts'
 
 /** 400 outside multi-tenant mode. */
 export function checkMultiTenant({ config }: Runtime): void {
@@ -18,7 +19,6 @@ export function checkMultiTenant({ config }: Runtime): void {
 
 /** The tenants where the caller has a role, in the order of joining, with what the caller is there (auth facts §8). */
 export async function listTenants(rt: Runtime, request: FastifyRequest) {
-  checkMultiTenant(rt)
   const memberships = await membershipsOf(rt.db, rt.catalog.current(), signedIn(request.caller).userId)
   return {
     tenants: memberships.filter(isAtTenant).map(({ tenant, userRoleId, role }) => ({
@@ -35,12 +35,13 @@ export async function listTenants(rt: Runtime, request: FastifyRequest) {
  * @throws {AppError} 400 without a tenant to go to, 403 for one where the caller has no role or over the limit of the
  *   session type asked for, 404 for an unknown one
  */
-export async function switchTenant(rt: Runtime, request: FastifyRequest) {
-  checkMultiTenant(rt)
-  const members = membersOf(request.body)
-  const type = members.authType === undefined || members.authType === null ? undefined : sessionTypeOf(members.authType)
-  const membership = await chosenMembership(rt, request, textOf(members.tenant_Id), textOf(members.userRole_Id))
-  return enterTenant(rt, request, membership, type)
+export async function switchTenant(
+  rt: Runtime,
+  request: FastifyRequest,
+  { tenant_Id, userRole_Id, authType }: Static<typeof SwitchBody>,
+) {
+  const membership = await chosenMembership(rt, request, tenant_Id, userRole_Id)
+  return enterTenant(rt, request, membership, authType)
 }
 
 type AtTenant = Membership & {

@@ -1,17 +1,19 @@
 import type { App } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { deliver } from '../auth/answers.ts'
-import { answers, prepare } from '../auth/routes.ts'
-import { SignedInShape } from '../auth/schema.ts'
-import { DisabledShape, EnabledShape, SetupShape } from './schema.ts'
-import { beginSetup, disable, finishSetup } from './two-factor.ts'
+import { ProofBody } from '../auth/input.ts'
+import { prepare } from '../auth/routes.ts'
+import { authRoute, SignedInShape } from '../auth/schema.ts'
+import { CodeBody, DisabledShape, EnabledShape, PasswordBody, SetupShape, VerifyBody } from './schema.ts'
+import { beginSetup, checkEnabled, disable, finishSetup } from './two-factor.ts'
 import { verifyTwoFactor } from './verify.ts'
 
 /** The second step of signing in. Emits auth.login and auth.2fa_failed. */
 export function twoFactorPublicRoutes(app: App, rt: Runtime): void {
   prepare(app)
-  app.post('/auth/2fa/verify', answers(SignedInShape), async (request, reply) => {
-    const { authMode, token, body } = await verifyTwoFactor(rt, request)
+  const enabled = { preValidation: async () => checkEnabled(rt) }
+  app.post('/auth/2fa/verify', { ...verifyRoute, ...enabled }, async (request, reply) => {
+    const { authMode, token, body } = await verifyTwoFactor(rt, request, request.body)
     return deliver(rt, reply, authMode, token, body)
   })
 }
@@ -19,7 +21,37 @@ export function twoFactorPublicRoutes(app: App, rt: Runtime): void {
 /** A user's own second factor. They emit auth.2fa_enabled and auth.2fa_disabled. */
 export function twoFactorRoutes(app: App, rt: Runtime): void {
   prepare(app)
-  app.post('/auth/2fa/enable', answers(SetupShape), (request) => beginSetup(rt, request))
-  app.post('/auth/2fa/verify-setup', answers(EnabledShape), (request) => finishSetup(rt, request))
-  app.post('/auth/2fa/disable', answers(DisabledShape), (request) => disable(rt, request))
+  const enabled = { preValidation: async () => checkEnabled(rt) }
+  app.post('/auth/2fa/enable', { ...enableRoute, ...enabled }, (request) => beginSetup(rt, request, request.body))
+  app.post('/auth/2fa/verify-setup', { ...verifySetupRoute, ...enabled }, (request) =>
+    finishSetup(rt, request, request.body.code),
+  )
+  app.post('/auth/2fa/disable', disableRoute, (request) => disable(rt, request, request.body.password))
 }
+
+const tag = 'Two-factor'
+
+const verifyRoute = authRoute({
+  summary: 'Sign in with the second factor',
+  tag,
+  body: VerifyBody,
+  response: { 200: SignedInShape },
+})
+const enableRoute = authRoute({
+  summary: 'Begin to set up a second factor',
+  tag,
+  body: ProofBody,
+  response: { 200: SetupShape },
+})
+const verifySetupRoute = authRoute({
+  summary: 'Switch the second factor on',
+  tag,
+  body: CodeBody,
+  response: { 200: EnabledShape },
+})
+const disableRoute = authRoute({
+  summary: 'Switch the second factor off',
+  tag,
+  body: PasswordBody,
+  response: { 200: DisabledShape },
+})

@@ -9,7 +9,7 @@ import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { requireFreshProof } from '../auth/fresh-proof.ts'
-import { membersOf, secretOf as passwordOf, textOf } from '../auth/input.ts'
+import type { Proven } from '../auth/input.ts'
 import { type Account, accountOf } from '../auth/queries.ts'
 import { signedIn } from '../auth/sessions.ts'
 import { backupCodeHashes, newBackupCodes, secretOf, wrongCode } from './codes.ts'
@@ -26,11 +26,10 @@ export function checkEnabled(rt: Runtime): void {
  *
  * @throws {AppError} 400 when the account has no password (nothing could switch it off again) or a second factor already
  */
-export async function beginSetup(rt: Runtime, request: FastifyRequest) {
-  checkEnabled(rt)
+export async function beginSetup(rt: Runtime, request: FastifyRequest, proof: Proven) {
   const { id: userId, email, password } = await ownAccount(rt, request)
   if (password === null) throw passwordNeeded()
-  await requireFreshProof(rt, request)
+  await requireFreshProof(rt, request, proof)
   const secret = newTotpSecret()
   const backupCodes = newBackupCodes()
   const enrolment = {
@@ -46,11 +45,8 @@ export async function beginSetup(rt: Runtime, request: FastifyRequest) {
 }
 
 /** Switches the second factor on: the caller's app shows the right code. 401 for another one, which may be tried again. */
-export async function finishSetup(rt: Runtime, request: FastifyRequest): Promise<{ enabled: true }> {
-  checkEnabled(rt)
+export async function finishSetup(rt: Runtime, request: FastifyRequest, code: string): Promise<{ enabled: true }> {
   const { userId } = signedIn(request.caller)
-  const code = textOf(membersOf(request.body).code)
-  if (code === undefined) throw new AppError(400, 'code is required')
   await commit(rt, actorOf(request), async (tx) => {
     const step = await stepOfSetup(rt, tx, userId, code.replaceAll(/\s/g, ''))
     if (!(await finishEnrolment(tx, userId, step))) throw alreadyEnabled()
@@ -60,9 +56,7 @@ export async function finishSetup(rt: Runtime, request: FastifyRequest): Promise
 }
 
 /** Switches the second factor off and forgets secret and backup codes; needs the password, works when there is none. */
-export async function disable(rt: Runtime, request: FastifyRequest): Promise<{ disabled: true }> {
-  const password = passwordOf(membersOf(request.body).password)
-  if (password === undefined) throw new AppError(400, 'Password is required')
+export async function disable(rt: Runtime, request: FastifyRequest, password: string): Promise<{ disabled: true }> {
   const { id: userId, password: hash } = await ownAccount(rt, request)
   if (!(await verifyPassword(password, hash, rt.config.auth.passwordHashCost)))
     throw new AppError(401, 'Invalid password')

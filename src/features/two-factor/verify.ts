@@ -1,12 +1,12 @@
 import type { FastifyRequest } from 'fastify'
+import type { Static } from 'typebox'
 import type { Tx } from '../../db/sql.ts'
 import { attemptChallenge, takeChallenge } from '../../db/unlogged/challenges.ts'
 import { withoutWaiting } from '../../db/without-waiting.ts'
-import { AppError } from '../../errors.ts'
 import { commit, type Outcome } from '../../events/commit.ts'
 import type { Runtime } from '../../runtime.ts'
 import { deliveryTo } from '../auth/answers.ts'
-import { type AuthMode, authModeOf, membersOf, textOf } from '../auth/input.ts'
+import type { AuthMode } from '../auth/input.ts'
 import { checkMaySignIn } from '../auth/login.ts'
 import { refuseForeignPage } from '../auth/origins.ts'
 import { accountOf } from '../auth/queries.ts'
@@ -14,7 +14,7 @@ import { type Answer, type FirstFactor, membershipOf, signInAtOnce, signingIn } 
 import { challengeIdentifier, passwordMark, pendingOf } from './challenge.ts'
 import { acceptCode, wrongCode } from './codes.ts'
 import { findChallenge } from './queries.ts'
-import { checkEnabled } from './two-factor.ts'
+import type { VerifyBody } from './schema.ts'
 
 /** After this many wrong codes a challenge is of no use (auth facts §4); the account's own count goes on. */
 const triesAtMost = 5
@@ -24,16 +24,15 @@ const triesAtMost = 5
  * §4). A challenge opens one session; wrong codes are bounded per challenge and per account. What is wrong is not said:
  * code, challenge, or a password that has changed since.
  *
- * @throws {AppError} 400 for missing members, 401 for a wrong code or challenge, 403 for an account that is not active
+ * @throws {AppError} 401 for a wrong code or challenge, 403 for an account that is not active
  */
-export async function verifyTwoFactor(rt: Runtime, request: FastifyRequest): Promise<Answer & { authMode: AuthMode }> {
-  checkEnabled(rt)
-  const members = membersOf(request.body)
-  const token = textOf(members.twoFactorToken)
-  const code = textOf(members.code)
-  if (token === undefined || code === undefined) throw new AppError(400, 'twoFactorToken and code are required')
+export async function verifyTwoFactor(
+  rt: Runtime,
+  request: FastifyRequest,
+  { twoFactorToken: token, code, authMode }: Static<typeof VerifyBody>,
+): Promise<Answer & { authMode: AuthMode }> {
   const identifier = challengeIdentifier(token)
-  const factor = await challengedFactor(rt, identifier, members.authMode)
+  const factor = await challengedFactor(rt, identifier, authMode)
   if (deliveryTo(request, factor.authMode) === 'cookie') refuseForeignPage(rt.config, request)
   const answer = await commit(rt, signingIn(request, factor), (tx) =>
     answerChallenge(rt, tx, request, { identifier, code, factor }),
@@ -43,7 +42,7 @@ export async function verifyTwoFactor(rt: Runtime, request: FastifyRequest): Pro
 }
 
 /** Who was challenged for what. The delivery may be asked for anew; everything else was remembered. */
-async function challengedFactor(rt: Runtime, identifier: string, authMode: unknown): Promise<FirstFactor> {
+async function challengedFactor(rt: Runtime, identifier: string, authMode: AuthMode | undefined): Promise<FirstFactor> {
   const challenge = await findChallenge(withoutWaiting(rt), identifier)
   const account = challenge?.userId && (await accountOf(withoutWaiting(rt), challenge.userId))
   if (!challenge || !account) throw wrongCode()
@@ -51,8 +50,7 @@ async function challengedFactor(rt: Runtime, identifier: string, authMode: unkno
   if (pending.passwordMark !== passwordMark(account)) throw wrongCode()
   checkMaySignIn(rt, account)
   const membership = await membershipOf(rt, withoutWaiting(rt), account.id, pending.tenantId ?? undefined)
-  const mode = authMode === undefined || authMode === null ? pending.authMode : authModeOf(authMode)
-  return { account, membership, type: pending.type, authMode: mode }
+  return { account, membership, type: pending.type, authMode: authMode ?? pending.authMode }
 }
 
 type Given = { readonly identifier: string; readonly code: string; readonly factor: FirstFactor }
