@@ -31,7 +31,7 @@ async function deadCookie(): Promise<string> {
 }
 
 describe('cookie mode', () => {
-  it('hands the token over in the cookie only (A-26)', async () => {
+  it('hands the token over in the cookie only', async () => {
     const login = await signIn({ origin })
     expect(login).toMatchObject({
       status: 200,
@@ -83,7 +83,7 @@ describe('cookie mode', () => {
     expect(await check(cookieOf(answer.headers['set-cookie']))).toBe(200)
   })
 
-  it('is cleared by logout, and worth nothing after it (A-14)', async () => {
+  it('is cleared by logout, and worth nothing after it', async () => {
     const cookie = await session()
     const answer = await api.anonymous('POST', '/auth/logout', undefined, { cookie, origin })
     expect(answer).toMatchObject({ status: 200, headers: { 'set-cookie': dropped() } })
@@ -229,7 +229,7 @@ const places: readonly (readonly [string, Record<string, string>, { write: boole
   ['the opaque origin', { origin: 'null' }, { write: false, visit: false }],
 ]
 
-describe('where a request comes from (A-27)', () => {
+describe('where a request comes from', () => {
   const refused = { status: 403, body: { message: 'Cross-site request refused', code: 'CROSS_SITE_REQUEST' } }
 
   it.each(places)('%s: a write with the cookie', async (_place, headers, { write }) => {

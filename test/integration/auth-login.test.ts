@@ -125,7 +125,7 @@ describe('POST /auth/login', () => {
       })
   })
 
-  it('answers alike to a wrong password, an unknown address and an account without password (A-02)', async () => {
+  it('answers alike to a wrong password, an unknown address and an account without password', async () => {
     const known = await account()
     const social = await account('password = null')
     const before = await position()
@@ -182,7 +182,7 @@ describe('POST /auth/login', () => {
     ['blanks around it', '  password  ', ['password', ' password ']],
     ['two forms of é', 'pass\u00e9word', ['passe\u0301word']],
     ['128 characters', 'x'.repeat(128), ['x'.repeat(127), 'x'.repeat(129)]],
-  ])('takes exactly the password with %s (A-33)', async (_what, right, wrong) => {
+  ])('takes exactly the password with %s', async (_what, right, wrong) => {
     const email = `exact${++count}@example.com`
     const registered = await api.anonymous('POST', '/auth/register', {
       email,
@@ -198,7 +198,7 @@ describe('POST /auth/login', () => {
       )
   })
 
-  it('answers 413 to a password of 1 MB (A-33)', async () => {
+  it('answers 413 to a password of 1 MB', async () => {
     expect((await login({ email: 'a@example.com', password: 'x'.repeat(1_000_000) })).status).toBe(413)
   })
 })

@@ -52,7 +52,7 @@ beforeEach(() => {
   logged = []
 })
 
-/** Headers by which a client could pretend that the API has another address. */
+/** Headers by which a client could pretend that the API has another address. */
 const forged = {
   'x-forwarded-host': 'evil.test',
   'x-forwarded-proto': 'gopher',
@@ -169,7 +169,7 @@ it('lives as long as the mail says', async () => {
   expect(smtp.accepted[0]?.text).toContain('for 15 minutes')
 })
 
-it('the password is what a stranger registered only until the address is proved (A-36)', async () => {
+it('the password is what a stranger registered only until the address is proved', async () => {
   const { email } = await createAccount(api, { emailVerified: false })
   await call('POST', '/auth/magiclink', { email, link })
   const secret = mails[0].secret.exec((await nextMail()).text ?? '')?.[1] ?? ''

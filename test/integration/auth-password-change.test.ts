@@ -22,7 +22,7 @@ const unfit = { status: 400, body: { message: 'Password must be 8 to 128 charact
 describe('POST /auth/password/change', () => {
   const change = (token: string, body: unknown) => api.as(token)('POST', '/auth/password/change', body)
 
-  it('ends the other sessions and what was mailed, not its own (A-15)', async () => {
+  it('ends the other sessions and what was mailed, not its own', async () => {
     const account = await createAccount(api)
     const [own, elsewhere] = [await sessionOf(api, account), await sessionOf(api, account)]
     const mailed = await plant(api, 'password-reset', account.email)

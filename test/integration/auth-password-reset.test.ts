@@ -37,7 +37,7 @@ describe('POST /auth/password/reset', () => {
   it.each([
     ['link', { link }, { mode: 'link', link }],
     ['code', { mode: 'code' }, { mode: 'code' }],
-  ])('queues a %s beside the answer, which is the same for everybody (A-01)', async (mode, body, context) => {
+  ])('queues a %s beside the answer, which is the same for everybody', async (mode, body, context) => {
     const [active, suspended] = [await createAccount(api), await createAccount(api, { status: 'suspended' })]
     const before = await api.position()
     const answers = []
@@ -91,7 +91,7 @@ describe('POST /auth/password/reset/{token}', () => {
     expect(await login(email, password)).toBe(400)
   })
 
-  it('ends every session and socket, and everything mailed (A-15)', async () => {
+  it('ends every session and socket, and everything mailed', async () => {
     const account = await createAccount(api)
     const tokens = [await sessionOf(api, account), await sessionOf(api, account)]
     const link = await plant(api, 'magic-link', account.email)
@@ -108,7 +108,7 @@ describe('POST /auth/password/reset/{token}', () => {
     expect(await api.sql('select from "svc_Sessions" where "user_Id" = $1', [account.id])).toEqual([])
   })
 
-  it('takes one of 50 at the same time, with its password (A-17)', async () => {
+  it('takes one of 50 at the same time, with its password', async () => {
     const { email } = await createAccount(api)
     const secret = await plant(api, 'password-reset', email)
     const answers = await Promise.all(
@@ -138,7 +138,7 @@ describe('POST /auth/password/reset/{token}', () => {
     }
   })
 
-  it('proves the address of an account that was set up by nobody knows whom (A-36)', async () => {
+  it('proves the address of an account that was set up by nobody knows whom', async () => {
     const account = await createAccount(api, { emailVerified: false })
     const stranger = await sessionOf(api, account)
     const before = await api.position()
@@ -180,14 +180,14 @@ describe('POST /auth/password/reset/{token}', () => {
     ['a NUL', 'before\0after', ['before\0other', 'before']],
     ['64 emoji', '\u{1f600}'.repeat(64), ['\u{1f600}'.repeat(63)]],
     ['blanks around it', '  blanks count  ', ['blanks count']],
-  ])('takes %s as they are (A-33)', async (_what, wanted, others) => {
+  ])('takes %s as they are', async (_what, wanted, others) => {
     const { email } = await createAccount(api)
     expect(await reset(await plant(api, 'password-reset', email), { password: wanted })).toMatchObject(done)
     for (const wrong of others) expect(await login(email, wrong)).toBe(400)
     expect(await login(email, wanted)).toBe(200)
   })
 
-  it('refuses a megabyte at once (A-33)', async () => {
+  it('refuses a megabyte at once', async () => {
     expect((await reset(newSecret(), { password: 'x'.repeat(1_000_000) })).status).toBe(413)
   })
 
@@ -211,21 +211,21 @@ describe('POST /auth/password/reset/{token}', () => {
       },
     ],
     [
-      'of a suspended account (A-18)',
+      'of a suspended account',
       async (email: string) => {
         await api.sql(`update "svc_User" set status = 'suspended' where email = $1`, [email])
         return plant(api, 'password-reset', email)
       },
     ],
     [
-      'of a deleted account (A-18)',
+      'of a deleted account',
       async (email: string) => {
         await api.sql('delete from "svc_User" where email = $1', [email])
         return plant(api, 'password-reset', email)
       },
     ],
     ['an access token', (email: string) => sessionOf(api, { id: '', email })],
-  ])('refuses a token that is %s, and the log says so (A-17)', async (_what, make) => {
+  ])('refuses a token that is %s, and the log says so', async (_what, make) => {
     const { email } = await createAccount(api)
     const secret = await make(email)
     const before = await api.position()

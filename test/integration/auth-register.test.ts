@@ -169,16 +169,16 @@ describe('POST /auth/register', () => {
   })
 
   it.each([
-    ['a quoted local part (A-05)', '"a@evil.test x"@corp.test'],
-    ['a list (A-05)', 'a@evil.test,b@corp.test'],
-    ['a header (A-05)', 'a@x.com\r\nBcc: e@evil.test'],
-    ['300 characters (A-05)', `${'a'.repeat(300)}@example.com`],
-    ['a dotless i (A-04)', 'vıctim@x.com'],
-    ['a full-width at (A-04)', 'victim＠x.com'],
-    ['a ligature (A-04)', 'ﬀ@x.com'],
-    ['a Kelvin sign (A-04)', '\u212Aate@x.com'],
-    ['a dot at the end (A-04)', 'victim@x.com.'],
-    ['10 KB of nested groups (A-06)', 'a:(<"'.repeat(2000)],
+    ['a quoted local part', '"a@evil.test x"@corp.test'],
+    ['a list', 'a@evil.test,b@corp.test'],
+    ['a header', 'a@x.com\r\nBcc: e@evil.test'],
+    ['300 characters', `${'a'.repeat(300)}@example.com`],
+    ['a dotless i', 'vıctim@x.com'],
+    ['a full-width at', 'victim＠x.com'],
+    ['a ligature', 'ﬀ@x.com'],
+    ['a Kelvin sign', '\u212Aate@x.com'],
+    ['a dot at the end', 'victim@x.com.'],
+    ['10 KB of nested groups', 'a:(<"'.repeat(2000)],
   ])('refuses %s as address', async (_what, email) => {
     expect(await register({ ...person, email })).toMatchObject({
       status: 400,
@@ -186,7 +186,7 @@ describe('POST /auth/register', () => {
     })
   })
 
-  it('knows one account by every accepted spelling of its address (A-04)', async () => {
+  it('knows one account by every accepted spelling of its address', async () => {
     const email = newEmail()
     await register({ ...person, email: ` ${email.toUpperCase()} ` })
     expect(await account(email)).toBeDefined()
@@ -209,7 +209,7 @@ describe('POST /auth/register', () => {
     expect(await api.sql('select count(*)::int as n from "svc_User" where email = $1', [email])).toEqual([{ n: 1 }])
   })
 
-  it('ignores members that would choose role, tenant or state (P-11, A-35)', async () => {
+  it('ignores members that would choose role, tenant or state', async () => {
     const [admin] = await api.sql(`select id from "svc_Role" where name = 'administrator'`)
     const email = newEmail()
     const id = '11111111-1111-4111-8111-111111111111'
@@ -244,7 +244,7 @@ describe('POST /auth/register', () => {
     ).toEqual([{ name: 'user', tenant_Id: null }])
   })
 
-  it('refuses __proto__ (P-11)', async () => {
+  it('refuses __proto__', async () => {
     const response = await api.app.inject({
       method: 'POST',
       url: '/auth/register',
@@ -293,7 +293,7 @@ describe('POST /auth/register, configured', () => {
     )
   })
 
-  it('refuses an invitation nobody sent while registration is closed (A-34)', async () => {
+  it('refuses an invitation nobody sent while registration is closed', async () => {
     const app = await configured(api.database, { PUBLIC_REGISTRATION: 'false' })
     const response = await app.inject({
       method: 'POST',

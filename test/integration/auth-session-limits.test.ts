@@ -42,7 +42,7 @@ const full = (type: string, limit: number) =>
   refused(`Maximum ${type} session limit (${limit}) reached. Please logout from another device.`)
 
 describe('the limit of sessions', () => {
-  it('lets no more sessions in than it says, also 50 at the same time (A-30)', async () => {
+  it('lets no more sessions in than it says, also 50 at the same time', async () => {
     const type = 'web'
     const { id, email } = await api.user()
     await limitUser(id, { [type]: 2 })
@@ -125,7 +125,7 @@ describe('the limit of sessions', () => {
     await limitSettings(null)
   })
 
-  it('refuses when it cannot be looked up (A-30)', async () => {
+  it('refuses when it cannot be looked up', async () => {
     const { id, email } = await api.user()
     await api.sql('alter table "svc_User" rename column session_limits to gone')
     try {

@@ -68,7 +68,7 @@ describe('GET /auth/me', () => {
     })
   })
 
-  it('needs none of an administrator, who sees no hidden field either (P-06)', async () => {
+  it('needs none of an administrator, who sees no hidden field either', async () => {
     const { status, body } = await api.admin('GET', '/auth/me')
     expect(status).toBe(200)
     expect(body.user).toMatchObject({ email: 'admin@example.com' })
@@ -115,7 +115,7 @@ describe('routes that need a session', () => {
       expect(await api.as(token)(method, path)).toMatchObject(answer)
   })
 
-  it.each(routes)('%s %s takes the token from nowhere but header and cookie (A-29)', async (method, path, answer) => {
+  it.each(routes)('%s %s takes the token from nowhere but header and cookie', async (method, path, answer) => {
     const { token } = await api.user(readUsers)
     expect(await api.anonymous(method, `${path}?access_token=${token}&token=${token}`)).toMatchObject(answer)
     if (method === 'POST')
@@ -268,7 +268,7 @@ describe('POST /auth/refresh', () => {
     expect((await other.as(body.token)('GET', '/auth/check')).status).toBe(401)
   })
 
-  it('lets exactly one of 50 at the same time through (A-16)', async () => {
+  it('lets exactly one of 50 at the same time through', async () => {
     const { id, token } = await api.user()
     const before = await api.position()
     const calls = Array.from({ length: 50 }, (_, i) => (i % 2 === 0 ? api : other).as(token)('POST', '/auth/refresh'))
@@ -291,7 +291,7 @@ describe('POST /auth/refresh', () => {
 })
 
 describe('logout', () => {
-  it.each(['GET', 'POST'])('by %s ends the session at once, in every process (A-14)', async (method) => {
+  it.each(['GET', 'POST'])('by %s ends the session at once, in every process', async (method) => {
     const { id, token } = await api.user(readUsers)
     expect((await other.as(token)('GET', '/auth/me')).status).toBe(200)
     const before = await api.position()
@@ -336,7 +336,7 @@ describe('a live session', () => {
     ['its user loses the role', `delete from "svc_UserRole" where "user_Id" = $1`],
     ['its row is deleted', `delete from "svc_Sessions" where "user_Id" = $1`],
     ['its row expires', `update "svc_Sessions" set "expiresAt" = now() where "user_Id" = $1`],
-  ])('counts no more when %s, whoever does it (A-18, A-38)', async (_what, statement) => {
+  ])('counts no more when %s, whoever does it', async (_what, statement) => {
     const { token, id } = await api.user()
     await warm(token)
     await api.sql(statement, [id])
@@ -345,7 +345,7 @@ describe('a live session', () => {
     for (const process of [api, other]) expect((await process.as(token)('GET', '/auth/check')).status).toBe(401)
   })
 
-  it('follows a change of the role (A-38)', async () => {
+  it('follows a change of the role', async () => {
     const { token, id } = await api.user(readUsers)
     await warm(token)
     await api.admin(

@@ -19,7 +19,7 @@ const requests: Record<string, () => Promise<Answer>> = {
   writes: () => api.admin('POST', '/items/note', { text: 'x' }),
 }
 
-it('requests that wait for a lock, more than there are connections, keep nobody from signing in and end in time (F-33, F-34)', async () => {
+it('requests that wait for a lock, more than there are connections, keep nobody from signing in and end in time', async () => {
   const blocker = new pg.Client({ connectionString: api.database.url })
   await blocker.connect()
   await blocker.query('begin; alter table note add column held integer')

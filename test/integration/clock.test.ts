@@ -17,7 +17,7 @@ afterEach(() => {
 describe.each([
   ['ahead', tenMinutes],
   ['behind', -tenMinutes],
-])('a process whose clock is ten minutes %s (F-37)', (_how, shift) => {
+])('a process whose clock is ten minutes %s', (_how, shift) => {
   it('knows by the database’s which tokens have expired, also when it leaps while it runs', async () => {
     const { token } = (await api.anonymous('POST', '/auth/login', administrator)).body
     const started = new Date()

@@ -58,7 +58,7 @@ async function expectPolling(url: string, reason: RegExp, directUrl = url): Prom
 }
 
 describe('the feed polls, and says why, when', () => {
-  it('wal_level is not logical (F-30)', async () => {
+  it('wal_level is not logical', async () => {
     const server = await privateLog({ wal_level: 'replica' })
     await expectPolling(server.url, /wal_level/)
   })

@@ -278,7 +278,7 @@ describe.each<[string, (options?: Partial<FeedOptions>) => Promise<Feed>]>([
     expect(listener).toMatchObject({ errors: ['resync'], events: [] })
   })
 
-  it('delivers a transaction of a hundred thousand changes in bounded batches, and small ones beside it (F-17)', async () => {
+  it('delivers a transaction of a hundred thousand changes in bounded batches, and small ones beside it', async () => {
     const feed = await start()
     const after = await lastPosition()
     let largest = 0
@@ -302,7 +302,7 @@ describe.each<[string, (options?: Partial<FeedOptions>) => Promise<Feed>]>([
     expect(await eventsAfter(after)).toBe(100_050)
   })
 
-  it('goes on through DDL and TRUNCATE (F-18)', async () => {
+  it('goes on through DDL and TRUNCATE', async () => {
     const feed = await start()
     const listener = await listen(feed)
     await insert(1)

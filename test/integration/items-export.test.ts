@@ -4,7 +4,7 @@ import { type Api, type Call, startApi } from '../support/api.ts'
 import { administrator } from '../support/prepare.ts'
 import { upload } from '../support/upload.ts'
 
-/** Lists as files (quality P-24, I-14). */
+/** Lists as files. */
 
 let api: Api
 let lim: Call

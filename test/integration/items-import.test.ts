@@ -8,7 +8,7 @@ import { connect } from '../support/log.ts'
 import { administrator } from '../support/prepare.ts'
 import { type Part, upload } from '../support/upload.ts'
 
-/** Files as items, all or none (spec/items.md §12). */
+/** Files as items, all or none (docs/import-export.md). */
 
 let api: Api
 let admin: string

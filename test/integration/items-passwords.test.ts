@@ -5,7 +5,7 @@ import { type Answer, type Api, startApi } from '../support/api.ts'
 import { administrator } from '../support/prepare.ts'
 import { upload } from '../support/upload.ts'
 
-/** A password that is set through the generic routes means what one set by `/auth` means (quality A-15). */
+/** A password that is set through the generic routes means what one set by `/auth` means. */
 
 const next = 'another password'
 let api: Api

@@ -4,7 +4,7 @@ import { administrator } from '../support/prepare.ts'
 import { createRole, createTenant, createUser, grant, type TenantUser } from '../support/tenants.ts'
 import { upload } from '../support/upload.ts'
 
-/** Import and export are doors to tenants like any other (quality T-01, T-04). */
+/** Import and export are doors to tenants like any other. */
 
 let api: Api
 let admin: string

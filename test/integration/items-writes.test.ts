@@ -390,7 +390,7 @@ describe('manual order', () => {
     expect((await api.sql('select count(distinct sort)::int as n from step'))[0].n).toBe(4)
   })
 
-  it('answers in the words of the specification', async () => {
+  it('answers in the documented words', async () => {
     const error = (status: number, message: string) => ({ status, body: { error: { message } } })
     const nobody = randomUUID()
     await refused(() => sort({ item: ids.a, to: ids.b }, api.anonymous), error(401, 'Authentication required'))

@@ -41,7 +41,7 @@ async function statuses(answers: readonly Promise<{ statusCode: number }>[]): Pr
 
 const times = <T>(n: number, make: (i: number) => T): T[] => Array.from({ length: n }, (_, i) => make(i))
 
-describe('attempts (A-39)', () => {
+describe('attempts', () => {
   let api: Api
   beforeAll(async () => {
     api = await startApi(limited)
@@ -108,7 +108,7 @@ describe('attempts (A-39)', () => {
     expect((await login(api.app, people[0]!.email, password, { ip: '192.0.2.41' })).statusCode).toBe(200)
   })
 
-  it('login, resend and the like share the budget of a pair; routes without an e-mail have their own (A-20)', async () => {
+  it('login, resend and the like share the budget of a pair; routes without an e-mail have their own', async () => {
     const ip = '192.0.2.4'
     for (let i = 0; i < 10; i += 1) expect((await resend(api.app, 'Pair@example.com', { ip })).statusCode).toBe(200)
     expect((await login(api.app, 'pair@example.com', 'wrong', { ip })).statusCode).toBe(429)
@@ -116,7 +116,7 @@ describe('attempts (A-39)', () => {
     expect(await statuses(guesses)).toEqual({ 400: 10, 429: 2 })
   })
 
-  it('one client is an IPv4 address however it is written, or a /64; forwarded headers are ignored (A-21)', async () => {
+  it('one client is an IPv4 address however it is written, or a /64; forwarded headers are ignored', async () => {
     const spellings = [
       (i: number) => ({ ip: i % 2 ? '192.0.2.5' : '::ffff:192.0.2.5' }),
       (i: number) => ({ ip: `2001:db8:0:5:${i + 1}::${i}` }),
@@ -130,7 +130,7 @@ describe('attempts (A-39)', () => {
     expect((await guess(api.app, { ip: '2001:db8:0:6::1' })).statusCode).toBe(400)
   })
 
-  it('of a trusted proxy the address that it has seen counts, and nothing left of it (A-21)', async () => {
+  it('of a trusted proxy the address that it has seen counts, and nothing left of it', async () => {
     const app = await configured(api.database, { ...limited, TRUST_PROXY: '10.0.0.0/8' })
     const through = (seen: string, i: number) =>
       guess(app, { ip: '10.0.0.1', headers: { 'x-forwarded-for': `198.51.100.${i}, ${seen}` } })
@@ -140,7 +140,7 @@ describe('attempts (A-39)', () => {
     expect(await statuses(around)).toEqual({ 400: 10, 429: 2 })
   })
 
-  it('one password on many accounts, and registrations, are bounded by address (D-10)', async () => {
+  it('one password on many accounts, and registrations, are bounded by address', async () => {
     const app = await configured(api.database, { ...limited, AUTH_RATE_LIMIT: '2' })
     const ip = '192.0.2.20'
     const sprayed = times(25, (i) => resend(app, `account${i}@example.com`, { ip }))
@@ -374,7 +374,7 @@ describe('many people behind one address', () => {
   })
 })
 
-describe('a flood of logins (D-09)', () => {
+describe('a flood of logins', () => {
   it('waits in a bounded queue; the rest is told to come back, and other routes answer meanwhile', async () => {
     const api = await startApi({ PASSWORD_HASH_COST: '10' })
     let answered = 0

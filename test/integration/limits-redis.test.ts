@@ -42,7 +42,7 @@ describeWithRedis('attempts counted in Redis', () => {
     expect(await inPostgres()).toBe(0)
   })
 
-  it('stay 10 when Redis is killed in between, and when it comes back empty (A-39, F-21)', async () => {
+  it('stay 10 when Redis is killed in between, and when it comes back empty', async () => {
     const app = await start()
     expect(await guesses(7, [app], '192.0.2.2')).toEqual([7, 0])
     await redis.stop()

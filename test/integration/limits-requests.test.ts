@@ -26,7 +26,7 @@ async function statuses(app: App, n: number, url: string, ip: string, headers?: 
 
 const most = (n: number, status: number, rest: number) => [...Array.from({ length: n }, () => status), rest].sort()
 
-describe('the limit of requests (D-15)', () => {
+describe('the limit of requests', () => {
   let api: Api
   beforeAll(async () => {
     api = await startApi()
@@ -93,7 +93,7 @@ describe('the limit of requests (D-15)', () => {
   })
 })
 
-describe('CONNECTION_LIMIT (D-07)', () => {
+describe('CONNECTION_LIMIT', () => {
   it('cuts the connections of an address beyond it; an ended one makes room', async () => {
     const api = await startApi()
     const app = await configured(api.database, { CONNECTION_LIMIT: '3' })

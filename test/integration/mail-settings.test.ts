@@ -114,8 +114,8 @@ describe('POST /settings/test-email', () => {
     ['no object', [], 'Email address is required'],
     ['a list', { to: ['a@example.com', 'b@example.com'] }, 'Invalid email address'],
     ['two addresses', { to: 'a@example.com,b@example.com' }, 'Invalid email address'],
-    ['a header (I-11)', { to: 'a@example.com\r\nBcc: e@evil.test' }, 'Invalid email address'],
-    ['an encoded word (I-11)', { to: '=?utf-8?q?a=0d=0aBcc:e@evil.test?= <a@example.com>' }, 'Invalid email address'],
+    ['a header', { to: 'a@example.com\r\nBcc: e@evil.test' }, 'Invalid email address'],
+    ['an encoded word', { to: '=?utf-8?q?a=0d=0aBcc:e@evil.test?= <a@example.com>' }, 'Invalid email address'],
   ])('refuses %s', async (_what, body, message) => {
     const before = (await mails()).length
     expect(await testMail(body)).toMatchObject({ status: 400, body: { error: { message } } })
@@ -159,7 +159,7 @@ describe('a server that the settings name', () => {
   afterAll(() => void canary.close())
 
   it.each(['127.0.0.1', '::1', '169.254.169.254', '10.1.2.3', '::ffff:127.0.0.1', 'fd00:ec2::254'])(
-    'cannot be %s, outside the public internet (G-06)',
+    'cannot be %s, outside the public internet',
     async (smtp_host) => {
       const { status, body } = await guarded.admin('PATCH', '/settings', { smtp_host })
       expect({ status, body }).toMatchObject({ status: 400, body: { error: { message: 'Invalid settings data' } } })
@@ -175,7 +175,7 @@ describe('a server that the settings name', () => {
     ['an address of this machine', '127.0.0.1', undefined],
     ['a name that leads to this machine', 'localhost', 587],
     ['a port of another service', 'mail.example.com', 5432],
-  ])('is not connected to where it is %s (G-06)', async (_what, smtp_host, port) => {
+  ])('is not connected to where it is %s', async (_what, smtp_host, port) => {
     const smtp_port = port ?? (canary.address() as { port: number }).port
     await set({ ...complete(), smtp_host, smtp_port })
     await waitFor(() => senderOf(guarded.rt, undefined)?.host === smtp_host)

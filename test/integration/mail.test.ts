@@ -131,7 +131,7 @@ describe('an accepted mail', () => {
     await setSettings({ project_name: 'Daybook', from_email_name: null })
   })
 
-  it('shows what people call themselves as text, in its headers too (I-10)', async () => {
+  it('shows what people call themselves as text, in its headers too', async () => {
     await serveMails()
     const name = '<img src=x onerror=alert(1)>{{ 7 | times: 7 }}{% raw %}'
     const user = await createUser(`${name}\r\nBcc: evil@evil.test\u2028X-Evil: yes\u202e`)
@@ -216,7 +216,7 @@ describe('the secret of a mail', () => {
     ])
   })
 
-  it('is not brought back by a retry after it was used (F-22)', async () => {
+  it('is not brought back by a retry after it was used', async () => {
     smtp.answer('reset')
     const id = await queue('user@mail.example')
     const mailer = openTestMailer()
@@ -232,7 +232,7 @@ describe('the secret of a mail', () => {
   })
 })
 
-describe('a waiting mail of a tenant (quality T-09)', () => {
+describe('a waiting mail of a tenant', () => {
   let tenants: Runtime
 
   beforeAll(async () => {
@@ -303,8 +303,8 @@ describe('a waiting mail of a tenant (quality T-09)', () => {
   })
 })
 
-describe('when the mail server (F-23)', () => {
-  it('is down, the mail waits and arrives later (F-22)', async () => {
+describe('when the mail server', () => {
+  it('is down, the mail waits and arrives later', async () => {
     await rt.boss.updateQueue('mail', { retryLimit: 1000 })
     await smtp.stop()
     await serveMails()
@@ -369,7 +369,7 @@ describe('when the mail server (F-23)', () => {
     },
   )
 
-  it('never takes it, the mail has failed with the last reason and its job is a dead letter (F-22)', async () => {
+  it('never takes it, the mail has failed with the last reason and its job is a dead letter', async () => {
     smtp.answer(...Array.from({ length: retryLimit + 1 }, () => ({ code: 450, at: 'data' }) as const))
     await serveMails()
     const id = await queue('user@mail.example')

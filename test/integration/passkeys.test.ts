@@ -52,7 +52,7 @@ async function owner(counts = true) {
 }
 
 describe('registering', () => {
-  it('asks for what the facts say and keeps the passkey', async () => {
+  it('asks the browser for a key and keeps the passkey', async () => {
     const user = await api.user()
     const before = await api.position()
     const { status, body: options } = await user.call('POST', '/auth/passkey/register/options')

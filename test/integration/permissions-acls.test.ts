@@ -5,7 +5,7 @@ import { type Api, startApi } from '../support/api.ts'
 import { silent } from '../support/log.ts'
 import { testConfig } from '../support/prepare.ts'
 
-/** Named rules (spec/permissions.md §4). */
+/** Named rules (docs/permissions.md#named-rules). */
 
 let api: Api
 const ids: Record<string, string> = {}

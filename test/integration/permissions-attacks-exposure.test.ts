@@ -3,7 +3,7 @@ import type { Call } from '../support/api.ts'
 import { type Attacked, startAttacked, type Watched, watch } from '../support/canary.ts'
 import { configured } from '../support/configured.ts'
 
-/** What leaves the system: secrets, descriptions, long lists, frames (quality P-06, P-21, P-24, P-28). */
+/** What leaves the system: secrets, descriptions, long lists, frames. */
 
 let on: Attacked
 beforeAll(async () => {
@@ -114,7 +114,7 @@ describe('P-06 secrets are shown to nobody', () => {
       expect((await call('GET', `/items/${collection}?${parameters({ fields: field })}`)).status).toBe(403)
   })
 
-  it('in the log, neither as it was nor as it is (P-27)', async () => {
+  it('in the log, neither as it was nor as it is', async () => {
     const { hidden } = on.canaries
     for (const [table, field] of secrets)
       for (const values of [

@@ -1,7 +1,7 @@
 import { afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type Attacked, startAttacked } from '../support/canary.ts'
 
-/** Asking for what one may not read, in every place of a query (quality P-01 to P-05, P-07, P-08). */
+/** Asking for what one may not read, in every place of a query. */
 
 let on: Attacked
 beforeAll(async () => {

@@ -4,7 +4,7 @@ import type { Call } from '../support/api.ts'
 import { type Attacked, startAttacked } from '../support/canary.ts'
 import { storeGrants } from '../support/stored-grants.ts'
 
-/** Reaching other people's items by their ids, and the system's own collections (quality P-14, P-18, P-20). */
+/** Reaching other people's items by their ids, and the system's own collections. */
 
 let on: Attacked
 beforeAll(async () => {

@@ -3,7 +3,7 @@ import { afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { Call } from '../support/api.ts'
 import { type Attacked, startAttacked } from '../support/canary.ts'
 
-/** Writing what one may not write (quality P-10, P-11, P-15 to P-17). */
+/** Writing what one may not write. */
 
 let on: Attacked
 beforeAll(async () => {
@@ -109,7 +109,7 @@ describe('P-10 a grant of * does not reach', () => {
     expect((await rowOf('svc_User', on.ids.otherUser)).password).toBe(before)
   })
 
-  it('is refused by name in the words of the specification', async () => {
+  it('is refused by name in the documented words', async () => {
     const { call } = await someone([{ collection: 'note', action: 'create', fields: 'title, stars' }])
     const answer = await call('POST', '/items/note', { title: 'x', diary: 'y' })
     expect([answer.status, answer.body.error.message]).toEqual([
@@ -134,7 +134,7 @@ describe('P-10 a grant of * does not reach', () => {
 })
 
 describe('P-11 registration', () => {
-  it('takes nothing but what the specification names', async () => {
+  it('takes nothing but the documented members', async () => {
     const email = 'climber@example.com'
     const id = randomUUID()
     const extra = `"role_Id":"${id}","roleName":"administrator","emailVerified":true,"tenant_Id":"${id}","id":"${id}",

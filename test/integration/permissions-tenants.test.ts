@@ -4,7 +4,7 @@ import { newCanary, type Watched, watch } from '../support/canary.ts'
 import { createRole, createTenant, createUser, grant, type TenantUser } from '../support/tenants.ts'
 import { waitFor } from '../support/wait.ts'
 
-/** Who sees which tenant's rows (spec/permissions.md §7, quality T-01 to T-05). */
+/** Callers see the rows of their own tenant only. */
 
 const env = { MULTI_TENANT: 'true' }
 const canary = newCanary('tenant')

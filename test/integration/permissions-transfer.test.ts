@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { type Answer, type Api, startApi } from '../support/api.ts'
 import { administrator } from '../support/prepare.ts'
 
-/** Roles and permissions as a file (spec/permissions.md §4). */
+/** Roles and permissions as a file. */
 
 let api: Api
 let token: string

@@ -9,7 +9,7 @@ import { silent } from '../support/log.ts'
 import { createRole, createTenant, createUser, grant } from '../support/tenants.ts'
 import { waitFor } from '../support/wait.ts'
 
-/** `$CURRENT_…` in stored rules, over the caller's rows and what they are related to (spec/items.md §5). */
+/** `$CURRENT_…` in stored rules, over the caller's rows and what they are related to. */
 
 let api: Api
 const tenants: string[] = []

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { type Api, type Call, startApi } from '../support/api.ts'
 
-/** Stored permissions: what is accepted, how it is answered, what it does (spec/permissions.md §2 to §4, §8, §9). */
+/** Stored permissions: what is accepted, how it is answered, what it does (docs/permissions.md). */
 
 let api: Api
 let roleId: string

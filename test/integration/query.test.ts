@@ -70,7 +70,7 @@ describe('every representative plan', () => {
 })
 
 describe('the forms of values', () => {
-  it('are those of the specification', async () => {
+  it('are those of docs/query-language.md', async () => {
     const { data } = await read({ query: { filter: { id: 1 } } })
     expect(data[0]).toMatchObject({
       id: 1,

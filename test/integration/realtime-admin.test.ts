@@ -212,7 +212,7 @@ describe('the setting of a collection', () => {
     },
   )
 
-  it('is refused for a table that has lost its primary key (F-18)', async () => {
+  it('is refused for a table that has lost its primary key', async () => {
     await api.sql('alter table silent drop constraint silent_pkey')
     const answer = await call('POST', '/collections/silent/enable')
     expect([answer.status, answer.body]).toEqual([

@@ -69,7 +69,7 @@ describe('connections', () => {
   })
 })
 
-describe('messages (D-12)', () => {
+describe('messages', () => {
   it('are limited per second; the socket is told and disconnected', async () => {
     const client = await connect(address, token)
     for (let i = 0; i < 200; i += 1) client.socket.emit('nothing', i)
@@ -209,7 +209,7 @@ describe('a subscriber that stops to read', () => {
   it.each<[string, (silent: RawSocket, other: RawSocket) => void]>([
     ['its own requests', (silent) => silent.send('421["room:join",{"room":"full"}]')],
     ['others in its room', (_silent, other) => other.send(said)],
-  ])('is cut off when %s go on adding to what it has not read (D-13)', async (_what, add) => {
+  ])('is cut off when %s go on adding to what it has not read', async (_what, add) => {
     const limited = await serve({ SOCKET_BUFFER_SIZE: '64kb', SOCKET_MESSAGE_LIMIT: '1000000' })
     const [other, silent] = [await openRaw(limited, token), await openRaw(limited, token)]
     for (const client of [other, silent]) {

@@ -3,7 +3,7 @@ import { type Api, startApi } from '../support/api.ts'
 import { connect } from '../support/socket.ts'
 import { createRole, createTenant, createUser, grant } from '../support/tenants.ts'
 
-/** Quality T-06, by either source of the feed. */
+/** Subscribers get no changes of other tenants, by either source of the feed. */
 describe.each([
   ['the WAL', 'true'],
   ['polling', 'false'],

@@ -213,7 +213,7 @@ describe('fields', () => {
   })
 })
 
-describe('a collection that changes (F-18)', () => {
+describe('a collection that changes', () => {
   it('shows its new fields, ends what asks for a lost one, and tells TRUNCATE row by row', async () => {
     const define = (fields: object) => ({
       collectionName: 'thing',
@@ -245,7 +245,7 @@ describe('a collection that changes (F-18)', () => {
   })
 })
 
-describe('a statement of the feed that fails (F-12)', () => {
+describe('a statement of the feed that fails', () => {
   it('because its connection is lost is repeated, and nobody hears of it', async () => {
     const [client, other] = [await connect(address, token), await connect(address, token)]
     for (const [socket, wish] of [
@@ -272,7 +272,7 @@ describe('a statement of the feed that fails (F-12)', () => {
     }
   })
 
-  it('whenever it is run shows nothing and says that it has failed (R-04)', async () => {
+  it('whenever it is run shows nothing and says that it has failed', async () => {
     const schema = { fields: { name: { type: 'String' } } }
     expect((await api.admin('POST', '/schemas', { collectionName: 'poisoned', schema })).status).toBe(201)
     const client = await connect(address, token)

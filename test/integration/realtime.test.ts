@@ -78,7 +78,7 @@ describe('connecting', () => {
       'given another password',
       (_call, userId) => api.admin('POST', '/auth/admin/password/change', { userId, newPassword: 'another password' }),
     ],
-  ])('is refused to who was %s meanwhile (R-01)', async (_what, end) => {
+  ])('is refused to who was %s meanwhile', async (_what, end) => {
     const user = await api.user()
     const socket = await connect(address, user.token)
     await end(user.call, user.id)
@@ -162,14 +162,14 @@ describe('connecting', () => {
     await expect(connect(address, undefined, { query: { token } })).rejects.toThrow('No authentication token provided')
   })
 
-  it('is refused from a foreign origin (R-08)', async () => {
+  it('is refused from a foreign origin', async () => {
     await expect(connect(address, token, { extraHeaders: { origin: 'https://evil.test' } })).rejects.toThrow()
     await expect(
       connect(address, token, { transports: ['polling'], extraHeaders: { origin: 'https://evil.test' } }),
     ).rejects.toThrow()
   })
 
-  it('is refused to the tags of a foreign page, which have no origin, whatever cookie comes with them (R-08)', async () => {
+  it('is refused to the tags of a foreign page, which have no origin, whatever cookie comes with them', async () => {
     const signedIn = await api.anonymous('POST', '/auth/login', { ...administrator, authMode: 'cookie' })
     const cookie = String(signedIn.headers['set-cookie']).split(';')[0]!
     const ask = async (query: string, site: Record<string, string>) =>
@@ -235,7 +235,7 @@ describe('subscribing', () => {
   it.each([
     ...['nowhere', 'silent', 'svc_User', 'svc_AuditLog', '*', '__proto__', 'NOTE', 'public.note', 'pgboss.job'],
     ...['collection:note', 'collection:note:tenant:T2', 'user:00000000-0000-4000-8000-000000000000', 'execution:1'],
-  ])('to %s is refused (R-03)', async (name) => {
+  ])('to %s is refused', async (name) => {
     const client = await connect(address, token)
     expect(await client.subscribe(name)).toEqual({
       status: 'error',
@@ -258,7 +258,7 @@ describe('subscribing', () => {
     expect((await fetch(`${address}/health`)).status).toBe(200)
   })
 
-  it('shows granted fields only, and ends when the permission does (R-06)', async () => {
+  it('shows granted fields only, and ends when the permission does', async () => {
     const user = await api.user([{ collection: 'note', action: 'read', fields: 'text' }])
     const client = await connect(address, await login(user.email))
     await client.subscribe('note')
@@ -273,7 +273,7 @@ describe('subscribing', () => {
   })
 
   it.each(['default', 'full'])(
-    'shows a large value that an update did not touch, with replica identity %s, to who may read it (F-19, R-06)',
+    'shows a large value that an update did not touch, with replica identity %s, to who may read it',
     async (identity) => {
       const fields = { count: { type: 'Integer' }, large: { type: 'Text' }, secret: { type: 'Text', hidden: true } }
       const name = `toasted_${identity}`
@@ -372,7 +372,7 @@ describe('resuming', () => {
 })
 
 describe('REALTIME_ROW_LEVEL_SCOPING', () => {
-  it('delivers a row while it is in scope, its id when it leaves, and no deletion of what was never seen (R-04)', async () => {
+  it('delivers a row while it is in scope, its id when it leaves, and no deletion of what was never seen', async () => {
     const scoped = await startApi({ SOCKET_ENABLED: 'true', REALTIME_ROW_LEVEL_SCOPING: 'true' }, api.database)
     const scopedAddress = await scoped.app.listen({ host: '127.0.0.1', port: 0 })
     const user = await api.user([
@@ -400,7 +400,7 @@ describe('REALTIME_ROW_LEVEL_SCOPING', () => {
     ])
   })
 
-  it('says resync when a related row, or a permission, decides otherwise from now on (R-04)', async () => {
+  it('says resync when a related row, or a permission, decides otherwise from now on', async () => {
     await api.admin('POST', '/schemas', { collectionName: 'folder', schema: { fields: { name: { type: 'String' } } } })
     await api.admin('POST', '/schemas', {
       collectionName: 'page',

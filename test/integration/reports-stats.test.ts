@@ -3,7 +3,7 @@ import { type Answer, type Api, type Call, startApi } from '../support/api.ts'
 import { brokenCollection, whileLocked } from '../support/failing.ts'
 import { createRole, createTenant, createUser, grant } from '../support/tenants.ts'
 
-/** `/reports/stats`: several reports in one answer, that fail together or alone (spec: Reports). */
+/** `/reports/stats`: several reports in one answer, that fail together or alone (docs/query-language.md#reports). */
 
 let api: Api
 let clerk: Call
@@ -200,7 +200,7 @@ describe('a report that fails while it runs', () => {
   })
 })
 
-it('counts a tenant’s own rows, whatever others do (T-04)', async () => {
+it('counts a tenant’s own rows, whatever others do', async () => {
   const declared = await api.admin('POST', '/schemas', {
     collectionName: 'orders',
     schema: {

@@ -454,7 +454,7 @@ describe('the closed shape', () => {
     expect(await schemaOf(name)).toMatchObject(named)
   })
 
-  it('knows every member that the specification names, also those without effect here', async () => {
+  it('knows every member of docs/schema-members.md, also those without effect here', async () => {
     const hints = { description: 'd', comment: 'c', displayFormat: { a: 1 }, showAs: ['a'], maxLength: 5 }
     const schema = {
       name: 'Thing',

@@ -307,7 +307,7 @@ describe('an account of the same address', () => {
     expect(await userOf(email)).toMatchObject({ emailVerified: false, password: expect.any(String) })
   })
 
-  it('that somebody else has set up is taken from them (A-36)', async () => {
+  it('that somebody else has set up is taken from them', async () => {
     const { login, email } = somebody()
     const account = await createAccount(api, { email, emailVerified: false })
     const stranger = await sessionOf(api, account)
@@ -486,7 +486,7 @@ describe('starting', () => {
     ...[`${app}.evil.test/`, `${app}\\@evil.test`, `${app}/#fragment`, `${app}/\u0000`, `http://app.example.com/`],
     ...[`${app}:444/`, `https://user@app.example.com/`, `${app}/${'x'.repeat(5000)}`, ` ${app}/`, `${app}/a b`],
   ]
-  it.each(untrusted)('by a link that leads to %j is refused (A-31)', async (address) => {
+  it.each(untrusted)('by a link that leads to %j is refused', async (address) => {
     const query = address === undefined ? '' : `?redirect_url=${encodeURIComponent(address)}`
     const answer = await api.anonymous('GET', `/auth/signin/google${query}`)
     expect(answer).toMatchObject({ status: 400, body: { message: 'Invalid or missing redirect_url' } })
@@ -536,7 +536,7 @@ describe('an ID token', () => {
     })
   })
 
-  it('that is forged, of others, for others or without its nonce opens nothing (A-37)', async () => {
+  it('that is forged, of others, for others or without its nonce opens nothing', async () => {
     const { login, email } = somebody()
     const claims = claimsFor(login)
     const { SignJWT, generateKeyPair, UnsecuredJWT } = await import('jose')

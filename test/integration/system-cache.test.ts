@@ -9,7 +9,7 @@ import { startUpstash } from '../support/upstash.ts'
 import { waitFor } from '../support/wait.ts'
 
 /**
- * What a process that hears no notification does: it finds out by Redis, or when its rules have come of age (F-38). A
+ * What a process that hears no notification does: it finds out by Redis, or when its rules have come of age. A
  * change behind the triggers' back stands for one whose notification was lost.
  */
 describeWithRedis('a change that nobody was notified of', () => {

@@ -110,7 +110,7 @@ describe('a template that is saved', () => {
     ['subject', 'x'.repeat(251)],
     ['subject', '{{ x | constructor }}'],
     ['type', 'not a type'],
-  ])('is refused for its %s %.50j (I-08)', async (field, value) => {
+  ])('is refused for its %s %.50j', async (field, value) => {
     const position = await api.position()
     const { status, body } = await make({ [field]: value })
     expect({ status, field: body.error.details?.errors?.[0]?.field }).toEqual({ status: 400, field })

@@ -129,7 +129,7 @@ describe('POST /auth/invite', () => {
     expect(await api.log(before)).toEqual([])
   })
 
-  it('gives only roles that the own role may invite to, at the own tenant (A-35, T-01)', async () => {
+  it('gives only roles that the own role may invite to, at the own tenant', async () => {
     const [{ id: administrators }] = await api.sql(`select id from "svc_Role" where name = 'administrator'`)
     const [{ id: everybody }] = await api.sql(`select id from "svc_Role" where name = 'public'`)
     const reckless = await createRole(api, { canInviteRoleIds: [administrators, everybody] })
@@ -270,7 +270,7 @@ describe('POST /auth/accept-invite', () => {
     expect(await accept(api.as(answer.body.token), token)).toMatchObject(over)
   })
 
-  it('is for the invited address only (A-35)', async () => {
+  it('is for the invited address only', async () => {
     const { id, token } = await invited()
     const user = await createUser(api, invitable, foreign)
     expect(await accept(user.call, token)).toMatchObject({
@@ -282,7 +282,7 @@ describe('POST /auth/accept-invite', () => {
     expect(await accept(api.anonymous, token)).toMatchObject({ status: 401 })
   })
 
-  it('works once of 20 at the same time (A-34)', async () => {
+  it('works once of 20 at the same time', async () => {
     const user = await createUser(api, invitable, foreign)
     const { token } = await invited(user.email)
     const tries = Array.from({ length: 20 }, (_, i) => accept((i % 2 ? api : other).as(user.token), token))
@@ -302,7 +302,7 @@ describe('POST /auth/accept-invite', () => {
     for (const wrong of [undefined, '', [token], 'x']) expect(await accept(user.call, wrong)).toMatchObject(over)
   })
 
-  it('takes no other secret for an invitation, and no invitation for a session (A-13)', async () => {
+  it('takes no other secret for an invitation, and no invitation for a session', async () => {
     const { token } = await invited()
     expect((await api.as(token)('GET', '/auth/check')).status).toBe(401)
     expect((await accept(inviter.call, inviter.token)).status).toBe(400)
@@ -313,7 +313,7 @@ describe('POST /auth/register with an invitation', () => {
   const register = (email: string, inviteToken: unknown, more: object = {}, on: Api = api) =>
     on.anonymous('POST', '/auth/register', { ...person(email), inviteToken, ...more })
 
-  it('is accepted while registration is closed; role and tenant come from the invitation only (A-34)', async () => {
+  it('is accepted while registration is closed; role and tenant come from the invitation only', async () => {
     const { id, email, token } = await invited()
     const before = await api.position()
     const answer = await register(email.toUpperCase(), token, {
@@ -361,7 +361,7 @@ describe('POST /auth/register with an invitation', () => {
     expect(await api.sql('select id from "svc_User" where email = $1', [email])).toEqual([])
   })
 
-  it('works once of 20 at the same time, and leaves the invitation to whoever has an account (A-34)', async () => {
+  it('works once of 20 at the same time, and leaves the invitation to whoever has an account', async () => {
     const { email, token } = await invited()
     const answers = await Promise.all(
       Array.from({ length: 20 }, (_, i) => register(email, token, {}, i % 2 ? api : other)),
@@ -420,7 +420,7 @@ describe('POST /auth/register in multi-tenant mode', () => {
     ['a role not listed', { roleName: 'user' }, 'Role is not allowed for multi-tenant registration'],
     ['a role that is listed but unknown', { roleName: 'x' }, 'Role is not allowed for multi-tenant registration'],
     ['a known address', { email: 'admin@example.com' }, 'User already exists'],
-  ])('refuses %s, and leaves nothing behind (A-35)', async (_what, more, message) => {
+  ])('refuses %s, and leaves nothing behind', async (_what, more, message) => {
     const before = await api.position()
     const body = { ...person(newEmail()), tenant: { name: `Tenant ${newEmail()}` }, ...more }
     expect(await register({ ALLOWED_ROLES_MULTI_TENANT: 'x,public' }, body)).toEqual({
@@ -464,7 +464,7 @@ describe('POST /auth/switch-tenant', () => {
   it.each([
     ['tenant', () => ({ tenant_Id: tenant })],
     ['role assignment', (there: string) => ({ userRole_Id: there })],
-  ])('goes on there by %s; the old session ends at once (T-02)', async (_what, bodyOf) => {
+  ])('goes on there by %s; the old session ends at once', async (_what, bodyOf) => {
     const user = await both()
     const before = await api.position()
     const answer = await change(user.call, bodyOf(user.there))
@@ -557,7 +557,7 @@ describe('POST /auth/switch-tenant', () => {
     expect((await user.call('GET', '/auth/check')).status).toBe(200)
   })
 
-  it('ends only the sessions at the tenant whose role is revoked (T-02)', async () => {
+  it('ends only the sessions at the tenant whose role is revoked', async () => {
     const user = await both()
     const login = { email: user.email, password: 'password of a user', tenant_Id: tenant }
     const there = await api.anonymous('POST', '/auth/login', login)

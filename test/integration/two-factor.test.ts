@@ -139,7 +139,7 @@ describe('setting up', () => {
 })
 
 describe('the challenge', () => {
-  it('comes before any session or cookie, and opens nothing but its own door (A-13, A-23)', async () => {
+  it('comes before any session or cookie, and opens nothing but its own door', async () => {
     const user = await enrolled()
     const before = await api.position()
     const answer = await login(user.email, { authMode: 'cookie' })
@@ -173,7 +173,7 @@ describe('the challenge', () => {
       expect(await verify(foreign, appCode(user.secret))).toMatchObject(refusal)
   })
 
-  it('opens the session that was asked for, once (A-24)', async () => {
+  it('opens the session that was asked for, once', async () => {
     const user = await enrolled()
     const token = await challenge(user.email, { authType: 'web' })
     const before = await api.position()
@@ -210,7 +210,7 @@ describe('the challenge', () => {
     expect(jwt.body.token).toEqual(expect.any(String))
   })
 
-  it('opens one session to 30 simultaneous right answers (A-24)', async () => {
+  it('opens one session to 30 simultaneous right answers', async () => {
     const user = await enrolled()
     const [first, second] = [await challenge(user.email), await challenge(user.email)]
     const code = appCode(user.secret)
@@ -271,7 +271,7 @@ describe('the challenge', () => {
 })
 
 describe('wrong codes', () => {
-  it('are five per challenge and per account; a new challenge changes nothing (A-24)', async () => {
+  it('are five per challenge and per account; a new challenge changes nothing', async () => {
     const user = await enrolled()
     const token = await challenge(user.email)
     const before = await api.position()
@@ -323,7 +323,7 @@ describe('wrong codes', () => {
 })
 
 describe('backup codes', () => {
-  it('work once each, however they are typed (A-25)', async () => {
+  it('work once each, however they are typed', async () => {
     const user = await enrolled()
     const [first, second] = user.backupCodes as [string, string]
     expect((await verify(await challenge(user.email), first)).status).toBe(200)
@@ -415,7 +415,7 @@ describe('configured', () => {
   })
 })
 
-describe('what is mailed (A-25)', () => {
+describe('what is mailed', () => {
   const byLink = async (email: string) =>
     api.anonymous('GET', `/auth/magiclink/${await plant(api, 'magic-link', email)}`)
   const reset = async (email: string, next: string) =>
@@ -445,7 +445,7 @@ describe('what is mailed (A-25)', () => {
     expect((await login(user.email, { password: 'another password' })).body).toMatchObject({ twoFactorRequired: true })
   })
 
-  it('proves ownership, which drops what somebody else set up before (A-36)', async () => {
+  it('proves ownership, which drops what somebody else set up before', async () => {
     const user = await enrolled()
     await api.sql('update "svc_User" set "emailVerified" = false where id = $1', [user.id])
     const { body } = await byLink(user.email)

@@ -169,7 +169,7 @@ describe('runQueue', () => {
   }
 
   it.each(Object.keys(outcomes))(
-    'does not end an attempt that belongs to somebody else by now: %s (F-04)',
+    'does not end an attempt that belongs to somebody else by now: %s',
     async (outcome) => {
       const { promise: released, resolve: release } = Promise.withResolvers<void>()
       const { promise: taken, resolve: take } = Promise.withResolvers<string>()
@@ -192,7 +192,7 @@ describe('runQueue', () => {
     },
   )
 
-  it('takes no sign of life from an attempt that is over (F-04)', async () => {
+  it('takes no sign of life from an attempt that is over', async () => {
     await insert(1)
     const { id } = (await rt.boss.fetch('mail'))[0]!
     await rt.boss.fail('mail', id, { message: 'its worker is gone' })

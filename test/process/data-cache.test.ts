@@ -7,7 +7,7 @@ import { waitFor } from '../support/wait.ts'
 
 /**
  * Random reads and writes over two processes that share their answers: nobody is ever answered by something older than
- * the last write that was acknowledged before the question (quality P9, F-21). Each counter only grows, so an answer tells
+ * the last write that was acknowledged before the question. Each counter only grows, so an answer tells
  * how old it is.
  */
 

@@ -296,7 +296,7 @@ describe('PostgreSQL that goes away', () => {
     expect((await cluster.web[0]!.call('GET', '/ready')).status).toBe(200)
   })
 
-  it('before a process is started: the process waits for it (F-30)', async () => {
+  it('before a process is started: the process waits for it', async () => {
     const [web] = cluster.web as [Web]
     await web.kill('SIGTERM')
     await server.stop('fast')

@@ -14,7 +14,7 @@ async function guesses({ web }: Cluster, n: number): Promise<{ evaluated: number
   return { evaluated: count(400), refused: count(429) }
 }
 
-it('two web processes evaluate ten attempts together, and starting them again gives no more (A-39)', async () => {
+it('two web processes evaluate ten attempts together, and starting them again gives no more', async () => {
   const cluster = await startCluster({ web: 2, env: limited })
   expect(await guesses(cluster, 20)).toEqual({ evaluated: 10, refused: 10 })
   await Promise.all(cluster.web.map((web) => web.kill('SIGKILL').then(() => web.restart())))
@@ -23,7 +23,7 @@ it('two web processes evaluate ten attempts together, and starting them again gi
 })
 
 describeWithRedis('with Redis', () => {
-  it('two web processes outlive its death; attempts stay counted, sessions and permissions go on (F-21)', async () => {
+  it('two web processes outlive its death; attempts stay counted, sessions and permissions go on', async () => {
     const redis = await startRedis()
     const cluster = await startCluster({ web: 2, env: { ...limited, RATE_LIMIT_REDIS_URL: redis.url } })
     // One after the other, so that the last that each of them has heard from Redis is at least 5.

@@ -74,7 +74,7 @@ describe('the mail worker', () => {
     expect(smtp.received).toHaveLength(1)
   })
 
-  it('ends at once on a second signal (F-29)', async () => {
+  it('ends at once on a second signal', async () => {
     smtp.answer('hang')
     const worker = await startWorker()
     await queue('user@mail.example')

@@ -8,7 +8,7 @@ import { startProcess, type TestProcess, waitFor } from '../support/processes.ts
 
 const cli = 'src/cli/main.ts'
 
-describe('processes that start at once with MIGRATIONS_AUTO_RUN on an empty database (G-03, F-26)', () => {
+describe('processes that start at once with MIGRATIONS_AUTO_RUN on an empty database', () => {
   it('set it up together and run every script once', async () => {
     const dir = migrationsDir()
     for (const version of ['20240101_a', '20240102_b']) dir.write(version, noting(version))
@@ -31,7 +31,7 @@ describe('processes that start at once with MIGRATIONS_AUTO_RUN on an empty data
   })
 })
 
-describe('a runner that is killed (F-27)', () => {
+describe('a runner that is killed', () => {
   const dir = migrationsDir()
   let env: Record<string, string>
   let client: Awaited<ReturnType<typeof connect>>

@@ -5,7 +5,7 @@ import { connect } from '../support/socket.ts'
 import { waitFor } from '../support/wait.ts'
 
 /**
- * How long a revocation takes to be effective in every process (quality P-22). The bound of one second is measured and
+ * How long a revocation takes to be effective in every process. The bound of one second is measured and
  * printed, not asserted: how fast the machine runs is not what is tested here, but that it ends, and where.
  */
 

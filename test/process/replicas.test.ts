@@ -13,7 +13,7 @@ import { freeze, primarySettings, type Standby, startStandby } from '../support/
 import { waitFor } from '../support/wait.ts'
 
 /**
- * Real streaming standbys, paused, stopped and frozen (quality F-35). `patient` web processes read from however old a state,
+ * Real streaming standbys, paused, stopped and frozen. `patient` web processes read from however old a state,
  * so that what they must not read from a paused standby shows; `api` has the usual limit.
  */
 

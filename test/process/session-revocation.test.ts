@@ -57,12 +57,9 @@ const cutNotifications = () =>
   )
 
 const ends: [string, (subject: Subject) => Promise<unknown>][] = [
-  ['logout (A-14)', ({ token }) => one.call('POST', '/auth/logout', undefined, token)],
-  ['refresh (A-15)', ({ token }) => one.call('POST', '/auth/refresh', undefined, token)],
-  [
-    'a change of the tenant (T-02)',
-    ({ token }) => one.call('POST', '/auth/switch-tenant', { tenant_Id: tenants[1] }, token),
-  ],
+  ['logout', ({ token }) => one.call('POST', '/auth/logout', undefined, token)],
+  ['refresh', ({ token }) => one.call('POST', '/auth/refresh', undefined, token)],
+  ['a change of the tenant', ({ token }) => one.call('POST', '/auth/switch-tenant', { tenant_Id: tenants[1] }, token)],
   [
     'its user, from another session',
     async ({ email, token }) => {
@@ -71,12 +68,12 @@ const ends: [string, (subject: Subject) => Promise<unknown>][] = [
     },
   ],
   ['an administrator', ({ id }) => one.call('DELETE', `/auth/admin/users/${id}/sessions`)],
-  ['suspension (A-38)', ({ id }) => one.call('PATCH', `/items/svc_User/${id}`, { status: 'suspended' })],
+  ['suspension', ({ id }) => one.call('PATCH', `/items/svc_User/${id}`, { status: 'suspended' })],
   [
-    'a password that an administrator sets (A-15)',
+    'a password that an administrator sets',
     ({ id }) => one.call('PATCH', `/items/svc_User/${id}`, { password: 'another password' }),
   ],
-  ['deletion of the user (A-18)', ({ id }) => one.call('DELETE', `/items/svc_User/${id}`)],
+  ['deletion of the user', ({ id }) => one.call('DELETE', `/items/svc_User/${id}`)],
 ]
 
 // Whoever changes rows by hand does not wait for the processes; the notification is there in milliseconds.
@@ -125,7 +122,7 @@ describe('the cleanup worker', () => {
 })
 
 describe('a socket', () => {
-  it('is closed when its session expires, of which nobody is notified (R-02)', async () => {
+  it('is closed when its session expires, of which nobody is notified', async () => {
     const subject = await signedIn()
     await cluster.sql(`update "svc_Sessions" set "expiresAt" = now() + interval '1 second' where "user_Id" = $1`, [
       subject.id,

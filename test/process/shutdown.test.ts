@@ -13,7 +13,7 @@ import { connect } from '../support/socket.ts'
 const keepAlive = new Agent({ keepAlive: true })
 const ended = { code: 0, signal: null }
 
-describe('a web process that is asked to stop (F-29)', () => {
+describe('a web process that is asked to stop', () => {
   let cluster: Cluster
   let web: Web
 
@@ -184,7 +184,7 @@ describe('a web process that is asked to stop (F-29)', () => {
   }
 })
 
-describe('workers that are asked to stop (F-29)', () => {
+describe('workers that are asked to stop', () => {
   it('hand back what does not end in time, and the next one sends the same message', async () => {
     const smtp: SmtpDouble = await startSmtp()
     const env = {

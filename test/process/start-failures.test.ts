@@ -32,7 +32,7 @@ describe.each([
       /^ +SECRET_KEY: /m,
     ],
     ['there is no database', { DATABASE_URL: '' }, /^ +DATABASE_URL: /m],
-  ])('does not start when %s, and says what to change (F-30)', async (_why, env, says) => {
+  ])('does not start when %s, and says what to change', async (_why, env, says) => {
     expect(await refusal(script, args, { ...testEnv(unreachable), ...env })).toMatch(says)
   })
 
@@ -44,7 +44,7 @@ describe.each([
     expect(exit?.code ?? exit?.signal).toBeOneOf([0, 'SIGTERM'])
   })
 
-  it('does not start on a database that was never set up, and says how to (F-30)', async () => {
+  it('does not start on a database that was never set up, and says how to', async () => {
     const { url } = await createEmptyDatabase()
     expect(await refusal(script, args, testEnv(url))).toMatch(/^DATABASE_URL: .*src\/setup\.ts/)
   })
@@ -63,7 +63,7 @@ describe('the web process', () => {
     expect(await warnings(url)).toEqual([])
   })
 
-  it('does not start on a port that is taken, and names it (F-30)', async () => {
+  it('does not start on a port that is taken, and names it', async () => {
     const squatter = createServer().listen(0, '127.0.0.1')
     await once(squatter, 'listening')
     const { port } = squatter.address() as { port: number }

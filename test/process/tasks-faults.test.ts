@@ -117,7 +117,7 @@ async function holdOutcome(id: number): Promise<() => Promise<void>> {
   }
 }
 
-/** What a worker can be killed after (quality F-02), and how many attempts there are then. */
+/** What a worker can be killed after, and how many attempts there are then. */
 const killPoints: Record<string, { type: string; until: (id: number) => Promise<unknown>; attempts: number }> = {
   'the claim': { type: 'slow', until: () => reached('before'), attempts: 2 },
   'the effect in finish, before its commit': { type: 'inside', until: () => outside.asked('/reached'), attempts: 2 },
@@ -153,7 +153,7 @@ describe('a worker that is killed after', { timeout: 180_000 }, () => {
   })
 })
 
-describe('a call to another service (F-09)', () => {
+describe('a call to another service', () => {
   it('whose answer was lost with its worker is repeated with the same key', async () => {
     const killed = await bed.start()
     const task_data = { url: `${outside.address}/pay`, stops: true }
@@ -224,7 +224,7 @@ describe('an attempt that dies inside finish', () => {
 })
 
 describe('a zombie', () => {
-  it.each(['slow', 'plain'])('of a %s task writes nothing when it wakes (F-03)', async (type) => {
+  it.each(['slow', 'plain'])('of a %s task writes nothing when it wakes', async (type) => {
     const zombie = await bed.start()
     const id = await bed.add(type, { max_retries: 1 })
     await reached('before')

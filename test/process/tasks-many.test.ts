@@ -4,7 +4,7 @@ import { type TaskBed, taskBed } from '../support/tasks.ts'
 import { waitFor } from '../support/wait.ts'
 
 /*
- * A backlog and several workers (quality F-06). TASKS says how many tasks; 10,000 take about a minute on two
+ * A backlog and several workers. TASKS says how many tasks; 10,000 take about a minute on two
  * processors.
  */
 

@@ -142,7 +142,7 @@ describe('the task worker', () => {
     expect(await result(await add(0))).toEqual({ priority: getPriority() })
   })
 
-  it('starts a task at its time, an earlier one without being asked, and none that was put off, archived or deleted (F-07)', async () => {
+  it('starts a task at its time, an earlier one without being asked, and none that was put off, archived or deleted', async () => {
     const at = (ms: number) => new Date(Date.now() + ms).toISOString()
     const due = await bed.add('healthy', { scheduled_time: at(1500) })
     const earlier = await bed.add('healthy', { scheduled_time: at(3_600_000) })
@@ -173,7 +173,7 @@ describe('the task worker', () => {
     expect(runs).toBe(0)
   })
 
-  it('ends with 0 on SIGTERM and gives back what it cannot wait for (F-29)', async () => {
+  it('ends with 0 on SIGTERM and gives back what it cannot wait for', async () => {
     const second = await bed.start({ TASK_SHUTDOWN_WAIT_TIME: '0' })
     await worker.kill()
     const id = await bed.add('signal')

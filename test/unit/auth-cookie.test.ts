@@ -15,7 +15,7 @@ const configOf = (env: Record<string, string>) =>
     ...env,
   })
 
-describe('the session cookie (A-26)', () => {
+describe('the session cookie', () => {
   it.each([
     ['development', {}, 'token=T; Path=/; Max-Age=600; HttpOnly; SameSite=Lax'],
     [
@@ -78,7 +78,7 @@ describe('the session cookie (A-26)', () => {
   })
 })
 
-describe('isTrustedOrigin (A-28)', () => {
+describe('isTrustedOrigin', () => {
   const env = { AUTH_APP_URL: 'https://app.example.com/start', AUTH_CORS_ALLOWED_ORIGINS: 'http://localhost:3000' }
   it.each([
     ['https://app.example.com', true, true],

@@ -33,7 +33,7 @@ const without = (member: keyof typeof payload) =>
   Object.fromEntries(Object.entries(payload).filter(([name]) => name !== member))
 
 describe('access tokens', () => {
-  it('carry the claims of auth facts §1', () => {
+  it('carry the documented claims', () => {
     const token = signToken(config, { ...claims, tenantId: 't1', userRoleId: 'ur1' }, now)
     expect(jwt.decode(token, { complete: true })).toMatchObject({ header: { alg: 'HS256', typ: 'JWT' } })
     expect(jwt.decode(token)).toEqual({
@@ -131,7 +131,7 @@ describe('access tokens', () => {
     ['no session', jwt.sign(without('sessionToken'), key)],
     ['a session that is no token', jwt.sign({ ...payload, sessionToken: 'x' }, key)],
     ['claims of other types', jwt.sign({ ...payload, id: { eq: 'u1' }, role_Id: ['r1'] }, key)],
-  ])('with %s open nothing (A-09, A-10, A-11)', (_what, token) => {
+  ])('with %s open nothing', (_what, token) => {
     // Twice, because the first time may leave something in memory.
     expect(verifyToken(config, token, now)).toBeUndefined()
     expect(verifyToken(config, token, now)).toBeUndefined()

@@ -55,7 +55,7 @@ function directory(content?: string): string {
 }
 
 describe('the table of variables', () => {
-  /** The defaults of the specification (Configuration variables, Authentication configuration variables, Limits). */
+  /** The defaults that clients rely on. */
   const specified: [names: string, fallback: string | undefined][] = [
     ['NODE_ENV', 'development'],
     ['PORT', '8055'],

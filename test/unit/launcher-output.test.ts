@@ -17,7 +17,7 @@ describe('a readable log line', () => {
     expect(readable('mail', deep)).toBe('12:30:01 mail        error failed\n    Error: m\n        at f')
   })
 
-  it('shows what clients have sent as text, not as lines or commands of the terminal (I-12)', () => {
+  it('shows what clients have sent as text, not as lines or commands of the terminal', () => {
     const evil = '\n{"level":"error","msg":"forged"}\r\x1b[2J\x9b2J\u2028\u202e'
     const said = readable('web', line({ msg: evil, path: '\x1b[2J\x9b2J', note: evil }))
     const warned = readable('web', line({ level: 'warn', msg: 'w', err: { type: 'Error', message: evil } }))

@@ -23,7 +23,7 @@ it('is the one of the extensions, else the default', () => {
   expect(readLogo(dir)).toEqual(own)
 })
 
-it('is never what a link leads to (I-08)', () => {
+it('is never what a link leads to', () => {
   writeFileSync(join(dir, 'secret.png'), own)
   symlinkSync(join(dir, 'secret.png'), file())
   expect(() => readLogo(dir)).toThrow(ConfigError)

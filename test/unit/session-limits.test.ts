@@ -4,7 +4,7 @@ import { sessionLimit } from '../../src/features/auth/session-limits.ts'
 const role = 'r1'
 const settings = (roles: unknown, defaults: unknown = { web: 7 }) => ({ roles: { [role]: roles }, default: defaults })
 
-describe('the limit of sessions of a type (auth facts §1)', () => {
+describe('the limit of sessions of a type', () => {
   it.each([
     ['nothing anywhere', null, null, -1],
     ['the default', null, { default: { web: 3 } }, 3],

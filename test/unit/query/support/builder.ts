@@ -1,6 +1,6 @@
 import type { Catalog, Collection, Field, Kind, Relation } from '../../../../src/catalog/catalog.ts'
 
-/** The specification's type names that the tests use, as catalog fields have them. */
+/** The type names that the tests use, as catalog fields have them. */
 const TYPES: Readonly<Record<string, [Kind, string, Kind?]>> = {
   String: ['text', 'varchar(255)'],
   Text: ['text', 'text'],
@@ -37,7 +37,7 @@ const TYPES: Readonly<Record<string, [Kind, string, Kind?]>> = {
   SparseVec: ['vector', 'sparsevec(3)'],
 }
 
-/** A field of a type of the specification; `id` is the primary key. */
+/** A field of such a type; `id` is the primary key. */
 export function field(name: string, type: string, more: Partial<Field> = {}): Field {
   const [kind, pgType, element] = TYPES[type]!
   const primaryKey = name === 'id'
