@@ -92,7 +92,7 @@ export const assets = group(
       'SHARED_ASSET_ACCESS_MODE',
       oneOf('off', 'public', 'authenticated'),
       'off',
-      'Who may read the files of the shared tenants',
+      'Callers that may read the files of the shared tenants',
     ),
     sharedTenantIds: variable('SHARED_ASSET_TENANT_IDS', list(text), '', 'Ids of the tenants whose files are shared'),
   }),

@@ -47,7 +47,7 @@ export const observability = group('Metrics and traces', {
     'OTEL_RESOURCE_ATTRIBUTES',
     pairs,
     '',
-    'What else traces say of where they come from, such as deployment.environment.name=production',
+    'Further attributes of the source of traces, such as deployment.environment.name=production',
   ),
   otelSampler: variable(
     'OTEL_TRACES_SAMPLER',
