@@ -12,6 +12,9 @@ const shared = {
   setupFiles: 'test/support/fresh-modules.ts',
 }
 
+/** Test files at a time: many wait for processes to start and faults to be noticed, so more than there are cores. */
+const atOnce = 4
+
 /** The groups run one after the other, so that a broken rule shows before a process is started. */
 export default defineConfig({
   test: {
@@ -32,7 +35,7 @@ export default defineConfig({
           ...shared,
           include: ['test/integration/**/*.test.ts'],
           globalSetup: 'test/support/global-setup.ts',
-          maxWorkers: 3,
+          maxWorkers: atOnce,
           testTimeout: 30_000,
           hookTimeout: 30_000,
           sequence: { groupOrder: 1 },
@@ -44,7 +47,7 @@ export default defineConfig({
           ...shared,
           include: ['test/process/**/*.test.ts'],
           globalSetup: 'test/support/global-setup.ts',
-          maxWorkers: 3,
+          maxWorkers: atOnce,
           testTimeout: 60_000,
           hookTimeout: 60_000,
           sequence: { groupOrder: 2 },

@@ -69,7 +69,9 @@ async function startThrowaway(): Promise<Server> {
   const dataDir = await mkdtemp(join(tmpdir(), 'daybook-tests-'))
   // Open to the server's own OS user, or its data would be kept elsewhere and stay behind.
   await chmod(dataDir, 0o755)
-  const server = await startEmbedded({ dataDir, log: pino({ level: 'warn' }), durable: false })
+  // Room for the processes of all test files that run at the same time.
+  const settings = { max_connections: '400' }
+  const server = await startEmbedded({ dataDir, log: pino({ level: 'warn' }), durable: false, settings })
   const stop = async () => {
     await server.stop()
     await rm(dataDir, { recursive: true })
@@ -79,7 +81,7 @@ async function startThrowaway(): Promise<Server> {
 
 async function startContainer(): Promise<Server> {
   const container = await new PostgreSqlContainer(process.env.TEST_POSTGRES_IMAGE ?? 'postgres:18')
-    .withCommand(['postgres', ...['wal_level=logical', 'max_connections=200', 'fsync=off'].flatMap((s) => ['-c', s])])
+    .withCommand(['postgres', ...['wal_level=logical', 'max_connections=400', 'fsync=off'].flatMap((s) => ['-c', s])])
     .start()
   return { url: container.getConnectionUri(), stop: async () => void (await container.stop()) }
 }
