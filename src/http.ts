@@ -3,7 +3,7 @@ import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyBaseLogger, FastifyInstance, FastifyRequest, RawServerDefault } from 'fastify'
 import { clientNetwork } from './adapters/client-address.ts'
 import type { Actor, RepeatableRequest } from './events/types.ts'
-import type { Caller } from './features/auth/caller.ts'
+import type { Caller } from './features/permissions/permissions.ts'
 
 /** The server as route files see it: schemas are TypeBox, handlers get typed requests. */
 export type App = FastifyInstance<

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction } from 'fastify'
 import { AppError, type CredentialFault, errors } from '../errors.ts'
 import { publicCaller, resolveCaller } from '../features/auth/authenticate.ts'
-import type { Caller } from '../features/auth/caller.ts'
+import type { Caller } from '../features/permissions/permissions.ts'
 import type { App } from '../http.ts'
 import type { Runtime } from '../runtime.ts'
 import type { Limits } from './limits.ts'

@@ -2,9 +2,8 @@ import { compileCatalog } from '../catalog/compile.ts'
 import { readDefinitions } from '../catalog/store.ts'
 import type { Config } from '../config.ts'
 import type { Reader } from '../db/sql.ts'
-import { envOf } from '../features/items/reads.ts'
-import { type Review, reviewPermissions } from '../features/permissions/review.ts'
-import { readRules } from '../features/permissions/store.ts'
+import { type Review, readRules, reviewPermissions } from '../features/permissions/permissions.ts'
+import { envOf } from '../query/env.ts'
 import { type Finding, ok, warning } from './finding.ts'
 
 /** The stored permissions against the collections as they are. */

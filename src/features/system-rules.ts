@@ -9,7 +9,7 @@ import {
   type WriteAction,
   withCells,
 } from './items/context.ts'
-import { checkRuleCells, checkRuleDelete } from './permissions/check.ts'
+import { checkRuleCells, checkRuleDelete } from './permissions/permissions.ts'
 import { checkSettingsDelete, settingsCells } from './settings/cells.ts'
 import { checkTemplateCells } from './templates/check.ts'
 

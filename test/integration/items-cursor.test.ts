@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { resolveEnv } from '../../src/features/items/reads.ts'
 import { compilePage } from '../../src/query/compile.ts'
+import { resolveEnv } from '../../src/query/env.ts'
 import { parseListQuery } from '../../src/query/parse.ts'
 import { resolveList } from '../../src/query/resolve.ts'
 import { type Api, type Call, startApi } from '../support/api.ts'

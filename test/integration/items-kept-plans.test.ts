@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { preparedPlan } from '../../src/features/items/kept-plans.ts'
-import { resolveEnv } from '../../src/features/items/reads.ts'
 import { systemAccess } from '../../src/query/access.ts'
+import { resolveEnv } from '../../src/query/env.ts'
 import { parseListQuery } from '../../src/query/parse.ts'
 import { resolveList } from '../../src/query/resolve.ts'
 import { type Api, type Call, startApi } from '../support/api.ts'

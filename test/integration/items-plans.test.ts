@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, it } from 'vitest'
-import { resolveEnv } from '../../src/features/items/reads.ts'
 import { compileList } from '../../src/query/compile.ts'
+import { resolveEnv } from '../../src/query/env.ts'
 import { parseListQuery } from '../../src/query/parse.ts'
 import { resolveList } from '../../src/query/resolve.ts'
 import { type Api, startApi } from '../support/api.ts'

@@ -11,7 +11,7 @@ import {
   identityFields,
   type Membership,
 } from '../../src/features/identity/decision.ts'
-import { assignableRoles, mayAssign } from '../../src/features/permissions/assignable.ts'
+import { assignableRoles, mayAssign } from '../../src/features/permissions/roles.ts'
 import type { AccessRules, Role } from '../../src/features/permissions/store.ts'
 
 const manager: Decider = {

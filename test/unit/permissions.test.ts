@@ -1,15 +1,19 @@
 import { describe, expect, it } from 'vitest'
 import { compileCatalog } from '../../src/catalog/compile.ts'
 import { systemCollections } from '../../src/catalog/system-collections.ts'
-import { fieldSpecs, grantOf, hasInlineRule } from '../../src/features/permissions/grants.ts'
 import {
   accessOf,
   collectionsWithRowRules,
+  fieldSpecs,
+  grantOf,
+  type Holder,
+  hasInlineRule,
+  relatedPath,
   relatedPathsOf,
-  type Subject,
-} from '../../src/features/permissions/permissions.ts'
-import { relatedPath, variablesIn, variableTarget } from '../../src/features/permissions/related.ts'
-import { readsLikeBuiltIn } from '../../src/features/permissions/role-names.ts'
+  variablesIn,
+  variableTarget,
+} from '../../src/features/permissions/access.ts'
+import { readsLikeBuiltIn } from '../../src/features/permissions/roles.ts'
 import type { AccessRules, AclRow, PermissionRow, Role, StoredRule } from '../../src/features/permissions/store.ts'
 import type { VariableName } from '../../src/query/access.ts'
 import { compileList } from '../../src/query/compile.ts'
@@ -196,7 +200,7 @@ function rulesOf(permissions: Partial<PermissionRow>[], acls: AclRow[] = []): Ac
   }
 }
 
-const subject = (more: Partial<Subject> = {}): Subject => ({
+const subject = (more: Partial<Holder> = {}): Holder => ({
   role: role('r1'),
   userId: U1,
   tenantId: T1,

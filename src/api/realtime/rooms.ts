@@ -1,5 +1,5 @@
 import type { Server, Socket } from 'socket.io'
-import type { Caller } from '../../features/auth/caller.ts'
+import type { Caller } from '../../features/permissions/permissions.ts'
 import { openMemoryStore } from '../../features/rooms/memory-store.ts'
 import { openRedisStore, type RedisStore } from '../../features/rooms/redis-store.ts'
 import type { LiveRooms } from '../../features/rooms/registry.ts'

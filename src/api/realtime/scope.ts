@@ -1,8 +1,8 @@
 import type { Catalog } from '../../catalog/catalog.ts'
 import type { LogEvent } from '../../events/log-reader.ts'
 import { type RuleSources, ruleSources } from '../../features/changes/rule-sources.ts'
-import { resolveEnv } from '../../features/items/reads.ts'
 import type { Access } from '../../query/access.ts'
+import { resolveEnv } from '../../query/env.ts'
 import type { Runtime } from '../../runtime.ts'
 import { scopesRows, type Wish } from './wish.ts'
 

@@ -1,6 +1,6 @@
 import type { Socket } from 'socket.io'
-import type { Caller } from '../../features/auth/caller.ts'
 import { accountabilityOf } from '../../features/items/hooking.ts'
+import type { Caller } from '../../features/permissions/permissions.ts'
 import type { SocketUser } from '../../features/rooms/registry.ts'
 import type { Runtime } from '../../runtime.ts'
 

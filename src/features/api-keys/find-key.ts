@@ -4,12 +4,11 @@ import { withFreshPlan } from '../../catalog/store.ts'
 import { errors } from '../../errors.ts'
 import { oncePer } from '../../once-per.ts'
 import type { Runtime } from '../../runtime.ts'
-import { standingSql } from '../auth/own-row.ts'
-import { type Standing, type StandingRow, standingOf } from '../auth/session-row.ts'
+import { type Principal, type PrincipalRow, principalOf, principalSql } from '../permissions/permissions.ts'
 import { isApiKey } from './format.ts'
 
 /** A live key, and whom it stands in for now: its user, with the role that the user has at the key's tenant. */
-export type KeyStanding = Standing & {
+export type KeyPrincipal = Principal & {
   readonly keyId: string
   /** Not noted as used for five minutes. */
   readonly idle: boolean
@@ -22,7 +21,7 @@ export type KeyStanding = Standing & {
  * the user no longer has the role it was narrowed to. Always asks the database, so that whatever ends a key does so at
  * once; except for a typo, which the checksum tells. 503 when the database can't tell.
  */
-export async function findApiKey(rt: Runtime, text: string): Promise<KeyStanding | undefined> {
+export async function findApiKey(rt: Runtime, text: string): Promise<KeyPrincipal | undefined> {
   if (!isApiKey(text)) return undefined
   try {
     return await readKey(rt, hashSecret(text))
@@ -32,14 +31,14 @@ export async function findApiKey(rt: Runtime, text: string): Promise<KeyStanding
   }
 }
 
-type FoundRow = StandingRow & { keyId: string; idle: boolean; endsInMs: number | null }
+type FoundRow = PrincipalRow & { keyId: string; idle: boolean; endsInMs: number | null }
 
-async function readKey(rt: Runtime, hash: string): Promise<KeyStanding | undefined> {
+async function readKey(rt: Runtime, hash: string): Promise<KeyPrincipal | undefined> {
   const row = await readRow(rt, hash)
   if (row === undefined) return undefined
   const { keyId, idle, endsInMs, ...found } = row
-  const standing = await standingOf(rt.reserved, rt.access.current(), rt.config.tenancy.enabled, found, rt.log)
-  return { ...standing, keyId, idle, endsInMs: endsInMs ?? Number.POSITIVE_INFINITY }
+  const principal = await principalOf(rt.reserved, rt.access.current(), rt.config.tenancy.enabled, found, rt.log)
+  return { ...principal, keyId, idle, endsInMs: endsInMs ?? Number.POSITIVE_INFINITY }
 }
 
 async function readRow(rt: Runtime, hash: string): Promise<FoundRow | undefined> {
@@ -52,7 +51,7 @@ async function readRow(rt: Runtime, hash: string): Promise<FoundRow | undefined>
 
 const keySql = oncePer(
   (catalog: Catalog) => `
-    select k.id as "keyId", k."user_Id" as "userId", k."tenant_Id" as "tenantId", ${standingSql(catalog)},
+    select k.id as "keyId", k."user_Id" as "userId", k."tenant_Id" as "tenantId", ${principalSql(catalog)},
       k."lastUsedAt" is null or k."lastUsedAt" < now() - interval '5 minutes' as idle,
       (extract(epoch from k."expiresAt" - now()) * 1000)::float8 as "endsInMs"
     from "svc_ApiKey" k

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Runtime } from '../../runtime.ts'
-import type { Role } from '../permissions/store.ts'
+import type { Role } from '../permissions/permissions.ts'
 import { setSessionCookie } from './cookie.ts'
 import type { AuthMode } from './input.ts'
 import type { Person } from './queries.ts'

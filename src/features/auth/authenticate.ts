@@ -1,21 +1,14 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type VerifiedClaims, verifyToken } from '../../adapters/tokens.ts'
-import type { Collection } from '../../catalog/catalog.ts'
 import { extendSession, touchApiKey, touchSession } from '../../db/unlogged/sessions.ts'
 import type { CredentialFault } from '../../errors.ts'
-import { oncePer } from '../../once-per.ts'
-import type { Access, VariableName } from '../../query/access.ts'
 import type { Runtime } from '../../runtime.ts'
 import { findApiKey } from '../api-keys/find-key.ts'
 import { readsLikeApiKey } from '../api-keys/format.ts'
-import { accessOf } from '../permissions/permissions.ts'
-import type { AccessRules, Role } from '../permissions/store.ts'
-import type { SettingsRow } from '../settings/store.ts'
+import { accessOfPrincipal, accessOfRole, type Caller } from '../permissions/permissions.ts'
 import { afterwards } from './afterwards.ts'
-import type { Caller } from './caller.ts'
 import { cookieNamesOf, dropSessionCookie, tokenOfCookies } from './cookie.ts'
 import { refuseForgedWrite } from './origins.ts'
-import type { Standing } from './session-row.ts'
 import type { Session } from './session-store.ts'
 
 /**
@@ -131,58 +124,23 @@ export function publicCaller(rt: Runtime): Caller {
   })
 }
 
-/** What a user may do somewhere, with a session there. */
-export function accessOfStanding(rt: Runtime, standing: Standing): Access {
-  const { rules, related, role, userId, tenantId, user, tenant, userRole } = standing
-  const rows = { CURRENT_USER: user, CURRENT_ROLE: role, CURRENT_TENANT: tenant, CURRENT_USERROLE: userRole }
-  return accessOf(rules, { role, userId, tenantId, rows: withSettings(rt, tenantId, rows), related })
-}
-
-/** What anybody in a role may do of whom no more is known. */
-export function accessOfRole(rt: Runtime, rules: AccessRules, role: Role, tenantId: string | undefined): Access {
-  const rows = withSettings(rt, tenantId, { CURRENT_ROLE: role })
-  return accessOf(rules, { role, userId: undefined, tenantId, rows, related: new Map() })
-}
-
 function callerOf(rt: Runtime, session: Session): Caller {
   return remembered(session, () => {
     const { id: sessionId, role, userId, tenantId, user } = session
-    const access = accessOfStanding(rt, session)
+    const access = accessOfPrincipal(rt, session)
     return { sessionId, keyId: undefined, role, userId, tenantId, user, admin: access.admin, access }
   })
 }
 
 async function callerOfKey(rt: Runtime, text: string): Promise<FoundCaller | undefined> {
-  const standing = await findApiKey(rt, text)
-  if (standing === undefined) return undefined
-  const { keyId, idle, endsInMs, role, userId, tenantId, user } = standing
+  const found = await findApiKey(rt, text)
+  if (found === undefined) return undefined
+  const { keyId, idle, endsInMs, role, userId, tenantId, user } = found
   if (idle) afterwards(rt, 'noting the use of an API key', () => touchApiKey(rt, keyId))
-  const access = { ...accessOfStanding(rt, standing), byKey: true }
+  const access = { ...accessOfPrincipal(rt, found), byKey: true }
   const caller = { sessionId: undefined, keyId, role, userId, tenantId, user, admin: access.admin, access }
   return { caller, endsInMs }
 }
-
-type Rows = Partial<Record<VariableName, Readonly<Record<string, unknown>> | undefined>>
-
-/** Settings are looked up when a rule asks for them: a caller may be remembered for longer than they stand. */
-function withSettings(rt: Runtime, tenantId: string | undefined, rows: Rows) {
-  const given = Object.fromEntries(Object.entries(rows).filter(([, row]) => row !== undefined))
-  return Object.defineProperty(given, 'CURRENT_SETTINGS', {
-    enumerable: true,
-    get: () => visibleSettings(rt, tenantId),
-  }) as Record<VariableName, Readonly<Record<string, unknown>>>
-}
-
-function visibleSettings(rt: Runtime, tenantId: string | undefined): Readonly<Record<string, unknown>> {
-  return visibleBy(rt.catalog.current().collections.get('svc_Settings')!)(rt.settings.current(tenantId))
-}
-
-const visibleBy = oncePer(({ fields }: Collection) =>
-  oncePer((settings: SettingsRow): Readonly<Record<string, unknown>> => {
-    const visible = Object.entries(settings).filter(([name]) => fields.get(name)?.hidden === false)
-    return Object.fromEntries(visible)
-  }),
-)
 
 const callers = new WeakMap<object, Caller>()
 

@@ -12,6 +12,7 @@ import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { queueMail } from '../mail/mail.ts'
 import { emailChangeSeconds, secretOwner, wantedEmailKey } from '../mail/types.ts'
+import { signedIn } from '../permissions/permissions.ts'
 import { type EmailChangeBody, emailOf } from './input.ts'
 import { defaultLink, trustedLink } from './links.ts'
 import {
@@ -24,7 +25,6 @@ import {
   wantedEmailOf,
   wasMailedRecently,
 } from './queries.ts'
-import { signedIn } from './sessions.ts'
 
 /**
  * Asks for another address for the caller's account. The new address is mailed a link,

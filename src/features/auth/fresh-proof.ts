@@ -8,11 +8,11 @@ import { isObject } from '../../query/guards.ts'
 import type { Runtime } from '../../runtime.ts'
 import { usePasskey } from '../passkeys/authenticate.ts'
 import { credentialIdsOf } from '../passkeys/queries.ts'
+import { signedIn } from '../permissions/permissions.ts'
 import { acceptCode } from '../two-factor/codes.ts'
 import { hasSecondFactor } from '../two-factor/queries.ts'
 import type { Proven } from './input.ts'
 import { type Account, accountOf } from './queries.ts'
-import { signedIn } from './sessions.ts'
 
 /**
  * Asks for a proof that the user is there just now, before something is made that opens the account for good: in the

@@ -3,10 +3,10 @@ import { touchLastAccess } from '../../db/unlogged/sessions.ts'
 import { withoutWaiting } from '../../db/without-waiting.ts'
 import { AppError, errors } from '../../errors.ts'
 import type { Runtime } from '../../runtime.ts'
+import { identified } from '../permissions/permissions.ts'
 import { afterwards } from './afterwards.ts'
 import { standingOf } from './answers.ts'
 import { readOwnRow } from './queries.ts'
-import { identified } from './sessions.ts'
 
 /**
  * The caller's own row, role and permissions; notes that the user was here. Needs read permission on svc_User (spec:

@@ -6,8 +6,8 @@ import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { isUuid } from '../../uuid.ts'
+import { signedIn } from '../permissions/permissions.ts'
 import { liveSessionsOf, userExists } from './queries.ts'
-import { signedIn } from './sessions.ts'
 
 /** The live sessions of a user, the newest first; `current` is the caller's own. */
 export async function listSessions(rt: Runtime, request: FastifyRequest, userId: string) {

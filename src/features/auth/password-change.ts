@@ -8,10 +8,10 @@ import { commit, type Outcome } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { isUuid } from '../../uuid.ts'
+import { signedIn } from '../permissions/permissions.ts'
 import { checkNewPassword, type PasswordChangeBody, type PasswordOfBody } from './input.ts'
 import { endAccess } from './ownership.ts'
 import { type Account, accountOf, lockAccount, setPassword } from './queries.ts'
-import { signedIn } from './sessions.ts'
 
 /**
  * Changes the caller's password (spec: POST /auth/password/change) and ends its other sessions and mailed secrets

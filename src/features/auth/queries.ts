@@ -3,9 +3,8 @@ import type { Database } from '../../db/pools.ts'
 import { type Reader, rawQuery, sql, type Tx } from '../../db/sql.ts'
 import { projectionList, projectionSql } from '../../query/compile-rows.ts'
 import { type MailType, type SecretPurpose, secretIdentifier } from '../mail/types.ts'
-import type { Role } from '../permissions/store.ts'
+import { ownRowSql, type Role } from '../permissions/permissions.ts'
 import { insertMembership } from '../tenants/queries.ts'
-import { ownRowSql } from './own-row.ts'
 
 /** Whom an answer is about (spec: User as returned by auth endpoints). */
 export type Person = {

@@ -5,6 +5,7 @@ import type { Declaration } from '../../http/route.ts'
 import { Said, Text } from '../../http/shapes.ts'
 import { type App, turnOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
+import { identified, signedIn } from '../permissions/permissions.ts'
 import { afterwardsDone } from './afterwards.ts'
 import { deliver, deliveryTo } from './answers.ts'
 import { dropSessionCookie } from './cookie.ts'
@@ -42,7 +43,7 @@ import {
   SessionsShape,
   SignedInShape,
 } from './schema.ts'
-import { endSession, identified, refreshSession, signedIn } from './sessions.ts'
+import { endSession, refreshSession } from './sessions.ts'
 import { resendVerification, verifyEmail } from './verification.ts'
 
 /** Scanners look at mailed links with HEAD: that must not use a token up. */

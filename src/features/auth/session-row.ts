@@ -1,59 +1,10 @@
-import type { Logger } from 'pino'
 import type { Catalog } from '../../catalog/catalog.ts'
 import type { Database } from '../../db/pools.ts'
 import type { SessionType } from '../../db/unlogged/sessions.ts'
 import { oncePer } from '../../once-per.ts'
-import { relatedPathsOf } from '../permissions/permissions.ts'
-import { loadRelated, type Related } from '../permissions/related.ts'
-import type { AccessRules, Role } from '../permissions/store.ts'
-import { standingSql } from './own-row.ts'
+import { type PrincipalRow, principalSql } from '../permissions/permissions.ts'
 
-/** Who somebody is, as one statement saw it. Rows are in wire form, without hidden fields. */
-export type Standing = {
-  readonly userId: string
-  /** Undefined outside multi-tenant mode. */
-  readonly tenantId: string | undefined
-  readonly role: Role
-  readonly user: Row
-  readonly userRole: Row
-  readonly tenant: Row | undefined
-  /** The rules that say what it may do, and what their variables over relations stand for. */
-  readonly rules: AccessRules
-  readonly related: Related
-}
-
-type Row = Readonly<Record<string, unknown>>
-
-/** What a statement with `standingSql` finds. */
-export type StandingRow = {
-  userId: string
-  tenantId: string | null
-  role: Role
-  user: Row
-  userRole: Row
-  tenant: Row | null
-}
-
-/** Adds what the role's rules need to know of the user; one more statement where they follow relations. */
-export async function standingOf(
-  db: Database,
-  rules: AccessRules,
-  multiTenant: boolean,
-  { tenantId, tenant, ...same }: StandingRow,
-  log: Logger,
-): Promise<Standing> {
-  const paths = relatedPathsOf(rules, same.role.id)
-  const related = await loadRelated(db, rules.catalog, paths, String(same.userRole.id), log)
-  return {
-    ...same,
-    tenantId: multiTenant ? (tenantId ?? undefined) : undefined,
-    tenant: multiTenant ? (tenant ?? undefined) : undefined,
-    rules,
-    related,
-  }
-}
-
-export type SessionRow = StandingRow & {
+export type SessionRow = PrincipalRow & {
   id: string
   type: SessionType
   extendable: boolean
@@ -71,7 +22,7 @@ export async function readSession(db: Database, catalog: Catalog, tokenHash: str
 /** A session counts with the role that its user has at its tenant now: demotion and removal act at once. */
 const sessionSql = oncePer(
   (catalog: Catalog) => `
-    select s.id, s.type, s."user_Id" as "userId", s."tenant_Id" as "tenantId", ${standingSql(catalog)},
+    select s.id, s.type, s."user_Id" as "userId", s."tenant_Id" as "tenantId", ${principalSql(catalog)},
       s."updatedAt" < now() - interval '1 day' as extendable,
       coalesce(s."lastUsedAt", s."createdAt") < now() - interval '5 minutes' as idle,
       (extract(epoch from s."expiresAt" - now()) * 1000)::float8 as "remainingMs"

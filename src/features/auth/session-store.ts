@@ -7,14 +7,13 @@ import type { Listener } from '../../db/listener.ts'
 import type { Database } from '../../db/pools.ts'
 import type { SessionType } from '../../db/unlogged/sessions.ts'
 import { errors } from '../../errors.ts'
-import { relatedPathsOf } from '../permissions/permissions.ts'
-import type { AccessStore } from '../permissions/store.ts'
-import { readSession, type SessionRow, type Standing, standingOf } from './session-row.ts'
+import { type AccessStore, type Principal, principalOf, relatedPathsOf } from '../permissions/permissions.ts'
+import { readSession, type SessionRow } from './session-row.ts'
 
 export type { SessionType } from '../../db/unlogged/sessions.ts'
 
 /** A live session. Its tenant is the one it was opened for, its role the one that the user has there now. */
-export type Session = Standing & {
+export type Session = Principal & {
   readonly id: string
   readonly type: SessionType
   /** Its row was last touched more than a day ago: time to extend it. */
@@ -120,8 +119,8 @@ export function openSessionStore(options: SessionStoreOptions): SessionStore {
     { id, type, extendable, idle, ...found }: Omit<SessionRow, 'remainingMs'>,
     endsAt: number,
   ) => {
-    const standing = await standingOf(db, access.current(), config.tenancy.enabled, found, log)
-    return { ...standing, id, type, extendable, idle, endsAt }
+    const principal = await principalOf(db, access.current(), config.tenancy.enabled, found, log)
+    return { ...principal, id, type, extendable, idle, endsAt }
   }
 
   /** What was heard of while it was read may be older or newer than the statement: such an entry is not kept. */

@@ -13,7 +13,7 @@ import { errors } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
-import type { Caller } from './caller.ts'
+import { signedIn } from '../permissions/permissions.ts'
 import { checkSessionLimit } from './session-limits.ts'
 import type { SessionType } from './session-store.ts'
 
@@ -88,21 +88,6 @@ export async function endSession(rt: Runtime, request: FastifyRequest): Promise<
     const ended = await deleteSession(tx, sessionId)
     return { result: undefined, events: ended ? [{ type: 'auth.logout', data: { userId } }] : [] }
   })
-}
-
-/** A caller who is a user, with a session or an API key; 401 for others. */
-export function identified(caller: Caller): Caller & { readonly userId: string } {
-  const { userId } = caller
-  if (userId === undefined) throw errors.unauthorized('Unauthorized')
-  return { ...caller, userId }
-}
-
-/** A caller of a route that needs a session; 403 with an API key instead, 401 for others. */
-export function signedIn(caller: Caller): Caller & { readonly sessionId: string; readonly userId: string } {
-  const { sessionId, userId, keyId } = caller
-  if (keyId !== undefined) throw errors.sessionNeeded()
-  if (sessionId === undefined || userId === undefined) throw errors.unauthorized('Unauthorized')
-  return { ...caller, sessionId, userId }
 }
 
 function originOf(rt: Runtime, request: FastifyRequest, sessionToken: string): SessionOrigin {

@@ -8,6 +8,7 @@ import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { queueMail } from '../mail/mail.ts'
+import { signedIn } from '../permissions/permissions.ts'
 import { afterwards } from './afterwards.ts'
 import { confirmEmailChange } from './email-change.ts'
 import { emailOf, type ResendBody } from './input.ts'
@@ -20,7 +21,6 @@ import {
   verificationStateOf,
   wasMailedRecently,
 } from './queries.ts'
-import { signedIn } from './sessions.ts'
 
 /**
  * Sends the verification mail again (spec: Resend behaviour by caller). A signed-in caller is told what became of it;

@@ -4,8 +4,7 @@ import type { Filter } from '../../query/parse.ts'
 import { relatedCollections } from '../../query/plan.ts'
 import { type ResolveEnv, resolveCondition } from '../../query/resolve.ts'
 import { rowsOf } from '../../query/variables.ts'
-import { type Variable, variablesIn } from '../permissions/related.ts'
-import type { AccessRules } from '../permissions/store.ts'
+import { type AccessRules, type Variable, variablesIn } from '../permissions/permissions.ts'
 
 /**
  * What decides, beside a row of the collection itself, whether a caller may see that row. A change there may move rows

@@ -14,9 +14,7 @@ import type { Cell, CollectionRules, Guarded, PayloadContext, RowChange, Run, Wr
 import { keyCell } from '../items/context.ts'
 import { isScoped } from '../items/payload.ts'
 import { keyCondition, ruleSql } from '../items/statements.ts'
-import { assignableRoles } from '../permissions/assignable.ts'
-import { administratorRole, publicRole } from '../permissions/permissions.ts'
-import { readsLikeBuiltIn } from '../permissions/role-names.ts'
+import { administratorRole, assignableRoles, publicRole, readsLikeBuiltIn } from '../permissions/permissions.ts'
 import {
   type Decider,
   decideMembership,

@@ -3,6 +3,7 @@ import { rawQuery } from '../../db/sql.ts'
 import { AppError, errors } from '../../errors.ts'
 import { compileCondition } from '../../query/compile.ts'
 import { projectionSql } from '../../query/compile-rows.ts'
+import { resolveEnv } from '../../query/env.ts'
 import { resolveCondition } from '../../query/resolve.ts'
 import { createParams, ident, literal, type Params } from '../../query/sql.ts'
 import {
@@ -24,7 +25,6 @@ import { guardDelete, guardInserts, guardRow, guardRows, guardTrees } from './gu
 import { beforeGone, beforeRow, meetsHooks, noteWritten } from './hooking.ts'
 import { type Reference, readPayload, referenceOf } from './payload.ts'
 import { type ChildSet, type Element, openWrite, type Tree } from './plan.ts'
-import { resolveEnv } from './reads.ts'
 import {
   type Changed,
   changedId,

@@ -5,9 +5,8 @@ import type { Collection } from '../../catalog/catalog.ts'
 import type { Config } from '../../config.ts'
 import { errors } from '../../errors.ts'
 import { oncePer } from '../../once-per.ts'
+import { envOf } from '../../query/env.ts'
 import type { Runtime } from '../../runtime.ts'
-
-import { envOf } from './reads.ts'
 
 /** What a request wants of the data cache (docs/caching.md). */
 export type CacheWish = {

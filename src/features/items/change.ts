@@ -2,6 +2,7 @@ import { rawQuery } from '../../db/sql.ts'
 import { errors } from '../../errors.ts'
 import { commit, commitRow } from '../../events/commit.ts'
 import { compileOne } from '../../query/compile.ts'
+import { resolveEnv } from '../../query/env.ts'
 import { parseListQuery } from '../../query/parse.ts'
 import { resolveList, resolveOne } from '../../query/resolve.ts'
 import type { Runtime } from '../../runtime.ts'
@@ -10,7 +11,7 @@ import { type Place, placed, placeOf, type Run, rulesOf, runWrite, type Write, t
 import { guardInserts, isGuarded } from './guard.ts'
 import { inTransaction, meetsHooks } from './hooking.ts'
 import { inTurn, learnNames, openWrite, planTree, type Tree } from './plan.ts'
-import { freshOutside, resolveEnv } from './reads.ts'
+import { freshOutside } from './reads.ts'
 import {
   type Changed,
   canonicalKey,

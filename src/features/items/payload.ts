@@ -7,6 +7,7 @@ import { oncePer } from '../../once-per.ts'
 import type { Access, Grant } from '../../query/access.ts'
 import { compileGrant, type FieldGrant, grantOf, reaches } from '../../query/access.ts'
 import { compileCondition } from '../../query/compile.ts'
+import { envOf } from '../../query/env.ts'
 import { isObject } from '../../query/guards.ts'
 import { type ResolvedFilter, readableFields, resolveCondition } from '../../query/resolve.ts'
 import { ident, literal, type Params } from '../../query/sql.ts'
@@ -21,7 +22,6 @@ import {
   refuseProblems,
   rulesOf,
 } from './context.ts'
-import { envOf } from './reads.ts'
 
 /** One payload, read: what becomes columns, and what concerns other rows. */
 export type Payload = {

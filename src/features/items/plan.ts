@@ -3,6 +3,7 @@ import type { Catalog, Collection, Relation } from '../../catalog/catalog.ts'
 import { writersOf } from '../../catalog/system-collections.ts'
 import { AppError, errors } from '../../errors.ts'
 import type { FieldGrant } from '../../query/access.ts'
+import { resolveEnv } from '../../query/env.ts'
 import { isObject, MAX_NODES, MAX_RELATION_DEPTH, member } from '../../query/guards.ts'
 import type { ResolveEnv } from '../../query/resolve.ts'
 import type { Runtime } from '../../runtime.ts'
@@ -24,7 +25,6 @@ import {
 } from './context.ts'
 import { beforeRow } from './hooking.ts'
 import { type Payload, type RelationValue, readPayload, writeGrant } from './payload.ts'
-import { resolveEnv } from './reads.ts'
 import { canonicalKey } from './statements.ts'
 
 type OpenOptions = {

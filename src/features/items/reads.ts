@@ -1,7 +1,6 @@
 import type { Readable } from 'node:stream'
 import { admitted } from '../../admission/lane.ts'
 import { parameterType, readValue } from '../../catalog/values.ts'
-import type { Config } from '../../config.ts'
 import { isStalePlan } from '../../db/errors.ts'
 import type { Database } from '../../db/pools.ts'
 import { type AnyReader, readAnywhere } from '../../db/read-anywhere.ts'
@@ -10,9 +9,10 @@ import { AppError, errors } from '../../errors.ts'
 import type { Access } from '../../query/access.ts'
 import { compileList, compileListUpTo, compileOne, compilePage } from '../../query/compile.ts'
 import { clause, columnSql, conditions, selectionSql, startCompiling } from '../../query/compile-rows.ts'
+import { resolveEnv } from '../../query/env.ts'
 import { parseListQuery } from '../../query/parse.ts'
 import { horizonOf } from '../../query/past.ts'
-import { ofItem, type Plan, type ResolveEnv, resolveAny, resolveList } from '../../query/resolve.ts'
+import { ofItem, type Plan, resolveAny, resolveList } from '../../query/resolve.ts'
 import { writePageCursor } from '../../query/resolve-sort.ts'
 import { createParams, ident, type Statement, statement } from '../../query/sql.ts'
 import type { Runtime } from '../../runtime.ts'
@@ -153,24 +153,6 @@ async function readPast(rt: Runtime, plan: Plan, via: Via) {
   const [row] = await run<{ data: string }>(rt, plan, compileOne(plan), via)
   if (row === undefined) throw errors.itemDenied('read')
   return { body: `{"data":${row.data}}`, version: undefined }
-}
-
-export const resolveEnv = ({ config, clock }: Runtime): ResolveEnv => envOf(config, clock())
-
-/** What the configuration and the clock decide about the meaning of a query. */
-export function envOf(config: Config, now: Date): ResolveEnv {
-  return {
-    now,
-    multiTenant: {
-      enabled: config.tenancy.enabled,
-      strict: config.tenancy.strictIsolation,
-      ignored: new Set(config.tenancy.ignoredTables),
-    },
-    countByDefault: config.query.countByDefault,
-    maxLimit: config.query.maxLimit,
-    postgis: config.database.postgis,
-    vector: config.database.vector,
-  }
 }
 
 /** How often a request follows collections that change under it before it asks the client to come back. */

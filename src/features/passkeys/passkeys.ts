@@ -4,7 +4,7 @@ import { AppError } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
-import { signedIn } from '../auth/sessions.ts'
+import { signedIn } from '../permissions/permissions.ts'
 import { deletePasskey, passkeysOf } from './queries.ts'
 
 /** 400 unless PASSKEY is listed in AUTH_SERVICES_ENABLED and all of PASSKEY_RP_ID, _RP_NAME and _ORIGIN are set. */

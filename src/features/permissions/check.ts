@@ -4,24 +4,20 @@ import { writersOf } from '../../catalog/system-collections.ts'
 import { hasUnresolved, readValue } from '../../catalog/values.ts'
 import { AppError, errors, type FieldProblem } from '../../errors.ts'
 import { type Access, systemAccess } from '../../query/access.ts'
+import { resolveEnv } from '../../query/env.ts'
 import { guard, isObject } from '../../query/guards.ts'
 import { parseUntrustedFilter } from '../../query/parse.ts'
 import { checkConditions, type ResolveEnv, variableScope } from '../../query/resolve.ts'
 import { rowPart } from '../../query/resolve-view.ts'
 import { substitute } from '../../query/variables.ts'
 import type { Runtime } from '../../runtime.ts'
-import type { Cell } from '../items/context.ts'
-import { resolveEnv } from '../items/reads.ts'
-import { hasInlineRule, isFieldList, isNone, relatedPart } from './grants.ts'
+import { hasInlineRule, isFieldList, isNone, relatedPart, variableKey, variableTarget } from './access.ts'
 import { aclsById, collectionsUsingAcl, storedRow } from './queries.ts'
-import { variableKey, variableTarget } from './related.ts'
 import type { StoredRule } from './store.ts'
 
-/**
- * What a row of svc_Permission or svc_ACL must be before it is written, by whichever door: a rule that could not mean
- * anything is refused (400) with what is wrong. What it names may still change later; a stored rule that no longer
- * makes sense lets nothing through.
- */
+// What a row of svc_Permission or svc_ACL must be before it is written, on whichever way: a rule without a meaning is
+// refused (400) with everything that is wrong. What it names may still change later; a stored rule that no longer makes
+// sense lets nothing through.
 
 type Row = Readonly<Record<string, unknown>>
 
@@ -43,11 +39,14 @@ export async function checkRule(rt: Runtime, collection: RuleCollection, given: 
   await checkAcl(rt, row, id)
 }
 
+/** A column that is about to be written, and its value as a parameter. */
+type RuleCell = { readonly field: Field; readonly value: unknown }
+
 /** The same for the cells of an item that is about to be written; other collections pass. */
 export async function checkRuleCells(
   rt: Runtime,
   collection: string,
-  cells: readonly Cell[],
+  cells: readonly RuleCell[],
   id?: string,
 ): Promise<void> {
   if (collection !== 'svc_Permission' && collection !== 'svc_ACL') return
@@ -68,7 +67,7 @@ export async function checkRuleDelete(rt: Runtime, collection: string, ids: read
 async function checkPermission(rt: Runtime, permission: Row): Promise<void> {
   const ids = Array.isArray(permission.acl_Ids) ? permission.acl_Ids.map(String) : []
   const acls = new Map((ids.length === 0 ? [] : await aclsById(rt.db, ids)).map((acl) => [acl.id, acl]))
-  // One that another process has just made is looked at like those that have been there.
+  // Another process may have created it just now.
   if (!rt.catalog.current().collections.has(String(permission.collection))) await rt.catalog.reloadIfStale()
   await refuseProblems(rt, (catalog) => permissionProblems(catalog, resolveEnv(rt), permission, acls))
 }
@@ -258,7 +257,7 @@ function ruleOf({ fields, conditions, relConditions, defaultValues }: Row): Stor
 }
 
 /** A cell's value as the client gave it: JSON travels as text. */
-function givenValue(field: Field, value: Cell['value']): unknown {
+function givenValue(field: Field, value: unknown): unknown {
   return field.kind === 'json' && typeof value === 'string' ? JSON.parse(value) : value
 }
 

@@ -2,9 +2,7 @@ import { rawQuery } from '../../db/sql.ts'
 import { type Action, AppError, errors } from '../../errors.ts'
 import { type Access, withGrants } from '../../query/access.ts'
 import type { Runtime } from '../../runtime.ts'
-import { accessOfRole, accessOfStanding } from '../auth/authenticate.ts'
-import { standingSql } from '../auth/own-row.ts'
-import { type StandingRow, standingOf } from '../auth/session-row.ts'
+import { accessOfPrincipal, accessOfRole, type PrincipalRow, principalOf, principalSql } from './principal.ts'
 import type { AccessRules, Role } from './store.ts'
 
 export type ExplainQuery = {
@@ -63,23 +61,23 @@ function roleSubject(rt: Runtime, idOrName: string, tenantId: string | undefined
 async function userSubject(rt: Runtime, userId: string, tenantId: string | undefined): Promise<Subject> {
   const rules = rt.access.current()
   const text = `
-    select u.id as "userId", ur."tenant_Id" as "tenantId", u.status, ur.id is not null as "hasRole", ${standingSql(rules.catalog)}
+    select u.id as "userId", ur."tenant_Id" as "tenantId", u.status, ur.id is not null as "hasRole", ${principalSql(rules.catalog)}
     from "svc_User" u
     left join "svc_UserRole" ur on ur."user_Id" = u.id and ($2::text is null or ur."tenant_Id"::text = $2)
     left join "svc_Role" r on r.id = ur."role_Id"
     left join "svc_Tenant" t on t.id = ur."tenant_Id"
     where u.id::text = $1 order by ur."createdAt", ur.id limit 1`
   const at = rt.config.tenancy.enabled ? (tenantId ?? null) : null
-  const row = await rt.db.maybeOne<StandingRow & { status: string; hasRole: boolean }>(
+  const row = await rt.db.maybeOne<PrincipalRow & { status: string; hasRole: boolean }>(
     rawQuery(text, [userId.toLowerCase(), at]),
   )
   if (row === undefined) throw new AppError(404, 'User not found')
   const user = { id: row.userId, status: row.status }
   if (!row.hasRole) return nobody(rt, rules, user, at)
-  const standing = await standingOf(rt.db, rules, rt.config.tenancy.enabled, row, rt.log)
-  const { role, tenantId: actual } = standing
+  const principal = await principalOf(rt.db, rules, rt.config.tenancy.enabled, row, rt.log)
+  const { role, tenantId: actual } = principal
   const blocked = row.status === 'active' ? {} : { blocked: `Account is ${row.status}` }
-  return { access: accessOfStanding(rt, standing), rules, role, user, tenantId: actual, ...blocked }
+  return { access: accessOfPrincipal(rt, principal), rules, role, user, tenantId: actual, ...blocked }
 }
 
 function nobody(rt: Runtime, rules: AccessRules, user: Subject['user'], tenantId: string | null): Subject {

@@ -6,6 +6,7 @@ import { type Action, AppError, errors, type FieldProblem } from '../../errors.t
 import { systemActor } from '../../events/types.ts'
 import { type Access, type Grant, withGrants } from '../../query/access.ts'
 import { compileCondition } from '../../query/compile.ts'
+import { resolveEnv } from '../../query/env.ts'
 import { parseListQuery } from '../../query/parse.ts'
 import {
   checkConditions,
@@ -22,10 +23,9 @@ import { checkIdentity } from '../identity/rules.ts'
 import { openProblems } from '../items/context.ts'
 import { readPayload } from '../items/payload.ts'
 import { openWrite } from '../items/plan.ts'
-import { resolveEnv } from '../items/reads.ts'
 import { systemRules } from '../system-rules.ts'
+import { isNone, namedRules } from './access.ts'
 import { type ExplainQuery, readExplainQuery, type Subject, subjectOf } from './explain-subject.ts'
-import { isNone, namedRules } from './grants.ts'
 import { type Opened, openedBy, storedProblems } from './review.ts'
 import type { PermissionRow } from './store.ts'
 

@@ -9,9 +9,9 @@ import {
   isLink,
 } from '../../query/access.ts'
 import { columnsBehind, type ResolveEnv } from '../../query/resolve.ts'
+import { accessOf, fieldSpecs, grantOf, isNone, namedRules } from './access.ts'
 import { permissionProblems } from './check.ts'
-import { fieldSpecs, grantOf, isNone, namedRules } from './grants.ts'
-import { accessOf, administratorRole } from './permissions.ts'
+import { administratorRole } from './roles.ts'
 import type { AccessRules, PermissionRow, Role } from './store.ts'
 
 /** What one stored permission comes to, beside what it says. */

@@ -2,9 +2,9 @@ import { isDeepStrictEqual } from 'node:util'
 import { AppError, type FieldProblem } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import type { Actor } from '../../events/types.ts'
+import { resolveEnv } from '../../query/env.ts'
 import { isObject } from '../../query/guards.ts'
 import type { Runtime } from '../../runtime.ts'
-import { resolveEnv } from '../items/reads.ts'
 import { type AclsById, permissionProblems } from './check.ts'
 import {
   aclIdsByName,
@@ -20,7 +20,7 @@ import {
   rolesWithPermissions,
   updatePermissions,
 } from './queries.ts'
-import { readsLikeBuiltIn } from './role-names.ts'
+import { readsLikeBuiltIn } from './roles.ts'
 
 /**
  * Roles with their permissions as a file (spec/permissions.md §4). An import replaces the whole permission set of each

@@ -3,11 +3,12 @@ import { sqlState } from '../../db/errors.ts'
 import { timedOut } from '../../db/time-limit.ts'
 import { AppError, errors } from '../../errors.ts'
 import type { Access } from '../../query/access.ts'
+import { resolveEnv } from '../../query/env.ts'
 import { isObject } from '../../query/guards.ts'
 import { type ListQuery, parseListQuery } from '../../query/parse.ts'
 import { type Plan, resolveList } from '../../query/resolve.ts'
 import type { Runtime } from '../../runtime.ts'
-import { answerPlan, resolveEnv, type Trace, withFreshCatalog } from '../items/reads.ts'
+import { answerPlan, type Trace, withFreshCatalog } from '../items/reads.ts'
 
 /**
  * `/reports/{collection}` (spec: Reports): `{"data":[…],"totalCount":n}`, with aggregate or groupBy its groups, else its

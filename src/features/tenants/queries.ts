@@ -2,7 +2,7 @@ import type { Catalog } from '../../catalog/catalog.ts'
 import { type Reader, rawQuery, sql, type Tx } from '../../db/sql.ts'
 import { actorCte } from '../../events/log.ts'
 import { projectionList } from '../../query/compile-rows.ts'
-import { ownRowSql } from '../auth/own-row.ts'
+import { ownRowSql } from '../permissions/permissions.ts'
 
 /** False when the user has a role at the tenant already. */
 export async function insertMembership(

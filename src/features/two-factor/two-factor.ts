@@ -11,7 +11,7 @@ import type { Runtime } from '../../runtime.ts'
 import { requireFreshProof } from '../auth/fresh-proof.ts'
 import type { Proven } from '../auth/input.ts'
 import { type Account, accountOf } from '../auth/queries.ts'
-import { signedIn } from '../auth/sessions.ts'
+import { signedIn } from '../permissions/permissions.ts'
 import { backupCodeHashes, newBackupCodes, secretOf, wrongCode } from './codes.ts'
 import { beginEnrolment, deleteEnrolment, finishEnrolment, lockEnrolment } from './queries.ts'
 
