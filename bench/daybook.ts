@@ -5,7 +5,7 @@ import { type Launch, runScript, type Server, startServer } from './processes.ts
 import { seed } from './seed.ts'
 import { definitions, type Twin, twins } from './shape.ts'
 
-/** Who asks: the administrator, or a user whose role has a rule on the rows of each table. */
+/** The caller: the administrator, or a user whose role has a rule on the rows of each table. */
 export type Role = 'admin' | 'limited'
 
 export type Account = { readonly id: string; readonly roleId: string; readonly token: string; readonly email: string }

@@ -23,7 +23,7 @@ const root = resolve(import.meta.dirname, '..')
 /** Where no .env of a checkout counts. */
 const cwd = tmpdir()
 
-/** Starts a server that says `{"msg":"ready","address":[{"port":…}]}`. Of our environment it sees only PATH and HOME. */
+/** Starts a server that says `{"msg":"ready","address":[{"port":…}]}`. Of our environment it sees only PATH, HOME and NODE_COMPILE_CACHE. */
 export async function startServer(launch: Launch, cleanup: AsyncDisposableStack): Promise<Server> {
   const child = spawnScript(launch)
   const closed = once(child, 'close')
@@ -55,10 +55,10 @@ export async function runScript(launch: Launch): Promise<void> {
 }
 
 function spawnScript({ script, env, nodeArgs = [] }: Launch) {
-  const { PATH = '', HOME = '' } = process.env
+  const { PATH = '', HOME = '', NODE_COMPILE_CACHE = compiledDirectory } = process.env
   return spawn(process.execPath, [...nodeArgs, resolve(root, script)], {
     cwd,
-    env: { PATH, HOME, NODE_COMPILE_CACHE: compiledDirectory, ...env },
+    env: { PATH, HOME, NODE_COMPILE_CACHE, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
 }

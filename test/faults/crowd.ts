@@ -135,7 +135,7 @@ function committedIn({ sql }: Cluster): Promise<Lane[]> {
 const visibleTo = ({ lane }: Member, committed: readonly Lane[]) =>
   committed.filter((change) => lane === undefined || change.lane === lane)
 
-/** Who looks at what was told then sees what is missing. */
+/** A look at the received changes afterwards shows the missing ones. */
 async function caughtUp(members: readonly Member[], committed: readonly Lane[]): Promise<void> {
   const isBehind = (member: Member) => member.told.length < visibleTo(member, committed).length
   await waitFor(() => !members.some(isBehind), patience).catch(() => undefined)

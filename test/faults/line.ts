@@ -9,7 +9,7 @@ export async function openLine(target: string): Promise<Line> {
   const ends = new Set<Socket>()
   const hold = (socket: Socket) => {
     ends.add(socket)
-    // Whatever breaks one end shows at the other.
+    // A break of one end shows at the other.
     socket.on('error', () => undefined)
     socket.on('close', () => ends.delete(socket))
     return socket

@@ -29,7 +29,7 @@ export async function runOverload(seed: number, size: Size): Promise<Result> {
   const [web] = cluster.web
   const ids = await prepare(web!, cluster.sql, size.rows)
   const run: Run = { web: web!, token: cluster.token, ids, random: seededRandom('overload', seed), size }
-  // Whatever is made at the first time is made.
+  // So that nothing is built for the first time while it is measured.
   await phase(run, { seconds: Math.min(1, size.seconds), heavy: 0, logins: 0 })
   const alone = await phase(run, { seconds: size.seconds / 6, heavy: 0, logins: 0 })
   const crowded = await phase(run, { seconds: size.seconds, heavy: size.heavy, logins: 0 })

@@ -6,7 +6,7 @@ import { administrator } from '../support/prepare.ts'
 import { createRole, grant } from '../support/tenants.ts'
 import { upload } from '../support/upload.ts'
 
-/** Who may change what identifies an account, by every way that leads to a row of svc_User. */
+/** Protected accounts (docs/accounts.md#protected-accounts), by every way that leads to a row of svc_User. */
 
 type Manager = { readonly call: Call; readonly token: string; readonly id: string }
 
@@ -164,7 +164,7 @@ describe.each([false, true])('with hooks: %s', (isHooked) => {
         expect((await api.anonymous('GET', `/auth/magiclink/${secret}`)).status).toBe(400)
       const said = await manager.call('PATCH', `/items/svc_User/${account.id}`, { emailVerified: true })
       expect([said.status, said.body.error.code]).toEqual([403, 'IDENTITY_PROTECTED'])
-      // Who proves the address gets the account without anything of before.
+      // The proof of the address opens the account without its former credentials.
       const link = await plant(api, 'magic-link', next)
       expect((await api.anonymous('GET', `/auth/magiclink/${link}`)).status).toBe(200)
       expect(await userRow(account.id)).toMatchObject({ emailVerified: true, password: null })

@@ -256,7 +256,7 @@ describe('under twelve concurrent writers', () => {
       expect(version.get(position)).toBe((latest.get(entityId!) ?? 0) + 1)
       latest.set(entityId!, version.get(position)!)
     }
-    // Whoever resumes from any event gets all that came after it, and nothing else.
+    // A client that resumes from any event gets everything after it, and nothing else.
     const all = (some: readonly LogEvent[]) => some.map(({ position }) => position).sort()
     for (let i = 0; i < events.length; i += 97)
       expect(all((await round(parseCursor(events[i]!.cursor))).events)).toEqual(all(events.slice(i + 1)))

@@ -23,7 +23,7 @@ it('no look that began before a write is recent after it, also while the next on
   void second.then(() => {
     isAnswered = true
   })
-  // Whoever needs no database is answered before a round trip to it ends.
+  // An answer that needs no database comes before a round trip to it ends.
   await other.query('select')
   expect(isAnswered).toBe(false)
   await other.query('rollback')

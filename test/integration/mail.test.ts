@@ -653,7 +653,7 @@ function tokenIn(mail: ReceivedMail): string {
   return /verify-email\/([0-9a-f]+)/.exec(mail.text ?? '')?.[1] ?? ''
 }
 
-/** Whatever arrived, it was one and the same message. */
+/** Every arrival was one and the same message. */
 function expectOneMessage(id: string): void {
   expect(new Set(smtp.received.map(({ messageId }) => messageId))).toEqual(new Set([`<${id}@daybook.example>`]))
   expect(new Set(smtp.received.map(tokenIn)).size).toBe(1)

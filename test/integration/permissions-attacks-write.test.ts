@@ -316,7 +316,7 @@ describe('P-17 the row as written satisfies the rule, too', () => {
       fields: ['title', 'owner_Id', 'userCreated_Id'],
       conditions: mine,
     }))
-    // Who may not read a user may not point at one either, whatever the rule of the note.
+    // A caller that may not read a user may not point at one either, under any rule of the note.
     owner = await someone([...notes, { collection: 'svc_User', action: 'read', fields: ['id'] }])
     ;({ id } = (await owner.call('POST', '/items/note', { title: 'own', owner_Id: owner.id })).body.data)
   })

@@ -372,7 +372,7 @@ describe('snapshot', () => {
       await api.sql(`insert into task (title, points) values ('first', 1), ('second', 1), ('third', 1)`)
       const other = await connect(address, token)
       expect(await subscribe(other, { filter: { 'team.name': 'green' } })).toMatchObject({ status: 'success' })
-      // Whoever follows teams waits here, and the feed with it.
+      // A follower of teams waits here, and the feed with it.
       const lock = await begin('lock table team in access exclusive mode')
       await api.sql(`update task set title = 'held up' where title = 'third'`)
       await waitFor(waitsForLock)

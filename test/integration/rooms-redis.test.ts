@@ -57,7 +57,7 @@ describeWithRedis('rooms that several processes share', () => {
     await join(one, 'a')
     expect(await members(two)).toEqual(['b', 'c', 'a*'])
     await one.redis.call('flushall')
-    // Whoever asks first finds itself unknown; the other one says so with its next sign of life.
+    // The first to ask finds itself unknown; the other one notices with its next heartbeat.
     await waitFor(async () => (await members(two)).length === 3)
     expect(await members(one)).toEqual(['b', 'c', 'a*'])
     expect((await one.store.members(room))[0]).toMatchObject({ userId: 'B', metadata: '{"of":"b"}' })

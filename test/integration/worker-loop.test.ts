@@ -93,7 +93,7 @@ describe('runQueue', () => {
     await waitFor(() => done.includes('silent'))
   })
 
-  it('goes on by polling while nothing can be announced, and by the bell when that is back', async () => {
+  it('goes on by polling while nothing can be announced, and by wakeups when they are back', async () => {
     const done: string[] = []
     const warned = () => logged.some(({ msg }) => msg === 'the notification connection was lost')
     serve({ pollMs: 20, handler: async (_rt, { emailLogId }) => void done.push(emailLogId) })
@@ -108,7 +108,7 @@ describe('runQueue', () => {
     await waitFor(() => rt.listener.isLive())
   })
 
-  it('looks at once when the bell was gone for a while', async () => {
+  it('looks at once when wakeups were gone for a while', async () => {
     const done: string[] = []
     serve({ pollMs: hour, handler: async (_rt, { emailLogId }) => void done.push(emailLogId) })
     await insert(1)

@@ -5,7 +5,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promis
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { afterEach, beforeEach, expect, it } from 'vitest'
+import { afterAll, beforeAll, expect, it } from 'vitest'
 import { root } from '../support/processes.ts'
 
 const contenders = 5
@@ -17,14 +17,17 @@ function after(claim: string): string {
 }
 
 let home: string
-const children = new Set<ReturnType<typeof contender>>()
+let all: ReturnType<typeof contender>[]
 
-beforeEach(async () => {
+beforeAll(async () => {
   home = await mkdtemp(join(tmpdir(), 'daybook-claim-'))
+  all = Array.from({ length: contenders }, contender)
+  // Each of them is ready to go before the first round.
+  await Promise.all(all.map(async (one) => one.claim(await roundOf({}), 0)))
 })
 
-afterEach(async () => {
-  for (const child of children) await child.end()
+afterAll(async () => {
+  for (const one of all) await one.end()
   await rm(home, { recursive: true })
 })
 
@@ -33,7 +36,7 @@ function contender() {
     stdio: ['pipe', 'pipe', 'inherit'],
   })
   const answers = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
-  const own = {
+  return {
     pid: child.pid!,
     claim: async (directory: string, at: number): Promise<string> => {
       child.stdin.write(`${directory} ${at}\n`)
@@ -44,8 +47,6 @@ function contender() {
       if (child.exitCode === null) await once(child, 'exit')
     },
   }
-  children.add(own)
-  return own
 }
 
 /** What each round begins with, and what is there when it is over. */
@@ -58,8 +59,6 @@ it.each<[string, Readonly<Record<string, string>>]>([
     { 'launcher.pid': dead, [after(dead)]: '2 nor this\n' },
   ],
 ])('of processes that start at the same moment over %s one gets the directory', async (_what, files) => {
-  const all = Array.from({ length: contenders }, contender)
-  await Promise.all(all.map(async (one) => one.claim(await roundOf({}), 0)))
   for (let round = 0; round < rounds; round += 1) {
     const directory = await roundOf(files)
     const at = Date.now() + 5

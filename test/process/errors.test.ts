@@ -122,7 +122,7 @@ const cases: Record<string, Record<string, Bad>> = {
       headers: { 'transfer-encoding': 'chunked' },
       status: 413,
     },
-    // Who may not write there is told so before the body is looked at.
+    // A caller that may not write there is refused before the body is read.
     'two megabytes of nobody': {
       ...post('/items/note', { text: 'x'.repeat(2_000_000) }, 403),
       headers: nobody,

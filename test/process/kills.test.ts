@@ -329,7 +329,7 @@ describe('PostgreSQL that goes away', () => {
   }
 })
 
-/** Who looks after the queues, for tests that cannot wait for minutes. Mails are tried again at once. */
+/** A runtime that supervises the queues, for tests that cannot wait for minutes. It retries mails at once. */
 async function openImpatient(url: string): Promise<Runtime> {
   const log = pino({ level: 'silent' })
   const rt = await openRuntime({ config: testConfig(url), log, name: 'test', worker: false })

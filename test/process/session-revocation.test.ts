@@ -76,7 +76,7 @@ const ends: [string, (subject: Subject) => Promise<unknown>][] = [
   ['deletion of the user', ({ id }) => one.call('DELETE', `/items/svc_User/${id}`)],
 ]
 
-// Whoever changes rows by hand does not wait for the processes; the notification is there in milliseconds.
+// A change by hand does not wait for the processes; the notification arrives in milliseconds.
 const endsByHand: typeof ends = [
   ['the loss of the role', sqlOf('delete from "svc_UserRole" where "user_Id" = $1')],
   ['deletion of the row', sqlOf('delete from "svc_Sessions" where "user_Id" = $1')],

@@ -70,7 +70,7 @@ export async function startPgbouncer(url: string, settings: PgbouncerSettings = 
   }
 }
 
-/** Whoever comes is let in as the user of the address. */
+/** Every client is let in as the user of the address. */
 function configuration(url: string, settings: PgbouncerSettings): string {
   const { hostname, port, pathname, username, password } = new URL(url)
   const quoted = (text: string) => `'${decodeURIComponent(text).replaceAll("'", "''")}'`

@@ -20,7 +20,7 @@ type Expected = {
   authorize: string
   scope?: string
   pkce?: boolean
-  /** Who somebody is by an ID token, or at this address. */
+  /** The identity in an ID token, or at this address. */
   profile: string
   raw: object
   says: [accountId: string, email: string | undefined, verified: boolean, firstName: string, lastName: string | null]
