@@ -79,12 +79,16 @@ afterAll(() => outside.close())
 afterEach(async () => {
   await bed.stopAll()
   outside.reset()
+  await empty()
+})
+
+async function empty(): Promise<void> {
   await bed.sql('delete from "svc_Tasks"')
   await bed.sql('delete from effect')
   await bed.sql('delete from point')
   await bed.sql('delete from "svc_Tenant"')
   await bed.sql(`delete from "svc_User" where email = 't@example.com'`)
-})
+}
 
 const reached = (name: string, times = 1) =>
   waitFor(async () => (await bed.sql('select from point where name = $1', [name])).length >= times, { timeout: 30_000 })
@@ -187,26 +191,31 @@ describe('a call to another service', () => {
 })
 
 describe('a task of a tenant', () => {
-  it.each([
+  const ends = [
     ['deleted', 'delete from "svc_Tenant"', 'lost'],
     ['left by its creator', 'delete from "svc_UserRole" where "tenant_Id" is not null', 'failed'],
-  ])('that is %s while it runs writes nothing more', async (_how, change, outcome) => {
-    const [{ tenant, user }] = await bed.sql(
-      `with t as (insert into "svc_Tenant" (name) values ('T') returning id),
-       u as (insert into "svc_User" (email, "firstName", "lastName") values ('t@example.com', 'T', 'U') returning id),
-       r as (insert into "svc_UserRole" ("user_Id", "role_Id", "tenant_Id")
-             select u.id, r.id, t.id from t, u, "svc_Role" r where r.name = 'user')
-       select t.id as tenant, u.id as user from t, u`,
-    )
+  ] as const
+
+  it('that is deleted, or left by its creator, while it runs writes nothing more', async () => {
     const worker = await bed.start({ MULTI_TENANT: 'true' })
-    const id = await bed.add('slow', { tenant_Id: tenant, userCreated_Id: user })
-    await reached('before')
-    await bed.sql(change)
-    await goOn()
-    await worker.waitForLine((line) => line.taskId === id && line.outcome === outcome, { timeout: 40_000 })
-    expect(await effects()).toEqual([])
-    const refused = { task_status: 'Error', error_data: { message: expect.stringContaining('not in its tenant') } }
-    expect(await bed.row(id)).toEqual(outcome === 'lost' ? undefined : expect.objectContaining(refused))
+    for (const [how, change, outcome] of ends) {
+      const [{ tenant, user }] = await bed.sql(
+        `with t as (insert into "svc_Tenant" (name) values ('T') returning id),
+         u as (insert into "svc_User" (email, "firstName", "lastName") values ('t@example.com', 'T', 'U') returning id),
+         r as (insert into "svc_UserRole" ("user_Id", "role_Id", "tenant_Id")
+               select u.id, r.id, t.id from t, u, "svc_Role" r where r.name = 'user')
+         select t.id as tenant, u.id as user from t, u`,
+      )
+      const id = await bed.add('slow', { tenant_Id: tenant, userCreated_Id: user })
+      await reached('before')
+      await bed.sql(change)
+      await goOn()
+      await worker.waitForLine((line) => line.taskId === id && line.outcome === outcome, { timeout: 40_000 })
+      expect([how, await effects()]).toEqual([how, []])
+      const refused = { task_status: 'Error', error_data: { message: expect.stringContaining('not in its tenant') } }
+      expect(await bed.row(id)).toEqual(outcome === 'lost' ? undefined : expect.objectContaining(refused))
+      await empty()
+    }
   })
 })
 
@@ -224,21 +233,21 @@ describe('an attempt that dies inside finish', () => {
 })
 
 describe('a zombie', () => {
-  it.each(['slow', 'plain'])('of a %s task writes nothing when it wakes', async (type) => {
-    const zombie = await bed.start()
-    const id = await bed.add(type, { max_retries: 1 })
-    await reached('before')
+  it('of a slow and of a plain task writes nothing when it wakes', async () => {
+    const zombie = await bed.start({ TASK_CONCURRENCY: '2' })
+    const ids = [await bed.add('slow', { max_retries: 1 }), await bed.add('plain', { max_retries: 1 })]
+    await reached('before', 2)
     await zombie.kill('SIGSTOP')
     await seemStalled()
-    const healthy = await bed.start()
-    await reached('before', 2)
+    const healthy = await bed.start({ TASK_CONCURRENCY: '2' })
+    await reached('before', 3)
     await goOn()
-    await becomes(id, 'Completed')
-    const row = await bed.row(id)
+    for (const id of ids) await becomes(id, 'Completed')
+    const rows = await Promise.all(ids.map((id) => bed.row(id)))
     await zombie.kill('SIGCONT')
-    await zombie.waitForLine(({ outcome, taskId }) => taskId === id && outcome === 'lost')
-    expect(await bed.row(id)).toEqual(row)
-    expect(await effects()).toEqual([{ task: id, attempt: 1 }])
+    for (const id of ids) await zombie.waitForLine(({ outcome, taskId }) => taskId === id && outcome === 'lost')
+    expect(await Promise.all(ids.map((id) => bed.row(id)))).toEqual(rows)
+    expect((await effects()).toSorted((a, b) => a.task - b.task)).toEqual(ids.map((task) => ({ task, attempt: 1 })))
     expect(healthy.lines.some(({ outcome }) => outcome === 'completed' || outcome === 'settled')).toBe(true)
   })
 })
