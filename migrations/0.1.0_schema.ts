@@ -1,4 +1,4 @@
-import { systemCollections } from '../src/catalog/system-collections.ts'
+import { systemCollections } from '../src/catalog/system-definitions.ts'
 import type { MigrationContext, MigrationResult } from '../src/db/migrate.ts'
 import { logTableSql } from '../src/events/log-table.ts'
 import { insertSeedsSql, seedsJson } from '../src/features/templates/seeds.ts'

@@ -4,7 +4,7 @@
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { membersDocument } from '../src/catalog/shape/document.ts'
+import { membersDocument } from '../src/catalog/shape.ts'
 import { configDocument } from '../src/config/document.ts'
 
 /** Every generated file: its path from the root of the project, and its text. */

@@ -4,7 +4,7 @@ import type { Collection, FieldJson, IndexJson, SchemaJson } from './catalog.ts'
 import { switchColumns } from './compile.ts'
 import { refused, type SchemaPatch } from './declared.ts'
 import { withoutFields } from './definitions.ts'
-import type { Problem } from './shape/problems.ts'
+import type { Problem } from './shape.ts'
 
 /**
  * A change of a definition put on what is stored: what the change leaves out stays, what it gives replaces the entry of

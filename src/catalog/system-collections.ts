@@ -1,18 +1,20 @@
-import type { CollectionDefinition, Field } from './catalog.ts'
-import { identityCollections } from './identity-collections.ts'
-import { file } from './system/files.ts'
-import { auditLog, migration, schemaDefinition, settings } from './system/installation.ts'
-import { emailLog, notification, template } from './system/mail.ts'
-import { block, page } from './system/pages.ts'
-import { acl, invite, permission, role, tenant, user, userPreference, userRole } from './system/people.ts'
-import { account, apiKey, passkey, sessions, twoFactor, verification } from './system/sign-in.ts'
-import { tasks } from './system/tasks.ts'
-import { workflow, workflowExecution, workflowExecutionLog } from './system/workflows.ts'
+/** What is special about system collections: which are logged, who writes their rows, how they are shown. */
+import type { Field } from './catalog.ts'
 
 /**
- * The system collections of `spec/schemas.md` §5 and §6, declared in the shape of user collections. The first
- * migration creates them; afterwards the stored definition counts (an installation may add fields to some of them).
+ * THE list of identity collections: what lets somebody in, or will. Their rows are made by signing in, registering and
+ * inviting, and by nothing else: the generic routes never write them, but for what `writersOf` lets end, and a
+ * permission for another collection never shows them through a relation.
  */
+export const identityCollections: ReadonlySet<string> = new Set([
+  'svc_Account',
+  'svc_Sessions',
+  'svc_Verification',
+  'svc_TwoFactor',
+  'svc_Passkey',
+  'svc_ApiKey',
+  'svc_Invite',
+])
 
 /** Tables whose changes are no events: the log itself, and state that is read only while it is valid (design §4). */
 export const unloggedCollections: ReadonlySet<string> = new Set(['svc_AuditLog', 'svc_Sessions', 'svc_Verification'])
@@ -61,34 +63,3 @@ export const shownFields: ReadonlyMap<string, NonNullable<Field['shownBy']>> = n
 
 /** No event is ever updated, so the log has no column for the time of it. */
 export const sameFields: ReadonlyMap<string, string> = new Map([['svc_AuditLog.updatedAt', 'createdAt']])
-
-export const systemCollections: readonly CollectionDefinition[] = [
-  schemaDefinition,
-  migration,
-  auditLog,
-  tenant,
-  role,
-  permission,
-  user,
-  userRole,
-  sessions,
-  account,
-  verification,
-  twoFactor,
-  passkey,
-  apiKey,
-  file,
-  tasks,
-  emailLog,
-  notification,
-  settings,
-  invite,
-  userPreference,
-  template,
-  acl,
-  workflow,
-  workflowExecution,
-  workflowExecutionLog,
-  page,
-  block,
-]

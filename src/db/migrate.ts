@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type pg from 'pg'
-import type * as manager from '../catalog/manager.ts'
+import type * as manager from '../catalog/change.ts'
 import type { Config } from '../config.ts'
 import { type Actor, actorJson } from '../events/types.ts'
 import { Connection, processOf } from './connection.ts'

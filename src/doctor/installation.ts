@@ -1,4 +1,4 @@
-import { switchOf } from '../catalog/field-types.ts'
+import { switchOf } from '../catalog/fields.ts'
 import type { Config } from '../config.ts'
 import { quoteName, type Reader, rawQuery, sql } from '../db/sql.ts'
 import { bossSchema, deadLetterQueues, queues } from '../events/jobs.ts'

@@ -1,5 +1,4 @@
-import type { Collection, Field, Kind } from '../catalog/catalog.ts'
-import type { LinkEnd } from '../catalog/link-ends.ts'
+import type { Collection, Field, Kind, LinkEnd } from '../catalog/catalog.ts'
 import { quoteName, quoteText } from '../db/sql.ts'
 import { logSchema, logTable } from './log.ts'
 

@@ -4,7 +4,7 @@
  */
 
 import type { Catalog, Collection } from '../catalog/catalog.ts'
-import { identityCollections } from '../catalog/identity-collections.ts'
+import { identityCollections } from '../catalog/system-collections.ts'
 import type { Action } from '../errors.ts'
 import { oncePer } from '../once-per.ts'
 

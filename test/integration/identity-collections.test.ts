@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { hashSecret } from '../../src/adapters/tokens.ts'
-import { identityCollections } from '../../src/catalog/identity-collections.ts'
+import { identityCollections } from '../../src/catalog/system-collections.ts'
 import { contextFor } from '../../src/extensions/context.ts'
 import type { ItemsServiceClass } from '../../src/extensions/items-service.ts'
 import type { Accountability } from '../../src/features/items/hooking.ts'

@@ -2,9 +2,9 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { CatalogOptions, CollectionDefinition, SchemaJson } from '../../src/catalog/catalog.ts'
 import { compileCatalog, definitionProblems } from '../../src/catalog/compile.ts'
-import { expressionProblem } from '../../src/catalog/expressions.ts'
+import { expressionProblem } from '../../src/catalog/fields.ts'
 import { shortened } from '../../src/catalog/identifiers.ts'
-import { systemCollections } from '../../src/catalog/system-collections.ts'
+import { systemCollections } from '../../src/catalog/system-definitions.ts'
 import { AppError } from '../../src/errors.ts'
 
 const compile = (schema: object, options?: CatalogOptions, others: readonly CollectionDefinition[] = []) =>

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { CatalogOptions, SchemaJson } from '../../src/catalog/catalog.ts'
 import { compileCatalog } from '../../src/catalog/compile.ts'
 import { catalogChangesSql } from '../../src/catalog/ddl.ts'
-import { withMissingJunctions } from '../../src/catalog/junctions.ts'
+import { withMissingJunctions } from '../../src/catalog/definitions.ts'
 
 type Schemas = Record<string, object>
 

@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { memberProblems, relTypeProblem, typeProblem } from '../../src/catalog/shape/problems.ts'
-import { membersOf, type ShapeName, shapes } from '../../src/catalog/shape/shape.ts'
-import { advicesOf, typeSynonyms } from '../../src/catalog/shape/synonyms.ts'
-import { systemCollections } from '../../src/catalog/system-collections.ts'
+import { memberProblems, membersOf, relTypeProblem, shapes, typeProblem } from '../../src/catalog/shape.ts'
+import { advicesOf, type ShapeName, typeSynonyms } from '../../src/catalog/synonyms.ts'
+import { systemCollections } from '../../src/catalog/system-definitions.ts'
 import { editDistance, nearName, plain } from '../../src/near-names.ts'
 
 const names = Object.keys(shapes) as ShapeName[]

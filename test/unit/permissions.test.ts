@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { compileCatalog } from '../../src/catalog/compile.ts'
-import { systemCollections } from '../../src/catalog/system-collections.ts'
+import { systemCollections } from '../../src/catalog/system-definitions.ts'
 import {
   accessOf,
   collectionsWithRowRules,

@@ -1,6 +1,6 @@
 import { openBoundedMemory } from '../../adapters/bounded-memory.ts'
 import type { Catalog, Collection } from '../../catalog/catalog.ts'
-import { defaultExpression } from '../../catalog/defaults.ts'
+import { defaultExpression } from '../../catalog/fields.ts'
 import { parameterType, readValue } from '../../catalog/values.ts'
 import { AppError, errors, refusals } from '../../errors.ts'
 import { actorCondition, actorCte } from '../../events/log.ts'

@@ -1,6 +1,6 @@
 import { compareVersions, isVersion } from '../../adapters/version-order.ts'
-import { createCollections } from '../../catalog/manager.ts'
-import { systemCollections } from '../../catalog/system-collections.ts'
+import { createCollections } from '../../catalog/change.ts'
+import { systemCollections } from '../../catalog/system-definitions.ts'
 import { type Config, ConfigError } from '../../config.ts'
 import { type Reader, sql, type Tx } from '../../db/sql.ts'
 import { systemActor } from '../../events/types.ts'

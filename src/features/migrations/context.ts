@@ -1,4 +1,4 @@
-import * as manager from '../../catalog/manager.ts'
+import * as manager from '../../catalog/change.ts'
 import type { MigrationContext } from '../../db/migrate.ts'
 import { rawQuery, type Tx } from '../../db/sql.ts'
 import { systemActor } from '../../events/types.ts'

@@ -1,4 +1,4 @@
-import { adoptTenants } from '../../catalog/manager.ts'
+import { adoptTenants } from '../../catalog/change.ts'
 import type { Config } from '../../config.ts'
 import { type DirectSession, openDirectSession } from '../../db/migrate.ts'
 import { sql } from '../../db/sql.ts'

@@ -1,15 +1,17 @@
 import type { Catalog } from '../../catalog/catalog.ts'
 import {
+  type ChangeGuard,
   type CollectionChange,
   countLosses,
   type DefinitionPlan,
   type Dropped,
+  executeChange,
   type Loss,
+  lockCatalog,
   planChange,
   refuseGaps,
-} from '../../catalog/definition-plan.ts'
+} from '../../catalog/change.ts'
 import type { Definitions } from '../../catalog/definitions.ts'
-import { type ChangeGuard, executeChange, lockCatalog } from '../../catalog/manager.ts'
 import { readDefinitions } from '../../catalog/store.ts'
 import { columnOf, sqlState } from '../../db/errors.ts'
 import { sql, type Tx } from '../../db/sql.ts'

@@ -1,7 +1,7 @@
 import type { Catalog, Collection, Index, IndexJson } from '../../catalog/catalog.ts'
 import { createIndexSql, tableIndexes } from '../../catalog/ddl.ts'
 import { knownDefinitions, withSchema } from '../../catalog/definitions.ts'
-import { memberProblems } from '../../catalog/shape/problems.ts'
+import { memberProblems } from '../../catalog/shape.ts'
 import { rawQuery, sql } from '../../db/sql.ts'
 import { AppError, errors } from '../../errors.ts'
 import type { Actor } from '../../events/types.ts'

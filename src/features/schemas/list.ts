@@ -1,5 +1,5 @@
 import type { Catalog, Collection, CollectionDefinition } from '../../catalog/catalog.ts'
-import { shownSchema } from '../../catalog/server-added.ts'
+import { shownSchema } from '../../catalog/declared.ts'
 import { AppError, errors } from '../../errors.ts'
 import type { Runtime } from '../../runtime.ts'
 

@@ -1,13 +1,14 @@
 import type { Catalog, Relation } from '../../catalog/catalog.ts'
 import { checkIdentifier } from '../../catalog/identifiers.ts'
 import {
+  type Relationship,
   type RelationshipChange,
+  type RelationshipDetails,
   withChangedRelationship,
   withoutRelationship,
-} from '../../catalog/relationship-edits.ts'
-import { type Relationship, type RelationshipDetails, withRelationship } from '../../catalog/relationships.ts'
-import { memberProblems, type Problem } from '../../catalog/shape/problems.ts'
-import { type RelationshipType, relationshipTypeOf } from '../../catalog/shape/relation-types.ts'
+  withRelationship,
+} from '../../catalog/relationships.ts'
+import { memberProblems, type Problem, type RelationshipType, relationshipTypeOf } from '../../catalog/shape.ts'
 import { AppError } from '../../errors.ts'
 import type { Actor } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'

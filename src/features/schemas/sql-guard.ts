@@ -1,6 +1,6 @@
 import { parseSql, SqlSyntaxError } from '../../adapters/sql-parser.ts'
 import type { Catalog, Collection } from '../../catalog/catalog.ts'
-import { checksOf } from '../../catalog/compile-index.ts'
+import { checksOf } from '../../catalog/compile.ts'
 import { type Reader, rawQuery } from '../../db/sql.ts'
 import { AppError } from '../../errors.ts'
 import { expressionRefusal, type Row } from './sql-expression.ts'

@@ -1,12 +1,17 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Catalog, Collection, CollectionDefinition, IndexJson, SchemaJson } from '../../catalog/catalog.ts'
+import type { CollectionChange, Loss } from '../../catalog/change.ts'
 import { checkShape, definitionProblems } from '../../catalog/compile.ts'
-import { type Door, declaredSchema } from '../../catalog/declared.ts'
-import type { CollectionChange, Loss } from '../../catalog/definition-plan.ts'
-import { type Definitions, definitionsOf, fromStored, listOf, withSchema } from '../../catalog/definitions.ts'
-import { withMissingJunctions } from '../../catalog/junctions.ts'
+import { type Door, declaredSchema, shownSchema } from '../../catalog/declared.ts'
+import {
+  type Definitions,
+  definitionsOf,
+  fromStored,
+  listOf,
+  withMissingJunctions,
+  withSchema,
+} from '../../catalog/definitions.ts'
 import { type Merged, merged } from '../../catalog/merge.ts'
-import { shownSchema } from '../../catalog/server-added.ts'
 import type { Config } from '../../config.ts'
 import { sql } from '../../db/sql.ts'
 import { AppError } from '../../errors.ts'

@@ -1,5 +1,16 @@
-import { plain } from '../../near-names.ts'
-import type { ShapeName } from './shape.ts'
+import { plain } from '../near-names.ts'
+
+/** What has members of its own in a definition. */
+export type ShapeName =
+  | 'collection'
+  | 'realtime'
+  | 'cache'
+  | 'column'
+  | 'values'
+  | 'relation'
+  | 'index'
+  | 'constraint'
+  | 'relationship'
 
 /**
  * Words that other products have for what is called differently here. Each says what is right, from the value that came

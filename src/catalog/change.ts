@@ -1,0 +1,324 @@
+/**
+ * Changes of the catalog: planned first, purely, then definition rows and tables in the caller's transaction, so that a
+ * failing statement leaves both as they were. One change at a time in the whole database.
+ */
+import { isDeepStrictEqual } from 'node:util'
+import { quoteName, type Reader, rawQuery, sql, type Tx } from '../db/sql.ts'
+import { AppError } from '../errors.ts'
+import type { Catalog, CatalogOptions, Collection, CollectionDefinition, Field } from './catalog.ts'
+import { checksOf, compileCatalog } from './compile.ts'
+import { catalogChangesSql, isReplaced } from './ddl.ts'
+import { declaredSchema } from './declared.ts'
+import {
+  type Definitions,
+  definitionsOf,
+  knownDefinitions,
+  listOf,
+  toStored,
+  withMissingJunctions,
+  withSchema,
+} from './definitions.ts'
+import { defaultExpression } from './fields.ts'
+import { withoutCollection } from './relationships.ts'
+import { readDefinitions } from './store.ts'
+
+export type CollectionChange = { readonly collection: string; readonly change: 'create' | 'update' | 'delete' }
+
+/** A change of definitions before it is made. */
+export type DefinitionPlan = {
+  readonly next: Definitions
+  readonly after: Catalog
+  /** In name order. */
+  readonly changes: readonly CollectionChange[]
+  /** What brings the tables to the next definitions. */
+  readonly statements: readonly string[]
+  readonly losses: readonly Loss[]
+  /** What stored rows may lack of what the next definitions require. */
+  readonly gaps: readonly Gap[]
+}
+
+/** Something that is there before a change and not after it: a whole collection, or one part of it. */
+export type Loss = {
+  readonly collection: string
+  readonly field?: string
+  readonly relation?: string
+  readonly index?: string
+  readonly constraint?: string
+}
+
+/** A loss with what it held: rows of a collection, values of a field. */
+export type Dropped = Loss & { readonly rows?: number; readonly values?: number }
+
+/**
+ * What a change of definitions would do. Pure. Everything that the edit has changed goes through the door of definitions, and
+ * junctions that a BelongsToMany names and nobody declares are added.
+ *
+ * @throws AppError 400 for definitions that do not compile or cannot be reached from the present ones
+ */
+export function planChange(
+  stored: readonly CollectionDefinition[],
+  edit: (catalog: Catalog) => Definitions,
+  options: CatalogOptions,
+): DefinitionPlan {
+  const before = compileCatalog(stored, options)
+  const next = withMissingJunctions(declared(before, edit(before)))
+  const after = compileCatalog(listOf(next), options)
+  return {
+    next,
+    after,
+    changes: changesBetween(definitionsOf(before), next),
+    statements: catalogChangesSql(before, after),
+    losses: lossesBetween(before, after),
+    gaps: requiredGaps(before, after),
+  }
+}
+
+/** Counts what is about to be lost: one look at each table. */
+export async function countLosses(db: Reader, { losses }: Pick<DefinitionPlan, 'losses'>): Promise<Dropped[]> {
+  const dropped: Dropped[] = []
+  for (const collection of new Set(losses.map((loss) => loss.collection))) {
+    const own = losses.filter((loss) => loss.collection === collection)
+    dropped.push(...(await counted(db, collection, own)))
+  }
+  return dropped
+}
+
+/** 400 with every field that stored rows have no value for; PostgreSQL would name the first, and not how many they are. */
+export async function refuseGaps(db: Reader, { gaps }: Pick<DefinitionPlan, 'gaps'>): Promise<void> {
+  const found: string[] = []
+  for (const { collection, field, countSql } of gaps) {
+    const { rows } = await db.one<{ rows: bigint | number | string }>(rawQuery(countSql))
+    if (BigInt(rows) > 0n) found.push(`${collection}.${field} is required, and stored rows without a value: ${rows}`)
+  }
+  if (found.length > 0)
+    throw new AppError(400, 'The schema cannot be applied', {
+      code: 'SCHEMA_NOT_APPLICABLE',
+      details: found.join('; '),
+    })
+}
+
+function declared(catalog: Catalog, edited: Definitions): Definitions {
+  return new Map(
+    [...edited].map(([collection, schema]) => {
+      const isKept = catalog.collections.get(collection)?.definition.schema === schema
+      return [collection, isKept ? schema : declaredSchema({ catalog, collection, beside: edited }, schema)]
+    }),
+  )
+}
+
+function changesBetween(before: Definitions, after: Definitions): CollectionChange[] {
+  const names = [...new Set([...before.keys(), ...after.keys()])].sort()
+  return names.flatMap((collection): CollectionChange[] => {
+    if (!before.has(collection)) return [{ collection, change: 'create' }]
+    if (!after.has(collection)) return [{ collection, change: 'delete' }]
+    const isSame = isDeepStrictEqual(toStored(before.get(collection)!), toStored(after.get(collection)!))
+    return isSame ? [] : [{ collection, change: 'update' }]
+  })
+}
+
+function lossesBetween(before: Catalog, after: Catalog): Loss[] {
+  return [...before.collections.values()].flatMap((old): Loss[] => {
+    const collection = after.collections.get(old.name)
+    return collection === undefined ? [{ collection: old.name }] : lossesOf(old, collection)
+  })
+}
+
+function lossesOf(old: Collection, next: Collection): Loss[] {
+  if (old.definition.schema === next.definition.schema) return []
+  const { name: collection } = old
+  const isDeclared = (name: string) => Object.hasOwn(old.definition.schema.fields, name)
+  const missing = (names: Iterable<string>, kept: Iterable<string>) => {
+    const still = new Set(kept)
+    return [...names].filter((name) => !still.has(name))
+  }
+  const namesOf = (list: readonly { name: string }[]) => list.map(({ name }) => name)
+  return [
+    ...missing(old.fields.keys(), next.fields.keys()).map((field) => ({ collection, field })),
+    ...missing(old.relations.keys(), next.relations.keys())
+      .filter(isDeclared)
+      .map((relation) => ({ collection, relation })),
+    ...missing(namesOf(old.indexes), namesOf(next.indexes)).map((index) => ({ collection, index })),
+    ...missing(namesOf(checksOf(old.definition)), namesOf(checksOf(next.definition))).map((constraint) => ({
+      collection,
+      constraint,
+    })),
+  ]
+}
+
+async function counted(db: Reader, collection: string, losses: readonly Loss[]): Promise<Dropped[]> {
+  const isWhole = (loss: Loss) => Object.keys(loss).length === 1
+  const fields = losses.flatMap(({ field }) => field ?? [])
+  if (fields.length === 0 && !losses.some(isWhole)) return [...losses]
+  const counts = fields.map((field, i) => `, count(${quoteName(field)}) as "${i}"`).join('')
+  const row = await db.one<Record<string, string | number>>(
+    rawQuery(`select count(*) as rows${counts} from ${quoteName(collection)}`),
+  )
+  return losses.map((loss): Dropped => {
+    if (isWhole(loss)) return { ...loss, rows: Number(row.rows) }
+    return loss.field === undefined ? loss : { ...loss, values: Number(row[String(fields.indexOf(loss.field))]) }
+  })
+}
+
+/* Fields that the next definitions require. */
+
+/** A field that stored rows may have no value for, though the next catalog requires one. */
+export type Gap = {
+  readonly collection: string
+  readonly field: string
+  /** Counts the rows without a value, as `rows`. */
+  readonly countSql: string
+}
+
+/** The fields that become required without anything that gives stored rows a value. Pure. */
+export function requiredGaps(before: Catalog, after: Catalog): readonly Gap[] {
+  return [...after.collections.values()].flatMap((collection) => {
+    const old = before.collections.get(collection.name)
+    return old === undefined ? [] : [...collection.fields.values()].flatMap((field) => gapOf(old, field))
+  })
+}
+
+function gapOf({ name, fields }: Collection, field: Field): Gap[] {
+  const before = fields.get(field.name)
+  if (field.nullable || field.generated !== undefined || before?.nullable === false) return []
+  const isKept = before !== undefined && !isReplaced(before, field)
+  const isFilled = defaultExpression(field) !== undefined || field.default?.kind === 'autoincrement'
+  if (!isKept && isFilled) return []
+  const where = isKept ? ` where ${quoteName(field.name)} is null` : ''
+  return [{ collection: name, field: field.name, countSql: `select count(*) as rows from ${quoteName(name)}${where}` }]
+}
+
+/* Execution. */
+
+/** What may refuse a change: before its first statement, and after its last one. */
+export type ChangeGuard = Readonly<Record<'before' | 'afterwards', (plan: DefinitionPlan) => Promise<void>>>
+
+/** What migrations write is the operator's. */
+const unguarded: ChangeGuard = { before: async () => undefined, afterwards: async () => undefined }
+
+/**
+ * The one way to change definitions: `edit` makes the next ones from the catalog as it is inside the transaction, the
+ * tables follow by the difference. Junctions that a BelongsToMany names and nobody declares are added.
+ *
+ * @returns what was done to which collection, in name order
+ * @throws AppError 400 for definitions that do not compile or cannot be reached from the present ones
+ */
+export async function changeDefinitions(
+  tx: Tx,
+  edit: (catalog: Catalog) => Definitions,
+  options: CatalogOptions = {},
+): Promise<readonly CollectionChange[]> {
+  return (await executeChange(tx, edit, options)).changes
+}
+
+/** As {@link changeDefinitions}, with what was dropped; the guard may refuse the change. */
+export async function executeChange(
+  tx: Tx,
+  edit: (catalog: Catalog) => Definitions,
+  options: CatalogOptions = {},
+  guard: ChangeGuard = unguarded,
+): Promise<{ readonly changes: readonly CollectionChange[]; readonly dropped: readonly Dropped[] }> {
+  const plan = planChange(await lockedDefinitions(tx), edit, options)
+  await guard.before(plan)
+  await refuseGaps(tx, plan)
+  const dropped = await countLosses(tx, plan)
+  for (const statement of plan.statements) await tx.any(rawQuery(statement))
+  await guard.afterwards(plan)
+  for (const change of plan.changes) await storeChange(tx, change, plan.next)
+  return { changes: plan.changes, dropped }
+}
+
+/** Lets one change of definitions after the other through; the lock ends with the transaction, readers never wait. */
+export async function lockCatalog(tx: Tx): Promise<void> {
+  await tx.any(sql.unsafe`select pg_advisory_xact_lock(hashtext('daybook catalog'))`)
+}
+
+/** Creates collections that may point at each other. 409 when one exists. */
+export async function createCollections(
+  tx: Tx,
+  definitions: readonly CollectionDefinition[],
+  options: CatalogOptions = {},
+): Promise<void> {
+  await changeDefinitions(tx, (catalog) => withNew(catalog, definitions), options)
+}
+
+/** The definitions of a catalog and new ones beside them. 409 when one exists. */
+export function withNew(catalog: Catalog, definitions: readonly CollectionDefinition[]): Definitions {
+  const next = new Map(definitionsOf(catalog))
+  for (const { collectionName, schema } of definitions) {
+    if (next.has(collectionName))
+      throw new AppError(409, `Collection ${collectionName} already exists`, { code: 'COLLECTION_EXISTS' })
+    next.set(collectionName, schema)
+  }
+  return next
+}
+
+/** Registers a collection whose table exists already: the log, whose table is made by `events/log.ts`. */
+export async function adoptCollection(tx: Tx, definition: CollectionDefinition): Promise<void> {
+  compileCatalog([...(await lockedDefinitions(tx)), definition])
+  const { collectionName, schema } = definition
+  await storeChange(tx, { collection: collectionName, change: 'create' }, new Map([[collectionName, schema]]))
+}
+
+/** Brings table and definition to a new version. 404 for an unknown collection. */
+export async function updateCollection(
+  tx: Tx,
+  { collectionName, schema }: CollectionDefinition,
+  options: CatalogOptions = {},
+): Promise<void> {
+  const edit = (catalog: Catalog) => withSchema(knownDefinitions(catalog, collectionName), collectionName, schema)
+  await changeDefinitions(tx, edit, options)
+}
+
+/**
+ * Drops table and definition, and with them the junctions that were made for its relationships and what others declare
+ * about it. 404 for an unknown collection, 409 while others have a foreign key to it.
+ */
+export async function deleteCollection(tx: Tx, name: string, options: CatalogOptions = {}): Promise<void> {
+  await changeDefinitions(tx, (catalog) => withoutCollection(knownDefinitions(catalog, name), name), options)
+}
+
+/**
+ * Gives the tables that were made before MULTI_TENANT was turned on their tenant column and makes their unique fields
+ * unique per tenant. Part of setup; safe to run again. Returns the collections it changed.
+ */
+export async function adoptTenants(tx: Tx): Promise<readonly string[]> {
+  const stored = await lockedDefinitions(tx)
+  const [plain, tenanted] = [compileCatalog(stored), compileCatalog(stored, { multiTenant: true })]
+  const done = await tablesWithTenants(tx)
+  const missing = [...plain.collections.keys()].filter((name) => !name.startsWith('svc_') && !done.has(name))
+  const present = new Map(tenanted.collections)
+  for (const name of missing) present.set(name, plain.collections.get(name)!)
+  const statements = catalogChangesSql({ ...plain, collections: present }, tenanted)
+  for (const statement of statements) await tx.any(rawQuery(statement))
+  return missing
+}
+
+/** The tables that have a tenant column, whatever MULTI_TENANT is now. */
+async function tablesWithTenants(tx: Tx): Promise<ReadonlySet<string>> {
+  const rows = await tx.any<{ name: string }>(sql.unsafe`
+    select table_name as name from information_schema.columns where column_name = 'tenant_Id' and table_schema = 'public'`)
+  return new Set(rows.map(({ name }) => name))
+}
+
+async function storeChange(tx: Tx, { collection, change }: CollectionChange, definitions: Definitions): Promise<void> {
+  const next = definitions.get(collection)
+  const schema = sql.jsonb((next === undefined ? null : toStored(next)) as never)
+  if (change === 'create')
+    await tx.any(
+      sql.unsafe`insert into "svc_SchemaDefinition" ("collectionName", schema) values (${collection}, ${schema})`,
+    )
+  if (change === 'update')
+    await tx.any(
+      sql.unsafe`update "svc_SchemaDefinition" set schema = ${schema}, "updatedAt" = now() where "collectionName" = ${collection}`,
+    )
+  if (change === 'delete')
+    await tx.any(sql.unsafe`delete from "svc_SchemaDefinition" where "collectionName" = ${collection}`)
+}
+
+async function lockedDefinitions(tx: Tx): Promise<readonly CollectionDefinition[]> {
+  await lockCatalog(tx)
+  const { exists } = await tx.one<{ exists: boolean }>(
+    sql.unsafe`select to_regclass('"svc_SchemaDefinition"') is not null as exists`,
+  )
+  return exists ? readDefinitions(tx) : []
+}
