@@ -4,7 +4,7 @@
  */
 import { oncePer } from '../once-per.ts'
 
-/** What the stored JSON of a collection looks like (`spec/schemas.md` §2). Kept as it was written. */
+/** The stored JSON of a collection, kept as it was written. */
 export type CollectionDefinition = { readonly collectionName: string; readonly schema: SchemaJson }
 
 export type SchemaJson = {
@@ -44,7 +44,7 @@ export type IndexMethod = 'btree' | 'hash' | 'gin' | 'gist'
 
 /**
  * How values of a field behave: what JSON form they have, which operators apply, how they are cast. Several type
- * names of the specification share a kind (String, Text and HTML are all `text`).
+ * names share a kind (String, Text and HTML are all `text`).
  */
 export type Kind =
   | 'text'
@@ -75,7 +75,7 @@ export type Default =
 /** One column. `name` is both the column's and the API's name. */
 export type Field = {
   readonly name: string
-  /** The specification's type name, e.g. `DateTime`. */
+  /** The type's name in definitions, e.g. `DateTime`. */
   readonly type: string
   readonly kind: Kind
   /** Complete PostgreSQL type, e.g. `numeric(10,2)`, `timestamptz`, `text[]`. */
@@ -91,7 +91,7 @@ export type Field = {
   readonly enumValues: readonly string[] | undefined
   /** Never returned, filtered, sorted or searched by anybody, redacted in the log. */
   readonly hidden: boolean
-  /** A change of only such fields appends nothing to the log (design §4). */
+  /** A change of only such fields appends nothing to the log. */
   readonly unlogged: boolean
   readonly validate: Readonly<Record<string, unknown>> | undefined
   readonly systemGenerated: boolean
@@ -171,7 +171,7 @@ export type Collection = {
 }
 
 export type CatalogOptions = {
-  /** MULTI_TENANT: every collection but the system's own belongs to tenants (spec/permissions.md §7). */
+  /** MULTI_TENANT: every collection but the system's own belongs to tenants. */
   readonly multiTenant?: boolean
 }
 

@@ -22,7 +22,7 @@ import { unloggedCollections, unwritableCollections } from './system-collections
 
 /**
  * Compiles stored definitions into the catalog. Pure. Throws an AppError (400) that names the collection and the
- * field; a catalog is therefore always whole (spec/schemas.md §2).
+ * field; a catalog is therefore always whole.
  */
 export function compileCatalog(definitions: readonly CollectionDefinition[], options: CatalogOptions = {}): Catalog {
   const drafts = new Map(definitions.map((definition) => [definition.collectionName, draftOf(definition, options)]))
@@ -128,7 +128,7 @@ export const switchColumns: Readonly<Record<string, readonly string[]>> = {
 
 type Implied = { readonly fields: [string, FieldJson][]; readonly relations: [string, FieldJson][] }
 
-/** What the switches of a definition add (spec/schemas.md §2). */
+/** What the switches of a definition add. */
 function impliedOf(name: string, schema: SchemaJson, options: CatalogOptions): Implied {
   const on = (key: string, absent = false) => switchOf(name, schema, key, absent)
   const fields: [string, FieldJson][] = []
@@ -251,9 +251,9 @@ function scopedUniques({ name, fields }: Draft, global: ReadonlySet<string>) {
 
 const allActions: readonly RealtimeAction[] = ['insert', 'update', 'delete']
 
-/** User collections are on unless they say false; system collections are off unless they say so (realtime facts §1). */
+/** User collections are on unless they say false; system collections are off unless they say so. */
 function realtimeOf(name: string, { realtime }: SchemaJson): Collection['realtime'] {
-  // Whatever the definition says (quality R-07).
+  // Also where the definition says otherwise: subscribers must not see the log or credentials.
   if (unloggedCollections.has(name) || unwritableCollections.has(name)) return { enabled: false, actions: new Set() }
   if (realtime === undefined || realtime === null)
     return { enabled: !name.startsWith('svc_'), actions: new Set(allActions) }
@@ -508,7 +508,7 @@ export function checksOf({ collectionName: name, schema }: CollectionDefinition)
 }
 
 /**
- * A unique index counts per tenant (spec/permissions.md §7). Rows without a tenant count together, hence nulls are not
+ * A unique index counts per tenant. Rows without a tenant count together, hence nulls are not
  * distinct; a row without a value in the index's own fields stays out of it, as it would in the index as declared.
  */
 export function perTenant(index: Index, fields: Fields): Index {

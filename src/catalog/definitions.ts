@@ -73,7 +73,7 @@ export function keyReference({ fields }: SchemaJson): FieldJson {
 /** One side of a junction: the collection, the column that points at it, and the alias of that relation. */
 export type JunctionEnd = { readonly collection: string; readonly foreignKey: string; readonly alias: string }
 
-/** The junction of a many-to-many relationship: a row is a pair, and each pair is there once (spec/schemas.md §3). */
+/** The junction of a many-to-many relationship: a row is a pair, and each pair is there once. */
 export function pairSchema(definitions: Definitions, junction: string, ends: readonly JunctionEnd[]): SchemaJson {
   const keys = ends.map(({ foreignKey }) => foreignKey)
   return {

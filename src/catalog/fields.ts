@@ -66,7 +66,7 @@ const localTime = plain('time_no_tz', 'time')
 const json = plain('json', 'jsonb')
 const uuid = plain('uuid', 'uuid')
 
-/** Types of the specification by their names in `spec/schemas.md` §2. */
+/** The types of fields by their names in definitions. */
 export const fieldTypes: Readonly<Record<string, FieldType>> = {
   String: varchar,
   Text: text,
@@ -268,7 +268,7 @@ export type Refuse = (problem: string) => never
 
 /**
  * The default of a field from its JSON: `{type:'NOW'}` and the like, `{type:'SQL', value}`, `{value: x}`, or a plain
- * literal (spec/schemas.md §2). Without one the type's own counts; an explicit null means none.
+ * literal. Without one the type's own counts; an explicit null means none.
  */
 export function readDefault(json: unknown, type: FieldType, refuse: Refuse): Default | undefined {
   if (json === undefined) return type.default

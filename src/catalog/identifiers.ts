@@ -26,7 +26,7 @@ const neverNames = new Set([
 
 /**
  * The identifier grammar of collections, fields, foreign keys and indexes: letters, digits and underscore, at most 63
- * bytes. Enforced when a name is declared, so no later place has to fear a quote in one (spec/schemas.md §1).
+ * bytes. Enforced when a name is declared, so no later place has to fear a quote in one.
  */
 export function checkIdentifier(what: string, name: unknown): asserts name is string {
   if (typeof name !== 'string' || !grammar.test(name) || neverNames.has(name))

@@ -58,7 +58,7 @@ export async function openCatalog(
   return { current: () => current, reload, reloadIfStale, onChange: (handler) => handlers.push(handler) }
 }
 
-/** Runs `read` once more when another process has changed a table under its plan (design §7). */
+/** Runs `read` once more when another process has changed a table under its plan. */
 export async function withFreshPlan<T>(catalog: CatalogStore, read: () => Promise<T>): Promise<T> {
   try {
     return await read()

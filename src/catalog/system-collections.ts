@@ -16,7 +16,7 @@ export const identityCollections: ReadonlySet<string> = new Set([
   'svc_Invite',
 ])
 
-/** Tables whose changes are no events: the log itself, and state that is read only while it is valid (design §4). */
+/** Tables whose changes are no events: the log itself, and state that is read only while it is valid. */
 export const unloggedCollections: ReadonlySet<string> = new Set(['svc_AuditLog', 'svc_Sessions', 'svc_Verification'])
 
 /** Collections that the generic item routes only read. Invitations can be revoked by them (see `writersOf`). */
@@ -38,8 +38,8 @@ const administeredCollections: ReadonlySet<string> = new Set([
 ])
 
 /**
- * Who may write the rows of a collection by the generic routes: `granted` whoever has a permission, `administrators`
- * they alone, `nobody` not even they.
+ * The callers that may write the rows of a collection by the generic routes: `granted` those with a permission,
+ * `administrators` they alone, `nobody` not even they.
  */
 export function writersOf(
   name: string,
@@ -54,8 +54,7 @@ export function writersOf(
 }
 
 /**
- * The log's images are shown whole and without what is hidden today, also where it was not hidden when it was written
- * (design §4, auth facts §14).
+ * The log's images are shown whole and without what is hidden today, also where it was not hidden when it was written.
  */
 export const shownFields: ReadonlyMap<string, NonNullable<Field['shownBy']>> = new Map([
   ['svc_AuditLog.changes', { function: 'svc_log.shown', arguments: ['type', 'entity', 'action', 'changes'] }],

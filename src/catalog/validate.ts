@@ -5,8 +5,8 @@ import { oncePer } from '../once-per.ts'
 import type { Field, Kind } from './catalog.ts'
 
 /**
- * What is wrong with a value of a payload beyond its type: the rules of `validate` (spec/schemas.md §2, failure texts
- * included) and the limits a type has by itself. `value` is as the client sent it; null and values of another type pass,
+ * What is wrong with a value of a payload beyond its type: the rules of `validate` and the limits a type
+ * has by itself. `value` is as the client sent it; null and values of another type pass,
  * because whether a value is needed and readable at all is decided elsewhere.
  */
 export function ruleProblems(field: Field, value: unknown): FieldProblem[] {

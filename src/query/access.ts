@@ -14,18 +14,18 @@ export type Access = {
   readonly roleId: string
   readonly userId: string | undefined
   readonly tenantId: string | undefined
-  /** The role's isTenantSpecific: without a tenant such a caller is refused (`spec/permissions.md` §7). */
+  /** The role's isTenantSpecific: a caller of such a role is refused without a tenant. */
   readonly tenantSpecific: boolean
   /** The caller came with an API key: it may not change passwords. */
   readonly byKey?: boolean
   /**
-   * Everything that this access is made of, as a short text for the keys of caches; undefined where it can't be told. The
+   * Everything that this access is made of, as a short text for the keys of caches; undefined where that is not known. The
    * user is part of it where a rule of the role names a variable, or the request may (`namesVariables`).
    */
   identity?(namesVariables: boolean): string
   /**
    * Equal for all whose queries mean the same as long as these name no variable, for what is kept beside a catalog; undefined
-   * where a rule of the role names the time or the settings, and where it can't be told.
+   * where a rule of the role names the time or the settings, and where that is not known.
    */
   meaning?(): string | undefined
   /** The grant for one collection and action; undefined means refused. Not asked for administrators. */
@@ -44,10 +44,10 @@ export type VariableName = 'CURRENT_USER' | 'CURRENT_ROLE' | 'CURRENT_TENANT' | 
 export type Grant = {
   /**
    * Granted field specs as stored, split on commas: `*`, `name`, `rel.*`, `rel.name`, `*.*`. Null: on read every own
-   * column, on write none (`spec/permissions.md` §2).
+   * column, on write none.
    */
   readonly fields: readonly string[] | null
-  /** Row rule in the filter language of `spec/items.md` §5, as stored. Empty object or null: every row. */
+  /** Row rule in the filter language, as stored. Empty object or null: every row. */
   readonly conditions: unknown
   /** Filters for the nested rows of relations, as stored. */
   readonly relConditions: unknown
@@ -55,7 +55,7 @@ export type Grant = {
   readonly defaultValues: Readonly<Record<string, unknown>> | null
 }
 
-/** An access with other grants. It is nobody's any more: what is kept for the one it is made of must not serve it. */
+/** An access with other grants. Caches of the original access must not serve it, so it has no identity. */
 export function withGrants(
   access: Access,
   grant: Access['grant'],
@@ -100,7 +100,7 @@ export function grantOf(grant: FieldGrant, path: readonly string[]): 'named' | '
   return grant.granted.some((spec) => matchesWildcard(spec, path)) ? 'wildcard' : undefined
 }
 
-/** Whether anything behind a relation path is granted. */
+/** Whether anything is granted through a relation path. */
 export function reaches(grant: FieldGrant, path: readonly string[]): boolean {
   if (grant.excluded.includes(path.join('.'))) return false
   return grant.granted.some((spec) =>
@@ -128,7 +128,7 @@ function matchesWildcard(spec: Spec, path: readonly string[]): boolean {
  * - `*.*` opens nothing, and no spec ever opens an identity collection.
  */
 
-/** What a read grant shows of the rows of its collection and of those behind its relations. */
+/** What a read grant shows of the rows of its collection and of related rows. */
 export type ReadGrant = {
   readonly fields: FieldGrant
   /** Dotted paths of the relations that it opens by naming them. */
@@ -148,7 +148,7 @@ export function namesColumn(
 ): boolean {
   if (identityCollections.has(target.name)) return false
   return granted.some((spec) => {
-    const rest = restBehind(spec, relations)
+    const rest = restAfter(spec, relations)
     return rest !== undefined && ((rest.length === 1 && rest[0] === column) || (isWhole(rest) && !target.system))
   })
 }
@@ -182,7 +182,7 @@ function openedBy(spec: Spec, { excluded }: FieldGrant, collection: Collection, 
   return endsWhole([], current, opened)
 }
 
-/** The rows of a junction are the relation itself: it is open wherever it is named, whatever is named behind it. */
+/** The rows of a junction are the relation itself: it is open wherever it is named, whatever is named after it. */
 function endsWhole(rest: Spec, target: Collection, opened: string[]): string[] {
   return (isWhole(rest) && !target.system) || (rest[0] === '*' && isLink(target)) ? opened : []
 }
@@ -191,7 +191,7 @@ function endsWhole(rest: Spec, target: Collection, opened: string[]): string[] {
 export const isLink = (collection: Collection): boolean => collection.definition.schema.isJunction === true
 
 /** What follows the relations in a spec that names each of them; undefined where it does not. */
-const restBehind = (spec: Spec, relations: readonly string[]): Spec | undefined =>
+const restAfter = (spec: Spec, relations: readonly string[]): Spec | undefined =>
   spec.length >= relations.length && relations.every((name, i) => spec[i] === name)
     ? spec.slice(relations.length)
     : undefined

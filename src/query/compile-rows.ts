@@ -104,10 +104,10 @@ export function joinPath(steps: readonly Step[], rows: readonly string[], compil
   const [first, ...rest] = steps
   const join = joinStep(first!, rows, compiling)
   if (rest.length === 0) return join
-  const behind = joinPath(rest, [...rows, join.alias], compiling)
+  const inner = joinPath(rest, [...rows, join.alias], compiling)
   return {
-    alias: behind.alias,
-    from: `${join.from} join ${parenthesised(behind.from)} on ${behind.on.join(' and ')}`,
+    alias: inner.alias,
+    from: `${join.from} join ${parenthesised(inner.from)} on ${inner.on.join(' and ')}`,
     on: join.on,
   }
 }

@@ -213,7 +213,7 @@ type Key = {
 /** No field has such a name. */
 const keyName = (i: number): string => ident(`$${i + 1}`)
 
-/** The rows behind the cursor, ordered and cut. */
+/** The rows after the cursor, ordered and cut. */
 function foundSql(plan: PlanContent & { readonly keyset: Keyset }, limit: string, compiling: Compiling): string {
   const { sort, keyset } = plan
   const values = keyset.after?.map(({ value, pgType }) =>
@@ -239,21 +239,21 @@ function partsOf(term: SortTerm, value: string | undefined, collection: Collecti
   return isSplit && isIndexed(term.by, collection) ? ['first', 'second'] : ['all']
 }
 
-type Behind = { readonly part: Part; readonly values: readonly (string | undefined)[] }
+type After = { readonly part: Part; readonly values: readonly (string | undefined)[] }
 
-function rangeSql(plan: PlanContent, behind: Behind | undefined, limit: string, compiling: Compiling): string {
+function rangeSql(plan: PlanContent, after: After | undefined, limit: string, compiling: Compiling): string {
   const { collection, selection, sort } = plan
   const { joins, keys } = sortKeysSql(sort, ['t'], compiling)
   const columns = [
     ...columnsRead(selection).map((field) => columnSql(field.name, 't')),
     ...keys.map((key, i) => `${key} as ${keyName(i)}`),
   ]
-  const after = behind === undefined ? [] : behindSql(keysOf(sort, keys, behind.values), behind.part)
-  const where = clause('where', [...conditions(plan.where, ['t'], compiling), ...after])
+  const isAfter = after === undefined ? [] : afterSql(keysOf(sort, keys, after.values), after.part)
+  const where = clause('where', [...conditions(plan.where, ['t'], compiling), ...isAfter])
   return `select ${columns.join(', ')} from ${ident(collection.name)} t${joins}${where}${orderClause(sort, keys)} limit (${limit} + 1)`
 }
 
-const keysOf = (sort: readonly SortTerm[], keys: readonly string[], values: Behind['values']): Key[] =>
+const keysOf = (sort: readonly SortTerm[], keys: readonly string[], values: After['values']): Key[] =>
   sort.map(({ by, direction }, i) => ({
     sql: keys[i]!,
     descending: direction === 'desc',
@@ -262,7 +262,7 @@ const keysOf = (sort: readonly SortTerm[], keys: readonly string[], values: Behi
   }))
 
 /** Null is greater than every value: last ascending, first descending. */
-function behindSql(keys: readonly Key[], part: Part): readonly string[] {
+function afterSql(keys: readonly Key[], part: Part): readonly string[] {
   const [first, ...rest] = keys
   if (part === 'second') return [`${first!.sql} is ${first!.descending ? 'not ' : ''}null`]
   if (part === 'first' && first!.value === undefined) return [`${first!.sql} is null`, laterSql(rest)]
@@ -270,7 +270,7 @@ function behindSql(keys: readonly Key[], part: Part): readonly string[] {
   return valuedSql(keys)
 }
 
-/** The rows behind the cursor whose first key has a value, in a form that an index on the first keys can serve. */
+/** The rows after the cursor whose first key has a value, as a condition that an index on the first keys can serve. */
 function valuedSql(keys: readonly Key[]): readonly string[] {
   const [first, ...rest] = keys
   const isRow = rest.every((key) => !key.nullable && key.value !== undefined && key.descending === first!.descending)
@@ -282,7 +282,7 @@ function valuedSql(keys: readonly Key[]): readonly string[] {
   ]
 }
 
-/** Behind in the first key, or equal in it and behind in those that follow. */
+/** After it in the first key, or equal in it and after it in those that follow. */
 function laterSql([first, ...rest]: readonly Key[]): string {
   if (first === undefined) return 'false'
   const same = first.value === undefined ? `${first.sql} is null` : `${first.sql} = ${first.value}`
@@ -413,8 +413,8 @@ const keyValueSql = ({ name, part, path }: GroupKey): string =>
   part === undefined ? wireSql(`g.${name}`, path.column) : `g.${name}`
 
 /**
- * Numbers stay numbers as long as a double holds every digit of them, also those of Decimal columns
- * (`spec/items.md` §9); all else has its usual form.
+ * Numbers stay numbers as long as a double holds every digit of them, also those of Decimal columns; all else has its
+ * usual form.
  */
 function aggregateValueSql({ name, fn, path }: Aggregate): string {
   const value = `g.${name}`

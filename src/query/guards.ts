@@ -1,6 +1,5 @@
 /**
- * Limits on what a request may make us walk, checked before anything recurses (design §7, Guards). All of them
- * answer 400.
+ * Limits on what a request may make us walk, checked before anything recurses. All of them answer 400.
  */
 import { guardScalar, isObject } from '../catalog/values.ts'
 import { errors } from '../errors.ts'

@@ -17,7 +17,7 @@ import {
   quoted,
 } from './guards.ts'
 
-/** A row filter (`spec/items.md` §5). */
+/** A row filter. */
 export type Filter =
   | { readonly kind: 'and' | 'or'; readonly of: readonly Filter[] }
   | { readonly kind: 'not'; readonly of: Filter }
@@ -45,7 +45,7 @@ export type SortKey =
 /** One member of `aggregate`: `alias: { function, field }`. */
 export type AggregateEntry = { readonly alias: string; readonly fn: string; readonly field: string }
 
-/** The whole query of a list, a single item or a report (`spec/items.md` §2). It has no privileged member. */
+/** The whole query of a list, a single item or a report. It has no privileged member. */
 export type ListQuery = {
   readonly fields: readonly string[] | undefined
   readonly filter: Filter | undefined
@@ -73,7 +73,7 @@ export type ListQuery = {
   readonly count: boolean | undefined
   /** IANA name for date buckets; UTC when absent. */
   readonly timezone: string | undefined
-  /** A cursor or an ISO time: the rows as they were then (past.ts). */
+  /** A cursor or an ISO time: the rows as they were then. */
   readonly asOf: string | undefined
 }
 

@@ -1,6 +1,6 @@
 /**
- * Reading the past: a statement about tables becomes one about what they held at a point (design §4, ADR 0013). It is
- * computed backwards, the present undone by the events after the point: rows that no such event is about are read as
+ * Reading the past: a statement about tables becomes one about what they held at a point
+ * (docs/decisions/0013-the-past-is-computed-backwards.md). It is computed backwards, the present undone by the events after the point: rows that no such event is about are read as
  * they are, for the others the first of these events says what was there before it.
  */
 import type { Collection } from '../catalog/catalog.ts'
@@ -50,11 +50,11 @@ const sinceName = (i: number): string => ident(`$since${i}`)
 type PointSql = {
   /** Whether an event `e` came after the point. */
   readonly after: string
-  /** Refuses points that are older than the log or yet to come (migration 0.5.0); true otherwise. */
+  /** Refuses points that are older than the log or yet to come; true otherwise. */
   readonly reached: string
 }
 
-/** Not visible in a snapshot is spelled as its definition, for the index on xid (log-reader.ts). */
+/** Not visible in a snapshot is spelled as its definition, for the index on xid. */
 function pointSql(point: Point, params: Params): PointSql {
   if (point.kind === 'time') {
     const time = params.bind(point.time, 'timestamptz')

@@ -21,8 +21,8 @@ export type ColumnRef = {
   readonly cast: ValueType | undefined
 }
 
-/** A value of the request's filter, and the operand that it has become. */
-export type Asked = {
+/** A value of the request's filter, and the operand that it has become: a slot of the plan (template.ts). */
+export type Slot = {
   readonly raw: unknown
   readonly operator: Operator
   readonly type: ValueType
@@ -135,7 +135,7 @@ export type PlanContent = {
   /** Undefined: every row. */
   readonly limit: number | undefined
   readonly offset: number
-  /** Set where the page begins behind a row instead of after `offset` rows; every sort term is then a path. */
+  /** Set where the page begins after a row instead of after `offset` rows; every sort term is then a path. */
   readonly keyset: Keyset | undefined
   readonly count: boolean
   readonly grouping: Grouping | undefined
@@ -143,8 +143,8 @@ export type PlanContent = {
   readonly past: Past | undefined
   /** Every collection that the statement reads: cache tags and realtime dependencies. */
   readonly collections: ReadonlySet<string>
-  /** What the request's filter asked for, in its order; see template.ts. */
-  readonly asked: readonly Asked[]
+  /** The values of the request's filter, in its order. */
+  readonly slots: readonly Slot[]
 }
 
 export const ALWAYS: Predicate = { kind: 'always' }
@@ -181,14 +181,14 @@ export const isToMany = (relation: Relation): boolean =>
   relation.kind === 'hasMany' || relation.kind === 'belongsToMany' || relation.kind === 'polymorphic'
 
 /**
- * The collections behind the relations that a condition follows, junctions and their rules included. Its own one is
+ * The collections that the relations of a condition lead to, junctions and their rules included. Its own one is
  * among them only where a relation leads back to it: a change there is then a change of other rows, too.
  */
 export function relatedCollections({ predicate }: { readonly predicate: Predicate }): ReadonlySet<string> {
-  return new Set(behind(predicate))
+  return new Set(collectionsOf(predicate))
 }
 
-function behind(predicate: Predicate): string[] {
+function collectionsOf(predicate: Predicate): string[] {
   switch (predicate.kind) {
     case 'always':
     case 'never':
@@ -196,18 +196,18 @@ function behind(predicate: Predicate): string[] {
       return []
     case 'and':
     case 'or':
-      return predicate.of.flatMap(behind)
+      return predicate.of.flatMap(collectionsOf)
     case 'not':
-      return behind(predicate.of)
+      return collectionsOf(predicate.of)
     case 'compare':
-      return predicate.steps.flatMap(behindStep)
+      return predicate.steps.flatMap(collectionsOfStep)
     case 'exists':
-      return [...behindStep(predicate.step), ...behind(predicate.where)]
+      return [...collectionsOfStep(predicate.step), ...collectionsOf(predicate.where)]
     case 'search':
-      return predicate.search.columns.flatMap(({ steps }: ColumnPath) => steps.flatMap(behindStep))
+      return predicate.search.columns.flatMap(({ steps }: ColumnPath) => steps.flatMap(collectionsOfStep))
   }
 }
 
-function behindStep({ target, through, rule }: Step): string[] {
-  return [target.name, ...(through === undefined ? [] : [through.name]), ...behind(rule)]
+function collectionsOfStep({ target, through, rule }: Step): string[] {
+  return [target.name, ...(through === undefined ? [] : [through.name]), ...collectionsOf(rule)]
 }

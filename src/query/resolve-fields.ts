@@ -114,7 +114,7 @@ function attach(node: Node, relation: Relation, entered: Entered, budget: Budget
   budget.nested += 1
   if (budget.nested > MAX_NESTED) throw errors.badQuery('fields: too many relations')
   const child = emptyNode(entered.view)
-  // A nested object always carries its id (`spec/items.md` §3).
+  // A nested object always carries its id.
   const { primaryKey } = entered.view.collection
   if (entered.view.mayRead(primaryKey)) child.columns.set(primaryKey.name, primaryKey)
   node.nested.set(relation.name, { relation, entered, node: child })
@@ -142,11 +142,11 @@ function toSelection(node: Node, conditions: unknown): Selection {
     collection: node.view.collection,
     columns: [...node.columns.values()],
     nested: [...node.nested.values()].map((child) => {
-      const behind = relConditionsAt(conditions, child.relation.name)
+      const related = relConditionsAt(conditions, child.relation.name)
       return {
         step: child.entered.step,
-        selection: toSelection(child.node, behind),
-        where: allOf([requestedRows(behind, child.node.view)]),
+        selection: toSelection(child.node, related),
+        where: allOf([requestedRows(related, child.node.view)]),
         only: onlyNamed(child.relation, child.node),
       }
     }),
@@ -171,8 +171,8 @@ function onlyNamed(relation: Relation, node: Node): NestedSelection['only'] {
 function requireKnownRelations(conditions: unknown, view: View): void {
   if (!isObject(conditions)) return
   for (const name of Object.keys(conditions)) {
-    const { view: behind } = enter(view, name, name, 'relConditions')
-    requireKnownNested(member(conditions, name), behind)
+    const { view: target } = enter(view, name, name, 'relConditions')
+    requireKnownNested(member(conditions, name), target)
   }
 }
 

@@ -167,10 +167,10 @@ const through = (steps: readonly Step[], where: Predicate): Predicate =>
 /** As an outer join would see it: there is no related row, or one that passes. */
 function missingThrough([step, ...rest]: readonly Step[], test: Predicate): Predicate {
   if (step === undefined) return test
-  const behind = missingThrough(rest, test)
-  if (!isToMany(step.relation)) return negate({ kind: 'exists', step, where: negate(behind) })
+  const inner = missingThrough(rest, test)
+  if (!isToMany(step.relation)) return negate({ kind: 'exists', step, where: negate(inner) })
   const none = negate({ kind: 'exists', step, where: ALWAYS })
-  return rest.length === 0 && cannotHold(behind) ? none : anyOf([none, { kind: 'exists', step, where: behind }])
+  return rest.length === 0 && cannotHold(inner) ? none : anyOf([none, { kind: 'exists', step, where: inner }])
 }
 
 /** `is null` of a column that is never null. */

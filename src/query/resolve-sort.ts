@@ -11,7 +11,7 @@ import { readableColumns, resolveColumn, type View } from './view.ts'
 const UNSORTABLE: ReadonlySet<Kind> = new Set(['json', 'geometry', 'geography', 'vector'])
 const SEARCHABLE: ReadonlySet<Kind> = new Set(['text', 'enum', 'uuid'])
 
-/** The sort terms with the primary key last, so that pages never overlap (`spec/decisions.md` B26). */
+/** The sort terms with the primary key last, so that pages never overlap. */
 export function resolveSort(query: ListQuery, search: Search | undefined, view: View): readonly SortTerm[] {
   const { primaryKey } = view.collection
   const asked = query.sort.map((key) => resolveKey(key, view))
@@ -129,7 +129,7 @@ export function writePageCursor(
   return text
 }
 
-/** The sort values behind which the next page begins. 400 for anything but a cursor of this collection and sort. */
+/** The sort values after which the next page begins. 400 for anything but a cursor of this collection and sort. */
 export function readPageCursor(text: string, collection: Collection, sort: readonly KeyTerm[]): readonly TypedValue[] {
   const content = text.length > MAX_CURSOR_TEXT ? undefined : contentOf(text)
   if (content === undefined || content.after.length !== sort.length) throw errors.badQuery('cursor: malformed')

@@ -21,7 +21,7 @@ import {
 import { guard } from './guards.ts'
 import { type Extension, findOperator } from './operators.ts'
 import { type Filter, parseFilter } from './parse.ts'
-import { ALWAYS, type Asked, allOf, NEVER, type Predicate, type Step } from './plan.ts'
+import { ALWAYS, allOf, NEVER, type Predicate, type Slot, type Step } from './plan.ts'
 import { resolveFilter } from './resolve-filter.ts'
 import { substitute, type VariableScope } from './variables.ts'
 import type { Entered, View } from './view.ts'
@@ -37,7 +37,7 @@ export type ResolveContext = {
   /** Every collection met on the way is added. */
   readonly collections: Set<string>
   /** Every value of the request's filter is added, in its order. */
-  readonly asked: Asked[]
+  readonly slots: Slot[]
 }
 
 /** The view that a query of `collection` starts from. 403 without a read grant. */
@@ -133,7 +133,7 @@ function viewOf(position: Position): View {
       if (!entered.has(relation.name)) entered.set(relation.name, enterGranted(relation, position))
       return entered.get(relation.name)
     },
-    note: (asked) => void context.asked.push(asked),
+    note: (slot) => void context.slots.push(slot),
     ...shared(context, true),
   }
 }
@@ -220,12 +220,12 @@ function stepOver(
   return { relation, source, target, through, rule, includeDeleted }
 }
 
-/** The part of `{ relation: { …filter…, nested: {…} } }` behind one relation. */
+/** The part of `{ relation: { …filter…, nested: {…} } }` for one relation. */
 export function relConditionsAt(conditions: unknown, relation: string): unknown {
   return isObject(conditions) ? (member(conditions, relation) ?? null) : null
 }
 
-/** Its members that are filters of the row itself; those named after a relation belong to the rows behind it. */
+/** Its members that are filters of the row itself; those named after a relation belong to related rows. */
 export function rowPart(conditions: unknown, collection: Collection): unknown {
   if (!isObject(conditions)) return conditions
   const own = Object.entries(conditions).filter(([key, value]) => !(collection.relations.has(key) && isObject(value)))

@@ -1,6 +1,6 @@
 /**
  * resolve: names become objects of the catalog, the caller's grants, row rules and tenant are ANDed in. The only place
- * that makes a {@link Plan} or a {@link ResolvedFilter}, so neither exists without them (design §7).
+ * that makes a {@link Plan} or a {@link ResolvedFilter}, so neither exists without them.
  *
  * Errors: 404 unknown collection, 403 no grant, 400 everything that does not resolve.
  */
@@ -41,7 +41,7 @@ type ConditionContent = {
   readonly collections: ReadonlySet<string>
 }
 
-/** Settings that decide what a query means. `multiTenant` as in tenant.ts. */
+/** Settings that decide what a query means. `multiTenant`: see {@link TenantRules}. */
 export type ResolveEnv = {
   /** Value of `$NOW`. */
   readonly now: Date
@@ -85,7 +85,7 @@ export function resolveList(
     grouping,
     past: resolvePast(query.asOf, context),
     collections: context.collections,
-    asked: context.asked,
+    slots: context.slots,
   })
 }
 
@@ -122,7 +122,7 @@ export function resolveAny(
     grouping: undefined,
     past: resolvePast(query.asOf, context),
     collections: context.collections,
-    asked: context.asked,
+    slots: context.slots,
   })
 }
 
@@ -130,19 +130,19 @@ export function resolveAny(
 export const ofItem = (any: Plan, id: string): Plan =>
   plan({ ...any, where: allOf([hasId(any.collection, id), any.where]) })
 
-/** The plan with other operands in place of what its request's filter asked for; see template.ts. */
+/** The plan with other operands in its slots (template.ts). */
 export const withOperands = (any: Plan, operands: ReadonlyMap<Operand, Operand>): Plan =>
-  plan({ ...any, where: refilled(any.where, operands) })
+  plan({ ...any, where: withOperandsIn(any.where, operands) })
 
-function refilled(predicate: Predicate, operands: ReadonlyMap<Operand, Operand>): Predicate {
+function withOperandsIn(predicate: Predicate, operands: ReadonlyMap<Operand, Operand>): Predicate {
   switch (predicate.kind) {
     case 'and':
     case 'or':
-      return { ...predicate, of: predicate.of.map((part) => refilled(part, operands)) }
+      return { ...predicate, of: predicate.of.map((part) => withOperandsIn(part, operands)) }
     case 'not':
-      return { ...predicate, of: refilled(predicate.of, operands) }
+      return { ...predicate, of: withOperandsIn(predicate.of, operands) }
     case 'exists':
-      return { ...predicate, where: refilled(predicate.where, operands) }
+      return { ...predicate, where: withOperandsIn(predicate.where, operands) }
     case 'test':
       return { ...predicate, operand: operands.get(predicate.operand) ?? predicate.operand }
     default:
@@ -186,7 +186,7 @@ export function readableFields(catalog: Catalog, access: Access, collectionName:
   return readableColumns(accessView(requireCollection(catalog, collectionName), context))
 }
 
-/** The columns that are shown behind a path of relations; undefined where the caller may not follow it. */
+/** The columns that are shown at the end of a path of relations; undefined where the caller may not follow it. */
 export function columnsBehind(
   catalog: Catalog,
   access: Access,
@@ -273,7 +273,7 @@ function contextOf(catalog: Catalog, access: Access, env: ResolveEnv, includeDel
     extensions,
     includeDeleted,
     collections: new Set(),
-    asked: [],
+    slots: [],
   }
 }
 

@@ -1,6 +1,6 @@
 /**
  * Dynamic variables: strings such as `$CURRENT_USER.email` and `$NOW-DAYS_7` that stand for a value of the caller or
- * the clock, anywhere in a filter, a permission condition or default values (`spec/items.md` §5).
+ * the clock, anywhere in a filter, a permission condition or default values.
  */
 import type { Catalog } from '../catalog/catalog.ts'
 import { isObject, UNRESOLVED } from '../catalog/values.ts'

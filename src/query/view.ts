@@ -6,7 +6,7 @@ import type { Collection, Field, Relation } from '../catalog/catalog.ts'
 import { errors } from '../errors.ts'
 import { MAX_RELATION_DEPTH, quoted } from './guards.ts'
 import type { Extension } from './operators.ts'
-import type { Asked, ColumnPath, Step } from './plan.ts'
+import type { ColumnPath, Slot, Step } from './plan.ts'
 
 export type View = {
   readonly collection: Collection
@@ -14,13 +14,13 @@ export type View = {
   mayRead(field: Field): boolean
   /** Whether full-text search may look into it: for related rows that needs a grant of their own collection. */
   maySearch(field: Field): boolean
-  /** The step over a relation and the view behind it; undefined where the caller may not follow it. */
+  /** The step over a relation and the view of its target; undefined where the caller may not follow it. */
   enter(relation: Relation): Entered | undefined
   /** Every variable in the value replaced (see variables.ts). */
   substitute(value: unknown): unknown
   hasExtension(name: Extension): boolean
-  /** Is told what the request's filter asks for; nobody is of stored texts. */
-  note?(asked: Asked): void
+  /** Records a value of the request's filter; absent where stored texts are resolved. */
+  note?(slot: Slot): void
 }
 
 /** `step.rule` holds for exactly the rows of `view` that the caller may see. */

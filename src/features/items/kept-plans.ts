@@ -6,27 +6,27 @@ import { plainFilter } from '../../query/parse.ts'
 import type { Plan } from '../../query/resolve.ts'
 import type { Statement } from '../../query/sql.ts'
 import {
-  type Filled,
-  type Form,
-  fillForm,
-  fillStatement,
-  formOf,
-  type StatementForm,
-  shapeOf,
-  statementFormOf,
+  type BoundPlan,
+  bindPlan,
+  bindStatement,
+  type PlanTemplate,
+  type StatementTemplate,
+  templateOfFilter,
+  templateOfPlan,
+  templateOfStatement,
 } from '../../query/template.ts'
 
 /** What a query has become, with its statement as soon as that was needed. */
 export type PreparedPlan = {
   readonly plan: Plan
   statement?: Statement
-  /** Set where it is a kept form with the values of this query. */
-  readonly filling?: { readonly kept: KeptForm; readonly filled: Filled }
+  /** Set where it is a kept template with the values of this query. */
+  readonly binding?: { readonly kept: KeptTemplate; readonly bound: BoundPlan }
 }
 
-type KeptForm = { readonly form: Form; statement?: StatementForm }
-/** In place of the form of questions that have none. */
-type NoForm = { readonly form: undefined }
+type KeptTemplate = { readonly template: PlanTemplate; statement?: StatementTemplate }
+/** In place of the template of questions that have none. */
+type NoTemplate = { readonly template: undefined }
 
 /** What is asked for: `name` tells kinds of questions and their collections apart, `raw` is the query string. */
 export type Question = { readonly name: string; readonly raw: RawQuery }
@@ -56,22 +56,22 @@ export function preparedPlan(
   if (!rest.hasFilter) return keptExactly(memory, unfiltered, () => resolve(raw))
   const filter = plainFilter(raw)
   const plan = () => resolve({ ...Object.fromEntries(Object.entries(raw).filter(([key]) => !isOfFilter(key))), filter })
-  const { text, leaves } = shapeOf(filter)
+  const { text, values } = templateOfFilter(filter)
   const key = `${unfiltered} ${text}`
-  if (leaves.length === 0) return keptExactly(memory, key, plan)
-  const kept = memory.forms.get(key)
-  if (kept === undefined) return keptAsForm(memory, key, plan, leaves)
-  if (kept.form === undefined) return keptExactly(memory, `${key} ${JSON.stringify(leaves)}`, plan)
-  const filled = fillForm(kept.form, leaves)
-  return filled === undefined ? { plan: plan() } : { plan: filled.plan, filling: { kept, filled } }
+  if (values.length === 0) return keptExactly(memory, key, plan)
+  const kept = memory.templates.get(key)
+  if (kept === undefined) return keptAsTemplate(memory, key, plan, values)
+  if (kept.template === undefined) return keptExactly(memory, `${key} ${JSON.stringify(values)}`, plan)
+  const bound = bindPlan(kept.template, values)
+  return bound === undefined ? { plan: plan() } : { plan: bound.plan, binding: { kept, bound } }
 }
 
 /** The statement of a plan; always with the same `compile`. */
 export function statementOf(prepared: PreparedPlan, compile: (plan: Plan) => Statement): Statement {
-  const { filling } = prepared
-  if (filling !== undefined) {
-    filling.kept.statement ??= statementFormOf(filling.kept.form, compile)
-    return fillStatement(filling.kept.statement, filling.filled)
+  const { binding } = prepared
+  if (binding !== undefined) {
+    binding.kept.statement ??= templateOfStatement(binding.kept.template, compile)
+    return bindStatement(binding.kept.statement, binding.bound)
   }
   prepared.statement ??= compile(prepared.plan)
   return prepared.statement
@@ -102,14 +102,14 @@ const mayNameVariables = /\$|\\u/
 
 type Memory = {
   readonly plans: BoundedMemory<PreparedPlan>
-  readonly forms: BoundedMemory<KeptForm | NoForm>
+  readonly templates: BoundedMemory<KeptTemplate | NoTemplate>
   readonly once: Set<string>
 }
 
 const memoryOf = oncePer(
   (_catalog: Catalog): Memory => ({
     plans: openBoundedMemory<PreparedPlan>(bounds),
-    forms: openBoundedMemory<KeptForm | NoForm>(bounds),
+    templates: openBoundedMemory<KeptTemplate | NoTemplate>(bounds),
     once: new Set(),
   }),
 )
@@ -129,10 +129,15 @@ function keptExactly({ plans, once }: Memory, key: string, plan: () => Plan): Pr
   return made
 }
 
-function keptAsForm({ forms, once }: Memory, key: string, plan: () => Plan, leaves: readonly unknown[]): PreparedPlan {
+function keptAsTemplate(
+  { templates, once }: Memory,
+  key: string,
+  plan: () => Plan,
+  values: readonly unknown[],
+): PreparedPlan {
   const made = plan()
   if (isRepeated(once, key)) {
-    forms.set(key, { form: formOf(made, leaves) }, 0)
+    templates.set(key, { template: templateOfPlan(made, values) }, 0)
   }
   return { plan: made }
 }

@@ -4,7 +4,13 @@ import { AppError } from '../../../src/errors.ts'
 import { compileCount, compileList, compileStream } from '../../../src/query/compile.ts'
 import { plainFilter } from '../../../src/query/parse.ts'
 import type { Plan } from '../../../src/query/resolve.ts'
-import { fillForm, fillStatement, formOf, shapeOf, statementFormOf } from '../../../src/query/template.ts'
+import {
+  bindPlan,
+  bindStatement,
+  templateOfFilter,
+  templateOfPlan,
+  templateOfStatement,
+} from '../../../src/query/template.ts'
 import { admin, role } from './support/access.ts'
 import { planOf } from './support/compiled.ts'
 import { hostileQueries } from './support/queries.ts'
@@ -37,27 +43,29 @@ function said(make: () => Plan): unknown {
   }
 }
 
-/** Resolves one query and fills its form with the values of another one of its shape; undefined where that can't be. */
-function filledWith(one: Query, other: Query, access = admin): { filled: unknown; resolved: unknown } | undefined {
+/** Resolves one query and binds its template to the values of another; undefined where that cannot be. */
+function boundWith(one: Query, other: Query, access = admin): { bound: unknown; resolved: unknown } | undefined {
   const [filter, otherFilter] = [plainFilter(one), plainFilter(other)]
-  const [shape, { text, leaves }] = [shapeOf(filter), shapeOf(otherFilter)]
-  expect(text).toBe(shape.text)
+  const [template, { text, values }] = [templateOfFilter(filter), templateOfFilter(otherFilter)]
+  expect(text).toBe(template.text)
   const all = { access, env: { postgis: true, vector: true } }
-  const form = formOf(planOf({ ...all, query: { ...one, filter } }), shape.leaves)
-  if (form === undefined) return undefined
+  const planTemplate = templateOfPlan(planOf({ ...all, query: { ...one, filter } }), template.values)
+  if (planTemplate === undefined) return undefined
   const resolved = said(() => planOf({ ...all, query: { ...other } }))
-  let filled: ReturnType<typeof fillForm>
+  let bound: ReturnType<typeof bindPlan>
   try {
-    filled = fillForm(form, leaves)
+    bound = bindPlan(planTemplate, values)
   } catch (error) {
-    if (error instanceof AppError) return { filled: { status: error.status, details: error.details }, resolved }
+    if (error instanceof AppError) return { bound: { status: error.status, details: error.details }, resolved }
     throw error
   }
-  if (filled === undefined) return undefined
-  const { plan } = filled
-  const statements = Object.values(compilers).map((compile) => fillStatement(statementFormOf(form, compile), filled))
+  if (bound === undefined) return undefined
+  const { plan } = bound
+  const statements = Object.values(compilers).map((compile) =>
+    bindStatement(templateOfStatement(planTemplate, compile), bound),
+  )
   expect(said(() => plan)).toEqual(statements)
-  return { filled: statements, resolved }
+  return { bound: statements, resolved }
 }
 
 const plain = (value: unknown) => JSON.parse(JSON.stringify(value)) as unknown
@@ -90,12 +98,12 @@ const scalar = fc.oneof(
   ),
 )
 const list = fc.array(fc.oneof(scalar, fc.boolean(), fc.constant(null)), { maxLength: 4 })
-/** A string or number for each of them, a list for a list; what could name a variable is never filled in. */
+/** A string or number for each of them, a list for a list; what could name a variable is never bound. */
 const others = fc.array(fc.record({ scalar, list }), { minLength: 1, maxLength: 8 })
 
 const namesVariable = (filter: unknown): boolean => JSON.stringify(filter ?? null).includes('$')
 
-describe('a form filled with the values of another query is', () => {
+describe('a template bound to the values of another query is', () => {
   for (const [who, access] of Object.entries({ administrator: admin, role: limited }))
     it(`what that query is resolved and compiled to, for the ${who}`, () => {
       let compared = 0
@@ -109,10 +117,11 @@ describe('a form filled with the values of another query is', () => {
             return Array.isArray(old) ? value.list : value.scalar
           }
           const other: Query = { ...one, filter: exchanged(one.filter, next) }
-          if (namesVariable(other.filter) || shapeOf(other.filter).text !== shapeOf(one.filter).text) return
+          if (namesVariable(other.filter) || templateOfFilter(other.filter).text !== templateOfFilter(one.filter).text)
+            return
           const outcome = tryFilled(one, other, access)
           if (outcome === undefined) return
-          expect(outcome.filled).toEqual(outcome.resolved)
+          expect(outcome.bound).toEqual(outcome.resolved)
           compared += 1
         }),
         { numRuns: 5_000 },
@@ -120,10 +129,10 @@ describe('a form filled with the values of another query is', () => {
       expect(compared).toBeGreaterThan(100)
     })
 
-  /** Queries that are refused, or whose filter no guard lets through, have no form. */
+  /** Queries that are refused, or whose filter no guard lets through, have no template. */
   function tryFilled(one: Query, other: Query, access: typeof admin) {
     try {
-      return filledWith(one, other, access)
+      return boundWith(one, other, access)
     } catch (error) {
       if (error instanceof AppError && error.status < 500) return undefined
       throw error
@@ -144,13 +153,13 @@ describe('a form filled with the values of another query is', () => {
     ['a value that is none of its type', { stars: 1 }, { stars: 'many' }],
     ['one bound', { stars: { between: [1, 2] } }, { stars: { between: [1] } }],
   ])('exact with other %s', (_what, one, other) => {
-    const outcome = filledWith({ fields: ['id'], filter: one }, { fields: ['id'], filter: other })
+    const outcome = boundWith({ fields: ['id'], filter: one }, { fields: ['id'], filter: other })
     expect(outcome).toBeDefined()
-    expect(outcome!.filled).toEqual(outcome!.resolved)
+    expect(outcome!.bound).toEqual(outcome!.resolved)
   })
 })
 
-describe('there is no form', () => {
+describe('there is no template', () => {
   it.each<[string, unknown, unknown]>([
     ['for the type of a cast', { title: { eq: '1', cast: 'integer' } }, { title: { eq: '1', cast: 'text' } }],
     ['for parts of an operand', { meta: { jsonbContains: { k: 1 } } }, { meta: { jsonbContains: { k: 2 } } }],
@@ -158,19 +167,19 @@ describe('there is no form', () => {
     ['for a word that chooses another truth', { pinned: { is: 'true' } }, { pinned: { is: 'false' } }],
     ['for a relation that shall be missing', { owner: { isNull: 'true' } }, { owner: { isNull: 'false' } }],
   ])('%s', (_what, one, other) => {
-    expect(filledWith({ fields: ['id'], filter: one }, { fields: ['id'], filter: other })).toBeUndefined()
+    expect(boundWith({ fields: ['id'], filter: one }, { fields: ['id'], filter: other })).toBeUndefined()
   })
 })
 
-describe('a shape tells apart', () => {
+describe('a template tells apart', () => {
   it.each<[string, unknown, unknown]>([
     ['names', { a: 1 }, { b: 1 }],
     ['null and a value', { a: null }, { a: 1 }],
     ['true and false', { a: { isNull: true } }, { a: { isNull: false } }],
     ['a list and a value', { a: [1] }, { a: 1 }],
-    ['a name that reads like the shape of more', { 'a":?,"b': 1 }, { a: 1, b: 1 }],
+    ['a name that reads like the text of more', { 'a":?,"b': 1 }, { a: 1, b: 1 }],
     ['order', { a: 1, b: 2 }, { b: 2, a: 1 }],
   ])('%s', (_what, one, other) => {
-    expect(shapeOf(one).text).not.toBe(shapeOf(other).text)
+    expect(templateOfFilter(one).text).not.toBe(templateOfFilter(other).text)
   })
 })
