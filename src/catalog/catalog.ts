@@ -32,7 +32,7 @@ export type IndexJson = {
   readonly type?: IndexMethod
 }
 /** A rule of the table beyond its fields: a CHECK over an SQL expression, or several fields unique together. */
-export type ConstraintJson =
+type ConstraintJson =
   | { readonly type: 'check'; readonly name: string; readonly expression: string }
   | {
       readonly type: 'unique'

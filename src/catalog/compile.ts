@@ -277,7 +277,7 @@ function versionOf(definitions: readonly CollectionDefinition[]): string {
 /* Relations. */
 
 /** A collection while the catalog is being compiled: its own fields are known, its relations not yet. */
-export type Draft = {
+type Draft = {
   readonly name: string
   readonly definition: CollectionDefinition
   /** Gains the foreign keys that relations imply. */
@@ -286,10 +286,10 @@ export type Draft = {
   readonly primaryKey: Field
 }
 
-export type Drafts = ReadonlyMap<string, Draft>
+type Drafts = ReadonlyMap<string, Draft>
 
 /** Adds the foreign key of every belongsTo that does not declare it, typed like the key it points at. */
-export function addForeignKeys(draft: Draft, drafts: Drafts): void {
+function addForeignKeys(draft: Draft, drafts: Drafts): void {
   for (const [name, json] of draft.relations) {
     if (json.relType !== 'BelongsTo') continue
     const { foreignKey, target, targetKey } = endsOf(draft, name, json, drafts)
@@ -299,7 +299,7 @@ export function addForeignKeys(draft: Draft, drafts: Drafts): void {
 }
 
 /** The relations of a collection; needs the foreign keys of all. 400 for ends that do not exist or do not meet. */
-export function relationsOf(draft: Draft, drafts: Drafts): ReadonlyMap<string, Relation> {
+function relationsOf(draft: Draft, drafts: Drafts): ReadonlyMap<string, Relation> {
   const relations = new Map<string, Relation>()
   for (const [name, json] of draft.relations) {
     if (draft.fields.has(name)) throw invalid(draft.name, `relation ${name} has the name of a field`)
@@ -477,10 +477,10 @@ function checkForeignKeysDiffer(collection: string, relations: readonly Relation
 
 /* Indexes and constraints. */
 
-export type Fields = ReadonlyMap<string, Field>
+type Fields = ReadonlyMap<string, Field>
 
 /** The declared indexes and the unique constraints, which PostgreSQL keeps as indexes too. */
-export function indexesOf({ collectionName: name, schema }: CollectionDefinition, fields: Fields): readonly Index[] {
+function indexesOf({ collectionName: name, schema }: CollectionDefinition, fields: Fields): readonly Index[] {
   const list = schema.indexes ?? []
   if (!Array.isArray(list)) throw invalid(name, 'indexes must be a list')
   const uniques = constraintList(name, schema.constraints).filter((json) => json.type === 'unique')
@@ -511,7 +511,7 @@ export function checksOf({ collectionName: name, schema }: CollectionDefinition)
  * A unique index counts per tenant. Rows without a tenant count together, hence nulls are not
  * distinct; a row without a value in the index's own fields stays out of it, as it would in the index as declared.
  */
-export function perTenant(index: Index, fields: Fields): Index {
+function perTenant(index: Index, fields: Fields): Index {
   if (!index.unique || index.fields.includes('tenant_Id')) return index
   return {
     ...index,
@@ -522,7 +522,7 @@ export function perTenant(index: Index, fields: Fields): Index {
 }
 
 /** What `unique: true` of a field means as an index. */
-export function uniqueFieldIndex(collection: string, field: Field): Index {
+function uniqueFieldIndex(collection: string, field: Field): Index {
   return plainIndex(shortened(`${collection}_${field.name}_key`), [field.name], true)
 }
 

@@ -283,7 +283,7 @@ function endShape({ collection, foreignKey, discriminator }: LinkEnd) {
 /* Columns. */
 
 /** A column of `create table` and `add column`: type, default, key, null and unique constraint. */
-export function columnSql(collection: Collection, field: Field): string {
+function columnSql(collection: Collection, field: Field): string {
   const parts = [quoteName(field.name), field.pgType, ...valueClause(field)]
   if (field.primaryKey) parts.push(`constraint ${quoteName(`${collection.name}_pkey`)} primary key`)
   else if (!field.nullable) parts.push('not null')
@@ -292,7 +292,7 @@ export function columnSql(collection: Collection, field: Field): string {
 }
 
 /** The constraint that keeps an ENUM to its values. */
-export function enumCheckSql(collection: Collection, field: Field): string[] {
+function enumCheckSql(collection: Collection, field: Field): string[] {
   if (field.enumValues === undefined) return []
   const values = field.enumValues.map(quoteText).join(', ')
   return [
@@ -304,7 +304,7 @@ export function enumCheckSql(collection: Collection, field: Field): string[] {
  * From one version of a column to the next. Types change by a cast of the stored values, so an impossible one or a value
  * that does not fit ends the change.
  */
-export function changeColumnSql(collection: Collection, old: Field, field: Field): string[] {
+function changeColumnSql(collection: Collection, old: Field, field: Field): string[] {
   const table = alter(collection)
   const column = `${table} alter column ${quoteName(field.name)}`
   const retyped = old.pgType !== field.pgType

@@ -14,7 +14,6 @@ import { definitionsOf, keyReference } from './definitions.ts'
 import { fieldTypes, flag, readField } from './fields.ts'
 import { checkIdentifier, isColumnOf } from './identifiers.ts'
 import {
-  isObject,
   memberProblems,
   membersOf,
   objectProblems,
@@ -25,6 +24,7 @@ import {
   relTypeProblem,
   typeProblem,
 } from './shape.ts'
+import { isObject } from './values.ts'
 
 /** A change of a definition: what it leaves out stays, null removes. */
 export type SchemaPatch = Readonly<Record<string, unknown>> & {
@@ -450,7 +450,7 @@ export function shownSchema(catalog: Catalog, collection: Collection): SchemaJso
 }
 
 /** Whether an entry that came from a client is one that {@link shownSchema} had added. */
-export function isServerAdded(name: string, json: FieldJson, { collection, known, entries }: Surroundings): boolean {
+function isServerAdded(name: string, json: FieldJson, { collection, known, entries }: Surroundings): boolean {
   const isMarked = json.SystemGenerated === 'true' || json.SystemGenerated === true
   const stored = known?.definition.schema.fields ?? {}
   if (!isMarked || Object.hasOwn(stored, name)) return false
@@ -465,7 +465,7 @@ export function isServerAdded(name: string, json: FieldJson, { collection, known
 
 type Entries = readonly (readonly [name: string, json: FieldJson | null])[]
 
-export type Surroundings = {
+type Surroundings = {
   readonly collection: string
   /** The collection as it is; undefined for a new one. */
   readonly known: Collection | undefined

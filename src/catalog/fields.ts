@@ -8,7 +8,7 @@ import { ruleProblems, rulesProblem } from './validate.ts'
 import { readValue } from './values.ts'
 
 /** The `values` member of a field definition, as far as types read it. */
-export type TypeValues = {
+type TypeValues = {
   readonly length?: number | undefined
   readonly precision?: number | undefined
   readonly scale?: number | undefined
@@ -19,7 +19,7 @@ export type TypeValues = {
 /** What a server must have for a type; which variable turns it on is in {@link switchOf}. */
 export type Extension = 'citext' | 'postgis' | 'vector'
 
-export type FieldType = {
+type FieldType = {
   readonly kind: Kind
   readonly pgType: (values: TypeValues) => string
   readonly element?: Kind
@@ -264,13 +264,13 @@ function checkRules(field: Field, refuse: Refuse): void {
 /* Defaults. */
 
 /** Ends the reading of a field with what is wrong with it. */
-export type Refuse = (problem: string) => never
+type Refuse = (problem: string) => never
 
 /**
  * The default of a field from its JSON: `{type:'NOW'}` and the like, `{type:'SQL', value}`, `{value: x}`, or a plain
  * literal. Without one the type's own counts; an explicit null means none.
  */
-export function readDefault(json: unknown, type: FieldType, refuse: Refuse): Default | undefined {
+function readDefault(json: unknown, type: FieldType, refuse: Refuse): Default | undefined {
   if (json === undefined) return type.default
   if (json === null) return undefined
   if (typeof json !== 'object' || Array.isArray(json)) return { kind: 'literal', value: json }
@@ -285,7 +285,7 @@ export function readDefault(json: unknown, type: FieldType, refuse: Refuse): Def
 }
 
 /** Refuses a default that cannot be stored when the field is declared, not at the first insert. */
-export function checkDefault(field: Field, refuse: Refuse): void {
+function checkDefault(field: Field, refuse: Refuse): void {
   const { default: chosen } = field
   if (chosen === undefined) return
   const kinds = kindsOf[chosen.kind]

@@ -3,6 +3,7 @@ import { Check } from 'typebox/value'
 import { nearName, plain } from '../near-names.ts'
 import { fieldTypes } from './fields.ts'
 import { advicesOf, relationWords, type ShapeName, synonymOf, typeSynonymOf, typeSynonyms } from './synonyms.ts'
+import { isObject } from './values.ts'
 
 /**
  * The one closed shape of definitions: every member that a collection, a column, a relation, an index and a constraint
@@ -118,7 +119,7 @@ export const shapes = {
 } as const satisfies Record<ShapeName, Readonly<Record<string, Member>>>
 
 /** A member: what it is for, what its values must be, and how a refusal calls these. */
-export type Member = TSchema & { readonly description: string; readonly expects?: string }
+type Member = TSchema & { readonly description: string; readonly expects?: string }
 
 /** The members of a shape by name. */
 export const membersOf = (shape: ShapeName): Readonly<Record<string, Member>> => shapes[shape]
@@ -148,11 +149,11 @@ function any(description: string): Member {
 /* Words for relations. */
 
 /** The kinds of relationships, in the specification's short words. */
-export const relationshipTypes = ['M2O', 'O2M', 'O2O', 'M2M', 'M2A'] as const
+const relationshipTypes = ['M2O', 'O2M', 'O2O', 'M2M', 'M2A'] as const
 export type RelationshipType = (typeof relationshipTypes)[number]
 
 /** The words of inline relations for them. */
-export const relTypes = ['BelongsTo', 'HasMany', 'HasOne', 'BelongsToMany'] as const
+const relTypes = ['BelongsTo', 'HasMany', 'HasOne', 'BelongsToMany'] as const
 export type RelType = (typeof relTypes)[number]
 
 const typeOf: Readonly<Record<RelType | RelationshipType, RelationshipType>> = {
@@ -173,7 +174,7 @@ export function relationshipTypeOf(word: unknown): RelationshipType | undefined 
 }
 
 /** The right word for one that another product has; undefined where nothing is near. */
-export function relationWordFor(word: string): string | undefined {
+function relationWordFor(word: string): string | undefined {
   const same = Object.keys(typeOf).find((known) => plain(known) === plain(word))
   return same ?? relationWords[plain(word)]
 }
@@ -221,10 +222,6 @@ export function relTypeProblem(word: unknown): string | undefined {
   return right === undefined
     ? `must be ${relTypes.slice(0, -1).join(', ')} or ${relTypes.at(-1)}`
     : `unknown relation ${JSON.stringify(word)}${meant(right)}`
-}
-
-export function isObject(value: unknown): value is Json {
-  return value !== null && typeof value === 'object' && !Array.isArray(value)
 }
 
 function arrayProblem(values: unknown): string | undefined {

@@ -79,7 +79,7 @@ export const systemAccess: Access = {
 /* Field grants of a permission row, matched against dotted paths. */
 
 export type FieldGrant = { readonly granted: readonly Spec[]; readonly excluded: readonly string[] }
-export type Spec = readonly string[]
+type Spec = readonly string[]
 
 /** Null or nothing: every own column. A leading minus takes a path out again. */
 export function compileGrant(fields: readonly string[] | null): FieldGrant {

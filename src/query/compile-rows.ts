@@ -78,14 +78,14 @@ export const clause = (keyword: string, parts: readonly string[], separator = ' 
 export const columnSql = (name: string, alias: string): string => `${alias}.${ident(name)}`
 
 /** How the rows of a step's target hang on a source row. */
-export type Join = {
+type Join = {
   readonly alias: string
   readonly from: string
   /** Correlation with the source row, then the rule. */
   readonly on: readonly string[]
 }
 
-export function joinStep(step: Step, rows: readonly string[], compiling: Compiling): Join {
+function joinStep(step: Step, rows: readonly string[], compiling: Compiling): Join {
   const source = rows.at(-1)!
   const alias = compiling.alias()
   const rule = conditions(step.rule, [...rows, alias], compiling)
@@ -100,7 +100,7 @@ export function joinStep(step: Step, rows: readonly string[], compiling: Compili
 }
 
 /** A scalar subquery or join that reads the far end of a path: `build` gets the last alias. */
-export function joinPath(steps: readonly Step[], rows: readonly string[], compiling: Compiling): Join {
+function joinPath(steps: readonly Step[], rows: readonly string[], compiling: Compiling): Join {
   const [first, ...rest] = steps
   const join = joinStep(first!, rows, compiling)
   if (rest.length === 0) return join
@@ -113,7 +113,7 @@ export function joinPath(steps: readonly Step[], rows: readonly string[], compil
 }
 
 /** A join of its own must be parenthesised before it is joined. */
-export const parenthesised = (from: string): string => (from.includes(' join ') ? `(${from})` : from)
+const parenthesised = (from: string): string => (from.includes(' join ') ? `(${from})` : from)
 
 function correlation({ relation, source }: Step, sourceAlias: string, alias: string): string[] {
   if (relation.kind !== 'belongsTo') {
@@ -158,12 +158,12 @@ function existsSql(step: Step, where: Predicate, rows: readonly string[], compil
 }
 
 /** The tsvector of a search's columns. Beyond a megabyte of words PostgreSQL gives up on the whole statement. */
-export function documentSql({ columns }: Search, rows: readonly string[], compiling: Compiling): string {
+function documentSql({ columns }: Search, rows: readonly string[], compiling: Compiling): string {
   const texts = columns.map((path) => `coalesce(${textSql(path, rows, compiling)}, '')`)
   return `to_tsvector('english', left(${texts.length === 0 ? `''` : texts.join(` || ' ' || `)}, 200000))`
 }
 
-export const searchSql = ({ query }: Search, { params }: Compiling): string =>
+const searchSql = ({ query }: Search, { params }: Compiling): string =>
   `to_tsquery('english', ${params.bind(query, 'text')})`
 
 function textSql({ steps, column }: ColumnPath, rows: readonly string[], compiling: Compiling): string {
@@ -313,8 +313,7 @@ function sortKeySql({ by, direction }: SortTerm, rows: readonly string[], joins:
 export const projectionSql = (field: Field, alias: string): string => wireSql(shownSql(field, alias), field)
 
 /** Every column of the row that the expression of a field reads. */
-export const columnsShown = (field: Field): readonly string[] =>
-  field.shownBy?.arguments ?? [field.sameAs ?? field.name]
+const columnsShown = (field: Field): readonly string[] => field.shownBy?.arguments ?? [field.sameAs ?? field.name]
 
 const shownSql = ({ name, sameAs, shownBy }: Field, alias: string): string => {
   const column = (of: string) => `${alias}.${ident(of)}`

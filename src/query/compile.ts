@@ -141,7 +141,7 @@ function rowsSql(plan: PlanContent, where: string, window: string, compiling: Co
  */
 const LARGEST_INLINE_LIMIT = 100
 
-export const limitValueSql = (limit: number, params: Params): string =>
+const limitValueSql = (limit: number, params: Params): string =>
   limit <= LARGEST_INLINE_LIMIT ? String(limit) : params.bind(limit, 'bigint')
 
 function limitSql(plan: PlanContent, compiling: Compiling): string {
@@ -311,7 +311,7 @@ function isIndexed(by: SortBy, { fields, indexes }: Collection): boolean {
  * A query of the groups: columns k1, k2, … for the keys, a1, a2, … for the aggregates, and r for the first row where
  * something of it is shown that the keys do not tell.
  */
-export function groupsSql(plan: PlanContent, grouping: Grouping, compiling: Compiling): string {
+function groupsSql(plan: PlanContent, grouping: Grouping, compiling: Compiling): string {
   const joins = createJoins(['t'], compiling)
   const keys = grouping.keys.map((key) => `${keySql(key, grouping.timezone, joins, compiling)} as ${key.name}`)
   const primaryKey = columnSql(plan.collection.primaryKey.name, 't')
@@ -330,7 +330,7 @@ export function groupsSql(plan: PlanContent, grouping: Grouping, compiling: Comp
 }
 
 /** A query of `object`, each group of `page` (ordered and cut, called g) as JSON, in order. */
-export function groupObjectsSql(plan: PlanContent, grouping: Grouping, page: string, compiling: Compiling): string {
+function groupObjectsSql(plan: PlanContent, grouping: Grouping, page: string, compiling: Compiling): string {
   const object = objectSql(grouping, compiling)
   if (grouping.detail === undefined) return `select ${object} as object from (${page}) g`
   // A join need not keep the order of the page.
@@ -338,7 +338,7 @@ export function groupObjectsSql(plan: PlanContent, grouping: Grouping, page: str
 }
 
 /** ORDER BY of groups called g. */
-export function groupOrderSql({ sort }: PlanContent): string {
+function groupOrderSql({ sort }: PlanContent): string {
   const terms = sort.flatMap(({ by, direction }) =>
     by.kind === 'output' ? [`g.${by.name}${direction === 'desc' ? ' desc' : ''}`] : [],
   )

@@ -11,9 +11,9 @@ export const MAX_TEXT = 1_000_000
 export const MAX_DEPTH = 20
 export const MAX_NODES = 1_000
 /** Members of one array, such as the operand of `in`. */
-export const MAX_ARRAY = 10_000
+const MAX_ARRAY = 10_000
 /** Array members of one parameter in all. */
-export const MAX_VALUES = 20_000
+const MAX_VALUES = 20_000
 /** Relations from the collection to the furthest row. */
 export const MAX_RELATION_DEPTH = 7
 export const MAX_LIST = 1_000

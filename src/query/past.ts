@@ -10,7 +10,7 @@ import { quoted } from './guards.ts'
 import { ident, literal, type Params } from './sql.ts'
 
 /** A moment: what was visible in a snapshot, or written up to a time (ISO 8601, with zone). */
-export type Point =
+type Point =
   | { readonly kind: 'snapshot'; readonly xmin: string; readonly xmax: string; readonly running: readonly string[] }
   | { readonly kind: 'time'; readonly time: string }
 

@@ -27,7 +27,7 @@ import { resolveFilter } from './resolve-filter.ts'
 import { relConditionsAt, rowPart } from './resolve-view.ts'
 import { type Entered, enter, readableColumns, resolveColumn, unknownName, type View } from './view.ts'
 
-export type FieldsRequest = {
+type FieldsRequest = {
   readonly fields: readonly string[]
   /** The request's relConditions. */
   readonly relConditions: Readonly<Record<string, unknown>> | undefined

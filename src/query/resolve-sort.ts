@@ -111,7 +111,7 @@ function toTsQuery(search: string): string {
 const VERSION = 1
 
 /** Ordered by columns only, each with a value that can be written down. */
-export type KeyTerm = SortTerm & { readonly by: { readonly kind: 'path' } }
+type KeyTerm = SortTerm & { readonly by: { readonly kind: 'path' } }
 
 export const isKeyTerm = (term: SortTerm): term is KeyTerm => term.by.kind === 'path'
 

@@ -71,7 +71,7 @@ export function rowRule(
 }
 
 /** A stored condition; one that no longer resolves (unknown field or operator) lets nothing through. */
-export function storedRule(conditions: unknown, collection: Collection, context: ResolveContext): Predicate {
+function storedRule(conditions: unknown, collection: Collection, context: ResolveContext): Predicate {
   if (conditions === undefined || conditions === null) return ALWAYS
   if (Array.isArray(conditions) && conditions.length === 0) return ALWAYS
   try {
@@ -257,7 +257,7 @@ const VIA: ReadonlyMap<string, string> = new Map([
  * The filter that keeps a caller inside its tenant; undefined where none is needed, `nothing` where a row cannot be
  * attributed to a tenant. 403 for a tenant-specific role without a tenant.
  */
-export function tenantFilter(
+function tenantFilter(
   collection: Collection,
   action: Action,
   access: Access,

@@ -150,7 +150,7 @@ function withOperandsIn(predicate: Predicate, operands: ReadonlyMap<Operand, Ope
   }
 }
 
-export type ConditionOptions = {
+type ConditionOptions = {
   /** Soft-deleted rows pass too, as when one is restored. */
   readonly includeDeleted?: boolean
   /** A request's own filter, ANDed inside the rule and checked against the caller's read grant. */

@@ -2,8 +2,6 @@
 
 import type { ParamValue } from '../catalog/values.ts'
 
-export type { ParamValue, TypedValue } from '../catalog/values.ts'
-
 /** Takes a value, gives the SQL that stands for it. Realtime supplies its own, whose values are joined in as rows. */
 export type Params = { bind(value: ParamValue, pgType: string): string }
 

@@ -13,7 +13,7 @@ import type { Slot } from './plan.ts'
 import { type Plan, withOperands } from './resolve.ts'
 import { type Statement, statement } from './sql.ts'
 
-export type FilterTemplate = { readonly text: string; readonly values: readonly unknown[] }
+type FilterTemplate = { readonly text: string; readonly values: readonly unknown[] }
 
 /** Of a filter that has passed `guard`. Two filters have the same text only if they are equal but for their values. */
 export function templateOfFilter(filter: unknown): FilterTemplate {

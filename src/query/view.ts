@@ -32,7 +32,7 @@ export const readableColumns = (view: View): readonly Field[] =>
 
 /* Names of a request, looked up in a view: each dotted segment becomes a step, the last one a field or relation. */
 
-export type Resolved = {
+type Resolved = {
   readonly steps: readonly Step[]
   /** Of the collection that the last segment belongs to. */
   readonly view: View
@@ -40,7 +40,7 @@ export type Resolved = {
   readonly target: { readonly field: Field; readonly column: Field } | { readonly relation: Relation }
 }
 
-export type ResolvedColumn = ColumnPath & { readonly field: Field; readonly view: View }
+type ResolvedColumn = ColumnPath & { readonly field: Field; readonly view: View }
 
 /**
  * `a.b.column` or `$a.b.column$`. 400 where a name is unknown, 403 where the caller may not read it, in the same

@@ -1,4 +1,5 @@
 import type { Catalog, Collection, Field } from '../../catalog/catalog.ts'
+import type { TypedValue } from '../../catalog/values.ts'
 import type { Database } from '../../db/pools.ts'
 import { eventIdSql, logTable } from '../../events/log.ts'
 import type { Access } from '../../query/access.ts'
@@ -6,7 +7,7 @@ import { compileCondition } from '../../query/compile.ts'
 import { projectionSql } from '../../query/compile-rows.ts'
 import type { Filter } from '../../query/parse.ts'
 import { type ResolvedFilter, type ResolveEnv, resolveCondition } from '../../query/resolve.ts'
-import { ident, literal, type Params, type TypedValue } from '../../query/sql.ts'
+import { ident, literal, type Params } from '../../query/sql.ts'
 import { viewersSql, viewerValues } from './viewers.ts'
 
 /** One event as its viewers may see it. */

@@ -1,5 +1,5 @@
 /** The values of many viewers as the rows of a table, which a statement reads instead of placeholders of its own. */
-import type { ParamValue, TypedValue } from '../../query/sql.ts'
+import type { ParamValue, TypedValue } from '../../catalog/values.ts'
 
 /**
  * A select of a row per viewer: `n`, from 1, and `p1`, `p2`, … of the types of the given values. Its parameters begin at

@@ -1,5 +1,5 @@
 import type { Catalog, Collection, Field } from '../../catalog/catalog.ts'
-import { parameterType, readValue } from '../../catalog/values.ts'
+import { type ParamValue, parameterType, readValue } from '../../catalog/values.ts'
 import type { Config } from '../../config.ts'
 import { columnOf, requiredFieldMissing, sqlState } from '../../db/errors.ts'
 import { rawQuery, type Tx } from '../../db/sql.ts'
@@ -7,7 +7,6 @@ import { type Action, AppError, errors, type FieldProblem } from '../../errors.t
 import { type Actor, actorJson, type DomainEvent } from '../../events/types.ts'
 import type { Access, Grant } from '../../query/access.ts'
 import type { ResolveEnv } from '../../query/resolve.ts'
-import type { ParamValue } from '../../query/sql.ts'
 import type { Runtime } from '../../runtime.ts'
 
 /**
