@@ -47,7 +47,7 @@ type CacheStats = {
   readonly bytes: number
 }
 
-export type DataCache = {
+type DataCache = {
   /**
    * The kept answer, or the one that `make` reads. An answer is never older than the last write that this process has
    * committed before; with a shared store, than the last one that any process has. `make` is also called where the cache

@@ -18,7 +18,7 @@ export type LogWatch = {
   written(): void
   /** Whether nothing in the tables has changed since the look with this number. */
   isUnchanged(tables: Iterable<string>, since: number): boolean
-  /** Whether somebody who read after `snapshot` has seen every change of the tables that is known here. */
+  /** Whether a reader with this `snapshot` has seen every change of the tables that is known here. */
   hasSeenAll(tables: Iterable<string>, snapshot: Snapshot): boolean
   /** Whether nothing at all has changed since. */
   isQuiet(since: number): boolean
@@ -103,7 +103,7 @@ type TimedLook = Seen & {
 type Change = { readonly number: number; readonly upTo: Snapshot }
 
 /**
- * Which look saw the last change of which table. It knows no database: a watch tells it what its looks have read. A table
+ * Which look saw the last change of which table. It knows no database: a watch passes on what its looks have read. A table
  * that it has not heard of counts as changed by the look that it was restarted with.
  */
 export function openTimeline() {

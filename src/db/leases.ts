@@ -30,10 +30,10 @@ export function openLeases({ db, listener, log }: LeasesOptions): Leases {
     const [asker = '', key] = payload.split(' ')
     if (asker === listener.id || !listener.leased) return
     listener
-      .tell(asker, `${key} ${listener.id}`)
+      .notify(asker, `${key} ${listener.id}`)
       .catch((error: unknown) => log.debug({ err: error }, 'a question of another process stays without an answer'))
   })
-  listener.onTold((payload) => {
+  listener.onNotified((payload) => {
     const [key = '', from = ''] = payload.split(' ')
     rounds.get(key)?.hear(from)
   })

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type pg from 'pg'
 import type { Logger } from 'pino'
+import { pauseAfter } from '../adapters/retry.ts'
 import type { Config } from '../config.ts'
 import { Connection } from './connection.ts'
 import { isConnectionLoss } from './errors.ts'
@@ -20,11 +21,11 @@ const channels = [
   'svc_progress',
   'svc_push',
 ] as const
-export type Channel = (typeof channels)[number]
+type Channel = (typeof channels)[number]
 
 /**
- * The one LISTEN connection of a process. It reconnects for ever; whoever keeps a cache flushes it on reconnect,
- * because what was sent in between is lost.
+ * The one LISTEN connection of a process. It reconnects for ever; every cache is flushed on reconnect, because what was
+ * sent in between is lost.
  */
 export type Listener = {
   /** Of this process, a new one at every start. */
@@ -32,8 +33,8 @@ export type Listener = {
   /** Whether this process answers from memory while it is live, and others wait for it (leases.ts). */
   readonly leased: boolean
   on(channel: Channel, handler: (payload: string) => void): void
-  /** Called with what other processes {@link tell} this one. */
-  onTold(handler: (payload: string) => void): void
+  /** Called with what other processes {@link notify} this one. */
+  onNotified(handler: (payload: string) => void): void
   /** Called after every reconnect, not after the first connect. */
   onReconnect(handler: () => void): void
   /**
@@ -42,15 +43,15 @@ export type Listener = {
    * every wait: the process may have been stopped meanwhile.
    */
   isLive(): boolean
-  /** Tells one process, over the connection that hears: after everything heard so far has been handled. */
-  tell(id: string, payload: string): Promise<void>
+  /** Notifies one process, over the connection that hears: after everything heard so far has been handled. */
+  notify(id: string, payload: string): Promise<void>
   close(): Promise<void>
 }
 
 /** The connection that hears NOTIFY. */
 export type Listening = { readonly listener: Listener }
 
-export type ListenerOptions = {
+type ListenerOptions = {
   readonly config: Config
   readonly log: Logger
   /** Sends the proof that this connection hears, by another one. */
@@ -61,160 +62,255 @@ export type ListenerOptions = {
 /** For how long a question counts, from when it was sent. */
 export const liveForMs = 1000
 const heartbeatMs = 400
+/** Until the connection has proved that it hears. */
+const firstHeartbeatMs = 20
+/** After so many requests for proof it counts as one that does not hear. */
+export const proofsAsked = 20
+const backoff = { firstMs: 100, longestMs: 5000 }
+
+/** By both clocks: one of them stands still while the machine sleeps, the other one may be set. */
+export type Moment = { readonly ms: number; readonly wallMs: number }
+
+/** What is known of a connection's hearing. */
+export type Hearing = {
+  /** How often it was asked to prove that it hears, from 1 when it was made; 0 when it has. */
+  readonly proofs: number
+  /** When the last question was sent that was answered after the proof. */
+  readonly asked: Moment | undefined
+  /** Operators were warned, of whichever connection of the process. */
+  readonly warned: boolean
+}
+
+type Input =
+  /** It is time for a heartbeat. */
+  | { readonly is: 'due' }
+  /** Another connection has sent the proof; and it has been heard. */
+  | { readonly is: 'sent' | 'heard' }
+  /** `isProof`: the question was sent when it was known to hear. */
+  | { readonly is: 'answered' | 'eased'; readonly asked: Moment; readonly isProof: boolean }
+  /** The database has refused a statement, by a connection that is still there. */
+  | { readonly is: 'refused' }
+  | { readonly is: 'lost' }
+
+type Effect =
+  | { readonly do: 'prove' | 'warn' }
+  | { readonly do: 'ask'; readonly isProof: boolean }
+  /** Lets the commits of this connection return before they are on disk. */
+  | { readonly do: 'ease'; readonly asked: Moment }
+  | { readonly do: 'wait'; readonly ms: number }
+
+export const unheard: Hearing = { proofs: 1, asked: undefined, warned: false }
+
+/** Nothing counts before the connection has heard what another one said: behind a pooler it never does. */
+export function step(hearing: Hearing, input: Input): readonly [Hearing, readonly Effect[]] {
+  switch (input.is) {
+    case 'due':
+      return [hearing, [hearing.proofs > 0 ? { do: 'prove' } : { do: 'ask', isProof: true }]]
+    case 'sent': {
+      if (hearing.proofs === 0) return [hearing, [{ do: 'ask', isProof: true }]]
+      const next = { ...hearing, proofs: hearing.proofs + 1 }
+      const [warned, effects] = next.proofs === proofsAsked ? warn(next) : [next, []]
+      return [warned, [...effects, { do: 'ask', isProof: false }]]
+    }
+    case 'heard':
+      return [{ ...hearing, proofs: 0 }, []]
+    case 'answered':
+      if (!input.isProof) return [hearing, [wait(hearing)]]
+      if (hearing.asked === undefined) return [hearing, [{ do: 'ease', asked: input.asked }]]
+      return [{ ...hearing, asked: input.asked }, [wait(hearing)]]
+    case 'eased':
+      return [{ ...hearing, asked: input.asked }, [wait(hearing)]]
+    case 'refused': {
+      const [next, effects] = warn(hearing)
+      return [next, [...effects, wait(hearing)]]
+    }
+    case 'lost':
+      return [{ ...unheard, warned: hearing.warned }, []]
+  }
+}
+
+const warn = (hearing: Hearing): readonly [Hearing, readonly Effect[]] =>
+  hearing.warned ? [hearing, []] : [{ ...hearing, warned: true }, [{ do: 'warn' }]]
+
+const wait = ({ proofs }: Hearing): Effect => ({
+  do: 'wait',
+  ms: proofs > 0 && proofs < proofsAsked ? firstHeartbeatMs : heartbeatMs,
+})
+
+/** Whether no news is good news at that moment. */
+export function isLiveAt({ asked }: Hearing, ms: number, wallMs: number): boolean {
+  return asked !== undefined && ms - asked.ms < liveForMs && Math.abs(wallMs - asked.wallMs) < liveForMs
+}
+
+type Shell = ListenerOptions & {
+  readonly id: string
+  readonly handlers: Map<string, ((payload: string) => void)[]>
+  readonly reconnectHandlers: (() => void)[]
+  client: pg.Client | undefined
+  hearing: Hearing
+  /** The end of what the connection is asked: one statement at a time, as a client of pg has no queue. */
+  turn: Promise<unknown>
+  timer: NodeJS.Timeout | undefined
+  closed: boolean
+}
 
 /** Connects (fails if the first attempt fails) and keeps listening. Needs a direct address: DATABASE_DIRECT_URL. */
-export async function openListener({ config, log, db, leased }: ListenerOptions): Promise<Listener> {
+export async function openListener(options: ListenerOptions): Promise<Listener> {
+  const { leased, log } = options
   const id = randomUUID()
-  const isNamed = config.database.preparedStatements
-  const own = ownChannel(id)
-  const handlers = new Map<string, ((payload: string) => void)[]>()
-  const reconnectHandlers: (() => void)[] = []
-  let client: pg.Client | undefined
-  /** How often the connection was asked to prove that it hears, since it was made; 0 when it has. */
-  let deaf = 1
-  let question: Moment | undefined
-  let told = false
-  let closed = false
-  let timer: NodeJS.Timeout | undefined
-
+  const hearers = { handlers: new Map(), reconnectHandlers: [] }
+  const begun = { client: undefined, hearing: unheard, turn: Promise.resolve(), timer: undefined, closed: false }
+  const shell: Shell = { ...options, id, ...hearers, ...begun }
   const on = (channel: string, handler: (payload: string) => void) =>
-    void handlers.set(channel, [...(handlers.get(channel) ?? []), handler])
-
-  let turn: Promise<unknown> = Promise.resolve()
-  /** One statement at a time: heartbeats and what is told come when they come, and a client of pg has no queue. */
-  const query = (on: pg.Client, statement: pg.QueryConfig): Promise<unknown> => {
-    const answer = turn.then(() => on.query(statement))
-    turn = answer.catch(() => undefined)
-    return answer
-  }
-
-  const connect = async () => {
-    const next = new Connection({
-      connectionString: withoutSslMode(directUrl(config)),
-      ssl: tlsOptions(config, directUrl(config)),
-      application_name: 'daybook listen',
-      connectionTimeoutMillis: 5000,
-      query_timeout: liveForMs * 2,
-    })
-    next.on('notification', ({ channel, payload = '' }) => {
-      if (channel === own && payload === proof) deaf = 0
-      else for (const handler of handlers.get(channel) ?? []) handler(payload)
-    })
-    next.on('error', (error) => lose(next, error))
-    next.on('end', () => lose(next, new Error('connection ended')))
-    try {
-      await next.connect()
-      await next.query([...channels, own].map((channel) => `listen "${channel}"`).join('; '))
-    } catch (error) {
-      next.end().catch((cause: unknown) => log.debug({ err: cause }, 'closing a connection that was not made failed'))
-      throw error
-    }
-    client = next
-  }
-
-  const beat = async () => {
-    const current = client
-    if (current === undefined || closed) return
-    try {
-      await ask(current)
-    } catch (error) {
-      if (isConnectionLoss(error) || isTimeout(error)) return lose(current, error as Error)
-      notLive(error)
-    }
-    if (current === client) timer = setTimeout(beat, deaf > 0 && deaf < patience ? firstHeartbeatMs : heartbeatMs)
-  }
-
-  /** Nothing counts before the connection has heard what another one said: behind a pooler it never does. */
-  const ask = async (current: pg.Client) => {
-    if (deaf > 0) await db.run('select pg_notify($1, $2)', [own, proof])
-    if (deaf > 0 && ++deaf === patience) notLive(undefined)
-    const asked = now()
-    const hears = deaf === 0
-    const renewal = { text: renewLease, values: [id], ...(isNamed && { name: statementName(renewLease) }) }
-    await query(current, leased && hears ? renewal : { text: 'select 1' })
-    // What is lost when the server crashes is less than the five seconds for which a lease is looked for.
-    if (hears && question === undefined) await query(current, { text: 'set synchronous_commit to off' })
-    if (hears && current === client) question = asked
-  }
-
-  const notLive = (error: unknown) => {
-    if (!told) log.warn({ err: error }, 'notifications cannot be relied on: is DATABASE_DIRECT_URL past any pooler?')
-    told = true
-  }
-
-  const lose = (lost: pg.Client, error: Error) => {
-    if (lost !== client || closed) return
-    forgetConnection()
-    log.warn({ err: error }, 'the notification connection was lost')
-    lost.end().catch((cause: unknown) => log.debug({ err: cause }, 'closing a lost connection failed'))
-    void reconnect(100)
-  }
-
-  const forgetConnection = () => {
-    client = undefined
-    turn = Promise.resolve()
-    question = undefined
-    deaf = 1
-    clearTimeout(timer)
-  }
-
-  const reconnect = async (delay: number): Promise<void> => {
-    await new Promise((resolve) => setTimeout(resolve, delay).unref())
-    if (closed) return
-    try {
-      await connect()
-      // Before anything counts again, what was kept is forgotten: nobody heard what was said in between.
-      for (const handler of reconnectHandlers) handler()
-      log.info('the notification connection is back')
-      void beat()
-    } catch (error) {
-      log.debug({ err: error }, 'the notification connection is still down')
-      void reconnect(Math.min(delay * 2, 5000))
-    }
-  }
-
-  await connect()
-  void beat()
+    void shell.handlers.set(channel, [...(shell.handlers.get(channel) ?? []), handler])
+  await connect(shell)
+  void beat(shell)
   return {
     id,
     leased,
     on,
-    onTold: (handler) => on(own, handler),
-    onReconnect: (handler) => reconnectHandlers.push(handler),
-    isLive: () => question !== undefined && isWithin(question, liveForMs),
-    tell: async (to, payload) => {
-      if (client !== undefined)
-        await query(client, { text: 'select pg_notify($1, $2)', values: [ownChannel(to), payload] })
+    onNotified: (handler) => on(ownChannel(id), handler),
+    onReconnect: (handler) => shell.reconnectHandlers.push(handler),
+    isLive: () => isLiveAt(shell.hearing, performance.now(), Date.now()),
+    notify: async (to, payload) => {
+      const statement = { text: 'select pg_notify($1, $2)', values: [ownChannel(to), payload] }
+      if (shell.client !== undefined) await query(shell, shell.client, statement)
     },
     close: async () => {
-      closed = true
-      const last = client
-      const left = leased && last !== undefined ? query(last, { text: leaveLease, values: [id] }) : undefined
-      forgetConnection()
+      shell.closed = true
+      const last = shell.client
+      const left = leased && last !== undefined ? query(shell, last, { text: leaveLease, values: [id] }) : undefined
+      forgetConnection(shell)
       await left?.catch((error: unknown) => log.debug({ err: error }, 'a lease stays'))
       await last?.end()
     },
   }
 }
 
-const firstHeartbeatMs = 20
-const patience = 20
+async function connect(shell: Shell): Promise<void> {
+  const { config, log, id, handlers } = shell
+  const own = ownChannel(id)
+  const client = new Connection({
+    connectionString: withoutSslMode(directUrl(config)),
+    ssl: tlsOptions(config, directUrl(config)),
+    application_name: 'daybook listen',
+    connectionTimeoutMillis: 5000,
+    query_timeout: liveForMs * 2,
+  })
+  client.on('notification', ({ channel, payload = '' }) => {
+    if (channel === own && payload === proof) take(shell, { is: 'heard' })
+    else for (const handler of handlers.get(channel) ?? []) handler(payload)
+  })
+  client.on('error', (error) => lose(shell, client, error))
+  client.on('end', () => lose(shell, client, new Error('connection ended')))
+  try {
+    await client.connect()
+    await client.query([...channels, own].map((channel) => `listen "${channel}"`).join('; '))
+  } catch (error) {
+    client.end().catch((cause: unknown) => log.debug({ err: cause }, 'closing a connection that was not made failed'))
+    throw error
+  }
+  shell.client = client
+}
+
 const proof = 'heard?'
 
-function ownChannel(id: string): string {
-  return `svc_process_${id}`
+const ownChannel = (id: string): string => `svc_process_${id}`
+
+function query(shell: Shell, client: pg.Client, statement: pg.QueryConfig): Promise<unknown> {
+  const answer = shell.turn.then(() => client.query(statement))
+  shell.turn = answer.catch(() => undefined)
+  return answer
 }
 
-type Moment = { readonly ms: number; readonly wallMs: number }
-
-function now(): Moment {
-  return { ms: performance.now(), wallMs: Date.now() }
+function take(shell: Shell, input: Input): readonly Effect[] {
+  const [hearing, effects] = step(shell.hearing, input)
+  shell.hearing = hearing
+  return effects
 }
 
-/** By both clocks: one of them stands still while the machine sleeps, the other one may be set. */
-function isWithin({ ms, wallMs }: Moment, limitMs: number): boolean {
-  return performance.now() - ms < limitMs && Math.abs(Date.now() - wallMs) < limitMs
+async function beat(shell: Shell): Promise<void> {
+  const { client } = shell
+  if (client === undefined || shell.closed) return
+  try {
+    await perform(shell, client, take(shell, { is: 'due' }))
+  } catch (error) {
+    if (isConnectionLoss(error) || isTimeout(error)) return lose(shell, client, error as Error)
+    if (client === shell.client) await perform(shell, client, take(shell, { is: 'refused' }), error)
+  }
 }
+
+async function perform(shell: Shell, client: pg.Client, effects: readonly Effect[], cause?: unknown): Promise<void> {
+  for (const effect of effects) {
+    const input = await carryOut(shell, client, effect, cause)
+    // What a lost connection has said says nothing of the next one.
+    if (input !== undefined && client === shell.client) await perform(shell, client, take(shell, input))
+  }
+}
+
+/** What came of an effect. */
+async function carryOut(shell: Shell, client: pg.Client, effect: Effect, cause: unknown): Promise<Input | undefined> {
+  const { db, log, id } = shell
+  switch (effect.do) {
+    case 'prove':
+      await db.run('select pg_notify($1, $2)', [ownChannel(id), proof])
+      return { is: 'sent' }
+    case 'ask': {
+      const asked = now()
+      await query(shell, client, shell.leased && effect.isProof ? renewal(shell) : { text: 'select 1' })
+      return { is: 'answered', asked, isProof: effect.isProof }
+    }
+    case 'ease':
+      // What is lost when the server crashes is less than the five seconds for which a lease is looked for.
+      await query(shell, client, { text: 'set synchronous_commit to off' })
+      return { is: 'eased', asked: effect.asked, isProof: true }
+    case 'warn':
+      log.warn({ err: cause }, 'notifications cannot be relied on: is DATABASE_DIRECT_URL past any pooler?')
+      return undefined
+    case 'wait':
+      if (!shell.closed) shell.timer = setTimeout(() => void beat(shell), effect.ms)
+      return undefined
+  }
+}
+
+function renewal({ config, id }: Shell): pg.QueryConfig {
+  const isNamed = config.database.preparedStatements
+  return { text: renewLease, values: [id], ...(isNamed && { name: statementName(renewLease) }) }
+}
+
+function lose(shell: Shell, lost: pg.Client, error: Error): void {
+  const { log } = shell
+  if (lost !== shell.client || shell.closed) return
+  forgetConnection(shell)
+  log.warn({ err: error }, 'the notification connection was lost')
+  lost.end().catch((cause: unknown) => log.debug({ err: cause }, 'closing a lost connection failed'))
+  void reconnect(shell, 1)
+}
+
+function forgetConnection(shell: Shell): void {
+  shell.client = undefined
+  shell.turn = Promise.resolve()
+  take(shell, { is: 'lost' })
+  clearTimeout(shell.timer)
+}
+
+async function reconnect(shell: Shell, attempt: number): Promise<void> {
+  const { log } = shell
+  await new Promise((resolve) => setTimeout(resolve, pauseAfter(attempt, backoff)).unref())
+  if (shell.closed) return
+  try {
+    await connect(shell)
+    // Before anything counts again, what was kept is forgotten: nobody heard what was said in between.
+    for (const handler of shell.reconnectHandlers) handler()
+    log.info('the notification connection is back')
+    void beat(shell)
+  } catch (error) {
+    log.debug({ err: error }, 'the notification connection is still down')
+    void reconnect(shell, attempt + 1)
+  }
+}
+
+const now = (): Moment => ({ ms: performance.now(), wallMs: Date.now() })
 
 function isTimeout(error: unknown): boolean {
   return error instanceof Error && error.message === 'Query read timeout'

@@ -7,8 +7,8 @@ import { openReplica, type Replica, watchIntervalMs } from './replica.ts'
 import { isReplicaFault } from './replica-faults.ts'
 import { type CallerKey, floor, type WriteMarks } from './write-marks.ts'
 
-/** Who reads, and from which state of the database on the answer is right. */
-export type Need = {
+/** The caller who reads, and from which state of the database on the answer is right. */
+type Need = {
   readonly caller: CallerKey
   /** Everything of the transactions before this one must be there: what a read of the past undoes changes from. */
   readonly horizon?: bigint | undefined
@@ -48,13 +48,13 @@ export type ReplicaStats = {
   readonly faults: number
 }
 
-export type ReplicasStats = {
+type ReplicasStats = {
   readonly replicas: readonly ReplicaStats[]
   /** Reads that the primary was asked for because no replica served, and because none had the caller's writes yet. */
   readonly primary: { readonly noneServing: number; readonly ownWrites: number }
 }
 
-export type ReplicasOptions = {
+type ReplicasOptions = {
   readonly config: Config
   readonly log: Logger
   readonly name: string
@@ -67,78 +67,96 @@ export type ReplicasOptions = {
 
 type Member = { readonly replica: Replica; reads: number; faults: number }
 
+type Shell = ReplicasOptions & {
+  readonly members: readonly Member[]
+  readonly samples: Samples
+  readonly missed: { noneServing: number; ownWrites: number }
+  /** When the collections changed last for this process. */
+  catalogSince: number
+  served: { readonly number: number; readonly until: number }
+}
+
 /** Opens the replicas of the configuration; undefined without any. They need not be there. */
 export function openReplicas(options: ReplicasOptions): Replicas | undefined {
   const { config, log, name, primary, marks } = options
   if (!config.database.readReplicaEnabled) return undefined
-  const { readReplicaUrls: urls, readReplicaMaxLagMs: maxLagMs } = config.database
-  const members: Member[] = urls.map((url, i) => ({
+  const members: Member[] = config.database.readReplicaUrls.map((url, i) => ({
     replica: openReplica({ config, log, name, url, place: i + 1 }),
     reads: 0,
     faults: 0,
   }))
   const samples = openSamples(primary)
   const missed = { noneServing: 0, ownWrites: 0 }
-  let catalogSince = performance.now()
+  const begun = { catalogSince: performance.now(), served: { number: 0, until: 0 } }
+  const shell: Shell = { ...options, members, samples, missed, ...begun }
   const stopWatching = watchPrimary(options, samples)
-
-  const unfitness = (replica: Replica): string | undefined =>
-    unfitnessOf(replica, samples, { maxLagMs, catalogSince, now: performance.now() })
-
-  let served = { number: 0, until: 0 }
-  /** Asked at every read, and no replica is asked more often. */
-  const servingNow = (): number => {
-    const now = performance.now()
-    if (now >= served.until) {
-      const number = members.filter(({ replica }) => unfitness(replica) === undefined).length
-      served = { number, until: now + watchIntervalMs }
-    }
-    return served.number
-  }
-
-  const pick = async ({ caller, horizon = 0n }: Need): Promise<Member | undefined> => {
-    const fit = members.filter(({ replica }) => {
-      return unfitness(replica) === undefined && reachedBy(replica, samples)!.horizon >= horizon
-    })
-    if (fit.length === 0) {
-      missed.noneServing += 1
-      return undefined
-    }
-    const position = await marks.positionFor(caller)
-    const able = position === undefined ? [] : fit.filter(({ replica }) => hasReplayed(replica, position))
-    if (able.length === 0) missed.ownWrites += 1
-    // Among equals the one that has done less.
-    return able.toSorted((a, b) => a.replica.load() - b.replica.load() || a.reads - b.reads)[0]
-  }
-
   return {
-    read: async (primaryDb, need, work, discard) => {
-      const member = await pick(need)
-      if (member === undefined) return work(primaryDb)
-      member.reads += 1
-      try {
-        return await member.replica.use(work, discard)
-      } catch (error) {
-        if (!isReplicaFault(error)) throw error
-        member.faults += 1
-        log.debug({ err: error, replica: member.replica.place }, 'a read is repeated on the primary')
-        return work(primaryDb)
-      }
-    },
+    read: (primaryDb, need, work, discard) => read(shell, primaryDb, need, work, discard),
     note: (...callers) => marks.note(...callers),
     catalogChanged: () => {
-      catalogSince = performance.now()
+      shell.catalogSince = performance.now()
     },
     stats: () => ({
-      replicas: members.map((member) => statsOf(member, samples, unfitness(member.replica))),
+      replicas: members.map((member) => statsOf(member, samples, unfitness(shell, member.replica))),
       primary: { ...missed },
     }),
-    serving: servingNow,
+    serving: () => servingNow(shell),
     close: async () => {
       await stopWatching()
       await Promise.all(members.map(({ replica }) => replica.close()))
     },
   }
+}
+
+async function read<T>(
+  shell: Shell,
+  primary: Database,
+  need: Need,
+  work: (db: Database) => Promise<T>,
+  discard: ((result: T) => void) | undefined,
+): Promise<T> {
+  const member = await pick(shell, need)
+  if (member === undefined) return work(primary)
+  member.reads += 1
+  try {
+    return await member.replica.use(work, discard)
+  } catch (error) {
+    if (!isReplicaFault(error)) throw error
+    member.faults += 1
+    shell.log.debug({ err: error, replica: member.replica.place }, 'a read is repeated on the primary')
+    return work(primary)
+  }
+}
+
+async function pick(shell: Shell, { caller, horizon = 0n }: Need): Promise<Member | undefined> {
+  const { members, samples, missed, marks } = shell
+  const fit = members.filter(({ replica }) => {
+    return unfitness(shell, replica) === undefined && reachedBy(replica, samples)!.horizon >= horizon
+  })
+  if (fit.length === 0) {
+    missed.noneServing += 1
+    return undefined
+  }
+  const position = await marks.positionFor(caller)
+  const able = position === undefined ? [] : fit.filter(({ replica }) => hasReplayed(replica, position))
+  if (able.length === 0) missed.ownWrites += 1
+  // Among equals the one that has done less.
+  return able.toSorted((a, b) => a.replica.load() - b.replica.load() || a.reads - b.reads)[0]
+}
+
+/** Counted at every read, but no more often than the replicas are asked. */
+function servingNow(shell: Shell): number {
+  const now = performance.now()
+  if (now >= shell.served.until) {
+    const number = shell.members.filter(({ replica }) => unfitness(shell, replica) === undefined).length
+    shell.served = { number, until: now + watchIntervalMs }
+  }
+  return shell.served.number
+}
+
+function unfitness({ config, samples, catalogSince }: Shell, replica: Replica): string | undefined {
+  const { readReplicaMaxLagMs: maxLagMs } = config.database
+  return unfitnessOf(replica, samples, { maxLagMs, catalogSince, now: performance.now() })
 }
 
 type Bounds = { readonly maxLagMs: number; readonly catalogSince: number; readonly now: number }

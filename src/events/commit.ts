@@ -22,7 +22,7 @@ export type Outcome<Result> = {
 }
 
 /**
- * The one door for changes (design §6): opens a transaction, names the actor, runs `work`, appends the events it
+ * The one door for changes: opens a transaction, names the actor, runs `work`, appends the events it
  * returns, enqueues the jobs that follow from them, and commits. Either all of it is durable or nothing is. Where it ends or changes sessions,
  * it resolves when no process takes them for what they were (ADR 25).
  *
@@ -179,7 +179,7 @@ async function rowFromLog<Row>(
 }
 
 /**
- * How many writes were begun for a request. The log tells requests apart and not what belongs to which write of one, so
+ * How many writes were begun for a request. The log knows the request of an event and not the write within it, so
  * only for the first can be said that what it finds is it.
  */
 const writesOf = new WeakMap<object, number>()
@@ -193,7 +193,7 @@ async function cancelBackend({ reserved }: Runtime, pid: number | undefined): Pr
   if (pid !== undefined) await reserved.any(sql.unsafe`select pg_cancel_backend(${pid})`)
 }
 
-/** Whoever signs in has no session yet when the user's rows are written. */
+/** A user who signs in has no session yet when the user's rows are written. */
 const subjectsOf = ({ data }: DomainEvent): readonly AnyReader[] =>
   'userId' in data && data.userId !== null ? [{ userId: data.userId }] : []
 
@@ -209,7 +209,7 @@ const eventKinds: Readonly<Record<string, { type: string; entity: string }>> = {
 }
 
 /**
- * `auth.login` becomes type `auth`, action `login`, about the user (auth facts §14). Outside of this file only for
+ * `auth.login` becomes type `auth`, action `login`, about the user. Outside of this file only for
  * migrations, which have a transaction of their own and whose events have no jobs.
  */
 export async function appendEvent(tx: Tx, actor: Actor, event: DomainEvent): Promise<void> {

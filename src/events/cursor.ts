@@ -1,5 +1,5 @@
 /**
- * Cursors: opaque resume points in the log (design §4). Positions are taken in another order than transactions commit,
+ * Cursors: opaque resume points in the log (ADR 26). Positions are taken in another order than transactions commit,
  * so "everything after position n" loses events; a cursor says which transactions its holder has seen.
  */
 import { AppError } from '../errors.ts'
@@ -10,13 +10,13 @@ import { AppError } from '../errors.ts'
  * for the end of the round, but for everything until then.
  */
 export type Cursor = SnapshotCursor | EventCursor
-export type SnapshotCursor = {
+type SnapshotCursor = {
   readonly kind: 'snapshot'
   readonly snapshot: string
   readonly upTo: string | undefined
   readonly position: string
 }
-export type EventCursor = {
+type EventCursor = {
   readonly kind: 'event'
   readonly snapshot: string
   readonly upTo: string
@@ -31,7 +31,7 @@ export type Snapshot = {
   readonly running: readonly bigint[]
 }
 
-/** The cursor of somebody who has seen everything that is visible in `snapshot` (a `pg_snapshot` as text). */
+/** The cursor of a reader that has seen everything that is visible in `snapshot` (a `pg_snapshot` as text). */
 export function cursorAt(snapshot: string): SnapshotCursor {
   return { kind: 'snapshot', snapshot, upTo: undefined, position: '0' }
 }
@@ -42,7 +42,7 @@ export function eventCursors(snapshot: string, upTo: string): (position: string)
   return (position) => encode(round + position)
 }
 
-/** The cursor of somebody who has got an event and, before it, everything that is visible in `seen`. */
+/** The cursor of a reader that has got an event and, before it, everything that is visible in `seen`. */
 export function afterSeen(encoded: string, seen: Snapshot): string {
   const { upTo, position } = parseCursor(encoded) as EventCursor
   return eventCursors(`${seen.xmin}:${seen.xmax}:${seen.running}`, upTo)(position)

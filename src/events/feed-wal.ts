@@ -1,5 +1,5 @@
 /**
- * The WAL as a bell (design §5): logical decoding over a temporary slot that lives and dies with its connection, so it
+ * The WAL as a source of wakeups: logical decoding over a temporary slot that lives and dies with its connection, so it
  * can never hold back the database's disk. It says which transaction has committed; the events are read from the log.
  */
 import { randomBytes } from 'node:crypto'
@@ -18,7 +18,7 @@ export type Wal = {
   close(): Promise<void>
 }
 
-export type WalStatus = {
+type WalStatus = {
   /** `starting` until the first attempt has ended, `down` after one that failed or a loss. */
   readonly state: 'starting' | 'live' | 'down'
   /** Why it is not live. */
@@ -27,7 +27,7 @@ export type WalStatus = {
   readonly slot?: string | undefined
 }
 
-export type WalOptions = {
+type WalOptions = {
   /** Only to end the server's side of a connection that is stuck while its slot is being created. */
   db: LogDb
   directUrl: string

@@ -112,7 +112,7 @@ export const bossSchema = 'pgboss'
 /** What pg-boss runs its statements on. */
 type Executor = { executeSql(text: string, values?: unknown[]): Promise<{ rows: unknown[] }> }
 
-export type BossOptions = {
+type BossOptions = {
   /** Our pool: pg-boss opens no connection of its own. */
   db: Executor
   log: Logger
@@ -157,7 +157,7 @@ async function ensureQueue(boss: PgBoss, name: string, options: Omit<Queue, 'nam
 
 /**
  * Inserts jobs in the caller's transaction and wakes the workers once per queue: no job exists for a rolled-back
- * transaction. `traceparent` is kept with them, for who does them to continue the trace. Throws when a queue is missing (pg-boss itself would return null for some refusals).
+ * transaction. `traceparent` is kept with them, so that their worker continues the trace. Throws when a queue is missing (pg-boss itself would return null for some refusals).
  */
 export async function enqueue(boss: PgBoss, tx: Tx, jobs: readonly Job[], traceparent?: string): Promise<void> {
   const byQueue = Map.groupBy(jobs, (job) => job.queue)
@@ -184,8 +184,8 @@ export async function cancelJob(boss: PgBoss, tx: Tx, queue: QueueName, id: stri
 }
 
 /**
- * Puts fetched jobs back as they were: the attempt that they were fetched for has not been made. One that somebody else
- * has been given meanwhile stays theirs. pg-boss does the same where it limits its own groups, and offers it to nobody.
+ * Puts fetched jobs back as they were: the attempt that they were fetched for has not been made. One that another
+ * worker has been given meanwhile stays with it. pg-boss does the same where it limits its own groups, and offers it to nobody.
  */
 export async function putBackJobs(boss: PgBoss, queue: QueueName, jobs: readonly FetchedAttempt[]): Promise<void> {
   await boss.getDb().executeSql(
@@ -204,7 +204,7 @@ export async function removeJob(boss: PgBoss, tx: Tx, storedIn: string, id: stri
 }
 
 /** pg-boss's statements on a transaction of ours. */
-export function executorOf(reader: Reader): Executor {
+function executorOf(reader: Reader): Executor {
   return { executeSql: async (text, values = []) => ({ rows: [...(await reader.any(rawQuery(text, values)))] }) }
 }
 

@@ -1,5 +1,5 @@
 /**
- * Reading the log in rounds (design §4). A round reads what became visible between two snapshots, by position: nothing
+ * Reading the log in rounds. A round reads what became visible between two snapshots, by position: nothing
  * is lost, nothing comes twice, and per record the order is the order of the writes.
  *
  * Only the primary can be read: on a standby `pg_current_snapshot()` does not list the running transactions. Nor may the
@@ -14,7 +14,7 @@ export type LogDb = {
   query(text: string, values?: unknown[]): Promise<{ rows: any[] }>
 }
 
-/** An event without its images: who needs them reads them by position, in SQL, through the projection of a read. */
+/** An event without its images, which are read by position, in SQL, through the projection of a read. */
 export type LogEvent = {
   /** bigint as text. */
   readonly position: string
@@ -29,7 +29,7 @@ export type LogEvent = {
   readonly tenantId: string | null
   /** ISO 8601 in UTC with milliseconds. */
   readonly createdAt: string
-  /** Encoded: behind this event, for who reads round after round. */
+  /** Encoded: after this event, for a reader of round after round. */
   readonly cursor: string
 }
 
@@ -42,7 +42,7 @@ export type Page =
       /** Whether to read on at once: the round has further pages, or the cursor was of an event of an earlier one. */
       readonly more: boolean
     }
-  /** What the cursor's holder has not seen is gone or unknown; `cursor` is where to go on after reading the state. */
+  /** Some of what the cursor's holder has not seen is gone or unknown; `cursor` is where to go on after reading the state. */
   | { readonly resync: true; readonly cursor: Cursor }
 
 export type PullOptions = {
@@ -63,7 +63,7 @@ export async function pullRound(db: LogDb, cursor: Cursor, options: PullOptions 
   return (await nextOfDenseRound(db, request)) ?? (await nextOfRound(db, request))
 }
 
-/** The cursor of somebody who knows the state of this moment; take it before reading that state. */
+/** The cursor of a reader that knows the state of this moment; take it before reading that state. */
 export async function currentCursor(db: LogDb): Promise<Cursor> {
   const { rows } = await db.query('select pg_current_snapshot()::text as snapshot')
   return cursorAt(rows[0].snapshot)
@@ -146,7 +146,7 @@ function toEvent(
  *
  * By transaction: "not visible in the snapshot" is spelled as its definition, from xmax on or among the running, a range
  * of the index on xid. With `xid >= xmin`, one long transaction would make every round read all since its start; without
- * an end of the range, who goes on in the middle of a round would read all since then.
+ * an end of the range, a reader in the middle of a round would read all since then.
  */
 const pageSql = page(
   `where (e.xid >= $2::xid8 and e.xid < coalesce($7::xid8, '18446744073709551615') or e.xid = any($3::xid8[]))

@@ -1,7 +1,7 @@
 import { eventIdSql, logDoors, logSchema, logTable, publicationName } from './log.ts'
 
 /*
- * The table of the log, its partitions, its guards and its publication, as SQL text (design §4). Nothing here talks to a
+ * The table of the log, its partitions, its guards and its publication, as SQL text. Nothing here talks to a
  * database: setup and migrations run what these functions return, statement by statement, in their transaction.
  */
 
@@ -14,7 +14,7 @@ const guardFunction = `${logSchema}."$guard"`
  * - `createdAt` is the wall clock when the event was appended, not the start of its transaction: per record it grows
  *   with `position`, which a state "as of a time" relies on, and no event is written into an expired partition.
  * - `id` is a function of `position` (version 8 UUID, 48 bits): monotone, so inserts touch one page of its index, which
- *   serves lookups by `id` alone, and whoever looks for a range of positions asks for their ids. It is a default, not a
+ *   serves lookups by `id` alone, and a range of positions is looked for by their ids. It is a default, not a
  *   generated column: PostgreSQL reads the text of such an expression anew for every statement that inserts, which was
  *   a sixth of a one-row write. A column's default follows those of the columns before it, hence `currval`.
  * - `position` is a sequence without cache: with a cache, sessions would hand out blocks and lose the order per record.
@@ -119,7 +119,7 @@ $do$`,
 /**
  * One statement for setup, after a logical restore (pg_dump): the events then carry transaction ids of another server,
  * which here lie in the future. They become older than every transaction of this server, and cursors from before the
- * restore are told to start over. Does nothing otherwise.
+ * restore have to start over. Does nothing otherwise.
  */
 export function adoptRestoredEventsSql(): string[] {
   return [
@@ -161,7 +161,7 @@ $fn$`
 
 /**
  * The retention floor: the newest transaction of which an event was removed. It can't be derived from what is left (an
- * empty log does not say whether it is new or was emptied), so whoever removes events raises it in the same transaction.
+ * empty log does not say whether it is new or was emptied), so removing events raises it in the same transaction.
  */
 const floorSql = [
   `create table if not exists ${logSchema}.floor (

@@ -3,7 +3,7 @@ import { quoteName, quoteText } from '../db/sql.ts'
 import { logSchema, logTable } from './log.ts'
 
 /*
- * The triggers by which a collection's table writes its own events, as SQL text (design §4). Nothing here talks to a
+ * The triggers by which a collection's table writes its own events, as SQL text. Nothing here talks to a
  * database: DDL runs what these functions return, statement by statement, in its transaction.
  */
 
@@ -14,9 +14,9 @@ import { logSchema, logTable } from './log.ts'
  *   field changed; delete → `{before: row}`. An update of the primary key is a delete and a create; TRUNCATE is a delete
  *   of every row.
  * - Hidden fields are JSON null in the images and in `before`, where the key still says that they changed.
- * - One function per table with the security of its owner: whoever may write the table needs no right to the log.
+ * - One function per table with the security of its owner: writers of the table need no right to the log.
  * - The settings that the text form of values depends on are fixed, so images don't vary with the session.
- * - A change of a table between (`ends`) is an update of the items at its ends as well, see {@link tellEnds}.
+ * - A change of a table between (`ends`) is an update of the items at its ends as well, see {@link appendEnds}.
  */
 export function logTriggersSql(collection: Collection, ends: readonly LinkEnd[] = []): string[] {
   const table = quoteName(collection.name)
@@ -56,7 +56,7 @@ export function imageSql(collection: Collection, row: string): string {
   return `(to_jsonb(${row}) || ${quoteText(redaction)}::jsonb)`
 }
 
-/** The settings that the JSON form of values depends on; whoever compares with an image needs them too. */
+/** The settings that the JSON form of values depends on; comparing with an image needs them too. */
 export const imageSettings = { timezone: 'UTC', datestyle: 'ISO, YMD', extra_float_digits: '1' } as const
 
 function dropTriggers(name: string): string[] {
@@ -72,7 +72,7 @@ function functionName(name: string): string {
 }
 
 function triggerFunction(collection: Collection, ends: readonly LinkEnd[]): string {
-  const tell = (rows: string) => ends.map((end) => `\n    ${tellEnds(end, rows)}`).join('')
+  const linked = (rows: string) => ends.map((end) => `\n    ${appendEnds(end, rows)}`).join('')
   const settings = settingsOf([collection, ...ends.map((end) => end.collection)]).map(
     (name) => `  set ${name} = '${imageSettings[name]}'`,
   )
@@ -84,19 +84,19 @@ declare
   actor constant jsonb := nullif(current_setting('svc.actor', true), '')::jsonb;
 begin
   if tg_op = 'INSERT' then
-    ${append(collection, createdRows(collection))}${tell(linkRows('"svc$new_rows"'))}
+    ${append(collection, createdRows(collection))}${linked(linkRows('"svc$new_rows"'))}
   elsif tg_op = 'UPDATE' then
     perform from "svc$new_rows" limit 1 offset 1;
     if not found then
       ${append(collection, updatedRow(collection))}
-      if found then${tell(changedLinkRows(collection))} return null; end if;
+      if found then${linked(changedLinkRows(collection))} return null; end if;
     end if;
-    ${append(collection, updatedRows(collection))}${tell(changedLinkRows(collection))}
+    ${append(collection, updatedRows(collection))}${linked(changedLinkRows(collection))}
   else
     if tg_op = 'DELETE' then
-      ${append(collection, deletedRows(collection, '"svc$old_rows"', ''))}${tell(linkRows('"svc$old_rows"'))}
+      ${append(collection, deletedRows(collection, '"svc$old_rows"', ''))}${linked(linkRows('"svc$old_rows"'))}
     else
-      ${append(collection, deletedRows(collection, `only ${quoteName(collection.name)}`, ` order by "svc$old".${key(collection)}`))}${tell(linkRows(`only ${quoteName(collection.name)}`))}
+      ${append(collection, deletedRows(collection, `only ${quoteName(collection.name)}`, ` order by "svc$old".${key(collection)}`))}${linked(linkRows(`only ${quoteName(collection.name)}`))}
     end if;
   end if;
   return null;
@@ -121,7 +121,7 @@ function settingsOf(collections: readonly Collection[]): (keyof typeof imageSett
  *
  * What is known of the actor is taken out of its JSON here: each variable of the function would be an evaluation of its
  * own, which costs a one-row write more than all of these. The horizon is of this statement's snapshot, which is older
- * than its first position: whoever resumes from there gets all that was not yet visible at that moment.
+ * than its first position: a reader that resumes from there gets all that was not yet visible at that moment.
  */
 function append(collection: Collection, rows: string): string {
   return `insert into "${logTable}" (entity, "entityId", action, changes, "tenant_Id",
@@ -134,12 +134,12 @@ function append(collection: Collection, rows: string): string {
 
 /**
  * Appends an update of each item that these rows of the table between link: `{after: row, before: {}}`, because none of
- * its own columns has changed. One that this transaction has told of already is left out, so that a write of an item with
+ * its own columns has changed. One with an event of this transaction is left out, so that a write of an item with
  * its links is one event of it, and links that go with their item are none. The item is locked against changes, not
  * against other links: the image must not be older than what stands before it in the log. In the order of their keys, so
  * that two statements never wait for each other. The keys are an array, as a join could look into the log for every item.
  */
-function tellEnds({ collection, foreignKey, discriminator }: LinkEnd, rows: string): string {
+function appendEnds({ collection, foreignKey, discriminator }: LinkEnd, rows: string): string {
   const id = key(collection)
   const only =
     discriminator === undefined

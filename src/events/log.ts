@@ -1,5 +1,5 @@
 /**
- * What writers and readers of the log have in common: its names, its actor and its ids (design §4). The table is in
+ * What writers and readers of the log have in common: its names, its actor and its ids. The table is in
  * log-table.ts, the triggers that fill it in log-triggers.ts.
  *
  * Words: an *event* is a row of the log; its *position* is its place per record; its *horizon* is the oldest
@@ -11,7 +11,7 @@ export const publicationName = 'svc_realtime'
 /** The schema for what belongs to the log but is no collection: the trigger functions and the retention floor. */
 export const logSchema = 'svc_log'
 
-/** What replaces the images of an erased event in `changes`; whoever erases writes it, `verifyLog` counts it. */
+/** What replaces the images of an erased event in `changes`; erasing writes it, `verifyLog` counts it. */
 export const erasedMarker = { erased: true } as const
 
 /**

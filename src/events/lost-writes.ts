@@ -24,7 +24,7 @@ export async function eventsOfLost(rt: Runtime, lost: AnswerLost, requestId: str
     looks += 1
     return events.length > 0 || (!running && looks >= leastLooks) ? events : undefined
   })
-  // Two transactions: whose event is whose is not to be told.
+  // Two transactions: which event is whose cannot be known.
   return new Set(found?.map(({ xid }) => xid)).size === 1 ? found! : []
 }
 

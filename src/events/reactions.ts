@@ -48,7 +48,7 @@ const reactions: { readonly [Type in EventType]: (data: EventData[Type]) => Reac
   'job.redriven': ({ job }) => ({ jobs: [job] }),
   'job.hurried': () => nothing,
   'job.cancelled': () => nothing,
-  // Its row rings for the workers.
+  // Its row wakes the workers.
   'task.redriven': () => nothing,
   'task.hurried': () => nothing,
   'task.cancelled': () => nothing,

@@ -1,4 +1,4 @@
-/** Removing old events, in a way that no reader can mistake for "nothing happened" (design §4). */
+/** Removing old events, in a way that no reader can mistake for "nothing happened". */
 
 import { setTimeout as delay } from 'node:timers/promises'
 import { quoteName, quoteText } from '../db/sql.ts'
@@ -14,7 +14,7 @@ export type Expiry = {
   readonly deleted: number
 }
 
-export type ExpiryOptions = {
+type ExpiryOptions = {
   /** Events deleted by one transaction. */
   readonly batch?: number
   /** How often a partition's lock is asked for, a quarter of a second each time. */
@@ -28,7 +28,7 @@ export type ExpiryOptions = {
 /**
  * Removes all events written before `before`: whole months by dropping their partition, the rest in batches, each its
  * own transaction, so it may be stopped at any moment and run again. Each transaction that removes events raises the
- * retention floor, so that a reader whose cursor is older is told to start over. `db` must be allowed to write.
+ * retention floor, so that a reader with an older cursor has to start over. `db` must be allowed to write.
  */
 export async function expireEvents(db: LogDb, before: Date, options: ExpiryOptions = {}): Promise<Expiry> {
   const { batch = 10_000, lockAttempts = 1, signal, onProgress } = options
@@ -60,7 +60,7 @@ export async function expireEvents(db: LogDb, before: Date, options: ExpiryOptio
 /** `found` exceeds `deleted` where somebody else deletes the same. */
 type DeletedRound = { readonly found: number; readonly deleted: number; readonly upTo: string | null }
 
-/** False when the locks could not be had: waiting longer at a time would stop every writer behind us. */
+/** False when the locks could not be had: waiting longer at a time would stop every writer that queues after this. */
 async function dropPartition(db: LogDb, name: string, attempts: number): Promise<boolean> {
   for (let attempt = 1; attempt <= attempts; attempt += 1) {
     if (attempt > 1) await delay(lockPauseMs)

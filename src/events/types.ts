@@ -82,7 +82,7 @@ export type EventData = {
 export type EventType = keyof EventData
 export type DomainEvent = { [Type in EventType]: { readonly type: Type; readonly data: EventData[Type] } }[EventType]
 
-/** Who does something. Reaches the log with every change (design §4). */
+/** Who does something. Reaches the log with every change. */
 export type Actor = {
   readonly userId: string | undefined
   readonly roleId: string | undefined

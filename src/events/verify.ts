@@ -1,4 +1,4 @@
-/** Proof that the tables are what the log says (design §1.2): the newest event of every row against the row. */
+/** Proof that the tables are what the log says: the newest event of every row against the row. */
 import type { Catalog, Collection } from '../catalog/catalog.ts'
 import type { PgClient } from '../db/pools.ts'
 import { quoteName } from '../db/sql.ts'
@@ -20,7 +20,7 @@ export type Verification = {
   readonly differences: readonly Difference[]
 }
 
-export type Difference = {
+type Difference = {
   readonly entityId: string
   /** Other values than the newest event's; in the log, not in the table; in the table after its delete in the log. */
   readonly kind: 'changed' | 'lost' | 'revived'

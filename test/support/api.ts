@@ -79,7 +79,7 @@ export async function startApi(
   const sql = async (text: string, values: unknown[] = []) => {
     const { rows } = await client.query(text, values)
     // Answered when this process has handled what the statement notified.
-    await rt.listener.tell(rt.listener.id, 'nothing')
+    await rt.listener.notify(rt.listener.id, 'nothing')
     return rows
   }
   const as = (token?: string): Call => call(app, token)

@@ -1,19 +1,30 @@
 import { retryTransient } from '../../adapters/retry.ts'
 import { openSemaphore } from '../../adapters/semaphore.ts'
+import { type BatchReader, openBatches } from '../../db/cursor-stream.ts'
 import { isPassing } from '../../db/errors.ts'
-import type { Cursor } from '../../events/cursor.ts'
+import { AppError } from '../../errors.ts'
+import { type Cursor, cursorAt } from '../../events/cursor.ts'
 import { pullRound } from '../../events/log-reader.ts'
 import { disturbedCollections } from '../../features/changes/disturbances.ts'
+import { withFreshCatalog } from '../../features/items/reads.ts'
+import { compileStream } from '../../query/compile.ts'
+import { resolveEnv } from '../../query/env.ts'
+import { parseListQuery } from '../../query/parse.ts'
+import { resolveList } from '../../query/resolve.ts'
+import type { Statement } from '../../query/sql.ts'
 import type { Runtime } from '../../runtime.ts'
-import { changesSeen, partsOf } from './changes.ts'
-import type { Outbox } from './outbox.ts'
+import type { Outbox } from './connections.ts'
 import { currentView, type Subscriber } from './subscribers.ts'
-import { scopesRows } from './wish.ts'
+import { changesSeen, fieldsOf, partsOf, scopesRows } from './views.ts'
+
+/*
+ * What a subscriber gets before live messages: what it has missed since its cursor, or the rows themselves.
+ */
 
 export type CatchUp = {
   /**
    * Sends what was missed, as fast as the client reads. The round ends at a snapshot taken after the subscriber was
-   * registered, so what is neither visible in it nor arrives live does not exist. Undefined when the log no longer tells
+   * registered, so what is neither visible in it nor arrives live does not exist. Undefined when the log no longer holds
    * what was missed, or the subscription has ended meanwhile.
    */
   from(subscriber: Subscriber, cursor: Cursor): Promise<Cursor | undefined>
@@ -34,16 +45,16 @@ export function openCatchUp(rt: Runtime, outbox: Outbox, isOpen: (subscriber: Su
       onRetry: (error, pauseMs) => rt.log.warn({ err: error, retryInMs: pauseMs }, 'changes could not be read'),
     })
   const sendPage = async (subscriber: Subscriber, cursor: Cursor) => {
-    const { collection } = subscriber.wish
+    const { collection } = subscriber.request
     const wanted = { collections: [collection], limit: eventsPerPage }
     const page = await tried(subscriber, () => pullRound(rt.feedDb, cursor, wanted))
     if (page.resync) return undefined
     for (const part of partsOf(page.events)) {
-      const told = await tried(subscriber, () => {
+      const seen = await tried(subscriber, () => {
         const view = currentView(rt, subscriber)
         return changesSeen(rt, collection, view, [view.values], part)
       })
-      for (const { message } of told)
+      for (const { message } of seen)
         if (isOpen(subscriber)) outbox.send([subscriber.socket], message.name, message.body)
     }
     return page
@@ -67,12 +78,106 @@ export function openCatchUp(rt: Runtime, outbox: Outbox, isOpen: (subscriber: Su
   }
 }
 
-/** Whether something happened meanwhile that no event of the collection's rows tells. */
-async function isDisturbed(rt: Runtime, { wish, access }: Subscriber, from: Cursor, behind: Cursor): Promise<boolean> {
-  const collection = rt.catalog.current().collections.get(wish.collection)
+/** Whether something happened meanwhile that no event of the collection's rows shows. */
+async function isDisturbed(rt: Runtime, { request, access }: Subscriber, from: Cursor, to: Cursor): Promise<boolean> {
+  const collection = rt.catalog.current().collections.get(request.collection)
   if (collection === undefined) return true
-  if (!scopesRows(rt, wish)) return false
-  const followed = new Map([[collection.name, { collection, fields: [], filter: wish.filter }]])
-  const round = { from: from.snapshot, upTo: behind.snapshot }
+  if (!scopesRows(rt, request)) return false
+  const followed = new Map([[collection.name, { collection, fields: [], filter: request.filter }]])
+  const round = { from: from.snapshot, upTo: to.snapshot }
   return (await disturbedCollections(rt, access, { followed, named: [collection.name] }, round)).length > 0
+}
+
+export type Snapshots = {
+  /**
+   * Sends the rows that the subscriber may read, in pieces, as fast as the client takes them, all as of one moment:
+   * `at` is that moment. Undefined when the client is too slow or the subscription has ended. Throws AppError 400 when
+   * there are more than QUERY_MAX_LIMIT.
+   */
+  send(subscriber: Subscriber): Promise<{ at: Cursor; rows: number } | undefined>
+}
+
+type Row = { readonly data: string }
+
+/** Each holds a connection and an old snapshot of the database. */
+const snapshotsAtOnce = 2
+const longestMs = 60_000
+/** Characters of one message. */
+const pieceSize = 200_000
+
+export function openSnapshots(rt: Runtime, outbox: Outbox, isOpen: (subscriber: Subscriber) => boolean): Snapshots {
+  const semaphore = openSemaphore(snapshotsAtOnce)
+  const read = async (subscriber: Subscriber) => {
+    const signal = AbortSignal.timeout(longestMs)
+    const { batches, first } = await withFreshCatalog(rt, () => openRows(rt, rowsOf(rt, subscriber), signal))
+    let whole = false
+    try {
+      const pieces = openPieces(subscriber, outbox)
+      for (let rows = first; rows.length > 0; rows = await batches.next()) {
+        pieces.add(rows)
+        refuseTooMany(rt, pieces.count())
+        const goesOn = isOpen(subscriber) && (await outbox.drained(subscriber.socket)) && !signal.aborted
+        if (!goesOn) return undefined
+      }
+      const [now] = await batches.query<{ snapshot: string }>('select pg_current_snapshot()::text as snapshot', [])
+      whole = true
+      pieces.end()
+      return { at: cursorAt(now!.snapshot), rows: pieces.count() }
+    } finally {
+      await batches.close(!whole)
+    }
+  }
+  return { send: (subscriber) => semaphore(async () => (isOpen(subscriber) ? read(subscriber) : undefined)) }
+}
+
+/** The list that `/items` would give, whole. */
+function rowsOf(rt: Runtime, { access, request }: Subscriber): Statement {
+  const catalog = rt.catalog.current()
+  const fields = fieldsOf(catalog, access, request).map(({ name }) => name)
+  const query = { ...parseListQuery({ limit: -1 }), fields, filter: request.filter }
+  const env = { ...resolveEnv(rt), maxLimit: undefined }
+  return compileStream(resolveList(catalog, access, request.collection, query, env))
+}
+
+async function openRows(rt: Runtime, { text, values }: Statement, signal: AbortSignal) {
+  const batches: BatchReader<Row> = await openBatches<Row>(rt.db, text, values, signal)
+  try {
+    return { batches, first: await batches.next() }
+  } catch (error) {
+    await batches.close(true)
+    throw error
+  }
+}
+
+function refuseTooMany({ config }: Runtime, rows: number): void {
+  const { maxLimit } = config.query
+  if (maxLimit !== undefined && rows > maxLimit)
+    throw new AppError(400, `There are more than ${maxLimit} rows: subscribe with a filter`)
+}
+
+/** Collects rows into messages of a bearable size; the last one, perhaps empty, says that nothing more comes. */
+function openPieces({ socket, request: { collection } }: Subscriber, outbox: Outbox) {
+  let texts: string[] = []
+  let size = 0
+  let index = 0
+  let count = 0
+  const send = (more: boolean) => {
+    const data = texts.map((text) => JSON.parse(text))
+    outbox.send([socket], `${collection}:snapshot`, { collection, index, data, more })
+    index += 1
+    texts = []
+    size = 0
+  }
+  return {
+    add: (rows: readonly Row[]) => {
+      for (const { data } of rows) {
+        texts.push(data)
+        size += data.length
+        count += 1
+        if (size >= pieceSize) send(true)
+      }
+    },
+    end: () => send(false),
+    count: () => count,
+  }
 }

@@ -13,8 +13,8 @@ export type Cluster = {
   readonly shared: { readonly redis: Redis; readonly prefix: string } | undefined
   /** For the constructor of the socket server. */
   readonly options: { readonly adapter?: Fanout['adapter'] }
-  /** Calls the others' handler of that name. Nobody is told while Redis is away. */
-  tell(io: Server, name: string, ...values: readonly unknown[]): void
+  /** Calls the others' handler of that name. Nothing is sent while Redis is away. */
+  notify(io: Server, name: string, ...values: readonly unknown[]): void
   /** What the others' handlers answer, as far as they do in time. */
   ask(io: Server, name: string, ...values: readonly unknown[]): Promise<readonly unknown[]>
   /** Called when messages of others may have been missed. */
@@ -34,13 +34,13 @@ export function openCluster({ config: { realtime }, log }: Runtime): Cluster {
   return {
     shared: { redis, prefix: `${realtime.redisKey}:` },
     options: { adapter: fanout.adapter },
-    tell: (io, name, ...values) => void io.serverSideEmit(name, ...values),
+    notify: (io, name, ...values) => void io.serverSideEmit(name, ...values),
     ask: (io, name, ...values) => {
       const { promise, resolve } = Promise.withResolvers<readonly unknown[]>()
-      // It answers never when Redis is away.
-      const impatience = setTimeout(() => resolve([]), answersWithinMs)
+      // There is no answer while Redis is away.
+      const timeout = setTimeout(() => resolve([]), answersWithinMs)
       io.serverSideEmit(name, ...values, (_error: unknown, answers: readonly unknown[] = []) => resolve(answers))
-      return promise.finally(() => clearTimeout(impatience))
+      return promise.finally(() => clearTimeout(timeout))
     },
     onReconnect: fanout.onReconnect,
     close: () => {
@@ -53,7 +53,7 @@ export function openCluster({ config: { realtime }, log }: Runtime): Cluster {
 const alone: Cluster = {
   shared: undefined,
   options: {},
-  tell: () => undefined,
+  notify: () => undefined,
   ask: async () => [],
   onReconnect: () => undefined,
   close: () => undefined,

@@ -8,7 +8,6 @@ import {
   afterSeen,
   type Cursor,
   encodeCursor,
-  includesSnapshot,
   isVisible,
   parseCursor,
   parseSnapshot,
@@ -18,19 +17,28 @@ import type { Feed, Subscription } from '../../events/feed.ts'
 import { currentCursor, type LogEvent } from '../../events/log-reader.ts'
 import type { Access } from '../../query/access.ts'
 import type { Runtime } from '../../runtime.ts'
-import { type CatchUp, openCatchUp, readBackoff } from './catch-up.ts'
-import { changesSeen, type Message, partsOf } from './changes.ts'
-import type { Outbox } from './outbox.ts'
-import { touchedBy, watchScope } from './scope.ts'
-import { openSnapshots, type Snapshots } from './snapshot.ts'
-import { hasSeen, openRegistry, type Shape, type Subscriber, shapesOf } from './subscribers.ts'
-import { compileView, inOneMessage, refuseUnrecorded, type Wish } from './wish.ts'
+import { type CatchUp, openCatchUp, openSnapshots, readBackoff, type Snapshots } from './catch-up.ts'
+import type { Outbox } from './connections.ts'
+import { readMessage } from './messages.ts'
+import { openRegistry, type Shape, type Subscriber, shapesOf } from './subscribers.ts'
+import { beginning, type Effect, type Input, type MessageInput, step } from './subscription.ts'
+import {
+  changesSeen,
+  compileView,
+  inOneMessage,
+  type Message,
+  partsOf,
+  refuseUnrecorded,
+  type SubscribeRequest,
+  touchedBy,
+  watchScope,
+} from './views.ts'
 
 /**
- * Who gets which change, in which form. What a subscriber may see of a change is computed in SQL, by the same
- * projection and condition as a read, in one statement per batch and distinct shape of a view, for all subscribers who
- * have it (design §5). While the database does not answer, changes wait; whatever else fails delivers nothing and tells
- * the client to read again.
+ * Delivers changes to subscribers. What a subscriber may see of a change is computed in SQL, by the same projection and
+ * condition as a read, in one statement per batch and distinct shape of a view, for all subscribers who have it (ADR 23).
+ * What happens to each subscription is decided in subscription.ts. While the database does not answer, changes wait; any
+ * other failure delivers nothing and asks the client to read again.
  */
 export type Delivery = {
   mayRead(access: Access, collection: string): boolean
@@ -38,8 +46,8 @@ export type Delivery = {
    * Sends what happened after `since`, or the rows with `snapshot`, and resolves; what happens from then on waits until
    * `begin`. Replaces the socket's subscription to the collection. Throws AppError when there is none.
    */
-  subscribe(socket: Socket, access: Access, wish: Wish): Promise<Begun>
-  unsubscribe(socket: Socket, collection: string): void
+  subscribe(socket: Socket, access: Access, request: SubscribeRequest): Promise<Begun>
+  unsubscribe(socket: Socket, request: unknown): Promise<object>
   /** How many other collections the socket follows. */
   othersOf(socket: Socket, collection: string): number
   /** Subscriptions of all sockets. */
@@ -54,258 +62,289 @@ export type Delivery = {
 export type Begun = { readonly answer: { cursor: string; snapshot?: number }; begin(): void }
 
 export const notAllowed = 'No permission to subscribe to this collection'
-const waitingAtMost = 1000
+
+type Shell = {
+  readonly rt: Runtime
+  readonly feed: Feed
+  readonly outbox: Outbox
+  readonly registry: ReturnType<typeof openRegistry>
+  readonly catchUp: CatchUp
+  readonly snapshots: Snapshots
+  readonly confirm: () => Promise<void>
+  live: Subscription | undefined
+  closed: boolean
+  /** One value for all who go live at the same moment: they get the same messages. */
+  newest: { readonly text: string; readonly seen: Snapshot | undefined } | undefined
+}
 
 /** `confirm` closes the sockets of sessions that have ended without our hearing of it; nothing is sent before. */
 export function openDelivery(rt: Runtime, feed: Feed, outbox: Outbox, confirm: () => Promise<void>): Delivery {
   const registry = openRegistry()
-  const catchUp: CatchUp = openCatchUp(rt, outbox, registry.has)
-  const snapshots: Snapshots = openSnapshots(rt, outbox, registry.has)
-  let live: Subscription | undefined
-  let closed = false
-
-  const deliver = async (batch: readonly LogEvent[], resume: string) => {
-    await confirm()
-    const wanted = batch.filter(({ type, entity }) => type === 'data' && registry.follows(entity))
-    const byCollection = Map.groupBy(wanted, ({ entity }) => entity)
-    await Promise.all([...byCollection].map(([name, events]) => deliverTo(registry.of(name), events)))
-    resyncDisturbed(batch)
-    const behind = parseSnapshot(parseCursor(resume).snapshot)!
-    for (const subscriber of registry.all())
-      if (subscriber.waiting === undefined && subscriber.seen && includesSnapshot(behind, subscriber.seen))
-        subscriber.seen = undefined
-  }
-
-  const deliverTo = async (subscribers: readonly Subscriber[], events: readonly LogEvent[]) => {
-    await Promise.all(shapesOf(rt, subscribers, refuse).map((shape) => deliverShape(shape, events)))
-  }
-
-  const deliverShape = async (shape: Shape, events: readonly LogEvent[], tries: Tries = firstTry) => {
-    const { view, viewers, values } = shape
-    const all = viewers.flat()
-    let handed = 0
-    try {
-      for (const part of partsOf(events)) {
-        for (const { message, viewers: to } of await changesSeen(rt, all[0]!.wish.collection, view, values, part))
-          hand(
-            to.flatMap((n) => viewers[n]!),
-            message,
-          )
-        handed += part.length
-      }
-    } catch (error) {
-      if (closed) return
-      const next = await prepareAgain(error, tries)
-      if (next === undefined) return resyncAll(all, error)
-      const shapes = shapesOf(rt, all.filter(registry.has), refuse)
-      await Promise.all(shapes.map((one) => deliverShape(one, events.slice(handed), next)))
-    }
-  }
-
-  /** Undefined when there is no use in trying again. */
-  const prepareAgain = async (error: unknown, { failures, isReloaded }: Tries): Promise<Tries | undefined> => {
-    if (isPassing(error)) {
-      const pauseMs = pauseAfter(failures, readBackoff)
-      rt.log.warn({ err: error, retryInMs: pauseMs }, 'changes could not be read')
-      await delay(pauseMs)
-      // Sessions may have ended meanwhile without our hearing of it.
-      await confirm()
-      return { failures: failures + 1, isReloaded }
-    }
-    if (isReloaded || !isStalePlan(error)) return undefined
-    // The collection has changed under the statement.
-    await rt.catalog.reloadIfStale()
-    return { failures, isReloaded: true }
-  }
-
-  const hand = (subscribers: readonly Subscriber[], message: Message) => {
-    const ready: Socket[] = []
-    const behind: Subscriber[] = []
-    for (const subscriber of subscribers) {
-      if (!registry.has(subscriber)) continue
-      if (subscriber.waiting !== undefined) wait(subscriber, message)
-      else if (hasSeen(subscriber, message)) continue
-      else if (outbox.isFull(subscriber.socket)) resync(subscriber, 'slow')
-      else if (subscriber.seen === undefined) ready.push(subscriber.socket)
-      else behind.push(subscriber)
-    }
-    const { name, body } = message
-    outbox.send(ready, name, body)
-    // Its own cursor knows nothing of the later events that these have seen.
-    for (const [seen, group] of Map.groupBy(behind, (subscriber) => subscriber.seen!)) {
-      const sockets = group.map(({ socket }) => socket)
-      outbox.send(sockets, name, { ...body, cursor: afterSeen(body.cursor, seen) })
-    }
-  }
-
-  const resyncDisturbed = (batch: readonly LogEvent[]) => {
-    const byAll = touchedBy(batch)
-    for (const subscriber of registry.all()) {
-      const { watch, seen } = subscriber
-      if (watch === undefined) continue
-      // What happened before it subscribed is in what it has read, however late it is delivered.
-      const touched = seen === undefined ? byAll : touchedBy(batch.filter(({ xid }) => !isVisible(BigInt(xid), seen)))
-      try {
-        if (!watch(touched)) continue
-        // Whether it is later than what is being sent, reading it from the log will tell.
-        if (subscriber.waiting !== undefined) subscriber.overflowed = true
-        else resync(subscriber)
-      } catch (error) {
-        refuse(subscriber, error)
-      }
-    }
-  }
-
-  const resync = (subscriber: Subscriber, reason?: 'slow' | 'failed') => {
-    if (!registry.has(subscriber)) return
-    registry.remove(subscriber)
-    const { socket, wish, access } = subscriber
-    const tell = () => void socket.emit('resync', { collection: wish.collection, ...(reason && { reason }) })
-    // The list that is read next must show what this is about.
-    if (rt.replicas === undefined) tell()
-    else void readFromNowOn(rt, access).then(tell)
-  }
-
-  const resyncAll = (subscribers: readonly Subscriber[], error: unknown) => {
-    const collection = subscribers[0]!.wish.collection
-    rt.log.error({ err: error, collection }, 'changes could not be evaluated: subscribers are told to read again')
-    for (const subscriber of subscribers) resync(subscriber, 'failed')
-  }
-
-  /** One subscriber whose view makes no sense any more must not cost the others their events. */
-  const refuse = (subscriber: Subscriber, error: unknown) => {
-    if (error instanceof AppError) return end(subscriber, error.message)
-    const { collection } = subscriber.wish
-    rt.log.warn({ err: error, collection }, 'a subscriber’s rule could not be resolved: it is told to read again')
-    resync(subscriber, 'failed')
-  }
-
-  const end = (subscriber: Subscriber, reason: string) => {
-    if (!registry.has(subscriber)) return
-    registry.remove(subscriber)
-    subscriber.socket.emit('unsubscribed', { collection: subscriber.wish.collection, reason })
-  }
-
-  const follow = async () => {
-    if (live === undefined && !closed)
-      live = feed.subscribe('now', deliver, () => {
-        live = undefined
-        for (const subscriber of registry.all()) resync(subscriber)
-      })
-    await live?.started
-  }
-
-  const mayRead = (access: Access, name: string) => {
-    const collection = rt.catalog.current().collections.get(name)
-    if (collection === undefined || !collection.realtime.enabled || !collection.logged) return false
-    return access.admin || access.grant(name, 'read') !== undefined
-  }
-
-  /** What the client has missed or has not got yet; undefined when it has to read again. */
-  const sendFirst = async (subscriber: Subscriber): Promise<{ at: Cursor; rows?: number } | undefined> => {
-    const { since, snapshot } = subscriber.wish
-    const reached = since && (await catchUp.from(subscriber, since))
-    if (reached !== undefined) return { at: reached }
-    if (snapshot) return snapshots.send(subscriber)
-    return since === undefined ? { at: await currentCursor(rt.feedDb) } : undefined
-  }
-
-  let newest: { readonly text: string; readonly seen: Snapshot | undefined } | undefined
-  /** One value for all who begin at the same moment: they get the same messages. */
-  const seenBy = ({ snapshot: text }: Cursor) => {
-    if (newest?.text !== text) newest = { text, seen: parseSnapshot(text) }
-    return newest.seen
-  }
-
-  /** From here on live events go out at once; those that the subscriber has seen already do not. */
-  const goLive = (subscriber: Subscriber, behind: Cursor) => {
-    if (!registry.has(subscriber)) return
-    subscriber.seen = seenBy(behind)
-    if (subscriber.overflowed) return void catchUpAgain(subscriber, behind)
-    const waiting = subscriber.waiting ?? []
-    subscriber.waiting = undefined
-    for (const message of waiting) hand([subscriber], message)
-  }
-
-  const catchUpAgain = async (subscriber: Subscriber, from: Cursor) => {
-    try {
-      Object.assign(subscriber, { waiting: [], overflowed: false })
-      const reached = await catchUp.from(subscriber, from)
-      if (reached === undefined) resync(subscriber)
-      else goLive(subscriber, reached)
-    } catch (error) {
-      resyncAll([subscriber], error)
-    }
-  }
-
+  const catchUp = openCatchUp(rt, outbox, registry.has)
+  const snapshots = openSnapshots(rt, outbox, registry.has)
+  const begun = { live: undefined, closed: false, newest: undefined }
+  const shell: Shell = { rt, feed, outbox, registry, catchUp, snapshots, confirm, ...begun }
   return {
-    mayRead,
-    subscribe: async (socket, access, wish) => {
-      const view = inOneMessage(() => compileView(rt, access, wish))
-      refuseUnrecorded(rt, access, wish)
-      const watch = watchScope(rt, access, wish)
-      const subscriber = { socket, wish, access, view, watch, waiting: [], overflowed: false, seen: undefined }
-      registry.add(subscriber)
-      try {
-        await follow()
-        const sent = await sendFirst(subscriber)
-        if (sent === undefined) resync(subscriber)
-        const at = sent?.at ?? (await currentCursor(rt.feedDb))
-        // Who has to read again has got nothing since.
-        const cursor = encodeCursor(sent === undefined ? (wish.since ?? at) : at)
-        // And so must the one that is read after this.
-        await readFromNowOn(rt, access)
-        const answer = { cursor, ...(sent?.rows !== undefined && { snapshot: sent.rows }) }
-        return { answer, begin: () => goLive(subscriber, at) }
-      } catch (error) {
-        registry.remove(subscriber)
-        throw error
-      }
+    mayRead: (access, name) => mayRead(rt, access, name),
+    subscribe: (socket, access, request) => subscribe(shell, socket, access, request),
+    unsubscribe: async (socket, message) => {
+      const { collection } = readMessage('unsubscribe', message)
+      for (const subscriber of registry.on(socket))
+        if (subscriber.request.collection === collection) registry.remove(subscriber)
+      return {}
     },
-    unsubscribe: (socket, collection) =>
-      registry
-        .on(socket)
-        .filter(({ wish }) => wish.collection === collection)
-        .forEach(registry.remove),
     total: () => registry.all().length,
-    othersOf: (socket, collection) => registry.on(socket).filter(({ wish }) => wish.collection !== collection).length,
+    othersOf: (socket, collection) =>
+      registry.on(socket).filter(({ request }) => request.collection !== collection).length,
     forget: (socket) => registry.on(socket).forEach(registry.remove),
     renew: (socket, access) => {
-      for (const subscriber of registry.on(socket)) {
-        if (!mayRead(access, subscriber.wish.collection)) end(subscriber, notAllowed)
-        else renewOne(rt, subscriber, access, { refuse, resync })
-      }
+      for (const subscriber of registry.on(socket)) renew(shell, subscriber, access)
     },
     close: () => {
-      closed = true
-      live?.close()
+      shell.closed = true
+      shell.live?.close()
     },
-  }
-
-  function wait(subscriber: Subscriber, message: Message): void {
-    if (subscriber.waiting!.length < waitingAtMost) subscriber.waiting!.push(message)
-    else Object.assign(subscriber, { waiting: [], overflowed: true })
   }
 }
 
-/** How long to wait after a passing failure, and whether the catalog has been read again after another one. */
+function mayRead(rt: Runtime, access: Access, name: string): boolean {
+  const collection = rt.catalog.current().collections.get(name)
+  if (collection === undefined || !collection.realtime.enabled || !collection.logged) return false
+  return access.admin || access.grant(name, 'read') !== undefined
+}
+
+async function subscribe(shell: Shell, socket: Socket, access: Access, request: SubscribeRequest): Promise<Begun> {
+  const { rt, registry } = shell
+  const view = inOneMessage(() => compileView(rt, access, request))
+  refuseUnrecorded(rt, access, request)
+  const watch = watchScope(rt, access, request)
+  const subscriber: Subscriber = { socket, request, access, view, watch, standing: beginning }
+  registry.add(subscriber)
+  try {
+    await follow(shell)
+    const sent = await sendFirst(shell, subscriber)
+    if (sent === undefined) take(shell, subscriber, { is: 'unknown' })
+    const at = sent?.at ?? (await currentCursor(rt.feedDb))
+    // A client that has to read again has got nothing since.
+    const cursor = encodeCursor(sent === undefined ? (request.since ?? at) : at)
+    // And so must the list that is read after this.
+    await readFromNowOn(rt, access)
+    const answer = { cursor, ...(sent?.rows !== undefined && { snapshot: sent.rows }) }
+    return { answer, begin: () => goLive(shell, subscriber, at) }
+  } catch (error) {
+    registry.remove(subscriber)
+    throw error
+  }
+}
+
+/** Resolves when every later event will be delivered. */
+async function follow(shell: Shell): Promise<void> {
+  const { feed, registry } = shell
+  if (shell.live === undefined && !shell.closed)
+    shell.live = feed.subscribe(
+      'now',
+      (batch, resume) => deliver(shell, batch, resume),
+      () => {
+        shell.live = undefined
+        for (const subscriber of registry.all()) take(shell, subscriber, { is: 'unknown' })
+      },
+    )
+  await shell.live?.started
+}
+
+/** What the client has missed or has not got yet; undefined when it has to read again. */
+async function sendFirst(shell: Shell, subscriber: Subscriber): Promise<{ at: Cursor; rows?: number } | undefined> {
+  const { since, snapshot } = subscriber.request
+  const reached = since && (await shell.catchUp.from(subscriber, since))
+  if (reached !== undefined) return { at: reached }
+  if (snapshot) return shell.snapshots.send(subscriber)
+  return since === undefined ? { at: await currentCursor(shell.rt.feedDb) } : undefined
+}
+
+/** From here on live events go out at once; those that the subscriber has seen already do not. */
+function goLive(shell: Shell, subscriber: Subscriber, cursor: Cursor): void {
+  const text = cursor.snapshot
+  if (shell.newest?.text !== text) shell.newest = { text, seen: parseSnapshot(text) }
+  take(shell, subscriber, { is: 'caught up', cursor, seen: shell.newest.seen })
+}
+
+async function catchUpAgain(shell: Shell, subscriber: Subscriber, from: Cursor): Promise<void> {
+  try {
+    const reached = await shell.catchUp.from(subscriber, from)
+    if (reached === undefined) take(shell, subscriber, { is: 'unknown' })
+    else goLive(shell, subscriber, reached)
+  } catch (error) {
+    fail(shell, [subscriber], error)
+  }
+}
+
+async function deliver(shell: Shell, batch: readonly LogEvent[], resume: string): Promise<void> {
+  const { registry } = shell
+  await shell.confirm()
+  const wanted = batch.filter(({ type, entity }) => type === 'data' && registry.follows(entity))
+  const byCollection = Map.groupBy(wanted, ({ entity }) => entity)
+  await Promise.all([...byCollection].map(([name, events]) => deliverTo(shell, registry.of(name), events, firstTry)))
+  noticeDisturbances(shell, batch)
+  const input = { is: 'read', upTo: parseSnapshot(parseCursor(resume).snapshot)! } as const
+  for (const subscriber of registry.all()) if (subscriber.standing.seen !== undefined) take(shell, subscriber, input)
+}
+
+/** How often it has failed, and whether the catalog has been read again since. */
 type Tries = { readonly failures: number; readonly isReloaded: boolean }
 const firstTry: Tries = { failures: 1, isReloaded: false }
 
-type Endings = {
-  refuse(subscriber: Subscriber, error: unknown): void
-  resync(subscriber: Subscriber): void
+async function deliverTo(
+  shell: Shell,
+  subscribers: readonly Subscriber[],
+  events: readonly LogEvent[],
+  tries: Tries,
+): Promise<void> {
+  const shapes = shapesOf(shell.rt, subscribers, (subscriber, error) => refuse(shell, subscriber, error))
+  await Promise.all(shapes.map((shape) => deliverShape(shell, shape, events, tries)))
+}
+
+async function deliverShape(shell: Shell, shape: Shape, events: readonly LogEvent[], tries: Tries): Promise<void> {
+  const { view, viewers, values } = shape
+  const all = viewers.flat()
+  let handed = 0
+  try {
+    for (const part of partsOf(events)) {
+      for (const { message, viewers: to } of await changesSeen(
+        shell.rt,
+        all[0]!.request.collection,
+        view,
+        values,
+        part,
+      ))
+        hand(
+          shell,
+          to.flatMap((n) => viewers[n]!),
+          message,
+        )
+      handed += part.length
+    }
+  } catch (error) {
+    if (shell.closed) return
+    const next = await prepareAgain(shell, error, tries)
+    if (next === undefined) return fail(shell, all, error)
+    await deliverTo(shell, all.filter(shell.registry.has), events.slice(handed), next)
+  }
+}
+
+/** Undefined when there is no use in trying again. */
+async function prepareAgain({ rt, confirm }: Shell, error: unknown, tries: Tries): Promise<Tries | undefined> {
+  if (isPassing(error)) {
+    const pauseMs = pauseAfter(tries.failures, readBackoff)
+    rt.log.warn({ err: error, retryInMs: pauseMs }, 'changes could not be read')
+    await delay(pauseMs)
+    // Sessions may have ended meanwhile without our hearing of it.
+    await confirm()
+    return { ...tries, failures: tries.failures + 1 }
+  }
+  if (tries.isReloaded || !isStalePlan(error)) return undefined
+  // The collection has changed under the statement.
+  await rt.catalog.reloadIfStale()
+  return { ...tries, isReloaded: true }
+}
+
+/** Gives a message to those who see it, encoded once for all who get it as it is. */
+function hand(shell: Shell, subscribers: readonly Subscriber[], message: Message): void {
+  const { registry, outbox } = shell
+  const input: MessageInput = { is: 'message', message, slow: false }
+  const ready: Socket[] = []
+  const ahead: { readonly socket: Socket; readonly after: Snapshot }[] = []
+  for (const subscriber of subscribers) {
+    if (!registry.has(subscriber)) continue
+    const { socket, standing } = subscriber
+    const [next, effects] = step(standing, outbox.isFull(socket) ? { ...input, slow: true } : input)
+    subscriber.standing = next
+    for (const effect of effects)
+      if (effect.do !== 'send') perform(shell, subscriber, effect)
+      else if (effect.after === undefined) ready.push(socket)
+      else ahead.push({ socket, after: effect.after })
+  }
+  const { name, body } = message
+  outbox.send(ready, name, body)
+  // The message's own cursor knows nothing of the later events that these have seen.
+  for (const [after, group] of Map.groupBy(ahead, (one) => one.after)) {
+    const sockets = group.map(({ socket }) => socket)
+    outbox.send(sockets, name, { ...body, cursor: afterSeen(body.cursor, after) })
+  }
+}
+
+function noticeDisturbances(shell: Shell, batch: readonly LogEvent[]): void {
+  const byAll = touchedBy(batch)
+  for (const subscriber of shell.registry.all()) {
+    const { watch } = subscriber
+    const { seen } = subscriber.standing
+    if (watch === undefined) continue
+    // What happened before it subscribed is in what it has read, however late it is delivered.
+    const touched = seen === undefined ? byAll : touchedBy(batch.filter(({ xid }) => !isVisible(BigInt(xid), seen)))
+    try {
+      if (watch(touched)) take(shell, subscriber, { is: 'disturbed' })
+    } catch (error) {
+      refuse(shell, subscriber, error)
+    }
+  }
 }
 
 /** Goes on with another access where it shows the same rows and fields. */
-function renewOne(rt: Runtime, subscriber: Subscriber, access: Access, { refuse, resync }: Endings): void {
-  const { wish, view: before } = subscriber
+function renew(shell: Shell, subscriber: Subscriber, access: Access): void {
+  const { rt } = shell
+  const { request, view: before } = subscriber
+  if (!mayRead(rt, access, request.collection))
+    return void take(shell, subscriber, { is: 'refused', reason: notAllowed })
   try {
-    const view = compileView(rt, access, wish)
-    const same = before.catalog === view.catalog ? before : compileView(rt, subscriber.access, wish)
-    Object.assign(subscriber, { access, view, watch: watchScope(rt, access, wish) })
-    if (same.text !== view.text || same.key !== view.key) resync(subscriber)
+    const view = compileView(rt, access, request)
+    const same = before.catalog === view.catalog ? before : compileView(rt, subscriber.access, request)
+    Object.assign(subscriber, { access, view, watch: watchScope(rt, access, request) })
+    if (same.text !== view.text || same.key !== view.key) take(shell, subscriber, { is: 'unknown' })
   } catch (error) {
-    refuse(subscriber, error)
+    refuse(shell, subscriber, error)
+  }
+}
+
+/** One subscriber whose view makes no sense any more must not cost the others their events. */
+function refuse(shell: Shell, subscriber: Subscriber, error: unknown): void {
+  if (error instanceof AppError) return void take(shell, subscriber, { is: 'refused', reason: error.message })
+  const { collection } = subscriber.request
+  shell.rt.log.warn({ err: error, collection }, 'a subscriber’s rule could not be resolved: it has to read again')
+  take(shell, subscriber, { is: 'failed' })
+}
+
+function fail(shell: Shell, subscribers: readonly Subscriber[], error: unknown): void {
+  const { collection } = subscribers[0]!.request
+  shell.rt.log.error({ err: error, collection }, 'changes could not be evaluated: subscribers have to read again')
+  for (const subscriber of subscribers) take(shell, subscriber, { is: 'failed' })
+}
+
+function take(shell: Shell, subscriber: Subscriber, input: Input): void {
+  if (!shell.registry.has(subscriber)) return
+  const [standing, effects] = step(subscriber.standing, input)
+  subscriber.standing = standing
+  for (const effect of effects) perform(shell, subscriber, effect)
+}
+
+function perform(shell: Shell, subscriber: Subscriber, effect: Effect): void {
+  const { rt, registry } = shell
+  const { socket, access, request } = subscriber
+  const { collection } = request
+  switch (effect.do) {
+    case 'hand':
+      for (const message of effect.messages) hand(shell, [subscriber], message)
+      return
+    case 'catch up':
+      return void catchUpAgain(shell, subscriber, effect.from)
+    case 'end':
+      registry.remove(subscriber)
+      return void socket.emit('unsubscribed', { collection, reason: effect.reason })
+    case 'resync': {
+      registry.remove(subscriber)
+      const { reason } = effect
+      const notify = () => void socket.emit('resync', { collection, ...(reason && { reason }) })
+      // The list that is read next must show what this is about.
+      if (rt.replicas === undefined) notify()
+      else void readFromNowOn(rt, access).then(notify)
+    }
   }
 }

@@ -1,28 +1,140 @@
 import type { Socket } from 'socket.io'
+import { type Static, type TSchema, Type } from 'typebox'
+import { Check } from 'typebox/value'
 import { AppError } from '../../errors.ts'
 import { statedRefusal } from '../../features/hooks/refusals.ts'
-import { membersOfRequest } from '../../features/rooms/input.ts'
+import { roomBounds } from '../../features/rooms/rooms.ts'
+import { unkeepable } from '../../json-values.ts'
+import { isObject } from '../../query/guards.ts'
 import type { Runtime } from '../../runtime.ts'
-import { errorAnswer } from './error-answer.ts'
-import { socketUser } from './users.ts'
+import { socketUser } from './callers.ts'
+
+/*
+ * What clients send on the realtime channel, and how it is answered (docs/realtime.md, docs/rooms.md). A message that is
+ * no object counts as an empty one; a member that does not fit is refused with 400 and its `refusal`.
+ */
+
+const anything = Type.Optional(Type.Unknown())
+
+const collection = Type.Refine(Type.String({ refusal: 'collection is required' }), (name) => name.length <= 63)
+
+/** A control character in a name is a mistake or an attempt at something. */
+const isName = (value: string): boolean =>
+  value.trim() !== '' && value.length <= roomBounds.name && value.isWellFormed() && !/\p{Cc}/u.test(value)
+
+const room = Type.Refine(Type.String({ refusal: 'Invalid room name' }), isName)
+
+/** After `room:` these names are the server's own: clients may not send them as events. */
+const serverEvents = /^(user:|creator:|(kicked|resync|join|leave|message|members|kick|list)$)/
+
+const roomEvent = Type.Refine(
+  Type.String({ refusal: 'Invalid event name' }),
+  (name) => isName(name) && !serverEvents.test(name),
+)
+
+const userId = Type.String({ minLength: 1, refusal: 'userId is required' })
+
+const taskId = Type.Refine(
+  Type.Union([Type.String(), Type.Number()], { refusal: 'taskId is required' }),
+  (id: string | number) => /^\d{1,10}$/.test(String(id)),
+)
+
+/** Every message of a client, by the name of its event. Of those with `anything` the reader of that member says more. */
+const messages = {
+  subscribe: Type.Object({ collection, since: anything, snapshot: anything, filter: anything, fields: anything }),
+  unsubscribe: Type.Object({ collection }),
+  /** The other members are a report's body. */
+  'report:subscribe': Type.Object({ collection: Type.String({ refusal: 'collection is required' }) }),
+  'report:unsubscribe': Type.Object({ id: anything }),
+  'task:join': Type.Object({ taskId }),
+  'task:leave': Type.Object({ taskId }),
+  custom: Type.Object({ event: anything, payload: anything }),
+  'room:join': Type.Object({ room, metadata: anything }),
+  'room:leave': Type.Object({ room }),
+  'room:message': Type.Object({ room, event: roomEvent, payload: anything, history: anything }),
+  'room:members': Type.Object({ room }),
+  'room:kick': Type.Object({
+    room,
+    userId: Type.Refine(userId, (id) => id.length <= 100),
+  }),
+  'room:list': Type.Object({
+    prefix: Type.Optional(Type.Union([room, Type.Literal(''), Type.Null()], { refusal: 'Invalid room name' })),
+  }),
+}
+
+type MessageOf<Name extends keyof typeof messages> = Static<(typeof messages)[Name]>
+
+/** Throws AppError 400, in the words of the first member that does not fit. */
+export function readMessage<Name extends keyof typeof messages>(name: Name, request: unknown): MessageOf<Name> {
+  const given = isObject(request) ? request : {}
+  for (const [member, schema] of Object.entries<TSchema>(messages[name].properties)) {
+    const value = given[member]
+    const isMissing = value === undefined && Type.IsOptional(schema)
+    if (!isMissing && !Check(schema, value)) throw new AppError(400, (schema as unknown as Refusing).refusal)
+  }
+  return given as MessageOf<Name>
+}
+
+type Refusing = { readonly refusal: string }
+
+/** A member as JSON text; 413 for more than `longest` characters, 400 for binary data. */
+export function jsonOf(what: string, value: unknown, longest: number): string {
+  const text = JSON.stringify(value, function (this: Record<string, unknown>, key, member) {
+    if (ArrayBuffer.isView(this[key]) || this[key] instanceof ArrayBuffer)
+      throw new AppError(400, `${what} must be JSON, without binary data`)
+    return member
+  })
+  if (text.length > longest) throw new AppError(413, `${what} must be at most ${longest} characters of JSON`)
+  return text
+}
+
+/** Answers `{status:"success", …}` or `{status:"error", code, message}`; of a fault of ours it says no more than that. */
+export async function answer(rt: Runtime, ack: unknown, work: () => Promise<object>): Promise<void> {
+  const reply = typeof ack === 'function' ? ack : () => {}
+  try {
+    reply({ status: 'success', ...(await work()) })
+  } catch (error) {
+    if (!(error instanceof AppError)) rt.log.error({ err: error }, 'a socket request failed')
+    reply(errorAnswer(error))
+  }
+}
+
+function errorAnswer(error: unknown): { status: 'error'; code: string; message: string } {
+  const { code, message } = error instanceof AppError ? error : new AppError(500, 'Internal server error')
+  return { status: 'error', code, message }
+}
+
+/**
+ * Refuses names without a listener, such as those that only the server sends, and values that cannot be kept. A client
+ * that waits for an answer gets one.
+ */
+export function refuseUnknown(socket: Socket): void {
+  socket.use(([name, ...rest], next) => {
+    if (typeof name !== 'string') return void socket.disconnect(true)
+    const refusal = socket.listenerCount(name) > 0 ? unkeepable(rest, 'The message') : unknownEvent()
+    if (refusal === undefined) return next()
+    const ack: unknown = rest.at(-1)
+    if (typeof ack === 'function') ack(errorAnswer(refusal))
+  })
+}
+
+const unknownEvent = () => new AppError(400, 'Unknown event', { code: 'UNKNOWN_EVENT' })
 
 /**
  * `custom {event, payload}`: to the handler that an extension has registered for the event. It answers by `ack`, or by
- * what it returns where it takes no `ack`. Whatever it throws is answered and logged; the process and the socket go on.
+ * what it returns where it takes no `ack`. What it throws is answered and logged; the process and the socket go on.
  */
 export async function dispatchMessage(rt: Runtime, socket: Socket, request: unknown, ack: unknown): Promise<void> {
-  const { event, payload } = membersOfRequest(request)
+  const { event, payload } = readMessage('custom', request)
   const reply = once(ack)
   const handler = typeof event === 'string' ? rt.sockets.handlers.get(event) : undefined
   if (handler === undefined) {
-    reply(
-      errorAnswer(new AppError(404, `No handler registered for event: ${nameOf(event)}`, { code: 'UNKNOWN_EVENT' })),
-    )
-    return
+    const message = `No handler registered for event: ${typeof event === 'string' ? event.slice(0, 128) : typeof event}`
+    return reply(errorAnswer(new AppError(404, message, { code: 'UNKNOWN_EVENT' })))
   }
   try {
-    const answer = await handler.fn(socketUser(rt, socket), payload, reply)
-    if (answer !== undefined || handler.fn.length < 3) reply({ status: 'success', data: answer ?? null })
+    const value = await handler.fn(socketUser(rt, socket), payload, reply)
+    if (value !== undefined || handler.fn.length < 3) reply({ status: 'success', data: value ?? null })
   } catch (error) {
     const refusal = statedRefusal(error)
     if (refusal === undefined) rt.log.error({ err: error, extension: handler.owner, event }, 'a handler failed')
@@ -38,5 +150,3 @@ function once(ack: unknown): (answer: unknown) => void {
     ;(ack as (answer: unknown) => void)(answer)
   }
 }
-
-const nameOf = (event: unknown) => (typeof event === 'string' ? event.slice(0, 128) : typeof event)

@@ -6,9 +6,10 @@ import { listTag } from '../../features/items/versions.ts'
 import type { Caller } from '../../features/permissions/permissions.ts'
 import { type Evaluation, openEvaluator } from '../../features/reports/live.ts'
 import { parseReport } from '../../features/reports/reports.ts'
-import { isObject } from '../../query/guards.ts'
 import type { ListQuery } from '../../query/parse.ts'
 import type { Runtime } from '../../runtime.ts'
+import { beginning, type Input, type Standing, step } from './live-report.ts'
+import { readMessage } from './messages.ts'
 
 /**
  * Live reports: a socket asks for a report and gets it again, whole, whenever a commit has changed it. After a commit
@@ -18,7 +19,7 @@ import type { Runtime } from '../../runtime.ts'
 export type LiveReports = {
   /** The id of the report and its first result. */
   subscribe(socket: Socket, request: unknown): Promise<object>
-  unsubscribe(socket: Socket, request: unknown): void
+  unsubscribe(socket: Socket, request: unknown): Promise<object>
   /** The socket is gone. */
   forget(socket: Socket): void
   /** What the socket's user may do has changed. */
@@ -33,185 +34,160 @@ type Report = {
   readonly socket: Socket
   readonly collection: string
   readonly query: ListQuery
-  /** Undefined until it has been evaluated: then everything concerns it. */
-  reads: ReadonlySet<string> | undefined
-  /** Of the result that was sent last. */
-  tag: string | undefined
-  /** Something has happened since the last evaluation began. */
-  stale: boolean
-  evaluating: boolean
-  /** Of `performance.now()`: not to be evaluated before. */
-  restsUntil: number
+  standing: Standing
   timer: NodeJS.Timeout | undefined
 }
 
+type Shell = {
+  readonly rt: Runtime
+  readonly feed: Feed
+  readonly callerOf: (socket: Socket) => Promise<Caller | undefined>
+  readonly evaluator: ReturnType<typeof openEvaluator>
+  readonly bySocket: Map<Socket, Map<string, Report>>
+  live: Subscription | undefined
+  closed: boolean
+}
+
 const reportsAtMost = 20
-const leastPauseMs = 250
 
 /** `callerOf` looks the socket's session up; undefined when it has ended. */
-export function openLiveReports(
-  rt: Runtime,
-  feed: Feed,
-  callerOf: (socket: Socket) => Promise<Caller | undefined>,
-): LiveReports {
-  const evaluator = openEvaluator(rt)
-  const bySocket = new Map<Socket, Map<string, Report>>()
-  let live: Subscription | undefined
-  let closed = false
-
-  const all = () => [...bySocket.values()].flatMap((reports) => [...reports.values()])
-  const isOpen = ({ socket, id }: Report) => bySocket.get(socket)?.has(id) === true
-
-  const evaluate = async (report: Report): Promise<Evaluation> => {
-    const caller = await callerOf(report.socket)
-    if (caller === undefined) throw new AppError(401, 'Invalid or expired token')
-    const evaluation = await evaluator.evaluate(caller.access, report.collection, report.query)
-    report.reads = evaluation.reads
-    return evaluation
-  }
-
-  const refresh = async (report: Report) => {
-    report.timer = undefined
-    report.evaluating = true
-    report.stale = false
-    try {
-      send(report, await evaluate(report))
-    } catch (error) {
-      end(report, error)
-    }
-    report.evaluating = false
-    report.restsUntil = performance.now() + leastPauseMs
-    if (report.stale) refreshSoon(report)
-  }
-
-  const refreshSoon = (report: Report) => {
-    report.stale = true
-    if (report.evaluating || report.timer !== undefined || !isOpen(report)) return
-    report.timer = setTimeout(
-      () => {
-        // Results for a reader who does not take them would only pile up.
-        if (report.socket.conn.transport.writable) void refresh(report)
-        else postpone(report)
-      },
-      Math.max(0, report.restsUntil - performance.now()),
-    )
-  }
-
-  const postpone = (report: Report) => {
-    report.timer = undefined
-    report.restsUntil = performance.now() + leastPauseMs
-    refreshSoon(report)
-  }
-
-  const send = (report: Report, { body }: Evaluation) => {
-    const tag = listTag(body)
-    if (tag === report.tag || !isOpen(report)) return
-    report.tag = tag
-    report.socket.emit(`report:${report.id}`, {
-      id: report.id,
-      ...JSON.parse(body),
-      timestamp: rt.clock().toISOString(),
-    })
-  }
-
-  const end = (report: Report, error: unknown) => {
-    if (!isOpen(report)) return
-    remove(report)
-    if (!(error instanceof AppError)) rt.log.error({ err: error }, 'a live report failed')
-    const message = error instanceof AppError ? error.message : 'Internal server error'
-    report.socket.emit('report:ended', { id: report.id, message })
-  }
-
-  const remove = ({ socket, id, timer }: Report) => {
-    clearTimeout(timer)
-    const reports = bySocket.get(socket)
-    reports?.delete(id)
-    if (reports?.size === 0) bySocket.delete(socket)
-    if (bySocket.size > 0) return
-    live?.close()
-    live = undefined
-  }
-
-  const hear = (batch: readonly LogEvent[]) => {
-    const changed = new Set(batch.filter(({ type }) => type === 'data').map(({ entity }) => entity))
-    for (const report of all())
-      if (report.reads === undefined || [...report.reads].some((name) => changed.has(name))) refreshSoon(report)
-  }
-
-  /** Resolves when every later commit will be heard of. */
-  const follow = async () => {
-    if (live === undefined && !closed)
-      live = feed.subscribe('now', hear, () => {
-        live = undefined
-        refollow()
-      })
-    await live?.started
-  }
-
-  const refollow = () => {
-    if (bySocket.size === 0) return
-    follow()
-      .then(() => all().forEach(refreshSoon))
-      .catch((error: unknown) => {
-        for (const report of all()) end(report, error)
-      })
-  }
-
-  rt.catalog.onChange(() => all().forEach(refreshSoon))
-
+export function openLiveReports(rt: Runtime, feed: Feed, callerOf: Shell['callerOf']): LiveReports {
+  const bySocket: Shell['bySocket'] = new Map()
+  const shell: Shell = { rt, feed, callerOf, evaluator: openEvaluator(rt), bySocket, live: undefined, closed: false }
+  rt.catalog.onChange(() => touchAll(shell))
   return {
-    subscribe: async (socket, request) => {
-      const { collection, query } = readRequest(request)
-      const reports = bySocket.get(socket) ?? new Map<string, Report>()
-      if (reports.size >= reportsAtMost) throw new AppError(400, 'Too many live reports on one connection')
-      const report = newReport(rt.newId(), socket, collection, query)
-      bySocket.set(socket, reports.set(report.id, report))
-      try {
-        await follow()
-        const first = await evaluate(report)
-        report.tag = listTag(first.body)
-        return { id: report.id, ...JSON.parse(first.body) }
-      } catch (error) {
-        remove(report)
-        throw error
-      } finally {
-        report.evaluating = false
-        report.restsUntil = performance.now() + leastPauseMs
-        if (report.stale) refreshSoon(report)
-      }
-    },
-    unsubscribe: (socket, request) => {
-      const { id } = isObject(request) ? request : {}
+    subscribe: (socket, request) => subscribe(shell, socket, request),
+    unsubscribe: async (socket, request) => {
+      const { id } = readMessage('report:unsubscribe', request)
       const report = bySocket.get(socket)?.get(String(id))
-      if (report !== undefined) remove(report)
+      if (report !== undefined) remove(shell, report)
+      return {}
     },
-    forget: (socket) => [...(bySocket.get(socket)?.values() ?? [])].forEach(remove),
-    renew: (socket) => bySocket.get(socket)?.forEach(refreshSoon),
-    total: () => all().length,
+    forget: (socket) => {
+      for (const report of bySocket.get(socket)?.values() ?? []) remove(shell, report)
+    },
+    renew: (socket) => {
+      for (const report of bySocket.get(socket)?.values() ?? []) touch(shell, report)
+    },
+    total: () => all(shell).length,
     close: () => {
-      closed = true
-      all().forEach(remove)
+      shell.closed = true
+      for (const report of all(shell)) remove(shell, report)
     },
   }
 }
 
-/** Until its first result is there it counts as being evaluated. */
-const newReport = (id: string, socket: Socket, collection: string, query: ListQuery): Report => ({
-  id,
-  socket,
-  collection,
-  query,
-  reads: undefined,
-  tag: undefined,
-  stale: false,
-  evaluating: true,
-  restsUntil: 0,
-  timer: undefined,
-})
+const all = ({ bySocket }: Shell): Report[] => [...bySocket.values()].flatMap((reports) => [...reports.values()])
 
 /** `{collection, …}`: beside the collection the keys of a report's body. */
-function readRequest(request: unknown): { collection: string; query: ListQuery } {
-  const { collection, ...body } = isObject(request) ? request : {}
-  if (typeof collection !== 'string') throw new AppError(400, 'collection is required')
-  return { collection, query: parseReport(body) }
+async function subscribe(shell: Shell, socket: Socket, request: unknown): Promise<object> {
+  const { rt, bySocket } = shell
+  const { collection, ...body } = readMessage('report:subscribe', request)
+  const query = parseReport(body)
+  const reports = bySocket.get(socket) ?? new Map<string, Report>()
+  if (reports.size >= reportsAtMost) throw new AppError(400, 'Too many live reports on one connection')
+  const report: Report = { id: rt.newId(), socket, collection, query, standing: beginning, timer: undefined }
+  bySocket.set(socket, reports.set(report.id, report))
+  try {
+    await follow(shell)
+    const first = await evaluate(shell, report)
+    take(shell, report, { is: 'evaluated', tag: listTag(first.body), reads: first.reads, at: performance.now() })
+    return { id: report.id, ...JSON.parse(first.body) }
+  } catch (error) {
+    remove(shell, report)
+    throw error
+  }
+}
+
+async function evaluate({ callerOf, evaluator }: Shell, { socket, collection, query }: Report): Promise<Evaluation> {
+  const caller = await callerOf(socket)
+  if (caller === undefined) throw new AppError(401, 'Invalid or expired token')
+  return evaluator.evaluate(caller.access, collection, query)
+}
+
+/** Resolves when every later commit will be noticed. */
+async function follow(shell: Shell): Promise<void> {
+  if (shell.live === undefined && !shell.closed)
+    shell.live = shell.feed.subscribe(
+      'now',
+      (batch) => notice(shell, batch),
+      () => {
+        shell.live = undefined
+        refollow(shell)
+      },
+    )
+  await shell.live?.started
+}
+
+function refollow(shell: Shell): void {
+  if (shell.bySocket.size === 0) return
+  follow(shell)
+    .then(() => touchAll(shell))
+    .catch((error: unknown) => {
+      for (const report of all(shell)) end(shell, report, error)
+    })
+}
+
+function notice(shell: Shell, batch: readonly LogEvent[]): void {
+  const collections = new Set(batch.filter(({ type }) => type === 'data').map(({ entity }) => entity))
+  const input = { is: 'changed', collections, at: performance.now() } as const
+  for (const report of all(shell)) take(shell, report, input)
+}
+
+function touchAll(shell: Shell): void {
+  for (const report of all(shell)) touch(shell, report)
+}
+
+const touch = (shell: Shell, report: Report): void => take(shell, report, { is: 'touched', at: performance.now() })
+
+/** `evaluation`: what the input is about, where it is an evaluation. */
+function take(shell: Shell, report: Report, input: Input, evaluation?: Evaluation): void {
+  if (!isOpen(shell, report)) return
+  const [standing, effects] = step(report.standing, input)
+  report.standing = standing
+  for (const effect of effects) {
+    if (effect.do === 'evaluate') void refresh(shell, report)
+    else if (effect.do === 'send') send(shell, report, evaluation!)
+    else report.timer = setTimeout(() => wake(shell, report), effect.inMs)
+  }
+}
+
+const isOpen = ({ bySocket }: Shell, { socket, id }: Report): boolean => bySocket.get(socket)?.has(id) === true
+
+function wake(shell: Shell, report: Report): void {
+  const isFree = report.socket.conn.transport.writable
+  take(shell, report, { is: 'due', isFree, at: performance.now() })
+}
+
+async function refresh(shell: Shell, report: Report): Promise<void> {
+  try {
+    const evaluation = await evaluate(shell, report)
+    const { body, reads } = evaluation
+    take(shell, report, { is: 'evaluated', tag: listTag(body), reads, at: performance.now() }, evaluation)
+  } catch (error) {
+    end(shell, report, error)
+  }
+}
+
+function send({ rt }: Shell, { id, socket }: Report, { body }: Evaluation): void {
+  socket.emit(`report:${id}`, { id, ...JSON.parse(body), timestamp: rt.clock().toISOString() })
+}
+
+function end(shell: Shell, report: Report, error: unknown): void {
+  if (!isOpen(shell, report)) return
+  remove(shell, report)
+  if (!(error instanceof AppError)) shell.rt.log.error({ err: error }, 'a live report failed')
+  const message = error instanceof AppError ? error.message : 'Internal server error'
+  report.socket.emit('report:ended', { id: report.id, message })
+}
+
+function remove(shell: Shell, { socket, id, timer }: Report): void {
+  const { bySocket } = shell
+  clearTimeout(timer)
+  const reports = bySocket.get(socket)
+  reports?.delete(id)
+  if (reports?.size === 0) bySocket.delete(socket)
+  if (bySocket.size > 0) return
+  shell.live?.close()
+  shell.live = undefined
 }

@@ -1,19 +1,25 @@
 import type { Server, Socket } from 'socket.io'
+import { AppError } from '../../errors.ts'
+import { statedRefusal } from '../../features/hooks/refusals.ts'
 import type { Caller } from '../../features/permissions/permissions.ts'
 import { openMemoryStore } from '../../features/rooms/memory-store.ts'
 import { openRedisStore, type RedisStore } from '../../features/rooms/redis-store.ts'
 import type { LiveRooms } from '../../features/rooms/registry.ts'
-import { type Room, type RoomStore, roomKey } from '../../features/rooms/rooms.ts'
+import {
+  type Joining,
+  type Left,
+  type Person,
+  type Room,
+  type RoomStore,
+  roomBounds,
+  roomKey,
+} from '../../features/rooms/rooms.ts'
 import type { Runtime } from '../../runtime.ts'
+import { callerOf, socketRoom, socketUser, tenantOf, tenantRoom, userOf, userRoom } from './callers.ts'
 import type { Cluster } from './cluster.ts'
-import { socketRoom } from './push.ts'
-import { openQueues } from './queues.ts'
-import { isAdmitted } from './room-admission.ts'
-import { metadataValue, type RoomAnnouncements, roomAnnouncements } from './room-announcements.ts'
-import { isConnected, leaveRoom, type Membership, type RoomContext, roomRequests } from './room-requests.ts'
-import { callerOf, tenantOf, tenantRoom, userOf, userRoom } from './users.ts'
+import { jsonOf, readMessage } from './messages.ts'
 
-/** Custom rooms (realtime facts §1, docs/rooms.md). */
+/** Custom rooms (docs/rooms.md). */
 export type RoomChannel = {
   /** `room:join` and so on, each answering what goes into its acknowledgement. */
   readonly requests: ReadonlyMap<string, (socket: Socket, request: unknown) => Promise<object>>
@@ -27,62 +33,37 @@ export type RoomChannel = {
   close(): Promise<void>
 }
 
+/** A room that a socket is in, with the metadata (JSON) that it was admitted with. */
+type Membership = { readonly room: Room; readonly metadata: string | undefined }
+
 type Store = RoomStore & Pick<RedisStore, 'isAvailable' | 'forget' | 'audit' | 'close'>
 
+/** What the channel works with. */
+type RoomContext = {
+  readonly rt: Runtime
+  readonly io: Server
+  readonly cluster: Cluster
+  readonly store: Store
+  readonly events: RoomAnnouncements
+  /** The rooms of the sockets of this process, by key; a socket that is gone has none. */
+  readonly own: Map<Socket, Map<string, Membership>>
+  readonly queues: Queues
+}
+
 export function openRooms(rt: Runtime, io: Server, cluster: Cluster): RoomChannel {
-  const own = new Map<Socket, Map<string, Membership>>()
-  const queues = openQueues()
+  const own: RoomContext['own'] = new Map()
   const events = roomAnnouncements(rt, io)
-  const roomsOf = (socket: Socket): Room[] => [...(own.get(socket)?.values() ?? [])].map(({ room }) => room)
-
-  /** Of a socket of this process; nothing happens for others. */
-  const showOutHere = (room: Room, socketId: string, kickedBy: string | null) => {
-    store.forget(room, socketId)
-    const socket = io.sockets.sockets.get(socketId)
-    if (socket === undefined || own.get(socket)?.delete(roomKey(room)) !== true) return
-    void socket.leave(socketRoom(roomKey(room)))
-    events.kicked(room, socketId, kickedBy)
-  }
-  const store = openStore(rt, cluster, events, (room, socketId) => showOutHere(room, socketId, null))
-
-  const context: RoomContext = {
-    ...{ rt, io, cluster, store, events, own },
-    showOut: (room, socketId, kickedBy) => {
-      showOutHere(room, socketId, kickedBy)
-      cluster.tell(io, 'svc:removed', room, socketId, kickedBy)
-    },
-  }
-
-  /** After its user's rights have changed. What cannot be decided is decided against it. */
-  const reconsider = async (socket: Socket, room: Room) => {
-    const membership = own.get(socket)?.get(roomKey(room))
-    if (membership === undefined) return
-    const isAtTenant = tenantOf(rt, callerOf(socket)) === room.tenantId
-    if (isAtTenant && (await isAdmitted(rt, socket, room.name, metadataValue(membership.metadata)))) return
-    events.kicked(room, socket.id, null)
-    await leaveRoom(context, socket, room)
-  }
-
-  const inTurn = (socket: Socket, work: () => Promise<unknown>) =>
-    void queues.run(socket, work).catch((error: unknown) => {
-      rt.log.warn({ err: error }, 'a socket could not leave a room properly')
-    })
-
-  io.on('svc:removed', showOutHere)
-  io.on('svc:connected', (userId: string, answer: (is: boolean) => void) => answer(isConnected(io, userId)))
-  cluster.onReconnect(() => {
-    for (const socket of own.keys()) for (const room of roomsOf(socket)) events.resync(room, socket.id)
-    store.audit().catch((error: unknown) => rt.log.debug({ err: error }, 'rooms could not be compared with Redis'))
+  const store = openStore(rt, cluster, events, (room, socketId) => showOutHere(context, room, socketId, null))
+  const context: RoomContext = { rt, io, cluster, store, events, own, queues: openQueues() }
+  hearOthers(context)
+  attach(context)
+  const requests = Object.entries(roomRequests).map(([name, handle]) => {
+    const inTurn = (socket: Socket, request: unknown) =>
+      context.queues.run(socket, () => handle(context, socket, request))
+    return [`room:${name}`, inTurn] as const
   })
-  attach(rt, io, store, () => ({ shared: cluster.shared !== undefined, available: store.isAvailable() }))
-
   return {
-    requests: new Map(
-      Object.entries(roomRequests).map(([name, handle]) => [
-        `room:${name}`,
-        (socket, request) => queues.run(socket, () => handle(context, socket, request)),
-      ]),
-    ),
+    requests: new Map(requests),
     welcome: (socket) => {
       own.set(socket, new Map())
       void socket.join([userRoom(userOf(socket)), tenantRoom(callerOf(socket).tenantId)])
@@ -92,18 +73,12 @@ export function openRooms(rt: Runtime, io: Server, cluster: Cluster): RoomChanne
       if (caller.access === before.access) return
       void socket.leave(tenantRoom(before.tenantId))
       void socket.join(tenantRoom(caller.tenantId))
-      for (const room of roomsOf(socket)) inTurn(socket, () => reconsider(socket, room))
+      for (const room of roomsOf(context, socket)) leaveInTurn(context, socket, () => reconsider(context, socket, room))
     },
-    forget: (socket) => {
-      // After what it has asked for before, which may be to join another one.
-      inTurn(socket, async () => {
-        const left = await Promise.allSettled(roomsOf(socket).map((room) => leaveRoom(context, socket, room)))
-        own.delete(socket)
-        for (const outcome of left) if (outcome.status === 'rejected') throw outcome.reason
-      })
-    },
+    // After what it has asked for before, which may be to join another one.
+    forget: (socket) => leaveInTurn(context, socket, () => leaveAll(context, socket)),
     close: async () => {
-      await queues.idle()
+      await context.queues.idle()
       await store.close()
     },
   }
@@ -115,6 +90,8 @@ function openStore(rt: Runtime, cluster: Cluster, events: RoomAnnouncements, onR
   return openRedisStore({ ...cluster.shared, ...heard, log: rt.log, newId: rt.newId })
 }
 
+type RedisStoreRemoval = (room: Room, socketId: string) => void
+
 const nothingShared = {
   isAvailable: () => true,
   forget: () => undefined,
@@ -122,12 +99,23 @@ const nothingShared = {
   close: async () => undefined,
 }
 
-type RedisStoreRemoval = (room: Room, socketId: string) => void
+/** What other processes ask of this one, and what is to be done when they may not have been heard. */
+function hearOthers(context: RoomContext): void {
+  const { rt, io, cluster, store, events, own } = context
+  io.on('svc:removed', (room: Room, socketId: string, kickedBy: string) =>
+    showOutHere(context, room, socketId, kickedBy),
+  )
+  io.on('svc:connected', (userId: string, answer: (is: boolean) => void) => answer(isConnected(io, userId)))
+  cluster.onReconnect(() => {
+    for (const socket of own.keys()) for (const room of roomsOf(context, socket)) events.resync(room, socket.id)
+    store.audit().catch((error: unknown) => rt.log.debug({ err: error }, 'rooms could not be compared with Redis'))
+  })
+}
 
 /** What extensions can ask about the sockets of this process. */
-function attach(rt: Runtime, io: Server, store: RoomStore, state: LiveRooms['state']): void {
-  rt.sockets.attach({
-    state,
+function attach({ rt, io, cluster, store }: RoomContext): void {
+  const live: LiveRooms = {
+    state: () => ({ shared: cluster.shared !== undefined, available: store.isAvailable() }),
     stats: async () => ({
       totalConnections: io.sockets.sockets.size,
       uniqueUsers: new Set([...io.sockets.sockets.values()].map(userOf)).size,
@@ -137,5 +125,265 @@ function attach(rt: Runtime, io: Server, store: RoomStore, state: LiveRooms['sta
     members: store.members,
     count: store.count,
     list: () => store.list('all', ''),
+  }
+  rt.sockets.attach(live)
+}
+
+const roomsOf = ({ own }: RoomContext, socket: Socket): Room[] =>
+  [...(own.get(socket)?.values() ?? [])].map(({ room }) => room)
+
+/** Takes a socket of this process out of a room that it is no member of any more; nothing happens for other sockets. */
+function showOutHere(context: RoomContext, room: Room, socketId: string, kickedBy: string | null): void {
+  const { io, own, store, events } = context
+  store.forget(room, socketId)
+  const socket = io.sockets.sockets.get(socketId)
+  if (socket === undefined || own.get(socket)?.delete(roomKey(room)) !== true) return
+  void socket.leave(socketRoom(roomKey(room)))
+  events.kicked(room, socketId, kickedBy)
+}
+
+/** The same for a socket of whichever process. */
+function showOut(context: RoomContext, room: Room, socketId: string, kickedBy: string): void {
+  showOutHere(context, room, socketId, kickedBy)
+  context.cluster.notify(context.io, 'svc:removed', room, socketId, kickedBy)
+}
+
+/** After its user's rights have changed. What cannot be decided is decided against it. */
+async function reconsider(context: RoomContext, socket: Socket, room: Room): Promise<void> {
+  const { rt, own, events } = context
+  const membership = own.get(socket)?.get(roomKey(room))
+  if (membership === undefined) return
+  const isAtTenant = tenantOf(rt, callerOf(socket)) === room.tenantId
+  if (isAtTenant && (await isAdmitted(rt, socket, room.name, metadataValue(membership.metadata)))) return
+  events.kicked(room, socket.id, null)
+  await leaveRoom(context, socket, room)
+}
+
+async function leaveAll(context: RoomContext, socket: Socket): Promise<void> {
+  const left = await Promise.allSettled(roomsOf(context, socket).map((room) => leaveRoom(context, socket, room)))
+  context.own.delete(socket)
+  for (const outcome of left) if (outcome.status === 'rejected') throw outcome.reason
+}
+
+function leaveInTurn({ rt, queues }: RoomContext, socket: Socket, work: () => Promise<void>): void {
+  queues.run(socket, work).catch((error: unknown) => {
+    rt.log.warn({ err: error }, 'a socket could not leave a room properly')
   })
+}
+
+/**
+ * Whether a user may be in a room: every validator that extensions have for it agrees, and there is one where
+ * REALTIME_ROOMS is `validated`. One that fails does not agree.
+ */
+async function isAdmitted(rt: Runtime, socket: Socket, name: string, metadata: unknown): Promise<boolean> {
+  const validators = rt.sockets.validatorsOf(name)
+  if (validators.length === 0) return rt.config.realtime.rooms === 'open'
+  for (const { owner, fn } of validators) {
+    try {
+      if (!(await fn(socketUser(rt, socket), name, metadata))) return false
+    } catch (error) {
+      if (statedRefusal(error) === undefined) rt.log.error({ err: error, extension: owner }, 'a room validator failed')
+      return false
+    }
+  }
+  return true
+}
+
+type RoomRequest = (context: RoomContext, socket: Socket, request: unknown) => Promise<object>
+
+/** `room:join`, `room:leave` and so on; what they answer goes into the acknowledgement. */
+const roomRequests: Readonly<Record<string, RoomRequest>> = { join, leave, message, members, kick, list }
+
+async function join(context: RoomContext, socket: Socket, request: unknown): Promise<object> {
+  const { store, events } = context
+  const given = readMessage('room:join', request)
+  const room = roomOf(context, socket, given.room)
+  const joining = { socketId: socket.id, userId: userOf(socket), metadata: metadataOf(given.metadata) }
+  const mine = context.own.get(socket)
+  if (mine === undefined) throw new AppError(400, 'The connection is closed')
+  if (!mine.has(roomKey(room)) && mine.size >= roomBounds.rooms)
+    throw new AppError(400, 'Too many rooms on one connection')
+  if (!(await isAdmitted(context.rt, socket, room.name, metadataValue(joining.metadata))))
+    throw new AppError(403, 'Not authorized to join this room')
+  // First, so that no message falls between the history and the first one that is received.
+  await socket.join(socketRoom(roomKey(room)))
+  const joined = await store.join(room, joining).catch((error: unknown) => error as Error)
+  if (joined === 'full' || joined instanceof Error) {
+    if (!mine.has(roomKey(room))) await socket.leave(socketRoom(roomKey(room)))
+    throw joined === 'full' ? new AppError(400, 'Room is full') : joined
+  }
+  mine.set(roomKey(room), { room, metadata: joining.metadata })
+  if (joined.isNew) events.joined(room, joining)
+  events.creatorChanged(room, joined.newCreator)
+  return { room: room.name, history: joined.history.map((record) => JSON.parse(record)) }
+}
+
+async function leave(context: RoomContext, socket: Socket, request: unknown): Promise<object> {
+  const room = roomOf(context, socket, readMessage('room:leave', request).room)
+  await leaveRoom(context, socket, room)
+  return { room: room.name }
+}
+
+/** Nothing happens when the socket is not in the room. */
+async function leaveRoom({ own, store, events }: RoomContext, socket: Socket, room: Room): Promise<void> {
+  if (own.get(socket)?.delete(roomKey(room)) !== true) return
+  await socket.leave(socketRoom(roomKey(room)))
+  const left = await store.leave(room, socket.id)
+  if (left !== undefined) events.left(room, left)
+}
+
+async function message(context: RoomContext, socket: Socket, request: unknown): Promise<object> {
+  const given = readMessage('room:message', request)
+  const room = roomOf(context, socket, given.room)
+  const { event } = given
+  const sender = { userId: userOf(socket), socketId: socket.id }
+  const body = {
+    event,
+    payload: JSON.parse(jsonOf('payload', given.payload ?? null, roomBounds.payload)),
+    sender,
+    timestamp: context.rt.clock().toISOString(),
+  }
+  const record = given.history === false ? undefined : JSON.stringify(body)
+  if (!(await context.store.record(room, socket.id, record))) throw notMember()
+  context.events.message(room, event, body)
+  return {}
+}
+
+async function members(context: RoomContext, socket: Socket, request: unknown): Promise<object> {
+  const room = roomOf(context, socket, readMessage('room:members', request).room)
+  const all = await context.store.members(room)
+  if (all.length === 0) throw new AppError(400, refusals['no room'])
+  if (!all.some(({ socketId }) => socketId === socket.id)) throw notMember()
+  return {
+    members: all.map(({ socketId, userId, isCreator, metadata }) => ({
+      socketId,
+      userId,
+      isCreator,
+      metadata: metadataValue(metadata),
+    })),
+  }
+}
+
+async function kick(context: RoomContext, socket: Socket, request: unknown): Promise<object> {
+  const given = readMessage('room:kick', request)
+  const room = roomOf(context, socket, given.room)
+  const userId = given.userId.toLowerCase()
+  // Nobody has the id `-`: creators who name themselves are first refused for what else is wrong.
+  const target = userId === userOf(socket) ? '-' : userId
+  const kicked = await context.store.kick(room, socket.id, target)
+  if (kicked.outcome === 'not in the room' && target !== '-') throw await notThere(context, userId)
+  if (kicked.outcome !== 'kicked') throw new AppError(400, refusals[kicked.outcome])
+  for (const person of kicked.people) {
+    showOut(context, room, person.socketId, userOf(socket))
+    context.events.left(room, { person, newCreator: undefined })
+  }
+  return {}
+}
+
+const refusals = {
+  'no room': 'Room not found',
+  'not the creator': 'Only the room creator can kick users',
+  'not in the room': 'Room creator cannot kick themselves',
+} as const
+
+async function notThere({ io, cluster }: RoomContext, userId: string): Promise<AppError> {
+  const isHere = isConnected(io, userId) || (await cluster.ask(io, 'svc:connected', userId)).includes(true)
+  return new AppError(400, isHere ? 'Target user is not in this room' : 'Target user is not connected')
+}
+
+/** To this process. */
+function isConnected(io: Server, userId: string): boolean {
+  return io.sockets.adapter.rooms.has(userRoom(userId))
+}
+
+async function list({ rt, store }: RoomContext, socket: Socket, request: unknown): Promise<object> {
+  const prefix = readMessage('room:list', request).prefix ?? ''
+  const rooms = await store.list(tenantOf(rt, callerOf(socket)) ?? null, prefix)
+  return { rooms: rooms.map(({ name, memberCount }) => ({ name, memberCount })) }
+}
+
+/** Rooms belong to the tenant that the socket is at; nothing that a client says names another one. */
+function roomOf({ rt }: RoomContext, socket: Socket, name: string): Room {
+  return { tenantId: tenantOf(rt, callerOf(socket)), name }
+}
+
+/** As JSON text; undefined where there is none. */
+const metadataOf = (value: unknown): string | undefined =>
+  value === undefined || value === null ? undefined : jsonOf('metadata', value, roomBounds.metadata)
+
+const notMember = () => new AppError(403, 'Not a member of this room')
+
+/** What members hear of a room. */
+type RoomAnnouncements = {
+  joined(room: Room, joining: Joining): void
+  left(room: Room, left: Left): void
+  creatorChanged(room: Room, newCreator: Person | undefined): void
+  /** To all members, the sender too. */
+  message(room: Room, event: string, body: object): void
+  /** To one socket of this process: it is out. `kickedBy` is a user, or null where nobody did it. */
+  kicked(room: Room, socketId: string, kickedBy: string | null): void
+  /** To one socket of this process: it may have missed something. */
+  resync(room: Room, socketId: string): void
+}
+
+function roomAnnouncements(rt: Runtime, io: Server): RoomAnnouncements {
+  const audience = (room: Room) => io.to(socketRoom(roomKey(room)))
+  const about = ({ name: room }: Room, more: object) => ({ room, ...more, timestamp: rt.clock().toISOString() })
+  const creatorChanged: RoomAnnouncements['creatorChanged'] = (room, newCreator) => {
+    if (newCreator === undefined) return
+    const { socketId: newCreatorSocketId, userId: newCreatorUserId } = newCreator
+    audience(room).emit('room:creator:changed', about(room, { newCreatorSocketId, newCreatorUserId }))
+  }
+  return {
+    joined: (room, { socketId, userId, metadata }) => {
+      const joined = about(room, { userId, socketId, metadata: metadataValue(metadata) })
+      audience(room).except(socketId).emit('room:user:joined', joined)
+    },
+    left: (room, { person: { userId, socketId }, newCreator }) => {
+      audience(room).emit('room:user:left', about(room, { userId, socketId }))
+      creatorChanged(room, newCreator)
+    },
+    creatorChanged,
+    message: (room, event, body) => void audience(room).emit(`room:${event}`, { room: room.name, ...body }),
+    kicked: (room, socketId, kickedBy) =>
+      void io.sockets.sockets.get(socketId)?.emit('room:kicked', about(room, { kickedBy })),
+    resync: (room, socketId) => void io.sockets.sockets.get(socketId)?.emit('room:resync', about(room, {})),
+  }
+}
+
+/** Metadata as it was given; null where there is none. */
+const metadataValue = (json: string | undefined): unknown => (json === undefined ? null : JSON.parse(json))
+
+/** Requests of one socket, one after the other: a client may join a room and speak in it without waiting in between. */
+type Queues = {
+  /** 429 for a socket that has too much waiting. */
+  run<T>(socket: Socket, work: () => Promise<T>): Promise<T>
+  /** Resolves when nothing is waiting. */
+  idle(): Promise<void>
+}
+
+const waitingAtMost = 200
+
+function openQueues(): Queues {
+  const queues = new Map<Socket, { readonly last: Promise<unknown>; readonly waiting: number }>()
+  return {
+    run: async (socket, work) => {
+      const before = queues.get(socket)
+      // What ends a connection is never refused.
+      if (before !== undefined && before.waiting >= waitingAtMost && socket.connected)
+        throw new AppError(429, 'Too many requests at once')
+      const done = (before?.last ?? Promise.resolve()).then(work, work)
+      queues.set(socket, { last: done, waiting: (before?.waiting ?? 0) + 1 })
+      try {
+        return await done
+      } finally {
+        const now = queues.get(socket)!
+        if (now.waiting === 1) queues.delete(socket)
+        else queues.set(socket, { ...now, waiting: now.waiting - 1 })
+      }
+    },
+    idle: async () => {
+      while (queues.size > 0) await Promise.allSettled([...queues.values()].map(({ last }) => last))
+    },
+  }
 }

@@ -1,29 +1,22 @@
 import type { Socket } from 'socket.io'
-import { isVisible, type Snapshot } from '../../events/cursor.ts'
 import type { Access } from '../../query/access.ts'
 import type { Runtime } from '../../runtime.ts'
-import type { Message } from './changes.ts'
-import type { ScopeWatch } from './scope.ts'
-import { type CompiledView, compileView, viewNow, type Wish } from './wish.ts'
+import type { Standing } from './subscription.ts'
+import { type CompiledView, compileView, type ScopeWatch, type SubscribeRequest, viewNow } from './views.ts'
 
-/** A subscription: what one socket wants of one collection, and how far it is. */
+/** What one socket wants of one collection, and how far it is. */
 export type Subscriber = {
   readonly socket: Socket
-  readonly wish: Wish
+  readonly request: SubscribeRequest
   access: Access
   /** Compiled for the access and the catalog. */
   view: CompiledView
   /** What can change the rows that it sees without an event of them. */
   watch: ScopeWatch | undefined
-  /** Events that arrived live while older ones were still being sent; undefined once live. */
-  waiting: Message[] | undefined
-  /** More arrived than may wait, or what no message tells: it has to be read from the log again. */
-  overflowed: boolean
-  /** What is visible here has been sent, or was before the subscription; undefined when live events are all later. */
-  seen: Snapshot | undefined
+  standing: Standing
 }
 
-/** Who shares one statement, by the values that are their own. */
+/** The subscribers that share one statement, by the values that are their own. */
 export type Shape = {
   readonly view: CompiledView
   readonly viewers: readonly Subscribers[]
@@ -32,7 +25,7 @@ export type Shape = {
 }
 type Subscribers = readonly Subscriber[]
 
-export type Registry = {
+type Registry = {
   add(subscriber: Subscriber): void
   remove(subscriber: Subscriber): void
   /** False for one that was removed, or replaced by a later one of the same socket. */
@@ -53,18 +46,18 @@ export function openRegistry(): Registry {
     if (map.get(key)?.size === 0) map.delete(key)
   }
   const has = (subscriber: Subscriber) =>
-    byCollection.get(subscriber.wish.collection)?.get(subscriber.socket) === subscriber
+    byCollection.get(subscriber.request.collection)?.get(subscriber.socket) === subscriber
   return {
     add: (subscriber) => {
-      const { socket, wish } = subscriber
-      put(byCollection, wish.collection, socket, subscriber)
-      put(bySocket, socket, wish.collection, subscriber)
+      const { socket, request } = subscriber
+      put(byCollection, request.collection, socket, subscriber)
+      put(bySocket, socket, request.collection, subscriber)
     },
     remove: (subscriber) => {
-      const { socket, wish } = subscriber
+      const { socket, request } = subscriber
       if (!has(subscriber)) return
-      drop(byCollection, wish.collection, socket)
-      drop(bySocket, socket, wish.collection)
+      drop(byCollection, request.collection, socket)
+      drop(bySocket, socket, request.collection)
     },
     has,
     of: (collection) => [...(byCollection.get(collection)?.values() ?? [])],
@@ -75,8 +68,8 @@ export function openRegistry(): Registry {
 }
 
 /**
- * Subscribers by what they see: equal texts share a statement, equal values a viewer of it. Whose view cannot be made is
- * handed to `refuse`.
+ * Subscribers by what they see: equal texts share a statement, equal values a viewer of it. A subscriber whose view cannot
+ * be made is handed to `refuse`.
  */
 export function shapesOf(
   rt: Runtime,
@@ -108,14 +101,9 @@ export function shapesOf(
 
 /** As of now, and of the collections as they are now. */
 export function currentView(rt: Runtime, subscriber: Subscriber): CompiledView {
-  const { access, wish } = subscriber
-  if (subscriber.view.catalog !== rt.catalog.current()) subscriber.view = compileView(rt, access, wish)
-  return viewNow(rt, access, wish, subscriber.view)
-}
-
-/** Whether a message was sent before, or was part of the rows that the subscription began with. */
-export function hasSeen({ seen }: Subscriber, { xid }: Message): boolean {
-  return seen !== undefined && isVisible(xid, seen)
+  const { access, request } = subscriber
+  if (subscriber.view.catalog !== rt.catalog.current()) subscriber.view = compileView(rt, access, request)
+  return viewNow(rt, access, request, subscriber.view)
 }
 
 function attempt<T>(work: () => T, refuse: (error: unknown) => void): T | undefined {

@@ -6,8 +6,8 @@ import type { Runtime } from '../../runtime.ts'
 import { changeSchemas } from '../schemas/change.ts'
 import { hasPrimaryKey } from './queries.ts'
 
-/** What of a collection's changes is told on the realtime channel (realtime facts §2). */
-export type RealtimeConfig = {
+/** Which changes of a collection the realtime channel carries. */
+type RealtimeConfig = {
   readonly enabled: true
   readonly actions: RealtimeAction[]
   /** Kept because clients set it. The log has every row whole before and after, so nothing depends on it. */
@@ -57,7 +57,7 @@ export async function disableCollection(rt: Runtime, actor: Actor, name: string)
   return { message: `Realtime disabled for collection: ${name}`, collection: name }
 }
 
-/** Which changes are told from now on. 400 where realtime is off. */
+/** Which changes are sent from now on. 400 where realtime is off. */
 export async function changeActions(rt: Runtime, actor: Actor, name: string, actions: readonly RealtimeAction[]) {
   const before = configOf(knownCollection(rt, name))
   if (before === null) throw errors.badBody(`Realtime is not enabled for collection: ${name}`)
@@ -89,7 +89,7 @@ function knownCollection(rt: Runtime, name: string): Collection {
   return collection
 }
 
-/** What holds secrets is the system's to write, and what has no log has no events (quality R-07). */
+/** What holds secrets is the system's to write, and what has no log has no events. */
 async function refuseUnfit(rt: Runtime, { name, logged, writable }: Collection): Promise<void> {
   if (!logged || !writable) throw new AppError(403, `Realtime cannot be enabled for collection: ${name}`)
   if (!(await hasPrimaryKey(rt.db, name))) throw errors.badBody(`Collection ${name} has no primary key`)

@@ -15,7 +15,7 @@ import {
 } from './realtime.ts'
 import { realtimeStatus, replicationConfig } from './status.ts'
 
-/** The endpoints under /realtime (realtime facts §2). Emits: schema.changed. `feed` is undefined where the channel is off. */
+/** The endpoints under /realtime (docs/realtime.md). Emits: schema.changed. `feed` is undefined where the channel is off. */
 export function realtimeRoutes(app: App, rt: Runtime, feed: Feed | undefined): void {
   app.get('/realtime/status', statusRoute, async () => ({ data: await realtimeStatus(rt, feed) }))
   app.get('/realtime/config', configRoute, async () => ({ data: await replicationConfig(rt) }))

@@ -5,7 +5,7 @@ import { type ServerState, serverState } from './queries.ts'
 import { enabledCollections } from './realtime.ts'
 
 /** Whether the server is set up for change capture from its WAL, and what is in the way. */
-export type ReplicationConfig = {
+type ReplicationConfig = {
   readonly walLevel: string
   readonly maxReplicationSlots: number
   readonly maxWalSenders: number

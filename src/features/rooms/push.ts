@@ -4,9 +4,9 @@ import type { Runtime } from '../../runtime.ts'
 import { isUuid } from '../../uuid.ts'
 
 /**
- * What the server says to sockets of its own accord. It goes to all web processes by NOTIFY, from whichever process, and in
- * a transaction with its commit: no Redis is needed, and nothing is told of what was rolled back. It is not kept for
- * anybody: whoever is not connected misses it.
+ * What the server says to sockets of its own accord. It goes to all web processes by NOTIFY, from any process, and in a
+ * transaction with its commit: no Redis is needed, and nothing is sent of what was rolled back. Nothing is kept: a client
+ * that is not connected misses it.
  */
 export type Push = {
   readonly to: Target
@@ -34,8 +34,6 @@ export async function push(rt: Runtime, tx: Tx | undefined, what: Push): Promise
   if (!rt.config.realtime.enabled) return
   await notifySockets(rt, tx, partsOf(rt.newId(), what))
 }
-
-export type Part = { readonly id: string; readonly index: number; readonly count: number; readonly text: string }
 
 /** `{id}:{index}:{count}:{text}`: the JSON in ASCII, so that a character is a byte, cut into pieces. */
 function partsOf(id: string, what: Push): string[] {

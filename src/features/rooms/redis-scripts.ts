@@ -1,8 +1,38 @@
-/**
- * The operations on rooms as scripts, which Redis runs as a whole (realtime facts §1 names the keys). They take the keys
- * of `roomKeys` and of the process, in this order. A member is stored as `{came} {userId} {process} {metadata}`, where
- * `came` is Redis's time in microseconds: as text, because Lua's numbers would lose its last digits.
+import { type Left, type Member, type Person, type Room, roomKey } from './rooms.ts'
+
+/*
+ * The operations on rooms as scripts, which Redis runs as a whole: the keys that they take, their texts, and what they
+ * answer. All of one installation are on one Redis, no cluster. A member is stored as `{came} {userId} {process}
+ * {metadata}`, where `came` is Redis's time in microseconds: as text, because Lua's numbers would lose its last digits.
  */
+
+/** The keys that the scripts take, in their order. */
+type RoomKeys = readonly [members: string, ...others: string[]]
+
+export type KeysOf = (room: Room, process: string, socketId: string) => RoomKeys
+
+/** Keys under SOCKET_REDIS_KEY (docs/rooms.md). */
+export function roomKeysFor(prefix: string): KeysOf {
+  return (room, process, socketId) => {
+    const own = `${prefix}room:${roomKey(room)}`
+    return [
+      `${own}:members`,
+      `${own}:creator`,
+      `${own}:original_creator`,
+      `${own}:history`,
+      `${own}:history_size`,
+      `${prefix}rooms:${room.tenantId ?? '-'}`,
+      `${prefix}processes`,
+      socketsKey(prefix, process),
+      socketRoomsKey(prefix, socketId),
+    ]
+  }
+}
+
+/** The sockets of a process that are in rooms. */
+export const socketsKey = (prefix: string, process: string) => `${prefix}process:${process}:sockets`
+
+export const socketRoomsKey = (prefix: string, socketId: string) => `${prefix}socket:${socketId}:rooms`
 
 const head = `
 local members, creator, original, history, size = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -169,3 +199,34 @@ local time = redis.call('TIME')
 redis.call('ZADD', KEYS[1], time[1] * 1000 + math.floor(time[2] / 1000), ARGV[1])
 return redis.call('DEL', KEYS[2])
 `
+
+/** What a `leaveScript` did; undefined when there was nothing to leave. */
+export function leftOf(
+  socketId: string,
+  [outcome, userId = '', next = '', nextUser = '']: readonly string[],
+): Left | undefined {
+  return outcome === 'left' ? { person: { socketId, userId }, newCreator: personOf(next, nextUser) } : undefined
+}
+
+export const personOf = (socketId: string, userId: string): Person | undefined =>
+  socketId === '' ? undefined : { socketId, userId }
+
+/** The room of a key as `roomKey` makes it. */
+export function roomOf(key: string): Room {
+  const at = key.indexOf(':')
+  const tenant = key.slice(0, at)
+  return { tenantId: tenant === '-' ? undefined : tenant, name: key.slice(at + 1) }
+}
+
+/** In the order in which they came, which is what they are stored with first. */
+export function membersOf([, creator, ...pairs]: readonly string[]): readonly Member[] {
+  return inPairs(pairs)
+    .toSorted(([, a], [, b]) => (a < b ? -1 : 1))
+    .map(([socketId, stored]) => {
+      const [, userId = '', metadata = ''] = /^\S+ (\S+) \S+ (.*)$/s.exec(stored) ?? []
+      return { socketId, userId, metadata: metadata === '' ? undefined : metadata, isCreator: socketId === creator }
+    })
+}
+
+export const inPairs = <T>(flat: readonly T[]): [T, T][] =>
+  Array.from({ length: flat.length / 2 }, (_, i) => [flat[2 * i]!, flat[2 * i + 1]!])

@@ -18,9 +18,9 @@ export type MessageHandler = (socket: SocketUser, payload: unknown, ack: (answer
 /** Whether the user may join the room; anything but a true value refuses. */
 export type RoomValidator = (socket: SocketUser, room: string, metadata: unknown) => unknown
 
-export type Owned<Fn> = { readonly owner: string; readonly fn: Fn }
+type Owned<Fn> = { readonly owner: string; readonly fn: Fn }
 
-/** What the process that has the sockets can tell. */
+/** What the process that has the sockets knows. */
 export type LiveRooms = {
   /** Whether rooms are shared between processes, and can be used at the moment. */
   state(): { readonly shared: boolean; readonly available: boolean }
@@ -38,7 +38,7 @@ export type LiveStats = {
 }
 
 /** What extensions registered for the realtime channel. Every process has one; only a web process has sockets. */
-export type SocketRegistry = {
+type SocketRegistry = {
   readonly handlers: ReadonlyMap<string, Owned<MessageHandler>>
   /** By prefix of the room's name. */
   readonly validators: ReadonlyMap<string, Owned<RoomValidator>>

@@ -1,9 +1,9 @@
 /**
- * Custom rooms of the realtime channel (realtime facts §1, docs/rooms.md): who is in them, who made them, and what was
- * said last. Where that is kept is a matter of the stores: in this process, or in Redis for several.
+ * Custom rooms of the realtime channel (docs/rooms.md): who is in them, who made them, and what was said last. The stores
+ * keep that in this process, or in Redis for several.
  */
 
-/** A room of one tenant; rooms of others with the same name have nothing to do with it (quality R-09). */
+/** A room of one tenant; rooms of others with the same name have nothing to do with it. */
 export type Room = { readonly tenantId: string | undefined; readonly name: string }
 
 export type Person = { readonly socketId: string; readonly userId: string }

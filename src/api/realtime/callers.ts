@@ -30,6 +30,7 @@ export function socketUser(rt: Runtime, socket: Socket): SocketUser {
   })
 }
 
-/** The socket.io rooms of the server's own pushes. No client names them. */
+/** The socket.io rooms of custom rooms and of the server's own pushes. No client names them. */
+export const socketRoom = (key: string) => `room:${key}`
 export const userRoom = (userId: string) => `user:${userId}`
 export const tenantRoom = (tenantId: string | undefined) => `tenant:${tenantId ?? '-'}`

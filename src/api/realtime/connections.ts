@@ -1,0 +1,293 @@
+import type { EventEmitter } from 'node:events'
+import { createServer, type Server as HttpServer, type IncomingMessage, type RequestListener } from 'node:http'
+import type { Duplex } from 'node:stream'
+import { setTimeout as delay } from 'node:timers/promises'
+import { Server as Engine } from 'engine.io'
+import type { Server, Socket } from 'socket.io'
+import { clientNetwork, forwardedAddress } from '../../adapters/client-address.ts'
+import type { Config } from '../../config.ts'
+import { AppError } from '../../errors.ts'
+import { isTrustedOrigin } from '../../features/auth/origins.ts'
+import { openWindows } from '../windows.ts'
+
+/*
+ * Connections below the messages: who may connect, how much clients may send, and how much may wait for them.
+ */
+
+/**
+ * Sockets share the HTTP server. The path is also the prefix of REST endpoints, so only requests of the socket
+ * protocol (path exactly SOCKET_PATH, with its `EIO` parameter) go to the engine, all others to the application.
+ */
+export function realtimeServerFactory(config: Config, engine: Engine) {
+  const isSocket = (request: IncomingMessage) => {
+    const [path = ''] = targetOf(request)
+    return path.replace(/\/$/, '') === config.realtime.path.replace(/\/$/, '') && queryOf(request).has('EIO')
+  }
+  return (application: RequestListener): HttpServer => {
+    // An offer that is not taken up, such as HTTP/2 of clients that always make it, is a request like any other.
+    const server = createServer({ shouldUpgradeCallback: isSocket }, (request, response) =>
+      isSocket(request) ? engine.handleRequest(request as never, response) : application(request, response),
+    )
+    server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+      socket.on('error', () => socket.destroy())
+      if (isSocket(request)) engine.handleUpgrade(request as never, socket, head)
+      // Before Node 24.9 nobody is asked whether to upgrade.
+      else socket.end('HTTP/1.1 404 Not Found\r\nconnection: close\r\n\r\n')
+    })
+    return server
+  }
+}
+
+/** The engine under the sockets; for pages of its own origin and of those that may connect. */
+export function openEngine(config: Config): { engine: Engine; limits: SocketLimits } {
+  const { messageBytes, messagesPerSecond } = config.realtime
+  const limits = openSocketLimits(config)
+  const engine = new Engine({
+    pingInterval: 25_000,
+    pingTimeout: 60_000,
+    maxHttpBufferSize: messageBytes,
+    wsEngine: boundedWebSocketServer(messagesPerSecond),
+    cors: {
+      origin: (origin, decide) => decide(null, origin !== undefined && mayConnect(config, origin)),
+      credentials: true,
+    },
+    allowRequest: (request, decide) => {
+      const isAllowed = isAllowedOrigin(config, request) && !isJsonp(request)
+      const refusal = isAllowed ? limits.refusal(request) : 'Origin not allowed'
+      decide(refusal, refusal === undefined)
+    },
+  })
+  return { engine, limits }
+}
+
+/** Clients that are no browser send neither header; a browser sends no Origin for a page's own or a foreign page's tags. */
+function isAllowedOrigin(config: Config, { headers }: IncomingMessage): boolean {
+  const { origin, host, 'sec-fetch-site': site = 'none' } = headers
+  if (origin === undefined) return site === 'none' || site === 'same-origin'
+  return mayConnect(config, origin) || (URL.canParse(origin) && new URL(origin).host === host)
+}
+
+/** The origins that may call the API may connect; SOCKET_CORS_ENABLED_ORIGINS names some that may only do this. */
+function mayConnect(config: Config, origin: string): boolean {
+  return isTrustedOrigin(config, origin) || config.realtime.corsOrigins.includes(origin)
+}
+
+/** Polling by script tags, which the pages of any origin could read with the cookies of their visitors. */
+const isJsonp = (request: IncomingMessage): boolean => queryOf(request).has('j')
+
+const queryOf = (request: IncomingMessage) => new URLSearchParams(targetOf(request)[1])
+
+/** Path and query, by the text: it need not be an address, and nobody would catch what parsing one throws here. */
+const targetOf = ({ url = '/' }: IncomingMessage) => url.split('?', 2)
+
+/** What clients may take of a process (docs/realtime.md). */
+export type SocketLimits = {
+  /** Why this request may not begin a connection; undefined when it may. Every question counts as a beginning. */
+  refusal(request: IncomingMessage): 'Too many connections' | undefined
+  /** Counts a connection, and its messages: `onExcess` is called once, when there are too many in a second. */
+  watch(conn: Connection, onExcess: () => void): void
+  /** Counts a socket for its user until it is closed. Throws AppError 429. */
+  admit(socket: Socket, userId: string | undefined): void
+}
+
+type Connection = Socket['conn']
+
+const windowMs = 10_000
+const addressesAtMost = 10_000
+
+function openSocketLimits(config: Config): SocketLimits {
+  const { realtime } = config
+  const addresses = openCounts()
+  const users = openCounts()
+  const beginnings = openWindows(addressesAtMost)
+  const addressOf = ({ socket, headers }: IncomingMessage) =>
+    clientNetwork(forwardedAddress(socket.remoteAddress ?? '', headers['x-forwarded-for'], config.server.trustProxy))
+  const begins = (address: string): number => {
+    const fresh = { count: 0, endsAt: performance.now() + windowMs }
+    const window = beginnings.live(address) ?? beginnings.begin(address, fresh)
+    window.count += 1
+    return window.count
+  }
+  return {
+    refusal: (request) => {
+      const address = addressOf(request)
+      const isOver = exceeds(begins(address), realtime.connectsPerAddress)
+      return isOver || exceeds(addresses.of(address) + 1, realtime.socketsPerAddress)
+        ? 'Too many connections'
+        : undefined
+    },
+    watch: (conn, onExcess) => {
+      const address = addressOf(conn.request)
+      addresses.add(address)
+      conn.once('close', () => addresses.remove(address))
+      limitMessages(conn, realtime.messagesPerSecond, onExcess)
+    },
+    admit: ({ conn }, userId) => {
+      const user = String(userId)
+      if (users.of(user) >= realtime.socketsPerUser) throw new AppError(429, 'Too many connections')
+      users.add(user)
+      conn.once('close', () => users.remove(user))
+    },
+  }
+}
+
+const exceeds = (count: number, limit: number): boolean => limit > 0 && count > limit
+
+function limitMessages(conn: Connection, limit: number, onExcess: () => void): void {
+  const isWithin = perSecond(limit)
+  const onPacket = () => {
+    if (isWithin()) return
+    conn.off('packet', onPacket)
+    onExcess()
+  }
+  conn.on('packet', onPacket)
+}
+
+/** Counts its calls: false for those beyond `limit` in a second. */
+function perSecond(limit: number): () => boolean {
+  let count = 0
+  let endsAt = 0
+  return () => {
+    const now = performance.now()
+    if (now >= endsAt) {
+      count = 0
+      endsAt = now + 1000
+    }
+    count += 1
+    return count <= limit
+  }
+}
+
+function openCounts() {
+  const counts = new Map<string, number>()
+  const of = (key: string) => counts.get(key) ?? 0
+  return {
+    of,
+    add: (key: string) => counts.set(key, of(key) + 1),
+    remove: (key: string) => (of(key) > 1 ? counts.set(key, of(key) - 1) : counts.delete(key)),
+  }
+}
+
+type WebSocket = EventEmitter & {
+  /** Bytes that the client has not taken yet. */
+  readonly bufferedAmount: number
+  pong(data: Buffer): void
+  terminate(): void
+}
+
+type WebSocketServer = {
+  handleUpgrade(...args: [...request: unknown[], done: (socket: WebSocket, ...rest: unknown[]) => void]): void
+}
+
+/** The one that the engine uses by itself. */
+const Plain: new (options: object) => WebSocketServer = new Engine().opts.wsEngine
+
+/**
+ * A WebSocket server for the engine that bounds the pings of the protocol itself, which no limit of messages sees. By itself
+ * it answers every one at once: who pings and never reads filled the memory with answers. Here a ping stays unanswered while
+ * answers wait, and more of them in a second than a client may send messages end the connection.
+ */
+function boundedWebSocketServer(pingsPerSecond: number): new (options: object) => WebSocketServer {
+  return class extends Plain {
+    constructor(options: object) {
+      super({ ...options, autoPong: false })
+    }
+
+    override handleUpgrade(...args: Parameters<WebSocketServer['handleUpgrade']>): void {
+      const done = args.pop() as (socket: WebSocket, ...rest: unknown[]) => void
+      const request = args as unknown[]
+      super.handleUpgrade(...request, (socket, ...rest) => {
+        answerPings(socket, pingsPerSecond)
+        done(socket, ...rest)
+      })
+    }
+  }
+}
+
+function answerPings(socket: WebSocket, atMost: number): void {
+  const isWithin = perSecond(atMost)
+  socket.on('ping', (data: Buffer) => {
+    if (!isWithin()) socket.terminate()
+    else if (socket.bufferedAmount === 0) socket.pong(data)
+  })
+}
+
+/**
+ * What waits to be sent on each connection. A client that does not read must cost no more than its share of memory:
+ * senders ask before they add to what waits.
+ */
+export type Outbox = {
+  /** Counts what waits on this connection from now on, and closes it when that is far too much. */
+  watch(conn: Connection): void
+  /** More waits than a connection may hold: nothing is to be added. */
+  isFull(socket: Socket): boolean
+  /** Sends one message, encoded once, to these sockets of this process. */
+  send(sockets: readonly Socket[], name: string, body: object): void
+  /** Resolves when most has been sent; false when the client has not read anything for ten seconds, or is gone. */
+  drained(socket: Socket): Promise<boolean>
+}
+
+type Waiting = { bytes: number; messages: number; inFlight: number }
+
+const stalledMs = 10_000
+const lookMs = 5
+/** What is not asked for here, such as answers and the messages of rooms, may add up to so many times what may wait. */
+const cutOffAt = 4
+/** A sender of many pages adds the next one when this share of what may wait is left. */
+const drainedShare = 0.25
+
+export function openOutbox({ realtime }: Config, io: Server): Outbox {
+  const waiting = new WeakMap<Connection, Waiting>()
+  const { sendBufferBytes, sendBufferMessages } = realtime
+  /** What the transport took last counts until it takes more. */
+  const bytesOn = (conn: Connection): number => {
+    const { bytes, inFlight } = waiting.get(conn)!
+    return bytes + (conn.transport.writable ? 0 : inFlight)
+  }
+  const isOver = ({ conn }: Socket, share: number) =>
+    bytesOn(conn) > sendBufferBytes * share || waiting.get(conn)!.messages > sendBufferMessages * share
+  return {
+    watch: (conn) => {
+      count(conn, waiting)
+      const onPacket = () => {
+        if (bytesOn(conn) <= sendBufferBytes * cutOffAt) return
+        conn.off('packetCreate', onPacket)
+        conn.close(true)
+      }
+      conn.on('packetCreate', onPacket)
+    },
+    isFull: (socket) => isOver(socket, 1),
+    send: (sockets, name, body) => {
+      if (sockets.length === 1) sockets[0]!.emit(name, body)
+      else if (sockets.length > 1) io.local.to(sockets.map(({ id }) => id)).emit(name, body)
+    },
+    drained: async (socket) => {
+      let least = bytesOn(socket.conn)
+      let movedAt = performance.now()
+      while (socket.connected && isOver(socket, drainedShare)) {
+        await delay(lookMs)
+        const now = bytesOn(socket.conn)
+        if (now < least) movedAt = performance.now()
+        least = now
+        if (performance.now() - movedAt > stalledMs) return false
+      }
+      return socket.connected
+    },
+  }
+}
+
+function count(conn: Connection, waiting: WeakMap<Connection, Waiting>): void {
+  const counted: Waiting = { bytes: 0, messages: 0, inFlight: 0 }
+  waiting.set(conn, counted)
+  conn.on('packetCreate', ({ data }: { data?: unknown }) => {
+    counted.bytes += sizeOf(data)
+    counted.messages += 1
+  })
+  conn.on('flush', () => Object.assign(counted, { bytes: 0, messages: 0, inFlight: counted.bytes }))
+}
+
+/** Texts by their length: what is counted is memory, roughly. */
+function sizeOf(data: unknown): number {
+  if (typeof data === 'string') return data.length
+  return Buffer.isBuffer(data) ? data.byteLength : 0
+}

@@ -1,0 +1,77 @@
+/*
+ * When a live report is evaluated anew and what is done with the result, decided without socket, clock or database.
+ * Times are in milliseconds of one clock that never goes back.
+ */
+
+export type Standing = {
+  /** A report that waits is evaluated when its timer ends. */
+  readonly phase: 'evaluating' | 'waiting' | 'idle'
+  /** Something has happened since the evaluation began. */
+  readonly stale: boolean
+  /** Of the result that its client has; undefined until the first. */
+  readonly tag: string | undefined
+  /** The collections that it reads; undefined until the first result: then every change concerns it. */
+  readonly reads: ReadonlySet<string> | undefined
+  /** Not to be evaluated before. */
+  readonly restsUntil: number
+}
+
+export type Input =
+  /** Commits have changed these collections. */
+  | { readonly is: 'changed'; readonly collections: ReadonlySet<string>; readonly at: number }
+  /** What its reader may see, or what the collections are, may have changed. */
+  | { readonly is: 'touched'; readonly at: number }
+  /** Its timer has ended. `isFree`: its client has taken what was sent before. */
+  | { readonly is: 'due'; readonly isFree: boolean; readonly at: number }
+  | { readonly is: 'evaluated'; readonly tag: string; readonly reads: ReadonlySet<string>; readonly at: number }
+
+type Effect =
+  | { readonly do: 'evaluate' }
+  /** Sends the result that was evaluated just now. */
+  | { readonly do: 'send' }
+  | { readonly do: 'wake'; readonly inMs: number }
+
+/** A report is evaluated at most so often. */
+export const leastPauseMs = 250
+
+/** Its first evaluation has begun; the result of that is an answer and is not sent. */
+export const beginning: Standing = {
+  phase: 'evaluating',
+  stale: false,
+  tag: undefined,
+  reads: undefined,
+  restsUntil: 0,
+}
+
+export function step(standing: Standing, input: Input): readonly [Standing, readonly Effect[]] {
+  switch (input.is) {
+    case 'changed':
+      return isConcerned(standing, input.collections) ? touch(standing, input.at) : [standing, []]
+    case 'touched':
+      return touch(standing, input.at)
+    case 'due':
+      if (input.isFree) return [{ ...standing, phase: 'evaluating', stale: false }, [{ do: 'evaluate' }]]
+      // Results for a reader who does not take them would only pile up.
+      return [{ ...standing, restsUntil: input.at + leastPauseMs }, [{ do: 'wake', inMs: leastPauseMs }]]
+    case 'evaluated': {
+      const { tag, reads, at } = input
+      const isNews = standing.tag !== undefined && standing.tag !== tag
+      const rested: Standing = { phase: 'idle', stale: false, tag, reads, restsUntil: at + leastPauseMs }
+      const [next, more] = standing.stale ? touch(rested, at) : [rested, []]
+      return [next, isNews ? [{ do: 'send' }, ...more] : more]
+    }
+  }
+}
+
+function isConcerned({ reads }: Standing, collections: ReadonlySet<string>): boolean {
+  if (reads === undefined) return true
+  for (const name of reads) if (collections.has(name)) return true
+  return false
+}
+
+function touch(standing: Standing, at: number): readonly [Standing, readonly Effect[]] {
+  if (standing.phase === 'evaluating') return [standing.stale ? standing : { ...standing, stale: true }, []]
+  if (standing.phase === 'waiting') return [standing, []]
+  const inMs = Math.max(0, standing.restsUntil - at)
+  return [{ ...standing, phase: 'waiting' }, [{ do: 'wake', inMs }]]
+}

@@ -1,0 +1,120 @@
+import { type Cursor, includesSnapshot, isVisible, type Snapshot } from '../../events/cursor.ts'
+import type { Message } from './views.ts'
+
+/*
+ * What happens to one subscription, decided without socket or database: `step` says what a subscription is after an
+ * input and what is to be done. What ends in a `resync` is decided here and nowhere else.
+ */
+
+/** Where a subscription is. */
+export type Standing =
+  | {
+      /** What it has missed is being sent; messages that arrive live wait, unless they are read from the log again. */
+      readonly phase: 'catching up'
+      readonly waiting: Waiting | undefined
+      /** More arrived than may wait, or what no message says: it has to catch up again. */
+      readonly overflowed: boolean
+      readonly seen: Snapshot | undefined
+    }
+  | {
+      readonly phase: 'live'
+      /** What is visible here was sent already; undefined when all that comes is later. */
+      readonly seen: Snapshot | undefined
+    }
+
+/** The last message that waits, and those before it. */
+type Waiting = { readonly message: Message; readonly before: Waiting | undefined; readonly count: number }
+
+export type MessageInput = {
+  readonly is: 'message'
+  readonly message: Message
+  /** Its client has not taken what was sent before. */
+  readonly slow: boolean
+}
+
+export type Input =
+  /** It has everything up to `cursor`, whose snapshot is `seen`. */
+  | { readonly is: 'caught up'; readonly cursor: Cursor; readonly seen: Snapshot | undefined }
+  /** All that is visible in `upTo` has been handed to everybody. */
+  | { readonly is: 'read'; readonly upTo: Snapshot }
+  /** Something has changed which rows it sees, and no message says so. */
+  | { readonly is: 'disturbed' }
+  /** What it has missed cannot be read from the log any more, or its user may see other rows now. */
+  | { readonly is: 'unknown' }
+  | { readonly is: 'failed' }
+  /** Its user may not have it any more, or it makes no sense any more. */
+  | { readonly is: 'refused'; readonly reason: string }
+
+export type Effect =
+  /** Sends these one after the other, as if each had just come. */
+  | { readonly do: 'hand'; readonly messages: readonly Message[] }
+  | { readonly do: 'catch up'; readonly from: Cursor }
+  /** Ends it: the client has to read again. */
+  | { readonly do: 'resync'; readonly reason?: 'slow' | 'failed' }
+  | { readonly do: 'end'; readonly reason: string }
+
+/** Sends the message. With `after`, its cursor is that of a client who has seen that much more. */
+type Send = { readonly do: 'send'; readonly after: Snapshot | undefined }
+
+type Step<Done> = readonly [Standing, readonly Done[]]
+
+export const mostWaiting = 1000
+
+export const beginning: Standing = { phase: 'catching up', waiting: undefined, overflowed: false, seen: undefined }
+const live: Standing = { phase: 'live', seen: undefined }
+
+/** By far the most frequent step, which each subscriber takes with each message; it shall not cost memory. */
+const sendIt: Step<Send> = [live, [{ do: 'send', after: undefined }]]
+
+export function step(standing: Standing, input: MessageInput): Step<Effect | Send>
+export function step(standing: Standing, input: Input): Step<Effect>
+export function step(standing: Standing, input: MessageInput | Input): Step<Effect | Send> {
+  switch (input.is) {
+    case 'message':
+      return receive(standing, input)
+    case 'caught up':
+      return goOn(standing, input)
+    case 'read':
+      return [hasPassed(standing, input.upTo) ? live : standing, []]
+    case 'disturbed':
+      // Whether it is later than what is being sent, reading it from the log will show.
+      return standing.phase === 'live' ? [standing, [{ do: 'resync' }]] : [{ ...standing, overflowed: true }, []]
+    case 'unknown':
+      return [standing, [{ do: 'resync' }]]
+    case 'failed':
+      return [standing, [{ do: 'resync', reason: 'failed' }]]
+    case 'refused':
+      return [standing, [{ do: 'end', reason: input.reason }]]
+  }
+}
+
+function receive(standing: Standing, { message, slow }: MessageInput): Step<Effect | Send> {
+  if (standing.phase === 'catching up') return [wait(standing, message), []]
+  const { seen } = standing
+  if (seen !== undefined && isVisible(message.xid, seen)) return [standing, []]
+  if (slow) return [standing, [{ do: 'resync', reason: 'slow' }]]
+  return seen === undefined ? sendIt : [standing, [{ do: 'send', after: seen }]]
+}
+
+function wait(standing: Extract<Standing, { phase: 'catching up' }>, message: Message): Standing {
+  const { waiting, overflowed } = standing
+  if (overflowed) return standing
+  const count = (waiting?.count ?? 0) + 1
+  if (count > mostWaiting) return { ...standing, waiting: undefined, overflowed: true }
+  return { ...standing, waiting: { message, before: waiting, count } }
+}
+
+function goOn(standing: Standing, { cursor, seen }: Extract<Input, { is: 'caught up' }>): Step<Effect> {
+  if (standing.phase === 'live') return [standing, []]
+  if (standing.overflowed) return [{ ...beginning, seen }, [{ do: 'catch up', from: cursor }]]
+  return [seen === undefined ? live : { phase: 'live', seen }, [{ do: 'hand', messages: inOrder(standing.waiting) }]]
+}
+
+function inOrder(last: Waiting | undefined): Message[] {
+  const messages: Message[] = []
+  for (let one = last; one !== undefined; one = one.before) messages.push(one.message)
+  return messages.reverse()
+}
+
+const hasPassed = ({ phase, seen }: Standing, upTo: Snapshot): boolean =>
+  phase === 'live' && seen !== undefined && includesSnapshot(upTo, seen)

@@ -1,0 +1,202 @@
+import type { Catalog } from '../../catalog/catalog.ts'
+import { AppError } from '../../errors.ts'
+import { type Cursor, parseCursor } from '../../events/cursor.ts'
+import type { LogEvent } from '../../events/log-reader.ts'
+import { type ChangedRow, changedRows, type View, viewOf } from '../../features/changes/changed-rows.ts'
+import { type RuleSources, ruleSources } from '../../features/changes/rule-sources.ts'
+import { notifications } from '../../features/notifications/own.ts'
+import type { Access } from '../../query/access.ts'
+import { resolveEnv } from '../../query/env.ts'
+import { type Filter, parseListQuery, readBoolean } from '../../query/parse.ts'
+import { readableFields, requestedFields } from '../../query/resolve.ts'
+import type { Runtime } from '../../runtime.ts'
+import { readMessage } from './messages.ts'
+
+/*
+ * What a subscriber sees: the request it made, compiled for what it may read, and the messages of a batch of events.
+ */
+
+/** What a socket asks for with `subscribe` (docs/realtime.md); compiling it shows whether it makes sense. */
+export type SubscribeRequest = {
+  readonly collection: string
+  readonly since: Cursor | undefined
+  /** The rows come first, unless the log still reaches back to `since`. */
+  readonly snapshot: boolean
+  readonly filter: Filter | undefined
+  readonly fields: readonly string[] | undefined
+}
+
+/** A query's reason is in its details, for which the answers of sockets have no place. */
+export function inOneMessage<T>(work: () => T): T {
+  try {
+    return work()
+  } catch (error) {
+    if (error instanceof AppError && typeof error.details === 'string')
+      throw new AppError(error.status, `${error.message}: ${error.details}`, { cause: error })
+    throw error
+  }
+}
+
+/** Throws AppError 400 for anything but `{collection, since?, snapshot?, filter?, fields?}`. */
+export function readSubscribeRequest(request: unknown): SubscribeRequest {
+  const { collection, since, snapshot, filter, fields } = readMessage('subscribe', request)
+  const query = parseListQuery({ filter, fields })
+  return {
+    collection,
+    since: since === undefined || since === null ? undefined : parseCursor(since),
+    snapshot: readBoolean('snapshot', snapshot) ?? false,
+    filter: query.filter,
+    fields: query.fields,
+  }
+}
+
+/**
+ * Whether a subscriber gets the rows of a read only. Tenants are always apart, and so are people's notifications; a request
+ * for a part of the rows or for the rows themselves is scoped too; other row rules only with REALTIME_ROW_LEVEL_SCOPING.
+ */
+export function scopesRows({ config }: Runtime, { collection, filter, snapshot }: ScopeOf): boolean {
+  if (config.realtime.rowLevelScoping || config.tenancy.enabled) return true
+  return collection === notifications || filter !== undefined || snapshot
+}
+
+type ScopeOf = Pick<SubscribeRequest, 'collection' | 'filter' | 'snapshot'>
+
+/** A subscribe request compiled for what its subscriber may read; good as long as the catalog and that access are. */
+export type CompiledView = View & {
+  readonly catalog: Catalog
+  /** Distinguishes what subscribers with one text see. */
+  readonly key: string
+  /** Its values depend on the time: `$NOW` is in the filter or in a rule. */
+  readonly timed: boolean
+}
+
+/** Throws 403 for what the subscriber may not read, 400 for what does not exist, in the words of `/items`. */
+export function compileView(rt: Runtime, access: Access, request: SubscribeRequest): CompiledView {
+  const [early, late] = [viewAt(rt, access, request, moments[0]), viewAt(rt, access, request, moments[1])]
+  const key = JSON.stringify(early.values)
+  return { ...early, catalog: rt.catalog.current(), key, timed: key !== JSON.stringify(late.values) }
+}
+
+/** The same view as of now, where it depends on the time. */
+export function viewNow(rt: Runtime, access: Access, request: SubscribeRequest, view: CompiledView): CompiledView {
+  if (!view.timed) return view
+  const { text, values } = viewAt(rt, access, request, rt.clock())
+  return { ...view, text, values, key: JSON.stringify(values) }
+}
+
+/** Two different ones; what is compiled for both alike does not depend on the time. */
+const moments = [new Date('2000-01-01T00:00:00Z'), new Date('2001-02-03T04:05:06.789Z')] as const
+
+function viewAt(rt: Runtime, access: Access, request: SubscribeRequest, now: Date): View {
+  const catalog = rt.catalog.current()
+  const collection = catalog.collections.get(request.collection)
+  if (collection === undefined) throw new AppError(403, 'No permission to subscribe to this collection')
+  const fields = fieldsOf(catalog, access, request)
+  const env = { ...resolveEnv(rt), now }
+  return viewOf({ catalog, access, collection, fields, env, scoped: scopesRows(rt, request), filter: request.filter })
+}
+
+/** 400 for a filter that follows a relation to rows whose changes are not recorded: the client's copy would go stale. */
+export function refuseUnrecorded(rt: Runtime, access: Access, { collection: name, filter }: SubscribeRequest): void {
+  const catalog = rt.catalog.current()
+  const collection = catalog.collections.get(name)
+  if (filter === undefined || collection === undefined) return
+  const { collections } = ruleSources(catalog, rt.access.current(), access, collection, resolveEnv(rt), filter)
+  const unlogged = [...collections].find((one) => catalog.collections.get(one)?.logged === false)
+  if (unlogged !== undefined) throw new AppError(400, `Changes of ${unlogged} are not recorded`)
+}
+
+/** Those asked for, and always the primary key: without it a change is of no row. */
+export function fieldsOf(catalog: Catalog, access: Access, { collection, fields }: SubscribeRequest) {
+  if (fields === undefined) return readableFields(catalog, access, collection)
+  const asked = requestedFields(catalog, access, collection, fields)
+  const { primaryKey } = catalog.collections.get(collection)!
+  return asked.includes(primaryKey) ? asked : [primaryKey, ...asked]
+}
+
+/** Where a batch of events happened. */
+type Touched = { readonly collections: ReadonlySet<string>; readonly rows: ReadonlySet<string> }
+
+export function touchedBy(batch: readonly LogEvent[]): Touched {
+  const changes = batch.filter(({ type }) => type === 'data')
+  return {
+    collections: new Set(changes.map(({ entity }) => entity)),
+    rows: new Set(changes.map(({ entity, entityId }) => `${entity} ${entityId}`)),
+  }
+}
+
+/** Whether a batch may have moved rows of a collection in or out of a subscriber's sight without an event of them. */
+export type ScopeWatch = (touched: Touched) => boolean
+
+/**
+ * Watches what the subscriber's row rule and filter read elsewhere. They are resolved once per catalog; another access
+ * needs another watch. Undefined where nothing scopes the rows.
+ */
+export function watchScope(rt: Runtime, access: Access, request: SubscribeRequest): ScopeWatch | undefined {
+  if (!scopesRows(rt, request)) return undefined
+  let known: { catalog: Catalog; sources: RuleSources } | undefined
+  return ({ collections, rows }) => {
+    const catalog = rt.catalog.current()
+    const collection = catalog.collections.get(request.collection)
+    if (collection === undefined) return true
+    if (known?.catalog !== catalog)
+      known = {
+        catalog,
+        sources: ruleSources(catalog, rt.access.current(), access, collection, resolveEnv(rt), request.filter),
+      }
+    const { sources } = known
+    if (sources.rows.some((row) => rows.has(`${row.collection} ${row.id}`))) return true
+    return sources.collections.size > 0 && !isDisjoint(sources.collections, collections)
+  }
+}
+
+const isDisjoint = (some: ReadonlySet<string>, others: ReadonlySet<string>): boolean =>
+  ![...some].some((one) => others.has(one))
+
+/** What a client receives: name `{collection}:{action}`. */
+export type Message = { readonly name: string; readonly xid: bigint; readonly body: { readonly cursor: string } }
+
+/** A message and who gets it, as numbers of viewers from 0. */
+type Seen = { readonly message: Message; readonly viewers: readonly number[] }
+
+/** One statement's worth of images; a batch of large rows must not be held whole. */
+const rowsAtOnce = 250
+/** A view that takes longer would hold up everybody's changes. */
+const longestMs = 10_000
+
+/** Events in parts that one statement may evaluate. */
+export function* partsOf(events: readonly LogEvent[]): Generator<readonly LogEvent[]> {
+  for (let i = 0; i < events.length; i += rowsAtOnce) yield events.slice(i, i + rowsAtOnce)
+}
+
+/** What viewers with one view and own values see of a part, in its order: one statement for all of them (ADR 23). */
+export async function changesSeen(
+  rt: Runtime,
+  collectionName: string,
+  view: View,
+  viewers: readonly View['values'][],
+  part: readonly LogEvent[],
+): Promise<readonly Seen[]> {
+  const events = new Map(part.map((event) => [event.position, event]))
+  const rows = await changedRows(rt.feedDb, view, viewers, [...events.keys()], AbortSignal.timeout(longestMs))
+  return rows.flatMap((row) => messagesOf(rt, collectionName, events.get(row.position)!, row))
+}
+
+const actionNames = { create: 'insert', update: 'update', delete: 'delete' } as const
+
+function messagesOf(rt: Runtime, name: string, event: LogEvent, row: ChangedRow): Seen[] {
+  const collection = rt.catalog.current().collections.get(name)
+  if (collection === undefined) return []
+  const { action, position, createdAt: timestamp, cursor } = event
+  const message = (as: string, data: unknown, to: readonly number[]): Seen[] => {
+    if (to.length === 0) return []
+    const body = { action: as, collection: name, data, timestamp, cursor, position }
+    return [{ message: { name: `${name}:${as}`, xid: BigInt(event.xid), body }, viewers: to.map((n) => n - 1) }]
+  }
+  const isWanted = collection.realtime.actions.has(actionNames[action as keyof typeof actionNames])
+  if (action === 'delete') return isWanted ? message('delete', JSON.parse(row.data), row.was_visible) : []
+  // A row that has left a subscriber's scope is gone for it: only its id may still be shown.
+  const left = row.was_visible.filter((n) => !row.visible.includes(n))
+  const removed = message('remove', { [collection.primaryKey.name]: JSON.parse(row.key) }, left)
+  return isWanted ? [...message(action, JSON.parse(row.data), row.visible), ...removed] : removed
+}

@@ -1,0 +1,62 @@
+import { describe, expect, it } from 'vitest'
+import { jsonOf, readMessage } from '../../src/api/realtime/messages.ts'
+
+type Name = Parameters<typeof readMessage>[0]
+
+const refusalOf = (name: Name, request: unknown): string | undefined => {
+  try {
+    readMessage(name, request)
+    return undefined
+  } catch (error) {
+    return (error as Error).message
+  }
+}
+
+describe('a message of a client', () => {
+  it.each<[Name, unknown, string]>([
+    ['subscribe', undefined, 'collection is required'],
+    ['subscribe', { collection: 5 }, 'collection is required'],
+    ['subscribe', { collection: 'x'.repeat(64) }, 'collection is required'],
+    ['unsubscribe', 'book', 'collection is required'],
+    ['report:subscribe', { aggregate: {} }, 'collection is required'],
+    ['task:join', {}, 'taskId is required'],
+    ['task:join', { taskId: -1 }, 'taskId is required'],
+    ['task:leave', { taskId: '12345678901' }, 'taskId is required'],
+    ['room:join', {}, 'Invalid room name'],
+    ['room:join', { room: ' ' }, 'Invalid room name'],
+    ['room:join', { room: 'x'.repeat(129) }, 'Invalid room name'],
+    ['room:leave', { room: 'a\u0000b' }, 'Invalid room name'],
+    ['room:members', { room: '\ud800' }, 'Invalid room name'],
+    ['room:message', { room: 'r', event: 'kicked' }, 'Invalid event name'],
+    ['room:message', { room: 'r', event: 'user:joined' }, 'Invalid event name'],
+    ['room:message', { event: 'said' }, 'Invalid room name'],
+    ['room:kick', { room: 'r', userId: '' }, 'userId is required'],
+    ['room:kick', { room: 'r', userId: 'x'.repeat(101) }, 'userId is required'],
+    ['room:list', { prefix: 5 }, 'Invalid room name'],
+  ])('%s %j is refused: %s', (name, request, refusal) => {
+    expect(refusalOf(name, request)).toBe(refusal)
+  })
+
+  it.each<[Name, unknown]>([
+    ['subscribe', { collection: 'book', filter: { title: { _eq: 'x' } }, since: null }],
+    ['report:unsubscribe', undefined],
+    ['task:join', { taskId: 7 }],
+    ['task:join', { taskId: '7' }],
+    ['room:join', { room: 'x'.repeat(128), metadata: { a: 1 } }],
+    ['room:message', { room: 'r', event: 'joined' }],
+    ['room:list', undefined],
+    ['room:list', { prefix: null }],
+    ['room:list', { prefix: '' }],
+    ['custom', 5],
+  ])('%s %j is read', (name, request) => {
+    expect(refusalOf(name, request)).toBeUndefined()
+  })
+})
+
+describe('a member as JSON', () => {
+  it('has no more than its characters, and no binary data', () => {
+    expect(jsonOf('payload', { a: [1, null] }, 20)).toBe('{"a":[1,null]}')
+    expect(() => jsonOf('payload', 'x'.repeat(19), 20)).toThrow('payload must be at most 20 characters of JSON')
+    expect(() => jsonOf('metadata', { a: Buffer.from('x') }, 20)).toThrow('metadata must be JSON, without binary data')
+  })
+})
