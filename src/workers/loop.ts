@@ -2,11 +2,10 @@ import type { JobWithMetadata } from 'pg-boss'
 import { pauseAfter, retryTransient } from '../adapters/retry.ts'
 import { type JobData, putBackJobs, type QueueName } from '../events/jobs.ts'
 import type { Runtime } from '../runtime.ts'
-import { openAlarm, within } from './alarm.ts'
-import { openHeartbeat } from './heartbeat.ts'
+import { openWakeup, within } from './wakeup.ts'
 
 /** One claim of a job by this process. It lapses when the queue's time limit is over, or when the job was given away. */
-export type JobAttempt = {
+type JobAttempt = {
   readonly id: string
   /** 0 for the first attempt. With `retryCount === retryLimit` a failure is final and the job becomes a dead letter. */
   readonly retryCount: number
@@ -73,83 +72,100 @@ const graceMs = 5000
  * Works on a queue until stopped: fetches batches, runs them with bounded concurrency and reports their outcomes in
  * batches. New jobs wake it by NOTIFY; a backlog is drained without pauses. Database errors only slow it down.
  *
- * Ours, because pg-boss's own `work()` waits a poll interval between batches (design §6).
+ * Ours, because pg-boss's own `work()` waits a poll interval between batches.
  */
 export function runQueue<Name extends QueueName>(rt: Runtime, options: QueueOptions<Name>): QueueRun {
-  const {
-    queue,
-    handler,
-    concurrency,
-    batchSize = concurrency,
-    pollMs = defaultPollMs,
-    heartbeatMs = defaultHeartbeatMs,
-    admission,
-  } = options
-  const running = new Map<AbortController, Promise<void>>()
-  const alarm = openAlarm()
-  const outcomes = openOutcomes(rt, queue)
-  const heartbeat = openHeartbeat(rt, queue, heartbeatMs)
-  let stopping = false
-  let impatient = false
-
-  const start = (job: FetchedJob<Name>) => {
-    const controller = new AbortController()
-    // A fetch that was under way when the waiting ended may still bring jobs: they go straight back.
-    if (impatient) controller.abort(stopReason())
-    heartbeat.begin(job)
-    const startedAt = performance.now()
-    const attempt = runTraced(rt, queue, job, () => runJob(rt, handler, job, controller)).then((error) => {
-      heartbeat.end(job)
-      rt.instruments.job(queue, outcomeOf(error), (performance.now() - startedAt) / 1000)
-      outcomes.add({ id: job.id, retryCount: job.retryCount, error })
-      const wasFull = running.size >= concurrency
-      running.delete(controller)
-      // A place of its group may be free again.
-      if (wasFull || admission !== undefined) alarm.ring()
-    })
-    running.set(controller, attempt)
+  const { queue, heartbeatMs = defaultHeartbeatMs } = options
+  const { wake, wait } = openWakeup()
+  const loop: Loop<Name> = {
+    rt,
+    options,
+    wake,
+    running: new Map(),
+    outcomes: openOutcomes(rt, queue),
+    heartbeat: openHeartbeat(rt, queue, heartbeatMs),
+    isStopping: false,
+    isEnding: false,
   }
+  rt.listener.on('svc_jobs', (name) => name === queue && wake())
+  rt.listener.onReconnect(wake)
+  const worked = work(loop, wait)
+  return { stop: (waitMs) => stop(loop, worked, waitMs) }
+}
 
-  const begin = (job: FetchedJob<Name>) => {
-    if (admission?.enter(job.id, groupOf(job)) === false) return false
-    start(job)
-    return true
+type Loop<Name extends QueueName> = {
+  readonly rt: Runtime
+  readonly options: QueueOptions<Name>
+  wake(): void
+  readonly running: Map<AbortController, Promise<void>>
+  readonly outcomes: ReturnType<typeof openOutcomes>
+  readonly heartbeat: ReturnType<typeof openHeartbeat>
+  isStopping: boolean
+  /** The time to stop is over: what runs is aborted. */
+  isEnding: boolean
+}
+
+async function work<Name extends QueueName>(
+  loop: Loop<Name>,
+  wait: (ms: number | undefined) => Promise<void>,
+): Promise<void> {
+  const { rt, options, running } = loop
+  const { queue, concurrency, batchSize = concurrency, pollMs = defaultPollMs, admission } = options
+  let failures = 0
+  while (!loop.isStopping) {
+    const free = concurrency - running.size
+    const most = Math.min(free, batchSize, admission?.room() ?? free)
+    const jobs = free === 0 ? [] : await fetchJobs<Name>(rt, queue, most, admission?.full())
+    const refused = jobs?.filter((job) => !begin(loop, job))
+    if (refused !== undefined && refused.length > 0) await putBack(rt, queue, refused)
+    failures = jobs === undefined ? failures + 1 : 0
+    if (failures > 0) await wait(pauseAfter(failures, backoff))
+    else if (jobs!.length === 0) await wait(free === 0 ? undefined : pollMs)
+    // The next look leaves out the groups of these; where it cannot, looking again and again would help nobody.
+    else if (refused!.length === jobs!.length) await wait(Math.min(pollMs, afterRefusalMs))
   }
+}
 
-  const work = async () => {
-    let failures = 0
-    while (!stopping) {
-      const free = concurrency - running.size
-      const most = Math.min(free, batchSize, admission?.room() ?? free)
-      const jobs = free === 0 ? [] : await fetchJobs<Name>(rt, queue, most, admission?.full())
-      const refused = jobs?.filter((job) => !begin(job))
-      if (refused !== undefined && refused.length > 0) await putBack(rt, queue, refused)
-      failures = jobs === undefined ? failures + 1 : 0
-      if (jobs === undefined || jobs.length === 0)
-        await alarm.wait(free === 0 ? undefined : failures > 0 ? pauseAfter(failures, backoff) : pollMs)
-      // The next look leaves out the groups of these; where it cannot, looking again and again would help nobody.
-      else if (refused!.length === jobs.length) await alarm.wait(Math.min(pollMs, afterRefusalMs))
-    }
-  }
+/** False for a job that may not start now. */
+function begin<Name extends QueueName>(loop: Loop<Name>, job: FetchedJob<Name>): boolean {
+  if (loop.options.admission?.enter(job.id, groupOf(job)) === false) return false
+  start(loop, job)
+  return true
+}
 
-  rt.listener.on('svc_jobs', (name) => name === queue && alarm.ring())
-  rt.listener.onReconnect(alarm.ring)
-  const worked = work()
+function start<Name extends QueueName>(loop: Loop<Name>, job: FetchedJob<Name>): void {
+  const { rt, options, wake, running, outcomes, heartbeat } = loop
+  const { queue, handler, concurrency, admission } = options
+  const controller = new AbortController()
+  // A fetch that was under way when the waiting ended may still bring jobs: they go straight back.
+  if (loop.isEnding) controller.abort(stopReason())
+  heartbeat.begin(job)
+  const startedAt = performance.now()
+  const attempt = runTraced(rt, queue, job, () => runJob(rt, handler, job, controller)).then((error) => {
+    heartbeat.end(job)
+    rt.instruments.job(queue, outcomeOf(error), (performance.now() - startedAt) / 1000)
+    outcomes.add({ id: job.id, retryCount: job.retryCount, error })
+    const wasFull = running.size >= concurrency
+    running.delete(controller)
+    // Its group may start another job.
+    if (wasFull || admission !== undefined) wake()
+  })
+  running.set(controller, attempt)
+}
 
-  const idle = () => Promise.all(running.values())
-  return {
-    async stop(waitMs) {
-      stopping = true
-      alarm.ring()
-      await within(waitMs, worked.then(idle))
-      impatient = true
-      for (const controller of running.keys()) controller.abort(stopReason())
-      await within(graceMs, worked.then(idle))
-      if (running.size > 0) rt.log.warn({ queue, jobs: running.size }, 'jobs did not stop; they will be run again')
-      heartbeat.stop()
-      await within(graceMs, outcomes.written())
-    },
-  }
+async function stop<Name extends QueueName>(loop: Loop<Name>, worked: Promise<void>, waitMs: number): Promise<void> {
+  const { rt, options, wake, running, heartbeat, outcomes } = loop
+  const idle = worked.then(() => Promise.all(running.values()))
+  loop.isStopping = true
+  wake()
+  await within(waitMs, idle)
+  loop.isEnding = true
+  for (const controller of running.keys()) controller.abort(stopReason())
+  await within(graceMs, idle)
+  if (running.size > 0)
+    rt.log.warn({ queue: options.queue, jobs: running.size }, 'jobs did not stop; they will be run again')
+  heartbeat.stop()
+  await within(graceMs, outcomes.written())
 }
 
 function stopReason(): Error {
@@ -282,4 +298,34 @@ async function writeOutcomes(rt: Runtime, queue: QueueName, batch: readonly Outc
 
 function reasonOf({ error }: Outcome): string {
   return error === undefined ? '' : `${error.name} ${error.message}`
+}
+
+type Beating = { readonly id: string; readonly retryCount: number; readonly heartbeatSeconds: number | null }
+
+/**
+ * Says of running jobs that they run, where their queue asks for it: a job whose process has died is given to another
+ * one after `heartbeatSeconds`, long before its time limit. Signs name the attempt, so a zombie's count for nothing.
+ */
+function openHeartbeat(rt: Runtime, queue: QueueName, everyMs: number) {
+  const beating = new Set<Beating>()
+  const beat = async () => {
+    if (beating.size === 0) return
+    try {
+      await rt.boss.touch(
+        queue,
+        [...beating].map(({ id, retryCount }) => ({ id, retryCount })),
+      )
+    } catch (error) {
+      rt.log.warn({ err: error, queue }, 'running jobs could give no sign of life')
+    }
+  }
+  const timer = setInterval(beat, everyMs)
+  timer.unref()
+  return {
+    begin(job: Beating) {
+      if (job.heartbeatSeconds !== null) beating.add(job)
+    },
+    end: (job: Beating) => void beating.delete(job),
+    stop: () => clearInterval(timer),
+  }
 }

@@ -10,9 +10,7 @@ import { inbox, senderOf } from '../features/mail/senders.ts'
 import { recoverTasks } from '../features/tasks/outcomes.ts'
 import type { Runtime } from '../runtime.ts'
 import { isUuid } from '../uuid.ts'
-import { cleanAuditLog } from './audit-log-cleanup.ts'
-import { deleteWhatExpired } from './expired-cleanup.ts'
-import { ensureLogPartitions } from './log-partitions.ts'
+import { cleanAuditLog, deleteWhatExpired, ensureLogPartitions } from './log-cleanup.ts'
 import { type Admission, type Handler, PermanentError } from './loop.ts'
 import type { WorkerName } from './names.ts'
 import { openTasks } from './tasks/worker.ts'
@@ -29,7 +27,7 @@ export type QueueWorker<Name extends QueueName = QueueName> = {
   open(rt: Runtime): OpenedWorker<Name>
 }
 
-export type OpenedWorker<Name extends QueueName = QueueName> = {
+type OpenedWorker<Name extends QueueName = QueueName> = {
   readonly handler: Handler<Name>
   /** How jobs of different groups share the places; none where all jobs are alike. */
   readonly admission?: Admission

@@ -22,7 +22,7 @@ import { waitFor } from '../support/wait.ts'
 
 let api: Api
 
-const wanted = (type: string) => ({ types: [type], suspectTypes: [], suspects: 9 })
+const wanted = (type: string) => ({ types: [type], isolatedTypes: [], isolatedAtMost: 9 })
 
 beforeAll(async () => {
   api = await startApi({ SOCKET_ENABLED: 'true' })
@@ -59,8 +59,8 @@ describe('claims', () => {
     expect(await nextDueMs(api.rt.db, wanted('none'))).toBeUndefined()
   })
 
-  it('are claimed in their order, of suspects no more than are asked for', async () => {
-    const [first, suspect, second, later] = [
+  it('are claimed in their order, of isolated ones no more than are asked for', async () => {
+    const [first, isolated, second, later] = [
       await create({ scheduled_time: at(-50) }),
       await create({ type: 'y', scheduled_time: at(-40) }),
       await create({ type: 'y', scheduled_time: at(-30) }),
@@ -68,13 +68,13 @@ describe('claims', () => {
     ]
     const again = await create({ scheduled_time: at(-10) })
     await api.sql('update "svc_Tasks" set retry_count = 1 where id = $1', [again])
-    const claim = async (suspects: number) =>
-      (await claimDue(api.rt, { types: ['x', 'y'], suspectTypes: ['y'], suspects }, 3)).map(({ id }) => id)
-    expect(await claim(1)).toEqual([first, suspect])
+    const claim = async (isolatedAtMost: number) =>
+      (await claimDue(api.rt, { types: ['x', 'y'], isolatedTypes: ['y'], isolatedAtMost }, 3)).map(({ id }) => id)
+    expect(await claim(1)).toEqual([first, isolated])
     expect(await claim(0)).toEqual([later])
-    const left = { types: ['x', 'y'], suspectTypes: ['y'] }
-    expect(await nextDueMs(api.rt.db, { ...left, suspects: 0 })).toBeUndefined()
-    expect(await nextDueMs(api.rt.db, { ...left, suspects: 1 })).toBe(0)
+    const left = { types: ['x', 'y'], isolatedTypes: ['y'] }
+    expect(await nextDueMs(api.rt.db, { ...left, isolatedAtMost: 0 })).toBeUndefined()
+    expect(await nextDueMs(api.rt.db, { ...left, isolatedAtMost: 1 })).toBe(0)
     expect(await claim(3)).toEqual([second, again])
   })
 

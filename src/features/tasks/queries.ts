@@ -29,28 +29,28 @@ const claim = `update "svc_Tasks" t
 /** What a worker may claim now. */
 export type Wanted = {
   readonly types: readonly string[]
-  /** Suspected of breaking the process that they run in: tasks of these types, and those that are tried again. */
-  readonly suspectTypes: readonly string[]
-  /** At most so many of the tasks may be suspects. */
-  readonly suspects: number
+  /** Isolated because they are likely to break the process that they run in: tasks of these types, and retries. */
+  readonly isolatedTypes: readonly string[]
+  /** At most so many of the tasks may be isolated ones. */
+  readonly isolatedAtMost: number
 }
 
-const suspect = (types: string) => `(t.retry_count > 0 or t.type = any(${types}::text[]))`
+const isolated = (types: string) => `(t.retry_count > 0 or t.type = any(${types}::text[]))`
 
 /** Claims up to `limit` due tasks, those that have been due the longest. Of rows that others claim none. */
-export function claimDueTasks({ types, suspectTypes, suspects }: Wanted, limit: number): Statement {
+export function claimDueTasks({ types, isolatedTypes, isolatedAtMost }: Wanted, limit: number): Statement {
   return {
     name: 'claim_due_tasks',
     text: `${actorCte(1)}, earliest as materialized (
-    select t.id, t.scheduled_time, ${suspect('$4')} as suspect from "svc_Tasks" t
+    select t.id, t.scheduled_time, ${isolated('$4')} as isolated from "svc_Tasks" t
     where ${claimable} and t.scheduled_time <= now() and t.type = any($2::text[])
-      and ($5::int > 0 or not ${suspect('$4')})
+      and ($5::int > 0 or not ${isolated('$4')})
     order by t.scheduled_time, t.id limit $3 for update skip locked),
   counted as (
-    select id, suspect, count(*) filter (where suspect) over (order by scheduled_time, id) as suspects from earliest),
-  due as (select id from counted where not suspect or suspects <= $5)
+    select id, isolated, count(*) filter (where isolated) over (order by scheduled_time, id) as so_far from earliest),
+  due as (select id from counted where not isolated or so_far <= $5)
   ${claim} from ctx, due where t.id = due.id returning ${claimed}`,
-    values: [types, limit, suspectTypes, suspects],
+    values: [types, limit, isolatedTypes, isolatedAtMost],
   }
 }
 
@@ -164,15 +164,18 @@ export async function completeHeld(tx: Tx, { id, token }: AttemptClaim, result: 
 }
 
 /** Milliseconds until the next task is due that may be claimed; 0 when one is, undefined when none waits. */
-export async function nextDueMs(db: Reader, { types, suspectTypes, suspects }: Wanted): Promise<number | undefined> {
+export async function nextDueMs(
+  db: Reader,
+  { types, isolatedTypes, isolatedAtMost }: Wanted,
+): Promise<number | undefined> {
   const row = await db.maybeOne<{ ms: number }>(
     rawQuery(
       `select (extract(epoch from greatest(t.scheduled_time, coalesce(t.retry_at, t.scheduled_time)) - now()) * 1000)::float8 as ms
        from "svc_Tasks" t
        where t.task_status = 'Not started' and t.status is distinct from 'archived' and t.type = any($1::text[])
-         and t.scheduled_time <= now() + make_interval(hours => $2) and ($4::int > 0 or not ${suspect('$3')})
+         and t.scheduled_time <= now() + make_interval(hours => $2) and ($4::int > 0 or not ${isolated('$3')})
        order by 1 limit 1`,
-      [types, windowHours, suspectTypes, suspects],
+      [types, windowHours, isolatedTypes, isolatedAtMost],
     ),
   )
   return row && Math.max(0, row.ms)

@@ -2,6 +2,7 @@ import { storeProgress, tellTaskEnded, touchTasks } from '../../db/unlogged/task
 import { type Outcome, record } from '../../features/tasks/outcomes.ts'
 import type { AttemptClaim, Progress } from '../../features/tasks/tasks.ts'
 import type { Runtime } from '../../runtime.ts'
+import { repeat } from '../wakeup.ts'
 
 /** The attempts that this process answers for: it gives their signs of life and records how they end. */
 export type Claims = {
@@ -30,7 +31,7 @@ const longestBeatMs = 10_000
 
 export function openClaims(rt: Runtime): Claims {
   const held = new Map<string, Held>()
-  const impatience = new AbortController()
+  const givenUp = new AbortController()
 
   const beat = async () => {
     const attempts = [...held.values()]
@@ -67,7 +68,7 @@ export function openClaims(rt: Runtime): Claims {
     async settle(claim, outcome) {
       // Held until then, so that a slow database does not make it look abandoned.
       const reported = held.get(claim.token)?.hasReported
-      const isRecorded = await record(rt, claim, outcome, impatience.signal)
+      const isRecorded = await record(rt, claim, outcome, givenUp.signal)
       held.delete(claim.token)
       if (isRecorded && reported) await tellTaskEnded(rt, claim.id)
       return isRecorded
@@ -75,7 +76,7 @@ export function openClaims(rt: Runtime): Claims {
     get size() {
       return held.size
     },
-    giveUp: () => impatience.abort(),
+    giveUp: () => givenUp.abort(),
     close() {
       beats.close()
       saves.close()
@@ -85,23 +86,36 @@ export function openClaims(rt: Runtime): Claims {
 
 const claimOnly = ({ id, token }: AttemptClaim): AttemptClaim => ({ id, token })
 
-/** Runs `work` again and again, `ms` after its last end. A database that is away is only logged. */
-export function repeat(rt: Runtime, ms: number, work: () => Promise<void>) {
-  let closed = false
-  let timer: NodeJS.Timeout
-  const run = async () => {
-    try {
-      await work()
-    } catch (error) {
-      rt.log.warn({ err: error }, 'regular work on tasks failed; it is done again')
-    }
-    if (!closed) timer = setTimeout(run, ms)
-  }
-  timer = setTimeout(run, ms)
+/** The TASK_CONCURRENCY slots of a process: taken by the tasks that it runs and by handlers that run some themselves. */
+export type Slots = {
+  free(): number
+  taken(): number
+  take(): Slot
+  /** Resolves when none is taken. */
+  idle(): Promise<void>
+}
+
+export type Slot = { free(): void }
+
+export function openSlots(concurrency: number, onFree: () => void): Slots {
+  const taken = new Set<Slot>()
+  let waiting: (() => void)[] = []
   return {
-    close() {
-      closed = true
-      clearTimeout(timer)
+    free: () => Math.max(0, concurrency - taken.size),
+    taken: () => taken.size,
+    take() {
+      const slot = {
+        free() {
+          if (!taken.delete(slot)) return
+          onFree()
+          if (taken.size > 0) return
+          for (const resolve of waiting) resolve()
+          waiting = []
+        },
+      }
+      taken.add(slot)
+      return slot
     },
+    idle: () => (taken.size === 0 ? Promise.resolve() : new Promise((resolve) => waiting.push(resolve))),
   }
 }

@@ -3,7 +3,7 @@ import type { ClaimedTask } from '../../features/tasks/tasks.ts'
 
 /** What the task worker and the processes that run its handlers say to each other; every message is JSON. */
 
-export type TaskHandlerInfo = { readonly type: string; readonly timeoutSeconds: number | undefined }
+type TaskHandlerInfo = { readonly type: string; readonly timeoutSeconds: number | undefined }
 export type ScheduleInfo = { readonly id: string; readonly cron: string }
 
 /** What a runner can do, said once when it has loaded the extensions. */

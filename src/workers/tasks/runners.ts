@@ -1,9 +1,137 @@
+import { type ChildProcess, fork } from 'node:child_process'
+import { join } from 'node:path'
 import { retryTransient } from '../../adapters/retry.ts'
+import type { Outcome } from '../../features/tasks/outcomes.ts'
+import type { Progress } from '../../features/tasks/tasks.ts'
 import type { Runtime } from '../../runtime.ts'
-import { type Runner, type RunnerOptions, startRunner } from './runner.ts'
+import { type Abilities, aliveMs, type FromRunner, type Order, yieldingFlag } from './protocol.ts'
+
+/** A process of its own for handlers: whatever they do to it, the worker lives, and so do the other tasks. */
+export type Runner = {
+  readonly abilities: Abilities
+  /** How the process ended; never rejects. */
+  readonly ended: Promise<string>
+  /** Runs one handler. Never rejects: a process that dies is an outcome. */
+  run(order: NewOrder, onProgress: (progress: Progress) => void): Promise<Outcome>
+  /** Ends the process at once; what it runs is broken, for this reason. */
+  kill(reason: string): void
+}
+
+type NewOrder = Omit<Extract<Order, { kind: 'task' }>, 'run'> | Omit<Extract<Order, { kind: 'schedule' }>, 'run'>
+
+/** What the handlers of one runner ask of the worker; rejections are told to who asks. */
+export type Calls = {
+  call(method: string, args: readonly unknown[]): Promise<unknown>
+  /** The runner has ended in this way: what it has taken becomes free. */
+  close(how: string): Promise<void>
+}
+
+type RunnerOptions = {
+  readonly openCalls: () => Calls
+  /** It shall take the processors only where others leave them. */
+  readonly yields?: boolean
+  /** Ends the process, also one that is still starting. */
+  readonly signal?: AbortSignal
+}
+
+/** Starts a runner and waits until it has loaded the extensions. Rejects when it cannot. */
+export async function startRunner(rt: Runtime, { openCalls, yields = false, signal }: RunnerOptions): Promise<Runner> {
+  const { memoryLimitMb, stallTimeoutSeconds } = rt.config.tasks
+  const child = fork(join(import.meta.dirname, 'runner-main.ts'), yields ? [yieldingFlag] : [], {
+    execArgv: [`--max-old-space-size=${memoryLimitMb}`],
+  })
+  const calls = openCalls()
+  const runs = new Map<number, Run>()
+  let lastRun = 0
+  let reason: string | undefined
+  const kill = (why: string) => {
+    reason ??= why
+    child.kill('SIGKILL')
+  }
+  const stop = () => kill(stopReason)
+  signal?.addEventListener('abort', stop)
+  const ended = endOf(child).then((end) => {
+    signal?.removeEventListener('abort', stop)
+    const how = reason ?? end
+    for (const { end } of runs.values()) end({ state: 'broken', message: how })
+    return how
+  })
+  const silence = watchSilence(Math.ceil((stallTimeoutSeconds * 1000) / aliveMs), () =>
+    kill(`Task stalled: its process gave no sign of life for ${stallTimeoutSeconds} s`),
+  )
+  void ended.then((how) => {
+    silence.close()
+    calls.close(how).catch((error: unknown) => rt.log.error({ err: error }, 'what a process had taken is not free yet'))
+  })
+  const ready = Promise.withResolvers<Abilities>()
+  child.on('message', (message: FromRunner) => {
+    silence.broken()
+    if (message.kind === 'ready') ready.resolve(message)
+    else if (message.kind === 'done') runs.get(message.run)?.end(message.outcome)
+    else if (message.kind === 'progress') runs.get(message.run)?.onProgress(message)
+    else if (message.kind === 'call') void answer(child, calls, message)
+  })
+  child.on('error', (error) => kill(`its process cannot be told anything: ${error.message}`))
+  const abilities = await Promise.race([ready.promise, ended.then((how) => failToStart(how))])
+  const run: Runner['run'] = (order, onProgress) => {
+    lastRun += 1
+    const id = lastRun
+    return new Promise<Outcome>((end) => {
+      runs.set(id, { end, onProgress })
+      void ended.then((how) => end({ state: 'broken', message: how }))
+      child.send({ ...order, run: id })
+    }).finally(() => runs.delete(id))
+  }
+  return { abilities, ended, run, kill }
+}
+
+/** `once` would reject at any `error`, and a message that is lost is one. */
+function endOf(child: ChildProcess): Promise<string> {
+  return new Promise((resolve) => {
+    child.once('exit', (code, signal) =>
+      resolve(`its process ended with ${signal === null ? `exit code ${code}` : `signal ${signal}`}`),
+    )
+    child.on('error', (error) => {
+      if (child.pid === undefined) resolve(`its process was not started: ${error.message}`)
+    })
+  })
+}
+
+type Run = { end(outcome: Outcome): void; onProgress(progress: Progress): void }
+
+function failToStart(how: string): never {
+  throw new Error(`the process for tasks could not start: ${how}`)
+}
+
+/** Calls `onSilence` when nothing was heard for that many of its own ticks, so a worker that stood still itself blames nobody. */
+function watchSilence(ticksAtMost: number, onSilence: () => void) {
+  let silent = 0
+  const timer = setInterval(() => {
+    silent += 1
+    if (silent > ticksAtMost) onSilence()
+  }, aliveMs)
+  return {
+    broken: () => {
+      silent = 0
+    },
+    close: () => clearInterval(timer),
+  }
+}
+
+async function answer(
+  child: ChildProcess,
+  calls: Calls,
+  { call, method, args }: Extract<FromRunner, { kind: 'call' }>,
+) {
+  const reply = await calls.call(method, args).then(
+    (result) => ({ result }),
+    (error: Error) => ({ error: error.message }),
+  )
+  if (child.connected) child.send({ kind: 'answer', call, ...reply })
+}
 
 /** Processes for tasks: those that run one, and one that waits so that a death delays nobody. */
-export type Runners = {
+export type RunnerPool = {
   /** How many tasks would have a process at once; before there was any use for one, as many as may come to have one. */
   ready(): number
   /** There will be use for a process soon. */
@@ -15,7 +143,7 @@ export type Runners = {
   stop(): Promise<void>
 }
 
-export type RunnersOptions = Omit<RunnerOptions, 'signal'> & {
+type PoolOptions = Omit<RunnerOptions, 'signal'> & {
   readonly atMost: number
   /** One that has started already. */
   readonly first?: Runner
@@ -23,86 +151,112 @@ export type RunnersOptions = Omit<RunnerOptions, 'signal'> & {
   readonly onReady?: () => void
 }
 
-const backoff = { firstMs: 250, longestMs: 10_000 }
-
-export function openRunners(rt: Runtime, { atMost, first, onReady, ...options }: RunnersOptions): Runners {
-  const alive = new Set<Runner>()
-  const idle: Runner[] = []
-  let waiting: ((runner: Runner | undefined) => void)[] = []
-  let starting: Promise<void> | undefined
-  let isUsed = first !== undefined
-  let stopped = false
-  const end = new AbortController()
-
-  const offer = (runner: Runner) => {
-    const next = waiting.shift()
-    if (next !== undefined) return next(runner)
-    idle.push(runner)
-    onReady?.()
+export function openRunners(rt: Runtime, { first, ...options }: PoolOptions): RunnerPool {
+  const pool: Pool = {
+    rt,
+    options,
+    alive: new Set(),
+    idle: [],
+    waiting: [],
+    starting: undefined,
+    isUsed: first !== undefined,
+    stopped: new AbortController(),
   }
-  const adopt = (runner: Runner) => {
-    if (stopped) return runner.kill('the worker is stopping')
-    alive.add(runner)
-    void runner.ended.then((how) => {
-      alive.delete(runner)
-      const place = idle.indexOf(runner)
-      if (place >= 0) idle.splice(place, 1)
-      if (!stopped) rt.log.warn({ how }, 'a process for tasks has ended')
-      keepSpare()
-    })
-    offer(runner)
-  }
-  const start = async () => {
-    const startOne = async () => adopt(await startRunner(rt, { ...options, signal: end.signal }))
-    await retryTransient(startOne, {
-      backoff,
-      unref: true,
-      signal: end.signal,
-      onRetry: (error) => rt.log.error({ err: error }, 'a process for tasks could not be started yet'),
-    }).catch((error: unknown) => {
-      if (!stopped) throw error
-    })
-  }
-  /** One after the other: they share the processors with the tasks. */
-  const keepSpare = () => {
-    if (stopped || starting !== undefined) return
-    if (idle.length > 0 && waiting.length === 0) return
-    if (alive.size >= atMost) return
-    starting = start().finally(() => {
-      starting = undefined
-      keepSpare()
-    })
-  }
-
-  if (first !== undefined) adopt(first)
-  if (isUsed) keepSpare()
+  if (first !== undefined) adopt(pool, first)
+  keepSpare(pool)
   return {
-    ready: () => (isUsed ? idle.length : atMost),
+    ready: () => (pool.isUsed ? pool.idle.length : options.atMost),
     prepare() {
-      isUsed = true
-      keepSpare()
+      pool.isUsed = true
+      keepSpare(pool)
     },
-    take() {
-      isUsed = true
-      const runner = idle.shift()
-      const taken =
-        runner === undefined && !stopped
-          ? new Promise<Runner | undefined>((resolve) => waiting.push(resolve))
-          : Promise.resolve(runner)
-      keepSpare()
-      return taken
-    },
+    take: () => take(pool),
     give(runner) {
-      if (alive.has(runner)) offer(runner)
+      if (pool.alive.has(runner)) offer(pool, runner)
     },
-    async stop() {
-      stopped = true
-      for (const resolve of waiting) resolve(undefined)
-      waiting = []
-      for (const runner of alive) runner.kill('the worker is stopping')
-      end.abort()
-      await Promise.all([...alive].map(({ ended }) => ended))
-      await starting
-    },
+    stop: () => stopPool(pool),
   }
+}
+
+type Pool = {
+  readonly rt: Runtime
+  readonly options: Omit<PoolOptions, 'first'>
+  readonly alive: Set<Runner>
+  readonly idle: Runner[]
+  readonly waiting: ((runner: Runner | undefined) => void)[]
+  starting: Promise<void> | undefined
+  isUsed: boolean
+  readonly stopped: AbortController
+}
+
+const backoff = { firstMs: 250, longestMs: 10_000 }
+const stopReason = 'the worker is stopping'
+
+function take(pool: Pool): Promise<Runner | undefined> {
+  pool.isUsed = true
+  const runner = pool.idle.shift()
+  const isStopped = pool.stopped.signal.aborted
+  const taken =
+    runner === undefined && !isStopped
+      ? new Promise<Runner | undefined>((resolve) => pool.waiting.push(resolve))
+      : Promise.resolve(runner)
+  keepSpare(pool)
+  return taken
+}
+
+function offer({ waiting, idle, options }: Pool, runner: Runner): void {
+  const next = waiting.shift()
+  if (next === undefined) {
+    idle.push(runner)
+    options.onReady?.()
+  } else next(runner)
+}
+
+function adopt(pool: Pool, runner: Runner): void {
+  const { alive, idle, rt, stopped } = pool
+  if (stopped.signal.aborted) {
+    runner.kill(stopReason)
+    return
+  }
+  alive.add(runner)
+  void runner.ended.then((how) => {
+    alive.delete(runner)
+    const index = idle.indexOf(runner)
+    if (index >= 0) idle.splice(index, 1)
+    if (!stopped.signal.aborted) rt.log.warn({ how }, 'a process for tasks has ended')
+    keepSpare(pool)
+  })
+  offer(pool, runner)
+}
+
+/** One after the other: they share the processors with the tasks. */
+function keepSpare(pool: Pool): void {
+  const { alive, idle, waiting, options, stopped, starting, isUsed } = pool
+  if (!isUsed || stopped.signal.aborted || starting !== undefined) return
+  if ((idle.length > 0 && waiting.length === 0) || alive.size >= options.atMost) return
+  pool.starting = startSpare(pool).finally(() => {
+    pool.starting = undefined
+    keepSpare(pool)
+  })
+}
+
+async function startSpare(pool: Pool): Promise<void> {
+  const { rt, options, stopped } = pool
+  const startOne = async () => adopt(pool, await startRunner(rt, { ...options, signal: stopped.signal }))
+  await retryTransient(startOne, {
+    backoff,
+    unref: true,
+    signal: stopped.signal,
+    onRetry: (error) => rt.log.error({ err: error }, 'a process for tasks could not be started yet'),
+  }).catch((error: unknown) => {
+    if (!stopped.signal.aborted) throw error
+  })
+}
+
+async function stopPool({ alive, waiting, stopped, starting }: Pool): Promise<void> {
+  stopped.abort()
+  for (const resolve of waiting.splice(0)) resolve(undefined)
+  for (const runner of alive) runner.kill(stopReason)
+  await Promise.all([...alive].map(({ ended }) => ended))
+  await starting
 }

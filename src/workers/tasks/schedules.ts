@@ -1,10 +1,9 @@
 import { parseCron } from '../../adapters/cron.ts'
 import { dropLock, registerSchedule, type Slot, scheduleSlots, takeLock, takeSlot } from '../../db/unlogged/tasks.ts'
 import type { Runtime } from '../../runtime.ts'
-import { openAlarm } from '../alarm.ts'
-import { repeat } from './claims.ts'
+import { openWakeup, repeat } from '../wakeup.ts'
 import type { ScheduleInfo } from './protocol.ts'
-import { type Calls, type Runner, startRunner } from './runner.ts'
+import { type Calls, type Runner, startRunner } from './runners.ts'
 
 type Options = { readonly openCalls: () => Calls; readonly known: readonly ScheduleInfo[] }
 
@@ -12,6 +11,7 @@ type Options = { readonly openCalls: () => Calls; readonly known: readonly Sched
 const lockSeconds = 30
 const renewMs = 5000
 const longestSleepMs = 30_000
+const shortestSleepMs = 50
 const pauseAfterErrorMs = 2000
 
 /**
@@ -20,88 +20,54 @@ const pauseAfterErrorMs = 2000
  * run. All of them share a process, apart from the tasks.
  */
 export function openSchedules(rt: Runtime, { openCalls, known }: Options) {
-  const alarm = openAlarm()
-  const crons = new Map(known.map(({ id, cron }) => [id, parseCron(cron)]))
-  const running = new Set<Promise<void>>()
-  let runner: Promise<Runner> | undefined
-  let stopping = false
-  const end = new AbortController()
-
-  const process = () => {
-    runner ??= startRunner(rt, { openCalls, signal: end.signal }).then((started) => {
-      void started.ended.then(() => {
-        runner = undefined
-      })
-      return started
-    })
-    runner.catch(() => {
-      runner = undefined
-    })
-    return runner
+  const { wake, wait } = openWakeup()
+  const schedules: Schedules = {
+    rt,
+    known,
+    crons: new Map(known.map(({ id, cron }) => [id, parseCron(cron)])),
+    running: new Set(),
+    openCalls,
+    runner: undefined,
+    isStopping: false,
+    end: new AbortController(),
   }
-
-  const run = async (id: string) => {
-    const holder = rt.newId()
-    const lock = `schedule ${id}`
-    if (!(await takeLock(rt, lock, holder, lockSeconds)))
-      return rt.log.warn({ schedule: id }, 'a schedule is left out this time: its last run goes on')
-    const renewal = repeat(rt, renewMs, async () => void (await takeLock(rt, lock, holder, lockSeconds)))
-    try {
-      const outcome = await (await process()).run({ kind: 'schedule', id }, () => undefined)
-      if (outcome.state === 'settled') rt.log.info({ schedule: id }, 'schedule run')
-      else rt.log.error({ schedule: id, outcome }, 'a schedule failed')
-    } finally {
-      renewal.close()
-      await dropLock(rt, lock, holder)
-    }
-  }
-
-  const start = (id: string) => {
-    const attempt = run(id)
-      .catch((error: unknown) => rt.log.error({ err: error, schedule: id }, 'a schedule could not be run'))
-      .finally(() => running.delete(attempt))
-    running.add(attempt)
-  }
-
-  /** Starts what is due and gives the time until the next. */
-  const look = async (): Promise<number> => {
-    const slots = await scheduleSlots(rt, [...crons.keys()])
-    for (const slot of slots) if (slot.nextAt <= slot.now) await begin(slot)
-    const waits = slots.map(({ nextAt, now }) => nextAt.getTime() - now.getTime())
-    return Math.min(longestSleepMs, ...waits.map((ms) => Math.max(ms, 50)))
-  }
-  const begin = async (slot: Slot) => {
-    const next = crons.get(slot.id)!.next(slot.now)
-    if (await takeSlot(rt, slot, next ?? farAway)) start(slot.id)
-  }
-
-  const work = async () => {
-    let isRegistered = false
-    while (!stopping) {
-      try {
-        if (!isRegistered) await register(rt, known)
-        isRegistered = true
-        await alarm.wait(await look())
-      } catch (error) {
-        rt.log.warn({ err: error }, 'schedules could not be looked at yet')
-        await alarm.wait(pauseAfterErrorMs)
-      }
-    }
-  }
-  const worked = known.length === 0 ? Promise.resolve() : work()
-
+  const worked = known.length === 0 ? Promise.resolve() : work(schedules, wait)
   return {
     /** Starts nothing more and waits for what runs. */
     async stop() {
-      stopping = true
-      alarm.ring()
+      schedules.isStopping = true
+      wake()
       await worked
-      await Promise.all(running)
+      await Promise.all(schedules.running)
     },
     async kill() {
-      end.abort()
-      await (await runner?.catch(() => undefined))?.ended
+      schedules.end.abort()
+      await (await schedules.runner?.catch(() => undefined))?.ended
     },
+  }
+}
+
+type Schedules = Options & {
+  readonly rt: Runtime
+  readonly crons: ReadonlyMap<string, ReturnType<typeof parseCron>>
+  readonly running: Set<Promise<void>>
+  runner: Promise<Runner> | undefined
+  isStopping: boolean
+  readonly end: AbortController
+}
+
+async function work(schedules: Schedules, wait: (ms: number) => Promise<void>): Promise<void> {
+  const { rt, known } = schedules
+  let isRegistered = false
+  while (!schedules.isStopping) {
+    try {
+      if (!isRegistered) await register(rt, known)
+      isRegistered = true
+      await wait(await look(schedules))
+    } catch (error) {
+      rt.log.warn({ err: error }, 'schedules could not be looked at yet')
+      await wait(pauseAfterErrorMs)
+    }
   }
 }
 
@@ -110,4 +76,58 @@ const farAway = new Date('9999-12-31T00:00:00Z')
 
 async function register(rt: Runtime, known: readonly ScheduleInfo[]): Promise<void> {
   for (const { id, cron } of known) await registerSchedule(rt, id, cron, parseCron(cron).next(rt.clock()) ?? farAway)
+}
+
+/** Starts what is due and gives the time until the next. */
+async function look(schedules: Schedules): Promise<number> {
+  const { rt, crons } = schedules
+  const slots = await scheduleSlots(rt, [...crons.keys()])
+  for (const slot of slots)
+    if (slot.nextAt <= slot.now && (await takeSlot(rt, slot, crons.get(slot.id)!.next(slot.now) ?? farAway)))
+      start(schedules, slot.id)
+  return sleepUntilNext(slots)
+}
+
+function sleepUntilNext(slots: readonly Slot[]): number {
+  const waits = slots.map(({ nextAt, now }) => nextAt.getTime() - now.getTime())
+  return Math.min(longestSleepMs, ...waits.map((ms) => Math.max(ms, shortestSleepMs)))
+}
+
+function start(schedules: Schedules, id: string): void {
+  const { rt, running } = schedules
+  const attempt = run(schedules, id)
+    .catch((error: unknown) => rt.log.error({ err: error, schedule: id }, 'a schedule could not be run'))
+    .finally(() => running.delete(attempt))
+  running.add(attempt)
+}
+
+async function run(schedules: Schedules, id: string): Promise<void> {
+  const { rt } = schedules
+  const holder = rt.newId()
+  const lock = `schedule ${id}`
+  if (!(await takeLock(rt, lock, holder, lockSeconds)))
+    return rt.log.warn({ schedule: id }, 'a schedule is left out this time: its last run goes on')
+  const renewal = repeat(rt, renewMs, async () => void (await takeLock(rt, lock, holder, lockSeconds)))
+  try {
+    const outcome = await (await runnerOf(schedules)).run({ kind: 'schedule', id }, () => undefined)
+    if (outcome.state === 'settled') rt.log.info({ schedule: id }, 'schedule run')
+    else rt.log.error({ schedule: id, outcome }, 'a schedule failed')
+  } finally {
+    renewal.close()
+    await dropLock(rt, lock, holder)
+  }
+}
+
+/** The process of all schedules; a new one where the last has ended or did not start. */
+function runnerOf(schedules: Schedules): Promise<Runner> {
+  const { rt, openCalls, end } = schedules
+  const forget = () => {
+    schedules.runner = undefined
+  }
+  schedules.runner ??= startRunner(rt, { openCalls, signal: end.signal }).then((started) => {
+    void started.ended.then(forget)
+    return started
+  })
+  schedules.runner.catch(forget)
+  return schedules.runner
 }

@@ -9,142 +9,165 @@ import { claimById, type Outcome, recoverTasks } from '../../features/tasks/outc
 import { comingTasks } from '../../features/tasks/queries.ts'
 import { type AttemptClaim, messageOf, resultJson, windowHours } from '../../features/tasks/tasks.ts'
 import type { Runtime } from '../../runtime.ts'
-import { within } from '../alarm.ts'
-import type { Claims } from './claims.ts'
+import { within } from '../wakeup.ts'
+import type { Claims, Slot, Slots } from './claims.ts'
 import type { InstanceLock } from './instance-lock.ts'
-import type { Place, Places } from './places.ts'
-import type { Calls } from './runner.ts'
+import type { Calls } from './runners.ts'
 
 type Parts = {
   readonly instanceId: string
   readonly claims: Claims
-  readonly places: Places
+  readonly slots: Slots
   readonly lock: InstanceLock
   /** Looks for due tasks. */
   wake(): void
 }
 
 const maxRefreshSeconds = 10_800
-const defaultPlaceSeconds = 60
+const defaultSlotSeconds = 60
 const defaultJobLockSeconds = 300
 const defaultWaitSeconds = 30
 
-/** The tasks of this process as its handlers may ask about them and run some themselves (realtime facts §3). */
-export function openTasksService(rt: Runtime, { instanceId, claims, places, lock, wake }: Parts) {
-  const { tasks } = rt.config
-  let isStopping = false
-  let coming: readonly WaitingTask[] = []
-  let lastRefreshed: string | null = null
-
-  /** Recovers what has stalled, reads the list and looks for what is due. */
-  const refresh = async () => {
-    await recoverTasks(rt)
-    await list()
-    wake()
-  }
-  const list = async () => {
-    coming = (await comingTasks(rt.db)) as readonly WaitingTask[]
-    lastRefreshed = rt.clock().toISOString()
-    return coming
-  }
-  /** What one runner has taken. */
-  const openHoldings = () => {
-    const taken: { readonly place: Place; readonly timer: NodeJS.Timeout }[] = []
-    const jobLocks = new Map<string, string>()
-    const claimed = new Map<number, AttemptClaim>()
-    const end = async (id: number, outcome: Outcome) => {
-      const claim = claimed.get(id)
-      claimed.delete(id)
-      return claim !== undefined && claims.settle(claim, outcome)
-    }
-    const freePlace = () => {
-      const last = taken.shift()
-      clearTimeout(last?.timer)
-      last?.place.free()
-    }
-
-    const service: TasksService = {
-      getNotStartedTasks: list,
-      async claimTask(id) {
-        const task = await claimById(rt, id)
-        if (task === undefined) return null
-        const { token, creatorLeft: _left, data, ...shown } = task
-        claimed.set(id, { id, token })
-        claims.hold({ id, token }, () => claimed.delete(id))
-        return { ...shown, task_data: data }
-      },
-      completeTask: (id, result) => end(id, { state: 'completed', result: resultJson(result) }),
-      failTask: (id, message) => end(id, { state: 'failed', message: messageOf(message) }),
-      async tryAcquireLock(ttl = defaultPlaceSeconds) {
-        if (places.free() === 0 || !(await lock.mayRun())) return false
-        const place = places.take()
-        taken.push({ place, timer: setTimeout(place.free, ttl * 1000) })
-        return true
-      },
-      releaseLock: async () => freePlace(),
-      isTaskRunning: async () => places.free() === 0,
-      getRunningCount: async () => places.taken(),
-      setTaskRunning: async (running) => (running ? void (await service.tryAcquireLock()) : freePlace()),
-      async acquireJobLock(name, ttl = defaultJobLockSeconds) {
-        const holder = rt.newId()
-        if (!(await takeLock(rt, `job ${name}`, holder, ttl))) return false
-        jobLocks.set(name, holder)
-        return true
-      },
-      async releaseJobLock(name) {
-        const holder = jobLocks.get(name)
-        jobLocks.delete(name)
-        return holder !== undefined && dropLock(rt, `job ${name}`, holder)
-      },
-      async waitForTaskCompletion(timeout = defaultWaitSeconds) {
-        await within(timeout * 1000, places.idle())
-        return places.taken() === 0
-      },
-      forceRefresh: refresh,
-      getCacheStats: async (): Promise<TaskStats> => ({
-        cachedTasksCount: coming.length,
-        runningCount: places.taken(),
-        concurrency: tasks.concurrency,
-        isAtCapacity: places.free() === 0,
-        stallTimeout: tasks.stallTimeoutSeconds,
-        refreshInterval: tasks.listRefreshIntervalSeconds * 1000,
-        refreshIntervalSeconds: tasks.listRefreshIntervalSeconds,
-        maxRefreshIntervalSeconds: maxRefreshSeconds,
-        taskTimeWindow: `${windowHours} hours`,
-        initialized: lastRefreshed !== null,
-        lastRefreshed,
-        distributedMode: tasks.redisEnabled,
-        hasInstanceLock: lock.isHeld(),
-        instanceId,
-      }),
-    }
-
-    const close = async (how: string) => {
-      while (taken.length > 0) freePlace()
-      const left = isStopping ? ({ state: 'given back' } as const) : ({ state: 'broken', message: how } as const)
-      for (const id of [...claimed.keys()]) await end(id, left)
-      for (const name of [...jobLocks.keys()]) await service.releaseJobLock(name)
-    }
-    return { service, close }
-  }
-
+/** The tasks of this process as its handlers may ask about them and run some themselves. */
+export function openTasksService(rt: Runtime, parts: Parts) {
+  const list: TaskList = { ...parts, rt, coming: [], lastRefreshed: null, isStopping: false }
   const openCalls = (): Calls => {
-    const own = openHoldings()
+    const held: Held = { slots: [], jobLocks: new Map(), claims: new Map() }
+    const service = serviceFor(list, held)
     return {
       async call(method, args) {
         const known = tasksServiceMethods.find((name) => name === method)
         if (known === undefined) throw new TypeError(`tasksService has no method ${method}`)
-        return (own.service[known] as (...args: unknown[]) => Promise<unknown>)(...args)
+        return (service[known] as (...args: unknown[]) => Promise<unknown>)(...args)
       },
-      close: own.close,
+      close: (how) => letGo(list, held, how),
     }
   }
   return {
     openCalls,
-    refresh,
+    refresh: () => refresh(list),
     /** From here on what a runner leaves behind has not failed. */
     stop() {
-      isStopping = true
+      list.isStopping = true
     },
+  }
+}
+
+type TaskList = Parts & {
+  readonly rt: Runtime
+  coming: readonly WaitingTask[]
+  lastRefreshed: string | null
+  isStopping: boolean
+}
+
+/** What one runner holds. */
+type Held = {
+  readonly slots: { readonly slot: Slot; readonly timer: NodeJS.Timeout }[]
+  /** Holders by the name of the lock. */
+  readonly jobLocks: Map<string, string>
+  readonly claims: Map<number, AttemptClaim>
+}
+
+function serviceFor(list: TaskList, held: Held): TasksService {
+  const { rt, slots } = list
+  return {
+    getNotStartedTasks: () => readComing(list),
+    claimTask: (id) => claimTask(list, held, id),
+    completeTask: (id, result) => settle(list, held, id, { state: 'completed', result: resultJson(result) }),
+    failTask: (id, message) => settle(list, held, id, { state: 'failed', message: messageOf(message) }),
+    tryAcquireLock: (ttl) => takeSlot(list, held, ttl),
+    releaseLock: async () => freeSlot(held),
+    isTaskRunning: async () => slots.free() === 0,
+    getRunningCount: async () => slots.taken(),
+    setTaskRunning: async (running) => (running ? void (await takeSlot(list, held)) : freeSlot(held)),
+    async acquireJobLock(name, ttl = defaultJobLockSeconds) {
+      const holder = rt.newId()
+      if (!(await takeLock(rt, `job ${name}`, holder, ttl))) return false
+      held.jobLocks.set(name, holder)
+      return true
+    },
+    releaseJobLock: (name) => releaseJobLock(rt, held, name),
+    async waitForTaskCompletion(timeout = defaultWaitSeconds) {
+      await within(timeout * 1000, slots.idle())
+      return slots.taken() === 0
+    },
+    forceRefresh: () => refresh(list),
+    getCacheStats: async () => statsOf(list),
+  }
+}
+
+/** Recovers what has stalled, reads the list and looks for what is due. */
+async function refresh(list: TaskList): Promise<void> {
+  await recoverTasks(list.rt)
+  await readComing(list)
+  list.wake()
+}
+
+async function readComing(list: TaskList): Promise<readonly WaitingTask[]> {
+  list.coming = (await comingTasks(list.rt.db)) as readonly WaitingTask[]
+  list.lastRefreshed = list.rt.clock().toISOString()
+  return list.coming
+}
+
+async function claimTask({ rt, claims }: TaskList, held: Held, id: number): Promise<WaitingTask | null> {
+  const task = await claimById(rt, id)
+  if (task === undefined) return null
+  const { token, creatorLeft: _left, data, ...shown } = task
+  held.claims.set(id, { id, token })
+  claims.hold({ id, token }, () => held.claims.delete(id))
+  return { ...shown, task_data: data }
+}
+
+async function settle({ claims }: TaskList, held: Held, id: number, outcome: Outcome): Promise<boolean> {
+  const claim = held.claims.get(id)
+  held.claims.delete(id)
+  return claim !== undefined && claims.settle(claim, outcome)
+}
+
+async function takeSlot({ slots, lock }: TaskList, held: Held, ttl = defaultSlotSeconds): Promise<boolean> {
+  if (slots.free() === 0 || !(await lock.mayRun())) return false
+  const slot = slots.take()
+  held.slots.push({ slot, timer: setTimeout(slot.free, ttl * 1000) })
+  return true
+}
+
+/** The one that was taken first. */
+function freeSlot(held: Held): void {
+  const first = held.slots.shift()
+  clearTimeout(first?.timer)
+  first?.slot.free()
+}
+
+async function releaseJobLock(rt: Runtime, { jobLocks }: Held, name: string): Promise<boolean> {
+  const holder = jobLocks.get(name)
+  jobLocks.delete(name)
+  return holder !== undefined && dropLock(rt, `job ${name}`, holder)
+}
+
+/** After the runner has ended in this way. */
+async function letGo(list: TaskList, held: Held, how: string): Promise<void> {
+  while (held.slots.length > 0) freeSlot(held)
+  const left: Outcome = list.isStopping ? { state: 'given back' } : { state: 'broken', message: how }
+  for (const id of [...held.claims.keys()]) await settle(list, held, id, left)
+  for (const name of [...held.jobLocks.keys()]) await releaseJobLock(list.rt, held, name)
+}
+
+function statsOf({ rt, slots, lock, coming, lastRefreshed, instanceId }: TaskList): TaskStats {
+  const { concurrency, stallTimeoutSeconds, listRefreshIntervalSeconds, redisEnabled } = rt.config.tasks
+  return {
+    cachedTasksCount: coming.length,
+    runningCount: slots.taken(),
+    concurrency,
+    isAtCapacity: slots.free() === 0,
+    stallTimeout: stallTimeoutSeconds,
+    refreshInterval: listRefreshIntervalSeconds * 1000,
+    refreshIntervalSeconds: listRefreshIntervalSeconds,
+    maxRefreshIntervalSeconds: maxRefreshSeconds,
+    taskTimeWindow: `${windowHours} hours`,
+    initialized: lastRefreshed !== null,
+    lastRefreshed,
+    distributedMode: redisEnabled,
+    hasInstanceLock: lock.isHeld(),
+    instanceId,
   }
 }

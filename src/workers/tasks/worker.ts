@@ -2,141 +2,75 @@ import { claimDue, type Outcome, recoverTasks } from '../../features/tasks/outco
 import { nextDueMs } from '../../features/tasks/queries.ts'
 import { type ClaimedTask, creatorLeftMessage } from '../../features/tasks/tasks.ts'
 import type { Runtime } from '../../runtime.ts'
-import { openAlarm, within } from '../alarm.ts'
-import { openClaims, repeat } from './claims.ts'
-import { openInstanceLock } from './instance-lock.ts'
-import { openPlaces } from './places.ts'
-import type { Runner } from './runner.ts'
-import { startRunner } from './runner.ts'
-import { openRunners, type Runners } from './runners.ts'
+import { openWakeup, repeat, within } from '../wakeup.ts'
+import {
+  type CircuitBreaker,
+  decideClaim,
+  decideRecord,
+  decideSleep,
+  isIsolated,
+  openCircuitBreaker,
+} from './claiming.ts'
+import { type Claims, openClaims, openSlots, type Slots } from './claims.ts'
+import { type InstanceLock, openInstanceLock } from './instance-lock.ts'
+import { openRunners, type Runner, type RunnerPool, startRunner } from './runners.ts'
 import { openSchedules } from './schedules.ts'
 import { openTasksService } from './service.ts'
-import { isSuspect, openSuspicion } from './suspicion.ts'
 
 /** The task worker of a process. */
-export type TaskWorker = {
+type TaskWorker = {
   /** Claims nothing more, waits up to `waitMs` for what runs, then ends it and gives its tasks back. Never rejects. */
   stop(waitMs: number): Promise<void>
 }
 
-/** What a worker has when a due task is not told of: the clock of its timers and the limit of one sleep. */
-const longestSleepMs = 60_000
 const pauseAfterErrorMs = 2000
-const standbyMs = 5000
 const graceMs = 5000
-/** Of the places of a process; at least one. */
-const shareOfSuspects = 1 / 4
+/** Of the slots of a process; at least one. */
+const isolatedShare = 1 / 4
 
 /**
  * Runs the tasks of svc_Tasks whose types have a handler, and the schedules, until stopped: due tasks in the order of
  * their time, at most TASK_CONCURRENCY at once, each in a process of its own. Rejects when the extensions do not load.
  */
 export async function openTasks(rt: Runtime): Promise<TaskWorker> {
-  const { tasks } = rt.config
+  const { concurrency, listRefreshIntervalSeconds } = rt.config.tasks
   const instanceId = rt.newId()
-  const alarm = openAlarm()
+  const { wake, wait } = openWakeup()
   const claims = openClaims(rt)
-  const places = openPlaces(tasks.concurrency, alarm.ring)
+  const slots = openSlots(concurrency, wake)
   const lock = openInstanceLock(rt, instanceId)
-  const service = openTasksService(rt, { instanceId, claims, places, lock, wake: alarm.ring })
+  const service = openTasksService(rt, { instanceId, claims, slots, lock, wake })
   const { openCalls } = service
   const first = await startRunner(rt, { openCalls })
-  const runners = openRunners(rt, { openCalls, atMost: tasks.concurrency + 1, first })
-  const suspicion = openSuspicion()
-  const quarantine = openRunners(rt, {
-    openCalls,
-    yields: true,
-    atMost: Math.max(1, Math.floor(tasks.concurrency * shareOfSuspects)),
-    onReady: alarm.ring,
-  })
-  const timeouts = new Map(first.abilities.handlers.map(({ type, timeoutSeconds }) => [type, timeoutSeconds]))
-  const types = [...timeouts.keys()]
-  const running = new Set<Promise<void>>()
-  let stopping = false
-  let impatient = false
-
-  const run = async (task: ClaimedTask, processes: Runners) => {
-    const startedAt = performance.now()
-    let lost = false
-    let runner: Runner | undefined
-    claims.hold(task, () => {
-      lost = true
-      runner?.kill('the task was given to another attempt')
-    })
-    try {
-      runner = isRefused(rt, task) ? undefined : await processes.take()
-      const outcome = await runOn(rt, claims, runner, task, timeouts.get(task.type) ?? tasks.timeoutSeconds)
-      if (runner !== undefined) processes.give(runner)
-      if (!lost && !impatient) suspect(task, outcome)
-      const isRecorded = !lost && (await claims.settle(task, impatient ? givenBack(outcome) : outcome))
-      const came = isRecorded ? outcome.state : 'lost'
-      rt.instruments.task(came, (performance.now() - startedAt) / 1000)
-      rt.log.info({ taskId: task.id, type: task.type, outcome: came }, 'task attempted')
-    } catch (error) {
-      rt.log.error({ err: error, taskId: task.id }, 'the outcome of a task was not recorded: it will be recovered')
-    }
+  const isolatedAtMost = Math.max(1, Math.floor(concurrency * isolatedShare))
+  const worker: Worker = {
+    ...{ rt, claims, slots, lock },
+    timeouts: new Map(first.abilities.handlers.map(({ type, timeoutSeconds }) => [type, timeoutSeconds])),
+    runners: openRunners(rt, { openCalls, atMost: concurrency + 1, first }),
+    quarantine: openRunners(rt, { openCalls, yields: true, atMost: isolatedAtMost, onReady: wake }),
+    breaker: openCircuitBreaker(),
+    running: new Set(),
+    isStopping: false,
+    isEnding: false,
   }
-
-  const suspect = (task: ClaimedTask, { state }: Outcome) => {
-    if (state === 'broken') quarantine.prepare()
-    const change = suspicion.note(task, state === 'broken')
-    if (change === 'began') rt.log.warn({ type: task.type }, 'tasks of this type break: they get fewer places')
-    if (change === 'ended') rt.log.info({ type: task.type }, 'tasks of this type get all places again')
-  }
-
-  const start = (task: ClaimedTask, processes: Runners) => {
-    const place = places.take()
-    const attributes = { 'daybook.task.id': task.id, 'daybook.retry': task.retry_count }
-    const attempt = rt.tracing
-      .span(`task ${task.type}`, { kind: 'consumer', attributes }, () => run(task, processes))
-      .finally(() => {
-        running.delete(attempt)
-        place.free()
-      })
-    running.add(attempt)
-  }
-
-  /** Claims what is due and gives the time to sleep. */
-  const look = async (): Promise<number | undefined> => {
-    if (places.free() === 0) return undefined
-    if (!(await lock.mayRun())) return standbyMs
-    if (types.length === 0) return longestSleepMs
-    // Who waits for a process holds a place: only as many as have one.
-    const wanted = { types, suspectTypes: suspicion.types(), suspects: quarantine.ready() }
-    const due = await claimDue(rt, wanted, places.free())
-    for (const task of due) start(task, isSuspect(task, suspicion.types()) ? quarantine : runners)
-    if (due.length > 0) return 0
-    return Math.min((await nextDueMs(rt.db, wanted)) ?? longestSleepMs, longestSleepMs)
-  }
-
-  const work = async () => {
-    while (!stopping) {
-      const sleepMs = await look().catch((error: unknown) => {
-        rt.log.warn({ err: error }, 'due tasks could not be claimed yet')
-        return pauseAfterErrorMs
-      })
-      if (sleepMs !== 0 && !stopping) await alarm.wait(sleepMs)
-    }
-  }
-
   await recoverTasks(rt)
-  rt.listener.on('svc_tasks', alarm.ring)
-  rt.listener.onReconnect(alarm.ring)
-  const refreshes = repeat(rt, tasks.listRefreshIntervalSeconds * 1000, service.refresh)
+  rt.listener.on('svc_tasks', wake)
+  rt.listener.onReconnect(wake)
+  const refreshes = repeat(rt, listRefreshIntervalSeconds * 1000, service.refresh)
   const schedules = openSchedules(rt, { openCalls, known: first.abilities.schedules })
-  const worked = work()
+  const worked = work(worker, wait)
 
   return {
     async stop(waitMs) {
-      stopping = true
+      worker.isStopping = true
       refreshes.close()
-      alarm.ring()
-      const idle = Promise.all([worked.then(() => Promise.all(running)), schedules.stop()])
+      wake()
+      const idle = Promise.all([worked.then(() => Promise.all(worker.running)), schedules.stop()])
       await within(waitMs, idle)
-      impatient = true
+      worker.isEnding = true
       service.stop()
       claims.giveUp()
-      await Promise.all([runners.stop(), quarantine.stop(), schedules.kill()])
+      await Promise.all([worker.runners.stop(), worker.quarantine.stop(), schedules.kill()])
       await within(graceMs, idle)
       claims.close()
       await lock.release()
@@ -144,33 +78,114 @@ export async function openTasks(rt: Runtime): Promise<TaskWorker> {
   }
 }
 
+type Worker = {
+  readonly rt: Runtime
+  readonly claims: Claims
+  readonly slots: Slots
+  readonly lock: InstanceLock
+  /** Seconds, for each type that has a handler; undefined where it has TASK_TIMEOUT. */
+  readonly timeouts: ReadonlyMap<string, number | undefined>
+  readonly runners: RunnerPool
+  /** For tasks that run in isolation. */
+  readonly quarantine: RunnerPool
+  readonly breaker: CircuitBreaker
+  readonly running: Set<Promise<void>>
+  isStopping: boolean
+  /** The time to stop is over: what runs is ended. */
+  isEnding: boolean
+}
+
+async function work(worker: Worker, wait: (ms: number | undefined) => Promise<void>): Promise<void> {
+  while (!worker.isStopping) {
+    const sleepMs = await look(worker).catch((error: unknown) => {
+      worker.rt.log.warn({ err: error }, 'due tasks could not be claimed yet')
+      return pauseAfterErrorMs
+    })
+    if (sleepMs !== 0 && !worker.isStopping) await wait(sleepMs)
+  }
+}
+
+/** Claims what is due and gives the time to sleep. */
+async function look(worker: Worker): Promise<number | undefined> {
+  const { rt, slots, lock, timeouts, breaker, quarantine, runners } = worker
+  const freeSlots = slots.free()
+  const decision = decideClaim({
+    freeSlots,
+    mayRun: freeSlots > 0 && (await lock.mayRun()),
+    types: [...timeouts.keys()],
+    isolatedTypes: breaker.openTypes(),
+    // A task that waits for a process holds a slot: only as many as have one.
+    isolatedAtMost: quarantine.ready(),
+  })
+  if (!('claim' in decision)) return decision.sleepMs
+  const due = await claimDue(rt, decision.claim, decision.limit)
+  for (const task of due) start(worker, task, isIsolated(task, breaker.openTypes()) ? quarantine : runners)
+  return due.length > 0 ? 0 : decideSleep(await nextDueMs(rt.db, decision.claim))
+}
+
+function start(worker: Worker, task: ClaimedTask, pool: RunnerPool): void {
+  const { rt, slots, running } = worker
+  const slot = slots.take()
+  const attributes = { 'daybook.task.id': task.id, 'daybook.retry': task.retry_count }
+  const attempt = rt.tracing
+    .span(`task ${task.type}`, { kind: 'consumer', attributes }, () => run(worker, task, pool))
+    .finally(() => {
+      running.delete(attempt)
+      slot.free()
+    })
+  running.add(attempt)
+}
+
+async function run(worker: Worker, task: ClaimedTask, pool: RunnerPool): Promise<void> {
+  const { rt, claims } = worker
+  const startedAt = performance.now()
+  let isLost = false
+  let runner: Runner | undefined
+  claims.hold(task, () => {
+    isLost = true
+    runner?.kill('the task was given to another attempt')
+  })
+  try {
+    runner = isRefused(rt, task) ? undefined : await pool.take()
+    const outcome = await runOn(worker, runner, task)
+    if (runner !== undefined) pool.give(runner)
+    if (!isLost && !worker.isEnding) noteAttempt(worker, task, outcome)
+    const recorded = decideRecord(outcome, { isLost, isStopping: worker.isEnding })
+    const isRecorded = recorded !== undefined && (await claims.settle(task, recorded))
+    const came = isRecorded ? outcome.state : 'lost'
+    rt.instruments.task(came, (performance.now() - startedAt) / 1000)
+    rt.log.info({ taskId: task.id, type: task.type, outcome: came }, 'task attempted')
+  } catch (error) {
+    rt.log.error({ err: error, taskId: task.id }, 'the outcome of a task was not recorded: it will be recovered')
+  }
+}
+
+function noteAttempt({ rt, quarantine, breaker }: Worker, task: ClaimedTask, { state }: Outcome): void {
+  if (state === 'broken') quarantine.prepare()
+  const change = breaker.note(task, state === 'broken')
+  if (change === 'opened') rt.log.warn({ type: task.type }, 'tasks of this type break: they get fewer slots')
+  if (change === 'closed') rt.log.info({ type: task.type }, 'tasks of this type get all slots again')
+}
+
 async function runOn(
-  rt: Runtime,
-  claims: ReturnType<typeof openClaims>,
+  { rt, claims, timeouts }: Worker,
   runner: Runner | undefined,
   task: ClaimedTask,
-  timeoutSeconds: number,
 ): Promise<Outcome> {
   if (isRefused(rt, task)) {
     rt.log.warn({ taskId: task.id, tenantId: task.tenant_Id }, 'a task was refused: its tenant has lost its creator')
     return { state: 'failed', message: creatorLeftMessage }
   }
   if (runner === undefined) return { state: 'given back' }
-  const timer = setTimeout(
-    () => runner.kill(`Task stalled: it took longer than ${timeoutSeconds} s`),
-    timeoutSeconds * 1000,
-  )
+  const timeoutSeconds = timeouts.get(task.type) ?? rt.config.tasks.timeoutSeconds
+  const stall = () => runner.kill(`Task stalled: it took longer than ${timeoutSeconds} s`)
+  const timer = setTimeout(stall, timeoutSeconds * 1000)
   const outcome = await runner.run({ kind: 'task', task }, (progress) => claims.progress(task.id, progress))
   clearTimeout(timer)
   return outcome
 }
 
-/** What was ended because the worker stops has not failed. */
-function givenBack(outcome: Outcome): Outcome {
-  return outcome.state === 'broken' ? { state: 'given back' } : outcome
-}
-
-/** A tenant's work is not done for somebody who does not belong to it any more (quality T-09). */
+/** A tenant's work is not done for a user who does not belong to it any more. */
 function isRefused(rt: Runtime, { creatorLeft }: ClaimedTask): boolean {
   return rt.config.tenancy.enabled && creatorLeft
 }

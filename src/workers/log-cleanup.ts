@@ -1,8 +1,23 @@
 import { type DirectSession, openDirectSession } from '../db/migrate.ts'
 import { rawQuery, sql } from '../db/sql.ts'
+import { deleteExpired, expiringKinds } from '../db/unlogged/expiry.ts'
 import type { LogDb } from '../events/log-reader.ts'
+import { ensurePartitionsSql } from '../events/log-table.ts'
 import { type Expiry, expireEvents } from '../events/retention.ts'
+import { endInvites } from '../features/tenants/jobs.ts'
 import type { Runtime } from '../runtime.ts'
+
+const monthsAhead = 3
+
+/** Creates the log's partitions of the coming months. Needs a session that may change tables. */
+export async function ensureLogPartitions(rt: Runtime): Promise<void> {
+  const session = await openDirectSession(rt.config)
+  try {
+    for (const statement of ensurePartitionsSql(monthsAhead)) await session.any(rawQuery(statement))
+  } finally {
+    await session.close()
+  }
+}
 
 const progressEveryMs = 5000
 /** For the lock that drops a month: two seconds in all, of which writers wait a quarter of a second at a time. */
@@ -48,4 +63,22 @@ function reportTo({ log }: Runtime): (soFar: Expiry) => void {
     reportedAt = performance.now()
     log.info({ dropped: dropped.length, deleted }, 'old events are being removed')
   }
+}
+
+const batchSize = 1000
+
+/**
+ * Deletes what nobody can use any more: one-time secrets, tries, challenges, idempotency keys, counters and locks. Each
+ * batch is a statement of its own; stops between two.
+ */
+export async function deleteWhatExpired(rt: Runtime, signal: AbortSignal): Promise<void> {
+  for (const what of expiringKinds) {
+    let deleted = 0
+    for (let count = batchSize; count === batchSize; deleted += count) {
+      signal.throwIfAborted()
+      count = await deleteExpired(rt, what, batchSize)
+    }
+    if (deleted > 0) rt.log.info({ deleted, what }, 'what had expired was deleted')
+  }
+  await endInvites(rt, signal)
 }
