@@ -41,8 +41,7 @@ import { type Meters, openInstruments } from './features/metrics/instruments.ts'
 import { type AccessStore, type CurrentAccess, openAccessStore } from './features/permissions/permissions.ts'
 import { openSocketRegistry, type Sockets } from './features/rooms/registry.ts'
 import { type CurrentSettings, openSettings, type SettingsStore } from './features/settings/store.ts'
-import { type MailLogo, readLogo } from './features/templates/logo.ts'
-import { type MailRenderer, openRenderer } from './features/templates/renderer.ts'
+import { type MailLogo, type MailRenderer, openRenderer, readLogo } from './features/templates/templates.ts'
 
 /**
  * Everything a process shares: opened once, passed as a value, closed in reverse order. It can read; to write, call

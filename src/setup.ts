@@ -20,7 +20,7 @@ import { canonicalEmail } from './features/auth/email-address.ts'
 import { adoptDeveloped, createBaseline } from './features/migrations/baseline.ts'
 import { migrateAtStart, runSystemMigrations } from './features/migrations/run.ts'
 import { type Host, type Runner, withRunner } from './features/migrations/runner.ts'
-import { renewSeededTemplates } from './features/templates/seeds.ts'
+import { renewSeededTemplates } from './features/templates/templates.ts'
 import { exitWithParent } from './parent.ts'
 
 export type SetupResult = {

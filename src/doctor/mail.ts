@@ -1,7 +1,7 @@
 import { checkSender, type SmtpSender } from '../adapters/mailer.ts'
 import type { Config } from '../config.ts'
 import type { Reader } from '../db/sql.ts'
-import { settingsSender } from '../features/mail/senders.ts'
+import { settingsSender } from '../features/mail/mail.ts'
 import { installationSettings } from '../features/settings/store.ts'
 import { type Finding, ok, problem, warning } from './finding.ts'
 

@@ -11,8 +11,7 @@ import {
   writerBehind,
   writingDb,
 } from '../features/items/hooking.ts'
-import { type MailRequest, queueMail } from '../features/mail/mail.ts'
-import { type MailContext, type MailType, mailTypes } from '../features/mail/types.ts'
+import { type MailContext, type MailRequest, type MailType, mailTypes, queueMail } from '../features/mail/mail.ts'
 import { newNotificationOf } from '../features/notifications/input.ts'
 import { sendNotifications } from '../features/notifications/notifications.ts'
 import { hasTemplate } from '../features/templates/templates.ts'

@@ -11,7 +11,7 @@ import {
 } from './items/context.ts'
 import { checkRuleCells, checkRuleDelete } from './permissions/permissions.ts'
 import { checkSettingsDelete, settingsCells } from './settings/cells.ts'
-import { checkTemplateCells } from './templates/check.ts'
+import { checkTemplateCells } from './templates/templates.ts'
 
 const permissionRules: CollectionRules = {
   beforeWrite: async (rt, { collection }, cells, id) => {

@@ -3,10 +3,15 @@ import { dropInvalidated } from '../cache/invalidations.ts'
 import { isShared } from '../cache/shared-store.ts'
 import { installationGroup, type QueueName } from '../events/jobs.ts'
 import { deleteOldSessions } from '../features/auth/jobs.ts'
-import { sendMailInLane, sweepMails } from '../features/mail/jobs.ts'
-import { mailPlaces, openLanes } from '../features/mail/lanes.ts'
-import { cleanMailLog } from '../features/mail/retention.ts'
-import { inbox, senderOf } from '../features/mail/senders.ts'
+import {
+  cleanMailLog,
+  inbox,
+  mailSlots,
+  openLanes,
+  senderOf,
+  sendMailInLane,
+  sweepMails,
+} from '../features/mail/mail.ts'
 import { recoverTasks } from '../features/tasks/outcomes.ts'
 import type { Runtime } from '../runtime.ts'
 import { isUuid } from '../uuid.ts'
@@ -44,7 +49,7 @@ export type Service = {
 /** THE list: every worker process by its name, the queues it serves and what else it does. */
 export const workers = {
   mail: [
-    serve({ queue: 'mail', concurrency: mailPlaces, open: openMailQueue }),
+    serve({ queue: 'mail', concurrency: mailSlots, open: openMailQueue }),
     serve({ queue: 'mail-sweep', concurrency: 1, schedule: '7 * * * *', open: () => stateless(sweepMails) }),
   ],
   tasks: [

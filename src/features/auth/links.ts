@@ -1,7 +1,7 @@
 import type { Static } from 'typebox'
 import { AppError } from '../../errors.ts'
 import type { Runtime } from '../../runtime.ts'
-import type { LinkOrCode } from '../mail/types.ts'
+import type { LinkOrCode } from '../mail/mail.ts'
 import { emailOf, type LinkBody } from './input.ts'
 
 /**

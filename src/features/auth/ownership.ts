@@ -3,8 +3,7 @@ import { deleteChallengesOf } from '../../db/unlogged/challenges.ts'
 import { deleteSecrets } from '../../db/unlogged/secrets.ts'
 import { deleteOtherSessions } from '../../db/unlogged/sessions.ts'
 import type { DomainEvent } from '../../events/types.ts'
-import { secretIdentifier } from '../mail/mail.ts'
-import type { SecretPurpose } from '../mail/types.ts'
+import { type SecretPurpose, secretIdentifier } from '../mail/mail.ts'
 import { type Account, dropCredentials, verifyWithoutPassword } from './queries.ts'
 
 export type ProvenAccount = {

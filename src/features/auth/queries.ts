@@ -2,7 +2,7 @@ import type { Catalog } from '../../catalog/catalog.ts'
 import type { Database } from '../../db/pools.ts'
 import { type Reader, rawQuery, sql, type Tx } from '../../db/sql.ts'
 import { projectionList, projectionSql } from '../../query/compile-rows.ts'
-import { type MailType, type SecretPurpose, secretIdentifier } from '../mail/types.ts'
+import { type MailType, type SecretPurpose, secretIdentifier } from '../mail/mail.ts'
 import { ownRowSql, type Role } from '../permissions/permissions.ts'
 import { insertMembership } from '../tenants/queries.ts'
 

@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto'
-import { mailboxOf } from '../../adapters/mailer.ts'
+import { mailboxOf, type OutgoingMail } from '../../adapters/mailer.ts'
 import { deriveKey } from '../../adapters/tokens.ts'
 import type { MailSender } from '../../config/families.ts'
 import type { Config } from '../../config.ts'
@@ -9,10 +9,20 @@ import { commit } from '../../events/commit.ts'
 import { systemActor } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
 import { codeFrom, hashOneTime } from '../auth/one-time.ts'
-import type { Person, TenantRow } from '../templates/variables.ts'
+import {
+  commonVariables,
+  inlineImages,
+  oneLine,
+  type Person,
+  renderMail,
+  type TenantRow,
+  withSynonyms,
+} from '../templates/templates.ts'
+import { refusalOf } from './decide.ts'
 import {
   type ClaimedMail,
   claimMail,
+  inviterName,
   isMember,
   keepInviteToken,
   mailStatus,
@@ -23,12 +33,14 @@ import {
   wantedEmail,
 } from './queries.ts'
 import {
+  type MailContext,
   type MailSecret,
   mailTypes,
   type SecretPurpose,
   secretIdentifier,
   secretOfMail,
   secretOwner,
+  templateOf,
   typesOfPurpose,
 } from './types.ts'
 
@@ -44,14 +56,14 @@ export type MailToSend = {
 }
 
 /** `refused`: failed just now, because it must not be sent any more. */
-export type Claim =
+type Claim =
   | { readonly state: 'claimed'; readonly toSend: MailToSend }
   | { readonly state: 'refused'; readonly reason: string }
   | { readonly state: 'busy' | 'finished' | 'deleted' }
 
 /**
- * Claims a mail for one attempt and makes its secret, in one transaction: a claimed mail has its secret, and whoever
- * finds a claim without an outcome knows that the secret may be in somebody's hands.
+ * Claims a mail for one attempt and makes its secret, in one transaction: a claimed mail has its secret, and a claim
+ * without an outcome means that the secret may be in somebody's hands.
  */
 export function claim(rt: Runtime, id: string, sender: MailSender | undefined, claimSeconds: number): Promise<Claim> {
   return commit(rt, systemActor, async (tx): Promise<{ result: Claim }> => {
@@ -69,7 +81,7 @@ export function claim(rt: Runtime, id: string, sender: MailSender | undefined, c
  * The secret of a mail: the same for every attempt to send it, so that whichever copy arrives works, and unknown to
  * the database. A token is 256 bits in hex, a code 8 symbols.
  */
-export function secretOf(config: Config, emailLogId: string, { purpose, form }: MailSecret): string {
+function secretOf(config: Config, emailLogId: string, { purpose, form }: MailSecret): string {
   const random = createHmac('sha256', deriveKey(config, 'mail secrets'))
     .update(`${emailLogId} ${purpose}`)
     .digest('hex')
@@ -91,29 +103,23 @@ async function whyNot(tx: Tx, id: string): Promise<'busy' | 'finished' | 'delete
 /** What goes into the mail, or the reason why it must not be sent. */
 async function prepare(tx: Tx, config: Config, mail: ClaimedMail): Promise<MailToSend | string> {
   const person = mail.userId === null ? undefined : await personOf(tx, mail.userId)
-  if (mail.userId !== null && !(await isAddressed(tx, mail, person)))
-    return 'the account is gone or has another address now'
   const tenant = mail.tenantId === null ? undefined : await tenantOf(tx, mail.tenantId)
-  if (mail.tenantId !== null && tenant === undefined) return 'the tenant is gone'
-  if (config.tenancy.enabled && isForMembers(mail) && !(await isMember(tx, mail))) return 'the account left the tenant'
+  const { purpose, addressee } = mailTypes[mail.type]
+  const isForMember = config.tenancy.enabled && mail.userId !== null && mail.tenantId !== null && purpose !== 'invite'
+  const refusal = refusalOf(mail, {
+    addressee,
+    person,
+    wantedEmail: addressee === 'wanted' && person !== undefined ? await wantedEmail(tx, mail.userId!) : undefined,
+    hasTenant: tenant !== undefined,
+    hasLeft: isForMember && !(await isMember(tx, mail)),
+  })
+  if (refusal !== undefined) return refusal
   const kind = secretOfMail(mail.type, mail.context as never)
   if (kind === undefined) return { mail, person, tenant, secret: '', lifetimeSeconds: undefined }
   const secret = secretOf(config, mail.id, kind)
   const { lifetimeSeconds } = kind
   const row = { hash: hashOneTime(config, kind.purpose, kind.form, secret), lifetimeSeconds }
   return (await refusalOfSecret(tx, mail, kind.purpose, row)) ?? { mail, person, tenant, secret, lifetimeSeconds }
-}
-
-/** Whether the mail's address is still the one that it is meant for. */
-async function isAddressed(tx: Tx, { type, userId, email }: ClaimedMail, person: Person | undefined): Promise<boolean> {
-  const { addressee } = mailTypes[type]
-  if (person === undefined || addressee === 'former') return person !== undefined
-  return (addressee === 'wanted' ? await wantedEmail(tx, userId!) : person.email) === email
-}
-
-/** An invitation is for who is no member yet; it ends with its row. */
-function isForMembers({ type, userId, tenantId }: ClaimedMail): boolean {
-  return userId !== null && tenantId !== null && mailTypes[type].purpose !== 'invite'
 }
 
 /**
@@ -143,3 +149,48 @@ async function refusalOfInvite(
 ): Promise<string | undefined> {
   return (await keepInviteToken(tx, context.inviteId!, stored)) ? undefined : 'the invitation is over'
 }
+
+export type ComposedMail = {
+  readonly outgoing: OutgoingMail
+  /** The subject as it may be kept: a template can put the secret into it. */
+  readonly recordedSubject: string
+}
+
+const hidden = '•••'
+
+/**
+ * Fills the template of a claimed mail with the settings of its tenant, its person and its secret.
+ *
+ * @throws {TemplateError} when the template is broken
+ */
+export async function compose(
+  rt: Runtime,
+  { mail, person, tenant, secret, lifetimeSeconds }: MailToSend,
+): Promise<ComposedMail> {
+  if (mail.messageId === null) throw new Error('the mail has no Message-ID')
+  const { context, tenantId } = mail
+  const settings = rt.settings.current(tenantId ?? undefined)
+  const ownVariables = mailTypes[mail.type].variables as (context: object, secret: string) => object
+  const now = rt.clock()
+  const expiresAt = lifetimeSeconds === undefined ? undefined : new Date(now.getTime() + lifetimeSeconds * 1000)
+  const inviter = context.inviteId === undefined ? '' : await inviterName(rt.db, context.inviteId)
+  const common = { ...commonVariables(settings, mail.email, person, tenant, now), inviterName: inviter ?? '' }
+  const filled = (shown: string) => withSynonyms({ ...common, ...ownVariables(context, shown) }, settings, expiresAt)
+  const { recordedSubject, ...rendered } = await renderMail(rt, {
+    type: templateOf(mail.type, context as MailContext[typeof mail.type]),
+    tenantId,
+    variables: filled(secret),
+    recordedVariables: filled(hidden),
+    subject: context.subject,
+  })
+  const fromName = oneLine(String(settings.from_email_name ?? settings.project_name))
+  const inline = inlineImages(rendered.html, rt.mailLogo)
+  return { outgoing: { ...rendered, inline, fromName, to: mail.email, messageId: mail.messageId }, recordedSubject }
+}
+
+/** A bounded text for the record; servers quote what they refuse. */
+export function withoutSecret(text: string, secret: string): string {
+  return (secret === '' ? text : text.replaceAll(secret, hidden)).slice(0, longestReason)
+}
+
+const longestReason = 500

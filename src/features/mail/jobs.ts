@@ -2,13 +2,13 @@ import { TemplateError } from '../../adapters/liquid.ts'
 import type { Delivery, Mailer, SmtpSender } from '../../adapters/mailer.ts'
 import { retryTransient } from '../../adapters/retry.ts'
 import { keepDevelopmentMail, renewMailClaim } from '../../db/unlogged/mails.ts'
-import { commit } from '../../events/commit.ts'
+import { commit, commitRow } from '../../events/commit.ts'
 import { systemActor } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
-import { claim, type MailToSend } from './claim.ts'
-import { type ComposedMail, compose, withoutSecret } from './compose.ts'
+import { type ComposedMail, claim, compose, type MailToSend, withoutSecret } from './claim.ts'
+import { verdictOn } from './decide.ts'
 import type { Lanes } from './lanes.ts'
-import { failAbandonedMails, mailOwner, settleMail, type Verdict } from './queries.ts'
+import { deleteOldMails, failAbandonedMails, mailOwner, settleMail, type Verdict } from './queries.ts'
 import { inbox, senderOf } from './senders.ts'
 
 /** The attempt of a job, as the workers' loop gives it. */
@@ -87,7 +87,11 @@ export async function attemptMail(
   }
   const { delivery, subject } = await deliver(rt, mailer, sender, claimed.toSend, attempt)
   const isLast = attempt.retryCount >= attempt.retryLimit
-  const verdict = { ...verdictOn(delivery, claimed.toSend, isLast), sender: sender?.name, subject }
+  const verdict = {
+    ...verdictOn(delivery, { mayHaveArrived: claimed.toSend.mail.mayHaveArrived, isLast }),
+    sender: sender?.name,
+    subject,
+  }
   if (await record(rt, claimed.toSend, verdict, attempt.signal))
     rt.log.info({ emailLogId, status: verdict.status, reason: verdict.reason }, 'mail attempted')
   else rt.log.warn({ emailLogId }, 'the claim of a mail was lost: its outcome is for another worker to record')
@@ -100,6 +104,25 @@ export async function sweepMails(rt: Runtime): Promise<void> {
     result: await failAbandonedMails(tx, abandonedAfterSeconds),
   }))
   if (failed > 0) rt.log.warn({ mails: failed }, 'mails were given up: no job is left that would send them')
+}
+
+/** Deletions are events with the rows in them, so a batch is small. */
+const batchSize = 500
+
+/**
+ * Deletes mails that were sent or have failed EMAIL_LOG_RETENTION_DAYS ago, where EMAIL_LOG_CLEANUP_ENABLED. Each batch is
+ * a transaction; stops between two.
+ */
+export async function cleanMailLog(rt: Runtime, signal: AbortSignal): Promise<void> {
+  const { emailCleanupEnabled, emailRetentionDays } = rt.config.log
+  if (!emailCleanupEnabled) return
+  let deleted = 0
+  for (const status of ['sent', 'failed'] as const)
+    for (let count = batchSize; count === batchSize; deleted += count) {
+      signal.throwIfAborted()
+      count = (await commitRow(rt, systemActor, deleteOldMails(status, emailRetentionDays, batchSize))).length
+      if (count > 0) rt.log.info({ deleted: deleted + count, status }, 'old mails are being deleted')
+    }
 }
 
 type Delivered = { readonly delivery: Delivery; readonly subject?: string }
@@ -170,14 +193,6 @@ async function composeOrFail(
     const problem = 'The mail could not be composed'
     return { outcome: error instanceof TemplateError ? 'refused' : 'delayed', reason, problem }
   }
-}
-
-/** Once an attempt ended without an answer, the mail stays `sending` until an answer ends it. */
-function verdictOn(delivery: Delivery, { mail }: MailToSend, isLast: boolean): Verdict {
-  if (delivery.outcome === 'accepted') return { status: 'sent', reason: null }
-  const { outcome, reason } = delivery
-  if (outcome === 'refused' || isLast) return { status: 'failed', reason }
-  return { status: outcome === 'uncertain' || mail.mayHaveArrived ? 'sending' : 'queued', reason }
 }
 
 /** Insists while the database is away: an accepted mail whose acceptance is forgotten would be sent again. */

@@ -18,18 +18,18 @@ export type Lane = {
   readonly failure: FailedDelivery | undefined
 }
 
-export type FailedDelivery = Extract<Delivery, { reason: string }>
+type FailedDelivery = Extract<Delivery, { reason: string }>
 
 export const newLane: Lane = { running: [], answeredAt: undefined, failures: 0, closedUntil: 0, failure: undefined }
 
 /** Mails of one sender at the same time, when its server answers; the mailer has fewer connections, and keeps them busy. */
-const provenPlaces = 20
+const provenSlots = 20
 /** The same while nothing is known of the server, or while it is silent. */
-const unprovenPlaces = 5
+const unprovenSlots = 5
 /** Mails of all such senders together. */
 const unprovenTogether = 40
 /** Mails of all senders. What senders without answers can never take is for those whose servers answer. */
-export const mailPlaces = 60
+export const mailSlots = 60
 
 /** A server that has said nothing for so long, with mails under way, may never say anything again. */
 const silentMs = 5000
@@ -39,7 +39,7 @@ const firstClosedMs = 5000
 const longestClosedMs = 300_000
 
 /** `closed`: nothing is sent now. `trial`: one mail finds out whether the server is back. */
-export type LaneHealth = 'proven' | 'unproven' | 'trial' | 'closed'
+type LaneHealth = 'proven' | 'unproven' | 'trial' | 'closed'
 
 export function healthOf({ running, answeredAt, failures, closedUntil }: Lane, now: number): LaneHealth {
   if (failures >= failuresToClose) return now < closedUntil ? 'closed' : 'trial'
@@ -51,9 +51,9 @@ export function healthOf({ running, answeredAt, failures, closedUntil }: Lane, n
 /** How many mails more the lane may be given, of itself. A closed one takes them all: none is sent. */
 export function roomOf(lane: Lane, now: number): number {
   const health = healthOf(lane, now)
-  if (health === 'closed') return mailPlaces
-  const places = { proven: provenPlaces, unproven: unprovenPlaces, trial: 1 }[health]
-  return Math.max(0, places - lane.running.length)
+  if (health === 'closed') return mailSlots
+  const slots = { proven: provenSlots, unproven: unprovenSlots, trial: 1 }[health]
+  return Math.max(0, slots - lane.running.length)
 }
 
 export function begun(lane: Lane, now: number): Lane {
@@ -84,15 +84,15 @@ function verdictOn(delivery: Delivery): 'answered' | 'failed' | undefined {
   return isOurs ? undefined : 'failed'
 }
 
-/** How a mail worker shares its places among senders. Jobs are grouped by tenant; the sender of a group may change. */
+/** How a mail worker shares its slots among senders. Jobs are grouped by tenant; the sender of a group may change. */
 export type Lanes = {
   /** Groups of which no job can start now. */
   full(): readonly string[]
   /** At most so many jobs can start now, of any one group. */
   room(): number
-  /** Takes a place for a job, until `leave`; false where there is none. */
+  /** Takes a slot for a job, until `leave`; false where there is none. */
   enter(jobId: string, group: string): boolean
-  /** Gives the place back. `delivery`: what became of the attempt; undefined where none was made. */
+  /** Gives the slot back. `delivery`: what became of the attempt; undefined where none was made. */
   leave(jobId: string, delivery: Delivery | undefined): void
   /** How a mail of the group fails without being tried, while its server fails; undefined when it is to be tried. */
   closed(group: string): FailedDelivery | undefined
@@ -105,71 +105,85 @@ export function openLanes(
   senderOf: (group: string) => SmtpSender | undefined,
   clock: () => number = () => performance.now(),
 ): Lanes {
-  const lanes = new Map<string, { readonly sender: SmtpSender | undefined; readonly lane: Lane }>()
-  const namesOfGroups = new Map<string, string>()
-  const places = new Map<string, { readonly name: string; readonly startedAt: number }>()
-
-  const nameOf = (group: string): string => {
-    const known = namesOfGroups.get(group)
-    if (known !== undefined) return known
-    const sender = senderOf(group)
-    const name = sender?.name ?? ''
-    const before = lanes.get(name)
-    // With another server, password or address it may work.
-    if (before === undefined || !isDeepStrictEqual(before.sender, sender))
-      lanes.set(name, { sender, lane: { ...newLane, running: before?.lane.running ?? [] } })
-    if (namesOfGroups.size >= keptAtMost) namesOfGroups.delete(namesOfGroups.keys().next().value!)
-    namesOfGroups.set(group, name)
-    return name
-  }
-  const change = (name: string, next: (lane: Lane) => Lane) => {
-    const known = lanes.get(name)
-    if (known !== undefined) lanes.set(name, { ...known, lane: next(known.lane) })
-  }
-  const roomNow = (): ((lane: Lane) => number) => {
-    const now = clock()
-    const isBound = (lane: Lane) => !['proven', 'closed'].includes(healthOf(lane, now))
-    let taken = 0
-    for (const { lane } of lanes.values()) if (isBound(lane)) taken += lane.running.length
-    return (lane) => Math.min(roomOf(lane, now), isBound(lane) ? unprovenTogether - taken : mailPlaces)
-  }
-
+  const state: State = { senderOf, bySender: new Map(), senderOfGroup: new Map() }
+  const { bySender, senderOfGroup } = state
+  const jobs = new Map<string, { readonly name: string; readonly startedAt: number }>()
   return {
     full() {
-      const roomIn = roomNow()
-      const isFull = (group: string) => roomIn(lanes.get(nameOf(group))!.lane) <= 0
-      return [...lanes.values()].some(({ lane }) => roomIn(lane) <= 0) ? [...namesOfGroups.keys()].filter(isFull) : []
+      const roomIn = roomNow(state, clock())
+      if (![...bySender.values()].some(({ lane }) => roomIn(lane) <= 0)) return []
+      return [...senderOfGroup.keys()].filter((group) => roomIn(laneOf(state, group)) <= 0)
     },
     room() {
-      const roomIn = roomNow()
-      const busy = [...lanes.values()].filter(({ lane }) => lane.running.length > 0)
+      const roomIn = roomNow(state, clock())
+      const busy = [...bySender.values()].filter(({ lane }) => lane.running.length > 0)
       const rooms = busy.map(({ lane }) => roomIn(lane))
-      return Math.min(mailPlaces, ...rooms.filter((room) => room > 0))
+      return Math.min(mailSlots, ...rooms.filter((room) => room > 0))
     },
     enter(jobId, group) {
-      const name = nameOf(group)
-      if (roomNow()(lanes.get(name)!.lane) <= 0) return false
+      const lane = laneOf(state, group)
       const startedAt = clock()
-      change(name, (lane) => begun(lane, startedAt))
-      places.set(jobId, { name, startedAt })
+      if (roomNow(state, startedAt)(lane) <= 0) return false
+      const name = nameOf(state, group)
+      change(state, name, begun(lane, startedAt))
+      jobs.set(jobId, { name, startedAt })
       return true
     },
     leave(jobId, delivery) {
-      const place = places.get(jobId)
-      if (place === undefined) return
-      places.delete(jobId)
-      change(place.name, (lane) => ended(lane, place.startedAt, delivery, clock()))
+      const job = jobs.get(jobId)
+      if (job === undefined) return
+      jobs.delete(jobId)
+      const known = bySender.get(job.name)
+      if (known !== undefined) change(state, job.name, ended(known.lane, job.startedAt, delivery, clock()))
     },
     closed(group) {
-      const { lane } = lanes.get(nameOf(group))!
+      const lane = laneOf(state, group)
       return healthOf(lane, clock()) === 'closed' ? lane.failure : undefined
     },
     forgetSenders() {
-      namesOfGroups.clear()
-      if (lanes.size < keptAtMost) return
-      for (const [name, { lane }] of lanes) if (lane.running.length === 0) lanes.delete(name)
+      senderOfGroup.clear()
+      if (bySender.size < keptAtMost) return
+      for (const [name, { lane }] of bySender) if (lane.running.length === 0) bySender.delete(name)
     },
   }
 }
 
+type State = {
+  readonly senderOf: (group: string) => SmtpSender | undefined
+  /** By the sender's name, empty for none. */
+  readonly bySender: Map<string, { readonly sender: SmtpSender | undefined; readonly lane: Lane }>
+  readonly senderOfGroup: Map<string, string>
+}
+
 const keptAtMost = 10_000
+
+function laneOf(state: State, group: string): Lane {
+  return state.bySender.get(nameOf(state, group))!.lane
+}
+
+/** The name of the sender of a group, which has a lane after that. */
+function nameOf({ senderOf, bySender, senderOfGroup }: State, group: string): string {
+  const known = senderOfGroup.get(group)
+  if (known !== undefined) return known
+  const sender = senderOf(group)
+  const name = sender?.name ?? ''
+  const before = bySender.get(name)
+  // With another server, password or address it may work.
+  if (before === undefined || !isDeepStrictEqual(before.sender, sender))
+    bySender.set(name, { sender, lane: { ...newLane, running: before?.lane.running ?? [] } })
+  if (senderOfGroup.size >= keptAtMost) senderOfGroup.delete(senderOfGroup.keys().next().value!)
+  senderOfGroup.set(group, name)
+  return name
+}
+
+function change({ bySender }: State, name: string, lane: Lane): void {
+  bySender.set(name, { ...bySender.get(name)!, lane })
+}
+
+/** How many mails more each lane may be given now: those of silent servers share what is for all of them. */
+function roomNow({ bySender }: State, now: number): (lane: Lane) => number {
+  const isBound = (lane: Lane) => !['proven', 'closed'].includes(healthOf(lane, now))
+  let taken = 0
+  for (const { lane } of bySender.values()) if (isBound(lane)) taken += lane.running.length
+  return (lane) => Math.min(roomOf(lane, now), isBound(lane) ? unprovenTogether - taken : mailSlots)
+}

@@ -6,11 +6,26 @@ import { oneLine, subjectOf } from '../templates/templates.ts'
 import { insertMail } from './queries.ts'
 import { type MailContext, type MailType, templateOf } from './types.ts'
 
-export { secretIdentifier } from './types.ts'
+export { cleanMailLog, sendMailInLane, sweepMails } from './jobs.ts'
+export { mailSlots, openLanes } from './lanes.ts'
+export { cancelMail, mailStatus, requeueMail } from './queries.ts'
+export { hasInbox, inbox, senderOf, settingsSender } from './senders.ts'
+export {
+  emailChangeSeconds,
+  inviteLifetimeSeconds,
+  type LinkOrCode,
+  type MailContext,
+  type MailType,
+  mailTypes,
+  type SecretPurpose,
+  secretIdentifier,
+  secretOwner,
+  wantedEmailKey,
+} from './types.ts'
 
 export type MailRequest<Type extends MailType> = {
   readonly type: Type
-  /** The stored address of the account, never what a caller typed. */
+  /** The stored address of the account, never what a caller typed. */
   readonly to: string
   /** Whose account the mail is about: it is not sent any more once the account is gone or has another address. */
   readonly user?: { readonly id: string }

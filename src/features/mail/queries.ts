@@ -1,7 +1,7 @@
 import { type Reader, sql, type Tx } from '../../db/sql.ts'
 import { bossSchema } from '../../events/jobs.ts'
 import { actorCte } from '../../events/log.ts'
-import type { Person, TenantRow } from '../templates/variables.ts'
+import type { Person, TenantRow } from '../templates/templates.ts'
 import { type MailType, wantedEmailKey } from './types.ts'
 
 /**
@@ -10,7 +10,7 @@ import { type MailType, wantedEmailKey } from './types.ts'
  * what became of its attempt.
  */
 
-export type NewMail = {
+type NewMail = {
   readonly type: MailType
   readonly to: string
   readonly userId: string | undefined
@@ -43,7 +43,7 @@ export type ClaimedMail = {
   readonly mayHaveArrived: boolean
 }
 
-export type ClaimRequest = {
+type ClaimRequest = {
   readonly id: string
   readonly token: string
   /** A claim that is older has been lost with its worker. */
@@ -168,6 +168,14 @@ export async function isMember(
     select id from "svc_UserRole"
     where "user_Id" = ${userId} and ("tenant_Id" is null or "tenant_Id" = ${tenantId}) limit 1`)
   return row !== undefined
+}
+
+/** The name of the user who sent an invitation. */
+export async function inviterName(db: Reader, inviteId: string): Promise<string | undefined> {
+  const row = await db.maybeOne<{ name: string }>(sql.unsafe`
+    select concat_ws(' ', u."firstName", u."lastName") as name
+    from "svc_Invite" i join "svc_User" u on u.id = i."invitedBy_Id" where i.id = ${inviteId}::uuid`)
+  return row?.name
 }
 
 export async function tenantOf(tx: Reader, tenantId: string): Promise<TenantRow | undefined> {

@@ -1,6 +1,6 @@
 import packageJson from '../../../package.json' with { type: 'json' }
 import type { Runtime } from '../../runtime.ts'
-import { senderOf } from '../mail/senders.ts'
+import { senderOf } from '../mail/mail.ts'
 import type { SettingsRow } from '../settings/store.ts'
 
 /**

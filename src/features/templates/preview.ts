@@ -3,9 +3,9 @@ import { AppError } from '../../errors.ts'
 import type { Runtime } from '../../runtime.ts'
 import { isUuid } from '../../uuid.ts'
 import { withEmbeddedLogo } from './logo.ts'
-import { templateById } from './queries.ts'
 import type { RenderedMail } from './render.ts'
-import { sampleVariables } from './samples.ts'
+import { templateById } from './templates.ts'
+import { sampleVariables } from './variables.ts'
 
 /**
  * A stored template as a mail to somebody: the settings of its tenant, sample data, and `data` in place of what it

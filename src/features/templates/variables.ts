@@ -1,3 +1,5 @@
+import { isObject } from '../../query/guards.ts'
+import type { Runtime } from '../../runtime.ts'
 import type { SettingsRow } from '../settings/store.ts'
 import { logoAddress } from './logo.ts'
 
@@ -9,12 +11,12 @@ export type Person = {
   readonly phone: string | null
 }
 
-/** A tenant's row; only the members of the specification are shown. */
+/** A tenant's row. Templates see its name, logo, website, address, phone and email. */
 export type TenantRow = Readonly<Record<string, unknown>>
 
 /**
- * The variables that every template has (spec: Email template; realtime facts §9, both vocabularies). What does not
- * exist is the empty string, so that templates need no test for null.
+ * The variables that every template has. What does not exist is the empty string, so that templates need no test for
+ * null.
  */
 export function commonVariables(
   settings: SettingsRow,
@@ -98,4 +100,56 @@ function picked<const Key extends string>(
 function textIn(row: Readonly<Record<string, unknown>>, key: string): string {
   const value = row[key]
   return value === null || value === undefined ? '' : String(value)
+}
+
+const samplePerson = { firstName: 'Ada', lastName: 'Lovelace', email: 'ada@example.com', phone: '+44 20 7946 0000' }
+const sampleTenant = {
+  name: 'Analytical Engines',
+  logo: '',
+  website: 'https://engines.example.com',
+  address: '12 St James’s Square, London',
+  phone: '+44 20 7946 0001',
+  email: 'office@engines.example.com',
+}
+const sampleToken = 'sample'
+const sampleLifetimeMs = 3_600_000
+
+/**
+ * Every variable that a template may use, as in a mail to somebody, with the settings as they are. `data` takes the
+ * place of what it names, within `user` and `tenant` too.
+ */
+export function sampleVariables(
+  rt: Runtime,
+  type = '',
+  tenantId?: string,
+  data: Readonly<Record<string, unknown>> = {},
+): Readonly<Record<string, unknown>> {
+  const settings = rt.settings.current(tenantId)
+  const now = rt.clock()
+  const base = String(settings.app_url ?? 'https://app.example.com').replace(/\/+$/, '')
+  const variables = {
+    ...commonVariables(settings, samplePerson.email, samplePerson, sampleTenant, now),
+    magicLink: type === 'magicLinkCode' ? '' : `${base}/auth/magiclink/${sampleToken}`,
+    magicCode: type === 'magicLinkCode' ? 'H7K2M4QX' : '',
+    resetPasswordLink: `${base}/auth/reset-password/${sampleToken}`,
+    resetUrl: `${base}/auth/reset-password/${sampleToken}`,
+    resetPasswordCode: '',
+    verificationLink: `${base}/auth/verify-email/${sampleToken}`,
+    verifyUrl: `${base}/auth/verify-email/${sampleToken}`,
+    oldEmail: 'ada@old.example.com',
+    newEmail: 'ada@new.example.com',
+    inviteLink: `${base}/accept-invite?token=${sampleToken}`,
+    inviterName: 'Charles Babbage',
+    existing: type === 'inviteExistingUser' ? 'true' : '',
+    notification_title: 'Your report is ready',
+    notification_message: 'It has 12 pages.',
+    action_url: base,
+    action_text: 'Read it',
+  }
+  const filled = withSynonyms({ ...variables, ...data }, settings, new Date(now.getTime() + sampleLifetimeMs))
+  return { ...filled, user: merged(variables.user, data.user), tenant: merged(variables.tenant, data.tenant) }
+}
+
+function merged(sample: object, given: unknown): unknown {
+  return isObject(given) ? { ...sample, ...given } : (given ?? sample)
 }

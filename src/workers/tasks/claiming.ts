@@ -8,9 +8,7 @@ import type { ClaimedTask } from '../../features/tasks/tasks.ts'
 type Capacity = Wanted & { readonly freeSlots: number; readonly mayRun: boolean }
 
 /** `sleepMs` undefined: until a slot is free. */
-type ClaimDecision =
-  | { readonly claim: Wanted; readonly limit: number }
-  | { readonly sleepMs: number | undefined }
+type ClaimDecision = { readonly claim: Wanted; readonly limit: number } | { readonly sleepMs: number | undefined }
 
 /** The longest sleep: the timers' own clock may differ from the database's, and a notification may be lost. */
 const longestSleepMs = 60_000
