@@ -125,7 +125,7 @@ describe('the task worker', () => {
     const result = async (id: number) => (await ended(id)).result_data
     expect(await result(await add(0))).toEqual({ priority: getPriority() })
     const broken = await add(1)
-    await worker.waitForLine(({ msg, type }) => type === 'at-times' && /fewer places/.test(String(msg)))
+    await worker.waitForLine(({ msg, type }) => type === 'at-times' && /fewer slots/.test(String(msg)))
     const [{ id: before }] = await bed.sql('select max(position) as id from "svc_AuditLog"')
     const suspects: number[] = []
     for (let n = 0; n < 5; n += 1) suspects.push(await add(0))
