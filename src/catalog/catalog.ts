@@ -96,7 +96,7 @@ export type Field = {
   readonly validate: Readonly<Record<string, unknown>> | undefined
   readonly systemGenerated: boolean
   /**
-   * What readers get instead of the stored value: an SQL function of these columns of the row. Such a field can be
+   * Readers get an SQL function of these columns of the row instead of the stored value. Such a field can be
    * selected, not filtered, sorted or grouped by.
    */
   readonly shownBy?: { readonly function: string; readonly arguments: readonly string[] } | undefined
@@ -198,7 +198,7 @@ export type LinkEnd = {
  */
 export function linkEnds(catalog: Catalog, { name, fields }: Collection): readonly LinkEnd[] {
   const ends = endsByTable(catalog).get(name) ?? []
-  // What cannot be compared is no reference; reads through such a relation fail, and writes must not.
+  // A column of another kind is no reference: reads through such a relation fail, and writes must not.
   return ends.filter(({ collection, foreignKey }) => fields.get(foreignKey)?.kind === collection.primaryKey.kind)
 }
 

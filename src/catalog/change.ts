@@ -30,10 +30,10 @@ export type DefinitionPlan = {
   readonly after: Catalog
   /** In name order. */
   readonly changes: readonly CollectionChange[]
-  /** What brings the tables to the next definitions. */
+  /** Bring the tables to the next definitions. */
   readonly statements: readonly string[]
   readonly losses: readonly Loss[]
-  /** What stored rows may lack of what the next definitions require. */
+  /** Required fields that stored rows may have no value for. */
   readonly gaps: readonly Gap[]
 }
 
@@ -50,8 +50,8 @@ export type Loss = {
 export type Dropped = Loss & { readonly rows?: number; readonly values?: number }
 
 /**
- * What a change of definitions would do. Pure. Everything that the edit has changed goes through the door of definitions, and
- * junctions that a BelongsToMany names and nobody declares are added.
+ * Plans a change of definitions. Pure. Definitions that the edit has changed go through `declaredSchema`; junctions that a
+ * BelongsToMany names and no definition declares are added.
  *
  * @throws AppError 400 for definitions that do not compile or cannot be reached from the present ones
  */
@@ -189,15 +189,15 @@ function gapOf({ name, fields }: Collection, field: Field): Gap[] {
 
 /* Execution. */
 
-/** What may refuse a change: before its first statement, and after its last one. */
+/** May refuse a change by throwing: before its first statement, and after its last one. */
 export type ChangeGuard = Readonly<Record<'before' | 'afterwards', (plan: DefinitionPlan) => Promise<void>>>
 
-/** What migrations write is the operator's. */
+/** Migrations are the operator's own. */
 const unguarded: ChangeGuard = { before: async () => undefined, afterwards: async () => undefined }
 
 /**
  * The one way to change definitions: `edit` makes the next ones from the catalog as it is inside the transaction, the
- * tables follow by the difference. Junctions that a BelongsToMany names and nobody declares are added.
+ * tables follow by the difference. Junctions that a BelongsToMany names and no definition declares are added.
  *
  * @returns what was done to which collection, in name order
  * @throws AppError 400 for definitions that do not compile or cannot be reached from the present ones

@@ -35,7 +35,7 @@ export function compileCatalog(definitions: readonly CollectionDefinition[], opt
 }
 
 /**
- * What is wrong with definitions, each looked at for itself and then among the others; empty for definitions that
+ * The problems of definitions, each looked at for itself and then among the others; empty for definitions that
  * compile. For answers that list everything at once.
  */
 export function definitionProblems(
@@ -128,7 +128,7 @@ export const switchColumns: Readonly<Record<string, readonly string[]>> = {
 
 type Implied = { readonly fields: [string, FieldJson][]; readonly relations: [string, FieldJson][] }
 
-/** What the switches of a definition add. */
+/** The entries that the switches of a definition add. */
 function impliedOf(name: string, schema: SchemaJson, options: CatalogOptions): Implied {
   const on = (key: string, absent = false) => switchOf(name, schema, key, absent)
   const fields: [string, FieldJson][] = []
@@ -521,7 +521,7 @@ function perTenant(index: Index, fields: Fields): Index {
   }
 }
 
-/** What `unique: true` of a field means as an index. */
+/** The index of `unique: true` of a field. */
 function uniqueFieldIndex(collection: string, field: Field): Index {
   return plainIndex(shortened(`${collection}_${field.name}_key`), [field.name], true)
 }

@@ -119,7 +119,7 @@ function orphanedLinksSql({ old }: Pair, dropped: readonly Collection[]): string
   )
 }
 
-/** What is in the way of the new columns, or is gone. */
+/** Drops everything that is in the way of the new columns, or is gone. */
 function removalsSql(pair: Pair): string[] {
   const { old, collection } = pair
   const table = `alter table ${quoteName(old.name)}`
@@ -256,7 +256,7 @@ function isKeptCheck(pair: Pair, check: Check): boolean {
   return lostFields(pair).length === 0 && isIn(before!) && isIn(after!)
 }
 
-/** What the log triggers of a collection are made from, whatever the order of the fields. */
+/** The input of the log triggers of a collection, independent of the order of the fields. */
 function imageShape({ logged, fields }: Collection) {
   const shape = [...fields.values()].map(({ name, kind, element, pgType, hidden, unlogged }) => ({
     name,
@@ -269,7 +269,7 @@ function imageShape({ logged, fields }: Collection) {
   return { logged, fields: shape.sort((a, b) => (a.name < b.name ? -1 : 1)) }
 }
 
-/** What they know of a collection whose items the rows link. */
+/** Their input from a collection whose items the rows link. */
 function endShape({ collection, foreignKey, discriminator }: LinkEnd) {
   return {
     name: collection.name,

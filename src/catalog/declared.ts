@@ -1,6 +1,6 @@
 /**
- * The door for definitions: what a client declares becomes what is stored, or is refused with everything that is wrong;
- * what is stored is shown with what the server adds. Pure.
+ * Definitions on their way in and out: a client's declaration is stored in one spelling or refused with all of its
+ * problems; a stored one is shown with the entries that the server adds. Pure.
  *
  * Stored is one spelling: an entry is a column or a relation, by its own name, with `relType` in the words of inline
  * relations. The server's own additions are left out. Stored entries pass as they are, so that definitions of
@@ -142,7 +142,7 @@ function columnEntry(context: Context, key: string, json: FieldJson): Read {
   return problems.length > 0 ? failed(problems) : { entries: [[key, json]], problems }
 }
 
-/** What is wrong with a column beyond the names of its members. */
+/** Problems of a column beyond the names of its members. */
 function columnProblems({ collection }: Context, name: string, json: FieldJson, at: string): Problem[] {
   const type = typeProblem(json)
   const values = isObject(json.values) ? memberProblems(['values'], json.values, `${at}.values`) : []
@@ -198,7 +198,7 @@ function nameOf(context: Context, key: string, { as }: FieldJson): string {
 type RelationIn = {
   readonly key: string
   readonly at: string
-  /** What it is called, which `as` may say. */
+  /** Name of the relation, which `as` may give. */
   readonly name: string
   readonly json: FieldJson
   /** Whether its `type` is that of a column. */
@@ -423,11 +423,11 @@ function twiceProblems(entries: readonly Entry[]): Problem[] {
 }
 
 /*
- * What the server adds to a collection by itself, as clients see it: marked `SystemGenerated: "true"`, and left out
+ * Entries that the server adds to a collection by itself, as clients see them: marked `SystemGenerated: "true"`, and left out
  * again where it comes back.
  */
 
-/** A definition with the key, the columns and the relations that nobody declared. Declared entries are as they are. */
+/** A definition with the key, the columns and the relations that no client declared. Declared entries are as they are. */
 export function shownSchema(catalog: Catalog, collection: Collection): SchemaJson {
   const { schema } = collection.definition
   const isDeclared = (name: string) => Object.hasOwn(schema.fields, name)
@@ -475,7 +475,7 @@ type Surroundings = {
 
 const mark = { SystemGenerated: 'true' } as const
 
-/** The column of a BelongsTo that nobody declared. */
+/** The column of a BelongsTo, where no entry declares it. */
 function keyEntry(catalog: Catalog, { definition, relations }: Collection, field: Field): FieldJson {
   const relation = [...relations.values()].find(
     ({ kind, foreignKey }) => kind === 'belongsTo' && foreignKey === field.name,

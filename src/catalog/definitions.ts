@@ -120,7 +120,7 @@ export function anySchema(
   }
 }
 
-/** Adds the junctions that a BelongsToMany goes through and nobody has declared. */
+/** Adds the junctions that a BelongsToMany goes through and no definition declares. */
 export function withMissingJunctions(definitions: Definitions): Definitions {
   let next = definitions
   for (const [source, { fields }] of definitions)

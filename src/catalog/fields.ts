@@ -16,7 +16,7 @@ type TypeValues = {
   readonly dimensions?: number | undefined
 }
 
-/** What a server must have for a type; which variable turns it on is in {@link switchOf}. */
+/** An extension that a type needs; the variable that turns it on is in {@link switchOf}. */
 export type Extension = 'citext' | 'postgis' | 'vector'
 
 type FieldType = {
@@ -24,7 +24,7 @@ type FieldType = {
   readonly pgType: (values: TypeValues) => string
   readonly element?: Kind
   readonly extension?: Extension
-  /** What a field gets that declares no default of its own. */
+  /** For fields that declare no default of their own. */
   readonly default?: Default
 }
 
@@ -156,7 +156,7 @@ export function fieldOf(collection: string, name: string, json: FieldJson): Fiel
   })
 }
 
-/** As {@link fieldOf}; `refuse` is told what does not fit. */
+/** As {@link fieldOf}; `refuse` is called with the problem. */
 export function readField(collection: string, name: string, json: FieldJson, refuse: Refuse): Field {
   const typeName = typeNameOf(json)
   const type = fieldTypes[typeName] ?? refuse(`has unknown type ${JSON.stringify(json.type)}`)
@@ -450,7 +450,7 @@ const longestExpression = 2000
 /** A quoted string or name; without backslashes (refused below) PostgreSQL ends them where this does. */
 const quoted = /'(?:[^']|'')*'|"(?:[^"]|"")*"/g
 
-/** What is wrong with the text as one SQL expression; undefined when nothing is. */
+/** The problem with the text as one SQL expression, if any. */
 export function expressionProblem(text: string): string | undefined {
   if (text.trim() === '') return 'an SQL expression is empty'
   if (text.length > longestExpression) return `an SQL expression is longer than ${longestExpression} characters`

@@ -41,7 +41,7 @@ export function checkIdentifier(what: string, name: unknown): asserts name is st
     })
 }
 
-/** Names of collections of the platform itself and of the database's own tables; nobody may declare one. */
+/** Names of collections of the platform itself and of the database's own tables; clients may not declare one. */
 export const isReservedName = (name: string): boolean => /^(svc_|pg_)/i.test(name)
 
 /** Whether somebody could declare a collection of this name, now or later. */

@@ -13,7 +13,7 @@ import type { Problem } from './shape.ts'
 
 export type Merged = {
   readonly schema: SchemaJson
-  /** Columns that the change itself gives up; the loss of any other is nobody's wish. */
+  /** Columns that the change itself gives up; the loss of any other is a mistake. */
   readonly givenUp: ReadonlySet<string>
 }
 
@@ -133,7 +133,7 @@ function settled(stored: SchemaJson, schema: Readonly<Record<string, unknown>>):
   ) as unknown as SchemaJson
 }
 
-/** What is removed by name, and the columns of switches that the change sets. */
+/** Columns removed by name, and those of switches that the change sets. */
 function givenUp(gone: readonly string[], patch: SchemaPatch): ReadonlySet<string> {
   const set = Object.entries(switchColumns).filter(([word]) => Object.hasOwn(patch, word))
   return new Set([...gone, ...set.flatMap(([, columns]) => columns)])

@@ -22,7 +22,7 @@ import {
 import { checkUnreserved, isColumnOf, isRelationName, maxNameLength } from './identifiers.ts'
 import type { RelationshipType } from './shape.ts'
 
-/** What the ends of a relationship say besides where they point. */
+/** Members of a relationship besides its ends. */
 export type RelationshipDetails = {
   readonly description?: string
   readonly onDelete?: string
@@ -32,9 +32,9 @@ export type RelationshipDetails = {
 
 export type Relationship = {
   readonly type: RelationshipType
-  /** What the relation is called. */
+  /** Name of the relation. */
   readonly name: string
-  /** What the request calls it, which may be its column's name. */
+  /** Its name in the request, which may be its column's. */
   readonly entry: string
   /** One to one by a column that the target has already. */
   readonly isOnTarget: boolean
@@ -170,7 +170,7 @@ function actionsOf({ onDelete, onUpdate }: RelationshipDetails) {
   return { ...(onDelete !== undefined && { onDelete }), ...(onUpdate !== undefined && { onUpdate }) }
 }
 
-/** What happens to the rows of a column that is there already is said by the relation that holds it. */
+/** Where the column is there already, the relation that holds it declares the actions. */
 function withActionsOf(
   catalog: Catalog,
   definitions: Definitions,

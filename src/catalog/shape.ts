@@ -141,7 +141,7 @@ function listOrNull(description: string): Member {
   return Type.Union([Type.Array(Type.Unknown()), Type.Null()], { description, expects: 'a list' }) as unknown as Member
 }
 
-/** What is right for it is said where its meaning is compiled. */
+/** Checked where its meaning is compiled. */
 function any(description: string): Member {
   return Type.Unknown({ description }) as unknown as Member
 }
@@ -179,7 +179,7 @@ function relationWordFor(word: string): string | undefined {
   return same ?? relationWords[plain(word)]
 }
 
-/* What is wrong with a definition. */
+/* Problems of a definition. */
 
 /** Something in a definition that is not as it must be, and where. */
 export type Problem = { readonly path: string; readonly message: string }
@@ -203,7 +203,7 @@ export function objectProblems(name: ShapeName, json: unknown, path: string): Pr
   return isObject(json) ? memberProblems([name], json, path) : [{ path, message: 'must be an object' }]
 }
 
-/** What is wrong with the word for a column's type; undefined when nothing is. */
+/** The problem with the word for a column's type, if any. */
 export function typeProblem({ type, values, target, foreignKey }: Json): string | undefined {
   if (type === undefined || type === null)
     return target === undefined && foreignKey === undefined
@@ -215,7 +215,7 @@ export function typeProblem({ type, values, target, foreignKey }: Json): string 
   return `unknown type ${JSON.stringify(type)}${meant(typeWordFor(type))}`
 }
 
-/** What is wrong with the word for a relation's kind; undefined when nothing is. */
+/** The problem with the word for a relation's kind, if any. */
 export function relTypeProblem(word: unknown): string | undefined {
   if (relationshipTypeOf(word) !== undefined) return undefined
   const right = typeof word === 'string' ? relationWordFor(word) : undefined

@@ -1,6 +1,6 @@
 import { plain } from '../near-names.ts'
 
-/** What has members of its own in a definition. */
+/** A part of a definition that has members of its own. */
 export type ShapeName =
   | 'collection'
   | 'realtime'
@@ -13,7 +13,7 @@ export type ShapeName =
   | 'relationship'
 
 /**
- * Words that other products have for what is called differently here. Each says what is right, from the value that came
+ * Words of other products for members that have another name here. Each gives the right one, from the value that came
  * with it where that decides.
  */
 export function synonymOf(shape: ShapeName, word: string, value: unknown): string | undefined {

@@ -1,8 +1,8 @@
-/** What is special about system collections: which are logged, who writes their rows, how they are shown. */
+/** Rules of system collections: which are logged, who writes their rows, how they are shown. */
 import type { Field } from './catalog.ts'
 
 /**
- * THE list of identity collections: what lets somebody in, or will. Their rows are made by signing in, registering and
+ * THE list of identity collections: credentials, sessions and invitations. Their rows are made by signing in, registering and
  * inviting, and by nothing else: the generic routes never write them, but for what `writersOf` lets end, and a
  * permission for another collection never shows them through a relation.
  */

@@ -326,7 +326,7 @@ const twoFactor = define('svc_TwoFactor', {
     secret: required(hiddenText),
     backupCodes: required({ type: 'JSON', hidden: true }),
     enabled: no,
-    // What wrong and used codes leave behind; not the log's business, `auth.2fa_failed` is.
+    // Traces of wrong and used codes. The log has `auth.2fa_failed` instead.
     lastStep: { type: 'Integer', hidden: true, unlogged: true },
     failures: { type: 'Integer', allowNull: false, defaultValue: 0, hidden: true, unlogged: true },
     lockedUntil: { type: 'DateTime', hidden: true, unlogged: true },

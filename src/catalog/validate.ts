@@ -5,7 +5,7 @@ import { oncePer } from '../once-per.ts'
 import type { Field, Kind } from './catalog.ts'
 
 /**
- * What is wrong with a value of a payload beyond its type: the rules of `validate` and the limits a type
+ * The problems of a value of a payload beyond its type: the rules of `validate` and the limits a type
  * has by itself. `value` is as the client sent it; null and values of another type pass,
  * because whether a value is needed and readable at all is decided elsewhere.
  */
@@ -15,7 +15,7 @@ export function ruleProblems(field: Field, value: unknown): FieldProblem[] {
   return broken.map(({ rule, message }) => ({ field: field.name, message, value: shown(field, value), rule }))
 }
 
-/** What is wrong with the declaration of a field's rules; undefined when nothing is. */
+/** The problem with the declaration of a field's rules, if any. */
 export function rulesProblem(field: Field): string | undefined {
   for (const [name, json] of Object.entries(field.validate ?? {})) {
     const rule = Object.hasOwn(rules, name) ? rules[name]! : undefined
@@ -142,7 +142,7 @@ function declaredRules(field: Field, value: unknown): Broken[] {
   )
 }
 
-/** What rules are about: the value itself, the elements of an array, the bounds of a range. */
+/** The subjects of rules: the value itself, the elements of an array, the bounds of a range. */
 function subjectsOf({ kind }: Field, value: unknown): { prefix: string; value: unknown }[] {
   if (kind === 'array')
     return Array.isArray(value) ? value.map((element, i) => ({ prefix: `Array element [${i}]: `, value: element })) : []
@@ -221,7 +221,7 @@ function textOf(value: unknown): string | undefined {
   return typeof value === 'number' || typeof value === 'boolean' ? String(value) : undefined
 }
 
-/** RFC 5321's lengths and one @; whether mail arrives only a mail can tell. */
+/** RFC 5321's lengths and one @; only a mail shows whether mail arrives. */
 function isEmail(text: string): boolean {
   const at = text.lastIndexOf('@')
   return at > 0 && at <= 64 && text.length <= 254 && /^[^\s@"(),:;<>[\\\]]+@(?:[^\s@.]+\.)+[^\s@.]+$/.test(text)

@@ -10,10 +10,10 @@ export type ParamValue = string | number | boolean | null | readonly ParamValue[
 /** A value on its way into a statement, with the PostgreSQL type that its placeholder is cast to. */
 export type TypedValue = { readonly value: ParamValue; readonly pgType: string }
 
-/** What a variable without a value becomes. It ends as a NULL parameter, so that comparisons match nothing. */
+/** Stands for a variable without a value. It ends as a NULL parameter, so that comparisons match nothing. */
 export const UNRESOLVED: unique symbol = Symbol('unresolved')
 
-/** What decides how a value is read: a column, an element of one, or a cast. */
+/** The type by which a value is read: that of a column, of an element of one, or of a cast. */
 export type ValueType = { readonly kind: Kind; readonly pgType: string; readonly element: Kind | undefined }
 
 /** The type that a placeholder for values of such a column is cast to: the column's, without its modifiers. */

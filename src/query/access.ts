@@ -1,5 +1,5 @@
 /**
- * What a caller may do, as the query compiler sees it: a compiled decision, never a database row. `features/permissions`
+ * The rights of a caller, as the query compiler sees them: a compiled decision, never a database row. `features/permissions`
  * builds it; `resolve` cannot make a plan without one.
  */
 
@@ -65,7 +65,7 @@ export function withGrants(
   return { ...rest, admin, grant }
 }
 
-/** What the platform itself may: everything that an administrator may, as nobody. */
+/** The access of the platform itself: an administrator's rights without a user. */
 export const systemAccess: Access = {
   admin: true,
   roleId: '',
@@ -128,7 +128,7 @@ function matchesWildcard(spec: Spec, path: readonly string[]): boolean {
  * - `*.*` opens nothing, and no spec ever opens an identity collection.
  */
 
-/** What a read grant shows of the rows of its collection and of related rows. */
+/** A read grant, compiled: the columns that it shows of its collection and of related rows. */
 export type ReadGrant = {
   readonly fields: FieldGrant
   /** Dotted paths of the relations that it opens by naming them. */
@@ -190,7 +190,7 @@ function endsWhole(rest: Spec, target: Collection, opened: string[]): string[] {
 /** The rows of a junction are the relation itself: without a tenant of their own they have their parent's. */
 export const isLink = (collection: Collection): boolean => collection.definition.schema.isJunction === true
 
-/** What follows the relations in a spec that names each of them; undefined where it does not. */
+/** The rest of a spec after the relations, if it names each of them. */
 const restAfter = (spec: Spec, relations: readonly string[]): Spec | undefined =>
   spec.length >= relations.length && relations.every((name, i) => spec[i] === name)
     ? spec.slice(relations.length)

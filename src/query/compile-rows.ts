@@ -305,8 +305,8 @@ function sortKeySql({ by, direction }: SortTerm, rows: readonly string[], joins:
 
 /*
  * Columns as JSON: DateTime `2024-05-01T10:00:00.000Z` in UTC, BigInt a number within ±(2⁵³−1) else a string, Decimal a
- * string, ranges as objects, geometry as GeoJSON, vectors as arrays. What row_to_json already writes that way passes as
- * it is.
+ * string, ranges as objects, geometry as GeoJSON, vectors as arrays. Columns that row_to_json already writes that way
+ * pass as they are.
  */
 
 /** The expression for a field of the row `alias`. */

@@ -194,7 +194,7 @@ export function compilePage(plan: Plan & { readonly keyset: Keyset; readonly lim
   const total = plan.count
     ? `(select count(*) from ${ident(collection.name)} t${clause('where', where)})::text`
     : 'null::text'
-  // One row more than asked for tells whether there is a next page.
+  // One row more than asked for shows whether there is a next page.
   const data = `coalesce(json_agg(p.item) filter (where p.n <= ${limit}), '[]')::text`
   const next = `min(p.keys) filter (where p.n = ${limit})`
   const text = `select ${data} as data, ${total} as total, case when count(*) > ${limit} then ${next} end as next from (${rows}) p`
@@ -309,7 +309,7 @@ function isIndexed(by: SortBy, { fields, indexes }: Collection): boolean {
 
 /**
  * A query of the groups: columns k1, k2, … for the keys, a1, a2, … for the aggregates, and r for the first row where
- * something of it is shown that the keys do not tell.
+ * something of it is shown that the keys do not hold.
  */
 function groupsSql(plan: PlanContent, grouping: Grouping, compiling: Compiling): string {
   const joins = createJoins(['t'], compiling)

@@ -97,7 +97,7 @@ const PARAMETERS = new Set([
   'asOf',
 ])
 const FILTER = new Set(['filter'])
-/** What only a list that is read page by page takes. */
+/** A list that is read page by page takes a cursor besides. */
 const LIST_PARAMETERS = new Set([...PARAMETERS, 'cursor'])
 
 /** The names of a list's parameters in a query string. */
@@ -138,7 +138,7 @@ export const plainFilter = (raw: Readonly<Record<string, unknown>>): unknown =>
   readGuarded('filter', collectParameters(raw, FILTER, false).get('filter'))
 
 /**
- * The same query as plain values, whatever spelling it came in: objects, lists of names, numbers. What is unknown is
+ * The same query as plain values, whatever spelling it came in: objects, lists of names, numbers. Unknown names are
  * left out. {@link parseListQuery} understands it again.
  */
 export function plainQuery(raw: Readonly<Record<string, unknown>>): Record<string, unknown> {

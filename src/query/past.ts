@@ -1,7 +1,8 @@
 /**
  * Reading the past: a statement about tables becomes one about what they held at a point
- * (docs/decisions/0013-the-past-is-computed-backwards.md). It is computed backwards, the present undone by the events after the point: rows that no such event is about are read as
- * they are, for the others the first of these events says what was there before it.
+ * (docs/decisions/0013-the-past-is-computed-backwards.md). It is computed backwards, the present undone by the events
+ * after the point: rows without such an event are read as they are, for the others the first of these events has what
+ * was there before it.
  */
 import type { Collection } from '../catalog/catalog.ts'
 import { errors } from '../errors.ts'
@@ -19,7 +20,7 @@ export type Past = { readonly point: Point; readonly collections: readonly Colle
 
 /**
  * The transaction before which all must have ended, and be there, where the past is computed: a snapshot holds some of the
- * earlier ones only. Undefined where the past is told by time, which is read as far as it is known.
+ * earlier ones only. Undefined for a time: the past is then read as far as it is known.
  */
 export function horizonOf(past: Past | undefined): bigint | undefined {
   return past?.point.kind === 'snapshot' ? BigInt(past.point.xmax) : undefined

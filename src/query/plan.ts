@@ -1,6 +1,6 @@
 /**
- * What a query has become after `resolve`: catalog objects and typed parameter values, nothing else. `compile` is a
- * pure function of it.
+ * A plan is a query after `resolve`: catalog objects and typed parameter values, nothing else. `compile` is a pure
+ * function of it.
  *
  * Words: a *step* follows one relation, a *predicate* is a resolved filter, a *rule* is the predicate that the
  * caller's permissions put on rows, a *selection* is what is returned of a row.
@@ -65,7 +65,7 @@ export type Predicate =
 /** Full-text search of `query` (a `to_tsquery` text) over the concatenated columns. */
 export type Search = { readonly columns: readonly ColumnPath[]; readonly query: string }
 
-/** What is returned of a row, in output order. */
+/** The output of a row, in order. */
 export type Selection = {
   readonly collection: Collection
   readonly columns: readonly Field[]

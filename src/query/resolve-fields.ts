@@ -1,6 +1,6 @@
 /**
- * What is returned: `fields` as a selection, or `aggregate`, `groupBy` and `having` as groups. Wildcards narrow to what
- * is granted; names must be granted.
+ * The output of a query: `fields` as a selection, or `aggregate`, `groupBy` and `having` as groups. Wildcards narrow to
+ * granted columns; names must be granted.
  */
 import type { Field, Kind, Relation } from '../catalog/catalog.ts'
 import { isObject, member } from '../catalog/values.ts'

@@ -26,7 +26,7 @@ import { resolveFilter } from './resolve-filter.ts'
 import { substitute, type VariableScope } from './variables.ts'
 import type { Entered, View } from './view.ts'
 
-/** What resolving one query needs to know besides the query. */
+/** Everything that resolving a query needs besides the query. */
 export type ResolveContext = {
   readonly catalog: Catalog
   readonly access: Access

@@ -158,7 +158,7 @@ type ConditionOptions = {
 }
 
 /**
- * What a row must satisfy for the caller to use it in this way: the grant's conditions, the tenant, soft delete.
+ * The condition on rows that the caller may use in this way: the grant's conditions, the tenant, soft delete.
  * Undefined: every row does. 403 without a grant.
  */
 export function resolveCondition(

@@ -85,7 +85,7 @@ function shiftedNow([, sign, unit, count]: readonly (string | undefined)[], now:
     : moment.toISOString()
 }
 
-/** Comparing with a variable tells its value, so a request may use only what its caller may know. */
+/** A comparison with a variable discloses its value, so a request may use only those that its caller may know. */
 function requireReadable(name: VariableName, path: readonly string[], text: string, scope: VariableScope): void {
   if (namesHidden(rowsOf[name], path, scope.catalog)) throw errors.fieldDenied('read', text)
   if (scope.ofRequest && followsRelation(rowsOf[name], path, scope.catalog))

@@ -86,7 +86,7 @@ function lastSegment(view: View, segment: string, path: string, parameter: strin
   const field = view.collection.fields.get(segment)
   if (field !== undefined) {
     if (!view.mayRead(field)) throw errors.fieldDenied('read', path)
-    // What is shown differs from what is stored, and comparing with that would tell it.
+    // Its stored value differs from the shown one, and a comparison would disclose it.
     if (field.shownBy !== undefined) throw errors.badQuery(`${parameter}: ${quoted(path)} can only be selected`)
     const { sameAs } = field
     return { field, column: sameAs === undefined ? field : view.collection.fields.get(sameAs)! }
