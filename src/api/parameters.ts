@@ -23,6 +23,7 @@ const ofClients = [
 ]
 const more = ['cache', 'notificationIds', 'inviteToken', 'redirect_url', 'scopes']
 const common = [...readListParameters, ...more, ...ofClients]
+const ofAll: ReadonlySet<string> = new Set(common)
 
 /** Parameters that may be repeated, as one of the spellings of a list. */
 const lists: ReadonlySet<string> = new Set([
@@ -35,56 +36,6 @@ const lists: ReadonlySet<string> = new Set([
   'meta',
   'stats',
 ])
-
-const none: readonly string[] = []
-
-/**
- * THE table: every route under `/items`, `/reports`, `/schemas`, `/changes` and `/permissions`, with the parameters that it
- * takes besides. A name that is neither there nor common, nor begins with `_`, is refused.
- */
-export const parametersOf: Readonly<Record<string, readonly string[]>> = {
-  'GET /items/:collection': ['changesCursor'],
-  'POST /items/:collection': none,
-  'PUT /items/:collection': ['key'],
-  'GET /items/:collection/export': ['format'],
-  'GET /items/:collection/:id': none,
-  'PATCH /items/:collection/:id': none,
-  'DELETE /items/:collection/:id': none,
-  'POST /items/:collection/bulk': none,
-  'PATCH /items/:collection/bulk': none,
-  'DELETE /items/:collection/bulk': none,
-  'POST /items/:collection/import-csv': none,
-  'POST /items/:collection/import-json': none,
-  'GET /items/:collection/:id/history': none,
-  'DELETE /items/:collection/:id/history': none,
-  'POST /items/:collection/:id/restore': none,
-  'GET /reports/:collection': none,
-  'POST /reports/:collection': none,
-  'GET /reports/stats': ['stats'],
-  'POST /reports/stats': none,
-  'GET /schemas': none,
-  'POST /schemas': ['dryRun'],
-  'GET /schemas/:collection': none,
-  'PATCH /schemas/:collection': ['drop', 'dryRun'],
-  'DELETE /schemas/:collection': ['dryRun'],
-  'DELETE /schemas/:collection/fields/:field': ['dryRun'],
-  'POST /schemas/:collection/indexes': ['dryRun'],
-  'DELETE /schemas/:collection/indexes/:name': ['dryRun'],
-  'POST /schemas/indexes/migrate': none,
-  'POST /schemas/:collection/relationships': ['dryRun'],
-  'PATCH /schemas/:collection/relationships/:field': ['dryRun'],
-  'DELETE /schemas/:collection/relationships/:field': ['dryRun'],
-  'GET /schemas/export': none,
-  'POST /schemas/import': ['drop', 'dryRun'],
-  'GET /changes': ['since', 'collections'],
-  'GET /permissions': none,
-  'POST /permissions': none,
-  'GET /permissions/:id': none,
-  'PATCH /permissions/:id': none,
-  'DELETE /permissions/:id': none,
-  'POST /permissions/reload': none,
-  'GET /permissions/explain': ['collection', 'action', 'role', 'user', 'tenant', 'id', 'field'],
-}
 
 /** What other programs call them. */
 const synonyms: ReadonlyMap<string, string> = new Map(
@@ -105,7 +56,7 @@ const synonyms: ReadonlyMap<string, string> = new Map(
 export function checkParameters(scope: App): void {
   scope.addHook('onRoute', (route) => {
     if (!isOfData(route.url)) return
-    const own = ownParameters(route) ?? none
+    const own = ownParameters(route)
     const known = new Set([...common, ...own])
     const check = (request: FastifyRequest, _reply: unknown, done: HookHandlerDoneFunction) => {
       refuseUnknown(request.query as Readonly<Record<string, unknown>>, known, own)
@@ -115,14 +66,11 @@ export function checkParameters(scope: App): void {
   })
 }
 
-/** What the table says of a route, whatever the parts of its path are called there. */
-export function ownParameters({ method, url }: Pick<RouteOptions, 'method' | 'url'>): readonly string[] | undefined {
-  const [one] = [method].flat()
-  return byShape.get(shapeOf(`${one === 'HEAD' ? 'GET' : one} ${url}`))
+/** The parameters that a route declares beyond those that every route of data takes. */
+export function ownParameters({ schema }: Pick<RouteOptions, 'schema'>): readonly string[] {
+  const { properties = {} } = (schema?.querystring ?? {}) as { readonly properties?: object }
+  return Object.keys(properties).filter((name) => !ofAll.has(name))
 }
-
-const shapeOf = (route: string): string => route.replace(/:\w+/g, ':')
-const byShape = new Map(Object.entries(parametersOf).map(([route, own]) => [shapeOf(route), own]))
 
 /** Mailed links, callbacks, assets and the routes of extensions have parameters of others, too. */
 export const isOfData = (url: string): boolean => /^\/(items|reports|schemas|changes|permissions)(\/|$)/.test(url)

@@ -9,7 +9,7 @@ import { AppError } from '../errors.ts'
 export type Refusal =
   | string
   | ((given: unknown) => string)
-  | { readonly message: string; readonly status: number; readonly code?: string }
+  | { readonly message: string; readonly status: number; readonly code?: string; readonly details?: unknown }
 
 /**
  * What a shape says when a value does not fit, under `refusal`: the same words for every fault, or by the keyword that
@@ -125,8 +125,8 @@ function inWords(refusal: Refusals, given: unknown, failed: ReadonlySet<string>)
     const keyword = Object.keys(refusal).find((name) => failed.has(name)) ?? 'otherwise'
     return inWords(refusal[keyword]!, given, failed)
   }
-  const { message, status, code } = refusal
-  return new AppError(status, message, code === undefined ? {} : { code })
+  const { message, status, ...more } = refusal
+  return new AppError(status, message, more)
 }
 
 const isTable = (refusal: Refusals): refusal is Extract<Refusals, { readonly otherwise: Refusal }> =>

@@ -49,7 +49,7 @@ export type Options = Pick<
 /** How a request is read and an answer written. */
 type Treatment = {
   /** Parts that the route's own code reads: their declaration is for readers only, and costs a request nothing. */
-  readonly readElsewhere?: 'all' | 'query'
+  readonly readElsewhere?: 'all' | 'query' | 'body'
   /** The answer is ready text, or made of many shapes: the handler sends it by the reply. */
   readonly sendsText?: true
   /** The answer is serialised by its shape: a member that is not declared cannot leave. */
@@ -109,12 +109,20 @@ export function route<const D extends Declaration & Treatment>(
 }
 
 const readers = {
-  none: readerOf,
-  query: ((part) => (part.httpPart === 'querystring' ? unread : readerOf(part))) as typeof readerOf,
+  none: allBut('params'),
+  query: allBut('params', 'querystring'),
+  body: allBut('params', 'body'),
   all: () => unread,
 }
 
-const unread = () => true
+/** Fastify then asks nobody. */
+const unread = undefined as never
+
+/** Parts of a path are text, and what is no id is not found. */
+function allBut(...others: readonly string[]): typeof readerOf {
+  return (part) => (others.includes(part.httpPart ?? '') ? unread : readerOf(part))
+}
+
 const asItIs = () => JSON.stringify
 
 /** By `errors`. */

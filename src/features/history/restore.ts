@@ -1,6 +1,8 @@
+import { Type } from 'typebox'
 import type { Collection, Field } from '../../catalog/catalog.ts'
-import { AppError, errors } from '../../errors.ts'
-import { isObject } from '../../query/guards.ts'
+import { AppError } from '../../errors.ts'
+import { readAs } from '../../http/reading.ts'
+import { Text } from '../../http/shapes.ts'
 import { readableFields } from '../../query/resolve.ts'
 import type { Runtime } from '../../runtime.ts'
 import { changeItems } from '../items/change.ts'
@@ -9,6 +11,15 @@ import { readOne, readVersion } from '../items/reads.ts'
 import { readEventVersion } from './history.ts'
 
 type Values = Readonly<Record<string, unknown>>
+
+/** Which version: the one after one of the item's events, or that of a cursor or a time. */
+export const RestoreBody = Type.Union(
+  [
+    Type.Object({ event: Text('4711') }, { additionalProperties: false }),
+    Type.Object({ asOf: Text('2026-03-14T09:26:53Z') }, { additionalProperties: false }),
+  ],
+  { refusal: 'Request body must be {event} or {asOf}' },
+)
 
 /**
  * `POST /items/{collection}/{id}/restore` with `{event}`, the id of one of the item's events, or `{asOf}`, a cursor or a
@@ -46,12 +57,9 @@ async function versionOf(
   body: unknown,
   fields: readonly Field[],
 ): Promise<Values> {
-  const { event, asOf, ...rest } = isObject(body) ? body : {}
-  const [wanted, other] = typeof event === 'string' ? [event, asOf] : [asOf, event]
-  if (typeof wanted !== 'string' || other !== undefined || Object.keys(rest).length > 0)
-    throw errors.badBody('Request body must be {event} or {asOf}')
-  if (typeof event === 'string') return readEventVersion(rt, access, name, id, event)
-  return dataOf(await readOne(rt, access, name, id, { ...asked(fields), asOf: wanted }))
+  const wanted = readAs(RestoreBody, body)
+  if ('event' in wanted) return readEventVersion(rt, access, name, id, wanted.event)
+  return dataOf(await readOne(rt, access, name, id, { ...asked(fields), asOf: wanted.asOf }))
 }
 
 /** Undefined for an item that is gone, and for one that is not the caller's to see: its id can't be taken then. */

@@ -1,5 +1,6 @@
-import { type TSchema, Type } from 'typebox'
-import { Anything, Count, Id, Row, Text } from '../../http/shapes.ts'
+import { type TProperties, type TSchema, Type } from 'typebox'
+import { route } from '../../http/route.ts'
+import { Anything, Count, Id, Nothing, OneOf, Row, Text } from '../../http/shapes.ts'
 
 /**
  * What the routes of items take and answer, for their declarations. The parameters come in many spellings
@@ -104,3 +105,146 @@ export const ItemsShape = Type.Object({
   ),
   changesCursor: optional(Text('eyJ4IjoxfQ', { description: 'Where `?changesCursor` asks for one.' })),
 })
+
+const tag = 'Items'
+const Changed = Type.Record(Type.String(), Type.Unknown(), {
+  description: 'Fields and nested relations by name; the catalog checks them.',
+  examples: [{ name: 'Analytical engine', price: 1200 }],
+})
+const someIds = ['0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44']
+
+/** For routes whose rows the catalog reads, and whose answers are ready text. */
+const dynamic = { tag, readElsewhere: 'all', sendsText: true } as const
+/** The same with a body whose outline is checked. */
+const outlined = { tag, readElsewhere: 'query', sendsText: true } as const
+
+const list = (words: string, examples: readonly unknown[]) =>
+  Type.Array(Type.Unknown(), { refusal: words, examples: [examples] })
+
+export const listRoute = route({
+  ...dynamic,
+  summary: 'List items',
+  params: CollectionParams,
+  query: Type.Object({
+    ...ListQuery.properties,
+    changesCursor: described('true', 'The answer ends with the cursor from which `GET /changes` goes on.'),
+  }),
+  response: { 200: ItemsShape, 304: Nothing },
+})
+export const exportRoute = route({
+  ...dynamic,
+  summary: 'Download items as a file',
+  params: CollectionParams,
+  query: Type.Object({ ...ListQuery.properties, format: optional(OneOf(['csv', 'json'], { default: 'csv' })) }),
+  response: { 200: Text('id,name\n7,Analytical engine', { contentMediaType: 'text/csv' }) },
+})
+export const readRoute = route({
+  ...dynamic,
+  summary: 'Read an item',
+  params: ItemParams,
+  query: ReadQuery,
+  response: { 200: ItemShape, 304: Nothing },
+})
+export const createRoute = route({
+  ...dynamic,
+  summary: 'Create an item',
+  params: CollectionParams,
+  query: AnswerQuery,
+  body: Changed,
+  response: { 201: WrittenShape },
+})
+export const updateRoute = route({
+  ...dynamic,
+  summary: 'Change an item',
+  description: 'With `If-Match` only the version that it names.',
+  params: ItemParams,
+  query: AnswerQuery,
+  body: Changed,
+  response: { 200: WrittenShape },
+})
+export const deleteRoute = route({
+  ...dynamic,
+  summary: 'Delete an item',
+  description: 'With `If-Match` only the version that it names.',
+  params: ItemParams,
+  response: { 200: WrittenShape },
+})
+export const upsertRoute = route({
+  ...outlined,
+  summary: 'Create items, or change those with the same key',
+  params: CollectionParams,
+  query: Type.Object({
+    ...AnswerQuery.properties,
+    key: described('number', 'The unique fields by which an item is found, by commas.'),
+  }),
+  body: Type.Union([Type.Array(Type.Unknown()), Type.Object({}, { additionalProperties: true })], {
+    refusal: 'Request body must be an object or an array of objects',
+    examples: [{ number: 7, name: 'Analytical engine' }],
+  }),
+  response: { 200: Type.Union([WrittenShape, AllWrittenShape]), 201: WrittenShape },
+})
+export const createAllRoute = route({
+  ...outlined,
+  summary: 'Create many items, all or none',
+  params: CollectionParams,
+  query: AnswerQuery,
+  body: list('Request body must be an array', [{ name: 'Analytical engine', price: 1200 }]),
+  response: { 201: AllWrittenShape },
+})
+export const updateAllRoute = route({
+  ...outlined,
+  summary: 'Change many items, all or none',
+  params: CollectionParams,
+  query: AnswerQuery,
+  body: list('Request body must be an array', [{ id: someIds[0], price: 1100 }]),
+  response: { 200: AllWrittenShape },
+})
+export const deleteAllRoute = route({
+  ...outlined,
+  summary: 'Delete many items, all or none',
+  params: CollectionParams,
+  body: list('Request body must be an array of IDs', someIds),
+  response: { 204: Nothing },
+})
+export const sortRoute = route({
+  summary: 'Move an item before or after another one',
+  description: 'In the manual order of a collection with `sortEnabled`.',
+  tag,
+  params: CollectionParams,
+  body: Type.Object({
+    item: Key,
+    to: Key,
+    mode: optional(OneOf(['before', 'after'], { default: 'before' })),
+  }),
+  response: { 200: Type.Object({ data: Type.Object({ item: Key, collection: Text('products'), newSort: Count(3) }) }) },
+  // Who may sort is decided first.
+  readElsewhere: 'all',
+  sendsText: true,
+})
+
+const ImportedShape = Type.Object({
+  success: Type.Boolean(),
+  message: Text('Successfully imported 120 items'),
+  results: Type.Object({
+    imported: Count(120),
+    failed: Count(0),
+    errors: Type.Array(Type.Unknown(), { examples: [[]] }),
+  }),
+})
+
+/** A form with a file. */
+export const fileBody = (part: string, more: TProperties = {}) =>
+  Type.Object({ [part]: Text('(a file)', { format: 'binary' }), ...more }, { contentMediaType: 'multipart/form-data' })
+
+const importRoute = <const Format extends 'CSV' | 'JSON'>(format: Format, part: string) =>
+  route({
+    ...dynamic,
+    summary: `Import items from a ${format} file`,
+    description: 'All or none.',
+    params: CollectionParams,
+    query: Type.Object({ tenant: described(someIds[0]!, 'The tenant that the items are for.') }),
+    body: fileBody(part, { tenant: described(someIds[0]!, 'The same in the form.') }),
+    response: { 200: ImportedShape },
+  })
+export const importCsvRoute = importRoute('CSV', 'csvFile')
+export const importJsonRoute = importRoute('JSON', 'jsonFile')

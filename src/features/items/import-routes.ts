@@ -5,27 +5,30 @@ import { errors } from '../../errors.ts'
 import { type App, turnOf } from '../../http.ts'
 import { readString } from '../../query/parse.ts'
 import type { Runtime } from '../../runtime.ts'
+import { importCsvRoute, importJsonRoute } from './declarations.ts'
 import { checkImport, importItems } from './import.ts'
 import type { ImportFormat } from './import-rows.ts'
 import { queryOf, writerOf } from './routes.ts'
 import { type Upload, type UploadedFile, withUpload } from './upload.ts'
 
-type OfCollection = { Params: { collection: string } }
-
 /** Files as items, all or none (spec/items.md §12). Nobody may call them without a session. */
 export function itemImportRoutes(app: App, rt: Runtime): void {
   acceptMultipart(app, { fileSize: rt.config.files.maxUploadFileSize })
-  app.post<OfCollection>('/items/:collection/import-csv', (request, reply) => imported(rt, request, reply, 'CSV'))
-  app.post<OfCollection>('/items/:collection/import-json', (request, reply) => imported(rt, request, reply, 'JSON'))
+  app.post('/items/:collection/import-csv', importCsvRoute, (request, reply) =>
+    imported(rt, request, reply, request.params.collection, 'CSV'),
+  )
+  app.post('/items/:collection/import-json', importJsonRoute, (request, reply) =>
+    imported(rt, request, reply, request.params.collection, 'JSON'),
+  )
 }
 
 async function imported(
   rt: Runtime,
-  request: FastifyRequest<OfCollection>,
+  request: FastifyRequest,
   reply: FastifyReply,
+  collection: string,
   format: ImportFormat,
 ): Promise<object> {
-  const { collection } = request.params
   await checkImport(rt, writerOf(request), collection)
   const entering = { shape: `import ${collection}`, presumed: 'heavy' } as const
   await rt.admission.turnAway(entering, turnOf(request))

@@ -1,24 +1,32 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { errors } from '../../errors.ts'
 import { type App, actorOf } from '../../http.ts'
-import { isObject } from '../../query/guards.ts'
 import type { Runtime } from '../../runtime.ts'
 import { acceptBulkBodies } from './bulk-body.ts'
 import { readCached, type Served } from './cached-reads.ts'
 import { type ChangeAnswer, changeItems, updatesIn } from './change.ts'
 import type { Writer } from './context.ts'
+import {
+  createAllRoute,
+  createRoute,
+  deleteAllRoute,
+  deleteRoute,
+  exportRoute,
+  listRoute,
+  readRoute,
+  sortRoute,
+  updateAllRoute,
+  updateRoute,
+  upsertRoute,
+} from './declarations.ts'
 import { exportItems } from './export.ts'
 import { listItems, readItem } from './hooking.ts'
 import { sortItem } from './manual-sort.ts'
 import { type Trace, type Via, versionOf } from './reads.ts'
 import { isFresh, itemTag, listTag, versionsOf } from './versions.ts'
 
-type OfCollection = { Params: { collection: string } }
-type OfItem = { Params: { collection: string; id: string } }
-
-/** `/items/{collection}` (spec/items.md §1). Row events are appended by the database; these routes emit no others. */
+/** `/items/{collection}`. Row events are appended by the database; these routes emit no others. */
 export function itemRoutes(app: App, rt: Runtime): void {
-  app.get<OfCollection>('/items/:collection', async (request, reply) => {
+  app.get('/items/:collection', listRoute, async (request, reply) => {
     const { collection } = request.params
     const query = queryOf(request)
     return answer(
@@ -37,7 +45,7 @@ export function itemRoutes(app: App, rt: Runtime): void {
       }),
     )
   })
-  app.get<OfCollection>('/items/:collection/export', async (request, reply) => {
+  app.get('/items/:collection/export', exportRoute, async (request, reply) => {
     const { content, type, name } = await exportItems(
       rt,
       writerOf(request),
@@ -47,7 +55,7 @@ export function itemRoutes(app: App, rt: Runtime): void {
     )
     return reply.type(type).header('content-disposition', `attachment; filename="${name}"`).send(content)
   })
-  app.get<OfItem>('/items/:collection/:id', async (request, reply) => {
+  app.get('/items/:collection/:id', readRoute, async (request, reply) => {
     const { collection, id } = request.params
     const query = queryOf(request)
     return answer(
@@ -62,19 +70,19 @@ export function itemRoutes(app: App, rt: Runtime): void {
       }),
     )
   })
-  app.post<OfCollection>('/items/:collection', async (request, reply) => {
+  app.post('/items/:collection', createRoute, async (request, reply) => {
     const change = { action: 'create', payloads: [request.body] } as const
     const written = await changeItems(rt, writerOf(request), request.params.collection, change, queryOf(request))
     return json(reply.code(201), `{"data":${answersOf(written)}}`)
   })
-  app.patch<OfItem>('/items/:collection/:id', async (request, reply) => {
+  app.patch('/items/:collection/:id', updateRoute, async (request, reply) => {
     const { collection, id } = request.params
     const ifMatch = versionsOf(request.headers['if-match'])
     const change = { action: 'update', changes: [{ id, payload: request.body }], ifMatch } as const
     const written = await changeItems(rt, writerOf(request), collection, change, queryOf(request))
     return json(reply, `{"data":${answersOf(written)}}`)
   })
-  app.delete<OfItem>('/items/:collection/:id', async (request, reply) => {
+  app.delete('/items/:collection/:id', deleteRoute, async (request, reply) => {
     const { collection, id } = request.params
     const ifMatch = versionsOf(request.headers['if-match'])
     const gone = await changeItems(rt, writerOf(request), collection, { action: 'delete', ids: [id], ifMatch })
@@ -85,29 +93,30 @@ export function itemRoutes(app: App, rt: Runtime): void {
 
 /** Routes that nobody may call without a session. */
 export function itemBearerRoutes(app: App, rt: Runtime): void {
-  app.post<OfCollection>('/utils/sort/:collection', async (request) => ({
+  app.post('/utils/sort/:collection', sortRoute, async (request) => ({
     data: await sortItem(rt, writerOf(request), request.params.collection, request.body),
   }))
 }
 
 function bulkRoutes(app: App, rt: Runtime): void {
   acceptBulkBodies(app, rt.config)
-  app.put<OfCollection>('/items/:collection', async (request, reply) => {
-    const { payloads, isList } = upsertPayloads(request.body)
+  app.put('/items/:collection', upsertRoute, async (request, reply) => {
+    const isList = Array.isArray(request.body)
+    const payloads = isList ? (request.body as readonly unknown[]) : [request.body]
     const query = queryOf(request)
     const change = { action: 'upsert', payloads, asList: isList, key: query.key } as const
     const written = await changeItems(rt, writerOf(request), request.params.collection, change, query)
     if (isList) return json(reply, `{"data":[${written.rows ?? written.ids}]}`)
     return json(reply.code(written.created ? 201 : 200), `{"data":${answersOf(written)}}`)
   })
-  app.post<OfCollection>('/items/:collection/bulk', async (request, reply) => {
-    const payloads = listOf(request.body, 'Request body must be an array')
+  app.post('/items/:collection/bulk', createAllRoute, async (request, reply) => {
+    const payloads = request.body
     const change = { action: 'create', payloads, asList: true } as const
     const { ids, rows } = await changeItems(rt, writerOf(request), request.params.collection, change, queryOf(request))
     return json(reply.code(201), `{"data":[${rows ?? ids}]}`)
   })
-  app.patch<OfCollection>('/items/:collection/bulk', async (request, reply) => {
-    const changes = updatesIn(listOf(request.body, 'Request body must be an array'))
+  app.patch('/items/:collection/bulk', updateAllRoute, async (request, reply) => {
+    const changes = updatesIn(request.body)
     const { ids, rows } = await changeItems(
       rt,
       writerOf(request),
@@ -117,8 +126,8 @@ function bulkRoutes(app: App, rt: Runtime): void {
     )
     return json(reply, `{"data":[${rows ?? ids}]}`)
   })
-  app.delete<OfCollection>('/items/:collection/bulk', async (request, reply) => {
-    const ids = listOf(request.body, 'Request body must be an array of IDs')
+  app.delete('/items/:collection/bulk', deleteAllRoute, async (request, reply) => {
+    const ids = request.body
     await changeItems(rt, writerOf(request), request.params.collection, { action: 'delete', ids })
     return reply.code(204).send()
   })
@@ -161,16 +170,4 @@ function answer(request: FastifyRequest, reply: FastifyReply, { body, tag }: Ser
 /** The text is JSON already; serialising it again would cost more than the query. */
 function json(reply: FastifyReply, body: Served['body']): FastifyReply {
   return reply.type('application/json; charset=utf-8').send(body)
-}
-
-function listOf(body: unknown, message: string): readonly unknown[] {
-  if (!Array.isArray(body)) throw errors.badBody(message)
-  return body
-}
-
-/** The items of an upsert: an array is many, an object is one. */
-function upsertPayloads(body: unknown): { readonly payloads: readonly unknown[]; readonly isList: boolean } {
-  if (Array.isArray(body)) return { payloads: body, isList: true }
-  if (!isObject(body)) throw errors.badBody('Request body must be an object or an array of objects')
-  return { payloads: [body], isList: false }
 }

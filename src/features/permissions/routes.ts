@@ -1,21 +1,31 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { AppError, errors } from '../../errors.ts'
+import { AppError } from '../../errors.ts'
 import { type App, actorOf } from '../../http.ts'
 import { acceptJsonUploads, uploadedJson } from '../../json-upload.ts'
-import { isObject } from '../../query/guards.ts'
 import type { Runtime } from '../../runtime.ts'
 import { changeItems } from '../items/change.ts'
 import type { Writer } from '../items/context.ts'
 import { readList, readOne } from '../items/reads.ts'
 import { checkRule, checkRuleDelete } from './check.ts'
+import {
+  changeRoute,
+  createRoute,
+  explainRoute,
+  exportRoute,
+  importRoute,
+  listRoute,
+  previewRoute,
+  readRoute,
+  reloadRoute,
+  removeRoute,
+} from './declarations.ts'
 import { explain } from './explain.ts'
 import { storedRow } from './queries.ts'
 import { exportPermissions, importPermissions, previewImport } from './transfer.ts'
 
-type OfRow = { Params: { id: string } }
 type Row = Readonly<Record<string, unknown>>
 
-/** Permissions and named rules are stored in collections of their own, and read like any other (spec/permissions.md §4). */
+/** Permissions and named rules are stored in collections of their own, and read like any other. */
 const stores = [
   { path: '/permissions', collection: 'svc_Permission', what: 'Permission' },
   { path: '/acls', collection: 'svc_ACL', what: 'ACL' },
@@ -25,11 +35,11 @@ type Store = (typeof stores)[number]
 
 /** Reading follows the ordinary read permission on the collection. */
 export function permissionRoutes(app: App, rt: Runtime): void {
-  for (const { path, collection } of stores) {
-    app.get(path, async (request, reply) =>
+  for (const { path, collection, what } of stores) {
+    app.get(path, listRoute(what), async (request, reply) =>
       json(reply, await readList(rt, request.caller.access, collection, queryOf(request))),
     )
-    app.get<OfRow>(`${path}/:id`, async (request, reply) =>
+    app.get(`${path}/:id`, readRoute(what), async (request, reply) =>
       json(reply, await readOne(rt, request.caller.access, collection, request.params.id, queryOf(request))),
     )
   }
@@ -38,20 +48,22 @@ export function permissionRoutes(app: App, rt: Runtime): void {
 /** Changes answer the raw row, not wrapped; they hold everywhere within a second, here at once. */
 export function permissionAdminRoutes(app: App, rt: Runtime): void {
   for (const store of stores) writeRoutes(app, rt, store)
-  app.post('/permissions/reload', async () => {
+  app.post('/permissions/reload', reloadRoute, async () => {
     await rt.access.reload()
     return { message: 'Permission cache reloaded successfully' }
   })
-  app.get('/permissions/explain', (request) => explain(rt, queryOf(request)))
-  app.get('/permissions-export', async (_request, reply) => {
+  app.get('/permissions/explain', explainRoute, (request) => explain(rt, queryOf(request)))
+  app.get('/permissions-export', exportRoute, async (_request, reply) => {
     const file = await exportPermissions(rt)
     const name = `permissions-${file.timestamp.slice(0, 10)}.json`
     return reply.header('content-disposition', `attachment; filename="${name}"`).send(file)
   })
   app.register(async (scope) => {
     acceptJsonUploads(scope as App, rt.config)
-    scope.post('/permissions-preview-import', async (request) => previewImport(rt, await uploaded(request)))
-    scope.post('/permissions-import', async (request) =>
+    scope.post('/permissions-preview-import', previewRoute, async (request) =>
+      previewImport(rt, await uploaded(request)),
+    )
+    scope.post('/permissions-import', importRoute, async (request) =>
       importPermissions(rt, actorOf(request), await uploaded(request)),
     )
   })
@@ -62,25 +74,25 @@ function uploaded(request: FastifyRequest): Promise<unknown> {
 }
 
 function writeRoutes(app: App, rt: Runtime, store: Store): void {
-  const { path, collection } = store
-  app.post(path, async (request, reply) => {
-    const row = rowOf(request.body)
+  const { path, collection, what } = store
+  app.post(path, createRoute(what), async (request, reply) => {
+    const row = request.body
     await checkRule(rt, collection, row)
     const { ids } = await changeItems(rt, writerOf(request), collection, { action: 'create', payloads: [row] })
     const id = ids[0]!
     await rt.access.reload()
     return reply.code(201).send(await stored(rt, store, JSON.parse(id)))
   })
-  app.patch<OfRow>(`${path}/:id`, async (request) => {
+  app.patch(`${path}/:id`, changeRoute(what), async (request) => {
     const { id } = request.params
-    const changes = rowOf(request.body)
+    const changes = request.body
     await stored(rt, store, id)
     await checkRule(rt, collection, changes, id)
     await changeItems(rt, writerOf(request), collection, { action: 'update', changes: [{ id, payload: changes }] })
     await rt.access.reload()
     return stored(rt, store, id)
   })
-  app.delete<OfRow>(`${path}/:id`, async (request, reply) => {
+  app.delete(`${path}/:id`, removeRoute(what), async (request, reply) => {
     const { id } = request.params
     await checkRuleDelete(rt, collection, [id])
     await changeItems(rt, writerOf(request), collection, { action: 'delete', ids: [id] })
@@ -91,11 +103,6 @@ function writeRoutes(app: App, rt: Runtime, store: Store): void {
 
 function writerOf(request: FastifyRequest): Writer {
   return { actor: actorOf(request), access: request.caller.access, user: request.caller.user }
-}
-
-function rowOf(body: unknown): Row {
-  if (!isObject(body)) throw errors.badBody('Request body must be an object')
-  return body
 }
 
 async function stored(rt: Runtime, { collection, what }: Store, id: string): Promise<Row> {

@@ -1,22 +1,21 @@
 import type { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { Type } from 'typebox'
+import { route } from '../../http/route.ts'
+import { Count, Row, Text } from '../../http/shapes.ts'
 import { type App, turnOf } from '../../http.ts'
 import type { ListQuery } from '../../query/parse.ts'
 import type { Runtime } from '../../runtime.ts'
 import { readCached, type Served } from '../items/cached-reads.ts'
+import { CollectionParams, ReportBody, ReportQuery } from '../items/declarations.ts'
 import type { Trace } from '../items/reads.ts'
 import { queryOf } from '../items/routes.ts'
 import { failure, parseReport, parseReportParameters, readReport, reportError } from './reports.ts'
 import { readStats } from './stats.ts'
 import { parseStats, parseStatsParameters, type Stat } from './stats-request.ts'
 
-type OfCollection = { Params: { collection: string } }
-
 /** `/reports/{collection}` and `/reports/stats`, by POST with a body or by GET with parameters (spec: Reports). */
 export function reportRoutes(app: App, rt: Runtime): void {
-  const config = { failureMessage: failure }
-  /** Fifty reports in full. */
-  const bodyLimit = 1_048_576
   // What is thrown here goes on to the server's own handler, which knows how errors look.
   app.setErrorHandler((error) => {
     throw reportError(error)
@@ -35,16 +34,16 @@ export function reportRoutes(app: App, rt: Runtime): void {
     const read = (trace?: Trace) => readReport(rt, request.caller.access, collection, query, trace)
     return json(reply, await cached(rt, request, reply, [collection], read))
   }
-  app.post('/reports/stats', { config, bodyLimit }, async (request, reply) =>
+  app.post('/reports/stats', postStatsRoute, async (request, reply) =>
     answerStats(request, reply, parseStats(request.body)),
   )
-  app.get('/reports/stats', { config }, async (request, reply) =>
+  app.get('/reports/stats', getStatsRoute, async (request, reply) =>
     answerStats(request, reply, parseStatsParameters(queryOf(request))),
   )
-  app.post<OfCollection>('/reports/:collection', { config, bodyLimit }, async (request, reply) =>
+  app.post('/reports/:collection', postReportRoute, async (request, reply) =>
     answerReport(request, reply, request.params.collection, parseReport(request.body)),
   )
-  app.get<OfCollection>('/reports/:collection', { config }, async (request, reply) =>
+  app.get('/reports/:collection', getReportRoute, async (request, reply) =>
     answerReport(request, reply, request.params.collection, parseReportParameters(queryOf(request))),
   )
 }
@@ -67,3 +66,52 @@ async function cached(
 
 const json = (reply: FastifyReply, body: Served['body']): FastifyReply =>
   reply.type('application/json; charset=utf-8').send(body)
+
+const ReportShape = Type.Object({ data: Type.Array(Row), totalCount: Type.Optional(Count(3)) })
+const StatsShape = Type.Object({
+  data: Type.Record(Type.String(), Type.Unknown(), {
+    examples: [{ revenue: { data: [{ total: 310.5 }], totalCount: 1 } }],
+  }),
+})
+const StatsBody = Type.Object({
+  stats: Type.Array(Type.Object({ name: Text('revenue'), collection: Text('orders'), query: ReportBody }), {
+    minItems: 1,
+    maxItems: 50,
+  }),
+})
+const StatsQuery = Type.Object({
+  stats: Type.Optional(Text('[{"name":"orders","collection":"orders","query":{}}]', { description: 'As JSON.' })),
+})
+
+/** The query parser reads them; a body holds at most fifty reports in full. */
+const treatment = { tag: 'Reports', readElsewhere: 'all', sendsText: true } as const
+const options = { config: { failureMessage: failure }, bodyLimit: 1_048_576 }
+
+const postStatsRoute = route(
+  { ...treatment, summary: 'Make several reports at once', body: StatsBody, response: { 200: StatsShape } },
+  options,
+)
+const getStatsRoute = route(
+  { ...treatment, summary: 'Make several reports at once', query: StatsQuery, response: { 200: StatsShape } },
+  options,
+)
+const postReportRoute = route(
+  {
+    ...treatment,
+    summary: 'Make a report',
+    params: CollectionParams,
+    body: ReportBody,
+    response: { 200: ReportShape },
+  },
+  options,
+)
+const getReportRoute = route(
+  {
+    ...treatment,
+    summary: 'Make a report',
+    params: CollectionParams,
+    query: ReportQuery,
+    response: { 200: ReportShape },
+  },
+  options,
+)

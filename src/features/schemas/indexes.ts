@@ -7,13 +7,13 @@ import { AppError, errors } from '../../errors.ts'
 import type { Actor } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
 import { changed, changeSchemas, commitDdl, reasonOf, type SchemaChanged } from './change.ts'
-import { type ChangeOptions, objectOf } from './schemas.ts'
+import type { ChangeOptions } from './schemas.ts'
 
 /** Adds an index to a collection. 409 when it has one of that name. */
 export function addIndex(
   rt: Runtime,
   actor: Actor,
-  { collectionName, body }: { collectionName: string; body: unknown },
+  { collectionName, body }: { collectionName: string; body: Readonly<Record<string, unknown>> },
   options: ChangeOptions,
 ): Promise<SchemaChanged> {
   const index = readIndex(collectionName, body)
@@ -87,11 +87,11 @@ async function createMissing(rt: Runtime, actor: Actor, collection: Collection, 
   }
 }
 
-function readIndex(collectionName: string, body: unknown): IndexJson & { name: string } {
-  const problems = memberProblems(['index'], objectOf(body), '')
+function readIndex(collectionName: string, body: Readonly<Record<string, unknown>>): IndexJson & { name: string } {
+  const problems = memberProblems(['index'], body, '')
   if (problems.length > 0)
     throw new AppError(400, 'Error adding index', { code: 'INVALID_SCHEMA', details: { errors: problems } })
-  const { name, fields, unique, nullsNotDistinct, type } = objectOf(body)
+  const { name, fields, unique, nullsNotDistinct, type } = body
   if (!Array.isArray(fields) || fields.length === 0 || !fields.every((field) => typeof field === 'string'))
     throw errors.badBody('fields must be a list of field names')
   return {

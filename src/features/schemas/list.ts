@@ -1,15 +1,19 @@
+import type { Static } from 'typebox'
 import type { Catalog, Collection, CollectionDefinition } from '../../catalog/catalog.ts'
 import { shownSchema } from '../../catalog/declared.ts'
 import { AppError, errors } from '../../errors.ts'
 import type { Runtime } from '../../runtime.ts'
-
-export type SchemaListQuery = { search?: string; page?: string; limit?: string; sort?: string }
+import type { SchemaListQuery } from './declarations.ts'
 
 /**
- * Definitions by name, as `GET /schemas` answers them, with what the server adds (spec/schemas.md §1). `limit=-1` is
+ * Definitions by name, as `GET /schemas` answers them, with what the server adds. `limit=-1` is
  * all of them on one page.
  */
-export function listSchemas(rt: Runtime, admin: boolean, { search, page, limit, sort }: SchemaListQuery) {
+export function listSchemas(
+  rt: Runtime,
+  admin: boolean,
+  { search, page, limit, sort }: Static<typeof SchemaListQuery>,
+) {
   const catalog = rt.catalog.current()
   const all = [...catalog.collections.values()].map((collection) => visibleDefinition(catalog, collection, admin))
   const found = all.filter(
@@ -18,8 +22,7 @@ export function listSchemas(rt: Runtime, admin: boolean, { search, page, limit, 
   found.sort((a, b) => (a.collectionName < b.collectionName ? -1 : 1))
   if (sortsDescending(sort)) found.reverse()
   if (page === undefined && limit === undefined) return { data: found, totalCount: found.length }
-  if (limit === '-1') return paged(found, 1, -1)
-  return paged(found, positive(page, 1), positive(limit, 50))
+  return limit === -1 ? paged(found, 1, -1) : paged(found, page ?? 1, limit ?? 50)
 }
 
 export function oneSchema(rt: Runtime, admin: boolean, collectionName: string): CollectionDefinition {
@@ -42,12 +45,6 @@ function paged<T>(all: readonly T[], page: number, limit: number) {
   }
   const data = limit === -1 ? all : all.slice((page - 1) * limit, page * limit)
   return { data, totalCount: all.length, pagination }
-}
-
-function positive(value: string | undefined, fallback: number): number {
-  if (value === undefined) return fallback
-  if (!/^[1-9]\d{0,8}$/.test(value)) throw errors.badQuery('page and limit are whole numbers from 1; limit=-1 is all')
-  return Number(value)
 }
 
 function sortsDescending(sort: string | undefined): boolean {

@@ -13,13 +13,13 @@ import { AppError } from '../../errors.ts'
 import type { Actor } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
 import { changeSchemas, type SchemaChanged } from './change.ts'
-import { type ChangeOptions, objectOf } from './schemas.ts'
+import type { ChangeOptions } from './schemas.ts'
 
 /** Creates a relationship with its column, index, junction and relation back (spec/schemas.md §3). */
 export function createRelationship(
   rt: Runtime,
   actor: Actor,
-  { source, body }: { source: string; body: unknown },
+  { source, body }: { source: string; body: Body },
   options: ChangeOptions,
 ): Promise<SchemaChanged> {
   const edit = (catalog: Catalog) => withRelationship(catalog, source, readRelationship(source, body))
@@ -30,7 +30,7 @@ export function createRelationship(
 export function updateRelationship(
   rt: Runtime,
   actor: Actor,
-  { source, field, body }: { source: string; field: string; body: unknown },
+  { source, field, body }: { source: string; field: string; body: Body },
   options: ChangeOptions,
 ): Promise<SchemaChanged> {
   const edit = (catalog: Catalog) => {
@@ -53,8 +53,7 @@ export function deleteRelationship(
 
 type Body = Readonly<Record<string, unknown>>
 
-function readRelationship(source: string, raw: unknown): Relationship {
-  const body = objectOf(raw)
+function readRelationship(source: string, body: Body): Relationship {
   const [name, as] = [body.name ?? body.as, text(body, 'as')]
   const type = typeOf(body)
   checkMembers(body, [])
@@ -82,8 +81,7 @@ function typeOf({ type, relType }: Body): RelationshipType {
   return one
 }
 
-function readChange(relation: Relation | undefined, raw: unknown): RelationshipChange {
-  const body = objectOf(raw)
+function readChange(relation: Relation | undefined, body: Body): RelationshipChange {
   checkMembers(body, relation === undefined ? [] : fixedProblems(relation, body))
   const isRemoval = body.alias === null || body.alias === ''
   return { alias: isRemoval ? null : text(body, 'alias'), details: detailsOf(body) }

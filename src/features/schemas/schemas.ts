@@ -14,9 +14,12 @@ import { changeSchemas, type SchemaChanged } from './change.ts'
 export type ChangeOptions = { readonly drop: boolean; readonly dryRun: boolean }
 
 /** Creates a collection: table, definition row and event in one transaction. 400 for a bad schema, 409 for a known name. */
-export function createSchema(rt: Runtime, actor: Actor, body: unknown, options: ChangeOptions): Promise<SchemaChanged> {
-  const { collectionName, schema: raw } = objectOf(body)
-  if (raw === null || typeof raw !== 'object' || Array.isArray(raw)) throw errors.badBody('schema must be an object')
+export function createSchema(
+  rt: Runtime,
+  actor: Actor,
+  { collectionName, schema: raw }: { readonly collectionName?: unknown; readonly schema: object },
+  options: ChangeOptions,
+): Promise<SchemaChanged> {
   const edit = (catalog: Catalog) => {
     checkIdentifier('collection name', collectionName)
     if (collectionName.endsWith('_junction')) throw errors.badBody('Collection names ending in _junction are reserved')
@@ -35,10 +38,9 @@ export function createSchema(rt: Runtime, actor: Actor, body: unknown, options: 
 export function updateSchema(
   rt: Runtime,
   actor: Actor,
-  { collectionName, schema: raw }: { readonly collectionName: string; readonly schema: unknown },
+  { collectionName, schema: raw }: { readonly collectionName: string; readonly schema: object },
   options: ChangeOptions,
 ): Promise<SchemaChanged> {
-  if (raw === null || typeof raw !== 'object' || Array.isArray(raw)) throw errors.badBody('schema must be an object')
   let givenUp: ReadonlySet<string> = new Set()
   const message = 'Error updating schema'
   const means = ({ collection, field }: Loss) => options.drop || (collection === collectionName && givenUp.has(field!))
@@ -87,10 +89,4 @@ export function deleteSchema(
     return withoutCollection(definitions, collectionName)
   }
   return changeSchemas(rt, actor, { message: 'Error deleting schema', edit }, options)
-}
-
-export function objectOf(body: unknown): Readonly<Record<string, unknown>> {
-  if (body === null || typeof body !== 'object' || Array.isArray(body))
-    throw errors.badBody('Request body must be an object')
-  return body as Record<string, unknown>
 }

@@ -1,6 +1,6 @@
 import { type TProperties, Type } from 'typebox'
 import { route } from '../../http/route.ts'
-import { Id, Moment, NullableId, Said } from '../../http/shapes.ts'
+import { Count, Id, Moment, NullableId, Said } from '../../http/shapes.ts'
 import { settingsKeys } from './keys.ts'
 
 const tag = 'Settings'
@@ -34,7 +34,7 @@ const valuesOf = (isShown: (key: { readonly isPublic: boolean }) => boolean): TP
   )
 
 const Derived = Type.Object({
-  id: NullableId(),
+  id: Type.Union([Count(1), Type.Null()]),
   tenant_Id: NullableId(),
   createdAt: Moment(),
   updatedAt: Moment(),
