@@ -2,7 +2,7 @@ import type { Server } from 'node:http'
 import type { Socket } from 'node:net'
 import { clientNetwork } from '../adapters/client-address.ts'
 
-/** Cuts the connections of an address beyond `limit`, so that no client alone can take all of them (quality D-07). */
+/** Cuts the connections of an address beyond `limit`, so that no client alone can take all of them. */
 export function limitConnections(server: Server, limit: number): void {
   const open = new Map<string, number>()
   server.on('connection', (socket: Socket) => {

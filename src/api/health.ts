@@ -14,7 +14,7 @@ type Check = { ok: boolean; [more: string]: unknown }
 
 /**
  * `GET /health`: the process lives. `GET /ready`: it can work, part by part, 200 or 503; asked at most once a second,
- * so that hammering it costs the database nothing (quality D-16).
+ * so that hammering it costs the database nothing.
  */
 export function healthRoutes(app: App, rt: Runtime, feed: Feed | undefined): void {
   let isDraining = false

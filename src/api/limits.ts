@@ -126,7 +126,7 @@ export type Limits = {
 }
 
 /**
- * Both limiters (spec: Limits; auth facts §10): RATE_LIMIT on every route but those that say `unlimited`, and
+ * Both limiters: RATE_LIMIT on every route but those that say `unlimited`, and
  * AUTH_RATE_LIMIT on those of the table. 429 with Retry-After; RateLimit-Limit, -Remaining and -Reset (seconds) on every
  * answer, of the attempts where they are counted.
  */

@@ -90,7 +90,7 @@ function loggedPath({ url, routeOptions }: FastifyRequest): string | undefined {
   return /^\/auth\/|%/i.test(path) ? routeOptions.url : path
 }
 
-/** A client that sends slowly or not at all must not hold a connection (quality D-07). Milliseconds. */
+/** A client that sends slowly or not at all must not hold a connection. Milliseconds. */
 function limitTimes(server: Server): void {
   server.headersTimeout = 15_000
   server.requestTimeout = 30_000

@@ -11,7 +11,7 @@ import type { ImportFormat } from './import-rows.ts'
 import { queryOf, writerOf } from './routes.ts'
 import { type Upload, type UploadedFile, withUpload } from './upload.ts'
 
-/** Files as items, all or none (spec/items.md §12). Nobody may call them without a session. */
+/** Files as items, all or none. Nobody may call them without a session. */
 export function itemImportRoutes(app: App, rt: Runtime): void {
   acceptMultipart(app, { fileSize: rt.config.files.maxUploadFileSize })
   app.post('/items/:collection/import-csv', importCsvRoute, (request, reply) =>

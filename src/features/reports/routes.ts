@@ -14,7 +14,7 @@ import { failure, parseReport, parseReportParameters, readReport, reportError } 
 import { readStats } from './stats.ts'
 import { parseStats, parseStatsParameters, type Stat } from './stats-request.ts'
 
-/** `/reports/{collection}` and `/reports/stats`, by POST with a body or by GET with parameters (spec: Reports). */
+/** `/reports/{collection}` and `/reports/stats`, by POST with a body or by GET with parameters. */
 export function reportRoutes(app: App, rt: Runtime): void {
   // What is thrown here goes on to the server's own handler, which knows how errors look.
   app.setErrorHandler((error) => {

@@ -15,7 +15,7 @@ import { type Start, startByLink, startByRequest } from './start.ts'
 import { journeyCookie } from './state.ts'
 
 /**
- * Social sign-in (auth facts §6). The callbacks and POST /auth/social/signin emit auth.register, auth.social_linked,
+ * Social sign-in. The callbacks and POST /auth/social/signin emit auth.register, auth.social_linked,
  * auth.login, auth.2fa_challenged, auth.email_verified and auth.unverified_credentials_dropped.
  */
 export function socialRoutes(app: App, rt: Runtime): void {
@@ -56,7 +56,7 @@ function started(reply: FastifyReply, { url, cookie }: Start) {
 
 /**
  * To the app's address where the journey has one, else as JSON. A token is in the address only where the app asked for
- * tokens (decisions A35) and the browser has no session cookie.
+ * tokens and the browser has no session cookie.
  */
 function delivered(rt: Runtime, reply: FastifyReply, ended: Ended) {
   const { journey } = ended
