@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { beginning, type Input, leastPauseMs, type Standing, step } from '../../src/api/realtime/live-report.ts'
+import { beginning, type Input, leastPauseMs, type ReportState, step } from '../../src/api/realtime/live-report.ts'
 
 const book = new Set(['book'])
 const evaluated = (tag: string, at: number): Input => ({ is: 'evaluated', tag, reads: book, at })
@@ -8,11 +8,11 @@ const changed = (at: number, ...collections: string[]): Input => ({
   collections: new Set(collections),
   at,
 })
-const standingAfter = (standing: Standing, ...inputs: readonly Input[]): Standing =>
-  inputs.reduce((before, input) => step(before, input)[0], standing)
-const effectsOf = (standing: Standing, input: Input) => step(standing, input)[1]
+const stateAfter = (state: ReportState, ...inputs: readonly Input[]): ReportState =>
+  inputs.reduce((before, input) => step(before, input)[0], state)
+const effectsOf = (state: ReportState, input: Input) => step(state, input)[1]
 
-const idle = standingAfter(beginning, evaluated('a', 1000))
+const idle = stateAfter(beginning, evaluated('a', 1000))
 
 describe('given a report whose first evaluation is under way', () => {
   it('when it is evaluated, then nothing is sent: the result is the answer', () => {
@@ -23,7 +23,7 @@ describe('given a report whose first evaluation is under way', () => {
   })
 
   it('when anything changes meanwhile, then it is evaluated again after the pause', () => {
-    const stale = standingAfter(beginning, changed(900, 'author'))
+    const stale = stateAfter(beginning, changed(900, 'author'))
     expect(effectsOf(stale, evaluated('a', 1000))).toEqual([{ do: 'wake', inMs: leastPauseMs }])
   })
 })
@@ -44,7 +44,7 @@ describe('given a report at rest', () => {
 })
 
 describe('given a report that waits', () => {
-  const waiting = standingAfter(idle, changed(1100, 'book'))
+  const waiting = stateAfter(idle, changed(1100, 'book'))
 
   it('when more changes, then nothing is added', () => {
     expect(step(waiting, changed(1200, 'book'))).toEqual([waiting, []])
@@ -62,7 +62,7 @@ describe('given a report that waits', () => {
 })
 
 describe('given a report that is evaluated again', () => {
-  const evaluating = standingAfter(idle, changed(2000, 'book'), { is: 'due', isFree: true, at: 2000 })
+  const evaluating = stateAfter(idle, changed(2000, 'book'), { is: 'due', isFree: true, at: 2000 })
 
   it('when the result is another one, then it is sent', () => {
     expect(effectsOf(evaluating, evaluated('b', 2010))).toEqual([{ do: 'send' }])
@@ -73,7 +73,7 @@ describe('given a report that is evaluated again', () => {
   })
 
   it('when something changes meanwhile, then it is sent and evaluated once more', () => {
-    const stale = standingAfter(evaluating, changed(2005, 'book'), changed(2006, 'book'))
+    const stale = stateAfter(evaluating, changed(2005, 'book'), changed(2006, 'book'))
     expect(effectsOf(stale, evaluated('b', 2010))).toEqual([{ do: 'send' }, { do: 'wake', inMs: leastPauseMs }])
   })
 })

@@ -4,7 +4,7 @@ import {
   type Input,
   type MessageInput,
   mostWaiting,
-  type Standing,
+  type SubscriptionState,
   step,
 } from '../../src/api/realtime/subscription.ts'
 import { cursorAt, parseSnapshot } from '../../src/events/cursor.ts'
@@ -18,11 +18,11 @@ const message = (xid: number, slow = false): MessageInput => ({
 })
 const caughtUp = (xid: number): Input => ({ is: 'caught up', cursor, seen: at(xid) })
 
-const standingAfter = (standing: Standing, ...inputs: readonly (MessageInput | Input)[]): Standing =>
-  inputs.reduce((before, input) => step(before, input as Input)[0], standing)
-const effectsOf = (standing: Standing, input: MessageInput | Input) => step(standing, input as Input)[1]
+const stateAfter = (state: SubscriptionState, ...inputs: readonly (MessageInput | Input)[]): SubscriptionState =>
+  inputs.reduce((before, input) => step(before, input as Input)[0], state)
+const effectsOf = (state: SubscriptionState, input: MessageInput | Input) => step(state, input as Input)[1]
 
-const live: Standing = { phase: 'live', seen: undefined }
+const live: SubscriptionState = { phase: 'live', seen: undefined }
 
 describe('given a subscription that is live', () => {
   it('when a message comes, then it is sent as it is, and nothing changes', () => {
@@ -50,7 +50,7 @@ describe('given a subscription that is live', () => {
 })
 
 describe('given a subscription that is live and has seen what is yet to be delivered', () => {
-  const ahead = standingAfter(beginning, caughtUp(15))
+  const ahead = stateAfter(beginning, caughtUp(15))
 
   it('when a message comes that it has seen, then nothing is sent, even to a slow client', () => {
     expect([effectsOf(ahead, message(14)), effectsOf(ahead, message(14, true))]).toEqual([[], []])
@@ -61,14 +61,14 @@ describe('given a subscription that is live and has seen what is yet to be deliv
   })
 
   it('when all of that has been delivered, then it is like everybody else', () => {
-    expect(standingAfter(ahead, { is: 'read', upTo: at(14) })).toEqual(ahead)
-    expect(standingAfter(ahead, { is: 'read', upTo: at(15) })).toEqual(live)
+    expect(stateAfter(ahead, { is: 'read', upTo: at(14) })).toEqual(ahead)
+    expect(stateAfter(ahead, { is: 'read', upTo: at(15) })).toEqual(live)
   })
 })
 
 describe('given a subscription that is catching up', () => {
   it('when messages come, then they wait and are handed on in their order, once it has caught up', () => {
-    const waiting = standingAfter(beginning, message(11), message(12, true), message(13))
+    const waiting = stateAfter(beginning, message(11), message(12, true), message(13))
     expect(step(waiting, caughtUp(12))).toEqual([
       { phase: 'live', seen: at(12) },
       [{ do: 'hand', messages: [11, 12, 13].map((xid) => message(xid).message) }],
@@ -77,29 +77,29 @@ describe('given a subscription that is catching up', () => {
 
   it('when more come than may wait, then it forgets them and catches up once more from where it is', () => {
     const many = Array.from({ length: mostWaiting + 1 }, (_, n) => message(n + 11))
-    const overflowed = standingAfter(beginning, ...many)
+    const overflowed = stateAfter(beginning, ...many)
     expect(overflowed).toMatchObject({ phase: 'catching up', waiting: undefined, overflowed: true })
     const [again, effects] = step(overflowed, caughtUp(15))
     expect(effects).toEqual([{ do: 'catch up', from: cursor }])
     expect(again).toEqual({ ...beginning, seen: at(15) })
-    expect(effectsOf(standingAfter(again, message(20)), caughtUp(19))).toEqual([
+    expect(effectsOf(stateAfter(again, message(20)), caughtUp(19))).toEqual([
       { do: 'hand', messages: [message(20).message] },
     ])
   })
 
   it('when exactly as many come as may wait, then none is forgotten', () => {
     const many = Array.from({ length: mostWaiting }, (_, n) => message(n + 11))
-    expect(standingAfter(beginning, ...many)).toMatchObject({ overflowed: false, waiting: { count: mostWaiting } })
+    expect(stateAfter(beginning, ...many)).toMatchObject({ overflowed: false, waiting: { count: mostWaiting } })
   })
 
   it('when a rule may show other rows, then it catches up once more instead of reading again', () => {
-    const disturbed = standingAfter(beginning, message(11), { is: 'disturbed' })
+    const disturbed = stateAfter(beginning, message(11), { is: 'disturbed' })
     expect(effectsOf(disturbed, caughtUp(12))).toEqual([{ do: 'catch up', from: cursor }])
   })
 
   it('when everything has been handed out, then it goes on with what it has seen itself', () => {
-    const again = standingAfter(beginning, { is: 'disturbed' }, caughtUp(12))
-    expect(standingAfter(again, { is: 'read', upTo: at(20) })).toEqual(again)
+    const again = stateAfter(beginning, { is: 'disturbed' }, caughtUp(12))
+    expect(stateAfter(again, { is: 'read', upTo: at(20) })).toEqual(again)
   })
 
   it('when the log cannot say what was missed, then it has to read again', () => {

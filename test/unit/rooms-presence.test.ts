@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import { newcomer, type Standing, step } from '../../src/features/rooms/presence.ts'
+import { newcomer, type PresenceState, step } from '../../src/features/rooms/presence.ts'
 
-const settled: Standing = { ...newcomer('p', 0), isComplete: true, isAvailable: true }
+const settled: PresenceState = { ...newcomer('p', 0), isComplete: true, isAvailable: true }
 const place = { room: { tenantId: undefined, name: 'r' }, socketId: 's' }
 const heard = { is: 'heard', name: 'p', known: true, condemned: [], at: 1000 } as const
-const effectsOf = (standing: Standing, input: Parameters<typeof step>[1]) => step(standing, input)[1]
-const standingAfter = (standing: Standing, input: Parameters<typeof step>[1]) => step(standing, input)[0]
+const effectsOf = (state: PresenceState, input: Parameters<typeof step>[1]) => step(state, input)[1]
+const stateAfter = (state: PresenceState, input: Parameters<typeof step>[1]) => step(state, input)[0]
 
 describe('given a process that Redis knows with all its members', () => {
   it('when its sign of life is answered, then it only pays what it owes', () => {
@@ -31,29 +31,29 @@ describe('given a process that Redis knows with all its members', () => {
   })
 
   it('when Redis does not answer, then it is unavailable until all has been done again', () => {
-    const failed = standingAfter(settled, { is: 'failed' })
+    const failed = stateAfter(settled, { is: 'failed' })
     expect(failed.isAvailable).toBe(false)
-    expect(standingAfter(failed, { is: 'done' }).isAvailable).toBe(true)
+    expect(stateAfter(failed, { is: 'done' }).isAvailable).toBe(true)
   })
 
   it('when a socket left unheard, then that is owed until it is paid', () => {
-    const owing = standingAfter(settled, { is: 'owed', place })
+    const owing = stateAfter(settled, { is: 'owed', place })
     expect(owing.owed).toEqual([place])
-    expect(standingAfter(owing, { is: 'paid', place }).owed).toEqual([])
+    expect(stateAfter(owing, { is: 'paid', place }).owed).toEqual([])
   })
 })
 
 describe('given a process that takes another name', () => {
   it('when only some members are put back, then the next sign of life puts them back again', () => {
-    const renamed = standingAfter(settled, { is: 'renamed', name: 'q' })
+    const renamed = stateAfter(settled, { is: 'renamed', name: 'q' })
     expect([renamed.name, renamed.isComplete]).toEqual(['q', false])
     expect(effectsOf(renamed, { ...heard, name: 'q' })).toEqual([{ do: 'restore', name: 'q' }, { do: 'pay' }])
   })
 
   it('when Redis knows the name, then nothing is owed; when all are back, then it is complete', () => {
-    const owing = standingAfter(standingAfter(settled, { is: 'owed', place }), { is: 'renamed', name: 'q' })
-    const registered = standingAfter(owing, { is: 'registered' })
+    const owing = stateAfter(stateAfter(settled, { is: 'owed', place }), { is: 'renamed', name: 'q' })
+    const registered = stateAfter(owing, { is: 'registered' })
     expect([owing.owed, registered.owed, registered.isComplete]).toEqual([[place], [], false])
-    expect(standingAfter(registered, { is: 'restored' }).isComplete).toBe(true)
+    expect(stateAfter(registered, { is: 'restored' }).isComplete).toBe(true)
   })
 })

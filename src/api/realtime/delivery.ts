@@ -118,7 +118,7 @@ async function subscribe(shell: Shell, socket: Socket, access: Access, request: 
   const view = inOneMessage(() => compileView(rt, access, request))
   refuseUnrecorded(rt, access, request)
   const watch = watchScope(rt, access, request)
-  const subscriber: Subscriber = { socket, request, access, view, watch, standing: beginning }
+  const subscriber: Subscriber = { socket, request, access, view, watch, state: beginning }
   registry.add(subscriber)
   try {
     await follow(shell)
@@ -186,7 +186,7 @@ async function deliver(shell: Shell, batch: readonly LogEvent[], resume: string)
   await Promise.all([...byCollection].map(([name, events]) => deliverTo(shell, registry.of(name), events, firstTry)))
   noticeDisturbances(shell, batch)
   const input = { is: 'read', upTo: parseSnapshot(parseCursor(resume).snapshot)! } as const
-  for (const subscriber of registry.all()) if (subscriber.standing.seen !== undefined) take(shell, subscriber, input)
+  for (const subscriber of registry.all()) if (subscriber.state.seen !== undefined) take(shell, subscriber, input)
 }
 
 /** How often it has failed, and whether the catalog has been read again since. */
@@ -255,9 +255,9 @@ function hand(shell: Shell, subscribers: readonly Subscriber[], message: Message
   const ahead: { readonly socket: Socket; readonly after: Snapshot }[] = []
   for (const subscriber of subscribers) {
     if (!registry.has(subscriber)) continue
-    const { socket, standing } = subscriber
-    const [next, effects] = step(standing, outbox.isFull(socket) ? { ...input, slow: true } : input)
-    subscriber.standing = next
+    const { socket, state } = subscriber
+    const [next, effects] = step(state, outbox.isFull(socket) ? { ...input, slow: true } : input)
+    subscriber.state = next
     for (const effect of effects)
       if (effect.do !== 'send') perform(shell, subscriber, effect)
       else if (effect.after === undefined) ready.push(socket)
@@ -276,7 +276,7 @@ function noticeDisturbances(shell: Shell, batch: readonly LogEvent[]): void {
   const byAll = touchedBy(batch)
   for (const subscriber of shell.registry.all()) {
     const { watch } = subscriber
-    const { seen } = subscriber.standing
+    const { seen } = subscriber.state
     if (watch === undefined) continue
     // What happened before it subscribed is in what it has read, however late it is delivered.
     const touched = seen === undefined ? byAll : touchedBy(batch.filter(({ xid }) => !isVisible(BigInt(xid), seen)))
@@ -320,8 +320,8 @@ function fail(shell: Shell, subscribers: readonly Subscriber[], error: unknown):
 
 function take(shell: Shell, subscriber: Subscriber, input: Input): void {
   if (!shell.registry.has(subscriber)) return
-  const [standing, effects] = step(subscriber.standing, input)
-  subscriber.standing = standing
+  const [state, effects] = step(subscriber.state, input)
+  subscriber.state = state
   for (const effect of effects) perform(shell, subscriber, effect)
 }
 

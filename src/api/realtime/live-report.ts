@@ -3,7 +3,7 @@
  * Times are in milliseconds of one clock that never goes back.
  */
 
-export type Standing = {
+export type ReportState = {
   /** A report that waits is evaluated when its timer ends. */
   readonly phase: 'evaluating' | 'waiting' | 'idle'
   /** Something has happened since the evaluation began. */
@@ -35,7 +35,7 @@ type Effect =
 export const leastPauseMs = 250
 
 /** Its first evaluation has begun; the result of that is an answer and is not sent. */
-export const beginning: Standing = {
+export const beginning: ReportState = {
   phase: 'evaluating',
   stale: false,
   tag: undefined,
@@ -43,35 +43,35 @@ export const beginning: Standing = {
   restsUntil: 0,
 }
 
-export function step(standing: Standing, input: Input): readonly [Standing, readonly Effect[]] {
+export function step(state: ReportState, input: Input): readonly [ReportState, readonly Effect[]] {
   switch (input.is) {
     case 'changed':
-      return isConcerned(standing, input.collections) ? touch(standing, input.at) : [standing, []]
+      return isConcerned(state, input.collections) ? touch(state, input.at) : [state, []]
     case 'touched':
-      return touch(standing, input.at)
+      return touch(state, input.at)
     case 'due':
-      if (input.isFree) return [{ ...standing, phase: 'evaluating', stale: false }, [{ do: 'evaluate' }]]
+      if (input.isFree) return [{ ...state, phase: 'evaluating', stale: false }, [{ do: 'evaluate' }]]
       // Results for a reader who does not take them would only pile up.
-      return [{ ...standing, restsUntil: input.at + leastPauseMs }, [{ do: 'wake', inMs: leastPauseMs }]]
+      return [{ ...state, restsUntil: input.at + leastPauseMs }, [{ do: 'wake', inMs: leastPauseMs }]]
     case 'evaluated': {
       const { tag, reads, at } = input
-      const isNews = standing.tag !== undefined && standing.tag !== tag
-      const rested: Standing = { phase: 'idle', stale: false, tag, reads, restsUntil: at + leastPauseMs }
-      const [next, more] = standing.stale ? touch(rested, at) : [rested, []]
+      const isNews = state.tag !== undefined && state.tag !== tag
+      const rested: ReportState = { phase: 'idle', stale: false, tag, reads, restsUntil: at + leastPauseMs }
+      const [next, more] = state.stale ? touch(rested, at) : [rested, []]
       return [next, isNews ? [{ do: 'send' }, ...more] : more]
     }
   }
 }
 
-function isConcerned({ reads }: Standing, collections: ReadonlySet<string>): boolean {
+function isConcerned({ reads }: ReportState, collections: ReadonlySet<string>): boolean {
   if (reads === undefined) return true
   for (const name of reads) if (collections.has(name)) return true
   return false
 }
 
-function touch(standing: Standing, at: number): readonly [Standing, readonly Effect[]] {
-  if (standing.phase === 'evaluating') return [standing.stale ? standing : { ...standing, stale: true }, []]
-  if (standing.phase === 'waiting') return [standing, []]
-  const inMs = Math.max(0, standing.restsUntil - at)
-  return [{ ...standing, phase: 'waiting' }, [{ do: 'wake', inMs }]]
+function touch(state: ReportState, at: number): readonly [ReportState, readonly Effect[]] {
+  if (state.phase === 'evaluating') return [state.stale ? state : { ...state, stale: true }, []]
+  if (state.phase === 'waiting') return [state, []]
+  const inMs = Math.max(0, state.restsUntil - at)
+  return [{ ...state, phase: 'waiting' }, [{ do: 'wake', inMs }]]
 }

@@ -1,11 +1,10 @@
 import type { Socket } from 'socket.io'
-import { type Static, type TSchema, Type } from 'typebox'
-import { Check } from 'typebox/value'
+import { type Static, Type } from 'typebox'
 import { AppError } from '../../errors.ts'
 import { statedRefusal } from '../../features/hooks/refusals.ts'
 import { roomBounds } from '../../features/rooms/rooms.ts'
+import { readAs } from '../../http/reading.ts'
 import { unkeepable } from '../../json-values.ts'
-import { isObject } from '../../query/guards.ts'
 import type { Runtime } from '../../runtime.ts'
 import { socketUser } from './callers.ts'
 
@@ -65,17 +64,8 @@ const messages = {
 type MessageOf<Name extends keyof typeof messages> = Static<(typeof messages)[Name]>
 
 /** Throws AppError 400, in the words of the first member that does not fit. */
-export function readMessage<Name extends keyof typeof messages>(name: Name, request: unknown): MessageOf<Name> {
-  const given = isObject(request) ? request : {}
-  for (const [member, schema] of Object.entries<TSchema>(messages[name].properties)) {
-    const value = given[member]
-    const isMissing = value === undefined && Type.IsOptional(schema)
-    if (!isMissing && !Check(schema, value)) throw new AppError(400, (schema as unknown as Refusing).refusal)
-  }
-  return given as MessageOf<Name>
-}
-
-type Refusing = { readonly refusal: string }
+export const readMessage = <Name extends keyof typeof messages>(name: Name, request: unknown): MessageOf<Name> =>
+  readAs(messages[name], request)
 
 /** A member as JSON text; 413 for more than `longest` characters, 400 for binary data. */
 export function jsonOf(what: string, value: unknown, longest: number): string {

@@ -8,7 +8,7 @@ import { type Evaluation, openEvaluator } from '../../features/reports/live.ts'
 import { parseReport } from '../../features/reports/reports.ts'
 import type { ListQuery } from '../../query/parse.ts'
 import type { Runtime } from '../../runtime.ts'
-import { beginning, type Input, type Standing, step } from './live-report.ts'
+import { beginning, type Input, type ReportState, step } from './live-report.ts'
 import { readMessage } from './messages.ts'
 
 /**
@@ -34,7 +34,7 @@ type Report = {
   readonly socket: Socket
   readonly collection: string
   readonly query: ListQuery
-  standing: Standing
+  state: ReportState
   timer: NodeJS.Timeout | undefined
 }
 
@@ -86,7 +86,7 @@ async function subscribe(shell: Shell, socket: Socket, request: unknown): Promis
   const query = parseReport(body)
   const reports = bySocket.get(socket) ?? new Map<string, Report>()
   if (reports.size >= reportsAtMost) throw new AppError(400, 'Too many live reports on one connection')
-  const report: Report = { id: rt.newId(), socket, collection, query, standing: beginning, timer: undefined }
+  const report: Report = { id: rt.newId(), socket, collection, query, state: beginning, timer: undefined }
   bySocket.set(socket, reports.set(report.id, report))
   try {
     await follow(shell)
@@ -143,8 +143,8 @@ const touch = (shell: Shell, report: Report): void => take(shell, report, { is: 
 /** `evaluation`: what the input is about, where it is an evaluation. */
 function take(shell: Shell, report: Report, input: Input, evaluation?: Evaluation): void {
   if (!isOpen(shell, report)) return
-  const [standing, effects] = step(report.standing, input)
-  report.standing = standing
+  const [state, effects] = step(report.state, input)
+  report.state = state
   for (const effect of effects) {
     if (effect.do === 'evaluate') void refresh(shell, report)
     else if (effect.do === 'send') send(shell, report, evaluation!)

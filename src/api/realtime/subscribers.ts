@@ -1,7 +1,7 @@
 import type { Socket } from 'socket.io'
 import type { Access } from '../../query/access.ts'
 import type { Runtime } from '../../runtime.ts'
-import type { Standing } from './subscription.ts'
+import type { SubscriptionState } from './subscription.ts'
 import { type CompiledView, compileView, type ScopeWatch, type SubscribeRequest, viewNow } from './views.ts'
 
 /** What one socket wants of one collection, and how far it is. */
@@ -13,7 +13,7 @@ export type Subscriber = {
   view: CompiledView
   /** What can change the rows that it sees without an event of them. */
   watch: ScopeWatch | undefined
-  standing: Standing
+  state: SubscriptionState
 }
 
 /** The subscribers that share one statement, by the values that are their own. */

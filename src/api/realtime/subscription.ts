@@ -7,7 +7,7 @@ import type { Message } from './views.ts'
  */
 
 /** Where a subscription is. */
-export type Standing =
+export type SubscriptionState =
   | {
       /** What it has missed is being sent; messages that arrive live wait, unless they are read from the log again. */
       readonly phase: 'catching up'
@@ -56,58 +56,63 @@ export type Effect =
 /** Sends the message. With `after`, its cursor is that of a client who has seen that much more. */
 type Send = { readonly do: 'send'; readonly after: Snapshot | undefined }
 
-type Step<Done> = readonly [Standing, readonly Done[]]
+type Step<Done> = readonly [SubscriptionState, readonly Done[]]
 
 export const mostWaiting = 1000
 
-export const beginning: Standing = { phase: 'catching up', waiting: undefined, overflowed: false, seen: undefined }
-const live: Standing = { phase: 'live', seen: undefined }
+export const beginning: SubscriptionState = {
+  phase: 'catching up',
+  waiting: undefined,
+  overflowed: false,
+  seen: undefined,
+}
+const live: SubscriptionState = { phase: 'live', seen: undefined }
 
 /** By far the most frequent step, which each subscriber takes with each message; it shall not cost memory. */
 const sendIt: Step<Send> = [live, [{ do: 'send', after: undefined }]]
 
-export function step(standing: Standing, input: MessageInput): Step<Effect | Send>
-export function step(standing: Standing, input: Input): Step<Effect>
-export function step(standing: Standing, input: MessageInput | Input): Step<Effect | Send> {
+export function step(state: SubscriptionState, input: MessageInput): Step<Effect | Send>
+export function step(state: SubscriptionState, input: Input): Step<Effect>
+export function step(state: SubscriptionState, input: MessageInput | Input): Step<Effect | Send> {
   switch (input.is) {
     case 'message':
-      return receive(standing, input)
+      return receive(state, input)
     case 'caught up':
-      return goOn(standing, input)
+      return goOn(state, input)
     case 'read':
-      return [hasPassed(standing, input.upTo) ? live : standing, []]
+      return [hasPassed(state, input.upTo) ? live : state, []]
     case 'disturbed':
       // Whether it is later than what is being sent, reading it from the log will show.
-      return standing.phase === 'live' ? [standing, [{ do: 'resync' }]] : [{ ...standing, overflowed: true }, []]
+      return state.phase === 'live' ? [state, [{ do: 'resync' }]] : [{ ...state, overflowed: true }, []]
     case 'unknown':
-      return [standing, [{ do: 'resync' }]]
+      return [state, [{ do: 'resync' }]]
     case 'failed':
-      return [standing, [{ do: 'resync', reason: 'failed' }]]
+      return [state, [{ do: 'resync', reason: 'failed' }]]
     case 'refused':
-      return [standing, [{ do: 'end', reason: input.reason }]]
+      return [state, [{ do: 'end', reason: input.reason }]]
   }
 }
 
-function receive(standing: Standing, { message, slow }: MessageInput): Step<Effect | Send> {
-  if (standing.phase === 'catching up') return [wait(standing, message), []]
-  const { seen } = standing
-  if (seen !== undefined && isVisible(message.xid, seen)) return [standing, []]
-  if (slow) return [standing, [{ do: 'resync', reason: 'slow' }]]
-  return seen === undefined ? sendIt : [standing, [{ do: 'send', after: seen }]]
+function receive(state: SubscriptionState, { message, slow }: MessageInput): Step<Effect | Send> {
+  if (state.phase === 'catching up') return [wait(state, message), []]
+  const { seen } = state
+  if (seen !== undefined && isVisible(message.xid, seen)) return [state, []]
+  if (slow) return [state, [{ do: 'resync', reason: 'slow' }]]
+  return seen === undefined ? sendIt : [state, [{ do: 'send', after: seen }]]
 }
 
-function wait(standing: Extract<Standing, { phase: 'catching up' }>, message: Message): Standing {
-  const { waiting, overflowed } = standing
-  if (overflowed) return standing
+function wait(state: Extract<SubscriptionState, { phase: 'catching up' }>, message: Message): SubscriptionState {
+  const { waiting, overflowed } = state
+  if (overflowed) return state
   const count = (waiting?.count ?? 0) + 1
-  if (count > mostWaiting) return { ...standing, waiting: undefined, overflowed: true }
-  return { ...standing, waiting: { message, before: waiting, count } }
+  if (count > mostWaiting) return { ...state, waiting: undefined, overflowed: true }
+  return { ...state, waiting: { message, before: waiting, count } }
 }
 
-function goOn(standing: Standing, { cursor, seen }: Extract<Input, { is: 'caught up' }>): Step<Effect> {
-  if (standing.phase === 'live') return [standing, []]
-  if (standing.overflowed) return [{ ...beginning, seen }, [{ do: 'catch up', from: cursor }]]
-  return [seen === undefined ? live : { phase: 'live', seen }, [{ do: 'hand', messages: inOrder(standing.waiting) }]]
+function goOn(state: SubscriptionState, { cursor, seen }: Extract<Input, { is: 'caught up' }>): Step<Effect> {
+  if (state.phase === 'live') return [state, []]
+  if (state.overflowed) return [{ ...beginning, seen }, [{ do: 'catch up', from: cursor }]]
+  return [seen === undefined ? live : { phase: 'live', seen }, [{ do: 'hand', messages: inOrder(state.waiting) }]]
 }
 
 function inOrder(last: Waiting | undefined): Message[] {
@@ -116,5 +121,5 @@ function inOrder(last: Waiting | undefined): Message[] {
   return messages.reverse()
 }
 
-const hasPassed = ({ phase, seen }: Standing, upTo: Snapshot): boolean =>
+const hasPassed = ({ phase, seen }: SubscriptionState, upTo: Snapshot): boolean =>
   phase === 'live' && seen !== undefined && includesSnapshot(upTo, seen)

@@ -157,7 +157,7 @@ const isDisjoint = (some: ReadonlySet<string>, others: ReadonlySet<string>): boo
 export type Message = { readonly name: string; readonly xid: bigint; readonly body: { readonly cursor: string } }
 
 /** A message and who gets it, as numbers of viewers from 0. */
-type Seen = { readonly message: Message; readonly viewers: readonly number[] }
+type SeenMessage = { readonly message: Message; readonly viewers: readonly number[] }
 
 /** One statement's worth of images; a batch of large rows must not be held whole. */
 const rowsAtOnce = 250
@@ -176,7 +176,7 @@ export async function changesSeen(
   view: View,
   viewers: readonly View['values'][],
   part: readonly LogEvent[],
-): Promise<readonly Seen[]> {
+): Promise<readonly SeenMessage[]> {
   const events = new Map(part.map((event) => [event.position, event]))
   const rows = await changedRows(rt.feedDb, view, viewers, [...events.keys()], AbortSignal.timeout(longestMs))
   return rows.flatMap((row) => messagesOf(rt, collectionName, events.get(row.position)!, row))
@@ -184,11 +184,11 @@ export async function changesSeen(
 
 const actionNames = { create: 'insert', update: 'update', delete: 'delete' } as const
 
-function messagesOf(rt: Runtime, name: string, event: LogEvent, row: ChangedRow): Seen[] {
+function messagesOf(rt: Runtime, name: string, event: LogEvent, row: ChangedRow): SeenMessage[] {
   const collection = rt.catalog.current().collections.get(name)
   if (collection === undefined) return []
   const { action, position, createdAt: timestamp, cursor } = event
-  const message = (as: string, data: unknown, to: readonly number[]): Seen[] => {
+  const message = (as: string, data: unknown, to: readonly number[]): SeenMessage[] => {
     if (to.length === 0) return []
     const body = { action: as, collection: name, data, timestamp, cursor, position }
     return [{ message: { name: `${name}:${as}`, xid: BigInt(event.xid), body }, viewers: to.map((n) => n - 1) }]

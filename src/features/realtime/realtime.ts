@@ -1,10 +1,10 @@
 import type { Catalog, Collection, RealtimeAction, SchemaJson } from '../../catalog/catalog.ts'
 import { knownDefinitions, withSchema } from '../../catalog/definitions.ts'
+import { type Reader, sql } from '../../db/sql.ts'
 import { AppError, errors } from '../../errors.ts'
 import type { Actor } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
 import { changeSchemas } from '../schemas/change.ts'
-import { hasPrimaryKey } from './queries.ts'
 
 /** Which changes of a collection the realtime channel carries. */
 type RealtimeConfig = {
@@ -93,6 +93,14 @@ function knownCollection(rt: Runtime, name: string): Collection {
 async function refuseUnfit(rt: Runtime, { name, logged, writable }: Collection): Promise<void> {
   if (!logged || !writable) throw new AppError(403, `Realtime cannot be enabled for collection: ${name}`)
   if (!(await hasPrimaryKey(rt.db, name))) throw errors.badBody(`Collection ${name} has no primary key`)
+}
+
+/** Whether the table of a collection still has a primary key in the database. */
+async function hasPrimaryKey(db: Reader, collection: string): Promise<boolean> {
+  const { found } = await db.one<{ found: boolean }>(sql.unsafe`
+    select exists(select from pg_index i join pg_class c on c.oid = i.indrelid
+      where c.relname = ${collection} and c.relnamespace = 'public'::regnamespace and i.indisprimary) as found`)
+  return found
 }
 
 async function store(rt: Runtime, actor: Actor, name: string, realtime: SchemaJson['realtime']): Promise<void> {

@@ -1,7 +1,7 @@
+import { type Reader, sql } from '../../db/sql.ts'
 import type { Feed } from '../../events/feed.ts'
 import { publicationName } from '../../events/log.ts'
 import type { Runtime } from '../../runtime.ts'
-import { type ServerState, serverState } from './queries.ts'
 import { enabledCollections } from './realtime.ts'
 
 /** Whether the server is set up for change capture from its WAL, and what is in the way. */
@@ -50,4 +50,28 @@ function issuesOf(state: ServerState): string[] {
     ...(mayReplicate ? [] : ['the database role has no REPLICATION attribute']),
     ...(published ? [] : [`the publication ${publicationName} does not exist`]),
   ]
+}
+
+/** What the server offers to realtime, and how much of it is taken. */
+type ServerState = {
+  readonly walLevel: string
+  readonly maxReplicationSlots: number
+  readonly maxWalSenders: number
+  readonly slotsInUse: number
+  readonly sendersInUse: number
+  /** Whether the role may replicate. */
+  readonly mayReplicate: boolean
+  readonly published: boolean
+}
+
+/** The state that the replication connection meets; `publication` is the name of the log's. */
+function serverState(db: Reader, publication: string): Promise<ServerState> {
+  return db.one<ServerState>(sql.unsafe`
+    select current_setting('wal_level') as "walLevel",
+      current_setting('max_replication_slots')::int as "maxReplicationSlots",
+      current_setting('max_wal_senders')::int as "maxWalSenders",
+      (select count(*)::int from pg_replication_slots) as "slotsInUse",
+      (select count(*)::int from pg_stat_get_wal_senders()) as "sendersInUse",
+      (select rolreplication or rolsuper from pg_roles where rolname = current_user) as "mayReplicate",
+      exists(select from pg_publication where pubname = ${publication}) as published`)
 }

@@ -58,7 +58,7 @@ const refreshMs = 3_600_000
 const atOnce = 50
 
 /** Where a process stands with Redis. */
-export type Standing = {
+export type PresenceState = {
   readonly name: string
   /** Whether all members were put under the name; false before the first time, and while some may be missing. */
   readonly isComplete: boolean
@@ -89,7 +89,7 @@ type Effect =
   | { readonly do: 'pay' | 'refresh' }
   | { readonly do: 'sweep'; readonly name: string }
 
-export const newcomer = (name: string, at: number): Standing => ({
+export const newcomer = (name: string, at: number): PresenceState => ({
   name,
   isComplete: false,
   isAvailable: false,
@@ -98,47 +98,47 @@ export const newcomer = (name: string, at: number): Standing => ({
 })
 
 /** What follows from what was heard of Redis; the effects are to be carried out one after the other. */
-export function step(standing: Standing, input: Input): readonly [Standing, readonly Effect[]] {
+export function step(state: PresenceState, input: Input): readonly [PresenceState, readonly Effect[]] {
   switch (input.is) {
     case 'heard': {
-      const isDue = input.at - standing.refreshedAt > refreshMs
+      const isDue = input.at - state.refreshedAt > refreshMs
       const effects: Effect[] = [
-        ...(input.known && standing.isComplete ? [] : [{ do: 'restore', name: input.name } as const]),
+        ...(input.known && state.isComplete ? [] : [{ do: 'restore', name: input.name } as const]),
         { do: 'pay' },
         ...input.condemned.map((name) => ({ do: 'sweep', name }) as const),
         ...(isDue ? [{ do: 'refresh' } as const] : []),
       ]
-      return [isDue ? { ...standing, refreshedAt: input.at } : standing, effects]
+      return [isDue ? { ...state, refreshedAt: input.at } : state, effects]
     }
     case 'done':
-      return [{ ...standing, isAvailable: true }, []]
+      return [{ ...state, isAvailable: true }, []]
     case 'failed':
-      return [{ ...standing, isAvailable: false }, []]
+      return [{ ...state, isAvailable: false }, []]
     case 'renamed':
-      return [{ ...standing, name: input.name, isComplete: false }, []]
+      return [{ ...state, name: input.name, isComplete: false }, []]
     case 'registered':
       // Members that have left are not put back under the new name.
-      return [{ ...standing, owed: [] }, []]
+      return [{ ...state, owed: [] }, []]
     case 'restored':
-      return [{ ...standing, isComplete: true }, []]
+      return [{ ...state, isComplete: true }, []]
     case 'owed':
-      return [{ ...standing, owed: [...standing.owed, input.place] }, []]
+      return [{ ...state, owed: [...state.owed, input.place] }, []]
     case 'paid':
-      return [{ ...standing, owed: standing.owed.filter((one) => one !== input.place) }, []]
+      return [{ ...state, owed: state.owed.filter((one) => one !== input.place) }, []]
   }
 }
 
 type Shell = PresenceOptions & {
   readonly keysOf: KeysOf
   readonly members: Map<string, { readonly room: Room; readonly entry: Entry }>
-  standing: Standing
+  state: PresenceState
   restoring: Promise<void> | undefined
 }
 
 /** Begins to give signs of life at once, and goes on until it is closed. */
 export function openPresence(options: PresenceOptions & { readonly keysOf: KeysOf }): Presence {
-  const standing = newcomer(options.newId(), performance.now())
-  const shell: Shell = { ...options, members: new Map(), standing, restoring: undefined }
+  const state = newcomer(options.newId(), performance.now())
+  const shell: Shell = { ...options, members: new Map(), state, restoring: undefined }
   const { redis, prefix, log, members } = shell
   let closed = false
   let timer: NodeJS.Timeout
@@ -154,8 +154,8 @@ export function openPresence(options: PresenceOptions & { readonly keysOf: KeysO
   }
   timer = setTimeout(goOn, 0)
   return {
-    name: () => shell.standing.name,
-    isAvailable: () => shell.standing.isAvailable,
+    name: () => shell.state.name,
+    isAvailable: () => shell.state.isAvailable,
     add: (room, entry) => void members.set(memberId(room, entry.socketId), { room, entry }),
     remove: (room, socketId) => {
       const found = members.get(memberId(room, socketId))
@@ -164,14 +164,14 @@ export function openPresence(options: PresenceOptions & { readonly keysOf: KeysO
     },
     owe: (room, socketId) => void take(shell, { is: 'owed', place: { room, socketId } }),
     settled: async () => {
-      if (!shell.standing.isComplete) await restore(shell, shell.standing.name)
+      if (!shell.state.isComplete) await restore(shell, shell.state.name)
     },
     restore: (unknown) => restore(shell, unknown),
     audit: () => audit(shell),
     close: async () => {
       closed = true
       clearTimeout(timer)
-      await redis.call('zrem', `${prefix}processes`, shell.standing.name).catch((error: unknown) => {
+      await redis.call('zrem', `${prefix}processes`, shell.state.name).catch((error: unknown) => {
         log.debug({ err: error }, 'Redis was not notified that the process ends')
       })
     },
@@ -181,18 +181,18 @@ export function openPresence(options: PresenceOptions & { readonly keysOf: KeysO
 const memberId = (room: Room, socketId: string) => `${socketId} ${roomKey(room)}`
 
 function take(shell: Shell, input: Input): readonly Effect[] {
-  const [standing, effects] = step(shell.standing, input)
-  shell.standing = standing
+  const [state, effects] = step(shell.state, input)
+  shell.state = state
   return effects
 }
 
 async function beat(shell: Shell): Promise<void> {
   const { redis, prefix } = shell
-  const { name } = shell.standing
+  const { name } = shell.state
   const keys = [`${prefix}processes`, `${prefix}condemned`]
   const answer = (await redis.run(beatScript, keys, [name, deadAfterMs, `${prefix}process:`])) as string[]
-  const [state, ...condemned] = answer
-  const heard = { name, known: state !== 'lost', condemned }
+  const [answered, ...condemned] = answer
+  const heard = { name, known: answered !== 'lost', condemned }
   for (const effect of take(shell, { is: 'heard', at: performance.now(), ...heard })) await perform(shell, effect)
 }
 
@@ -210,7 +210,7 @@ function perform(shell: Shell, effect: Effect): Promise<void> {
 }
 
 async function restore(shell: Shell, unknown: string): Promise<void> {
-  if (unknown === shell.standing.name)
+  if (unknown === shell.state.name)
     shell.restoring ??= register(shell).finally(() => {
       shell.restoring = undefined
     })
@@ -219,7 +219,7 @@ async function restore(shell: Shell, unknown: string): Promise<void> {
 
 async function register(shell: Shell): Promise<void> {
   const { redis, prefix, members, log } = shell
-  const mark = `${prefix}process:${shell.standing.name}:swept`
+  const mark = `${prefix}process:${shell.state.name}:swept`
   const name = shell.newId()
   take(shell, { is: 'renamed', name })
   const wasSwept = Number(await redis.run(registerScript, [`${prefix}processes`, mark], [name])) === 1
@@ -231,7 +231,7 @@ async function register(shell: Shell): Promise<void> {
 
 async function putBack(shell: Shell, room: Room, entry: Entry, wasSwept: boolean): Promise<void> {
   const { redis, keysOf, members } = shell
-  const { name } = shell.standing
+  const { name } = shell.state
   const { socketId, userId, metadata = '', came, made } = entry
   const values = [socketId, userId, metadata, roomBounds.members, came, made]
   await redis.run(joinScript, keysOf(room, name, socketId), [name, roomKey(room), ...values])
@@ -241,8 +241,8 @@ async function putBack(shell: Shell, room: Room, entry: Entry, wasSwept: boolean
 }
 
 async function pay(shell: Shell): Promise<void> {
-  for (let place = shell.standing.owed[0]; place !== undefined; place = shell.standing.owed[0]) {
-    await leaveForGood(shell, shell.standing.name, place)
+  for (let place = shell.state.owed[0]; place !== undefined; place = shell.state.owed[0]) {
+    await leaveForGood(shell, shell.state.name, place)
     take(shell, { is: 'paid', place })
   }
 }
@@ -267,7 +267,7 @@ async function leaveForGood(shell: Shell, owner: string, place: Place): Promise<
 const leave = ({ redis, keysOf }: Shell, owner: string, { room, socketId }: Place) =>
   redis.run(leaveScript, keysOf(room, owner, socketId), [owner, roomKey(room), socketId, owner]) as Promise<string[]>
 
-async function refresh({ redis, prefix, keysOf, members, standing: { name } }: Shell): Promise<void> {
+async function refresh({ redis, prefix, keysOf, members, state: { name } }: Shell): Promise<void> {
   await inTurns([...members.values()], async ({ room, entry }) => {
     const keys = keysOf(room, name, entry.socketId).filter((key) => key !== `${prefix}processes`)
     for (const key of keys) await redis.call('expire', key, 86_400)
@@ -278,7 +278,7 @@ async function audit(shell: Shell): Promise<void> {
   await beat(shell)
   const { redis, keysOf } = shell
   await inTurns([...shell.members.values()], async ({ room, entry: { socketId } }) => {
-    const [members] = keysOf(room, shell.standing.name, socketId)
+    const [members] = keysOf(room, shell.state.name, socketId)
     if (Number(await redis.call('hexists', members, socketId)) === 0) shell.onRemoved(room, socketId)
   })
 }
