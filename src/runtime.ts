@@ -37,10 +37,12 @@ import { keyOf, openWritePool, type WritePool } from './db/write-pool.ts'
 import { type Jobs, startBoss } from './events/jobs.ts'
 import { openSessionStore, type Sessions } from './features/auth/session-store.ts'
 import { type ItemHooks, openHooks } from './features/hooks/hooks.ts'
+import type { SystemRules } from './features/items/context.ts'
 import { type Meters, openInstruments } from './features/metrics/instruments.ts'
 import { type AccessStore, type CurrentAccess, openAccessStore } from './features/permissions/permissions.ts'
 import { openSocketRegistry, type Sockets } from './features/rooms/registry.ts'
 import { type CurrentSettings, openSettings, type SettingsStore } from './features/settings/store.ts'
+import { openSystemRules } from './features/system-rules.ts'
 import { type MailLogo, type MailRenderer, openRenderer, readLogo } from './features/templates/templates.ts'
 
 /**
@@ -63,6 +65,7 @@ export type Runtime = Configuration &
   MailRenderer &
   MailLogo &
   ItemHooks &
+  SystemRules &
   Sockets & { readonly close: () => Promise<void> }
 
 /** The ways to the database. */
@@ -106,7 +109,7 @@ export async function openRuntime(options: RuntimeOptions): Promise<Runtime> {
     )
     const replicas = worker ? undefined : openReplicaReads(opening, connections)
     stores.catalog.onChange(() => replicas?.catalogChanged())
-    return {
+    const runtime: Omit<Runtime, keyof SystemRules> = {
       config,
       log,
       env,
@@ -126,6 +129,7 @@ export async function openRuntime(options: RuntimeOptions): Promise<Runtime> {
       sockets: openSocketRegistry(),
       close,
     }
+    return Object.assign(runtime, { systemRules: openSystemRules(runtime) })
   } catch (error) {
     await close()
     throw error

@@ -1,3 +1,4 @@
+import type { Clock } from '../db/clock.ts'
 import type { Runtime } from '../runtime.ts'
 import { inviteRules, membershipRules, roleRules, sessionRules, tenantRules, userRules } from './identity/rules.ts'
 import {
@@ -11,7 +12,11 @@ import {
 } from './items/context.ts'
 import { checkRuleCells, checkRuleDelete } from './permissions/permissions.ts'
 import { checkSettingsDelete, settingsCells } from './settings/cells.ts'
-import { checkTemplateCells } from './templates/templates.ts'
+import type { CurrentSettings } from './settings/store.ts'
+import { checkTemplateCells, type MailRenderer } from './templates/templates.ts'
+
+/** What templates are tried with. */
+type RenderedSamples = Clock & CurrentSettings & MailRenderer
 
 const permissionRules: CollectionRules = {
   beforeWrite: async (rt, { collection }, cells, id) => {
@@ -31,12 +36,12 @@ const settingsRules: CollectionRules = {
   beforeDelete: checkSettingsDelete,
 }
 
-const templateRules: CollectionRules = {
-  beforeWrite: async (rt, _context, cells) => {
+const templateRules = (rt: RenderedSamples): CollectionRules => ({
+  beforeWrite: async (_rt, _context, cells) => {
     await checkTemplateCells(rt, cells)
     return cells
   },
-}
+})
 
 /** A task begins as not started; afterwards only a permission that names the field may reset what workers write. */
 const stateOfTask = (_config: unknown, action: WriteAction) => (action === 'update' ? 'name' : 'nothing')
@@ -75,17 +80,18 @@ const fileRules: CollectionRules = {
 }
 
 /** THE list of what holds for rows of system collections, whichever way they are written. `items` knows none of them. */
-export const systemRules: Rules = new Map([
-  ['svc_User', userRules],
-  ['svc_UserRole', membershipRules],
-  ['svc_Role', roleRules],
-  ['svc_Tenant', tenantRules],
-  ['svc_Invite', inviteRules],
-  ['svc_Sessions', sessionRules],
-  ['svc_Permission', permissionRules],
-  ['svc_ACL', aclRules],
-  ['svc_Settings', settingsRules],
-  ['svc_Template', templateRules],
-  ['svc_Tasks', taskRules],
-  ['svc_File', fileRules],
-])
+export const openSystemRules = (rt: RenderedSamples): Rules =>
+  new Map([
+    ['svc_User', userRules],
+    ['svc_UserRole', membershipRules],
+    ['svc_Role', roleRules],
+    ['svc_Tenant', tenantRules],
+    ['svc_Invite', inviteRules],
+    ['svc_Sessions', sessionRules],
+    ['svc_Permission', permissionRules],
+    ['svc_ACL', aclRules],
+    ['svc_Settings', settingsRules],
+    ['svc_Template', templateRules(rt)],
+    ['svc_Tasks', taskRules],
+    ['svc_File', fileRules],
+  ])

@@ -57,6 +57,9 @@ export type WriteContext = Omit<PayloadContext, 'action'> & {
 /** By the name of the collection; see `features/system-rules.ts` for the list. */
 export type Rules = ReadonlyMap<string, CollectionRules>
 
+/** What holds for rows of system collections. */
+export type SystemRules = { readonly systemRules: Rules }
+
 /** What holds for the rows of one collection, however they are written. A member that is absent allows everything. */
 export type CollectionRules = {
   /** Throws where the caller may not change the collection so, whatever it was granted. */

@@ -7,7 +7,6 @@ import { resolveEnv } from '../../query/env.ts'
 import { isObject, MAX_NODES, MAX_RELATION_DEPTH, member } from '../../query/guards.ts'
 import type { ResolveEnv } from '../../query/resolve.ts'
 import type { Runtime } from '../../runtime.ts'
-import { systemRules } from '../system-rules.ts'
 import {
   type ChangeAction,
   type Document,
@@ -15,6 +14,7 @@ import {
   openProblems,
   type Problems,
   partOfParent,
+  type Rules,
   type Run,
   refuseProblems,
   relationalError,
@@ -52,15 +52,16 @@ export function openWrite<A extends ChangeAction>(
   if (!access.admin && grant === undefined) throw errors.actionDenied(action, name)
   const writers = writersOf(name, action)
   if (writers === 'nobody' || (writers === 'administrators' && !access.admin)) throw errors.actionDenied(action, name)
-  systemRules.get(name)?.checkCaller?.(rt, access, action)
-  const env = exempted(resolveEnv(rt), collection, action, isPart)
-  return { catalog, collection, access, action, grant, config: rt.config, now: env.now, env, rules: systemRules }
+  const rules = rt.systemRules
+  rules.get(name)?.checkCaller?.(rt, access, action)
+  const env = exempted(resolveEnv(rt), rules, collection, action, isPart)
+  return { catalog, collection, access, action, grant, config: rt.config, now: env.now, env, rules }
 }
 
 /** Rows that have no tenant of their own: a junction's have their parent's, those of some collections get one only later. */
-function exempted(env: ResolveEnv, collection: Collection, action: ChangeAction, isPart: boolean): ResolveEnv {
+function exempted(env: ResolveEnv, rules: Rules, collection: Collection, action: ChangeAction, isPart: boolean) {
   const isTenantless = isPart && !collection.fields.has('tenant_Id')
-  const isLater = action === 'create' && systemRules.get(collection.name)?.tenantlessWhenNew === true
+  const isLater = action === 'create' && rules.get(collection.name)?.tenantlessWhenNew === true
   if (!isTenantless && !isLater) return env
   const { multiTenant } = env
   return { ...env, multiTenant: { ...multiTenant, ignored: new Set([...multiTenant.ignored, collection.name]) } }

@@ -23,7 +23,6 @@ import { checkIdentity } from '../identity/rules.ts'
 import { openProblems } from '../items/context.ts'
 import { readPayload } from '../items/payload.ts'
 import { openWrite } from '../items/plan.ts'
-import { systemRules } from '../system-rules.ts'
 import { isNone, namedRules } from './access.ts'
 import { type ExplainQuery, readExplainQuery, type Subject, subjectOf } from './explain-subject.ts'
 import { type Opened, openedBy, storedProblems } from './review.ts'
@@ -154,7 +153,7 @@ async function refusalOf(question: Question, row: RowAnswer | null): Promise<Ver
   const identity = await failureOf(() => checkIdentity({ rt, access, collection }, { action, id, field: query.field }))
   if (identity !== undefined) return refused('row', identity.message)
   if (action !== 'delete') return undefined
-  const protection = await failureOf(async () => systemRules.get(collection.name)?.beforeDelete?.(rt, [id]))
+  const protection = await failureOf(async () => rt.systemRules.get(collection.name)?.beforeDelete?.(rt, [id]))
   return protection && refused('collection', protection.message)
 }
 

@@ -1,10 +1,12 @@
 import { TemplateError } from '../../adapters/liquid.ts'
+import type { Clock } from '../../db/clock.ts'
 import { type Reader, sql, type Tx } from '../../db/sql.ts'
 import { errors, type FieldProblem } from '../../errors.ts'
 import type { Runtime } from '../../runtime.ts'
 import type { Cell } from '../items/context.ts'
+import type { CurrentSettings } from '../settings/store.ts'
 import { builtInTemplates, type Template, type TemplateType } from './built-in.ts'
-import type { Rendered } from './renderer.ts'
+import type { MailRenderer, Rendered } from './renderer.ts'
 import { defaultTemplate, lookupNames, seededTypes } from './types.ts'
 import { sampleVariables } from './variables.ts'
 
@@ -103,7 +105,10 @@ const longestCell = { subject: 250, body: 256 * 1024 }
  *
  * @throws {AppError} 400 that names the fields
  */
-export async function checkTemplateCells(rt: Runtime, cells: readonly Cell[]): Promise<void> {
+export async function checkTemplateCells(
+  rt: Clock & CurrentSettings & MailRenderer,
+  cells: readonly Cell[],
+): Promise<void> {
   const problems: FieldProblem[] = []
   for (const { field, value } of cells) {
     const message = typeof value === 'string' ? await problemOf(rt, field.name, value) : undefined
@@ -112,7 +117,11 @@ export async function checkTemplateCells(rt: Runtime, cells: readonly Cell[]): P
   if (problems.length > 0) throw errors.validation(problems)
 }
 
-async function problemOf(rt: Runtime, name: string, value: string): Promise<string | undefined> {
+async function problemOf(
+  rt: Clock & CurrentSettings & MailRenderer,
+  name: string,
+  value: string,
+): Promise<string | undefined> {
   if (name === 'type') return /^[a-z][\w-]{0,63}$/i.test(value) ? undefined : 'is not the name of a type'
   if (name !== 'subject' && name !== 'body') return undefined
   if (value.length > longestCell[name]) return `has more than ${longestCell[name]} characters`

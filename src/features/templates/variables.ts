@@ -1,6 +1,6 @@
+import type { Clock } from '../../db/clock.ts'
 import { isObject } from '../../query/guards.ts'
-import type { Runtime } from '../../runtime.ts'
-import type { SettingsRow } from '../settings/store.ts'
+import type { CurrentSettings, SettingsRow } from '../settings/store.ts'
 import { logoAddress } from './logo.ts'
 
 /** Who a mail is for, as templates see them. */
@@ -119,7 +119,7 @@ const sampleLifetimeMs = 3_600_000
  * place of what it names, within `user` and `tenant` too.
  */
 export function sampleVariables(
-  rt: Runtime,
+  rt: Clock & CurrentSettings,
   type = '',
   tenantId?: string,
   data: Readonly<Record<string, unknown>> = {},
