@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction } from 'fastify'
 import { AppError, type CredentialFault, errors } from '../errors.ts'
-import { publicCaller, resolveCaller } from '../features/auth/authenticate.ts'
+import { publicCaller, resolveCaller } from '../features/auth/auth.ts'
 import type { Caller } from '../features/permissions/permissions.ts'
 import type { App } from '../http.ts'
 import type { Runtime } from '../runtime.ts'

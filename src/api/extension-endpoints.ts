@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { Extensions } from '../extensions/extensions.ts'
 import { broken, explained } from '../extensions/folders.ts'
-import { statedRefusal } from '../features/hooks/refusals.ts'
+import { statedRefusal } from '../features/hooks/hooks.ts'
 import type { Writer } from '../features/items/context.ts'
 import { type Accountability, accountabilityOf } from '../features/items/hooking.ts'
 import { type App, actorOf } from '../http.ts'

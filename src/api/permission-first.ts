@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { FastifyReply, FastifyRequest, RouteOptions } from 'fastify'
 import { type Action, errors } from '../errors.ts'
-import { resolveCaller } from '../features/auth/authenticate.ts'
+import { resolveCaller } from '../features/auth/auth.ts'
 import { unknownModel } from '../features/reports/reports.ts'
 import type { App } from '../http.ts'
 import type { Runtime } from '../runtime.ts'

@@ -4,7 +4,7 @@ import { deleteExpired, expiringKinds } from '../db/unlogged/expiry.ts'
 import type { LogDb } from '../events/log-reader.ts'
 import { ensurePartitionsSql } from '../events/log-table.ts'
 import { type Expiry, expireEvents } from '../events/retention.ts'
-import { endInvites } from '../features/tenants/jobs.ts'
+import { endInvites } from '../features/tenants/tenants.ts'
 import type { Runtime } from '../runtime.ts'
 
 const monthsAhead = 3

@@ -2,7 +2,7 @@ import { openMailer } from '../adapters/mailer.ts'
 import { dropInvalidated } from '../cache/invalidations.ts'
 import { isShared } from '../cache/shared-store.ts'
 import { installationGroup, type QueueName } from '../events/jobs.ts'
-import { deleteOldSessions } from '../features/auth/jobs.ts'
+import { deleteOldSessions } from '../features/auth/auth.ts'
 import {
   cleanMailLog,
   inbox,

@@ -1,6 +1,6 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { logDoors } from '../../src/events/log.ts'
-import { deleteOldSessions } from '../../src/features/auth/jobs.ts'
+import { deleteOldSessions } from '../../src/features/auth/sessions.ts'
 import { cleanMailLog } from '../../src/features/mail/jobs.ts'
 import type { Runtime } from '../../src/runtime.ts'
 import { cleanAuditLog, deleteWhatExpired } from '../../src/workers/log-cleanup.ts'

@@ -1,7 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import { parseConfig } from '../../src/config.ts'
-import { clearedSessionCookie, cookieNames, sessionCookie, tokenOfCookies } from '../../src/features/auth/cookie.ts'
-import { isTrustedOrigin } from '../../src/features/auth/origins.ts'
+import {
+  clearedSessionCookie,
+  cookieNames,
+  isTrustedOrigin,
+  sessionCookie,
+  tokenOfCookies,
+} from '../../src/features/auth/browser.ts'
 
 const names = cookieNames('an installation')
 /** As the cookie is called here. */

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { canonicalEmail } from '../../src/features/auth/email-address.ts'
+import { canonicalEmail } from '../../src/adapters/email-address.ts'
 
 describe('canonicalEmail', () => {
   it.each([

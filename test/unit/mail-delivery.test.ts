@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
+import { canonicalEmail } from '../../src/adapters/email-address.ts'
 import { failedDelivery, mailboxOf } from '../../src/adapters/mailer.ts'
-import { canonicalEmail } from '../../src/features/auth/email-address.ts'
 
 type SmtpError = Parameters<typeof failedDelivery>[0]
 

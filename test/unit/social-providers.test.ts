@@ -4,7 +4,7 @@ import { socialProviderIds } from '../../src/config/variables/accounts.ts'
 import { hasIdTokens, providerOf } from '../../src/features/social/client.ts'
 import { profileOf } from '../../src/features/social/profile.ts'
 import { type Provider, providers } from '../../src/features/social/providers.ts'
-import { addressed, authorizationParameters } from '../../src/features/social/start.ts'
+import { addressed, authorizationParameters } from '../../src/features/social/social.ts'
 
 const configured = (id: string, more: object = {}): SocialProvider => ({
   id,

@@ -7,7 +7,7 @@ import type { Server, Socket } from 'socket.io'
 import { clientNetwork, forwardedAddress } from '../../adapters/client-address.ts'
 import type { Config } from '../../config.ts'
 import { AppError } from '../../errors.ts'
-import { isTrustedOrigin } from '../../features/auth/origins.ts'
+import { isTrustedOrigin } from '../../features/auth/auth.ts'
 import { openWindows } from '../windows.ts'
 
 /*

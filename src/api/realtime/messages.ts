@@ -1,7 +1,7 @@
 import type { Socket } from 'socket.io'
 import { type Static, Type } from 'typebox'
 import { AppError } from '../../errors.ts'
-import { statedRefusal } from '../../features/hooks/refusals.ts'
+import { statedRefusal } from '../../features/hooks/hooks.ts'
 import { roomBounds } from '../../features/rooms/rooms.ts'
 import { readAs } from '../../http/reading.ts'
 import { unkeepable } from '../../json-values.ts'

@@ -1,6 +1,6 @@
 import type { Server, Socket } from 'socket.io'
 import { AppError } from '../../errors.ts'
-import { statedRefusal } from '../../features/hooks/refusals.ts'
+import { statedRefusal } from '../../features/hooks/hooks.ts'
 import type { Caller } from '../../features/permissions/permissions.ts'
 import { openMemoryStore } from '../../features/rooms/memory-store.ts'
 import { openRedisStore, type RedisStore } from '../../features/rooms/redis-store.ts'

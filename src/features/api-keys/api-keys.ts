@@ -1,77 +1,94 @@
-import type { FastifyRequest } from 'fastify'
-import type { Static } from 'typebox'
-import { hashSecret } from '../../adapters/tokens.ts'
-import { AppError } from '../../errors.ts'
-import { commit } from '../../events/commit.ts'
-import { actorOf } from '../../http.ts'
+import { hashSecret, newSecret } from '../../adapters/tokens.ts'
+import type { Catalog } from '../../catalog/catalog.ts'
+import { withFreshPlan } from '../../catalog/store.ts'
+import { errors } from '../../errors.ts'
+import { oncePer } from '../../once-per.ts'
 import type { Runtime } from '../../runtime.ts'
-import { requireFreshProof } from '../auth/fresh-proof.ts'
-import { membershipsOf } from '../auth/queries.ts'
-import { signedIn } from '../permissions/permissions.ts'
-import { hintOf, newApiKey } from './format.ts'
-import { apiKeysOf, countApiKeys, deleteApiKey, insertApiKey } from './queries.ts'
-import { type NewKeyBody, noEnd } from './schema.ts'
+import { type Principal, type PrincipalRow, principalOf, principalSql } from '../permissions/permissions.ts'
 
-const keysAtMost = 50
+/** A live key, and whom it stands in for now: its user, with the role that the user has at the key's tenant. */
+type KeyPrincipal = Principal & {
+  readonly keyId: string
+  /** Not noted as used for five minutes. */
+  readonly idle: boolean
+  /** Milliseconds it still lives; infinite without an end. */
+  readonly endsInMs: number
+}
 
 /**
- * Makes a key with which programs act as the caller; needs a fresh proof. The key is answered this one time;
- * afterwards only its hash is known. Without `role_Id` the key has whichever role its user has at the caller's tenant;
- * with it the key lives while its user has just that role, at the tenant where it is held.
- *
- * @throws {AppError} 400 for an end that is no time to come, too many keys; 403 for a role that the
- *   caller does not have
+ * The live key that a text is; undefined when it is none, mistyped, revoked or at its end, its user is not active, or
+ * the user no longer has the role it was narrowed to. Always asks the database, so that whatever ends a key does so at
+ * once; except for a typo, which the checksum tells. 503 when the database can't tell.
  */
-export async function createApiKey(rt: Runtime, request: FastifyRequest, body: Static<typeof NewKeyBody>) {
-  const { userId } = signedIn(request.caller)
-  const wanted = newKeyOf(body)
-  const scope = await scopeOf(rt, request, wanted.roleId)
-  await requireFreshProof(rt, request, body)
-  const key = newApiKey()
-  const created = await commit(rt, actorOf(request), async (tx) => {
-    if ((await countApiKeys(tx, userId)) >= keysAtMost) throw new AppError(400, `At most ${keysAtMost} API keys`)
-    const row = await insertApiKey(tx, { ...wanted, ...scope, userId, hash: hashSecret(key), hint: hintOf(key) })
-    if (row === undefined) throw badEnd()
-    return { result: row, events: [{ type: 'auth.key_created', data: { userId, key: row.id } }] }
-  })
-  return { key, apiKey: created }
-}
-
-/** The caller's keys, without what they open with. */
-export async function listApiKeys(rt: Runtime, request: FastifyRequest) {
-  return { keys: [...(await apiKeysOf(rt.db, signedIn(request.caller).userId))] }
-}
-
-/** Ends a key of the caller's in every process, sockets included; 404 when there is none. */
-export async function revokeApiKey(rt: Runtime, request: FastifyRequest, id: string): Promise<{ deleted: true }> {
-  const { userId } = signedIn(request.caller)
-  await commit(rt, actorOf(request), async (tx) => {
-    if (!(await deleteApiKey(tx, userId, id))) throw new AppError(404, 'API key not found')
-    return { result: undefined, events: [{ type: 'auth.key_revoked', data: { userId, key: id.toLowerCase() } }] }
-  })
-  return { deleted: true }
-}
-
-function newKeyOf({ name: typed, expiresAt, role_Id }: Static<typeof NewKeyBody>) {
-  const name = typed.trim()
-  if (name.length > 100 || name.includes('\0')) throw new AppError(400, 'name must be at most 100 characters long')
-  return {
-    name,
-    expiresAt: expiresAt === undefined ? null : new Date(expiresAt).toISOString(),
-    roleId: role_Id?.toLowerCase() ?? null,
+export async function findApiKey(rt: Runtime, text: string): Promise<KeyPrincipal | undefined> {
+  if (!isApiKey(text)) return undefined
+  try {
+    return await readKey(rt, hashSecret(text))
+  } catch (error) {
+    rt.log.warn({ err: error }, 'an API key could not be checked')
+    throw Object.assign(errors.unavailable(), { cause: error })
   }
 }
 
-/** The tenant and role that a key is for. */
-async function scopeOf(rt: Runtime, { caller }: FastifyRequest, roleId: string | null) {
-  const here = { roleId: null, tenantId: caller.tenantId ?? null }
-  if (roleId === null) return here
-  const held = (await membershipsOf(rt.db, rt.catalog.current(), signedIn(caller).userId)).filter(
-    ({ role }) => role.id === roleId,
-  )
-  const chosen = held.find(({ tenantId }) => tenantId === here.tenantId) ?? held[0]
-  if (chosen === undefined) throw new AppError(403, 'You do not have this role')
-  return { roleId, tenantId: chosen.tenantId }
+type FoundRow = PrincipalRow & { keyId: string; idle: boolean; endsInMs: number | null }
+
+async function readKey(rt: Runtime, hash: string): Promise<KeyPrincipal | undefined> {
+  const row = await readRow(rt, hash)
+  if (row === undefined) return undefined
+  const { keyId, idle, endsInMs, ...found } = row
+  const principal = await principalOf(rt.reserved, rt.access.current(), rt.config.tenancy.enabled, found, rt.log)
+  return { ...principal, keyId, idle, endsInMs: endsInMs ?? Number.POSITIVE_INFINITY }
 }
 
-const badEnd = () => new AppError(400, noEnd)
+async function readRow(rt: Runtime, hash: string): Promise<FoundRow | undefined> {
+  return withFreshPlan(rt.catalog, async () => {
+    const text = keySql(rt.catalog.current())
+    const [row] = await rt.reserved.run<FoundRow>(text, [hash], 'prepared')
+    return row
+  })
+}
+
+const keySql = oncePer(
+  (catalog: Catalog) => `
+    select k.id as "keyId", k."user_Id" as "userId", k."tenant_Id" as "tenantId", ${principalSql(catalog)},
+      k."lastUsedAt" is null or k."lastUsedAt" < now() - interval '5 minutes' as idle,
+      (extract(epoch from k."expiresAt" - now()) * 1000)::float8 as "endsInMs"
+    from "svc_ApiKey" k
+    join "svc_User" u on u.id = k."user_Id" and u.status = 'active'
+    join "svc_UserRole" ur on ur."user_Id" = k."user_Id" and ur."tenant_Id" is not distinct from k."tenant_Id"
+    join "svc_Role" r on r.id = ur."role_Id" and (k."role_Id" is null or k."role_Id" = r.id)
+    left join "svc_Tenant" t on t.id = k."tenant_Id"
+    where k.hash = $1 and (k."expiresAt" is null or k."expiresAt" > now())`,
+)
+
+/**
+ * `dbk_`, 64 hex digits of chance, 8 of checksum: scanners for leaked secrets recognise it, one double click selects
+ * it, and a typo is refused without a question to the database.
+ */
+export function newApiKey(): string {
+  const body = prefix + newSecret()
+  return body + checksumOf(body)
+}
+
+/** Whether a credential claims to be an API key; access tokens never do. */
+export function readsLikeApiKey(text: string): boolean {
+  return text.startsWith(prefix)
+}
+
+/** Whether it is one that this platform may have made. */
+export function isApiKey(text: string): boolean {
+  return shape.test(text) && text.endsWith(checksumOf(text.slice(0, -checksumLength)))
+}
+
+/** The beginning of a key, which tells its owner which one it is. */
+export function hintOf(key: string): string {
+  return key.slice(0, prefix.length + 6)
+}
+
+const prefix = 'dbk_'
+const checksumLength = 8
+const shape = /^dbk_[0-9a-f]{72}$/
+
+function checksumOf(body: string): string {
+  return hashSecret(body).slice(0, checksumLength)
+}

@@ -1,6 +1,6 @@
 import { type Reader, sql, type Tx } from '../../db/sql.ts'
 
-export type NewApiKey = {
+type NewApiKey = {
   readonly name: string
   readonly userId: string
   /** Null: the role that the user has at the tenant, whichever that is. */
@@ -13,7 +13,7 @@ export type NewApiKey = {
 }
 
 /** A key as its owner sees it; times in wire form. */
-export type ApiKey = {
+type ApiKey = {
   readonly id: string
   readonly name: string
   readonly hint: string

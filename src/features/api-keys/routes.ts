@@ -2,9 +2,8 @@ import { Type } from 'typebox'
 import { Text } from '../../http/shapes.ts'
 import type { App } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
-import { prepare } from '../auth/routes.ts'
-import { authRoute } from '../auth/schema.ts'
-import { createApiKey, listApiKeys, revokeApiKey } from './api-keys.ts'
+import { authRoute, prepare } from '../auth/auth.ts'
+import { createApiKey, listApiKeys, revokeApiKey } from './own-keys.ts'
 import { CreatedKeyShape, DeletedShape, KeysShape, NewKeyBody } from './schema.ts'
 
 /** A user's own API keys; never by means of one. They emit auth.key_created and auth.key_revoked. */

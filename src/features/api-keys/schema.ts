@@ -1,6 +1,6 @@
 import { Type } from 'typebox'
 import { Filled, Id, Moment, NullableId, NullableText, Text } from '../../http/shapes.ts'
-import { Proof } from '../auth/input.ts'
+import { Proof } from '../auth/auth.ts'
 
 /** What the endpoints take and answer; `key` by creation only. */
 

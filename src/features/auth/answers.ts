@@ -1,14 +1,15 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { App } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import type { Role } from '../permissions/permissions.ts'
-import { setSessionCookie } from './cookie.ts'
+import { refuseForeignPage, setSessionCookie } from './browser.ts'
 import type { AuthMode } from './input.ts'
 import type { Person } from './queries.ts'
 
 type Row = Readonly<Record<string, unknown>>
 
-/** What every answer about a signed-in user says beside the user (spec/permissions.md §6). */
-export function standingOf(rt: Runtime, role: Role) {
+/** What every answer about a signed-in user says beside the user. */
+export function roleAndPermissions(rt: Runtime, role: Role) {
   const rows = rt.access.current().permissions.get(role.id) ?? []
   return { role: roleBody(role), permissions: [...rows] }
 }
@@ -24,7 +25,7 @@ export function tenantBody(rt: Runtime, tenant: Row | null): Record<string, unkn
 }
 
 /**
- * Hands the token over: in the body, or as a cookie and then not in the body (decisions F8). A browser that came with a
+ * Hands the token over: in the body, or as a cookie and then not in the body . A browser that came with a
  * session cookie gets the next token as its cookie whatever it asks for: its scripts must not get hold of what the cookie
  * keeps from them. Without a token, when something else is asked for first, the body is the whole answer.
  */
@@ -45,6 +46,21 @@ export function deliver<Body extends object>(
 /** How this client gets a token, whatever it has asked for. */
 export function deliveryTo({ sessionCookie }: FastifyRequest, asked: AuthMode): AuthMode {
   return sessionCookie === 'live' ? 'cookie' : asked
+}
+
+/** Bodies are JSON only (a form of another site can't send that), and no answer may be kept by a cache. */
+export function prepare(app: App): void {
+  app.removeContentTypeParser('text/plain')
+  app.addHook('onSend', async (_request, reply) => {
+    reply.header('cache-control', 'no-store')
+  })
+}
+
+/** How the caller gets its token; 403 where another site's page would sign it in. */
+export function signInMode(rt: Runtime, request: FastifyRequest, asked: AuthMode = 'jwt'): AuthMode {
+  const authMode = deliveryTo(request, asked)
+  if (authMode === 'cookie') refuseForeignPage(rt.config, request)
+  return authMode
 }
 
 type Delivery = [rt: Runtime, reply: FastifyReply, authMode: AuthMode]

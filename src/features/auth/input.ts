@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox'
+import { canonicalEmail } from '../../adapters/email-address.ts'
 import { AppError } from '../../errors.ts'
 import { Filled, OneOf, Text } from '../../http/shapes.ts'
-import { canonicalEmail } from './email-address.ts'
 import type { SessionType } from './session-store.ts'
 
 /** What requests under `/auth` hold. Members that are not declared have no say in anything. */

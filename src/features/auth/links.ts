@@ -6,7 +6,7 @@ import { emailOf, type LinkBody } from './input.ts'
 
 /**
  * The base address that a mailed link begins with: `link` when it is one of the trusted frontends or a path there, else
- * 400 with `refusal` (auth facts §9, quality A-31). Ask before any account is looked up.
+ * 400 with `refusal`. Ask before any account is looked up.
  *
  * The text must *be* a trusted address (AUTH_APP_URL, the settings' app_url and project_url), or begin with the very text
  * of its origin and go on with a plain path, but for trailing slashes: one that every reader of addresses takes as it is

@@ -9,12 +9,12 @@ import { queueMail } from '../mail/mail.ts'
 import { afterwards } from './afterwards.ts'
 import { type LinkBody, type MagicLinkQuery, optionalEmailOf } from './input.ts'
 import { type LinkRequest, linkRequestOf } from './links.ts'
+import { type Redeemed, redeem } from './ownership.ts'
 import { type Account, findAccount } from './queries.ts'
-import { type Redeemed, redeem } from './redeem.ts'
-import { type Answer, membershipOf, signIn } from './sign-in.ts'
+import { membershipOf, type SignInAnswer, signIn } from './sign-in.ts'
 
 /**
- * Mails a link or code to sign in with (spec: POST /auth/magiclink). An account that is not active is answered alike but
+ * Mails a link or code to sign in with. An account that is not active is answered alike but
  * gets no mail. With AUTH_GENERIC_RESPONSES unknown addresses are too, and the mail is queued beside the answer.
  *
  * @throws {AppError} 400 for a missing address or an untrusted link, before any account is looked up; 404 for an unknown
@@ -38,7 +38,7 @@ export async function requestMagicLink(
 }
 
 /**
- * Signs in with a mailed link or code, once (spec: GET /auth/magiclink/:token; auth facts §3). The address is verified by
+ * Signs in with a mailed link or code, once. The address is verified by
  * that. 400 when it opens nothing, 403 when the account has no role (at the tenant that was asked for); then it may be
  * tried again.
  */
@@ -47,7 +47,7 @@ export async function signInByMagicLink(
   request: FastifyRequest,
   typed: string,
   { authMode = 'jwt', authType: type = 'default', email, tenant_Id }: Static<typeof MagicLinkQuery>,
-): Promise<Answer> {
+): Promise<SignInAnswer> {
   const presented = { purpose: 'magic-link', typed, email: optionalEmailOf(email) } as const
   const { redeemed, answer } = await commit<Entered>(rt, actorOf(request), async (tx) => {
     const redeemed = await redeem(rt, tx, request, presented, opensNothing)
@@ -62,7 +62,7 @@ export async function signInByMagicLink(
   return answer
 }
 
-type Entered = { readonly redeemed: Redeemed; readonly answer?: Answer | undefined }
+type Entered = { readonly redeemed: Redeemed; readonly answer?: SignInAnswer | undefined }
 
 const opensNothing = { message: 'Invalid or expired magic link', event: 'auth.magic_link_failed' } as const
 

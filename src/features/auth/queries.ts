@@ -4,9 +4,9 @@ import { type Reader, rawQuery, sql, type Tx } from '../../db/sql.ts'
 import { projectionList, projectionSql } from '../../query/compile-rows.ts'
 import { type MailType, type SecretPurpose, secretIdentifier } from '../mail/mail.ts'
 import { ownRowSql, type Role } from '../permissions/permissions.ts'
-import { insertMembership } from '../tenants/queries.ts'
+import { insertMembership } from '../tenants/tenants.ts'
 
-/** Whom an answer is about (spec: User as returned by auth endpoints). */
+/** The user that an answer of `/auth` is about. */
 export type Person = {
   readonly id: string
   /** Null where a social provider gave none. */
@@ -115,7 +115,7 @@ export function membershipsOf(db: Reader, catalog: Catalog, userId: string): Pro
   return db.any<Membership>(rawQuery(text, [userId]))
 }
 
-export type OwnRow = {
+type OwnRow = {
   readonly user: Readonly<Record<string, unknown>>
   /** Not noted as present for five minutes. */
   readonly idle: boolean
@@ -159,7 +159,7 @@ export async function userExists(db: Reader, id: string): Promise<boolean> {
 }
 
 /** A session as its user may see it, in wire form. */
-export type SessionRow = {
+type SessionRow = {
   readonly id: string
   readonly type: string
   readonly ipAddress: string | null

@@ -8,10 +8,10 @@ import type { DomainEvent } from '../../events/types.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { queueMail } from '../mail/mail.ts'
-import { administratorRole, publicRole, type Role } from '../permissions/permissions.ts'
-import { invalidInvite, openInvite } from '../tenants/invites.ts'
-import { acceptInvite, findTenant, insertTenant } from '../tenants/queries.ts'
-import { personBody, standingOf, tenantBody } from './answers.ts'
+import type { Role } from '../permissions/permissions.ts'
+import { acceptInvite, findTenant, insertTenant, invalidInvite, openInvite } from '../tenants/tenants.ts'
+import { personBody, roleAndPermissions, tenantBody } from './answers.ts'
+import { decideAskedRole, decideRegisteredRole, roleNamed } from './decisions.ts'
 import { checkNewPassword, emailOf, nameOf, type RegisterBody } from './input.ts'
 import { defaultLink, trustedLink } from './links.ts'
 import { insertUser, type NewUser } from './queries.ts'
@@ -19,7 +19,7 @@ import type { SessionType } from './session-store.ts'
 import { openSession } from './sessions.ts'
 
 /**
- * Creates an account (spec: POST /auth/register): in the role and at the tenant of its invitation; in multi-tenant mode
+ * Creates an account: in the role and at the tenant of its invitation; in multi-tenant mode
  * without one at a new tenant of its own; else with the role DEFAULT_ROLE_REGISTERED. With a token it is signed in;
  * without one its address must be verified first, or (AUTH_GENERIC_RESPONSES) the answer may not tell whether there
  * was an account already. An invitation was mailed to the address, so it needs neither. Of the body only the members
@@ -49,7 +49,7 @@ export async function register(rt: Runtime, request: FastifyRequest, body: Body)
 type Body = Static<typeof RegisterBody>
 
 /** Where an account is to be: in a role, at a tenant in multi-tenant mode. */
-type Place = {
+type Placement = {
   readonly role: Role
   readonly tenantId: string | null
   /** Of a tenant that is created with the account. */
@@ -57,11 +57,11 @@ type Place = {
   readonly inviteId?: string
 }
 
-type Wanted = { user: NewUser; place: Place; type: SessionType; link: string | undefined; generic: boolean }
+type Registration = { user: NewUser; place: Placement; type: SessionType; link: string | undefined; generic: boolean }
 type Created = { readonly token: string | undefined; readonly tenant: Readonly<Record<string, unknown>> | null }
 
 /** Undefined when the address or phone number has an account. */
-async function create(rt: Runtime, request: FastifyRequest, wanted: Wanted): Promise<Created | undefined> {
+async function create(rt: Runtime, request: FastifyRequest, wanted: Registration): Promise<Created | undefined> {
   const { user, place } = wanted
   const actor = actorOf(request, { userId: user.id, tenantId: user.tenantId ?? undefined, role: place.role })
   return commit<Created | undefined>(rt, actor, async (tx) => {
@@ -81,12 +81,12 @@ async function create(rt: Runtime, request: FastifyRequest, wanted: Wanted): Pro
 }
 
 /** Nothing may stay of the attempt, so where a tenant was created the transaction fails. */
-function knownAccount({ tenantName }: Place): Outcome<undefined> {
+function knownAccount({ tenantName }: Placement): Outcome<undefined> {
   if (tenantName !== undefined) throw new AppError(400, 'User already exists')
   return { result: undefined }
 }
 
-async function useInvite(tx: Tx, userId: string, { inviteId }: Place): Promise<readonly DomainEvent[]> {
+async function useInvite(tx: Tx, userId: string, { inviteId }: Placement): Promise<readonly DomainEvent[]> {
   if (inviteId === undefined) return []
   if (!(await acceptInvite(tx, inviteId, userId))) throw invalidInvite()
   return [{ type: 'auth.invite_accepted', data: { userId, inviteId } }]
@@ -106,7 +106,7 @@ async function firstSession(
   rt: Runtime,
   tx: Tx,
   request: FastifyRequest,
-  { user, type, generic }: Wanted,
+  { user, type, generic }: Registration,
 ): Promise<Outcome<string | undefined>> {
   const { id: userId, roleId, tenantId, passwordHash } = user
   const registered = { type: 'auth.register', data: { userId } } as const
@@ -126,8 +126,8 @@ function checkOpen({ config }: Runtime): void {
     throw new AppError(403, 'Public registration is disabled', { code: 'REGISTRATION_DISABLED' })
 }
 
-/** The invitation alone decides where (quality A-34). */
-async function invitedPlace(rt: Runtime, token: string, email: string): Promise<Place> {
+/** The invitation alone decides where. */
+async function invitedPlace(rt: Runtime, token: string, email: string): Promise<Placement> {
   if (!rt.config.tenancy.enabled) throw invalidInvite()
   const invite = await openInvite(rt, token)
   if (invite === undefined) throw invalidInvite()
@@ -137,21 +137,16 @@ async function invitedPlace(rt: Runtime, token: string, email: string): Promise<
   return { role, tenantId: invite.tenantId, inviteId: invite.id }
 }
 
-function openPlace(rt: Runtime, { tenant, roleName: asked }: Body): Place {
+function openPlace(rt: Runtime, { tenant, roleName: asked }: Body): Placement {
   if (!rt.config.tenancy.enabled) return { role: registeredRole(rt), tenantId: null }
   const tenantName = tenant?.name
   if (tenantName === undefined)
     throw new AppError(400, 'Tenant information is required for registration in multi-tenant mode')
-  const role = asked === undefined ? registeredRole(rt) : allowedRole(rt, asked)
+  const role =
+    asked === undefined
+      ? registeredRole(rt)
+      : decideAskedRole(rolesOf(rt), asked, rt.config.auth.allowedRolesMultiTenant)
   return { role, tenantId: rt.newId(), tenantName: nameOf(tenantName) }
-}
-
-/** One of ALLOWED_ROLES_MULTI_TENANT, whose names can't be the administrator's (quality A-35). */
-function allowedRole(rt: Runtime, name: string): Role {
-  const role = rt.config.auth.allowedRolesMultiTenant.includes(name) ? roleNamed(rt, name) : undefined
-  if (role === undefined || role.name === administratorRole || role.name === publicRole)
-    throw new AppError(400, 'Role is not allowed for multi-tenant registration')
-  return role
 }
 
 function personOf({ email, password, firstName, lastName, phone }: Body) {
@@ -174,27 +169,22 @@ function linkOf(rt: Runtime, link: string | undefined): string {
   return link === undefined ? defaultLink(rt) : trustedLink(rt, link)
 }
 
-/** The role DEFAULT_ROLE_REGISTERED. 503 `REGISTRATION_ROLE_MISSING` where there is none, which operators are told at start. */
+/** The role DEFAULT_ROLE_REGISTERED; 503 where there is none. */
 export function registeredRole(rt: Runtime): Role {
-  const role = roleNamed(rt, rt.config.auth.defaultRoleRegistered)
-  if (role === undefined || role.name === administratorRole)
-    throw new AppError(503, 'Registration is not set up on this server', { code: 'REGISTRATION_ROLE_MISSING' })
-  return role
+  return decideRegisteredRole(rolesOf(rt), rt.config.auth.defaultRoleRegistered)
 }
 
 /** Warns where no registration can succeed. The role may be made later, so it is no reason not to start. */
 export function checkRegisteredRole(rt: Runtime): void {
   const { publicRegistration, defaultRoleRegistered: name } = rt.config.auth
-  if (publicRegistration && roleNamed(rt, name) === undefined)
+  if (publicRegistration && roleNamed(rolesOf(rt), name) === undefined)
     rt.log.warn(`DEFAULT_ROLE_REGISTERED: there is no role "${name}", so nobody can register`)
 }
 
-function roleNamed(rt: Runtime, name: string): Role | undefined {
-  return [...rt.access.current().roles.values()].find((role) => role.name === name)
-}
+const rolesOf = (rt: Runtime): Iterable<Role> => rt.access.current().roles.values()
 
-function registeredBody(rt: Runtime, { user, place, link }: Wanted, { tenant }: Created) {
-  const about = { user: personBody(user), ...standingOf(rt, place.role), tenant: tenantBody(rt, tenant) }
+function registeredBody(rt: Runtime, { user, place, link }: Registration, { tenant }: Created) {
+  const about = { user: personBody(user), ...roleAndPermissions(rt, place.role), tenant: tenantBody(rt, tenant) }
   if (link === undefined) return { message: registered, ...about }
   // What the role may is for those who have shown that the address is theirs.
   const unverified = { ...about, permissions: [] }

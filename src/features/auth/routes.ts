@@ -7,11 +7,10 @@ import { type App, turnOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { identified, signedIn } from '../permissions/permissions.ts'
 import { afterwardsDone } from './afterwards.ts'
-import { deliver, deliveryTo } from './answers.ts'
-import { dropSessionCookie } from './cookie.ts'
-import { requestEmailChange } from './email-change.ts'
+import { deliver, prepare, signInMode } from './answers.ts'
+import { dropSessionCookie, refuseForeignVisit } from './browser.ts'
+import { requestEmailChange, resendVerification, verifyEmail } from './email.ts'
 import {
-  type AuthMode,
   AuthModeBody,
   EmailChangeBody,
   LinkBody,
@@ -25,13 +24,14 @@ import {
   ResetQuery,
   TokenParams,
 } from './input.ts'
-import { checkLocal, login } from './login.ts'
 import { requestMagicLink, signInByMagicLink } from './magic-link.ts'
-import { me } from './me.ts'
-import { refuseForeignPage, refuseForeignVisit } from './origins.ts'
-import { endAllSessionsOf, endSessionOf, listSessions, listSessionsOf } from './own-sessions.ts'
-import { changeOwnPassword, changePasswordOf, checkMayChangePasswords } from './password-change.ts'
-import { requestPasswordReset, resetPassword } from './password-reset.ts'
+import {
+  changeOwnPassword,
+  changePasswordOf,
+  checkMayChangePasswords,
+  requestPasswordReset,
+  resetPassword,
+} from './passwords.ts'
 import { register } from './register.ts'
 import {
   authRoute,
@@ -43,8 +43,16 @@ import {
   SessionsShape,
   SignedInShape,
 } from './schema.ts'
-import { endSession, refreshSession } from './sessions.ts'
-import { resendVerification, verifyEmail } from './verification.ts'
+import {
+  endAllSessionsOf,
+  endSession,
+  endSessionOf,
+  listSessions,
+  listSessionsOf,
+  me,
+  refreshSession,
+} from './sessions.ts'
+import { checkLocal, login } from './sign-in.ts'
 
 /** Scanners look at mailed links with HEAD: that must not use a token up. */
 const opened = <const D extends Declaration>(declaration: D) => authRoute(declaration, { exposeHeadRoute: false })
@@ -162,21 +170,6 @@ export function authAdminRoutes(app: App, rt: Runtime): void {
     await endSessionOf(rt, request, request.params.userId, request.params.sessionId)
     return { message: 'Session ended successfully' }
   })
-}
-
-/** Bodies are JSON only (a form of another site can't send that), and no answer may be kept by a cache. */
-export function prepare(app: App): void {
-  app.removeContentTypeParser('text/plain')
-  app.addHook('onSend', async (_request, reply) => {
-    reply.header('cache-control', 'no-store')
-  })
-}
-
-/** How the caller gets its token; 403 where another site's page would sign it in. */
-export function signInMode(rt: Runtime, request: FastifyRequest, asked: AuthMode = 'jwt'): AuthMode {
-  const authMode = deliveryTo(request, asked)
-  if (authMode === 'cookie') refuseForeignPage(rt.config, request)
-  return authMode
 }
 
 /** What is no UUID is not found. */

@@ -1,4 +1,4 @@
-import { type Static, Type } from 'typebox'
+import { Type } from 'typebox'
 import { type Declaration, type Options, route } from '../../http/route.ts'
 import { Anything, Count, Id, NullableId, NullableText, OneOf, Row, Text } from '../../http/shapes.ts'
 
@@ -8,14 +8,14 @@ export const authRoute = <const D extends Declaration>(declaration: D, options: 
 
 /** What the endpoints answer. Serialised by these shapes, so a member that is not named here can't leave. */
 
-export const PersonShape = Type.Object({
+const PersonShape = Type.Object({
   id: Id(),
   email: NullableText('ada@example.com'),
   firstName: Text('Ada'),
   lastName: NullableText('Lovelace'),
 })
 
-export const RoleShape = Type.Object({
+const RoleShape = Type.Object({
   id: Id(),
   name: Text('user'),
   description: NullableText('Everybody who has registered'),
@@ -41,7 +41,7 @@ const token = Text('eyJhbGciOiJIUzI1NiJ9.e30.ZRrHA1JJJW8opsbCGfG_HACGpVUMN_a9IV7
 
 const AuthModeShape = OneOf(['jwt', 'cookie'])
 
-const Standing = {
+const SignedInMembers = {
   user: PersonShape,
   role: RoleShape,
   permissions: Type.Array(PermissionShape),
@@ -56,7 +56,7 @@ export const SignedInShape = Type.Object({
   message: Type.Optional(Text('Authentication successful')),
   token: Type.Optional(token),
   authMode: Type.Optional(AuthModeShape),
-  ...Type.Partial(Type.Object(Standing)).properties,
+  ...Type.Partial(Type.Object(SignedInMembers)).properties,
   twoFactorRequired: Type.Optional(Type.Literal(true)),
   twoFactorToken: Type.Optional(Text('0f3a5d1f0c2b7e44')),
   code: Type.Optional(Type.Literal('TWO_FACTOR_REQUIRED')),
@@ -68,7 +68,7 @@ export const RegisteredShape = Type.Object({
   token: Type.Optional(token),
   authMode: Type.Optional(AuthModeShape),
   requiresEmailVerification: Type.Optional(Type.Boolean()),
-  ...Type.Partial(Type.Object(Standing)).properties,
+  ...Type.Partial(Type.Object(SignedInMembers)).properties,
 })
 
 export const MeShape = Type.Object({
@@ -105,8 +105,3 @@ export const SessionsShape = Type.Object({
 })
 
 export const EndedShape = Type.Object({ message: Text('Sessions ended successfully'), ended: Count(2) })
-
-export type SignedIn = Static<typeof SignedInShape>
-export type Registered = Static<typeof RegisteredShape>
-export type Me = Static<typeof MeShape>
-export type Refreshed = Static<typeof RefreshedShape>

@@ -1,16 +1,64 @@
 import type { FastifyRequest } from 'fastify'
+import type { Static } from 'typebox'
+import { verifyPassword } from '../../adapters/passwords.ts'
 import type { Reader, Tx } from '../../db/sql.ts'
+import { withoutWaiting } from '../../db/without-waiting.ts'
 import { AppError } from '../../errors.ts'
-import type { Outcome } from '../../events/commit.ts'
+import { commit, type Outcome } from '../../events/commit.ts'
 import type { Actor } from '../../events/types.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
-import { challengeSecondFactor } from '../two-factor/challenge.ts'
-import { personBody, standingOf, tenantBody } from './answers.ts'
-import type { AuthMode } from './input.ts'
-import { type Account, type Membership, membershipsOf } from './queries.ts'
+import { challengeSecondFactor } from '../two-factor/two-factor.ts'
+import { afterwards } from './afterwards.ts'
+import { personBody, roleAndPermissions, tenantBody } from './answers.ts'
+import { decideMembership, decidePassword, type PasswordDecision, signInRefusal, wrongPassword } from './decisions.ts'
+import { type AuthMode, emailOf, type LoginBody } from './input.ts'
+import { type Account, findAccount, type Membership, membershipsOf } from './queries.ts'
 import type { SessionType } from './session-store.ts'
 import { openSession } from './sessions.ts'
+
+/**
+ * Signs in with e-mail and password. An unknown address, an account without
+ * a password and a wrong one are answered alike and in the same time; what stands against an account is said only to
+ * somebody who knows its password. An account with a second factor is asked for it before there is a session.
+ */
+export async function login(
+  rt: Runtime,
+  request: FastifyRequest,
+  { email, password, tenant_Id: tenantId, authType: type = 'default', authMode = 'jwt' }: Static<typeof LoginBody>,
+): Promise<SignInAnswer> {
+  const account = await findAccount(withoutWaiting(rt), emailOf(email))
+  const matches = await verifyPassword(password, account?.password, rt.config.auth.passwordHashCost)
+  const decided = decidePassword(account, matches, rt.config.auth)
+  if (decided.refusal !== undefined) throw refuseLogin(rt, request, decided)
+  const membership = await membershipOf(rt, withoutWaiting(rt), decided.account.id, tenantId)
+  const answer = await commit(rt, actorOf(request), (tx) =>
+    signIn(rt, tx, request, { account: decided.account, membership, type, authMode }),
+  )
+  if (answer === undefined) throw wrongPassword()
+  return answer
+}
+
+/** 403 where signing in with a password is switched off (LOCAL in AUTH_SERVICES_ENABLED). */
+export function checkLocal(rt: Runtime): void {
+  if (!rt.config.auth.local) throw new AppError(403, 'Local authentication is disabled')
+}
+
+type Refused = Extract<PasswordDecision, { readonly events: unknown }>
+
+/** The events are appended beside the answer, so that its time tells nothing. */
+function refuseLogin(rt: Runtime, request: FastifyRequest, { refusal, events }: Refused): AppError {
+  const actor = actorOf(request)
+  if (events.length > 0)
+    afterwards(rt, 'recording a failed login', () => commit(rt, actor, async () => ({ result: undefined, events })))
+  return refusal
+}
+
+/** 403 for accounts that are not active, or whose address must be verified first. */
+export function checkMaySignIn(rt: Runtime, account: Account): void {
+  const refusal = signInRefusal(account, rt.config.auth)
+  if (refusal !== undefined) throw refusal
+}
 
 /** What a first factor has shown: who somebody is, and the session that is wanted. */
 export type FirstFactor = {
@@ -22,15 +70,18 @@ export type FirstFactor = {
   readonly authMode: AuthMode
 }
 
+/** What a sign-in asked for, kept while its second factor is awaited. */
+export type PendingSignIn = Pick<FirstFactor, 'type' | 'authMode'> & { readonly tenantId: string | null }
+
 /** The common answer of everything that signs somebody in, and its token for `deliver`; no token with a challenge. */
-export type Answer = {
+export type SignInAnswer = {
   readonly token: string | undefined
   readonly body: ReturnType<typeof bodyOf> | ReturnType<typeof challengeBody>
 }
 
 /**
  * Where every first factor ends, be it a password, a link or a code: opens the session and says so in the log; or, for
- * an account with a second factor, a challenge for that, and nothing is open yet (quality A-25).
+ * an account with a second factor, a challenge for that, and nothing is open yet.
  *
  * Undefined when the account was suspended or its password changed meanwhile.
  */
@@ -39,8 +90,10 @@ export async function signIn(
   tx: Tx,
   request: FastifyRequest,
   factor: FirstFactor,
-): Promise<Outcome<Answer | undefined>> {
-  const token = await challengeSecondFactor(rt, tx, factor)
+): Promise<Outcome<SignInAnswer | undefined>> {
+  const { account, membership, type, authMode } = factor
+  const pending: PendingSignIn = { tenantId: membership.tenantId, type, authMode }
+  const token = await challengeSecondFactor(rt, tx, account, pending)
   if (token === undefined) return signInAtOnce(rt, tx, request, factor)
   return {
     result: { token: undefined, body: challengeBody(token) },
@@ -55,7 +108,7 @@ export async function signInAtOnce(
   tx: Tx,
   request: FastifyRequest,
   factor: FirstFactor,
-): Promise<Outcome<Answer | undefined>> {
+): Promise<Outcome<SignInAnswer | undefined>> {
   const { account, membership, type } = factor
   const { id: userId, password: passwordHash } = account
   const { role, tenantId } = membership
@@ -85,13 +138,7 @@ export async function membershipOf(
   tenantId: string | undefined,
 ): Promise<Membership> {
   const memberships = await membershipsOf(db, rt.catalog.current(), userId)
-  const asked = rt.config.tenancy.enabled ? tenantId : undefined
-  const chosen = asked === undefined ? memberships[0] : memberships.find((one) => one.tenantId === asked.toLowerCase())
-  if (chosen !== undefined) return chosen
-  throw new AppError(
-    403,
-    asked === undefined ? 'No role is assigned to this account' : 'Access denied for specified tenant',
-  )
+  return decideMembership(memberships, tenantId, rt.config.tenancy.enabled)
 }
 
 function challengeBody(twoFactorToken: string) {
@@ -99,5 +146,5 @@ function challengeBody(twoFactorToken: string) {
 }
 
 function bodyOf(rt: Runtime, account: Account, { role, tenant }: Membership) {
-  return { user: personBody(account), ...standingOf(rt, role), tenant: tenantBody(rt, tenant) }
+  return { user: personBody(account), ...roleAndPermissions(rt, role), tenant: tenantBody(rt, tenant) }
 }

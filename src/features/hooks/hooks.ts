@@ -1,10 +1,10 @@
+import { STATUS_CODES } from 'node:http'
 import type { Logger } from 'pino'
 import { clientError, sqlState } from '../../db/errors.ts'
 import { AppError } from '../../errors.ts'
-import { statedRefusal } from './refusals.ts'
 
-/** What can be hooked into: the bare names run before the operation, the others when it is durable (realtime facts §5). */
-export const hookEvents = [
+/** The events of hooks: those with a bare name run before the operation, the others when it is durable. */
+const hookEvents = [
   'items.create',
   'items.create.after',
   'items.read',
@@ -19,13 +19,13 @@ export const hookEvents = [
 
 export type HookEvent = (typeof hookEvents)[number]
 
-/** What a hook is told: `collection` and what its event has besides. */
-export type HookMembers = { readonly collection: string; readonly [member: string]: unknown }
+/** What a hook gets: `collection` and what its event has besides. */
+type HookMembers = { readonly collection: string; readonly [member: string]: unknown }
 
 /** Returns the context with what it changed, or nothing; throwing before an operation refuses it. */
-export type Hook = (context: never) => unknown
+type Hook = (context: never) => unknown
 
-export type Hooks = {
+type Hooks = {
   /** True as long as nobody has registered anything. */
   isEmpty(): boolean
   /**
@@ -133,4 +133,21 @@ function changesIn(returned: unknown): { data?: unknown; query?: unknown } {
   if (returned === null || typeof returned !== 'object') return {}
   const { data, query } = returned as { data?: unknown; query?: unknown }
   return { ...(data !== undefined && { data }), ...(query !== undefined && { query }) }
+}
+
+/**
+ * What code of an extension means by throwing something that states a `status` (or `statusCode`) from 400 to 499, an error
+ * or a plain object: the caller is refused, with its `message` and, where it has one, its `code`. Undefined for anything
+ * else that is thrown. One rule for hooks, endpoints and the handlers of messages.
+ */
+export function statedRefusal(thrown: unknown, code?: string): AppError | undefined {
+  if (thrown instanceof AppError) return thrown
+  if (thrown === null || typeof thrown !== 'object') return undefined
+  const stated = thrown as { status?: unknown; statusCode?: unknown; message?: unknown; code?: unknown }
+  const status = stated.status ?? stated.statusCode
+  if (typeof status !== 'number' || !Number.isInteger(status) || status < 400 || status > 499) return undefined
+  const hasWords = typeof stated.message === 'string' && stated.message !== ''
+  const words = hasWords ? (stated.message as string) : (STATUS_CODES[status] ?? 'Refused')
+  const own = typeof stated.code === 'string' && /^[A-Z][A-Z0-9_]*$/.test(stated.code) ? stated.code : code
+  return new AppError(status, words, { cause: thrown, ...(own !== undefined && { code: own }) })
 }

@@ -1,3 +1,4 @@
+import { canonicalEmail } from '../../adapters/email-address.ts'
 import { hashPassword } from '../../adapters/passwords.ts'
 import type { Collection } from '../../catalog/catalog.ts'
 import { type Reader, rawQuery, sql } from '../../db/sql.ts'
@@ -6,12 +7,17 @@ import { type Action, AppError, errors } from '../../errors.ts'
 import type { Access } from '../../query/access.ts'
 import { createParams, ident, type Params } from '../../query/sql.ts'
 import type { Runtime } from '../../runtime.ts'
-import { canonicalEmail } from '../auth/email-address.ts'
-import { checkNewPassword } from '../auth/input.ts'
-import { endAccess } from '../auth/ownership.ts'
-import { accountOf } from '../auth/queries.ts'
-import type { Cell, CollectionRules, Guarded, PayloadContext, RowChange, Run, WriteContext } from '../items/context.ts'
-import { keyCell } from '../items/context.ts'
+import { accountOf, checkNewPassword, endAccess } from '../auth/auth.ts'
+import {
+  type Cell,
+  type CollectionRules,
+  type Guarded,
+  keyCell,
+  type PayloadContext,
+  type RowChange,
+  type Run,
+  type WriteContext,
+} from '../items/context.ts'
 import { isScoped } from '../items/payload.ts'
 import { keyCondition, ruleSql } from '../items/statements.ts'
 import { administratorRole, assignableRoles, publicRole, readsLikeBuiltIn } from '../permissions/permissions.ts'

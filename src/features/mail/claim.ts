@@ -1,5 +1,6 @@
 import { createHmac } from 'node:crypto'
 import { mailboxOf, type OutgoingMail } from '../../adapters/mailer.ts'
+import { codeFrom, hashOneTime } from '../../adapters/one-time-secrets.ts'
 import { deriveKey } from '../../adapters/tokens.ts'
 import type { MailSender } from '../../config/families.ts'
 import type { Config } from '../../config.ts'
@@ -8,7 +9,6 @@ import { lockSecret, renewSecret, replaceSecret, type SecretRow } from '../../db
 import { commit } from '../../events/commit.ts'
 import { systemActor } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
-import { codeFrom, hashOneTime } from '../auth/one-time.ts'
 import {
   commonVariables,
   inlineImages,

@@ -1,7 +1,7 @@
+import { canonicalEmail } from '../../adapters/email-address.ts'
 import type { Tx } from '../../db/sql.ts'
 import { errors } from '../../errors.ts'
 import type { DomainEvent } from '../../events/types.ts'
-import { canonicalEmail } from '../auth/email-address.ts'
 import { oneLine, subjectOf } from '../templates/templates.ts'
 import { insertMail } from './queries.ts'
 import { type MailContext, type MailType, templateOf } from './types.ts'

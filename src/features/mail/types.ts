@@ -1,4 +1,4 @@
-import type { SecretForm } from '../auth/one-time.ts'
+import type { SecretForm } from '../../adapters/one-time-secrets.ts'
 import type { TemplateType } from '../templates/templates.ts'
 
 /** What each type of mail needs to know. Kept in svc_EmailLog and shown to administrators: never a secret. */

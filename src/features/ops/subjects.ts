@@ -1,9 +1,9 @@
+import { canonicalEmail } from '../../adapters/email-address.ts'
 import type { Tx } from '../../db/sql.ts'
 import { AppError, errors } from '../../errors.ts'
 import type { QueueName } from '../../events/jobs.ts'
 import { isObject } from '../../query/guards.ts'
 import { isUuid } from '../../uuid.ts'
-import { canonicalEmail } from '../auth/email-address.ts'
 import { cancelMail, mailStatus, requeueMail } from '../mail/mail.ts'
 
 /** The row that a job is about, which has a state of its own and follows what happens to the job. */

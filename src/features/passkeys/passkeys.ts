@@ -1,11 +1,18 @@
 import type { FastifyRequest } from 'fastify'
+import { hashSecret } from '../../adapters/tokens.ts'
+import { type Assertion, userHandleOf, verifyAssertion } from '../../adapters/webauthn.ts'
 import type { PasskeyConfig } from '../../config.ts'
+import { takeChallenge } from '../../db/unlogged/challenges.ts'
+import { withoutWaiting } from '../../db/without-waiting.ts'
 import { AppError } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
+import { isObject } from '../../query/guards.ts'
 import type { Runtime } from '../../runtime.ts'
-import { signedIn } from '../permissions/permissions.ts'
-import { deletePasskey, passkeysOf } from './queries.ts'
+import { hasSecondFactor } from '../two-factor/two-factor.ts'
+import { findCredential, noteUse, type StoredCredential } from './queries.ts'
+
+export { credentialIdsOf } from './queries.ts'
 
 /** 400 unless PASSKEY is listed in AUTH_SERVICES_ENABLED and all of PASSKEY_RP_ID, _RP_NAME and _ORIGIN are set. */
 export function enabledPasskeys({ config }: Runtime): PasskeyConfig {
@@ -13,27 +20,55 @@ export function enabledPasskeys({ config }: Runtime): PasskeyConfig {
   throw new AppError(400, 'Passkeys are not enabled on this server', { code: 'PASSKEY_NOT_ENABLED' })
 }
 
-/** The caller's passkeys. */
-export async function listPasskeys(rt: Runtime, request: FastifyRequest) {
-  enabledPasskeys(rt)
-  return { passkeys: [...(await passkeysOf(rt.db, signedIn(request.caller).userId))] }
-}
-
-/** Ends a passkey of the caller's; sessions that it opened go on. 404 when there is none. */
-export async function removePasskey(rt: Runtime, request: FastifyRequest, id: string): Promise<{ deleted: true }> {
-  enabledPasskeys(rt)
-  const { userId } = signedIn(request.caller)
-  await commit(rt, actorOf(request), async (tx) => {
-    if (!(await deletePasskey(tx, userId, id))) throw new AppError(404, 'Passkey not found')
-    return {
-      result: undefined,
-      events: [{ type: 'auth.passkey_removed', data: { userId, passkey: id.toLowerCase() } }],
-    }
-  })
-  return { deleted: true }
-}
-
 /** 401, and nothing about what was wrong. */
 export function refusedPasskey(message: string): AppError {
   return new AppError(401, message, { code: 'INVALID_PASSKEY_RESPONSE' })
 }
+
+/**
+ * Whether a passkey of this user answers a challenge of `beginAuthentication`, and notes its use. For callers who are
+ * signed in and must show that they are there.
+ */
+export async function usePasskey(rt: Runtime, request: FastifyRequest, given: Given, userId: string): Promise<boolean> {
+  const proof = await checkPasskey(rt, request, given)
+  if ('refused' in proof || proof.stored.userId !== userId) return false
+  const { stored, assertion } = proof
+  return commit(rt, actorOf(request), async (tx) => ({
+    result: await noteUse(tx, stored.id, assertion.counter, assertion.backedUp),
+  }))
+}
+
+/** What an authenticator has answered to which challenge. */
+export type Given = { readonly challengeId: string; readonly response: object & { readonly id?: unknown } }
+export type Proof = { readonly stored: StoredCredential; readonly assertion: Assertion }
+
+/** The passkey that signed a challenge and what its authenticator said, or why not, and of which passkey. Uses the challenge up. */
+export async function checkPasskey(
+  rt: Runtime,
+  request: FastifyRequest,
+  { challengeId, response }: Given,
+): Promise<Proof | PasskeyFailure> {
+  const data = await commit(rt, actorOf(request), async (tx) => ({
+    result: await takeChallenge(tx, challengeKey(challengeId)),
+  }))
+  const stored = typeof response.id === 'string' ? await findCredential(withoutWaiting(rt), response.id) : undefined
+  if (data === undefined || stored === undefined) return { refused: 'no such challenge or passkey', stored: undefined }
+  if (!namesOwner(response, stored.userId)) return { refused: 'it names another user', stored }
+  const assertion = await verifyAssertion(enabledPasskeys(rt), response, data.challenge as string, stored)
+  if ('refused' in assertion) return { refused: assertion.refused, stored }
+  if (!assertion.userVerified && rt.config.auth.twoFactor && (await hasSecondFactor(withoutWaiting(rt), stored.userId)))
+    return { refused: 'its user was not verified', stored }
+  return { stored, assertion }
+}
+
+type PasskeyFailure = { readonly refused: unknown; readonly stored: StoredCredential | undefined }
+
+/** Authenticators may leave out whose passkey it is, but may not name somebody else. */
+function namesOwner(response: object, userId: string): boolean {
+  const { response: said } = response as { response?: unknown }
+  const { userHandle } = isObject(said) ? said : {}
+  return userHandle === undefined || userHandle === null || userHandle === userHandleOf(userId)
+}
+
+/** The database knows a challenge by this. */
+export const challengeKey = (challengeId: string) => `passkey:auth:${hashSecret(challengeId)}`

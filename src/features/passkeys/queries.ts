@@ -2,7 +2,7 @@ import type { KnownCredential, NewCredential } from '../../adapters/webauthn.ts'
 import { type Reader, sql, type Tx } from '../../db/sql.ts'
 
 /** A passkey as its owner sees it; times in wire form. */
-export type Passkey = {
+type Passkey = {
   readonly id: string
   readonly name: string
   readonly deviceType: string | null

@@ -2,13 +2,9 @@ import { Type } from 'typebox'
 import { Text } from '../../http/shapes.ts'
 import type { App } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
-import { deliver } from '../auth/answers.ts'
-import { ProofBody } from '../auth/input.ts'
-import { prepare, signInMode } from '../auth/routes.ts'
-import { authRoute, SignedInShape } from '../auth/schema.ts'
-import { beginAuthentication, finishAuthentication } from './authenticate.ts'
-import { enabledPasskeys, listPasskeys, removePasskey } from './passkeys.ts'
-import { beginRegistration, finishRegistration } from './register.ts'
+import { authRoute, deliver, ProofBody, prepare, SignedInShape, signInMode } from '../auth/auth.ts'
+import { beginRegistration, finishRegistration, listPasskeys, removePasskey } from './own-passkeys.ts'
+import { enabledPasskeys } from './passkeys.ts'
 import {
   AuthenticateBody,
   AuthenticationOptionsShape,
@@ -18,6 +14,7 @@ import {
   RegisteredPasskeyShape,
   RegisterPasskeyBody,
 } from './schema.ts'
+import { beginAuthentication, finishAuthentication } from './sign-in.ts'
 
 /** Signing in with a passkey. Emits auth.login and auth.login_failed. */
 export function passkeyPublicRoutes(app: App, rt: Runtime): void {

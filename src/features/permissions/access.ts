@@ -279,7 +279,7 @@ export type Variable = { readonly name: VariableName; readonly path: readonly st
 export type Related = ReadonlyMap<string, unknown>
 
 /** What a variable stands for: a field, reached over relations, perhaps of several rows. */
-export type VariableTarget = {
+type VariableTarget = {
   readonly field: Field
   /** Relation names from the caller's row to the field's. */
   readonly relations: readonly string[]

@@ -21,7 +21,7 @@ import type { StoredRule } from './store.ts'
 
 type Row = Readonly<Record<string, unknown>>
 
-export type RuleCollection = 'svc_Permission' | 'svc_ACL'
+type RuleCollection = 'svc_Permission' | 'svc_ACL'
 
 /** Named rules by id, for permissions that refer to them. */
 export type AclsById = ReadonlyMap<string, StoredRule>

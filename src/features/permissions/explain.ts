@@ -24,15 +24,15 @@ import { openProblems } from '../items/context.ts'
 import { readPayload } from '../items/payload.ts'
 import { openWrite } from '../items/plan.ts'
 import { isNone, namedRules } from './access.ts'
-import { type ExplainQuery, readExplainQuery, type Subject, subjectOf } from './explain-subject.ts'
+import { accessOfPrincipal, accessOfRole, type PrincipalRow, principalOf, principalSql } from './principal.ts'
 import { type Opened, openedBy, storedProblems } from './review.ts'
-import type { PermissionRow } from './store.ts'
+import type { AccessRules, PermissionRow, Role } from './store.ts'
 
 /**
  * `GET /permissions/explain`: whether somebody may do something, and what decides it. It asks the functions that every
  * request goes through and evaluates nothing itself, so it cannot disagree with them.
  */
-export type Explanation = {
+type Explanation = {
   readonly allowed: boolean
   /** What it failed at, or what allows it. */
   readonly decidedBy: 'administrator' | 'account' | 'permission' | 'collection' | 'tenant' | 'rule' | 'field' | 'row'
@@ -92,8 +92,8 @@ export async function explain(rt: Runtime, raw: Readonly<Record<string, unknown>
   const catalog = rt.catalog.current()
   const collection = catalog.collections.get(query.collection)
   if (collection === undefined) return waiting(rt, query)
-  const subject = await subjectOf(rt, query)
-  const question: Question = { rt, query, collection, subject }
+  const party = await partyOf(rt, query)
+  const question: Question = { rt, query, collection, party }
   const row = await rowAnswer(question)
   const verdict = (await refusalOf(question, row)) ?? grantedBy(question)
   return { ...verdict, ...described(question), row }
@@ -103,21 +103,21 @@ type Question = {
   readonly rt: Runtime
   readonly query: ExplainQuery
   readonly collection: Collection
-  readonly subject: Subject
+  readonly party: Party
 }
 
 /** A permission for what is not there yet: it grants nothing until somebody declares the collection. */
 async function waiting(rt: Runtime, query: ExplainQuery): Promise<Explanation> {
   const unknown = errors.unknownCollection(query.collection)
-  const subject = isCollectionName(query.collection) ? await subjectOf(rt, query) : undefined
-  const stored = subject && storedOf(subject, query)
-  if (subject === undefined || stored === undefined) throw unknown
-  const grant = subject.access.grant(query.collection, query.action)
+  const party = isCollectionName(query.collection) ? await partyOf(rt, query) : undefined
+  const stored = party && storedOf(party, query)
+  if (party === undefined || stored === undefined) throw unknown
+  const grant = party.access.grant(query.collection, query.action)
   const untold = (value: unknown): Explained => ({ stored: value ?? null, resolved: null, problem: null })
   return {
     ...refused('collection', `${unknown.message}: the permission waits for the collection to be created`),
-    ...toldOf(subject, query),
-    permission: permissionOf(rt, subject, stored, grant),
+    ...toldOf(party, query),
+    permission: permissionOf(rt, party, stored, grant),
     fields: null,
     relations: [],
     through: [],
@@ -134,10 +134,10 @@ const refused = (decidedBy: Verdict['decidedBy'], reason: string): Verdict => ({
 
 /** In the order in which a request meets them. */
 async function refusalOf(question: Question, row: RowAnswer | null): Promise<Verdict | undefined> {
-  const { subject, query, collection, rt } = question
+  const { party, query, collection, rt } = question
   const { action, id } = query
-  if (subject.blocked !== undefined) return refused('account', subject.blocked)
-  if (!subject.access.admin && grantIn(question) === undefined)
+  if (party.blocked !== undefined) return refused('account', party.blocked)
+  if (!party.access.admin && grantIn(question) === undefined)
     return refused('permission', errors.actionDenied(action, collection.name).message)
   const closed = failure(() => action !== 'read' && writeOf(question))
   if (closed !== undefined) return refused('collection', closed.message)
@@ -149,7 +149,7 @@ async function refusalOf(question: Question, row: RowAnswer | null): Promise<Ver
   if (field !== undefined) return refused('field', field)
   if (row !== null && !row.matches && action !== 'create') return rowRefusal(row, action)
   if (id === undefined) return undefined
-  const { access } = subject
+  const { access } = party
   const identity = await failureOf(() => checkIdentity({ rt, access, collection }, { action, id, field: query.field }))
   if (identity !== undefined) return refused('row', identity.message)
   if (action !== 'delete') return undefined
@@ -163,8 +163,8 @@ function rowRefusal(row: RowAnswer, action: Exclude<Action, 'create'>): Verdict 
 }
 
 function grantedBy(question: Question): Verdict {
-  const { subject, query } = question
-  if (subject.access.admin)
+  const { party, query } = question
+  if (party.access.admin)
     return { allowed: true, decidedBy: 'administrator', reason: 'The administrator role needs no permission' }
   const how =
     query.id === undefined
@@ -179,22 +179,22 @@ function grantedBy(question: Question): Verdict {
 }
 
 /** The relation behind which the field in question is, where the permission opens it. */
-function relationOf({ subject, query }: Question): string | undefined {
+function relationOf({ party, query }: Question): string | undefined {
   const { action, field = '' } = query
-  const stored = action === 'read' && field.includes('.') ? storedOf(subject, query) : undefined
-  const opened = stored === undefined ? [] : openedBy(subject.rules, subject.access, stored)
+  const stored = action === 'read' && field.includes('.') ? storedOf(party, query) : undefined
+  const opened = stored === undefined ? [] : openedBy(party.rules, party.access, stored)
   return opened.find(({ relation }) => relation === field.slice(0, field.lastIndexOf('.')))?.relation
 }
 
 function described(question: Question): Omit<Explanation, keyof Verdict | 'row'> {
-  const { rt, subject, query } = question
+  const { rt, party, query } = question
   const grant = grantIn(question)
-  const stored = storedOf(subject, query)
+  const stored = storedOf(party, query)
   return {
-    ...toldOf(subject, query),
-    permission: stored === undefined ? null : permissionOf(rt, subject, stored, grant),
+    ...toldOf(party, query),
+    permission: stored === undefined ? null : permissionOf(rt, party, stored, grant),
     fields: fieldsOf(question),
-    relations: stored === undefined || subject.access.admin ? [] : openedBy(subject.rules, subject.access, stored),
+    relations: stored === undefined || party.access.admin ? [] : openedBy(party.rules, party.access, stored),
     through: throughOthers(question),
     conditions: { ...explained(question, grant?.conditions), problem: ruleProblem(question) },
     relConditions: explained(question, grant?.relConditions),
@@ -202,7 +202,7 @@ function described(question: Question): Omit<Explanation, keyof Verdict | 'row'>
   }
 }
 
-function toldOf({ role, user, tenantId }: Subject, { collection, action }: ExplainQuery) {
+function toldOf({ role, user, tenantId }: Party, { collection, action }: ExplainQuery) {
   return {
     collection,
     action,
@@ -212,10 +212,10 @@ function toldOf({ role, user, tenantId }: Subject, { collection, action }: Expla
   }
 }
 
-const storedOf = ({ rules, role }: Subject, query: ExplainQuery): PermissionRow | undefined =>
+const storedOf = ({ rules, role }: Party, query: ExplainQuery): PermissionRow | undefined =>
   role && rules.permissions.get(role.id)?.find((row) => isAbout(row, query))
 
-function permissionOf(rt: Runtime, { rules }: Subject, stored: PermissionRow, grant: Grant | undefined) {
+function permissionOf(rt: Runtime, { rules }: Party, stored: PermissionRow, grant: Grant | undefined) {
   return {
     id: stored.id,
     acls: namedRules(stored.acl_Ids, rules.acls).map(({ id, name }) => ({ id, name })),
@@ -224,8 +224,8 @@ function permissionOf(rt: Runtime, { rules }: Subject, stored: PermissionRow, gr
   }
 }
 
-function throughOthers({ subject, query }: Question): readonly Through[] {
-  const { rules, role, access } = subject
+function throughOthers({ party, query }: Question): readonly Through[] {
+  const { rules, role, access } = party
   if (query.action !== 'read' || role === undefined || access.admin) return []
   return (rules.permissions.get(role.id) ?? []).flatMap((row) =>
     openedBy(rules, access, row)
@@ -237,12 +237,11 @@ function throughOthers({ subject, query }: Question): readonly Through[] {
 const isAbout = (row: { collection: string; action: string }, { collection, action }: ExplainQuery): boolean =>
   row.collection === collection && row.action === action
 
-const grantIn = ({ subject, query }: Question): Grant | undefined =>
-  subject.access.grant(query.collection, query.action)
+const grantIn = ({ party, query }: Question): Grant | undefined => party.access.grant(query.collection, query.action)
 
 /** What a write of this kind would be made with. */
-function writeOf({ rt, subject, query, collection }: Question) {
-  const writer = { actor: systemActor, access: subject.access }
+function writeOf({ rt, party, query, collection }: Question) {
+  const writer = { actor: systemActor, access: party.access }
   return openWrite(rt, writer, collection.name, query.action as Exclude<Action, 'read'>)
 }
 
@@ -257,26 +256,26 @@ function conditionOf(
   question: Question,
   only: { access?: Access; anyTenant?: boolean; includeDeleted?: boolean } = {},
 ): ResolvedFilter | undefined {
-  const { rt, subject, query } = question
-  const { access = subject.access, includeDeleted = query.action === 'update' } = only
+  const { rt, party, query } = question
+  const { access = party.access, includeDeleted = query.action === 'update' } = only
   const asked = query.action === 'read' ? resolveEnv(rt) : writeOf(question).env
   const env = only.anyTenant ? { ...asked, multiTenant: { ...asked.multiTenant, enabled: false } } : asked
   return resolveCondition(rt.catalog.current(), access, query.collection, query.action, env, { includeDeleted })
 }
 
 function ruleProblem(question: Question): string | null {
-  const { rt, subject, query } = question
+  const { rt, party, query } = question
   const conditions = grantIn(question)?.conditions
   if (isNone(conditions)) return null
   const problem = failure(() =>
-    checkConditions(rt.catalog.current(), subject.access, query.collection, conditions, resolveEnv(rt)),
+    checkConditions(rt.catalog.current(), party.access, query.collection, conditions, resolveEnv(rt)),
   )
   return problem === undefined ? null : detailOf(problem)
 }
 
-function explained({ rt, subject }: Question, stored: unknown): Explained {
+function explained({ rt, party }: Question, stored: unknown): Explained {
   if (isNone(stored)) return { stored: stored ?? null, resolved: null, problem: null }
-  const scope = variableScope(rt.catalog.current(), subject.access, rt.clock())
+  const scope = variableScope(rt.catalog.current(), party.access, rt.clock())
   let resolved: unknown = null
   const problem = failure(() => {
     resolved = resolveDefaults({ stored }, scope).stored
@@ -285,22 +284,21 @@ function explained({ rt, subject }: Question, stored: unknown): Explained {
 }
 
 function fieldsOf(question: Question): readonly string[] | null {
-  const { rt, subject, query, collection } = question
-  if (query.action === 'delete' || (!subject.access.admin && grantIn(question) === undefined)) return null
+  const { rt, party, query, collection } = question
+  if (query.action === 'delete' || (!party.access.admin && grantIn(question) === undefined)) return null
   if (query.action === 'read')
-    return readableFields(rt.catalog.current(), subject.access, collection.name).map(({ name }) => name)
+    return readableFields(rt.catalog.current(), party.access, collection.name).map(({ name }) => name)
   if (failure(() => writeOf(question)) !== undefined) return null
   return [...collection.fields.keys()].filter((name) => writeRefusal(question, name) === undefined)
 }
 
 function fieldRefusal(question: Question): string | undefined {
-  const { rt, subject, query, collection } = question
+  const { rt, party, query, collection } = question
   const { field, action } = query
   if (field === undefined || action === 'delete') return undefined
   if (action !== 'read') return writeRefusal(question, field)
   const list = parseListQuery({ fields: [field] })
-  return failure(() => resolveList(rt.catalog.current(), subject.access, collection.name, list, resolveEnv(rt)))
-    ?.message
+  return failure(() => resolveList(rt.catalog.current(), party.access, collection.name, list, resolveEnv(rt)))?.message
 }
 
 /** Why a member of a payload would not be written: it is refused, or dropped as none of the payload's business. */
@@ -324,10 +322,10 @@ function payloadOf(question: Question, payload: Readonly<Record<string, null>>) 
 }
 
 async function rowAnswer(question: Question): Promise<RowAnswer | null> {
-  const { rt, query, collection, subject } = question
+  const { rt, query, collection, party } = question
   if (query.id === undefined || query.action === 'create' || failure(() => conditionOf(question)) !== undefined)
     return null
-  const access = withoutConditions(subject.access)
+  const access = withoutConditions(party.access)
   const params = createParams()
   const sql = (condition: ResolvedFilter | undefined) =>
     condition === undefined ? 'true' : `coalesce(${compileCondition(condition, 't', params)}, false)`
@@ -371,3 +369,84 @@ async function failureOf(work: () => Promise<unknown>): Promise<AppError | undef
 }
 
 const detailOf = ({ details, message }: AppError): string => (typeof details === 'string' ? details : message)
+
+type ExplainQuery = {
+  readonly collection: string
+  readonly action: Action
+  readonly who: { readonly role: string } | { readonly user: string }
+  readonly tenant: string | undefined
+  readonly id: string | undefined
+  readonly field: string | undefined
+}
+
+/** Whom a question is about, as a request of theirs would be seen. */
+type Party = {
+  readonly access: Access
+  readonly rules: AccessRules
+  /** Undefined for a user without one. */
+  readonly role: Role | undefined
+  readonly user: { readonly id: string; readonly status: string } | undefined
+  readonly tenantId: string | undefined
+  /** Why there would be no such request at all. */
+  readonly blocked?: string
+}
+
+const actions: ReadonlySet<string> = new Set(['create', 'read', 'update', 'delete'])
+
+/** 400 with what is missing or repeated. */
+function readExplainQuery(raw: Readonly<Record<string, unknown>>): ExplainQuery {
+  const text = (name: string) => {
+    const value = raw[name]
+    if (value !== undefined && typeof value !== 'string') throw errors.badQuery(`${name}: is repeated`)
+    return value === '' ? undefined : value
+  }
+  const [collection, action, role, user] = ['collection', 'action', 'role', 'user'].map(text)
+  if (collection === undefined) throw errors.badQuery('collection: is required')
+  if (action === undefined || !actions.has(action))
+    throw errors.badQuery('action: must be create, read, update or delete')
+  if ((role === undefined) === (user === undefined)) throw errors.badQuery('either role or user is required')
+  const who = user === undefined ? { role: role! } : { user }
+  return { collection, action: action as Action, who, tenant: text('tenant'), id: text('id'), field: text('field') }
+}
+
+async function partyOf(rt: Runtime, { who, tenant }: ExplainQuery): Promise<Party> {
+  const tenantId = tenant?.toLowerCase()
+  return 'user' in who ? userParty(rt, who.user, tenantId) : roleParty(rt, who.role, tenantId)
+}
+
+function roleParty(rt: Runtime, idOrName: string, tenantId: string | undefined): Party {
+  const rules = rt.access.current()
+  const role = rules.roles.get(idOrName) ?? [...rules.roles.values()].find(({ name }) => name === idOrName)
+  if (role === undefined) throw new AppError(404, 'Role not found')
+  const at = rt.config.tenancy.enabled ? tenantId : undefined
+  return { access: accessOfRole(rt, rules, role, at), rules, role, user: undefined, tenantId: at }
+}
+
+/** In the role at the tenant, else in the oldest one, as at sign-in. */
+async function userParty(rt: Runtime, userId: string, tenantId: string | undefined): Promise<Party> {
+  const rules = rt.access.current()
+  const text = `
+    select u.id as "userId", ur."tenant_Id" as "tenantId", u.status, ur.id is not null as "hasRole", ${principalSql(rules.catalog)}
+    from "svc_User" u
+    left join "svc_UserRole" ur on ur."user_Id" = u.id and ($2::text is null or ur."tenant_Id"::text = $2)
+    left join "svc_Role" r on r.id = ur."role_Id"
+    left join "svc_Tenant" t on t.id = ur."tenant_Id"
+    where u.id::text = $1 order by ur."createdAt", ur.id limit 1`
+  const at = rt.config.tenancy.enabled ? (tenantId ?? null) : null
+  const row = await rt.db.maybeOne<PrincipalRow & { status: string; hasRole: boolean }>(
+    rawQuery(text, [userId.toLowerCase(), at]),
+  )
+  if (row === undefined) throw new AppError(404, 'User not found')
+  const user = { id: row.userId, status: row.status }
+  if (!row.hasRole) return nobody(rt, rules, user, at)
+  const principal = await principalOf(rt.db, rules, rt.config.tenancy.enabled, row, rt.log)
+  const { role, tenantId: actual } = principal
+  const blocked = row.status === 'active' ? {} : { blocked: `Account is ${row.status}` }
+  return { access: accessOfPrincipal(rt, principal), rules, role, user, tenantId: actual, ...blocked }
+}
+
+function nobody(rt: Runtime, rules: AccessRules, user: Party['user'], tenantId: string | null): Party {
+  const blocked = tenantId === null ? 'No role is assigned to this account' : 'Access denied for specified tenant'
+  const access = withGrants(accessOfRole(rt, rules, rules.publicRole, undefined), () => undefined)
+  return { access, rules, role: undefined, user, tenantId: undefined, blocked }
+}

@@ -30,7 +30,7 @@ export function aclsById(db: Reader, ids: readonly string[]): Promise<readonly (
     where id::text = any(${sql.array([...ids], 'text')})`)
 }
 
-export type ExportedRole = {
+type ExportedRole = {
   readonly name: string
   readonly description: string | null
   readonly permissions: readonly object[]

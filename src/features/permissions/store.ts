@@ -23,7 +23,7 @@ export type StoredRule = {
   readonly defaultValues: unknown
 }
 
-/** A stored row of svc_Permission in its wire form (spec/permissions.md §6). */
+/** A stored row of svc_Permission in its wire form. */
 export type PermissionRow = StoredRule & {
   readonly id: string
   readonly role_Id: string

@@ -23,7 +23,7 @@ import {
 import { readsLikeBuiltIn } from './roles.ts'
 
 /**
- * Roles with their permissions as a file (spec/permissions.md §4). An import replaces the whole permission set of each
+ * Roles with their permissions as a file. An import replaces the whole permission set of each
  * role it lists and creates the roles that are missing; what it does not list stays. All of it happens or nothing.
  */
 

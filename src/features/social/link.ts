@@ -1,16 +1,20 @@
 import { seal } from '../../adapters/sealing.ts'
-import type { Tx } from '../../db/sql.ts'
+import { type Reader, sql, type Tx } from '../../db/sql.ts'
 import { AppError, errors } from '../../errors.ts'
 import type { DomainEvent } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
-import { type ProvenAccount, proveOwnership } from '../auth/ownership.ts'
-import { type Account, findAccount, lockAccount } from '../auth/queries.ts'
-import { registeredRole } from '../auth/register.ts'
+import {
+  type Account,
+  findAccount,
+  lockAccount,
+  type ProvenAccount,
+  proveOwnership,
+  registeredRole,
+} from '../auth/auth.ts'
 import type { Profile } from './profile.ts'
-import { findLinkedUser, insertSocialUser, lockIdentity, saveLink } from './queries.ts'
 
 /** What the provider handed out beside the profile. */
-export type Grant = {
+type ProviderGrant = {
   readonly accessToken: string | undefined
   readonly refreshToken: string | undefined
   readonly idToken: string | undefined
@@ -18,12 +22,12 @@ export type Grant = {
   readonly expiresIn: number | undefined
 }
 
-export type Identity = { readonly provider: string; readonly profile: Profile; readonly grant: Grant }
+export type Identity = { readonly provider: string; readonly profile: Profile; readonly grant: ProviderGrant }
 
 /**
- * The account that an identity opens (auth facts §6): the one it is linked to; else the one of its address, if the
+ * The account that an identity opens: the one it is linked to; else the one of its address, if the
  * provider has verified that or OAUTH_ALLOW_UNVERIFIED_LINK is set; else a new one. Where the provider has verified the
- * address of an account that nobody had, whoever set it up loses the account (ADR 8, quality A-36).
+ * address of an account that nobody had, its credentials end: somebody else may have set it up (docs/decisions/0008).
  *
  * @throws {AppError} 403 when the address is another account's, or there is no account and registration is closed
  */
@@ -93,4 +97,65 @@ function sealed(rt: Runtime, { provider, profile, grant }: Identity) {
     idToken: hide(grant.idToken),
     expiresIn: grant.expiresIn === undefined ? null : Math.min(Math.max(grant.expiresIn, 0), longestSeconds),
   }
+}
+
+/** One first sign-in of an identity after the other; until the transaction ends. */
+async function lockIdentity(tx: Tx, providerId: string, accountId: string): Promise<void> {
+  const key = JSON.stringify(['social', providerId, accountId])
+  await tx.any(sql.unsafe`select pg_advisory_xact_lock(hashtextextended(${key}, 0))`)
+}
+
+/** Whose identity it is. */
+async function findLinkedUser(db: Reader, providerId: string, accountId: string): Promise<string | undefined> {
+  const row = await db.maybeOne<{ userId: string }>(sql.unsafe`
+    select "user_Id" as "userId" from "svc_Account" where "providerId" = ${providerId} and "accountId" = ${accountId}`)
+  return row?.userId
+}
+
+type Link = {
+  readonly userId: string
+  readonly providerId: string
+  readonly accountId: string
+  readonly scope: string | null
+  /** Sealed. */
+  readonly accessToken: string | null
+  readonly refreshToken: string | null
+  readonly idToken: string | null
+  /** Seconds from now. */
+  readonly expiresIn: number | null
+}
+
+/** Links an identity to a user, or notes its new tokens; true when it was not linked before. */
+async function saveLink(tx: Tx, link: Link): Promise<boolean> {
+  const { inserted } = await tx.one<{ inserted: boolean }>(sql.unsafe`
+    insert into "svc_Account" as a
+      ("user_Id", "providerId", "accountId", scope, "accessToken", "refreshToken", "idToken", "accessTokenExpiresAt")
+    values (${link.userId}, ${link.providerId}, ${link.accountId}, ${link.scope}, ${link.accessToken},
+      ${link.refreshToken}, ${link.idToken}, now() + make_interval(secs => ${link.expiresIn}))
+    on conflict ("providerId", "accountId") do update
+      set scope = excluded.scope, "accessToken" = excluded."accessToken",
+          "refreshToken" = coalesce(excluded."refreshToken", a."refreshToken"), "idToken" = excluded."idToken",
+          "accessTokenExpiresAt" = excluded."accessTokenExpiresAt", "updatedAt" = now()
+    returning xmax = 0 as inserted`)
+  return inserted
+}
+
+type SocialUser = {
+  readonly id: string
+  readonly email: string | null
+  readonly emailVerified: boolean
+  readonly firstName: string
+  readonly lastName: string | null
+  readonly roleId: string
+}
+
+/** Creates an account without a password; false when its address got one meanwhile. */
+async function insertSocialUser(tx: Tx, user: SocialUser): Promise<boolean> {
+  const inserted = await tx.maybeOne<{ id: string }>(sql.unsafe`
+    insert into "svc_User" (id, "firstName", "lastName", email, "emailVerified")
+    values (${user.id}, ${user.firstName}, ${user.lastName}, ${user.email}, ${user.emailVerified})
+    on conflict do nothing returning id`)
+  if (inserted === undefined) return false
+  await tx.any(sql.unsafe`insert into "svc_UserRole" ("user_Id", "role_Id") values (${user.id}, ${user.roleId})`)
+  return true
 }

@@ -1,4 +1,4 @@
-import { canonicalEmail } from '../auth/email-address.ts'
+import { canonicalEmail } from '../../adapters/email-address.ts'
 
 /** Who somebody is at a provider. */
 export type Profile = {

@@ -42,7 +42,7 @@ export function standardProvider(issuer: string): Provider {
   return { discover: issuer, scopes: openid, pkce: true, map: standardClaims }
 }
 
-/** THE table of providers, by their ids (auth facts §6). `{domain}` and `{tenant}` stand for configured values. */
+/** THE table of providers, by their ids. `{domain}` and `{tenant}` stand for configured values. */
 export const providers: Readonly<Record<string, Provider>> = {
   google: {
     authorize: 'https://accounts.google.com/o/oauth2/v2/auth',

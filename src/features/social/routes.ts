@@ -4,15 +4,10 @@ import { Text } from '../../http/shapes.ts'
 import type { App } from '../../http.ts'
 import { isObject } from '../../query/guards.ts'
 import type { Runtime } from '../../runtime.ts'
-import { deliver, deliveryTo } from '../auth/answers.ts'
-import { setSessionCookie } from '../auth/cookie.ts'
-import { prepare, signInMode } from '../auth/routes.ts'
-import { authRoute, SignedInShape } from '../auth/schema.ts'
-import { type Ended, endSocialSignIn } from './callback.ts'
-import { signInByIdToken } from './id-token.ts'
+import { authRoute, deliver, deliveryTo, prepare, SignedInShape, setSessionCookie, signInMode } from '../auth/auth.ts'
+import { journeyCookie } from './journey.ts'
 import { CallbackShape, SocialBody, SocialLinkQuery, StartedShape } from './schema.ts'
-import { type Start, startByLink, startByRequest } from './start.ts'
-import { journeyCookie } from './state.ts'
+import { type Ended, endSocialSignIn, type Start, signInByIdToken, startByLink, startByRequest } from './social.ts'
 
 /**
  * Social sign-in. The callbacks and POST /auth/social/signin emit auth.register, auth.social_linked,

@@ -1,7 +1,6 @@
 import { Type } from 'typebox'
 import { Filled, Text } from '../../http/shapes.ts'
-import { SignIn } from '../auth/input.ts'
-import { SignedInShape } from '../auth/schema.ts'
+import { SignedInShape, SignIn } from '../auth/auth.ts'
 
 const Scopes = Type.Optional(
   Type.Union([Type.Array(Text('calendar.read')), Text('calendar.read')], {

@@ -100,7 +100,7 @@ export async function lockInvitee(
               where email = ${email} and "tenant_Id" = ${tenantId} and status = 'pending' and "expiresAt" > now()) as "isInvited"`)
 }
 
-export type NewInvite = {
+type NewInvite = {
   readonly email: string
   readonly roleId: string
   readonly tenantId: string
@@ -110,7 +110,7 @@ export type NewInvite = {
   readonly lifetimeSeconds: number
 }
 
-export type SentInvite = {
+type SentInvite = {
   readonly id: string
   readonly email: string
   readonly status: string

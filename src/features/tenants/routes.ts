@@ -1,11 +1,9 @@
 import type { App } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
-import { deliver } from '../auth/answers.ts'
-import { prepare, signInMode } from '../auth/routes.ts'
-import { acceptInvitation } from './accept.ts'
-import { describeInvite, invite } from './invites.ts'
+import { deliver, prepare, signInMode } from '../auth/auth.ts'
+import { acceptInvitation, describeInvite, invite } from './invites.ts'
+import { checkMultiTenant, listTenants, switchTenant } from './own-tenants.ts'
 import { acceptRoute, describeRoute, inviteRoute, listRoute, switchRoute } from './schema.ts'
-import { checkMultiTenant, listTenants, switchTenant } from './tenants.ts'
 
 /** What an invitation says, for whoever holds its token. */
 export function tenantPublicRoutes(app: App, rt: Runtime): void {

@@ -1,7 +1,6 @@
 import { Type } from 'typebox'
 import { Anything, Filled, Id, Text } from '../../http/shapes.ts'
-import { Link, SignIn, TokenParams } from '../auth/input.ts'
-import { authRoute, SignedInShape } from '../auth/schema.ts'
+import { authRoute, Link, SignedInShape, SignIn, TokenParams } from '../auth/auth.ts'
 
 /** What the endpoints take and answer. */
 

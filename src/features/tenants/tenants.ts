@@ -1,100 +1,36 @@
-import type { FastifyRequest } from 'fastify'
-import type { Static } from 'typebox'
+import { hashSecret } from '../../adapters/tokens.ts'
+import { withoutWaiting } from '../../db/without-waiting.ts'
 import { AppError } from '../../errors.ts'
-import { commit } from '../../events/commit.ts'
-import { actorOf } from '../../http.ts'
+import { commit, commitRow } from '../../events/commit.ts'
+import { systemActor } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
-import { isUuid } from '../../uuid.ts'
-import { personBody, standingOf, tenantBody } from '../auth/answers.ts'
-import { type Membership, membershipsOf, type Person } from '../auth/queries.ts'
-import type { SessionType } from '../auth/session-store.ts'
-import { moveSession } from '../auth/sessions.ts'
-import { signedIn } from '../permissions/permissions.ts'
-import { findTenant } from './queries.ts'
-import type { SwitchBody } from './schema.ts'
+import { expireInvites, expireOldInvites, findInvite, type Invite } from './queries.ts'
 
-/** 400 outside multi-tenant mode. */
-export function checkMultiTenant({ config }: Runtime): void {
-  if (!config.tenancy.enabled) throw new AppError(400, 'Multi-tenant mode is not enabled')
+// Tenants, memberships and invitations as ways to sign in and the workers use them. What callers do with their own
+// (`invites.ts`, `own-tenants.ts`) opens sessions, so it builds on signing in.
+
+export { acceptInvite, findTenant, type Invite, insertMembership, insertTenant } from './queries.ts'
+
+/** The invitation of a token; undefined when it is unknown, accepted, revoked or expired, and then it is marked as that. */
+export async function openInvite(rt: Runtime, token: string | undefined): Promise<Invite | undefined> {
+  if (token === undefined || !/^[0-9a-f]{64}$/.test(token)) return undefined
+  const tokenHash = hashSecret(token)
+  const found = await findInvite(withoutWaiting(rt), tokenHash)
+  if (found === undefined)
+    await commit(rt, systemActor, async (tx) => ({ result: await expireInvites(tx, { tokenHash }) }))
+  return found
 }
 
-/** The tenants where the caller has a role, in the order of joining, with what the caller is there (auth facts §8). */
-export async function listTenants(rt: Runtime, request: FastifyRequest) {
-  const memberships = await membershipsOf(rt.db, rt.catalog.current(), signedIn(request.caller).userId)
-  return {
-    tenants: memberships.filter(isAtTenant).map(({ tenant, userRoleId, role }) => ({
-      ...tenant,
-      userRole_Id: userRoleId,
-      role: { id: role.id, name: role.name, app_access: role.app_access ?? null },
-    })),
+export const invalidInvite = (members?: { valid: false }) =>
+  new AppError(400, 'Invalid or expired invitation', members && { members })
+
+const batchSize = 500
+
+/** Says of invitations that nobody has accepted in time that they are over; they stay, as a record of who was invited. */
+export async function endInvites(rt: Runtime, signal: AbortSignal): Promise<void> {
+  for (let count = batchSize; count === batchSize; ) {
+    signal.throwIfAborted()
+    count = (await commitRow(rt, systemActor, expireOldInvites(batchSize))).length
+    if (count > 0) rt.log.info({ invitations: count }, 'invitations have expired')
   }
-}
-
-/**
- * Goes on at another tenant of the caller's: its session there replaces the one it was called with (decisions F21).
- *
- * @throws {AppError} 400 without a tenant to go to, 403 for one where the caller has no role or over the limit of the
- *   session type asked for, 404 for an unknown one
- */
-export async function switchTenant(
-  rt: Runtime,
-  request: FastifyRequest,
-  { tenant_Id, userRole_Id, authType }: Static<typeof SwitchBody>,
-) {
-  const membership = await chosenMembership(rt, request, tenant_Id, userRole_Id)
-  return enterTenant(rt, request, membership, authType)
-}
-
-type AtTenant = Membership & {
-  readonly tenantId: string
-  readonly tenant: { readonly id: string; readonly name: string; readonly [column: string]: unknown }
-}
-
-/** Replaces the caller's session by one with this role; the answer of everything that signs somebody in. */
-async function enterTenant(
-  rt: Runtime,
-  request: FastifyRequest,
-  { tenantId, tenant, role, userRoleId }: AtTenant,
-  type: SessionType | undefined,
-) {
-  const { userId, user } = signedIn(request.caller)
-  const actor = actorOf(request, { userId, tenantId, role })
-  const token = await commit(rt, actor, async (tx) => ({
-    result: await moveSession(rt, tx, request, { roleId: role.id, tenantId, type }),
-    events: [{ type: 'auth.tenant_switched', data: { userId, tenantId } }],
-  }))
-  const about = { user: personBody(user as Person), ...standingOf(rt, role), tenant: tenantBody(rt, tenant) }
-  return { token, body: { ...about, userRole_Id: userRoleId } }
-}
-
-async function chosenMembership(
-  rt: Runtime,
-  request: FastifyRequest,
-  tenantId: string | undefined,
-  userRoleId: string | undefined,
-): Promise<AtTenant> {
-  if (tenantId === undefined && userRoleId === undefined)
-    throw new AppError(400, 'tenant_Id or userRole_Id is required')
-  const catalog = rt.catalog.current()
-  const memberships = await membershipsOf(rt.db, catalog, signedIn(request.caller).userId)
-  const chosen = memberships.find((one) =>
-    userRoleId === undefined
-      ? one.tenantId === tenantId?.toLowerCase()
-      : one.userRoleId === userRoleId.toLowerCase() &&
-        (tenantId === undefined || one.tenantId === tenantId.toLowerCase()),
-  )
-  if (chosen === undefined && userRoleId !== undefined)
-    throw new AppError(403, 'Access denied for specified role assignment')
-  if (chosen === undefined) throw await noMembership(rt, tenantId!)
-  if (!isAtTenant(chosen)) throw new AppError(400, 'Cannot switch tenant for non-tenant-specific role')
-  return chosen
-}
-
-async function noMembership(rt: Runtime, tenantId: string): Promise<AppError> {
-  const exists = isUuid(tenantId) && (await findTenant(rt.db, rt.catalog.current(), tenantId)) !== undefined
-  return exists ? new AppError(403, 'Access denied for specified tenant') : new AppError(404, 'Tenant not found')
-}
-
-function isAtTenant(membership: Membership): membership is AtTenant {
-  return membership.tenantId !== null && membership.tenant !== null
 }

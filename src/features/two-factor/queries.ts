@@ -15,12 +15,14 @@ export function findChallenge(db: Reader, identifier: string): Promise<Challenge
     where identifier = ${identifier} and "expiresAt" > now()`)
 }
 
-export type Enrolment = {
+type Enrolment = {
   /** Sealed. */
   readonly secret: string
   readonly enabled: boolean
   /** Too many wrong codes: for now none counts. */
   readonly locked: boolean
+  /** Wrong codes in a row. */
+  readonly failures: number
   /** Milliseconds since 1970 by the database's clock. */
   readonly now: number
 }
@@ -28,12 +30,12 @@ export type Enrolment = {
 /** A user's enrolment, held until the transaction ends, so that codes of one user are checked one after the other. */
 export function lockEnrolment(tx: Tx, userId: string): Promise<Enrolment | undefined> {
   return tx.maybeOne<Enrolment>(sql.unsafe`
-    select secret, enabled, coalesce("lockedUntil" > clock_timestamp(), false) as locked,
+    select secret, enabled, coalesce("lockedUntil" > clock_timestamp(), false) as locked, failures,
       (extract(epoch from clock_timestamp()) * 1000)::float8 as now
     from "svc_TwoFactor" where "user_Id" = ${userId} for update`)
 }
 
-export type NewEnrolment = {
+type NewEnrolment = {
   readonly userId: string
   /** Sealed. */
   readonly secret: string
@@ -61,7 +63,7 @@ export async function finishEnrolment(tx: Tx, userId: string, step: number): Pro
   return rows.length === 1
 }
 
-/** Uses up every code up to the step; false when this one is used up already (quality A-24: replay). */
+/** Uses up every code up to the step; false when this one is used up already. */
 export async function acceptStep(tx: Tx, userId: string, step: number): Promise<boolean> {
   const rows = await tx.any(sql.unsafe`
     update "svc_TwoFactor" set "lastStep" = ${step}, failures = 0, "lockedUntil" = null
@@ -84,16 +86,11 @@ export async function resealSecret(tx: Tx, userId: string, secret: string): Prom
   await tx.any(sql.unsafe`update "svc_TwoFactor" set secret = ${secret} where "user_Id" = ${userId}`)
 }
 
-/**
- * Counts a wrong code: with every fifth in a row the account takes no code for a while, first for a quarter of an hour,
- * then for twice as long as before, four hours at most. A new challenge changes nothing about that.
- */
-export async function countWrongCode(tx: Tx, userId: string): Promise<void> {
+/** Counts a wrong code, and locks the account for these seconds; a new challenge changes nothing about that. */
+export async function countWrongCode(tx: Tx, userId: string, lockSeconds: number | null): Promise<void> {
   await tx.any(sql.unsafe`
     update "svc_TwoFactor"
-    set failures = failures + 1,
-        "lockedUntil" = case when (failures + 1) % 5 = 0
-          then clock_timestamp() + interval '15 minutes' * power(2, least((failures + 1) / 5 - 1, 4)) end
+    set failures = failures + 1, "lockedUntil" = clock_timestamp() + make_interval(secs => ${lockSeconds}::float8)
     where "user_Id" = ${userId}`)
 }
 

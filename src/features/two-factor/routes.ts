@@ -1,11 +1,8 @@
 import type { App } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
-import { deliver } from '../auth/answers.ts'
-import { ProofBody } from '../auth/input.ts'
-import { prepare } from '../auth/routes.ts'
-import { authRoute, SignedInShape } from '../auth/schema.ts'
+import { authRoute, deliver, ProofBody, prepare, SignedInShape } from '../auth/auth.ts'
+import { beginSetup, checkEnabled, disable, finishSetup } from './enrolment.ts'
 import { CodeBody, DisabledShape, EnabledShape, PasswordBody, SetupShape, VerifyBody } from './schema.ts'
-import { beginSetup, checkEnabled, disable, finishSetup } from './two-factor.ts'
 import { verifyTwoFactor } from './verify.ts'
 
 /** The second step of signing in. Emits auth.login and auth.2fa_failed. */

@@ -1,6 +1,6 @@
 import { Type } from 'typebox'
 import { Filled, Text } from '../../http/shapes.ts'
-import { SignIn } from '../auth/input.ts'
+import { SignIn } from '../auth/auth.ts'
 
 /** What the endpoints take and answer. */
 

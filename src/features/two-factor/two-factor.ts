@@ -1,90 +1,102 @@
-import type { FastifyRequest } from 'fastify'
-import { verifyPassword } from '../../adapters/passwords.ts'
-import { seal, unseal } from '../../adapters/sealing.ts'
-import { newTotpSecret, totpStep, totpUrl } from '../../adapters/totp.ts'
+import { randomBytes } from 'node:crypto'
+import { keyedHashes, seal, unseal } from '../../adapters/sealing.ts'
+import { hashSecret, newSecret } from '../../adapters/tokens.ts'
+import { totpStep } from '../../adapters/totp.ts'
 import type { Tx } from '../../db/sql.ts'
-import { withoutWaiting } from '../../db/without-waiting.ts'
-import { AppError, errors } from '../../errors.ts'
-import { commit } from '../../events/commit.ts'
-import { actorOf } from '../../http.ts'
+import { insertChallenge } from '../../db/unlogged/challenges.ts'
+import { AppError } from '../../errors.ts'
 import type { Runtime } from '../../runtime.ts'
-import { requireFreshProof } from '../auth/fresh-proof.ts'
-import type { Proven } from '../auth/input.ts'
-import { type Account, accountOf } from '../auth/queries.ts'
-import { signedIn } from '../permissions/permissions.ts'
-import { backupCodeHashes, newBackupCodes, secretOf, wrongCode } from './codes.ts'
-import { beginEnrolment, deleteEnrolment, finishEnrolment, lockEnrolment } from './queries.ts'
+import {
+  acceptBackupCode,
+  acceptStep,
+  countWrongCode,
+  hasSecondFactor,
+  lockEnrolment,
+  resealSecret,
+} from './queries.ts'
 
-/** 400 unless TWOFACTOR is in AUTH_SERVICES_ENABLED. */
-export function checkEnabled(rt: Runtime): void {
-  if (!rt.config.auth.twoFactor) throw new AppError(400, 'Two-factor authentication is not enabled on this server')
+/**
+ * A new challenge for an account that has shown its first factor; undefined where no second one is needed. `pending` is
+ * what the sign-in asked for: it is kept until the challenge is answered. A new password ends the challenge.
+ */
+export async function challengeSecondFactor(
+  rt: Runtime,
+  tx: Tx,
+  account: { readonly id: string; readonly password: string | null },
+  pending: object,
+): Promise<string | undefined> {
+  if (!rt.config.auth.twoFactor || !(await hasSecondFactor(tx, account.id))) return undefined
+  const token = newSecret()
+  const data = { ...pending, passwordMark: passwordMark(account) }
+  await insertChallenge(tx, { identifier: challengeIdentifier(token), userId: account.id, data })
+  return token
+}
+
+/** The database knows a challenge by this, so its token can't be read there. */
+export function challengeIdentifier(token: string): string {
+  return `two-factor:${hashSecret(token)}`
+}
+
+/** Changes with the account's password. */
+export function passwordMark({ password }: { readonly password: string | null }): string {
+  return hashSecret(password ?? '')
+}
+
+export { hasSecondFactor } from './queries.ts'
+
+const backupCodeCount = 10
+
+/** Ten codes of 10 hex digits, each of which stands in for one code of the app. */
+export function newBackupCodes(): string[] {
+  return Array.from({ length: backupCodeCount }, () => randomBytes(5).toString('hex'))
+}
+
+/** The form in which a backup code is stored; as `keyedHashes`. */
+export function backupCodeHashes(rt: Runtime, owner: string, code: string): string[] {
+  return keyedHashes(rt.config, { purpose: 'two-factor backup code', owner }, code)
+}
+
+export const secretOf = (owner: string) => ({ purpose: 'two-factor secret', owner })
+
+/**
+ * Whether a code is a user's second factor, and uses it up: the app's code of now (or of the step before or after), or
+ * a backup code. Anything else counts as wrong, codes that were used before too. While the account is locked no code
+ * is right, and none is counted.
+ */
+export async function acceptCode(rt: Runtime, tx: Tx, userId: string, typed: string): Promise<boolean> {
+  const enrolment = await lockEnrolment(tx, userId)
+  if (enrolment === undefined || !enrolment.enabled || enrolment.locked) return false
+  const code = typed.replaceAll(/[\s-]/g, '').toLowerCase()
+  const isRight = /^[0-9]{6}$/.test(code)
+    ? await acceptAppCode(rt, tx, userId, { ...enrolment, code })
+    : /^[0-9a-f]{10}$/.test(code) && (await acceptBackupCode(tx, userId, backupCodeHashes(rt, userId, code)))
+  if (!isRight) await countWrongCode(tx, userId, lockSeconds(enrolment.failures + 1))
+  return isRight
+}
+
+async function acceptAppCode(
+  rt: Runtime,
+  tx: Tx,
+  userId: string,
+  { secret, now, code }: { secret: string; now: number; code: string },
+): Promise<boolean> {
+  const { text, outdated } = unseal(rt.config, secretOf(userId), secret)
+  const step = totpStep(text, code, now)
+  if (step === undefined || !(await acceptStep(tx, userId, step))) return false
+  if (outdated) await resealSecret(tx, userId, seal(rt.config, secretOf(userId), text))
+  return true
 }
 
 /**
- * Gives the caller a secret for an authenticator app and ten backup codes, both for the only time. They count from
- * `finishSetup` on; until then this may be called again. Needs a fresh proof.
- *
- * @throws {AppError} 400 when the account has no password (nothing could switch it off again) or a second factor already
+ * For how many seconds an account takes no code after so many wrong ones in a row; null where it still takes the next
+ * one. Every fifth locks: a quarter of an hour first, then twice as long as before, four hours at most.
  */
-export async function beginSetup(rt: Runtime, request: FastifyRequest, proof: Proven) {
-  const { id: userId, email, password } = await ownAccount(rt, request)
-  if (password === null) throw passwordNeeded()
-  await requireFreshProof(rt, request, proof)
-  const secret = newTotpSecret()
-  const backupCodes = newBackupCodes()
-  const enrolment = {
-    userId,
-    secret: seal(rt.config, secretOf(userId), secret),
-    backupCodes: backupCodes.map((code) => backupCodeHashes(rt, userId, code)[0]!),
-  }
-  await commit(rt, actorOf(request), async (tx) => {
-    if (!(await beginEnrolment(tx, enrolment))) throw alreadyEnabled()
-    return { result: undefined }
-  })
-  return { secret, otpauthUrl: totpUrl(secret, rt.config.project.name, email ?? userId), backupCodes }
+export function lockSeconds(failures: number): number | null {
+  if (failures % 5 !== 0) return null
+  return 15 * 60 * 2 ** Math.min(failures / 5 - 1, 4)
 }
 
-/** Switches the second factor on: the caller's app shows the right code. 401 for another one, which may be tried again. */
-export async function finishSetup(rt: Runtime, request: FastifyRequest, code: string): Promise<{ enabled: true }> {
-  const { userId } = signedIn(request.caller)
-  await commit(rt, actorOf(request), async (tx) => {
-    const step = await stepOfSetup(rt, tx, userId, code.replaceAll(/\s/g, ''))
-    if (!(await finishEnrolment(tx, userId, step))) throw alreadyEnabled()
-    return { result: undefined, events: [{ type: 'auth.2fa_enabled', data: { userId } }] }
-  })
-  return { enabled: true }
+/** 401 with the code that clients know. */
+export function wrongCode(message = 'Invalid or expired two-factor code'): AppError {
+  return new AppError(401, message, { code: 'INVALID_TWO_FACTOR_CODE' })
 }
-
-/** Switches the second factor off and forgets secret and backup codes; needs the password, works when there is none. */
-export async function disable(rt: Runtime, request: FastifyRequest, password: string): Promise<{ disabled: true }> {
-  const { id: userId, password: hash } = await ownAccount(rt, request)
-  if (!(await verifyPassword(password, hash, rt.config.auth.passwordHashCost)))
-    throw new AppError(401, 'Invalid password')
-  await commit(rt, actorOf(request), async (tx) => {
-    const ended = await deleteEnrolment(tx, userId, hash)
-    return { result: undefined, events: ended?.enabled ? [{ type: 'auth.2fa_disabled', data: { userId } }] : [] }
-  })
-  return { disabled: true }
-}
-
-async function ownAccount(rt: Runtime, request: FastifyRequest): Promise<Account> {
-  const account = await accountOf(withoutWaiting(rt), signedIn(request.caller).userId)
-  if (account === undefined) throw errors.unauthorized('Unauthorized')
-  return account
-}
-
-async function stepOfSetup(rt: Runtime, tx: Tx, userId: string, code: string): Promise<number> {
-  const enrolment = await lockEnrolment(tx, userId)
-  if (enrolment === undefined) throw new AppError(400, 'Two-factor setup has not been started')
-  if (enrolment.enabled) throw alreadyEnabled()
-  const step = totpStep(unseal(rt.config, secretOf(userId), enrolment.secret).text, code, enrolment.now)
-  if (step === undefined) throw wrongCode('Invalid code')
-  return step
-}
-
-const alreadyEnabled = () => new AppError(400, 'Two-factor is already enabled. Disable it first.')
-
-const passwordNeeded = () =>
-  new AppError(400, 'Two-factor authentication requires a password on this account. Set a password first.', {
-    code: 'TWO_FACTOR_REQUIRES_PASSWORD',
-  })

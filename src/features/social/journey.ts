@@ -7,8 +7,7 @@ import { AppError } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
-import type { AuthMode } from '../auth/input.ts'
-import type { SessionType } from '../auth/session-store.ts'
+import type { AuthMode, SessionType } from '../auth/auth.ts'
 
 /** What a sign-in that has left for its provider remembers. No secret is among it. */
 export type Journey = {
@@ -27,7 +26,7 @@ export type Journey = {
 }
 
 /** How long somebody may stay at the provider. By the database's clock. */
-export const journeySeconds = 600
+const journeySeconds = 600
 
 /** Remembers a journey under a new state, and gives the state. The database knows its hash only. */
 export async function beginJourney(rt: Runtime, request: FastifyRequest, journey: Journey): Promise<string> {

@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto'
-import { deriveKey, hashSecret } from '../../adapters/tokens.ts'
-import type { Config } from '../../config.ts'
+import type { Config } from '../config.ts'
+import { deriveKey, hashSecret } from './tokens.ts'
 
 /**
  * One-time secrets of mails: a *token* is part of a link and can't be guessed; a *code* is typed by a person and can,

@@ -7,12 +7,10 @@ import { AppError, errors } from '../../errors.ts'
 import { commit } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
-import { requireFreshProof } from '../auth/fresh-proof.ts'
-import type { Proven } from '../auth/input.ts'
-import { accountOf } from '../auth/queries.ts'
+import { accountOf, type Proven, requireFreshProof } from '../auth/auth.ts'
 import { signedIn } from '../permissions/permissions.ts'
 import { enabledPasskeys, refusedPasskey } from './passkeys.ts'
-import { credentialIdsOf, insertPasskey } from './queries.ts'
+import { credentialIdsOf, deletePasskey, insertPasskey, passkeysOf } from './queries.ts'
 import type { RegisterPasskeyBody } from './schema.ts'
 
 /**
@@ -73,4 +71,24 @@ function nameOf(typed = 'Passkey'): string {
   const name = typed.trim()
   if (name.length > 100 || name.includes('\0')) throw new AppError(400, 'name must be at most 100 characters long')
   return name
+}
+
+/** The caller's passkeys. */
+export async function listPasskeys(rt: Runtime, request: FastifyRequest) {
+  enabledPasskeys(rt)
+  return { passkeys: [...(await passkeysOf(rt.db, signedIn(request.caller).userId))] }
+}
+
+/** Ends a passkey of the caller's; sessions that it opened go on. 404 when there is none. */
+export async function removePasskey(rt: Runtime, request: FastifyRequest, id: string): Promise<{ deleted: true }> {
+  enabledPasskeys(rt)
+  const { userId } = signedIn(request.caller)
+  await commit(rt, actorOf(request), async (tx) => {
+    if (!(await deletePasskey(tx, userId, id))) throw new AppError(404, 'Passkey not found')
+    return {
+      result: undefined,
+      events: [{ type: 'auth.passkey_removed', data: { userId, passkey: id.toLowerCase() } }],
+    }
+  })
+  return { deleted: true }
 }

@@ -8,14 +8,23 @@ import { commit, type Outcome } from '../../events/commit.ts'
 import { actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { isUuid } from '../../uuid.ts'
+import { queueMail } from '../mail/mail.ts'
 import { signedIn } from '../permissions/permissions.ts'
-import { checkNewPassword, type PasswordChangeBody, type PasswordOfBody } from './input.ts'
-import { endAccess } from './ownership.ts'
-import { type Account, accountOf, lockAccount, setPassword } from './queries.ts'
+import { afterwards } from './afterwards.ts'
+import {
+  checkNewPassword,
+  type LinkBody,
+  optionalEmailOf,
+  type PasswordChangeBody,
+  type PasswordOfBody,
+  type ResetBody,
+} from './input.ts'
+import { type LinkRequest, linkRequestOf } from './links.ts'
+import { endAccess, redeem } from './ownership.ts'
+import { type Account, accountOf, findAccount, lockAccount, setPassword } from './queries.ts'
 
 /**
- * Changes the caller's password (spec: POST /auth/password/change) and ends its other sessions and mailed secrets
- * (quality A-15).
+ * Changes the caller's password and ends its other sessions and mailed secrets.
  *
  * @throws {AppError} 400 for missing members, a wrong current password, a new one that is too short or long
  */
@@ -34,7 +43,7 @@ export async function changeOwnPassword(
 }
 
 /**
- * Changes anybody's password; for administrators (auth facts §2, decisions E). Both bodies of existing clients count:
+ * Changes anybody's password; for administrators. Both bodies of existing clients count:
  * `{ userId, newPassword }` and `{ userId, password }`. All sessions of the user end but the caller's own.
  *
  * @throws {AppError} 403 for others, 400 for missing members or an unfit password, 404 for an unknown user
@@ -99,4 +108,63 @@ async function refuse(rt: Runtime, request: FastifyRequest, userId: string): Pro
     events: [{ type: 'auth.password_change_failed', data: { userId } }],
   }))
   return wrongPassword()
+}
+
+/**
+ * Mails a link or code for a new password. Body and time of the answer are the same for every address: the mail is
+ * queued beside it.
+ *
+ * @throws {AppError} 400 for a missing address or an untrusted link, before any account is looked up; 403 where LOCAL is
+ *   off
+ */
+export async function requestPasswordReset(
+  rt: Runtime,
+  request: FastifyRequest,
+  body: Static<typeof LinkBody>,
+): Promise<{ message: string }> {
+  const wanted = linkRequestOf(rt, body)
+  const account = await findAccount(withoutWaiting(rt), wanted.email)
+  if (account?.status === 'active')
+    afterwards(rt, 'queueing a password reset', () => queueReset(rt, request, account, wanted))
+  return { message: `If an account exists, a reset ${wanted.mode} will be sent` }
+}
+
+/**
+ * Sets a new password by a mailed link or code, once, and ends everything else
+ * that opens the account. It signs nobody in, so a second factor is still asked for at login.
+ *
+ * @throws {AppError} 400 for a missing or unfit password, and for a secret that opens nothing
+ */
+export async function resetPassword(
+  rt: Runtime,
+  request: FastifyRequest,
+  typed: string,
+  { password, email: typedEmail }: Static<typeof ResetBody>,
+): Promise<{ message: string }> {
+  checkNewPassword(password)
+  const email = optionalEmailOf(typedEmail)
+  const passwordHash = await hashPassword(password, rt.config.auth.passwordHashCost)
+  const presented = { purpose: 'password-reset', typed, email } as const
+  const refusal = await commit<AppError | undefined>(rt, actorOf(request), async (tx) => {
+    const redeemed = await redeem(rt, tx, request, presented, opensNothing)
+    if (redeemed.refusal !== undefined) return { result: redeemed.refusal, events: redeemed.events }
+    const { account, events } = redeemed
+    await setPassword(tx, account.id, passwordHash)
+    await endAccess(tx, account)
+    return {
+      result: undefined,
+      events: [...events, { type: 'auth.password_reset', data: { userId: account.id } }],
+    }
+  })
+  if (refusal !== undefined) throw refusal
+  return { message: 'Password reset successfully' }
+}
+
+const opensNothing = { message: 'Invalid or expired reset token', event: 'auth.password_reset_failed' } as const
+
+function queueReset(rt: Runtime, request: FastifyRequest, user: Account, { email: to, ...context }: LinkRequest) {
+  return commit(rt, actorOf(request), async (tx) => {
+    const { event } = await queueMail(tx, { type: 'password_reset', to, user, context })
+    return { result: undefined, events: [{ type: 'auth.password_reset_requested', data: { userId: user.id } }, event] }
+  })
 }

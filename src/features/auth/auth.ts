@@ -1,0 +1,46 @@
+/**
+ * Accounts, sessions and the ways to sign in: everything that other slices and the API use of this one. What a request
+ * under `/auth` leads to is for `routes.ts` alone.
+ */
+export { afterwards, afterwardsDone } from './afterwards.ts'
+export { deliver, deliveryTo, personBody, prepare, roleAndPermissions, signInMode, tenantBody } from './answers.ts'
+export { bearerOf, callerOfToken, publicCaller, resolveCaller } from './authenticate.ts'
+export { cookieNamesOf, isTrustedOrigin, refuseForeignPage, setSessionCookie, tokenOfCookies } from './browser.ts'
+export { signInRefusal } from './decisions.ts'
+export { holdsProof, requireFreshProof } from './fresh-proof.ts'
+export {
+  type AuthMode,
+  checkNewPassword,
+  emailOf,
+  Link,
+  Proof,
+  ProofBody,
+  type Proven,
+  SignIn,
+  TokenParams,
+} from './input.ts'
+export { defaultLink, trustedLink, trustedReturn } from './links.ts'
+export { endAccess, type ProvenAccount, proveOwnership } from './ownership.ts'
+export {
+  type Account,
+  accountOf,
+  findAccount,
+  lockAccount,
+  type Membership,
+  membershipsOf,
+  type Person,
+} from './queries.ts'
+export { checkRegisteredRole, registeredRole } from './register.ts'
+export { authRoute, SignedInShape } from './schema.ts'
+export { openSessionStore, type Sessions, type SessionType } from './session-store.ts'
+export { deleteOldSessions, moveSession } from './sessions.ts'
+export {
+  checkMaySignIn,
+  type FirstFactor,
+  membershipOf,
+  type PendingSignIn,
+  type SignInAnswer,
+  signIn,
+  signInAtOnce,
+  signingIn,
+} from './sign-in.ts'
