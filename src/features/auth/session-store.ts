@@ -93,14 +93,13 @@ type Reading = { readonly entry: Promise<Entry | undefined>; readonly heard: Con
  * (ADR 25); from the database otherwise, by a statement of its own for each caller.
  */
 export function openSessionStore(options: SessionStoreOptions): SessionStore {
-  const { db, listener, leases, catalog, access, config, log } = options
+  const { listener, leases, catalog, access, log } = options
   const entries = new Map<string, Entry>()
-  const running = new Set<Reading>()
-  const latest = new Map<string, Reading>()
+  const readings = openReadings((key) => withFreshPlan(catalog, () => readEntry(options, key)), keepIn(entries))
   const handlers: ((concerns: Concerns) => void)[] = []
 
-  const tell = (concerns: Concerns) => {
-    for (const { heard } of running) heard.push(concerns)
+  const notify = (concerns: Concerns) => {
+    readings.hear(concerns)
     for (const [key, { session }] of entries) if (concerns(identityOf(session))) entries.delete(key)
     for (const handler of handlers) handler(concerns)
   }
@@ -112,55 +111,12 @@ export function openSessionStore(options: SessionStoreOptions): SessionStore {
     return session.rules === access.current() && performance.now() < staleAt ? session : undefined
   }
 
-  const load = async (sessionToken: string): Promise<Entry | undefined> => {
-    const startedAt = performance.now()
-    const row = await readSession(db, catalog.current(), hashSecret(sessionToken))
-    if (row === undefined) return undefined
-    const { remainingMs, ...found } = row
-    const session = await sessionOf(found, startedAt + remainingMs)
-    const follows = relatedPathsOf(session.rules, session.role.id).length > 0
-    const fresh = follows ? relatedFreshForMs : freshForMs
-    return { session, staleAt: Math.min(startedAt + fresh, session.endsAt) }
-  }
-
-  const sessionOf = async (
-    { id, type, extendable, idle, ...found }: Omit<SessionRow, 'remainingMs'>,
-    endsAt: number,
-  ) => {
-    const principal = await principalOf(db, access.current(), config.tenancy.enabled, found, log)
-    return { ...principal, id, type, extendable, idle, endsAt }
-  }
-
-  /** What was heard of while it was read may be older or newer than the statement: such an entry is not kept. */
-  const read = (key: string): Reading => {
-    const heard: Concerns[] = []
-    const entry = withFreshPlan(catalog, () => load(key)).then((found) => {
-      if (found !== undefined && !isConcerned(heard, found)) keep(key, found)
-      return found
-    })
-    const reading = { entry, heard }
-    running.add(reading)
-    latest.set(key, reading)
-    const done = () => {
-      running.delete(reading)
-      if (latest.get(key) === reading) latest.delete(key)
-    }
-    entry.then(done, done)
-    return reading
-  }
-
-  const keep = (key: string, entry: Entry) => {
-    entries.delete(key)
-    entries.set(key, entry)
-    if (entries.size > sessionsAtMost) entries.delete(entries.keys().next().value!)
-  }
-
   /** Another caller's reading began before the question: it is as good as memory, under the same condition. */
   const findEntry = async (key: string): Promise<Entry | undefined> => {
-    const other = listener.isLive() ? latest.get(key) : undefined
-    if (other === undefined) return read(key).entry
+    const other = listener.isLive() ? readings.latest(key) : undefined
+    if (other === undefined) return readings.read(key).entry
     const entry = await other.entry
-    return isConcerned(other.heard, entry) ? read(key).entry : entry
+    return isConcerned(other.heard, entry) ? readings.read(key).entry : entry
   }
 
   const find = async (sessionToken: string): Promise<Session | undefined> => {
@@ -175,14 +131,63 @@ export function openSessionStore(options: SessionStoreOptions): SessionStore {
   }
 
   const ended = async (messages: readonly string[]): Promise<void> => {
-    for (const message of messages) tell(concernsOf(message))
+    for (const message of messages) notify(concernsOf(message))
     if (messages.length > 0) await leases.heardByAll()
   }
 
-  listener.on('svc_sessions', (message) => tell(concernsOf(message)))
-  listener.onReconnect(() => tell(everybody))
-  access.onChange(() => tell(everybody))
+  listener.on('svc_sessions', (message) => notify(concernsOf(message)))
+  listener.onReconnect(() => notify(everybody))
+  access.onChange(() => notify(everybody))
   return { recall, find, ended, onEnded: (handler) => handlers.push(handler) }
+}
+
+/** The statements that run, so that each hears of what changes meanwhile. */
+function openReadings(start: (key: string) => Promise<Entry | undefined>, keep: (key: string, entry: Entry) => void) {
+  const running = new Set<Reading>()
+  const latest = new Map<string, Reading>()
+  return {
+    latest: (key: string): Reading | undefined => latest.get(key),
+    hear: (concerns: Concerns): void => {
+      for (const { heard } of running) heard.push(concerns)
+    },
+    /** A change that was heard of during the statement may be older or newer than it: such an entry is not kept. */
+    read: (key: string): Reading => {
+      const heard: Concerns[] = []
+      const entry = start(key).then((found) => {
+        if (found !== undefined && !isConcerned(heard, found)) keep(key, found)
+        return found
+      })
+      const reading = { entry, heard }
+      running.add(reading)
+      latest.set(key, reading)
+      const done = () => {
+        running.delete(reading)
+        if (latest.get(key) === reading) latest.delete(key)
+      }
+      entry.then(done, done)
+      return reading
+    },
+  }
+}
+
+const keepIn = (entries: Map<string, Entry>) => (key: string, entry: Entry) => {
+  entries.delete(key)
+  entries.set(key, entry)
+  if (entries.size > sessionsAtMost) entries.delete(entries.keys().next().value!)
+}
+
+async function readEntry(options: SessionStoreOptions, sessionToken: string): Promise<Entry | undefined> {
+  const { db, catalog, access, config, log } = options
+  const startedAt = performance.now()
+  const row = await readSession(db, catalog.current(), hashSecret(sessionToken))
+  if (row === undefined) return undefined
+  const { remainingMs, id, type, extendable, idle, ...found } = row
+  const endsAt = startedAt + remainingMs
+  const principal = await principalOf(db, access.current(), config.tenancy.enabled, found, log)
+  const session = { ...principal, id, type, extendable, idle, endsAt }
+  const follows = relatedPathsOf(session.rules, session.role.id).length > 0
+  const fresh = follows ? relatedFreshForMs : freshForMs
+  return { session, staleAt: Math.min(startedAt + fresh, session.endsAt) }
 }
 
 const everybody: Concerns = () => true
