@@ -62,7 +62,7 @@ export function checkParameters(scope: App): void {
       refuseUnknown(request.query as Readonly<Record<string, unknown>>, known, own)
       done()
     }
-    route.preHandler = [check, ...[route.preHandler ?? []].flat()]
+    route.preValidation = [check, ...[route.preValidation ?? []].flat()]
   })
 }
 

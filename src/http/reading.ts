@@ -17,6 +17,14 @@ export type Refusal =
  */
 export type Refusals = Refusal | { readonly otherwise: Refusal; readonly [keyword: string]: Refusal }
 
+/** The refusal of a parameter, in the words that every malformed query is refused with. */
+export const badQuery = (details: string) => ({
+  status: 400,
+  message: 'Invalid query parameters',
+  code: 'BAD_QUERY',
+  details,
+})
+
 /** Annotations that the reader of requests knows besides JSON Schema. */
 export type Reading = {
   refusal?: Refusals

@@ -169,7 +169,7 @@ it('every route of data takes the parameters that it declares', async () => {
     'DELETE /schemas/:collection/relationships/:field': ['dryRun'],
     'POST /schemas/import': ['drop', 'dryRun'],
     'GET /changes': ['since', 'collections'],
-    'GET /permissions/explain': ['collection', 'action', 'role', 'user', 'tenant', 'id', 'field'],
+    'GET /permissions/explain': ['collection', 'action', 'role', 'user', 'id', 'field'],
   })
 })
 

@@ -93,9 +93,9 @@ export const Key = Type.Union([Id(), Type.Integer(), Type.String()])
 export const WrittenShape = Type.Object({ data: Type.Record(Type.String(), Type.Unknown(), { examples: [{ id: 7 }] }) })
 
 /** The same of many. */
-export const AllWrittenShape = Type.Object({ data: Type.Array(Type.Union([Key, Row])) })
+const AllWrittenShape = Type.Object({ data: Type.Array(Type.Union([Key, Row])) })
 
-export const ItemShape = Type.Object({ data: Row })
+const ItemShape = Type.Object({ data: Row })
 
 export const ItemsShape = Type.Object({
   data: Type.Array(Row),

@@ -1,4 +1,5 @@
 import { type TProperties, Type } from 'typebox'
+import { badQuery } from '../../http/reading.ts'
 import { route } from '../../http/route.ts'
 import { Anything, Id, Nothing, NullableId, NullableText, OneOf, Said, Text } from '../../http/shapes.ts'
 import { fileBody, ItemParams, ListQuery, ReadQuery } from '../items/declarations.ts'
@@ -123,19 +124,31 @@ const Problem = Type.Object(
   { additionalProperties: true },
 )
 
+const once = (name: string) => badQuery(`${name}: is repeated`)
+const asked = (name: string, example: string, description: string) =>
+  Type.Optional(Text(example, { description, refusal: once(name) }))
+
+export const ExplainQuery = Type.Object({
+  collection: Type.String({
+    minLength: 1,
+    examples: ['products'],
+    refusal: { type: once('collection'), otherwise: badQuery('collection: is required') },
+  }),
+  action: OneOf(['create', 'read', 'update', 'delete'], {
+    refusal: { type: once('action'), otherwise: badQuery('action: must be create, read, update or delete') },
+  }),
+  role: asked('role', 'user', 'By id or name; either this or `user` is needed.'),
+  user: asked('user', '', 'By id.'),
+  tenant: asked('tenant', '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', 'Where the role is held.'),
+  id: asked('id', '7', 'An item.'),
+  field: asked('field', 'price', 'A field of it.'),
+})
+
 export const explainRoute = route({
   summary: 'Explain whether somebody may do something',
   description: 'It asks what every request asks, so it cannot disagree with them.',
   tag,
-  query: Type.Object({
-    collection: Text('products'),
-    action: OneOf(['create', 'read', 'update', 'delete']),
-    role: Type.Optional(Text('user', { description: 'By id or name; this or `user` is needed.' })),
-    user: Type.Optional(Id()),
-    tenant: Type.Optional(Id()),
-    id: Type.Optional(Text('7', { description: 'An item.' })),
-    field: Type.Optional(Text('price')),
-  }),
+  query: ExplainQuery,
   response: {
     200: Type.Object({
       allowed: Type.Boolean(),
@@ -173,7 +186,6 @@ export const explainRoute = route({
       ]),
     }),
   },
-  readElsewhere: 'query',
   sendsText: true,
 })
 

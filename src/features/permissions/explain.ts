@@ -1,3 +1,4 @@
+import type { Static } from 'typebox'
 import type { Collection } from '../../catalog/catalog.ts'
 import { isCollectionName } from '../../catalog/identifiers.ts'
 import { parameterType, readValue } from '../../catalog/values.ts'
@@ -24,6 +25,7 @@ import { openProblems } from '../items/context.ts'
 import { readPayload } from '../items/payload.ts'
 import { openWrite } from '../items/plan.ts'
 import { isNone, namedRules } from './access.ts'
+import type { ExplainQuery as ExplainParameters } from './declarations.ts'
 import { accessOfPrincipal, accessOfRole, type PrincipalRow, principalOf, principalSql } from './principal.ts'
 import { type Opened, openedBy, storedProblems } from './review.ts'
 import type { AccessRules, PermissionRow, Role } from './store.ts'
@@ -87,8 +89,8 @@ type RowAnswer = {
  * precisely. A role alone is asked about as somebody of whom nothing is known. 400 for a query that makes no sense, 404
  * for an unknown role or user, and for an unknown collection, unless the role has a permission that waits for it.
  */
-export async function explain(rt: Runtime, raw: Readonly<Record<string, unknown>>): Promise<Explanation> {
-  const query = readExplainQuery(raw)
+export async function explain(rt: Runtime, asked: Static<typeof ExplainParameters>): Promise<Explanation> {
+  const query = questionOf(asked)
   const catalog = rt.catalog.current()
   const collection = catalog.collections.get(query.collection)
   if (collection === undefined) return waiting(rt, query)
@@ -391,22 +393,13 @@ type Party = {
   readonly blocked?: string
 }
 
-const actions: ReadonlySet<string> = new Set(['create', 'read', 'update', 'delete'])
-
-/** 400 with what is missing or repeated. */
-function readExplainQuery(raw: Readonly<Record<string, unknown>>): ExplainQuery {
-  const text = (name: string) => {
-    const value = raw[name]
-    if (value !== undefined && typeof value !== 'string') throw errors.badQuery(`${name}: is repeated`)
-    return value === '' ? undefined : value
-  }
-  const [collection, action, role, user] = ['collection', 'action', 'role', 'user'].map(text)
-  if (collection === undefined) throw errors.badQuery('collection: is required')
-  if (action === undefined || !actions.has(action))
-    throw errors.badQuery('action: must be create, read, update or delete')
+/** 400 unless it is about either a role or a user. Empty parameters say nothing. */
+function questionOf({ collection, action, ...given }: Static<typeof ExplainParameters>): ExplainQuery {
+  const [role, user] = [given.role || undefined, given.user || undefined]
   if ((role === undefined) === (user === undefined)) throw errors.badQuery('either role or user is required')
   const who = user === undefined ? { role: role! } : { user }
-  return { collection, action: action as Action, who, tenant: text('tenant'), id: text('id'), field: text('field') }
+  const { tenant, id, field } = given
+  return { collection, action, who, tenant: tenant || undefined, id: id || undefined, field: field || undefined }
 }
 
 async function partyOf(rt: Runtime, { who, tenant }: ExplainQuery): Promise<Party> {

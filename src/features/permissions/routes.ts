@@ -52,7 +52,7 @@ export function permissionAdminRoutes(app: App, rt: Runtime): void {
     await rt.access.reload()
     return { message: 'Permission cache reloaded successfully' }
   })
-  app.get('/permissions/explain', explainRoute, (request) => explain(rt, queryOf(request)))
+  app.get('/permissions/explain', explainRoute, (request) => explain(rt, request.query))
   app.get('/permissions-export', exportRoute, async (_request, reply) => {
     const file = await exportPermissions(rt)
     const name = `permissions-${file.timestamp.slice(0, 10)}.json`

@@ -1,13 +1,12 @@
 import { type TProperties, Type } from 'typebox'
 import { membersOf } from '../../catalog/shape.ts'
 import type { ShapeName } from '../../catalog/synonyms.ts'
+import { badQuery } from '../../http/reading.ts'
 import { route } from '../../http/route.ts'
 import { Anything, Count, NullableText, OneOf, Text } from '../../http/shapes.ts'
 import { CollectionParams, fileBody } from '../items/declarations.ts'
 
 const tag = 'Schemas'
-
-const badQuery = (details: string) => ({ status: 400, message: 'Invalid query parameters', code: 'BAD_QUERY', details })
 
 /** Any other word for one of them must not pass as false. */
 const isOn = (name: string, description: string) =>

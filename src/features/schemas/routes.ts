@@ -30,7 +30,7 @@ import { exportSchemas, importSchemas, previewImport, readImport } from './trans
 
 /** Reading definitions: anybody with SCHEMAS_PUBLIC, otherwise with read permission on svc_SchemaDefinition. */
 export function schemaRoutes(app: App, rt: Runtime): void {
-  app.addHook('preHandler', async ({ caller }) => {
+  app.addHook('preValidation', async ({ caller }) => {
     const allowed =
       rt.config.access.schemasPublic ||
       caller.admin ||
