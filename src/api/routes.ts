@@ -1,3 +1,4 @@
+import { type CatalogStore, withFreshCatalog } from '../catalog/store.ts'
 import type { Extensions } from '../extensions/extensions.ts'
 import { apiKeyRoutes } from '../features/api-keys/routes.ts'
 import {
@@ -40,7 +41,12 @@ import { checkPermissionFirst } from './permission-first.ts'
 import type { Realtime } from './realtime.ts'
 import { limitAnonymousBodies, refuseUnknownPaths } from './unknown-callers.ts'
 
-type RouteGroup = { readonly access: AccessClass; readonly register: (app: App, rt: Runtime) => void }
+type RouteGroup = {
+  readonly access: AccessClass
+  readonly register: (app: App, rt: Runtime) => void
+  /** Each of its requests ends with its one commit and can be read again, so it is done anew with a fresh catalog. */
+  readonly isRetried?: boolean
+}
 
 /** THE list: every route of the platform, by who may call it. */
 const groups: readonly RouteGroup[] = [
@@ -58,23 +64,23 @@ const groups: readonly RouteGroup[] = [
   { access: 'session', register: apiKeyRoutes },
   { access: 'public', register: tenantPublicRoutes },
   { access: 'session', register: tenantBearerRoutes },
-  { access: 'public', register: itemRoutes },
-  { access: 'bearer', register: itemBearerRoutes },
+  { access: 'public', register: itemRoutes, isRetried: true },
+  { access: 'bearer', register: itemBearerRoutes, isRetried: true },
   { access: 'bearer', register: itemImportRoutes },
-  { access: 'public', register: historyRoutes },
+  { access: 'public', register: historyRoutes, isRetried: true },
   { access: 'admin', register: historyAdminRoutes },
-  { access: 'bearer', register: reportRoutes },
-  { access: 'public', register: changesRoutes },
+  { access: 'bearer', register: reportRoutes, isRetried: true },
+  { access: 'public', register: changesRoutes, isRetried: true },
   { access: 'public', register: schemaRoutes },
   { access: 'admin', register: schemaAdminRoutes },
-  { access: 'public', register: permissionRoutes },
+  { access: 'public', register: permissionRoutes, isRetried: true },
   { access: 'admin', register: permissionAdminRoutes },
   { access: 'public', register: settingsRoutes },
   { access: 'admin', register: settingsAdminRoutes },
   { access: 'admin', register: migrationRoutes },
   { access: 'admin', register: mailAdminRoutes },
-  { access: 'bearer', register: notificationRoutes },
-  { access: 'admin', register: notificationAdminRoutes },
+  { access: 'bearer', register: notificationRoutes, isRetried: true },
+  { access: 'admin', register: notificationAdminRoutes, isRetried: true },
   { access: 'admin', register: opsRoutes },
   { access: 'public', register: inboxRoutes },
   { access: 'public', register: templateRoutes },
@@ -96,12 +102,23 @@ export function registerRoutes(
   registerIdempotency(app, rt)
   checkPermissionFirst(app, rt)
   const ofRealtime: RouteGroup = { access: 'admin', register: (scope) => realtimeRoutes(scope, rt, realtime?.feed) }
-  for (const { access, register } of [...groups, ofRealtime])
+  for (const { access, register, isRetried } of [...groups, ofRealtime])
     app.register(async (scope) => {
       registerAccess(scope as App, rt, access, limits)
       if (access === 'public') limitAnonymousBodies(scope as App)
       checkParameters(scope as App)
+      if (isRetried) retryWhenStale(scope as App, rt.catalog)
       register(scope as App, rt)
     })
   registerEndpoints(app, rt, endpoints, { taken, limits })
+}
+
+/** Lets the routes that are declared next run again where another process has changed a collection under them. */
+function retryWhenStale(app: App, catalog: CatalogStore): void {
+  app.addHook('onRoute', (route) => {
+    const { handler } = route
+    route.handler = function retried(request, reply) {
+      return withFreshCatalog(catalog, () => handler.call(this, request, reply) as Promise<unknown>)
+    }
+  })
 }

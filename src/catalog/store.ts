@@ -3,6 +3,7 @@ import { isStalePlan } from '../db/errors.ts'
 import type { Listener } from '../db/listener.ts'
 import { inRounds } from '../db/rounds.ts'
 import { type Reader, sql } from '../db/sql.ts'
+import { AppError, errors } from '../errors.ts'
 import type { Catalog, CatalogOptions, CollectionDefinition } from './catalog.ts'
 import { compileCatalog } from './compile.ts'
 import { fromStored } from './definitions.ts'
@@ -67,6 +68,35 @@ export async function withFreshPlan<T>(catalog: CatalogStore, read: () => Promis
     await catalog.reload()
     return read()
   }
+}
+
+/** How often a request follows collections that change under it before it asks the client to come back. */
+const attempts = 5
+
+/**
+ * Runs `work` again when it failed for what another process's change of a collection explains: a name this process does
+ * not know yet, or a plan of a table that has changed. For the rim, where nothing is committed when that shows and the
+ * input can be read again: routes, calls of extensions, requests of sockets. 503 when the changes do not stop.
+ */
+export async function withFreshCatalog<T>(
+  catalog: Pick<CatalogStore, 'current' | 'reloadIfStale'>,
+  work: () => Promise<T>,
+): Promise<T> {
+  for (let attempt = 1; ; attempt += 1) {
+    const { version } = catalog.current()
+    try {
+      return await work()
+    } catch (error) {
+      if (!isStalePlan(error) && !namesUnknown(error)) throw error
+      const { version: now } = await catalog.reloadIfStale()
+      if (now === version && !isStalePlan(error)) throw error
+      if (attempt === attempts) throw Object.assign(errors.unavailable(), { cause: error })
+    }
+  }
+}
+
+function namesUnknown(error: unknown): boolean {
+  return error instanceof AppError && (error.code === 'UNKNOWN_COLLECTION' || error.code === 'BAD_QUERY')
 }
 
 async function readStamp(db: Reader): Promise<string> {

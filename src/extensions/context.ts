@@ -1,4 +1,5 @@
 import type { Logger } from 'pino'
+import { withFreshCatalog } from '../catalog/store.ts'
 import type { Tx } from '../db/sql.ts'
 import type { Action } from '../errors.ts'
 import { type Actor, systemActor } from '../events/types.ts'
@@ -113,7 +114,11 @@ export function contextFor(
         }),
     },
     notificationService: {
-      send: async (notification) => sendNotifications(rt, writer(), newNotificationOf(notification)),
+      send: async (notification) => {
+        const sender = writer()
+        const send = () => sendNotifications(rt, sender, newNotificationOf(notification))
+        return sender.scope === undefined ? withFreshCatalog(rt.catalog, send) : send()
+      },
     },
     socketService: socketServiceFor(rt, extension, () => scopeOfHook(rt)?.tx),
     ...(tasksService !== undefined && { tasksService }),

@@ -1,4 +1,5 @@
 import { text } from 'node:stream/consumers'
+import { withFreshCatalog } from '../catalog/store.ts'
 import type { Actor } from '../events/types.ts'
 import { type Change, changeItems, updatesIn } from '../features/items/change.ts'
 import type { Writer } from '../features/items/context.ts'
@@ -46,12 +47,12 @@ export function itemsServiceFor(rt: Runtime, actor: Actor): ItemsServiceClass {
     }
 
     async readByQuery(query: Row = {}) {
-      const list = await listItems(rt, this.#writer(), this.#collection, query)
+      const list = await this.#fresh((reader) => listItems(rt, reader, this.#collection, query))
       return JSON.parse(typeof list === 'string' ? list : await text(list))
     }
 
     async readOne(id: Id, query: Row = {}) {
-      const { body } = await readItem(rt, this.#writer(), this.#collection, String(id), query)
+      const { body } = await this.#fresh((reader) => readItem(rt, reader, this.#collection, String(id), query))
       return JSON.parse(body).data
     }
 
@@ -81,8 +82,14 @@ export function itemsServiceFor(rt: Runtime, actor: Actor): ItemsServiceClass {
     }
 
     async #change(change: Change): Promise<Id[]> {
-      const { ids } = await changeItems(rt, this.#writer(), this.#collection, change)
+      const { ids } = await this.#fresh((writer) => changeItems(rt, writer, this.#collection, change))
       return ids.map((id) => JSON.parse(id))
+    }
+
+    /** What is part of a transaction can only be run again together with all of it. */
+    #fresh<Result>(work: (writer: Writer) => Promise<Result>): Promise<Result> {
+      const writer = this.#writer()
+      return writer.scope === undefined ? withFreshCatalog(rt.catalog, () => work(writer)) : work(writer)
     }
 
     /** In a transaction the log names the one whose change it is. */

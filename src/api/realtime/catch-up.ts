@@ -1,12 +1,12 @@
 import { retryTransient } from '../../adapters/retry.ts'
 import { openSemaphore } from '../../adapters/semaphore.ts'
+import { withFreshCatalog } from '../../catalog/store.ts'
 import { type BatchReader, openBatches } from '../../db/cursor-stream.ts'
 import { isPassing } from '../../db/errors.ts'
 import { AppError } from '../../errors.ts'
 import { type Cursor, cursorAt } from '../../events/cursor.ts'
 import { pullRound } from '../../events/log-reader.ts'
 import { disturbedCollections } from '../../features/changes/disturbances.ts'
-import { withFreshCatalog } from '../../features/items/reads.ts'
 import { compileStream } from '../../query/compile.ts'
 import { resolveEnv } from '../../query/env.ts'
 import { parseListQuery } from '../../query/parse.ts'
@@ -109,7 +109,7 @@ export function openSnapshots(rt: Runtime, outbox: Outbox, isOpen: (subscriber: 
   const semaphore = openSemaphore(snapshotsAtOnce)
   const read = async (subscriber: Subscriber) => {
     const signal = AbortSignal.timeout(longestMs)
-    const { batches, first } = await withFreshCatalog(rt, () => openRows(rt, rowsOf(rt, subscriber), signal))
+    const { batches, first } = await withFreshCatalog(rt.catalog, () => openRows(rt, rowsOf(rt, subscriber), signal))
     let whole = false
     try {
       const pieces = openPieces(subscriber, outbox)

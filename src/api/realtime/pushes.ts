@@ -1,4 +1,5 @@
 import type { Server, Socket } from 'socket.io'
+import { withFreshCatalog } from '../../catalog/store.ts'
 import { AppError } from '../../errors.ts'
 import { systemActor } from '../../events/types.ts'
 import { readItem } from '../../features/items/hooking.ts'
@@ -54,7 +55,7 @@ const roomsAtMost = 100
 export function openTaskProgress(rt: Runtime, io: Server, accessOf: (socket: Socket) => Access): TaskProgress {
   const read = async (socket: Socket, id: string): Promise<object> => {
     const reader = { actor: systemActor, access: accessOf(socket) }
-    const { body } = await readItem(rt, reader, 'svc_Tasks', id, { fields: '*' })
+    const { body } = await withFreshCatalog(rt.catalog, () => readItem(rt, reader, 'svc_Tasks', id, { fields: '*' }))
     const task = Object.entries(JSON.parse(body).data as object)
     return Object.fromEntries(task.filter(([name]) => shown.includes(name)))
   }

@@ -1,5 +1,5 @@
 import type { Catalog, Collection, Field } from '../../catalog/catalog.ts'
-import type { TypedValue } from '../../catalog/values.ts'
+import type { ParamValue, TypedValue } from '../../catalog/values.ts'
 import type { Database } from '../../db/pools.ts'
 import { eventIdSql, logTable } from '../../events/log.ts'
 import type { Access } from '../../query/access.ts'
@@ -8,7 +8,6 @@ import { projectionSql } from '../../query/compile-rows.ts'
 import type { Filter } from '../../query/parse.ts'
 import { type ResolvedFilter, type ResolveEnv, resolveCondition } from '../../query/resolve.ts'
 import { ident, literal, type Params } from '../../query/sql.ts'
-import { viewersSql, viewerValues } from './viewers.ts'
 
 /** One event as its viewers may see it. */
 export type ChangedRow = {
@@ -24,7 +23,7 @@ export type ChangedRow = {
   readonly key: string
 }
 
-export type Seen = {
+type Seen = {
   readonly catalog: Catalog
   readonly access: Access
   readonly collection: Collection
@@ -45,8 +44,8 @@ export type View = {
 
 /**
  * The statement that shows events of a collection, by position: their images become rows of today's table and go
- * through the projection and the condition of a read (design §4), so there is no second evaluator. The values of all
- * viewers are joined in as rows (design §5). Erased events are left out.
+ * through the projection and the condition of a read, so there is no second evaluator. The values of all viewers are
+ * joined in as rows. Erased events are left out.
  */
 export function viewOf({ catalog, access, collection, fields, env, scoped, filter }: Seen): View {
   const members = fields.flatMap((field) => [literal(field.name), projectionSql(field, 't')])
@@ -90,4 +89,37 @@ function jsonObject(members: readonly string[]): string {
   const parts: string[] = []
   for (let i = 0; i < members.length; i += 80) parts.push(`jsonb_build_object(${members.slice(i, i + 80)})`)
   return parts.length === 0 ? `'{}'::jsonb` : parts.join(' || ')
+}
+
+/**
+ * A select of a row per viewer: `n`, from 1, and `p1`, `p2`, … of the types of the given values. Its parameters begin at
+ * `$2` and are columns: see {@link viewerValues}. Without values of their own all are one viewer.
+ */
+function viewersSql(values: readonly TypedValue[]): string {
+  if (values.length === 0) return 'select 1 as n'
+  const columns = values.map(({ pgType }, i) => `$${i + 2}::${isList(pgType) ? 'text' : pgType}[]`)
+  const names = values.map((_value, i) => `p${i + 1}`)
+  // unnest takes lists apart to their last member, so they come as text.
+  const typed = values.map(({ pgType }, i) => `v.p${i + 1}${isList(pgType) ? `::${pgType}` : ''} as p${i + 1}`)
+  return `select v.n::int as n, ${typed} from unnest(${columns}) with ordinality v(${names}, n)`
+}
+
+/** The parameters of {@link viewersSql} for viewers who differ in their values only. */
+function viewerValues(viewers: readonly (readonly TypedValue[])[]): unknown[] {
+  const types = viewers[0] ?? []
+  return types.map(({ pgType }, i) =>
+    viewers.map((values) => (isList(pgType) ? listText(values[i]!.value) : values[i]!.value)),
+  )
+}
+
+const isList = (pgType: string): boolean => pgType.endsWith('[]')
+
+/** PostgreSQL's text form of an array. */
+function listText(value: ParamValue): string | null {
+  return Array.isArray(value) ? `{${value.map(memberText).join(',')}}` : (value as string | null)
+}
+
+function memberText(value: ParamValue): string {
+  if (Array.isArray(value)) return listText(value)!
+  return value === null ? 'NULL' : `"${String(value).replace(/[\\"]/g, '\\$&')}"`
 }

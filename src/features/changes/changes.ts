@@ -6,7 +6,6 @@ import { currentCursor, type LogEvent, oldestMoment, pullRound } from '../../eve
 import type { Access } from '../../query/access.ts'
 import { resolveEnv } from '../../query/env.ts'
 import type { Runtime } from '../../runtime.ts'
-import { withFreshCatalog } from '../items/reads.ts'
 import { type ChangedRow, changedRows, viewOf } from './changed-rows.ts'
 import { disturbedCollections } from './disturbances.ts'
 import { type ChangesRequest, type Followed, readRequest } from './request.ts'
@@ -20,12 +19,10 @@ import { type ChangesRequest, type Followed, readRequest } from './request.ts'
  * Errors: those of {@link readRequest}; 410 with the oldest moment kept when the log no longer reaches back to `since`.
  */
 export async function readChanges(rt: Runtime, access: Access, raw: Record<string, unknown>): Promise<string> {
-  return withFreshCatalog(rt, async () => {
-    const request = readRequest(rt.catalog.current(), access, raw)
-    const { since } = request
-    if (since === undefined) return fromNow(rt, access)
-    return admitted(rt.admission, { shape: 'changes', presumed: 'cheap' }, () => readRound(rt, access, request, since))
-  })
+  const request = readRequest(rt.catalog.current(), access, raw)
+  const { since } = request
+  if (since === undefined) return fromNow(rt, access)
+  return admitted(rt.admission, { shape: 'changes', presumed: 'cheap' }, () => readRound(rt, access, request, since))
 }
 
 async function readRound(rt: Runtime, access: Access, request: ChangesRequest, since: Cursor): Promise<string> {
@@ -48,8 +45,8 @@ async function fromNow(rt: Runtime, access: Access): Promise<string> {
 /** The later pages of a round would find what the first one has told; a change on a socket has told nothing. */
 const beginsRound = (cursor: Cursor): boolean => cursor.kind === 'event' || cursor.upTo === undefined
 
-function resyncOf(rt: Runtime, access: Access, request: ChangesRequest, since: Cursor, behind: Cursor) {
-  return disturbedCollections(rt, access, request, { from: since.snapshot, upTo: behind.upTo ?? behind.snapshot })
+function resyncOf(rt: Runtime, access: Access, request: ChangesRequest, since: Cursor, reached: Cursor) {
+  return disturbedCollections(rt, access, request, { from: since.snapshot, upTo: reached.upTo ?? reached.snapshot })
 }
 
 function answer(changes: readonly string[], cursor: Cursor, more: boolean, resync: readonly string[]): string {
@@ -84,7 +81,7 @@ function changeText({ entity, position, createdAt }: LogEvent, row: ChangedRow |
   return `{${head}${data},"timestamp":"${createdAt}","position":"${position}"}`
 }
 
-/** What an event is to somebody who sees a part of the rows: an update may bring a row into it, or take it out. */
+/** An event for a viewer who sees a part of the rows: an update may bring a row into it, or take it out. */
 function actionOf({ action, visible, was_visible: wasVisible }: ChangedRow): string | undefined {
   const [isSeen, wasSeen] = [visible.length > 0, wasVisible.length > 0]
   if (action === 'delete') return wasSeen ? 'delete' : undefined

@@ -66,7 +66,7 @@ function disturbedBy({ source, collection, subject }: Disturbance, known: Known)
   }
 }
 
-/** What somebody who had another role may hold copies of. */
+/** Collections of which a caller who had another role may hold copies. */
 function readableBy(roleId: string | null, { catalog, rules, access }: Known): string[] {
   const admin = rules.roles.get(roleId ?? '')?.name === administratorRole
   if (admin) return readableCollections(catalog, { ...access, admin }).map(({ name }) => name)

@@ -5,7 +5,7 @@ import type { RuleRow } from './rule-sources.ts'
 /** What became visible after `from` until `upTo`; both are texts of `pg_snapshot`. */
 export type Round = { readonly from: string; readonly upTo: string }
 
-export type Watched = {
+type Watched = {
   /** Collections of which every change counts. */
   readonly collections: readonly string[]
   readonly rows: readonly RuleRow[]
@@ -22,7 +22,7 @@ export type Disturbance = {
   readonly subject: string | null
 }
 
-/** What decides who may do what, and which columns there are. */
+/** Collections that decide on rights, and on which columns there are. */
 const accessCollections = ['svc_SchemaDefinition', 'svc_Permission', 'svc_Role', 'svc_UserRole']
 
 /** The different things in a round that may have changed what a caller sees, beyond the rows that changed. */

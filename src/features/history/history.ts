@@ -14,7 +14,7 @@ import { readInteger, readString } from '../../query/parse.ts'
 import { readableFields, resolveCondition } from '../../query/resolve.ts'
 import type { Statement } from '../../query/sql.ts'
 import type { Runtime } from '../../runtime.ts'
-import { readOne, withFreshCatalog } from '../items/reads.ts'
+import { readOne } from '../items/reads.ts'
 import { canonicalKey } from '../items/statements.ts'
 import { streamRows } from '../items/stream.ts'
 import {
@@ -43,20 +43,18 @@ export async function readHistory(
   const cursor = readString('cursor', raw.cursor)
   const position = cursor === undefined || cursor === '' ? undefined : positionOf(cursor)
   const via = { replicaFor: access }
-  return withFreshCatalog(rt, async () => {
-    const sight = sightOf(rt, access, name)
-    const place = { id: canonicalKey(sight.collection, id), position, limit: limit + 1 }
-    const statement = historyStatement(sight, place)
-    const rows = await admitted(rt.admission, { shape: statement.text, presumed: 'heavy' }, () =>
-      readAnywhere(rt, access, (db) => run<{ id: string; data: string }>(db, statement)),
-    )
-    // Answers 403 unless the item is the caller's to see.
-    if (rows.length === 0)
-      await readOne(rt, access, name, id, { fields: sight.collection.primaryKey.name, paranoid: 'false' }, via)
-    const page = rows.slice(0, limit)
-    const next = rows.length > limit ? page.at(-1)!.id : null
-    return `{"data":[${page.map(({ data }) => data).join(',')}],"nextCursor":${JSON.stringify(next)}}`
-  })
+  const sight = sightOf(rt, access, name)
+  const place = { id: canonicalKey(sight.collection, id), position, limit: limit + 1 }
+  const statement = historyStatement(sight, place)
+  const rows = await admitted(rt.admission, { shape: statement.text, presumed: 'heavy' }, () =>
+    readAnywhere(rt, access, (db) => run<{ id: string; data: string }>(db, statement)),
+  )
+  // Answers 403 unless the item is the caller's to see.
+  if (rows.length === 0)
+    await readOne(rt, access, name, id, { fields: sight.collection.primaryKey.name, paranoid: 'false' }, via)
+  const page = rows.slice(0, limit)
+  const next = rows.length > limit ? page.at(-1)!.id : null
+  return `{"data":[${page.map(({ data }) => data).join(',')}],"nextCursor":${JSON.stringify(next)}}`
 }
 
 /**
@@ -84,7 +82,7 @@ export async function readNow(rt: Runtime): Promise<{ data: { cursor: string; ti
 }
 
 /**
- * The right to be forgotten, the one exception to append-only (design §4): the images of an item's events become a
+ * The right to be forgotten, the one exception to append-only: the images of an item's events become a
  * marker, and where the item is a user, the addresses that the user's requests came from are forgotten. Who did what and
  * when stays, and so does the item itself. The erasure is an event. Answers the number of events; 404 when there are none.
  */
@@ -126,7 +124,7 @@ function positionOf(event: string): string {
   return position
 }
 
-/** Who wrote a row last is not whose it is. */
+/** The user who wrote a row last does not own it. */
 function ownedByUsers(collections: readonly Collection[]): OwnedBy[] {
   return collections.flatMap(({ name, logged, relations }) =>
     [...relations.values()]

@@ -1,15 +1,15 @@
 import { AppError, errors } from '../../errors.ts'
 
 /**
- * Who may change what identifies an account, opens it, keeps it shut, or says what it is. Pure: callers bring what is
- * stored, and do what the decision says follows.
+ * Decides on changes of what identifies an account, opens it, keeps it shut, or says what it is. Pure: callers bring what
+ * is stored, and do what the decision says follows.
  */
 
 /** Of svc_User; the last two are columns that an installation may have added. */
 export const identityFields = ['email', 'emailVerified', 'password', 'status', 'role_Id', 'tenant_Id'] as const
 export type IdentityField = (typeof identityFields)[number]
 
-/** Who wants the change, by what their session says. */
+/** The caller who wants the change, by what its session says. */
 export type Decider = {
   /** Undefined for the platform itself and for callers without an account. */
   readonly userId: string | undefined
@@ -25,7 +25,7 @@ export type Decider = {
 /** A role of a user, at a tenant in multi-tenant mode. */
 export type Membership = { readonly roleId: string; readonly tenantId: string | null }
 
-export type UserChange = {
+type UserChange = {
   readonly userId: string
   /** All roles of the user, at every tenant. */
   readonly memberships: readonly Membership[]
@@ -36,7 +36,7 @@ export type UserChange = {
 }
 
 /** What follows from a change that is allowed. */
-export type Effects = {
+type Effects = {
   /** The address is nobody's proven one any more. */
   readonly unverified: boolean
   /** The sessions of the user end. */
@@ -45,7 +45,7 @@ export type Effects = {
 
 /**
  * A user's own password and status are its own to change, its address only by way of a confirmation. Of others only those
- * are in reach whose every role the caller may assign, within its tenant: whoever sets an address opens the account by it.
+ * are in reach whose every role the caller may assign, within its tenant: setting an address opens the account by it.
  * An address that somebody else has set is unverified; only an administrator can say otherwise.
  *
  * @throws {AppError} 403 with what to do instead
@@ -61,7 +61,7 @@ export function decideUserChange(decider: Decider, change: UserChange): Effects 
 }
 
 /**
- * Whoever makes an account knows its password, so only an administrator may make one whose address counts as proven: its
+ * The maker of an account knows its password, so only an administrator may make one whose address counts as proven: its
  * owner's first sign-in by mail would be into an account that somebody else can open.
  *
  * @throws {AppError} 403
@@ -82,7 +82,7 @@ export function decideUserRemoval(decider: Decider, { userId, memberships }: Omi
 }
 
 /** A membership before and after; one of them is missing where it is made or ended. */
-export type MembershipChange = {
+type MembershipChange = {
   readonly before: OwnedMembership | undefined
   readonly after: OwnedMembership | undefined
 }
@@ -113,7 +113,7 @@ export function decideTenantRemoval(decider: Decider, memberships: readonly Memb
 
 const isOwn = ({ userId }: Decider, other: string | undefined) => userId !== undefined && userId === other
 
-/** What a proof or somebody else must say of a user. */
+/** Fields that only a proof or somebody else may say of a user. */
 const saidByOthers: readonly IdentityField[] = ['emailVerified', 'role_Id', 'tenant_Id']
 
 function checkOwn({ admin, byKey }: Decider, changed: readonly IdentityField[]): void {

@@ -520,7 +520,7 @@ async function addLinks(run: Run, link: Link, label: string, members: readonly M
   for (const { id } of ids) noteWritten(run, { collection: through, action: 'create', id, previous: undefined })
 }
 
-/** What is linked is the request's to say; what hooks put beside it is read like a payload. */
+/** The ends are the request's to say; members that hooks put beside them are read like a payload. */
 function linkRow(
   context: WriteContext & { readonly action: 'create' },
   { ends, payload, references, label }: NewLink,

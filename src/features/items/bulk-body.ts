@@ -9,7 +9,7 @@ import { excessOf } from '../../json-depth.ts'
 import { refuseUnkeepable } from '../../json-values.ts'
 import { readJsonArray } from './json-array.ts'
 
-/** What is no longer than this is parsed in one go. Bytes. */
+/** Bytes; a body that is no longer is parsed in one go. */
 const smallBody = 1_048_576
 const what = 'The request body'
 
@@ -91,7 +91,7 @@ async function joined(text: AsyncIterable<string>): Promise<string> {
   return pieces.join('')
 }
 
-/** What is left of a body that is too large stays unread: the answer to it needs the line. */
+/** The rest of a body that is too large stays unread: the answer to it needs the line. */
 async function* textOf(payload: IncomingMessage, limit: number): AsyncGenerator<string> {
   const decoder = new TextDecoder('utf-8', { fatal: true })
   let size = 0

@@ -11,7 +11,6 @@ import { type Place, placed, placeOf, type Run, rulesOf, runWrite, type Write, t
 import { guardInserts, isGuarded } from './guard.ts'
 import { inTransaction, meetsHooks } from './hooking.ts'
 import { inTurn, learnNames, openWrite, planTree, type Tree } from './plan.ts'
-import { freshOutside } from './reads.ts'
 import {
   type Changed,
   canonicalKey,
@@ -52,10 +51,10 @@ export type Change =
     }
 
 /** `label` is its place in the request, where that is a list. */
-export type RowUpdate = { readonly id: unknown; readonly payload: unknown; readonly label?: string }
+type RowUpdate = { readonly id: unknown; readonly payload: unknown; readonly label?: string }
 
 /** The query string of a change: `fields` asks for more of the written row than its id. */
-export type AnswerQuery = Readonly<Record<string, unknown>>
+type AnswerQuery = Readonly<Record<string, unknown>>
 
 export type ChangeAnswer = {
   /** JSON texts (`"…"` or a number), in the order of the request. */
@@ -80,12 +79,10 @@ export async function changeItems(
   change: Change,
   query: AnswerQuery = {},
 ): Promise<ChangeAnswer> {
-  return freshOutside(rt, writer.scope?.tx, async () => {
-    const plan = await planChange(rt, writer, name, change, query)
-    if (plan === undefined) return { ids: [], rows: undefined, created: false }
-    if ('write' in plan) return answerOf(await execute(rt, writer, plan), undefined)
-    return applySteps(rt, writer, name, plan)
-  })
+  const plan = await planChange(rt, writer, name, change, query)
+  if (plan === undefined) return { ids: [], rows: undefined, created: false }
+  if ('write' in plan) return answerOf(await execute(rt, writer, plan), undefined)
+  return applySteps(rt, writer, name, plan)
 }
 
 /** The elements of a bulk update: `{id, data: {…}}` or `{id, …fields}`. Those without an id are skipped. */
@@ -274,7 +271,7 @@ function answerOf(outcomes: readonly Outcome[], rows: readonly string[] | undefi
   return { ids: outcomes.map(({ id }) => id), rows, created: outcomes[0]?.created === true }
 }
 
-/** What is to be answered besides the ids; 400 and 403 as for a read, before anything is written. */
+/** The fields to answer besides the ids; 400 and 403 as for a read, before anything is written. */
 function askedFor(rt: Runtime, { access }: Writer, collection: string, query: AnswerQuery): AnswerQuery | undefined {
   const asked = fieldsOf(query)
   if (asked !== undefined) resolveList(rt.catalog.current(), access, collection, parseListQuery(asked), resolveEnv(rt))

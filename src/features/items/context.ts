@@ -237,7 +237,7 @@ export function withCells(cells: readonly Cell[], more: readonly Cell[]): readon
 }
 
 /** What is wrong with a relation of a payload; `field` is its path, e.g. `lines.2.product`. */
-export type RelationProblem = { readonly field: string; readonly message: string }
+type RelationProblem = { readonly field: string; readonly message: string }
 
 /** Everything wrong with one request, so that it is answered at once. */
 export type Problems = { readonly fields: FieldProblem[]; readonly relations: RelationProblem[] }

@@ -8,8 +8,8 @@ import { refuseUnkeepable } from '../../json-values.ts'
  * Values as cells of CSV files and back, so that what was exported is imported unchanged: null is an empty cell, empty
  * text a pair of quotes, what is no text, number or truth value is JSON.
  *
- * A spreadsheet takes text that begins like a formula for one (quality I-14). Such text gets an apostrophe in front, in
- * columns of numbers nothing does. Text that has apostrophes there already gets one more, so that taking one away is
+ * A spreadsheet takes text that begins like a formula for one. Such text gets an apostrophe in front, in columns of
+ * numbers nothing does. Text that has apostrophes there already gets one more, so that taking one away is
  * always right.
  */
 

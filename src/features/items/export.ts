@@ -12,10 +12,9 @@ import type { Runtime } from '../../runtime.ts'
 import type { Writer } from './context.ts'
 import { csvCell } from './csv-cells.ts'
 import { hookedQuery } from './hooking.ts'
-import { withFreshCatalog } from './reads.ts'
 import { ofPlan, type RowBatches, type StreamOptions, streamRows } from './stream.ts'
 
-export type ExportedFile = {
+type ExportedFile = {
   readonly content: Readable
   readonly type: string
   /** Letters, digits, `_`, `-` and `.`, because names of collections are no more. */
@@ -23,8 +22,8 @@ export type ExportedFile = {
 }
 
 /**
- * The rows of a list as a file, read like the list itself: the same parameters, grants, row rules, tenant and limits
- * (quality P-24), through the same cursor. `format` is `csv` (without one) or `json`; 400 for another.
+ * The rows of a list as a file, read like the list itself: the same parameters, grants, row rules, tenant and limits,
+ * through the same cursor. `format` is `csv` (without one) or `json`; 400 for another.
  */
 export async function exportItems(
   rt: Runtime,
@@ -35,10 +34,9 @@ export async function exportItems(
 ): Promise<ExportedFile> {
   const format = formatOf(raw)
   const query = await hookedQuery(rt, reader, collection, raw)
-  const content = await withFreshCatalog(rt, async () => {
-    const plan = resolveList(rt.catalog.current(), reader.access, collection, parseListQuery(query), resolveEnv(rt))
-    return streamRows(rt, compileStream(plan), (rows) => format.render(rows, plan), ofPlan(plan, options))
-  })
+  const plan = resolveList(rt.catalog.current(), reader.access, collection, parseListQuery(query), resolveEnv(rt))
+  const render = (rows: RowBatches) => format.render(rows, plan)
+  const content = await streamRows(rt, compileStream(plan), render, ofPlan(plan, options))
   const day = rt.clock().toISOString().slice(0, 10)
   return { content, type: format.type, name: `${collection}-${day}.${format.extension}` }
 }

@@ -13,7 +13,7 @@ import { createParams, ident } from '../../query/sql.ts'
 import type { Runtime } from '../../runtime.ts'
 import type { HookEvent } from '../hooks/hooks.ts'
 import type { ChangeAction, Document, Run, Scope, WriteContext, Writer, WrittenRow } from './context.ts'
-import { relationBehind } from './payload.ts'
+import { relationOfColumn } from './payload.ts'
 import { readList, readVersion, type Via } from './reads.ts'
 import { keyCondition, projection, ruleSql } from './statements.ts'
 
@@ -53,7 +53,7 @@ export function beforeRow(
 }
 
 /** What hooks made of a payload, and the row as it was; undefined for a new one. */
-export type HookedRow = { readonly payload: unknown; readonly previous: Document | undefined }
+type HookedRow = { readonly payload: unknown; readonly previous: Document | undefined }
 
 async function hookedRow(
   run: Run,
@@ -203,7 +203,7 @@ function holdsRows(collection: Collection, payload: unknown): boolean {
     ([key, value]) =>
       typeof value === 'object' &&
       value !== null &&
-      (collection.relations.has(key) || relationBehind(collection, key, payload) !== undefined),
+      (collection.relations.has(key) || relationOfColumn(collection, key, payload) !== undefined),
   )
 }
 
@@ -268,7 +268,7 @@ export async function listItems(
   reader: Writer,
   collection: string,
   raw: Record<string, unknown>,
-  via: Pick<Via, 'replicaFor' | 'trace' | 'defaultLimit'> = {},
+  via: Pick<Via, 'replicaFor' | 'recorder' | 'defaultLimit'> = {},
 ): Promise<string | Readable> {
   const { hooks } = rt
   const query = await hookedQuery(rt, reader, collection, raw)
@@ -301,7 +301,7 @@ export async function readItem(
   collection: string,
   id: string,
   raw: Record<string, unknown>,
-  via: Pick<Via, 'replicaFor' | 'trace'> = {},
+  via: Pick<Via, 'replicaFor' | 'recorder'> = {},
 ): Promise<{ readonly body: string; readonly version: string | undefined }> {
   const { hooks } = rt
   const { access, scope } = reader

@@ -1,22 +1,25 @@
+import { type CsvCell, readCsv } from '../../adapters/csv.ts'
+import type { Collection } from '../../catalog/catalog.ts'
 import { clientError } from '../../db/errors.ts'
 import { rawQuery } from '../../db/sql.ts'
 import { AppError, errors } from '../../errors.ts'
+import { isObject } from '../../query/guards.ts'
 import { ident } from '../../query/sql.ts'
 import type { Runtime } from '../../runtime.ts'
 import { createTrees } from './apply.ts'
 import { keyCell, type Run, type Writer, withCells } from './context.ts'
+import { type CsvColumn, cellValue, jsonFileValue } from './csv-cells.ts'
 import { inTransaction, meetsHooks } from './hooking.ts'
-import { type ImportFormat, type ImportRow, readRows } from './import-rows.ts'
+import { NoArrayError, readJsonArray } from './json-array.ts'
 import { checkTenant, isTenanted, ownTenant } from './payload.ts'
 import { openWrite, planTree, type Tree } from './plan.ts'
-import { withFreshCatalog } from './reads.ts'
 import { canonicalKey } from './statements.ts'
 
-export type ImportFile = {
+type ImportFile = {
   readonly format: ImportFormat
   /** The content from its start, as often as it is called. */
   readonly read: () => AsyncIterable<Uint8Array>
-  /** Whose the rows shall be, for callers that no tenant is stamped for. */
+  /** The tenant of the rows, for callers that no tenant is stamped for. */
   readonly tenant: string | undefined
 }
 
@@ -24,37 +27,35 @@ export type ImportFile = {
 const batch = { rows: 500, size: 1_000_000 }
 
 /** Broken rows after which an import gives up: enough to see what is wrong with a file. */
-export const mostFailures = 1000
+const mostFailures = 1000
 
 /** Rows between two lines of the log that say how far an import is. */
 const rowsPerReport = 10_000
 
 /** 404 and 403 as for a create, before a file is received. */
-export async function checkImport(rt: Runtime, writer: Writer, collection: string): Promise<void> {
-  await withFreshCatalog(rt, async () => openWrite(rt, writer, collection, 'create'))
+export function checkImport(rt: Runtime, writer: Writer, collection: string): void {
+  openWrite(rt, writer, collection, 'create')
 }
 
 /**
- * Creates every row of a file or none, each as if it came in a body of its own (spec/items.md §12); answers how many.
+ * Creates every row of a file or none, each as if it came in a body of its own; answers how many.
  * The file is read as it is written, so memory does not grow with it. 400 with every broken row and what is wrong with
  * it, rows that the caller may not create among them.
  */
 export async function importItems(rt: Runtime, writer: Writer, name: string, file: ImportFile): Promise<number> {
   // Columns that are no fields are left out: one that was just added must not be.
   await rt.catalog.reloadIfStale()
-  return withFreshCatalog(rt, () =>
-    inTransaction(rt, writer, async (run) => {
-      const context = openWrite(rt, writer, name, 'create')
-      const importing: Importing = {
-        run,
-        context,
-        tenant: await tenantOfRows(run, context, file.tenant),
-        deadline: performance.now() + rt.config.database.transactionTimeoutMs,
-        failures: [],
-      }
-      return importRows(importing, file)
-    }),
-  )
+  return inTransaction(rt, writer, async (run) => {
+    const context = openWrite(rt, writer, name, 'create')
+    const importing: Importing = {
+      run,
+      context,
+      tenant: await tenantOfRows(run, context, file.tenant),
+      deadline: performance.now() + rt.config.database.transactionTimeoutMs,
+      failures: [],
+    }
+    return importRows(importing, file)
+  })
 }
 
 type Importing = {
@@ -147,7 +148,7 @@ async function undone<Result>({ tx }: Run, work: () => Promise<Result>): Promise
   }
 }
 
-/** What is wrong with a row becomes a value; what is wrong with the server or its connection ends the import. */
+/** An error of a row becomes a value; an error of the server or its connection ends the import. */
 async function orFailure<Result>(work: () => Promise<Result>): Promise<Result | AppError> {
   try {
     return await work()
@@ -202,4 +203,106 @@ function shown(data: ImportRow['data'], { fields }: Tree['context']['collection'
 function shortened(value: unknown): unknown {
   const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '')
   return text.length > 200 ? `${text.slice(0, 200)}…` : value
+}
+
+export type ImportFormat = 'CSV' | 'JSON'
+
+type JsonObject = Readonly<Record<string, unknown>>
+
+/** A row of an imported file. */
+type ImportRow = {
+  /** As it stands in the file, for telling what was wrong with it. */
+  readonly data: JsonObject
+  /** How much text it was, in characters. */
+  readonly size: number
+  /** As the body of a request that would create it; 400 for a cell that cannot be read. */
+  readonly payload: () => JsonObject
+}
+
+type RowLimits = {
+  /** Bytes; as large as the body of a request that would create the row. */
+  readonly largestRow: number
+}
+
+/**
+ * The rows of a file, as they are read; a file without any ends at once. 400 `Invalid {format} format: …` for a file that
+ * cannot be read to its end.
+ */
+async function* readRows(
+  format: ImportFormat,
+  bytes: AsyncIterable<Uint8Array>,
+  collection: Collection,
+  limits: RowLimits,
+): AsyncGenerator<ImportRow> {
+  try {
+    const rows = format === 'CSV' ? csvRows : jsonRows
+    yield* rows(textOf(bytes), collection, limits)
+  } catch (error) {
+    if (error instanceof NoArrayError) throw errors.badBody('JSON file must contain an array of objects')
+    if (!(error instanceof SyntaxError)) throw error
+    throw Object.assign(errors.badBody(`Invalid ${format} format: ${error.message}`), { cause: error })
+  }
+}
+
+/** UTF-8 with or without a byte order mark; other encodings would be stored as garbage. */
+async function* textOf(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
+  const decoder = new TextDecoder('utf-8', { fatal: true })
+  try {
+    for await (const chunk of bytes) yield decoder.decode(chunk, { stream: true })
+    yield decoder.decode()
+  } catch (error) {
+    if ((error as { code?: unknown }).code !== 'ERR_ENCODING_INVALID_ENCODED_DATA') throw error
+    throw new SyntaxError('the file is not UTF-8', { cause: error })
+  }
+}
+
+async function* jsonRows(
+  text: AsyncIterable<string>,
+  { fields, relations }: Collection,
+  { largestRow }: RowLimits,
+): AsyncGenerator<ImportRow> {
+  const readValue = (name: string, value: unknown) =>
+    jsonFileValue(value, { field: fields.get(name), relation: relations.get(name) })
+  for await (const { value, length } of readJsonArray(text, { largestElement: largestRow })) {
+    if (!isObject(value)) throw new NoArrayError('an item is no object')
+    const payload = () => Object.fromEntries(Object.entries(value).map(([name, one]) => [name, readValue(name, one)]))
+    yield { data: value, size: length, payload }
+  }
+}
+
+/** The first record names the columns. A file that names none of the collection's has no rows for it. */
+async function* csvRows(
+  text: AsyncIterable<string>,
+  collection: Collection,
+  { largestRow }: RowLimits,
+): AsyncGenerator<ImportRow> {
+  let columns: readonly NamedColumn[] | undefined
+  for await (const cells of readCsv(text, { largestRecord: largestRow })) {
+    if (columns !== undefined) yield csvRow(columns, cells)
+    else columns = columnsOf(cells, collection)
+    if (columns.length === 0) return
+  }
+}
+
+type NamedColumn = CsvColumn & { readonly name: string; readonly index: number }
+
+function columnsOf(header: readonly CsvCell[], { fields, relations }: Collection): readonly NamedColumn[] {
+  const names = header.filter((name) => name !== null && name !== '')
+  const repeated = names.find((name, index) => names.indexOf(name) !== index)
+  if (repeated !== undefined) throw new SyntaxError(`column ${JSON.stringify(repeated)} appears twice`)
+  return header.flatMap((name, index): NamedColumn[] => {
+    const field = fields.get(name ?? '')
+    const relation = field === undefined ? relations.get(name ?? '') : undefined
+    return field === undefined && relation === undefined ? [] : [{ name: name!, index, field, relation }]
+  })
+}
+
+function csvRow(columns: readonly NamedColumn[], cells: readonly CsvCell[]): ImportRow {
+  const members = (value: (column: NamedColumn) => unknown) =>
+    Object.fromEntries(columns.map((column) => [column.name, value(column)]))
+  return {
+    data: members(({ index }) => cells[index]),
+    size: cells.reduce((sum, cell) => sum + (cell?.length ?? 0), 0),
+    payload: () => members((column) => cellValue(cells[column.index]!, column)),
+  }
 }

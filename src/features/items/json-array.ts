@@ -2,9 +2,9 @@ import { deepestJson } from '../../json-depth.ts'
 import { refuseUnkeepable } from '../../json-values.ts'
 
 /** An element of a JSON array, and how much text it was, in characters. */
-export type Element = { readonly value: unknown; readonly length: number }
+type Element = { readonly value: unknown; readonly length: number }
 
-export type ElementLimits = {
+type ElementLimits = {
   /** Characters. */
   readonly largestElement: number
   /** Makes an element of its text; by default as `JSON.parse`, and refuses what cannot be kept. */
@@ -65,7 +65,7 @@ function* readChunk(reading: Reading, chunk: string): Generator<Element> {
   }
   if (reading.place === 'other') keep(reading, chunk.slice(at))
   else if (reading.place === 'after' && notSpace.test(chunk.slice(at)))
-    throw new SyntaxError('there is text behind the array')
+    throw new SyntaxError('there is text after the array')
 }
 
 const notSpace = /[^ \t\r\n]/
@@ -141,7 +141,7 @@ function parsed(text: string, label: string, parse: (text: string) => unknown = 
   try {
     return parse(text)
   } catch (error) {
-    // Who parses in another way has words of its own.
+    // Another parser has words of its own.
     if (parse !== parseKeepable && !(error instanceof SyntaxError)) throw error
     throw new SyntaxError(`${label}${(error as Error).message}`, { cause: error })
   }

@@ -8,27 +8,24 @@ import type { Runtime } from '../../runtime.ts'
 import { keyCell, runWrite, type WriteContext, type Writer } from './context.ts'
 import { mayWrite, readPayload } from './payload.ts'
 import { openWrite } from './plan.ts'
-import { withFreshCatalog } from './reads.ts'
 import { canonicalKey, ruleSql, updateStatement } from './statements.ts'
 
-export type Sorted = { readonly item: unknown; readonly collection: string; readonly newSort: number }
+type Sorted = { readonly item: unknown; readonly collection: string; readonly newSort: number }
 
 /**
- * Moves an item before or after another one in the manual order of its collection (spec/items.md §13). Items from that
+ * Moves an item before or after another one in the manual order of its collection. Items from that
  * place on move up by one, as far as they are the caller's to update and of the target's tenant. One move at a time.
  *
  * @throws AppError 404 for an unknown collection or item, 403 without the update permission for `sort`, 400 for a
  *   collection without an integer field `sort` and for a request that names no items
  */
 export async function sortItem(rt: Runtime, writer: Writer, name: string, body: unknown): Promise<Sorted> {
-  return withFreshCatalog(rt, async () => {
-    const context = openSort(rt, writer, name)
-    const { item, to, isAfter } = readBody(body)
-    const move: Move = { context, item: known(context, item), target: known(context, to, 'Target item'), isAfter }
-    return commit(rt, writer.actor, async (tx) => {
-      const newSort = await moveItem({ writer, tx }, move)
-      return { result: { item, collection: name, newSort } }
-    })
+  const context = openSort(rt, writer, name)
+  const { item, to, isAfter } = readBody(body)
+  const move: Move = { context, item: known(context, item), target: known(context, to, 'Target item'), isAfter }
+  return commit(rt, writer.actor, async (tx) => {
+    const newSort = await moveItem({ writer, tx }, move)
+    return { result: { item, collection: name, newSort } }
   })
 }
 
@@ -60,7 +57,7 @@ function readBody(body: unknown): { readonly item: unknown; readonly to: unknown
   return { item, to, isAfter: mode === 'after' }
 }
 
-/** What cannot be an id is not there either. */
+/** Text that cannot be an id names no item either. */
 function known({ collection }: Context, given: unknown, what = 'Item'): Place {
   try {
     return { key: canonicalKey(collection, given), given, what }
@@ -109,7 +106,7 @@ async function rowAt(tx: Tx, context: Context, { key, given, what }: Place): Pro
   return { ...row, key }
 }
 
-/** Rows without a place stand behind the others in the order of their keys; gives the place of one of them. */
+/** Rows without a place follow the others in the order of their keys; gives the place of one of them. */
 async function numberRest(tx: Tx, context: Context, near: SortedRow): Promise<number> {
   const { collection } = context
   const params = createParams()
@@ -136,10 +133,10 @@ async function makeRoom(tx: Tx, context: Context, near: SortedRow, moved: string
   const params = createParams()
   const cell = keyCell(collection.primaryKey, moved)
   const others = `t.${ident(collection.primaryKey.name)} <> ${params.bind(cell.value, cell.pgType)}`
-  const behind = `t.sort >= ${params.bind(from, 'integer')}`
+  const following = `t.sort >= ${params.bind(from, 'integer')}`
   await tx.any(
     rawQuery(
-      `update ${ident(collection.name)} as t set sort = t.sort + 1${touch(collection)} where ${behind} and ${others} and ${scopeSql(context, near, params)}`,
+      `update ${ident(collection.name)} as t set sort = t.sort + 1${touch(collection)} where ${following} and ${others} and ${scopeSql(context, near, params)}`,
       params.values,
     ),
   )

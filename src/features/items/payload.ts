@@ -38,7 +38,7 @@ export type Payload = {
 
 export type RelationValue = { readonly relation: Relation; readonly value: unknown }
 
-export type ReadOptions = {
+type ReadOptions = {
   /** Where a nested payload hangs; undefined for the request's own. */
   readonly via?: Via
   /** Put before the names of fields in problems: `lines.2.`. */
@@ -127,7 +127,7 @@ function memberOf(
 ): Member | undefined {
   const field = collection.fields.get(key)
   if (field?.generated !== undefined) return undefined
-  const named = field === undefined ? collection.relations.get(key) : rowBehind(collection, payload, field, value)
+  const named = field === undefined ? collection.relations.get(key) : relationOfRow(collection, payload, field, value)
   if (named === undefined) return field && { field, relation: undefined, value, asRow: false }
   if (named.kind !== 'belongsTo') return { field: undefined, relation: named, value, asRow: true }
   const id = idAlone(named, value)
@@ -138,13 +138,13 @@ function memberOf(
 }
 
 /** `author_Id: {id}`: the foreign key's name with a row means the relation. */
-function rowBehind(
+function relationOfRow(
   collection: Collection,
   payload: Readonly<Record<string, unknown>>,
   field: Field,
   value: unknown,
 ): Relation | undefined {
-  return isObject(value) && field.kind !== 'json' ? relationBehind(collection, field.name, payload) : undefined
+  return isObject(value) && field.kind !== 'json' ? relationOfColumn(collection, field.name, payload) : undefined
 }
 
 /** The key that a value of a to-one relation names without saying more of the row: `5`, `{id: 5}`, null. */
@@ -169,14 +169,14 @@ function addReference(
   { field, relation, value }: Member,
 ): void {
   const { collection } = context
-  const behind = relation ?? relationBehind(collection, field!.name, payload)
-  if (behind === undefined) return
+  const pointed = relation ?? relationOfColumn(collection, field!.name, payload)
+  if (pointed === undefined) return
   // The row of a many-to-any junction says by a second column which collection it points at.
   if (relation?.discriminator !== undefined)
     fields.push([collection.fields.get(relation.discriminator.column)!, relation.discriminator.value])
   if (value === null) return
   if (relation !== undefined) aliases.set(field!.name, relation.name)
-  const reference = referenceOf(context, behind, { byRelation: relation !== undefined, value })
+  const reference = referenceOf(context, pointed, { byRelation: relation !== undefined, value })
   if (reference !== undefined) references.set(field!.name, reference)
 }
 
@@ -411,13 +411,13 @@ function foundSql(relation: Relation, rule: ResolvedFilter | undefined, value: s
 }
 
 /** The relation that a column is the foreign key of; of a many-to-any junction, the one its row's discriminator names. */
-export function relationBehind(
+export function relationOfColumn(
   collection: Collection,
   column: string,
   payload: Readonly<Record<string, unknown>>,
 ): Relation | undefined {
-  const behind = relationsByKey(collection).get(column)
-  return behind?.find(({ discriminator }) =>
+  const candidates = relationsByKey(collection).get(column)
+  return candidates?.find(({ discriminator }) =>
     discriminator === undefined
       ? true
       : Object.hasOwn(payload, discriminator.column) && payload[discriminator.column] === discriminator.value,

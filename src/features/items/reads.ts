@@ -1,11 +1,10 @@
 import type { Readable } from 'node:stream'
 import { admitted } from '../../admission/lane.ts'
 import { parameterType, readValue } from '../../catalog/values.ts'
-import { isStalePlan } from '../../db/errors.ts'
 import type { Database } from '../../db/pools.ts'
 import { type AnyReader, readAnywhere } from '../../db/read-anywhere.ts'
 import { rawQuery, type Tx } from '../../db/sql.ts'
-import { AppError, errors } from '../../errors.ts'
+import { errors } from '../../errors.ts'
 import type { Access } from '../../query/access.ts'
 import { compileList, compileListUpTo, compileOne, compilePage } from '../../query/compile.ts'
 import { clause, columnSql, conditions, selectionSql, startCompiling } from '../../query/compile-rows.ts'
@@ -16,14 +15,14 @@ import { ofItem, type Plan, resolveAny, resolveList } from '../../query/resolve.
 import { writePageCursor } from '../../query/resolve-sort.ts'
 import { createParams, ident, type Statement, statement } from '../../query/sql.ts'
 import type { Runtime } from '../../runtime.ts'
-import { type PreparedPlan, preparedPlan, statementOf } from './kept-plans.ts'
+import { type PreparedPlan, preparedPlan, statementOf } from './plan-cache.ts'
 import { markOf, streamList, streamMarkedList } from './stream.ts'
 
 /**
- * The largest list that one statement returns whole; beyond it rows are streamed (design §7). A list without a limit
+ * The largest list that one statement returns whole; beyond it rows are streamed. A list without a limit
  * is first taken for a short one, which most are: a cursor costs five round trips, the wrong guess a thousand rows.
  */
-export const largestWholeList = 1000
+const largestWholeList = 1000
 
 /**
  * `GET /items/{collection}`: `{"data":[…],"totalCount":n}`, as the text PostgreSQL built or, where it may be of any size,
@@ -36,13 +35,11 @@ export async function readList(
   raw: Record<string, unknown>,
   via: Via = {},
 ): Promise<string | Readable> {
-  return freshOutside(rt, via.tx, async () => {
-    const catalog = rt.catalog.current()
-    const env = { ...resolveEnv(rt), defaultLimit: via.defaultLimit }
-    const resolve = (given: typeof raw) => resolveList(catalog, access, collection, parseListQuery(given), env)
-    const name = `list ${collection} ${via.defaultLimit ?? ''}`
-    return answerPrepared(rt, preparedPlan(catalog, access, { name, raw }, resolve), via)
-  })
+  const catalog = rt.catalog.current()
+  const env = { ...resolveEnv(rt), defaultLimit: via.defaultLimit }
+  const resolve = (given: typeof raw) => resolveList(catalog, access, collection, parseListQuery(given), env)
+  const name = `list ${collection} ${via.defaultLimit ?? ''}`
+  return answerPrepared(rt, preparedPlan(catalog, access, { name, raw }, resolve), via)
 }
 
 /** The answer to a list, to a page of one, or to a list of groups. */
@@ -51,7 +48,7 @@ export const answerPlan = (rt: Runtime, plan: Plan, via: Via = {}): Promise<stri
 
 async function answerPrepared(rt: Runtime, prepared: PreparedPlan, via: Via): Promise<string | Readable> {
   const { plan } = prepared
-  via.trace?.begin(plan)
+  via.recorder?.begin(plan)
   if (isPage(plan)) return listPage(rt, plan, via)
   if (via.marked) return streamMarkedList(rt, plan)
   const list = via.tx === undefined ? statementOf(prepared, compileWhole) : compileList(plan)
@@ -116,68 +113,38 @@ export async function readVersion(
   raw: Record<string, unknown>,
   via: Via = {},
 ): Promise<{ readonly body: string; readonly version: string | undefined }> {
-  return freshOutside(rt, via.tx, async () => {
-    const catalog = rt.catalog.current()
-    const resolve = (given: typeof raw) =>
-      resolveAny(catalog, access, collection, parseListQuery(given), resolveEnv(rt))
-    const prepared = preparedPlan(catalog, access, { name: `one ${collection}`, raw }, resolve)
-    const { plan } = prepared
-    via.trace?.begin(plan)
-    if (plan.past !== undefined) return readPast(rt, ofItem(plan, id), via)
-    const { value } = readValue(id, plan.collection.primaryKey, 'id')
-    const { text, values } = statementOf(prepared, compileVersion)
-    const ofId = { text, values: [value, ...values.slice(1)] }
-    // What is found by its key alone takes no time, and so it waits for nothing that does.
-    const presumed = plan.selection.nested.length === 0 ? 'nothing' : 'cheap'
-    const [row] = await run<{ data: string; version: string }>(rt, plan, ofId, via, presumed)
-    if (row === undefined) throw errors.itemDenied('read')
-    return { body: `{"data":${row.data}}`, version: row.version }
-  })
+  const catalog = rt.catalog.current()
+  const resolve = (given: typeof raw) => resolveAny(catalog, access, collection, parseListQuery(given), resolveEnv(rt))
+  const prepared = preparedPlan(catalog, access, { name: `one ${collection}`, raw }, resolve)
+  const { plan } = prepared
+  via.recorder?.begin(plan)
+  if (plan.past !== undefined) return readPast(rt, ofItem(plan, id), via)
+  const { value } = readValue(id, plan.collection.primaryKey, 'id')
+  const { text, values } = statementOf(prepared, compileVersion)
+  const ofId = { text, values: [value, ...values.slice(1)] }
+  // A row that is found by its key alone takes no time, and so it waits for nothing that does.
+  const presumed = plan.selection.nested.length === 0 ? 'nothing' : 'cheap'
+  const [row] = await run<{ data: string; version: string }>(rt, plan, ofId, via, presumed)
+  if (row === undefined) throw errors.itemDenied('read')
+  return { body: `{"data":${row.data}}`, version: row.version }
 }
 
 /** The version of a row as it is; undefined when there is none. For answers that have read it before. */
 export async function versionOf(rt: Runtime, collection: string, id: string): Promise<string | undefined> {
-  return withFreshCatalog(rt, async () => {
-    const primaryKey = rt.catalog.current().collections.get(collection)?.primaryKey
-    if (primaryKey === undefined) return undefined
-    const key = createParams()
-    const { value, pgType } = readValue(id, primaryKey, 'id')
-    const where = `t.${ident(primaryKey.name)} = ${key.bind(value, pgType)}`
-    const text = `select t.xmin::text as version from ${ident(collection)} t where ${where}`
-    const [row] = await rt.db.run<{ version: string }>(text, key.values, 'prepared')
-    return row?.version
-  })
+  const primaryKey = rt.catalog.current().collections.get(collection)?.primaryKey
+  if (primaryKey === undefined) return undefined
+  const key = createParams()
+  const { value, pgType } = readValue(id, primaryKey, 'id')
+  const where = `t.${ident(primaryKey.name)} = ${key.bind(value, pgType)}`
+  const text = `select t.xmin::text as version from ${ident(collection)} t where ${where}`
+  const [row] = await rt.db.run<{ version: string }>(text, key.values, 'prepared')
+  return row?.version
 }
 
 async function readPast(rt: Runtime, plan: Plan, via: Via) {
   const [row] = await run<{ data: string }>(rt, plan, compileOne(plan), via)
   if (row === undefined) throw errors.itemDenied('read')
   return { body: `{"data":${row.data}}`, version: undefined }
-}
-
-/** How often a request follows collections that change under it before it asks the client to come back. */
-const attempts = 5
-
-/**
- * Runs `work` again when it failed for what another process's change of a collection explains: a name this process does
- * not know yet, or a plan of a table that has changed (design §7). 503 when the changes do not stop.
- */
-export async function withFreshCatalog<T>(rt: Runtime, work: () => Promise<T>): Promise<T> {
-  for (let attempt = 1; ; attempt += 1) {
-    const { version } = rt.catalog.current()
-    try {
-      return await work()
-    } catch (error) {
-      if (!isStalePlan(error) && !namesUnknown(error)) throw error
-      const { version: now } = await rt.catalog.reloadIfStale()
-      if (now === version && !isStalePlan(error)) throw error
-      if (attempt === attempts) throw Object.assign(errors.unavailable(), { cause: error })
-    }
-  }
-}
-
-function namesUnknown(error: unknown): boolean {
-  return error instanceof AppError && (error.code === 'UNKNOWN_COLLECTION' || error.code === 'BAD_QUERY')
 }
 
 /**
@@ -200,16 +167,16 @@ export type Via = {
   readonly tx?: Tx | undefined
   /** Whether a list ends with `changesCursor`, see {@link markOf}; outside transactions only. */
   readonly marked?: boolean
-  /** Whom a read replica may answer; without it, within a transaction, where marked or traced only the primary does. */
+  /** The caller that a read replica may answer; without it, within a transaction, where marked or recorded only the primary does. */
   readonly replicaFor?: AnyReader | undefined
-  /** Is told what is read, to keep it: what a replica says may be older than the moment it is kept for. */
-  readonly trace?: Trace | undefined
+  /** Notes what is read, to keep it: what a replica says may be older than the moment it is kept for. */
+  readonly recorder?: DependencyRecorder | undefined
   /** Rows of a list that names no limit. */
   readonly defaultLimit?: number | undefined
 }
 
-/** Is told what a read consists of, and everything twice where it had to be run again. */
-export type Trace = { begin(plan: Plan): void; ran(statement: Statement): void }
+/** Notes what a read consists of: its plans and their statements. */
+export type DependencyRecorder = { begin(plan: Plan): void; ran(statement: Statement): void }
 
 /** `presumed`: what it costs until that is known; what costs nothing is not admitted, but done. */
 async function run<Row extends object>(
@@ -219,8 +186,8 @@ async function run<Row extends object>(
   via: Via,
   presumed = presumedOf(plan),
 ): Promise<readonly Row[]> {
-  const { tx, trace } = via
-  trace?.ran(statement)
+  const { tx, recorder } = via
+  recorder?.ran(statement)
   if (tx !== undefined) return tx.any<Row>(rawQuery(statement.text, statement.values))
   const read = () => runAnywhere<Row>(rt, plan, statement, via)
   return presumed === 'nothing' ? read() : admitted(rt.admission, { shape: statement.text, presumed }, read)
@@ -228,7 +195,7 @@ async function run<Row extends object>(
 
 type Presumed = 'nothing' | 'cheap' | 'heavy'
 
-/** What looks at every row there is, or was. */
+/** Groups and the past look at every row there is, or was. */
 const presumedOf = ({ grouping, past }: Plan): Presumed =>
   grouping === undefined && past === undefined ? 'cheap' : 'heavy'
 
@@ -236,14 +203,9 @@ async function runAnywhere<Row extends object>(
   rt: Runtime,
   { past }: Plan,
   { text, values }: Statement,
-  { trace, marked = false, replicaFor }: Via,
+  { recorder, marked = false, replicaFor }: Via,
 ): Promise<readonly Row[]> {
   const runAt = (db: Database) => db.run(text, values, 'prepared') as Promise<Row[]>
-  if (replicaFor === undefined || marked || trace !== undefined) return runAt(rt.db)
+  if (replicaFor === undefined || marked || recorder !== undefined) return runAt(rt.db)
   return readAnywhere(rt, replicaFor, runAt, { horizon: horizonOf(past) })
-}
-
-/** As {@link withFreshCatalog}; what is part of a transaction can only be run again together with all of it. */
-export function freshOutside<T>(rt: Runtime, tx: Tx | undefined, work: () => Promise<T>): Promise<T> {
-  return tx === undefined ? withFreshCatalog(rt, work) : work()
 }

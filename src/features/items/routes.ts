@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type App, actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { acceptBulkBodies } from './bulk-body.ts'
-import { readCached, type Served } from './cached-reads.ts'
+import { isFresh, itemTag, listTag, readCached, type Served, versionsOf } from './cached-reads.ts'
 import { type ChangeAnswer, changeItems, updatesIn } from './change.ts'
 import type { Writer } from './context.ts'
 import {
@@ -21,11 +21,16 @@ import {
 import { exportItems } from './export.ts'
 import { listItems, readItem } from './hooking.ts'
 import { sortItem } from './manual-sort.ts'
-import { type Trace, type Via, versionOf } from './reads.ts'
-import { isFresh, itemTag, listTag, versionsOf } from './versions.ts'
+import { type DependencyRecorder, type Via, versionOf } from './reads.ts'
 
 /** `/items/{collection}`. Row events are appended by the database; these routes emit no others. */
 export function itemRoutes(app: App, rt: Runtime): void {
+  readRoutes(app, rt)
+  changeRoutes(app, rt)
+  app.register(async (scope) => bulkRoutes(scope as App, rt))
+}
+
+function readRoutes(app: App, rt: Runtime): void {
   app.get('/items/:collection', listRoute, async (request, reply) => {
     const { collection } = request.params
     const query = queryOf(request)
@@ -35,9 +40,9 @@ export function itemRoutes(app: App, rt: Runtime): void {
       await readCached(rt, request, reply, {
         collections: [collection],
         isPlain: query.changesCursor === undefined && !isHooked(rt, collection, 'items.read'),
-        read: async (trace) => ({
+        read: async (recorder) => ({
           body: await listItems(rt, writerOf(request), collection, query, {
-            ...viaOf(request, trace),
+            ...viaOf(request, recorder),
             defaultLimit: rt.config.query.defaultLimit,
           }),
         }),
@@ -64,12 +69,15 @@ export function itemRoutes(app: App, rt: Runtime): void {
       await readCached(rt, request, reply, {
         collections: [collection],
         isPlain: !isHooked(rt, collection, 'items.read.one'),
-        read: (trace) => readItem(rt, writerOf(request), collection, id, query, viaOf(request, trace)),
+        read: (recorder) => readItem(rt, writerOf(request), collection, id, query, viaOf(request, recorder)),
         tagOf: tagOfItem,
         isStill: async ({ version }) => version === (await versionOf(rt, collection, id)),
       }),
     )
   })
+}
+
+function changeRoutes(app: App, rt: Runtime): void {
   app.post('/items/:collection', createRoute, async (request, reply) => {
     const change = { action: 'create', payloads: [request.body] } as const
     const written = await changeItems(rt, writerOf(request), request.params.collection, change, queryOf(request))
@@ -88,10 +96,9 @@ export function itemRoutes(app: App, rt: Runtime): void {
     const gone = await changeItems(rt, writerOf(request), collection, { action: 'delete', ids: [id], ifMatch })
     return json(reply, `{"data":{"id":${gone.ids[0]}}}`)
   })
-  app.register(async (scope) => bulkRoutes(scope as App, rt))
 }
 
-/** Routes that nobody may call without a session. */
+/** Routes for callers with a session. */
 export function itemBearerRoutes(app: App, rt: Runtime): void {
   app.post('/utils/sort/:collection', sortRoute, async (request) => ({
     data: await sortItem(rt, writerOf(request), request.params.collection, request.body),
@@ -139,8 +146,8 @@ export function writerOf(request: FastifyRequest): Writer {
 }
 
 /** From wherever the caller's own writes can be read. */
-function viaOf({ caller }: FastifyRequest, trace: Trace | undefined): Via {
-  return { trace, replicaFor: caller }
+function viaOf({ caller }: FastifyRequest, recorder: DependencyRecorder | undefined): Via {
+  return { recorder, replicaFor: caller }
 }
 
 export function queryOf(request: FastifyRequest): Record<string, unknown> {
@@ -155,7 +162,7 @@ function answersOf({ ids, rows }: ChangeAnswer): string {
 const tagOfItem = (body: string, version: string | undefined): string =>
   version === undefined ? listTag(body) : itemTag(version, body)
 
-/** A hook may make something else of the same request, and wants to hear of every read. */
+/** A hook may make something else of the same request, and is notified of every read. */
 const isHooked = ({ hooks }: Runtime, collection: string, event: 'items.read' | 'items.read.one'): boolean =>
   hooks.has(collection, event) || hooks.has(collection, `${event}.after`)
 

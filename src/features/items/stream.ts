@@ -13,10 +13,10 @@ import type { Runtime } from '../../runtime.ts'
 export type RowBatches = AsyncIterable<readonly string[]>
 
 /** Makes the text of an answer from its rows; `query` runs another statement in the rows' snapshot. */
-export type Rendering = (rows: RowBatches, query: BatchReader<unknown>['query']) => AsyncIterable<string>
+type Rendering = (rows: RowBatches, query: BatchReader<unknown>['query']) => AsyncIterable<string>
 
 export type StreamOptions = {
-  /** Whom a read replica may answer; without it only the primary does. */
+  /** The caller that a read replica may answer; without it only the primary does. */
   readonly replicaFor?: AnyReader | undefined
   /** What a replica must have, see `readAnywhere`. */
   readonly horizon?: bigint | undefined
@@ -46,7 +46,7 @@ export function openList(rt: Runtime, plan: Plan, options: StreamOptions = {}): 
 
 /**
  * An answer of any size. The first batch is read before this returns, so an error of the query is an ordinary answer; one
- * that comes later destroys the connection, and the client sees a truncated body (design §7).
+ * that comes later destroys the connection, and the client sees a truncated body.
  */
 export async function streamRows(
   rt: Runtime,
@@ -77,7 +77,7 @@ async function openRows(rt: Runtime, rows: Statement, render: Rendering, options
   }
 }
 
-/** Reads the first batch; nothing stays open when that fails. What fails later can't be read from elsewhere. */
+/** Reads the first batch; nothing stays open when that fails. A later failure can't be made good from elsewhere. */
 function openRowsAnywhere(
   rt: Runtime,
   rows: Statement,

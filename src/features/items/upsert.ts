@@ -41,9 +41,9 @@ import {
  *
  * An item must be complete enough to be created, and relations in it are named by id.
  */
-export type Upsert = OpenUpsert & {
+type Upsert = OpenUpsert & {
   readonly items: readonly Item[]
-  /** What was read of the items; undefined where hooks may make something else of them first. */
+  /** The items as they were read; undefined where hooks may make something else of them first. */
   readonly planned: readonly Planned[] | undefined
   /** Some of them need to know, before they are written, whether their row is there. */
   readonly isForeseen: boolean
@@ -69,7 +69,7 @@ type Planned = {
 
 type Upserted = { readonly id: string; readonly created: boolean }
 
-/** What an upsert needs before its items are read; `names` are the fields of its key. 400 for a key that is not unique. */
+/** An upsert before its items are read; `names` are the fields of its key. 400 for a key that is not unique. */
 export function openUpsert(rt: Runtime, writer: Writer, name: string, names: unknown): OpenUpsert {
   const contexts = { create: openWrite(rt, writer, name, 'create'), update: openWrite(rt, writer, name, 'update') }
   return { contexts, key: uniqueKey(contexts.create.collection, readStrings('key', names) ?? []) }

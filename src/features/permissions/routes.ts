@@ -1,9 +1,10 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { withFreshCatalog } from '../../catalog/store.ts'
 import { AppError } from '../../errors.ts'
 import { type App, actorOf } from '../../http.ts'
 import { acceptJsonUploads, uploadedJson } from '../../json-upload.ts'
 import type { Runtime } from '../../runtime.ts'
-import { changeItems } from '../items/change.ts'
+import { type Change, changeItems } from '../items/change.ts'
 import type { Writer } from '../items/context.ts'
 import { readList, readOne } from '../items/reads.ts'
 import { checkRule, checkRuleDelete } from './check.ts'
@@ -75,10 +76,13 @@ function uploaded(request: FastifyRequest): Promise<unknown> {
 
 function writeRoutes(app: App, rt: Runtime, store: Store): void {
   const { path, collection, what } = store
+  // By itself: what follows it must not have it done again.
+  const change = (request: FastifyRequest, wanted: Change) =>
+    withFreshCatalog(rt.catalog, () => changeItems(rt, writerOf(request), collection, wanted))
   app.post(path, createRoute(what), async (request, reply) => {
     const row = request.body
     await checkRule(rt, collection, row)
-    const { ids } = await changeItems(rt, writerOf(request), collection, { action: 'create', payloads: [row] })
+    const { ids } = await change(request, { action: 'create', payloads: [row] })
     const id = ids[0]!
     await rt.access.reload()
     return reply.code(201).send(await stored(rt, store, JSON.parse(id)))
@@ -88,14 +92,14 @@ function writeRoutes(app: App, rt: Runtime, store: Store): void {
     const changes = request.body
     await stored(rt, store, id)
     await checkRule(rt, collection, changes, id)
-    await changeItems(rt, writerOf(request), collection, { action: 'update', changes: [{ id, payload: changes }] })
+    await change(request, { action: 'update', changes: [{ id, payload: changes }] })
     await rt.access.reload()
     return stored(rt, store, id)
   })
   app.delete(`${path}/:id`, removeRoute(what), async (request, reply) => {
     const { id } = request.params
     await checkRuleDelete(rt, collection, [id])
-    await changeItems(rt, writerOf(request), collection, { action: 'delete', ids: [id] })
+    await change(request, { action: 'delete', ids: [id] })
     await rt.access.reload()
     return reply.code(204).send()
   })

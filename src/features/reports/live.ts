@@ -1,11 +1,12 @@
 import { admitted } from '../../admission/lane.ts'
+import { withFreshCatalog } from '../../catalog/store.ts'
 import { AppError } from '../../errors.ts'
 import type { Access } from '../../query/access.ts'
 import { compileListUpTo } from '../../query/compile.ts'
 import type { ListQuery } from '../../query/parse.ts'
 import type { Statement } from '../../query/sql.ts'
 import type { Runtime } from '../../runtime.ts'
-import { type ListRow, largestWhole, listBody, withFreshCatalog } from '../items/reads.ts'
+import { type ListRow, largestWhole, listBody } from '../items/reads.ts'
 import { reportError, resolveReport } from './reports.ts'
 
 /** A report as it is now. */
@@ -16,7 +17,7 @@ export type Evaluation = {
   readonly reads: ReadonlySet<string>
 }
 
-export type Evaluator = {
+type Evaluator = {
   /**
    * Evaluates a report with what its reader may read now. The errors of a report, and 400 for one that is too long to be
    * sent whole, or that reads a collection whose changes are not recorded.
@@ -45,7 +46,7 @@ export function openEvaluator(rt: Runtime): Evaluator {
   return {
     evaluate: async (access, collection, query) => {
       try {
-        return await withFreshCatalog(rt, () => read(access, collection, query))
+        return await withFreshCatalog(rt.catalog, () => read(access, collection, query))
       } catch (error) {
         throw reportError(error)
       }
@@ -86,7 +87,7 @@ function sharing<Row>(most: number, run: (statement: Statement) => Promise<Row>)
     if (known !== undefined) return known.result.promise
     const result = Promise.withResolvers<Row>()
     waiting.set(key, { statement, result })
-    // Whoever is told of the same change asks within the same turn.
+    // All who are notified of the same change ask within the same turn.
     setImmediate(drain)
     return result.promise
   }

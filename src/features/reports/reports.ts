@@ -8,10 +8,10 @@ import { isObject } from '../../query/guards.ts'
 import { type ListQuery, parseListQuery } from '../../query/parse.ts'
 import { type Plan, resolveList } from '../../query/resolve.ts'
 import type { Runtime } from '../../runtime.ts'
-import { answerPlan, type Trace, withFreshCatalog } from '../items/reads.ts'
+import { answerPlan, type DependencyRecorder } from '../items/reads.ts'
 
 /**
- * `/reports/{collection}` (spec: Reports): `{"data":[…],"totalCount":n}`, with aggregate or groupBy its groups, else its
+ * `/reports/{collection}`: `{"data":[…],"totalCount":n}`, with aggregate or groupBy its groups, else its
  * items. 400 `Invalid query parameters`, 403 for what the caller may not read, 404 for an unknown collection; the words
  * of the last two are those of {@link reportError}.
  */
@@ -20,12 +20,11 @@ export async function readReport(
   access: Access,
   collection: string,
   query: ListQuery,
-  trace?: Trace,
+  recorder?: DependencyRecorder,
 ): Promise<string | Readable> {
   try {
-    return await withFreshCatalog(rt, async () =>
-      answerPlan(rt, resolveReport(rt, access, collection, query), { trace, replicaFor: access }),
-    )
+    const plan = resolveReport(rt, access, collection, query)
+    return await answerPlan(rt, plan, { recorder, replicaFor: access })
   } catch (error) {
     if (error instanceof AppError && error.code === 'UNKNOWN_COLLECTION') throw unknownModel()
     throw error
@@ -48,8 +47,8 @@ export const parseReportParameters = (parameters: Readonly<Record<string, unknow
   withDefaults(parseListQuery(parameters))
 
 /**
- * What the specification's error table says instead of what went wrong inside; the reason stays in the details.
- * Everything that it has no row for is answered as everywhere.
+ * The words that reports have for some errors; the reason stays in the details. Every other error is answered as
+ * everywhere.
  */
 export function reportError(error: unknown): unknown {
   const state = sqlState(error)

@@ -8,7 +8,7 @@ import type { ListQuery } from '../../query/parse.ts'
 import type { Runtime } from '../../runtime.ts'
 import { readCached, type Served } from '../items/cached-reads.ts'
 import { CollectionParams, ReportBody, ReportQuery } from '../items/declarations.ts'
-import type { Trace } from '../items/reads.ts'
+import type { DependencyRecorder } from '../items/reads.ts'
 import { queryOf } from '../items/routes.ts'
 import { failure, parseReport, parseReportParameters, readReport, reportError } from './reports.ts'
 import { readStats } from './stats.ts'
@@ -16,7 +16,7 @@ import { parseStats, parseStatsParameters, type Stat } from './stats-request.ts'
 
 /** `/reports/{collection}` and `/reports/stats`, by POST with a body or by GET with parameters. */
 export function reportRoutes(app: App, rt: Runtime): void {
-  // What is thrown here goes on to the server's own handler, which knows how errors look.
+  // The server's own handler renders the error that is thrown here.
   app.setErrorHandler((error) => {
     throw reportError(error)
   })
@@ -27,11 +27,11 @@ export function reportRoutes(app: App, rt: Runtime): void {
     })
   const answerStats = async (request: FastifyRequest, reply: FastifyReply, stats: readonly Stat[]) => {
     const collections = stats.map(({ collection }) => collection)
-    const read = (trace?: Trace) => readStats(rt, request.caller.access, stats, trace)
+    const read = (recorder?: DependencyRecorder) => readStats(rt, request.caller.access, stats, recorder)
     return json(reply, await cached(rt, request, reply, collections, read))
   }
   const answerReport = async (request: FastifyRequest, reply: FastifyReply, collection: string, query: ListQuery) => {
-    const read = (trace?: Trace) => readReport(rt, request.caller.access, collection, query, trace)
+    const read = (recorder?: DependencyRecorder) => readReport(rt, request.caller.access, collection, query, recorder)
     return json(reply, await cached(rt, request, reply, [collection], read))
   }
   app.post('/reports/stats', postStatsRoute, async (request, reply) =>
@@ -53,12 +53,12 @@ async function cached(
   request: FastifyRequest,
   reply: FastifyReply,
   collections: readonly string[],
-  read: (trace: Trace | undefined) => Promise<string | Readable>,
+  read: (recorder: DependencyRecorder | undefined) => Promise<string | Readable>,
 ): Promise<Served['body']> {
   const { body } = await readCached(rt, request, reply, {
     collections,
     isPlain: true,
-    read: async (trace) => ({ body: await read(trace) }),
+    read: async (recorder) => ({ body: await read(recorder) }),
     tagOf: () => '',
   })
   return body

@@ -13,7 +13,7 @@ import { horizonOf } from '../../query/past.ts'
 import type { Plan } from '../../query/resolve.ts'
 import type { Statement } from '../../query/sql.ts'
 import type { Runtime } from '../../runtime.ts'
-import { type ListRow, largestWhole, listBody, type Trace, withFreshCatalog } from '../items/reads.ts'
+import { type DependencyRecorder, type ListRow, largestWhole, listBody } from '../items/reads.ts'
 import { type OpenAnswer, openList } from '../items/stream.ts'
 import { failure, resolveReport, tookTooLong } from './reports.ts'
 import type { Stat } from './stats-request.ts'
@@ -22,8 +22,8 @@ import type { Stat } from './stats-request.ts'
 const atOnce = 3
 
 /**
- * `/reports/stats` (spec: Reports): `{ data: { name: { data, totalCount } }, totalStats, successfulStats }`. All
- * reports are resolved before the first is run, so whatever is wrong with one of them (400, 403, 404) fails the request.
+ * `/reports/stats`: `{ data: { name: { data, totalCount } }, totalStats, successfulStats }`. All
+ * reports are resolved before the first is run, so an error of one of them (400, 403, 404) fails the request.
  * They share the time that one transaction may take (TRANSACTION_TIMEOUT_MS). A report that runs out of it, or that
  * the database fails, is missing from `data`, and `errors: { name: { message } }` says so.
  */
@@ -31,15 +31,13 @@ export async function readStats(
   rt: Runtime,
   access: Access,
   stats: readonly Stat[],
-  trace?: Trace,
+  recorder?: DependencyRecorder,
 ): Promise<string | Readable> {
-  const outcomes = await withFreshCatalog(rt, () => {
-    const plans = stats.map(({ collection, query }) => resolveReport(rt, access, collection, query))
-    const parts = plans.map((plan) => ({ plan, list: compileListUpTo(plan, largestWhole(plan)) }))
-    return admitted(rt.admission, { shape: shapeOf(parts), presumed: 'heavy' }, (place) => {
-      const deadline = performance.now() + rt.config.database.transactionTimeoutMs
-      return inTurn(parts, [place, ...others(place)], (part) => outcomeOf(rt, access, part, { deadline, trace }))
-    })
+  const plans = stats.map(({ collection, query }) => resolveReport(rt, access, collection, query))
+  const parts = plans.map((plan) => ({ plan, list: compileListUpTo(plan, largestWhole(plan)) }))
+  const outcomes = await admitted(rt.admission, { shape: shapeOf(parts), presumed: 'heavy' }, (place) => {
+    const deadline = performance.now() + rt.config.database.transactionTimeoutMs
+    return inTurn(parts, [place, ...others(place)], (part) => outcomeOf(rt, access, part, { deadline, recorder }))
   })
   const isWhole = outcomes.every((outcome) => 'body' in outcome)
   const chunks = answer(rt, access, stats, outcomes, forSameAsker())
@@ -55,7 +53,7 @@ function shapeOf(parts: readonly Part[]): string {
   return `stats ${digest.digest('base64url')}`
 }
 
-/** What is free for more of the request's statements. */
+/** Free places for more of the request's statements. */
 function others(place: Place): Place[] {
   return Array.from({ length: atOnce - 1 }, () => place.another()).filter((other) => other !== undefined)
 }
@@ -63,19 +61,21 @@ function others(place: Place): Place[] {
 /** A report's answer, one that is too long to be held beside others, or why there is none. */
 type Outcome = { readonly body: string } | { readonly long: Plan } | { readonly failed: string }
 
-type Outlook = { readonly deadline: number; readonly trace: Trace | undefined }
+type Outlook = { readonly deadline: number; readonly recorder: DependencyRecorder | undefined }
 
 async function outcomeOf(
   rt: Runtime,
   reader: AnyReader,
   { plan, list }: Part,
-  { deadline, trace }: Outlook,
+  { deadline, recorder }: Outlook,
 ): Promise<Outcome> {
   try {
-    trace?.begin(plan)
-    trace?.ran(list)
+    recorder?.begin(plan)
+    recorder?.ran(list)
     const runAt = (db: Database) => runWithin<ListRow>(db, list, deadline)
-    const [row] = trace ? await runAt(rt.db) : await readAnywhere(rt, reader, runAt, { horizon: horizonOf(plan.past) })
+    const [row] = recorder
+      ? await runAt(rt.db)
+      : await readAnywhere(rt, reader, runAt, { horizon: horizonOf(plan.past) })
     const body = listBody(plan, row!)
     return body === undefined ? { long: plan } : { body }
   } catch (error) {

@@ -16,20 +16,20 @@ import {
   templateOfStatement,
 } from '../../query/template.ts'
 
-/** What a query has become, with its statement as soon as that was needed. */
+/** A query as a plan, with its statement as soon as that was needed. */
 export type PreparedPlan = {
   readonly plan: Plan
   statement?: Statement
-  /** Set where it is a kept template with the values of this query. */
-  readonly binding?: { readonly kept: KeptTemplate; readonly bound: BoundPlan }
+  /** Set where it is a cached template with the values of this query. */
+  readonly binding?: { readonly kept: CachedTemplate; readonly bound: BoundPlan }
 }
 
-type KeptTemplate = { readonly template: PlanTemplate; statement?: StatementTemplate }
+type CachedTemplate = { readonly template: PlanTemplate; statement?: StatementTemplate }
 /** In place of the template of questions that have none. */
 type NoTemplate = { readonly template: undefined }
 
-/** What is asked for: `name` tells kinds of questions and their collections apart, `raw` is the query string. */
-export type Question = { readonly name: string; readonly raw: RawQuery }
+/** A question: `name` tells kinds of questions and their collections apart, `raw` is the query string. */
+type Question = { readonly name: string; readonly raw: RawQuery }
 
 type RawQuery = Readonly<Record<string, unknown>>
 
@@ -38,9 +38,9 @@ type RawQuery = Readonly<Record<string, unknown>>
  * parsed already. To resolve and compile a question costs as much as the rest of its way through this process, and
  * clients ask few different ones, or many that differ in the values of their filter only.
  *
- * Exact: a plan is kept with the catalog that it was resolved against and found by everything else that resolving looks
+ * Exact: a plan is cached with the catalog that it was resolved against and found by everything else that resolving looks
  * at, which is the question, but for values that are read anew each time (query/template.ts), and what the caller may
- * (`Access.meaning`). A question that could name a variable is always resolved anew; errors are never kept.
+ * (`Access.meaning`). A question that could name a variable is always resolved anew; errors are never cached.
  */
 export function preparedPlan(
   catalog: Catalog,
@@ -53,15 +53,15 @@ export function preparedPlan(
   if (rest === undefined) return { plan: resolve(raw) }
   const memory = memoryOf(catalog)
   const unfiltered = `${meaning} ${name} ${rest.text}`
-  if (!rest.hasFilter) return keptExactly(memory, unfiltered, () => resolve(raw))
+  if (!rest.hasFilter) return cachedExactly(memory, unfiltered, () => resolve(raw))
   const filter = plainFilter(raw)
   const plan = () => resolve({ ...Object.fromEntries(Object.entries(raw).filter(([key]) => !isOfFilter(key))), filter })
   const { text, values } = templateOfFilter(filter)
   const key = `${unfiltered} ${text}`
-  if (values.length === 0) return keptExactly(memory, key, plan)
+  if (values.length === 0) return cachedExactly(memory, key, plan)
   const kept = memory.templates.get(key)
-  if (kept === undefined) return keptAsTemplate(memory, key, plan, values)
-  if (kept.template === undefined) return keptExactly(memory, `${key} ${JSON.stringify(values)}`, plan)
+  if (kept === undefined) return cachedAsTemplate(memory, key, plan, values)
+  if (kept.template === undefined) return cachedExactly(memory, `${key} ${JSON.stringify(values)}`, plan)
   const bound = bindPlan(kept.template, values)
   return bound === undefined ? { plan: plan() } : { plan: bound.plan, binding: { kept, bound } }
 }
@@ -81,7 +81,7 @@ const largestQuestion = 4000
 
 const isOfFilter = (key: string): boolean => key === 'filter' || key.startsWith('filter[')
 
-/** All of a question but its filter, as a text of its own; undefined for one that is not kept. */
+/** All of a question but its filter, as a text of its own; undefined for one that is not cached. */
 function withoutFilter(raw: RawQuery): { readonly text: string; readonly hasFilter: boolean } | undefined {
   let text = ''
   let length = 0
@@ -102,14 +102,14 @@ const mayNameVariables = /\$|\\u/
 
 type Memory = {
   readonly plans: BoundedMemory<PreparedPlan>
-  readonly templates: BoundedMemory<KeptTemplate | NoTemplate>
+  readonly templates: BoundedMemory<CachedTemplate | NoTemplate>
   readonly once: Set<string>
 }
 
 const memoryOf = oncePer(
   (_catalog: Catalog): Memory => ({
     plans: openBoundedMemory<PreparedPlan>(bounds),
-    templates: openBoundedMemory<KeptTemplate | NoTemplate>(bounds),
+    templates: openBoundedMemory<CachedTemplate | NoTemplate>(bounds),
     once: new Set(),
   }),
 )
@@ -121,7 +121,7 @@ const bounds = {
   sizeOf: (_kept: object, key: string) => 8000 + 10 * key.length,
 }
 
-function keptExactly({ plans, once }: Memory, key: string, plan: () => Plan): PreparedPlan {
+function cachedExactly({ plans, once }: Memory, key: string, plan: () => Plan): PreparedPlan {
   const known = plans.get(key)
   if (known !== undefined) return known
   const made: PreparedPlan = { plan: plan() }
@@ -129,7 +129,7 @@ function keptExactly({ plans, once }: Memory, key: string, plan: () => Plan): Pr
   return made
 }
 
-function keptAsTemplate(
+function cachedAsTemplate(
   { templates, once }: Memory,
   key: string,
   plan: () => Plan,
@@ -142,7 +142,7 @@ function keptAsTemplate(
   return { plan: made }
 }
 
-/** A question that nobody repeats is not worth the collector's work. */
+/** A question that is asked once is not worth the collector's work. */
 function isRepeated(once: Set<string>, key: string): boolean {
   if (once.delete(key)) return true
   if (once.size >= 2000) once.clear()
