@@ -17,9 +17,15 @@ import { AppError } from './errors.ts'
 import { createQueues, startBoss } from './events/jobs.ts'
 import { adoptRestoredEventsSql, ensurePartitionsSql, publicationSql } from './events/log-table.ts'
 import { systemActor } from './events/types.ts'
-import { adoptDeveloped, createBaseline } from './features/migrations/baseline.ts'
-import { migrateAtStart, runSystemMigrations } from './features/migrations/run.ts'
-import { type Host, type Runner, withRunner } from './features/migrations/runner.ts'
+import {
+  adoptDeveloped,
+  createBaseline,
+  type Host,
+  migrateAtStart,
+  type Runner,
+  runSystemMigrations,
+  withRunner,
+} from './features/migrations/migrations.ts'
 import { renewSeededTemplates } from './features/templates/templates.ts'
 import { exitWithParent } from './parent.ts'
 

@@ -13,7 +13,7 @@ export type BoundedMemory<Value extends object> = {
   bytes(): number
 }
 
-export type BoundedMemoryOptions<Value> = {
+type BoundedMemoryOptions<Value> = {
   maxBytes: number
   /** Of one value with its key. */
   maxEntryBytes: number

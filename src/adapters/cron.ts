@@ -1,7 +1,7 @@
 import { Cron } from 'croner'
 
 /** A cron expression with five or six fields (seconds first), in UTC. */
-export type CronTimes = {
+type CronTimes = {
   /** The next moment after this one; undefined when there is none any more. */
   next(after: Date): Date | undefined
 }

@@ -8,7 +8,7 @@ const csvStringify = onFirstUse<typeof import('csv-stringify/sync')>('csv-string
 /** A cell of CSV text: null where nothing stands between the delimiters, the empty text where an empty pair of quotes does. */
 export type CsvCell = string | null
 
-export type CsvLimits = { /** Bytes. */ readonly largestRecord: number }
+type CsvLimits = { /** Bytes. */ readonly largestRecord: number }
 
 /**
  * The records of CSV text (RFC 4180), as they are read: blank lines are left out, cells without quotes trimmed. Throws a

@@ -3,7 +3,7 @@ import { request as requestHttps } from 'node:https'
 import { Readable } from 'node:stream'
 import { ForbiddenAddressError, isForbiddenLiteral, lookUpPublic } from './public-address.ts'
 
-export type UrlRequest = {
+type UrlRequest = {
   readonly method?: string
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: string | Uint8Array
@@ -17,7 +17,7 @@ export type UrlRequest = {
   readonly redirects?: number
 }
 
-export type UrlResponse = {
+type UrlResponse = {
   /** Where the body came from, after redirects. */
   readonly url: URL
   readonly status: number
@@ -46,7 +46,7 @@ export class UrlFetchError extends Error {
  * connection, so no second answer of its DNS server can lead elsewhere; every redirect is checked anew. No proxy, no
  * cookies, and credentials in URLs are refused.
  */
-export async function openUrl(address: string | URL, wanted: UrlRequest): Promise<UrlResponse> {
+async function openUrl(address: string | URL, wanted: UrlRequest): Promise<UrlResponse> {
   const signal = AbortSignal.timeout(wanted.timeoutMs)
   let url = webAddress(address)
   for (let left = wanted.redirects ?? 0; ; left -= 1) {

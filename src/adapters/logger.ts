@@ -13,7 +13,7 @@ import { traceIds } from './running-span.ts'
 /** The log of the process. */
 export type Logs = { readonly log: Logger }
 
-export type LogOptions = {
+type LogOptions = {
   level: string
   /** Name of the process. */
   name: string

@@ -36,7 +36,7 @@ export type Delivery =
   | { readonly outcome: 'refused' | 'delayed' | 'uncertain'; readonly reason: string; readonly problem: MailProblem }
 
 /** What is wrong, in words that repeat nothing of what the other side has said. */
-export type MailProblem =
+type MailProblem =
   | 'No mail sender is configured'
   | 'The mail could not be composed'
   | 'The server must not be reached: it is not a mail port of the public internet'
@@ -54,7 +54,7 @@ export type Mailer = {
 }
 
 /** Milliseconds. Without an answer for `silence` a connection is given up. */
-export type MailerTimeouts = { readonly connect: number; readonly greeting: number; readonly silence: number }
+type MailerTimeouts = { readonly connect: number; readonly greeting: number; readonly silence: number }
 
 const defaultTimeouts: MailerTimeouts = { connect: 30_000, greeting: 30_000, silence: 120_000 }
 const connectionsPerSender = 5

@@ -1,9 +1,9 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 
-export type Labels = Readonly<Record<string, string | number>>
+type Labels = Readonly<Record<string, string | number>>
 /** One value of a gauge, with the labels that tell it from the others. */
 export type Reading = { readonly labels?: Labels; readonly value: number }
-export type Definition = { readonly name: string; readonly help: string; readonly labelNames?: readonly string[] }
+type Definition = { readonly name: string; readonly help: string; readonly labelNames?: readonly string[] }
 
 /** The figures of one runtime; nothing is shared with another in the same process. */
 export type Metrics = {

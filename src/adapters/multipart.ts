@@ -4,7 +4,7 @@ import type { App } from '../http.ts'
 export type { MultipartFile } from '@fastify/multipart'
 
 /** Largest parts in bytes; a field's default is 1 MB. */
-export type PartLimits = { readonly fileSize: number; readonly fieldSize?: number }
+type PartLimits = { readonly fileSize: number; readonly fieldSize?: number }
 
 /** Lets the routes of this scope take multipart bodies of one file and a few fields (quality S-05). */
 export function acceptMultipart(app: App, limits: PartLimits): void {

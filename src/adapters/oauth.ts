@@ -12,7 +12,7 @@ import * as oauth from 'openid-client'
 import { UrlFetchError } from './fetch-url.ts'
 import { type FetchInit, fetchResponse, type TokenEndpointAdapter, tokenEndpointFetch } from './oauth-fetch.ts'
 
-export type OAuthClientOptions = {
+type OAuthClientOptions = {
   readonly clientId: string
   readonly server: OAuthServer
   /** Puts the client's proof into a request to the token endpoint. */
@@ -26,7 +26,7 @@ export type OAuthClientOptions = {
 }
 
 /** Known endpoints, or an OpenID Connect issuer that publishes them. */
-export type OAuthServer =
+type OAuthServer =
   | { readonly issuer: string; readonly authorize: string; readonly token: string; readonly jwks?: string | undefined }
   | { readonly discover: string }
 
@@ -76,7 +76,7 @@ export function authorizationUrl({ config }: OAuthClient, parameters: Readonly<R
   return oauth.buildAuthorizationUrl(config, parameters)
 }
 
-export type CodeChecks = {
+type CodeChecks = {
   readonly state: string
   readonly verifier: string | undefined
   readonly nonce: string | undefined

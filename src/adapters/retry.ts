@@ -1,14 +1,14 @@
 import pRetry from 'p-retry'
 
 /** Pauses between attempts, in milliseconds: each twice as long as the one before it, up to the longest. */
-export type Backoff = { readonly firstMs: number; readonly longestMs: number }
+type Backoff = { readonly firstMs: number; readonly longestMs: number }
 
 /** The pause after so many failures, 1 or more. */
 export function pauseAfter(failures: number, { firstMs, longestMs }: Backoff): number {
   return Math.min(firstMs * 2 ** (failures - 1), longestMs)
 }
 
-export type RetryOptions = {
+type RetryOptions = {
   readonly backoff: Backoff
   /** Including the first; without limit when absent. */
   readonly attempts?: number

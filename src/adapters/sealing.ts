@@ -7,7 +7,7 @@ const nonceLength = 12
 const tagLength = 16
 
 /** What a sealed text is for and whose it is: sealed for one row it does not open in another. */
-export type SealedFor = { readonly purpose: string; readonly owner: string }
+type SealedFor = { readonly purpose: string; readonly owner: string }
 
 /** Encrypts a secret that the database keeps and that we must be able to read again; with a key from SECRET_KEY. */
 export function seal(config: Config, { purpose, owner }: SealedFor, text: string): string {

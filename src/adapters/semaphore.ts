@@ -1,7 +1,7 @@
 import pLimit from 'p-limit'
 
 /** Runs work so that no more than `atOnce` of it is under way; the rest waits for its turn, in order. */
-export type Semaphore = <Result>(work: () => Promise<Result>) => Promise<Result>
+type Semaphore = <Result>(work: () => Promise<Result>) => Promise<Result>
 
 export function openSemaphore(atOnce: number): Semaphore {
   return pLimit(atOnce)

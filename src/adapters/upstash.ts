@@ -14,7 +14,7 @@ export type RemoteRedis = {
 const longestWaitMs = 1000
 const longestPauseMs = 1000
 
-export type UpstashAddress = { readonly url: string; readonly token: string }
+type UpstashAddress = { readonly url: string; readonly token: string }
 
 /**
  * A Redis behind Upstash's REST interface, with the promises of `openRedis`: a command is answered or rejected within a

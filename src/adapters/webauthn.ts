@@ -18,9 +18,9 @@ export type KnownCredential = Pick<NewCredential, 'credentialId' | 'publicKey' |
 export type Assertion = { readonly counter: number; readonly backedUp: boolean; readonly userVerified: boolean }
 
 /** Why a response was refused: for the log, never for the caller. */
-export type Refused = { readonly refused: unknown }
+type Refused = { readonly refused: unknown }
 
-export type Person = { readonly id: string; readonly email: string; readonly name: string }
+type Person = { readonly id: string; readonly email: string; readonly name: string }
 
 /** How long a browser waits for the user, which is as long as the challenge lives. Milliseconds. */
 const timeout = 300_000

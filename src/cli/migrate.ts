@@ -2,12 +2,23 @@ import { parseArgs } from 'node:util'
 import { loadEnv } from '../config.ts'
 import type { MigrationType } from '../db/migrate.ts'
 import { systemActor } from '../events/types.ts'
-import { createMigration } from '../features/migrations/create.ts'
-import { type MigrationRecord, pendingOf, statusOf } from '../features/migrations/migrations.ts'
-import { type Preview, previewSql } from '../features/migrations/preview.ts'
-import { previewRun, rollbackBatch, rollbackOne, runMigrations } from '../features/migrations/run.ts'
-import { type Host, type Runner, readOnce, withRunner } from '../features/migrations/runner.ts'
-import { migrationTypes } from '../features/migrations/scripts.ts'
+import {
+  createMigration,
+  type Host,
+  type MigrationRecord,
+  migrationTypes,
+  type Preview,
+  pendingOf,
+  previewRun,
+  previewSql,
+  type Runner,
+  readOnce,
+  rollbackBatch,
+  rollbackOne,
+  runMigrations,
+  statusOf,
+  withRunner,
+} from '../features/migrations/migrations.ts'
 import { parseInstallation } from '../installation.ts'
 import { type Command, UsageError } from './command.ts'
 

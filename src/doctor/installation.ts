@@ -3,7 +3,7 @@ import type { Config } from '../config.ts'
 import { quoteName, type Reader, rawQuery, sql } from '../db/sql.ts'
 import { bossSchema, deadLetterQueues, queues } from '../events/jobs.ts'
 import { logSchema, logTable, publicationName } from '../events/log.ts'
-import { pendingSystemMigrations } from '../features/migrations/run.ts'
+import { pendingSystemMigrations } from '../features/migrations/migrations.ts'
 import { type Finding, ok, problem, warning } from './finding.ts'
 
 const runSetup = 'run node src/setup.ts'

@@ -16,7 +16,7 @@ export async function checkPermissions(db: Reader, config: Config, now: Date): P
  * A warning for each permission that waits for its collection, that does not fit it, or that shows a collection through a
  * relation for which the role has no such permission of its own.
  */
-export function judgePermissions(reviews: readonly Review[]): Finding[] {
+function judgePermissions(reviews: readonly Review[]): Finding[] {
   const found = reviews.flatMap((review) => [...waits(review), ...misfits(review), ...opens(review)])
   return found.length > 0 ? found : [ok('permissions', 'every stored permission fits its collection')]
 }

@@ -36,12 +36,12 @@ export type ExtensionContext = {
   readonly log: Logger
 }
 
-export type ExtensionDb = HookDb & {
+type ExtensionDb = HookDb & {
   /** SQL that may write, in one transaction; the log records what changes. In a before-hook it is that of the change. */
   transaction<Result>(work: (db: HookDb) => Promise<Result>): Promise<Result>
 }
 
-export type PermissionService = {
+type PermissionService = {
   /** Whether the role has a permission for it; which rows and fields it covers is decided where they are read. */
   hasPermission(accountability: Accountability | null, collection: string, action: Action): boolean
   /** The permission, with its fields and conditions; undefined where there is none, and for who may everything. */
@@ -50,7 +50,7 @@ export type PermissionService = {
   reload(): Promise<void>
 }
 
-export type MailOptions = {
+type MailOptions = {
   /** One plain address. */
   readonly to: string
   /** Liquid instead of the template's subject. */
@@ -65,7 +65,7 @@ export type MailOptions = {
   >
 }
 
-export type MailService = {
+type MailService = {
   /**
    * Queues a mail and gives the id of its svc_EmailLog row; the mail worker sends it. Part of the transaction in a
    * before-hook: a change that is refused sends nothing. Throws for an unknown type, 400 for a malformed address.
@@ -73,12 +73,12 @@ export type MailService = {
   sendMail(mail: MailOptions): Promise<string>
 }
 
-export type NotificationService = {
+type NotificationService = {
   /** `{type, title, message, data?, userIds, tenant_Id?}`; the ids of what was created, in the order of the users. */
   send(notification: object): Promise<readonly string[]>
 }
 
-export type ContextOptions = {
+type ContextOptions = {
   readonly tasksService?: TasksService | undefined
   /** Asked before every write. */
   readonly guard?: Actor['guard']

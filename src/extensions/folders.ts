@@ -3,8 +3,8 @@ import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { ConfigError } from '../config.ts'
 
-export const kinds = ['hook', 'endpoint', 'schedule', 'task'] as const
-export type Kind = (typeof kinds)[number]
+const kinds = ['hook', 'endpoint', 'schedule', 'task'] as const
+type Kind = (typeof kinds)[number]
 
 /** An extension on disk: `svc-{kind}-{anything}/index.ts`. */
 export type Folder = { readonly kind: Kind; readonly name: string; readonly file: string }

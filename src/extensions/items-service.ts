@@ -10,7 +10,7 @@ import type { Runtime } from '../runtime.ts'
 type Row = Record<string, unknown>
 type Id = string | number
 
-export type ItemsServiceOptions = {
+type ItemsServiceOptions = {
   /** As whom; without one as the platform itself, which may everything. */
   readonly accountability?: Accountability | null | undefined
 }

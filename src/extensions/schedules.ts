@@ -4,7 +4,7 @@ import { broken, explained } from './folders.ts'
 import type { ScheduleExtension } from './types.ts'
 
 /** One thing to do again and again. */
-export type Schedule = { readonly id: string; readonly cron: string; run(): Promise<void> }
+type Schedule = { readonly id: string; readonly cron: string; run(): Promise<void> }
 
 /**
  * The schedules of all extensions, in the order of their names.

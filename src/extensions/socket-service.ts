@@ -5,9 +5,9 @@ import type { Room } from '../features/rooms/rooms.ts'
 import type { Runtime } from '../runtime.ts'
 
 /** Whose room or sockets; without it the room of those without a tenant, and sockets of all tenants. */
-export type OfTenant = { readonly tenantId?: string | null }
+type OfTenant = { readonly tenantId?: string | null }
 
-export type RoomMember = {
+type RoomMember = {
   readonly socketId: string
   readonly userId: string
   readonly isCreator: boolean
@@ -41,7 +41,7 @@ export type SocketService = {
 }
 
 /** Connections and rooms are those of this process; with Redis custom rooms are those of all. */
-export type SocketStats = LiveStats & {
+type SocketStats = LiveStats & {
   readonly status: 'running' | 'not in this process'
   readonly registeredHandlers: number
   readonly registeredValidators: number

@@ -138,7 +138,7 @@ describe('the task worker', () => {
     )
     expect(steps.map(({ status }) => status)).toEqual(suspects.flatMap(() => ['Running', 'Completed']))
     expect(await result(broken)).toEqual({ priority: getPriority() + 10 })
-    await worker.waitForLine(({ msg, type }) => type === 'at-times' && /all places/.test(String(msg)))
+    await worker.waitForLine(({ msg, type }) => type === 'at-times' && /all slots/.test(String(msg)))
     expect(await result(await add(0))).toEqual({ priority: getPriority() })
   })
 

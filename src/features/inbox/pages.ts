@@ -28,7 +28,7 @@ export function mailPage({ id, to, type, subject, text, keptAt }: KeptMail): str
 }
 
 /** The http(s) addresses of a text, each once. */
-export function linksIn(text: string): string[] {
+function linksIn(text: string): string[] {
   return [...new Set([...text.matchAll(/https?:\/\/[^\s<>"')]+/g)].map(([link]) => link))]
 }
 

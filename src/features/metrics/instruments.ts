@@ -1,7 +1,7 @@
 import { type Metrics, openMetrics } from '../../adapters/metrics.ts'
 
 /** What is timed while it happens; everything else is asked for at the scrape. Seconds everywhere. */
-export type Instruments = {
+type Instruments = {
   readonly metrics: Metrics
   /** `route` is the pattern, never what was asked for: a label with values of clients would grow without bound. */
   request(method: string, route: string | undefined, status: number, seconds: number): void

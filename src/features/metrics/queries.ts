@@ -15,7 +15,7 @@ export type Figures = {
   readonly log: { readonly partitions: number; readonly bytes: number }
 }
 
-export type QueueFigures = {
+type QueueFigures = {
   readonly queue: string
   /** Due, or due later. */
   readonly waiting: number

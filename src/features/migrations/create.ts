@@ -4,7 +4,7 @@ import type { Config } from '../../config.ts'
 import type { MigrationType } from '../../db/migrate.ts'
 import { errors } from '../../errors.ts'
 
-export type NewMigration = {
+type NewMigration = {
   readonly name: string
   readonly type?: MigrationType | undefined
   readonly description?: string | undefined

@@ -15,9 +15,9 @@ export type Subject = {
 /** A script while it is read. */
 export type Script = { readonly subject: Subject; readonly created: Set<string> }
 
-export type Lock = 'none' | 'ROW EXCLUSIVE' | 'SHARE' | 'SHARE ROW EXCLUSIVE' | 'ACCESS EXCLUSIVE'
+type Lock = 'none' | 'ROW EXCLUSIVE' | 'SHARE' | 'SHARE ROW EXCLUSIVE' | 'ACCESS EXCLUSIVE'
 
-export type Rule = {
+type Rule = {
   /** The strongest lock on the table while the statement runs. */
   readonly lock: Lock
   readonly why: string
@@ -141,7 +141,7 @@ export const rules = {
   },
 } as const satisfies Record<string, Rule>
 
-export type RuleName = keyof typeof rules
+type RuleName = keyof typeof rules
 
 export type Found = Rule & { readonly rule: RuleName; readonly object: string }
 

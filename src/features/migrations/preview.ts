@@ -1,14 +1,15 @@
 import { type DirectSession, openDirectSession } from '../../db/migrate.ts'
-import { sql } from '../../db/sql.ts'
-import { type Finding, lintSql } from './lint.ts'
+import { readerOf } from '../../db/pools.ts'
+import { rawQuery, sql, type Tx } from '../../db/sql.ts'
+import { systemActor } from '../../events/types.ts'
+import { contextOf } from './execute.ts'
+import { type Finding, lintSql, readSubject } from './lint.ts'
 import type { Subject } from './lint-rules.ts'
-import { joined, type MigrationRecord, type Runnable, type Selection, selectRun } from './migrations.ts'
 import { storedRows } from './queries.ts'
-import { type Recording, recordUp } from './recording.ts'
+import { joined, type MigrationRecord, type Runnable, type Selection, selectRun } from './records.ts'
 import type { RunResult } from './run.ts'
 import type { Host } from './runner.ts'
-import { loadScripts } from './scripts.ts'
-import { readSubject } from './subject.ts'
+import { type LoadedScript, loadScripts } from './scripts.ts'
 
 /** A dry run's record with the SQL that `up` would execute and what that would stop. */
 export type Preview = MigrationRecord & {
@@ -17,7 +18,7 @@ export type Preview = MigrationRecord & {
   readonly findings: readonly Finding[]
 }
 
-export type PreviewResult = { readonly results: readonly Preview[]; readonly summary: RunResult['summary'] }
+type PreviewResult = { readonly results: readonly Preview[]; readonly summary: RunResult['summary'] }
 
 /**
  * A dry run that shows SQL: every selected script's statements, recorded without being executed, and the linter's
@@ -48,4 +49,55 @@ async function preview(
   const findings = await lintSql(statements, { ...subject, inTransaction: script.transaction !== false })
   const metadata = { ...record.metadata, dryRun: true }
   return { ...record, metadata, sql: statements, sqlProblem: problem, findings }
+}
+
+type Recording = {
+  /** Texts of the statements that change something, in order, values left out. */
+  readonly statements: readonly string[]
+  /** Why `up` did not come to its end; then there may be more statements. */
+  readonly problem: string | undefined
+}
+
+/**
+ * Calls a script's `up` on a transaction that may only read, and notes what it would have changed. PostgreSQL itself says
+ * what that is: a statement that it refuses there is noted, left undone, and answered with no rows. So nothing is locked
+ * against anybody and nothing is stored; but the script's own code runs, hence only for who asks for SQL.
+ */
+async function recordUp(host: Host, session: DirectSession, script: LoadedScript): Promise<Recording> {
+  const statements: string[] = []
+  return session.transaction(systemActor, async (tx) => {
+    // For the session too, so that a script that ends the transaction does not get another kind of it.
+    await tx.any(sql.unsafe`select set_config('default_transaction_read_only', 'on', false)`)
+    await tx.any(sql.unsafe`set transaction read only`)
+    const recording: Tx = { ...readerOf((text, values) => tried(tx, statements, text, values)), isTransaction: true }
+    const runner = { ...host, session: { ...session, transaction: recordedBy(recording) } }
+    const problem = await problemOf(() => script.up(contextOf(runner, script, recording, () => undefined)))
+    return { statements, problem }
+  })
+}
+
+async function tried(tx: Tx, statements: string[], text: string, values: readonly unknown[]) {
+  await tx.any(sql.unsafe`savepoint recording`)
+  try {
+    return { rows: [...(await tx.any<unknown>(rawQuery(text, values)))] }
+  } catch {
+    // Refused because it writes, or because it builds on what was refused before: either way it belongs to the script.
+    await tx.any(sql.unsafe`rollback to savepoint recording`)
+    statements.push(text.trim())
+    return { rows: [] }
+  }
+}
+
+/** Transactions that the script's context would open join the one that is there. */
+function recordedBy(tx: Tx): DirectSession['transaction'] {
+  return (_actor, work) => work(tx)
+}
+
+async function problemOf(up: () => ReturnType<LoadedScript['up']>): Promise<string | undefined> {
+  try {
+    const result = await up()
+    return result?.success === true ? undefined : (result?.message ?? 'The script says that it did not succeed')
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error)
+  }
 }

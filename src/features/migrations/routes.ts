@@ -3,10 +3,9 @@ import { readFromNowOn } from '../../db/read-anywhere.ts'
 import { type App, actorOf } from '../../http.ts'
 import type { Runtime } from '../../runtime.ts'
 import { createMigration } from './create.ts'
-import { markAllCompleted, markCompleted } from './mark.ts'
-import { checkOf, findMigration, type MigrationRecord, pendingOf, readMigrations, statusOf } from './migrations.ts'
 import { previewSql } from './preview.ts'
-import { previewRun, rollbackBatch, rollbackOne, runMigrations } from './run.ts'
+import { checkOf, findMigration, type MigrationRecord, pendingOf, readMigrations, statusOf } from './records.ts'
+import { markAllCompleted, markCompleted, previewRun, rollbackBatch, rollbackOne, runMigrations } from './run.ts'
 import { type Runner, withRunner } from './runner.ts'
 import {
   checkRoute,

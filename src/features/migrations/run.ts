@@ -1,8 +1,10 @@
 import type { Reader } from '../../db/sql.ts'
 import { AppError } from '../../errors.ts'
-import { systemActor } from '../../events/types.ts'
+import { appendEvent } from '../../events/commit.ts'
+import { type DomainEvent, systemActor } from '../../events/types.ts'
 import { missingDeveloped } from './baseline.ts'
 import { execute } from './execute.ts'
+import { hasMigrationTable, lastBatch, storeCompleted, storedRows } from './queries.ts'
 import {
   findMigration,
   joined,
@@ -10,10 +12,10 @@ import {
   type MigrationRecord,
   pendingOf,
   type Runnable,
+  runnable,
   type Selection,
   selectRun,
-} from './migrations.ts'
-import { hasMigrationTable, lastBatch, storedRows } from './queries.ts'
+} from './records.ts'
 import { findInterrupted, finishRun, type Host, migrationsOf, type Runner, withRunner } from './runner.ts'
 import { loadSystemScripts } from './scripts.ts'
 
@@ -137,7 +139,7 @@ async function rollback(runner: Runner, { script, record }: Runnable, reason: st
 }
 
 /** The records of these as they are now, in the given order. */
-export async function recordsOf({ session }: Runner, of: readonly Runnable[]): Promise<MigrationRecord[]> {
+async function recordsOf({ session }: Runner, of: readonly Runnable[]): Promise<MigrationRecord[]> {
   if (of.length === 0) return []
   const now = joined(
     of.map(({ script }) => script),
@@ -146,10 +148,7 @@ export async function recordsOf({ session }: Runner, of: readonly Runnable[]): P
   return of.map(({ script }) => findMigration(now, script.version).record)
 }
 
-export function summaryOf(
-  results: readonly MigrationRecord[],
-  done: 'completed' | 'rolled_back',
-): RunResult['summary'] {
+function summaryOf(results: readonly MigrationRecord[], done: 'completed' | 'rolled_back'): RunResult['summary'] {
   const count = (wanted: string) => results.filter(({ status }) => status === wanted).length
   return { total: results.length, completed: count(done), failed: count('failed') }
 }
@@ -169,4 +168,34 @@ function rollbackFailed(version: string, problem: string): AppError {
 function throwFailed(results: readonly MigrationRecord[]): void {
   const failed = results.find(({ status }) => status === 'failed')
   if (failed !== undefined) throw new AppError(409, `Migration ${failed.version} failed: ${failed.errorMessage}`)
+}
+
+/**
+ * Records a migration as done without running it.
+ *
+ * @throws AppError 404 for an unknown version, 409 unless it is pending or rolled back
+ */
+export async function markCompleted(runner: Runner, version: string, metadata: object): Promise<MigrationRecord> {
+  const migration = runnable(findMigration(await migrationsOf(runner), version))
+  if (migration.script.isSystem) throw new AppError(409, `Migration ${version} belongs to the program: setup runs it`)
+  return mark(runner, migration, metadata)
+}
+
+/** Records every pending migration of the user, up to one if that is named, as done. 400 for an unknown one. */
+export async function markAllCompleted(runner: Runner, toVersion: string | undefined): Promise<RunResult> {
+  const selected = selectRun(await migrationsOf(runner), { toVersion }).filter(({ script }) => !script.isSystem)
+  const results: MigrationRecord[] = []
+  for (const migration of selected) results.push(await mark(runner, migration, {}))
+  return { results, summary: summaryOf(results, 'completed') }
+}
+
+async function mark(runner: Runner, { script, record }: Runnable, metadata: object): Promise<MigrationRecord> {
+  const { version } = script
+  const event: DomainEvent = { type: 'migration.marked_completed', data: { version } }
+  await runner.session.transaction({ ...systemActor, userAgent: `migration ${version}` }, async (tx) => {
+    await storeCompleted(tx, script, metadata)
+    await appendEvent(tx, runner.requester ?? systemActor, event)
+  })
+  const [after] = await recordsOf(runner, [{ script, record }])
+  return after!
 }

@@ -4,8 +4,8 @@ import { type DirectSession, openDirectSession } from '../../db/migrate.ts'
 import { sql } from '../../db/sql.ts'
 import { AppError } from '../../errors.ts'
 import { type Actor, systemActor } from '../../events/types.ts'
-import { joined, type Migration } from './migrations.ts'
 import { type Direction, hasMigrationTable, runningVersions, storedRows, storeInterrupted } from './queries.ts'
+import { joined, type Migration } from './records.ts'
 import { type LoadedScript, loadScripts } from './scripts.ts'
 
 /** What migrations need of the process they run in: the API, setup or the command line. */
@@ -24,7 +24,7 @@ export type Runner = Host & {
   readonly requester: Actor | undefined
 }
 
-export type RunnerOptions = {
+type RunnerOptions = {
   readonly requester: Actor | undefined
   /** While somebody else is the runner: wait for him, as a start does, or be told 409. */
   readonly busy: 'wait' | 'refuse'

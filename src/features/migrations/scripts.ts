@@ -19,7 +19,7 @@ export type LoadedScript = MigrationScript & {
 export const migrationTypes = ['upgrade', 'hotfix', 'schema', 'data', 'rollback'] as const
 
 /** The program's own scripts. It is also what MIGRATIONS_DIR names by default in a checkout. */
-export const systemMigrationsDir = resolve(import.meta.dirname, '../../../migrations')
+const systemMigrationsDir = resolve(import.meta.dirname, '../../../migrations')
 
 /**
  * The program's scripts and those of MIGRATIONS_DIR, in the order of their versions. In the program's own folder the

@@ -7,7 +7,7 @@ import { countTasks } from '../tasks/operations.ts'
 import { redrive } from './ops.ts'
 import { allQueues, deadJobs, type QueueFilter } from './queries.ts'
 
-export type QueueRow = {
+type QueueRow = {
   readonly queue: string
   /** For their turn, or for another attempt. */
   readonly waiting: number
@@ -40,7 +40,7 @@ export async function queueRows(rt: Runtime): Promise<readonly QueueRow[]> {
 
 const atMost = 500
 
-export type Redriven = {
+type Redriven = {
   readonly redriven: number
   /** Those that are still given up, and why. */
   readonly refused: readonly { readonly id: string; readonly reason: string }[]

@@ -7,7 +7,7 @@ import { isUuid } from '../../uuid.ts'
 import { cancelMail, mailStatus, requeueMail } from '../mail/mail.ts'
 
 /** The row that a job is about, which has a state of its own and follows what happens to the job. */
-export type Subject = {
+type Subject = {
   /** Makes the row ready for another job, changed by the request's body; throws where there is nothing to do again. */
   redrive(tx: Tx, data: Readonly<Record<string, unknown>>, body: unknown): Promise<void>
   cancel(tx: Tx, data: Readonly<Record<string, unknown>>): Promise<void>

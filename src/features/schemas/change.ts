@@ -19,13 +19,12 @@ import { AppError, errors } from '../../errors.ts'
 import { commit, type Outcome } from '../../events/commit.ts'
 import type { Actor, DomainEvent } from '../../events/types.ts'
 import type { Runtime } from '../../runtime.ts'
-import { type Finding, lintSql } from '../migrations/lint.ts'
-import { readSubject } from '../migrations/subject.ts'
+import { type Finding, lintSql, readSubject } from '../migrations/migrations.ts'
 import { checkChanges } from './guards.ts'
 import { checkObjects, checkTexts } from './sql-guard.ts'
 
 /** What a request wants of the definitions. */
-export type SchemaChange = {
+type SchemaChange = {
   /** The operation's words for whatever goes wrong. */
   readonly message: string
   /** The next definitions from the catalog as it is inside the transaction. */
@@ -34,7 +33,7 @@ export type SchemaChange = {
   readonly means?: (loss: Loss) => boolean
 }
 
-export type Edit = (catalog: Catalog) => Definitions
+type Edit = (catalog: Catalog) => Definitions
 
 /** What was done, or what would be done. */
 export type SchemaChanged = {
@@ -44,7 +43,7 @@ export type SchemaChanged = {
 }
 
 /** The statements of a change that is not made, and what they would stop. */
-export type Preview = { readonly sql: readonly string[]; readonly findings: readonly Finding[] }
+type Preview = { readonly sql: readonly string[]; readonly findings: readonly Finding[] }
 
 /**
  * Changes definitions and tables in one transaction, with an event per collection touched. What cannot be done answers

@@ -24,7 +24,7 @@ import type { ChangeOptions } from './schemas.ts'
 
 /** Definitions on their way from one installation to another (spec/schemas.md §1). */
 
-export type SchemaImport = {
+type SchemaImport = {
   readonly version?: unknown
   readonly timestamp?: unknown
   readonly schemas: readonly CollectionDefinition[]

@@ -128,7 +128,7 @@ function isPort(value: unknown): boolean {
 }
 
 /** `{ default: { web, mobile }, roles: { <role id>: { web, mobile } } }`, each part optional; -1 is unlimited. */
-export function isSessionLimits(value: unknown): boolean {
+function isSessionLimits(value: unknown): boolean {
   return isObject(value) && sessionLimitsProblems(value).length === 0
 }
 

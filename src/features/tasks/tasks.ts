@@ -52,7 +52,7 @@ export function messageOf(thrown: unknown): string {
 }
 
 /** Text that a JSON column can hold. */
-export function storable(text: string): string {
+function storable(text: string): string {
   return text.replaceAll('\0', '').slice(0, longestMessage).toWellFormed()
 }
 
