@@ -1,10 +1,10 @@
 import pino from 'pino'
-import { parseConfig } from '../src/config.ts'
+import { parseConfig } from '../src/config/config.ts'
 import { rawQuery } from '../src/db/sql.ts'
 import { commit } from '../src/events/commit.ts'
 import { enqueue } from '../src/events/jobs.ts'
 import { systemActor } from '../src/events/types.ts'
-import { openRuntime, type Runtime } from '../src/runtime.ts'
+import { openRuntime, type Runtime } from '../src/process/runtime.ts'
 import { runQueue } from '../src/workers/loop.ts'
 import type { Prepared } from './daybook.ts'
 import type { Figure } from './figures.ts'
@@ -88,7 +88,7 @@ async function measureStarts(rt: Runtime, times: number): Promise<Float64Array> 
 function serve(rt: Runtime, { jobs, concurrency }: JobSizes) {
   const done = new Set<string>()
   const all = Promise.withResolvers<void>()
-  const handler = async (_rt: Runtime, { emailLogId }: { emailLogId: string }) => {
+  const handler = async (_rt: unknown, { emailLogId }: { emailLogId: string }) => {
     if (done.has(emailLogId)) all.reject(new Error(`the job ${emailLogId} was run twice`))
     done.add(emailLogId)
     if (done.size === jobs) all.resolve()

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { tmpdir } from 'node:os'
 import { resolve } from 'node:path'
 import { createInterface } from 'node:readline'
-import { compiledDirectory } from '../src/start-up.ts'
+import { compiledDirectory } from '../src/process/start-up.ts'
 
 /** A running HTTP server, in a process of its own. */
 export type Server = {

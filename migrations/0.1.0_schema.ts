@@ -1,7 +1,7 @@
 import { systemCollections } from '../src/catalog/system-definitions.ts'
-import type { MigrationContext, MigrationResult } from '../src/db/migrate.ts'
+import type { MigrationContext, MigrationResult } from '../src/events/direct-session.ts'
 import { logTableSql } from '../src/events/log-table.ts'
-import { insertSeedsSql, seedsJson } from '../src/features/templates/templates.ts'
+import { insertSeedsSql, seedsJson } from '../src/features/messaging/templates/templates.ts'
 
 export const version = '0.1.0'
 export const name = 'schema'

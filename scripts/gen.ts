@@ -6,11 +6,13 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { membersDocument } from '../src/catalog/shape.ts'
 import { configDocument } from '../src/config/document.ts'
+import { floorsTable } from './floors.ts'
 
 /** Every generated file: its path from the root of the project, and its text. */
 export const artefacts: readonly Artefact[] = [
   { path: 'docs/config.md', render: configDocument },
   { path: 'docs/schema-members.md', render: membersDocument },
+  { path: 'ARCHITECTURE.md', render: () => withRegion('ARCHITECTURE.md', 'floors', floorsTable()) },
 ]
 
 export type Artefact = Readonly<{ path: string; render: () => string }>
@@ -26,6 +28,15 @@ export function writeFiles(root: string, all: readonly Artefact[] = artefacts): 
     mkdirSync(dirname(file), { recursive: true })
     writeFileSync(file, render())
   }
+}
+
+/** A file written by hand, with what stands between the two marks of a region put anew. */
+function withRegion(path: string, region: string, text: string): string {
+  const whole = readFileSync(join(import.meta.dirname, '..', path), 'utf8')
+  const [begin, end] = [`<!-- ${region}: npm run gen -->`, `<!-- /${region} -->`]
+  const [from, to] = [whole.indexOf(begin), whole.indexOf(end)]
+  if (from < 0 || to < from) throw new Error(`${path} has no region ${region}`)
+  return `${whole.slice(0, from + begin.length)}\n\n${text}\n\n${whole.slice(to)}`
 }
 
 function readIfPresent(file: string): string | undefined {

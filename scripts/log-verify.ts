@@ -1,11 +1,11 @@
 import pg from 'pg'
 import { compileCatalog } from '../src/catalog/compile.ts'
 import { readDefinitions } from '../src/catalog/store.ts'
-import { type Config, loadEnv } from '../src/config.ts'
+import { type Config, loadEnv } from '../src/config/config.ts'
+import { parseInstallation } from '../src/config/installation.ts'
 import { directUrl, readerOf, tlsOptions, withoutOwnParameters } from '../src/db/pools.ts'
 import { settingsOf } from '../src/db/session-settings.ts'
 import { type Verification, verifyLog } from '../src/events/verify.ts'
-import { parseInstallation } from '../src/installation.ts'
 
 /*
  * `npm run log:verify`: compares every row of every logged collection with the newest event about it. Prints a table;

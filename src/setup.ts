@@ -6,14 +6,14 @@ import { hashPassword } from './adapters/passwords.ts'
 import { adoptTenants } from './catalog/change.ts'
 import { createExtensionSql } from './catalog/ddl.ts'
 import { type Extension, switchOf } from './catalog/fields.ts'
-import { type Config, ConfigError, loadEnv, parseConfig } from './config.ts'
+import { type Config, ConfigError, loadEnv, parseConfig } from './config/config.ts'
 import { openLine } from './db/line.ts'
-import { type DirectSession, openDirectSession } from './db/migrate.ts'
 import { requireOwnSessions } from './db/poolers.ts'
 import { directUrl, openPool } from './db/pools.ts'
 import { reachDatabase } from './db/reach.ts'
 import { rawQuery, sql, type Tx } from './db/sql.ts'
 import { AppError } from './errors.ts'
+import { type DirectSession, openDirectSession } from './events/direct-session.ts'
 import { createQueues, startBoss } from './events/jobs.ts'
 import { adoptRestoredEventsSql, ensurePartitionsSql, publicationSql } from './events/log-table.ts'
 import { systemActor } from './events/types.ts'
@@ -25,9 +25,9 @@ import {
   type Runner,
   runSystemMigrations,
   withRunner,
-} from './features/migrations/migrations.ts'
-import { renewSeededTemplates } from './features/templates/templates.ts'
-import { exitWithParent } from './parent.ts'
+} from './features/data/migrations/migrations.ts'
+import { renewSeededTemplates } from './features/messaging/templates/templates.ts'
+import { exitWithParent } from './process/parent.ts'
 
 export type SetupResult = {
   /** Set when this setup created the administrator; the password only when it was made up here. */

@@ -1,5 +1,5 @@
 import multipart from '@fastify/multipart'
-import type { App } from '../http.ts'
+import type { App } from './fastify.ts'
 
 export type { MultipartFile } from '@fastify/multipart'
 

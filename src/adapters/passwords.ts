@@ -1,8 +1,8 @@
 import { createHmac } from 'node:crypto'
 import { availableParallelism } from 'node:os'
 import bcrypt from 'bcrypt'
+import { asker } from '../admission/asker.ts'
 import { admitted, openLane } from '../admission/lane.ts'
-import { asker } from '../asker.ts'
 
 const scheme = 'b1:'
 /**

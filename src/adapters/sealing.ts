@@ -1,5 +1,5 @@
 import { createCipheriv, createDecipheriv, createHmac, type KeyObject, randomBytes } from 'node:crypto'
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
 import { deriveKeys } from './tokens.ts'
 
 const algorithm = 'aes-256-gcm'

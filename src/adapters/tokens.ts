@@ -1,8 +1,8 @@
 import { createHash, createSecretKey, hkdfSync, type KeyObject, randomBytes } from 'node:crypto'
 import jwt from 'jsonwebtoken'
+import type { Config } from '../config/config.ts'
 import { longestLifeSeconds } from '../config/variables/accounts.ts'
-import type { Config } from '../config.ts'
-import { oncePer } from '../once-per.ts'
+import { oncePer } from '../language/once-per.ts'
 
 /** What an access token says (auth facts §1). Only `sessionToken` opens anything; the session's row is the truth. */
 export type TokenClaims = {

@@ -12,9 +12,9 @@ import {
   TracerProvider,
 } from '@opentelemetry/sdk-trace'
 import type { Logger } from 'pino'
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
+import type { Attributes, Span, SpanOptions, Tracing } from './running-span.ts'
 import { runningSpan } from './running-span.ts'
-import type { Attributes, Span, SpanOptions, Tracing } from './tracing.ts'
 
 /** One try of the exporter, and what a shutdown waits for it. */
 const patienceMs = 5000

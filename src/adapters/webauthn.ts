@@ -1,5 +1,5 @@
 import type { AuthenticationResponseJSON, RegistrationResponseJSON } from '@simplewebauthn/server'
-import type { PasskeyConfig } from '../config.ts'
+import type { PasskeyConfig } from '../config/config.ts'
 
 /** A passkey as its authenticator introduced it; binary members in base64url. */
 export type NewCredential = {

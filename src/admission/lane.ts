@@ -1,7 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { type Asker, asker } from '../asker.ts'
-import { clientGone } from '../db/cancel.ts'
 import { AppError } from '../errors.ts'
+import { type Asker, asker, clientGone } from './asker.ts'
 import { afterRun, type Cost, duringRun, type Presumed, unknownCost, weightOf } from './costs.ts'
 import { admissible, hasRoom, mayRefuse, type Places, type Room, step, type Weight, type Work } from './step.ts'
 

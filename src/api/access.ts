@@ -1,9 +1,9 @@
 import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction } from 'fastify'
+import type { Caller } from '../access/principal.ts'
 import { AppError, type CredentialFault, errors } from '../errors.ts'
-import { publicCaller, resolveCaller } from '../features/auth/auth.ts'
-import type { Caller } from '../features/permissions/permissions.ts'
-import type { App } from '../http.ts'
-import type { Runtime } from '../runtime.ts'
+import { publicCaller, resolveCaller } from '../features/accounts/auth/auth.ts'
+import type { App } from '../http/http.ts'
+import type { WebWrites } from './capabilities.ts'
 import type { Limits } from './limits.ts'
 
 /**
@@ -14,12 +14,12 @@ import type { Limits } from './limits.ts'
 export type AccessClass = 'public' | 'bearer' | 'session' | 'leaving' | 'admin' | 'admin session'
 
 /** Resolves the caller of every request and refuses those the group is not for, before the body is read. */
-export function registerAccess(app: App, rt: Runtime, access: AccessClass, limits: Limits): void {
+export function registerAccess(app: App, rt: WebWrites, access: AccessClass, limits: Limits): void {
   app.addHook('onRequest', accessCheck(rt, access, limits))
 }
 
 /** The check itself, for a route that others may call besides. */
-export function accessCheck(rt: Runtime, access: AccessClass, limits: Limits) {
+export function accessCheck(rt: WebWrites, access: AccessClass, limits: Limits) {
   return (request: FastifyRequest, reply: FastifyReply, done: HookHandlerDoneFunction): void => {
     const admit = (found: Caller | CredentialFault) => {
       const fault = typeof found === 'string' ? found : undefined

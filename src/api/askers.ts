@@ -1,9 +1,9 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { type Asker, workFor } from '../asker.ts'
-import { type App, turnOf } from '../http.ts'
+import { type Asker, workFor } from '../admission/asker.ts'
+import { type App, turnOf } from '../http/http.ts'
 
 /**
- * Lets the work of every handler know for whom it is done (src/asker.ts). What comes before handlers is shared by
+ * Lets the work of every handler know for whom it is done (src/admission/asker.ts). What comes before handlers is shared by
  * requests, such as a session that several of them are read for, and does not end with one of them.
  */
 export function knowAskers(app: App): void {

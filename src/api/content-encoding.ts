@@ -1,5 +1,5 @@
 import { AppError } from '../errors.ts'
-import type { App } from '../http.ts'
+import type { App } from '../http/http.ts'
 
 declare module 'fastify' {
   interface FastifyContextConfig {

@@ -1,6 +1,8 @@
+import type { Logs } from '../adapters/logger.ts'
 import { openRedis, type Redis } from '../adapters/redis.ts'
+import type { Configuration } from '../config/config.ts'
+import type { UnloggedWrites } from '../db/sql.ts'
 import { type Addition, addToCounters, type Count, deleteEndedCounters } from '../db/unlogged/counters.ts'
-import type { Runtime } from '../runtime.ts'
 
 /** Counters that all processes share. */
 export type Counters = {
@@ -16,7 +18,7 @@ export type Counters = {
  * In Redis where one is configured, in PostgreSQL otherwise and whenever Redis fails to answer. Each addition says what
  * its counter is known to have come to, so whoever takes over goes on from there and not from nothing.
  */
-export function openCounters(rt: Runtime): Counters {
+export function openCounters(rt: UnloggedWrites & Configuration & Logs): Counters {
   const { redisUrl } = rt.config.rateLimit
   const postgres = postgresCounters(rt)
   if (redisUrl === undefined) return postgres
@@ -45,7 +47,7 @@ const cleaningEveryMs = 10_000
 const cleanedAtMost = 5000
 
 /** Whoever counts also cleans up, now and then and beside the request. */
-function postgresCounters(rt: Runtime): Counters {
+function postgresCounters(rt: UnloggedWrites & Logs): Counters {
   let cleanedAt = performance.now()
   let cleaning: Promise<void> | undefined
   const clean = () => {

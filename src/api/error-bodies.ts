@@ -4,7 +4,7 @@ import type { Socket } from 'node:net'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { clientError, sqlState } from '../db/errors.ts'
 import { AppError } from '../errors.ts'
-import type { App, ErrorStyle } from '../http.ts'
+import type { App, ErrorStyle } from '../http/http.ts'
 import { isBodyComing, sendBeforeBody } from './unread-bodies.ts'
 
 /**

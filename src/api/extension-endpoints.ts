@@ -1,12 +1,13 @@
 import type { FastifyRequest } from 'fastify'
+import type { Configuration } from '../config/config.ts'
 import type { Extensions } from '../extensions/extensions.ts'
 import { broken, explained } from '../extensions/folders.ts'
-import { statedRefusal } from '../features/hooks/hooks.ts'
-import type { Writer } from '../features/items/context.ts'
-import { type Accountability, accountabilityOf } from '../features/items/hooking.ts'
-import { type App, actorOf } from '../http.ts'
-import type { Runtime } from '../runtime.ts'
+import { statedRefusal } from '../features/data/hooks/hooks.ts'
+import type { Writer } from '../features/data/items/items.ts'
+import { type Accountability, accountabilityOf } from '../features/data/items/items.ts'
+import { type App, actorOf } from '../http/http.ts'
 import { registerAccess } from './access.ts'
+import type { WebWrites } from './capabilities.ts'
 import type { Limits } from './limits.ts'
 
 declare module 'fastify' {
@@ -23,7 +24,7 @@ declare module 'fastify' {
  */
 export function registerEndpoints(
   app: App,
-  rt: Runtime,
+  rt: WebWrites,
   endpoints: Extensions['endpoints'],
   { taken, limits }: { readonly taken: ReadonlySet<string>; readonly limits: Limits },
 ): void {
@@ -77,7 +78,7 @@ function writerOf(request: FastifyRequest): Writer {
 }
 
 /** The first parts of the paths of all routes that are registered from now on, and of the realtime channel. */
-export function pathsTaken(app: App, { config }: Runtime): ReadonlySet<string> {
+export function pathsTaken(app: App, { config }: Configuration): ReadonlySet<string> {
   const taken = new Set([firstPart(config.realtime.path)])
   app.addHook('onRoute', ({ url }) => {
     taken.add(firstPart(url))

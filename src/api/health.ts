@@ -1,14 +1,19 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { Type } from 'typebox'
+import { collectionsWithRowRules } from '../access/access.ts'
+import type { CurrentAccess } from '../access/store.ts'
+import type { Logs } from '../adapters/logger.ts'
+import type { Configuration } from '../config/config.ts'
+import type { ReplicaReads } from '../db/replicas.ts'
 import { onceASecond } from '../db/rounds.ts'
 import { sql } from '../db/sql.ts'
 import type { Feed } from '../events/feed.ts'
-import { pendingSystemMigrations } from '../features/migrations/migrations.ts'
-import { collectionsWithRowRules } from '../features/permissions/permissions.ts'
+import { pendingSystemMigrations } from '../features/data/migrations/migrations.ts'
+import type { Sockets } from '../features/messaging/rooms/rooms.ts'
+import type { App } from '../http/http.ts'
 import { route } from '../http/route.ts'
 import { Text } from '../http/shapes.ts'
-import type { App } from '../http.ts'
-import type { Runtime } from '../runtime.ts'
+import type { WebReads } from './capabilities.ts'
 
 type Check = { ok: boolean; [more: string]: unknown }
 
@@ -16,7 +21,7 @@ type Check = { ok: boolean; [more: string]: unknown }
  * `GET /health`: the process lives. `GET /ready`: it can work, part by part, 200 or 503; asked at most once a second,
  * so that hammering it costs the database nothing.
  */
-export function healthRoutes(app: App, rt: Runtime, feed: Feed | undefined): void {
+export function healthRoutes(app: App, rt: WebReads, feed: Feed | undefined): void {
   let isDraining = false
   app.addHook('preClose', async () => {
     isDraining = true
@@ -62,7 +67,7 @@ const readyRoute = route(
   watched,
 )
 
-async function readiness(rt: Runtime, feed: Feed | undefined): Promise<Record<string, Check>> {
+async function readiness(rt: WebReads, feed: Feed | undefined): Promise<Record<string, Check>> {
   const database = check(rt, async () => {
     await rt.reserved.one(sql.unsafe`select 1 as one`)
     return { pooler: rt.line.facts().isPooled, preparedStatements: rt.line.isNamed() }
@@ -84,7 +89,10 @@ async function readiness(rt: Runtime, feed: Feed | undefined): Promise<Record<st
  * Realtime without the WAL works by polling, and without their Redis rooms are refused: worth knowing, but not a reason to
  * take no traffic. Changes that are told late are: another process may tell them in time.
  */
-function realtimeCheck({ config, access, sockets }: Runtime, feed: Feed | undefined): Check {
+function realtimeCheck(
+  { config, access, sockets }: Configuration & CurrentAccess & Sockets,
+  feed: Feed | undefined,
+): Check {
   if (feed === undefined) return { ok: true, enabled: false }
   const { source, lagMs, reason } = feed.status()
   const rooms = sockets.live()?.state()
@@ -106,7 +114,7 @@ function realtimeCheck({ config, access, sockets }: Runtime, feed: Feed | undefi
 }
 
 /** Without its replicas the installation is slower: the primary answers for them. */
-function replicasCheck({ replicas }: Runtime): Check {
+function replicasCheck({ replicas }: ReplicaReads): Check {
   if (replicas === undefined) return { ok: true, enabled: false }
   const standings = replicas.stats().replicas.map(({ reads: _reads, faults: _faults, ...standing }) => standing)
   return { ok: true, enabled: true, serving: standings.filter(({ serving }) => serving).length, replicas: standings }
@@ -115,7 +123,7 @@ function replicasCheck({ replicas }: Runtime): Check {
 /** Whoever asks gives up after a few seconds, and would not hear what is wrong. */
 const patienceMs = 5000
 
-async function check(rt: Runtime, look: () => Promise<object>): Promise<Check> {
+async function check(rt: Logs, look: () => Promise<object>): Promise<Check> {
   const slow = delay(patienceMs, { ok: false, reason: `no answer within ${patienceMs} ms` }, { ref: false })
   try {
     return { ok: true, ...(await Promise.race([look(), slow])) }

@@ -1,11 +1,12 @@
 import type { FastifyReply, FastifyRequest, RouteOptions } from 'fastify'
 import { isPassing } from '../db/errors.ts'
+import type { Reads, ReservedReads } from '../db/pools.ts'
+import type { UnloggedWrites } from '../db/sql.ts'
+import type { RepeatableRequest } from '../db/unlogged/idempotency.ts'
 import { findRepeatable, type StoredAnswer, storeAnswer } from '../db/unlogged/idempotency.ts'
 import { errors } from '../errors.ts'
-import type { RepeatableRequest } from '../events/types.ts'
-import { fingerprintOf } from '../fingerprint.ts'
-import type { App } from '../http.ts'
-import type { Runtime } from '../runtime.ts'
+import { fingerprintOf } from '../http/fingerprint.ts'
+import type { App } from '../http/http.ts'
 
 /**
  * `Idempotency-Key` on everything that may write outside /auth (POST, PUT, PATCH, DELETE): the same caller's same request (path, query, body) is done once within
@@ -16,7 +17,7 @@ import type { Runtime } from '../runtime.ts'
  * The answer is stored after it, and if a crash comes between the two, the repeated request makes its answer from the
  * stored results. Answers other than 2xx are not kept: nothing was written, so the request may be tried again.
  */
-export function registerIdempotency(app: App, rt: Runtime): void {
+export function registerIdempotency(app: App, rt: Reads & ReservedReads & UnloggedWrites): void {
   app.decorateRequest('repeatable', undefined)
   app.addHook('onRoute', (route) => {
     const methods = listOf<string>(route.method)
@@ -33,7 +34,7 @@ const largestAnswer = 1_000_000
 
 type Hooks<Name extends 'preHandler' | 'onSend'> = Extract<NonNullable<RouteOptions[Name]>, readonly unknown[]>
 
-function beginning(rt: Runtime): Hooks<'preHandler'>[number] {
+function beginning(rt: Reads & ReservedReads): Hooks<'preHandler'>[number] {
   return (request, reply, done) => {
     const header = request.headers['idempotency-key']
     if (header === undefined) return done()
@@ -43,7 +44,7 @@ function beginning(rt: Runtime): Hooks<'preHandler'>[number] {
 
 /** True when the request was answered from what is stored. */
 async function begin(
-  rt: Runtime,
+  rt: Reads & ReservedReads,
   request: FastifyRequest,
   reply: FastifyReply,
   header: string | string[],
@@ -66,7 +67,7 @@ async function begin(
   return true
 }
 
-function ending(rt: Runtime): Hooks<'onSend'>[number] {
+function ending(rt: UnloggedWrites): Hooks<'onSend'>[number] {
   return (request, reply, payload, done) => {
     const { repeatable } = request
     const isDone = repeatable !== undefined && repeatable.commits > 0 && reply.statusCode < 300
@@ -76,7 +77,12 @@ function ending(rt: Runtime): Hooks<'onSend'>[number] {
   }
 }
 
-async function keep(rt: Runtime, repeatable: RepeatableRequest, reply: FastifyReply, body: string): Promise<unknown> {
+async function keep(
+  rt: UnloggedWrites,
+  repeatable: RepeatableRequest,
+  reply: FastifyReply,
+  body: string,
+): Promise<unknown> {
   const type = reply.getHeader('content-type')
   const own: StoredAnswer = {
     status: reply.statusCode,

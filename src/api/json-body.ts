@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify'
-import type { App } from '../http.ts'
-import { excessOf } from '../json-depth.ts'
-import { decodeText, refuseUnkeepable } from '../json-values.ts'
+import type { App } from '../http/http.ts'
+import { excessOf } from '../http/json-depth.ts'
+import { decodeText, refuseUnkeepable } from '../http/json-values.ts'
 
 /**
  * JSON bodies: empty ones count as absent, because clients send `Content-Type: application/json` on requests without a

@@ -1,14 +1,15 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { clientNetwork } from '../adapters/client-address.ts'
 import { canonicalEmail } from '../adapters/email-address.ts'
+import type { Logs } from '../adapters/logger.ts'
 import { isToken } from '../adapters/one-time-secrets.ts'
 import { hashSecret } from '../adapters/tokens.ts'
-import type { Config } from '../config.ts'
+import type { Config, Configuration } from '../config/config.ts'
+import type { UnloggedWrites } from '../db/sql.ts'
 import { AppError } from '../errors.ts'
-import { holdsProof } from '../features/auth/auth.ts'
-import type { App } from '../http.ts'
+import { holdsProof } from '../features/accounts/auth/auth.ts'
+import type { App } from '../http/http.ts'
 import { isObject } from '../query/guards.ts'
-import type { Runtime } from '../runtime.ts'
 import { type Attempt, type AttemptLimit, type Budget, openAttemptLimit } from './attempt-limit.ts'
 import { openCounters } from './counters.ts'
 import { openRequestLimit, type RequestLimit } from './request-limit.ts'
@@ -130,7 +131,7 @@ export type Limits = {
  * AUTH_RATE_LIMIT on those of the table. 429 with Retry-After; RateLimit-Limit, -Remaining and -Reset (seconds) on every
  * answer, of the attempts where they are counted.
  */
-export function registerLimits(app: App, rt: Runtime): Limits {
+export function registerLimits(app: App, rt: UnloggedWrites & Configuration & Logs): Limits {
   const { rateLimit } = rt.config
   const counters = openCounters(rt)
   app.addHook('onClose', () => counters.close())
@@ -140,7 +141,7 @@ export function registerLimits(app: App, rt: Runtime): Limits {
   return limitRequests(app, rt, openRequestLimit({ limit, windowMs, counters, log: rt.log }))
 }
 
-function limitAttempts(app: App, rt: Runtime, attempt: AttemptLimit): void {
+function limitAttempts(app: App, rt: Configuration & Logs, attempt: AttemptLimit): void {
   app.decorateRequest('attempt', undefined)
   app.addHook('onRoute', (route) => {
     const budgets = [route.method].flat().flatMap((method) => attemptsOf(method, route.url) ?? [])
@@ -160,7 +161,7 @@ function limitAttempts(app: App, rt: Runtime, attempt: AttemptLimit): void {
  * A success was no guess, and a request that was too much to be looked at (503) no attempt. Before the answer: the next
  * request may follow it at once.
  */
-function giveBack(rt: Runtime) {
+function giveBack(rt: Logs) {
   return async (request: FastifyRequest, reply: FastifyReply, payload: unknown): Promise<unknown> => {
     const { attempt } = request
     const isFailure = reply.statusCode >= 400 && reply.statusCode !== 503
@@ -175,7 +176,7 @@ function giveBack(rt: Runtime) {
 }
 
 /** Hashed, because a key may hold an e-mail address or a token. */
-function budgetsOf(rt: Runtime, request: FastifyRequest, budgets: readonly BudgetOf[]): Budget[] {
+function budgetsOf(rt: Configuration, request: FastifyRequest, budgets: readonly BudgetOf[]): Budget[] {
   return budgets
     .map((budget) => budget(request, rt.config))
     .filter((budget) => budget !== undefined)
@@ -187,7 +188,7 @@ function budgetsOf(rt: Runtime, request: FastifyRequest, budgets: readonly Budge
 }
 
 /** By address before anything else is done for the request; by user as soon as that is known. */
-function limitRequests(app: App, rt: Runtime, requests: RequestLimit): Limits {
+function limitRequests(app: App, rt: Configuration, requests: RequestLimit): Limits {
   const { byUser } = rt.config.rateLimit
   app.addHook('onClose', () => requests.close())
   const count = (reply: FastifyReply, key: string) =>

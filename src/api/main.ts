@@ -1,4 +1,4 @@
-import { startSmall } from '../start-up.ts'
+import { startSmall } from '../process/start-up.ts'
 
 startSmall()
 await import('./web.ts')

@@ -1,17 +1,19 @@
 import type { FastifyRequest } from 'fastify'
 import type { Metrics, Reading } from '../adapters/metrics.ts'
 import type { Feed } from '../events/feed.ts'
-import { registerAdmissionGauges } from '../features/metrics/admission.ts'
-import { registerCacheGauges } from '../features/metrics/cache.ts'
-import { registerDatabaseGauges } from '../features/metrics/database.ts'
-import { registerProcessGauges } from '../features/metrics/process.ts'
-import { registerReplicaGauges } from '../features/metrics/replicas.ts'
-import { holdsMetricsToken } from '../features/metrics/token.ts'
+import {
+  holdsMetricsToken,
+  registerAdmissionGauges,
+  registerCacheGauges,
+  registerDatabaseGauges,
+  registerProcessGauges,
+  registerReplicaGauges,
+} from '../features/operations/metrics/metrics.ts'
+import type { App } from '../http/http.ts'
 import { route } from '../http/route.ts'
 import { Text } from '../http/shapes.ts'
-import type { App } from '../http.ts'
-import type { Runtime } from '../runtime.ts'
 import { accessCheck } from './access.ts'
+import type { WebWrites } from './capabilities.ts'
 import type { Limits } from './limits.ts'
 import type { Realtime } from './realtime.ts'
 
@@ -21,7 +23,7 @@ import type { Realtime } from './realtime.ts'
  */
 export function metricsRoutes(
   app: App,
-  rt: Runtime,
+  rt: WebWrites,
   { realtime, limits }: { realtime: Realtime | undefined; limits: Limits },
 ): void {
   const { metrics } = rt.instruments

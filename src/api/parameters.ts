@@ -1,7 +1,7 @@
 import type { FastifyRequest, HookHandlerDoneFunction, RouteOptions } from 'fastify'
 import { AppError } from '../errors.ts'
-import type { App } from '../http.ts'
-import { nearName } from '../near-names.ts'
+import type { App } from '../http/http.ts'
+import { nearName } from '../language/near-names.ts'
 import { quoted } from '../query/guards.ts'
 import { readListParameters } from '../query/parse.ts'
 

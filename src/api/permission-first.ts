@@ -1,10 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { FastifyReply, FastifyRequest, RouteOptions } from 'fastify'
+import type { CurrentCatalog } from '../catalog/store.ts'
 import { type Action, errors } from '../errors.ts'
-import { resolveCaller } from '../features/auth/auth.ts'
-import { unknownModel } from '../features/reports/reports.ts'
-import type { App } from '../http.ts'
-import type { Runtime } from '../runtime.ts'
+import { resolveCaller } from '../features/accounts/auth/auth.ts'
+import { unknownModel } from '../features/data/reports/reports.ts'
+import type { App } from '../http/http.ts'
+import type { WebWrites } from './capabilities.ts'
 
 /**
  * THE table: routes about one collection, and the actions of which a caller must have been granted one, or the body is not
@@ -28,7 +29,7 @@ export const actionsOfRoutes: Readonly<Record<string, readonly Action[]>> = {
  * without any grant. What this process knows is asked for anew before, so nobody is refused for a change that it has
  * not heard of.
  */
-export function checkPermissionFirst(app: App, rt: Runtime): void {
+export function checkPermissionFirst(app: App, rt: WebWrites): void {
   const refresh = spaced(refreshEveryMs, async () => {
     await rt.catalog.reloadIfStale()
     await rt.access.reloadIfStale()
@@ -53,7 +54,7 @@ type Hooks = Extract<NonNullable<RouteOptions['onRequest']>, readonly unknown[]>
 type Hook = Hooks[number]
 
 async function refuseStill(
-  rt: Runtime,
+  rt: WebWrites,
   request: FastifyRequest,
   reply: FastifyReply,
   actions: readonly Action[],
@@ -66,7 +67,7 @@ async function refuseStill(
   if (problem !== undefined) throw problem
 }
 
-function problemOf(rt: Runtime, { params, caller, routeOptions }: FastifyRequest, actions: readonly Action[]) {
+function problemOf(rt: CurrentCatalog, { params, caller, routeOptions }: FastifyRequest, actions: readonly Action[]) {
   const { collection: name } = params as { collection: string }
   if (!rt.catalog.current().collections.has(name))
     return routeOptions.url?.startsWith('/reports/') ? unknownModel() : errors.unknownCollection(name)

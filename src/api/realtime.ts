@@ -1,12 +1,16 @@
 import { Server, type Socket } from 'socket.io'
+import { collectionsWithRowRules } from '../access/access.ts'
+import type { Caller } from '../access/principal.ts'
+import type { CurrentAccess } from '../access/store.ts'
+import type { Logs } from '../adapters/logger.ts'
+import type { Configuration } from '../config/config.ts'
 import { directUrl, tlsOptions, withoutSslMode } from '../db/pools.ts'
 import { AppError } from '../errors.ts'
 import { type Feed, openFeed } from '../events/feed.ts'
-import { bearerOf, callerOfToken, cookieNamesOf, tokenOfCookies } from '../features/auth/auth.ts'
-import { withOwnNotifications } from '../features/notifications/own.ts'
-import { type Caller, collectionsWithRowRules } from '../features/permissions/permissions.ts'
-import type { Runtime } from '../runtime.ts'
+import { bearerOf, callerOfToken, cookieNamesOf, tokenOfCookies } from '../features/accounts/auth/auth.ts'
+import { withOwnNotifications } from '../features/messaging/notifications/notifications.ts'
 import { callerOf } from './realtime/callers.ts'
+import type { RealtimeReads, RealtimeWrites } from './realtime/capabilities.ts'
 import { openCluster } from './realtime/cluster.ts'
 import { type openEngine, openOutbox, type SocketLimits } from './realtime/connections.ts'
 import { type Begun, type Delivery, notAllowed, openDelivery } from './realtime/delivery.ts'
@@ -37,7 +41,10 @@ type Channels = {
 }
 
 /** Starts feed and socket server; sockets are accepted from here on. */
-export async function openRealtime(rt: Runtime, { engine, limits }: ReturnType<typeof openEngine>): Promise<Realtime> {
+export async function openRealtime(
+  rt: RealtimeWrites,
+  { engine, limits }: ReturnType<typeof openEngine>,
+): Promise<Realtime> {
   const { config, log } = rt
   const address = directUrl(config)
   const feed = openFeed({
@@ -92,7 +99,7 @@ type Admission = {
 }
 
 /** Lets sockets in, and looks at them again when their sessions may have ended. */
-function admit(rt: Runtime, { io, limits, channels, check }: Admission): void {
+function admit(rt: RealtimeWrites, { io, limits, channels, check }: Admission): void {
   const requests = requestsOf(channels)
   io.use((socket, next) => {
     authenticate(rt, limits, socket).then(
@@ -116,7 +123,7 @@ function admit(rt: Runtime, { io, limits, channels, check }: Admission): void {
 
 type SocketData = { caller: Caller; token: string; endsInMs: number; timer?: NodeJS.Timeout }
 
-async function currentCaller(rt: Runtime, socket: Socket): Promise<Caller | undefined> {
+async function currentCaller(rt: RealtimeWrites, socket: Socket): Promise<Caller | undefined> {
   const found = await callerOfToken(rt, (socket.data as SocketData).token)
   return typeof found === 'string' ? undefined : found.caller
 }
@@ -134,7 +141,7 @@ const longestTimerMs = 2 ** 31 - 1
  * A live session is needed; the token comes in the handshake, in the Authorization header or as the session cookie, never
  * in the query. The first of them that is there decides, even a bad one.
  */
-async function authenticate(rt: Runtime, limits: SocketLimits, socket: Socket): Promise<void> {
+async function authenticate(rt: RealtimeWrites, limits: SocketLimits, socket: Socket): Promise<void> {
   const token = tokenOf(rt, socket.handshake)
   if (token === undefined) throw new Error('No authentication token provided')
   const found = await callerOfToken(rt, token)
@@ -143,7 +150,7 @@ async function authenticate(rt: Runtime, limits: SocketLimits, socket: Socket): 
   socket.data = { ...found, token } satisfies SocketData
 }
 
-function tokenOf(rt: Runtime, { auth, headers }: Socket['handshake']): string | undefined {
+function tokenOf(rt: CurrentAccess, { auth, headers }: Socket['handshake']): string | undefined {
   const { token } = auth as { token?: unknown }
   if (typeof token === 'string') return token
   const { authorization = '', cookie } = headers
@@ -151,7 +158,12 @@ function tokenOf(rt: Runtime, { auth, headers }: Socket['handshake']): string | 
   return tokenOfCookies(cookieNamesOf(rt), cookie)
 }
 
-function accept(rt: Runtime, { delivery, reports, rooms }: Channels, requests: SocketRequests, socket: Socket): void {
+function accept(
+  rt: RealtimeReads,
+  { delivery, reports, rooms }: Channels,
+  requests: SocketRequests,
+  socket: Socket,
+): void {
   const { userId, tenantId } = callerOf(socket)
   socket.on('error', (error) => rt.log.debug({ err: error }, 'socket error'))
   refuseUnknown(socket)
@@ -196,7 +208,7 @@ function requestsOf({ delivery, reports, progress, rooms }: Channels): SocketReq
  * `subscribe {collection, since?, snapshot?, filter?, fields?}` (docs/realtime.md). The answer's `cursor` is where a client
  * resumes that has received nothing after it.
  */
-async function subscribe(rt: Runtime, delivery: Delivery, socket: Socket, request: unknown): Promise<Begun> {
+async function subscribe(rt: Configuration, delivery: Delivery, socket: Socket, request: unknown): Promise<Begun> {
   const wanted = inOneMessage(() => readSubscribeRequest(request))
   if (delivery.othersOf(socket, wanted.collection) >= rt.config.realtime.subscriptionsPerSocket)
     throw new AppError(400, 'Too many subscriptions on one connection')
@@ -221,7 +233,7 @@ function closeSoon(conn: Socket['conn']): void {
 }
 
 /** The session may still be good (a changed role, a message that said "all"): look it up again, otherwise disconnect. */
-async function recheck(rt: Runtime, { delivery, reports, rooms }: Channels, socket: Socket): Promise<void> {
+async function recheck(rt: RealtimeWrites, { delivery, reports, rooms }: Channels, socket: Socket): Promise<void> {
   const data = socket.data as SocketData
   try {
     const found = await callerOfToken(rt, data.token)
@@ -238,7 +250,7 @@ async function recheck(rt: Runtime, { delivery, reports, rooms }: Channels, sock
 }
 
 /** Without row scoping everybody who may read a collection sees changes of all its rows; say so where rules exist. */
-function warnAboutRowRules(rt: Runtime): void {
+function warnAboutRowRules(rt: Configuration & CurrentAccess & Logs): void {
   const conditioned = collectionsWithRowRules(rt.access.current())
   if (conditioned.length > 0 && !rt.config.realtime.rowLevelScoping)
     rt.log.warn(

@@ -1,36 +1,36 @@
 import { type CatalogStore, withFreshCatalog } from '../catalog/store.ts'
 import type { Extensions } from '../extensions/extensions.ts'
-import { apiKeyRoutes } from '../features/api-keys/routes.ts'
+import { apiKeyRoutes } from '../features/accounts/api-keys/routes.ts'
 import {
   authAdminRoutes,
   authBearerRoutes,
   authLeavingRoutes,
   authPublicRoutes,
   authSelfRoutes,
-} from '../features/auth/routes.ts'
-import { changesRoutes } from '../features/changes/routes.ts'
-import { historyAdminRoutes, historyRoutes } from '../features/history/routes.ts'
-import { inboxRoutes } from '../features/inbox/routes.ts'
-import { itemImportRoutes } from '../features/items/import-routes.ts'
-import { itemBearerRoutes, itemRoutes } from '../features/items/routes.ts'
-import { mailAdminRoutes } from '../features/mail/routes.ts'
-import { migrationRoutes } from '../features/migrations/routes.ts'
-import { notificationAdminRoutes, notificationRoutes } from '../features/notifications/routes.ts'
-import { opsRoutes } from '../features/ops/routes.ts'
-import { passkeyPublicRoutes, passkeyRoutes } from '../features/passkeys/routes.ts'
-import { permissionAdminRoutes, permissionRoutes } from '../features/permissions/routes.ts'
-import { projectInfoRoutes } from '../features/project-info/routes.ts'
-import { realtimeRoutes } from '../features/realtime/routes.ts'
-import { reportRoutes } from '../features/reports/routes.ts'
-import { schemaAdminRoutes, schemaRoutes } from '../features/schemas/routes.ts'
+} from '../features/accounts/auth/routes.ts'
+import { passkeyPublicRoutes, passkeyRoutes } from '../features/accounts/passkeys/routes.ts'
+import { permissionAdminRoutes, permissionRoutes } from '../features/accounts/permissions/routes.ts'
+import { socialRoutes } from '../features/accounts/social/routes.ts'
+import { tenantBearerRoutes, tenantPublicRoutes } from '../features/accounts/tenants/routes.ts'
+import { twoFactorPublicRoutes, twoFactorRoutes } from '../features/accounts/two-factor/routes.ts'
+import { changesRoutes } from '../features/data/changes/routes.ts'
+import { historyAdminRoutes, historyRoutes } from '../features/data/history/routes.ts'
+import { itemImportRoutes } from '../features/data/items/import-routes.ts'
+import { itemBearerRoutes, itemRoutes } from '../features/data/items/routes.ts'
+import { migrationRoutes } from '../features/data/migrations/routes.ts'
+import { reportRoutes } from '../features/data/reports/routes.ts'
+import { schemaAdminRoutes, schemaRoutes } from '../features/data/schemas/routes.ts'
+import { inboxRoutes } from '../features/messaging/inbox/routes.ts'
+import { mailAdminRoutes } from '../features/messaging/mail/routes.ts'
+import { notificationAdminRoutes, notificationRoutes } from '../features/messaging/notifications/routes.ts'
+import { templateAdminRoutes, templateRoutes } from '../features/messaging/templates/routes.ts'
+import { opsRoutes } from '../features/operations/ops/routes.ts'
+import { projectInfoRoutes } from '../features/operations/project-info/routes.ts'
+import { realtimeRoutes } from '../features/operations/realtime/routes.ts'
 import { settingsAdminRoutes, settingsRoutes } from '../features/settings/routes.ts'
-import { socialRoutes } from '../features/social/routes.ts'
-import { templateAdminRoutes, templateRoutes } from '../features/templates/routes.ts'
-import { tenantBearerRoutes, tenantPublicRoutes } from '../features/tenants/routes.ts'
-import { twoFactorPublicRoutes, twoFactorRoutes } from '../features/two-factor/routes.ts'
-import type { App } from '../http.ts'
-import type { Runtime } from '../runtime.ts'
+import type { App } from '../http/http.ts'
 import { type AccessClass, registerAccess } from './access.ts'
+import type { WebWrites } from './capabilities.ts'
 import { pathsTaken, registerEndpoints } from './extension-endpoints.ts'
 import { healthRoutes } from './health.ts'
 import { registerIdempotency } from './idempotency.ts'
@@ -43,7 +43,7 @@ import { limitAnonymousBodies, refuseUnknownPaths } from './unknown-callers.ts'
 
 type RouteGroup = {
   readonly access: AccessClass
-  readonly register: (app: App, rt: Runtime) => void
+  readonly register: (app: App, rt: WebWrites) => void
   /** Each of its requests ends with its one commit and can be read again, so it is done anew with a fresh catalog. */
   readonly isRetried?: boolean
 }
@@ -90,7 +90,7 @@ const groups: readonly RouteGroup[] = [
 /** Registers every group in a scope of its own, so that access is a property of the group, not of a handler. */
 export function registerRoutes(
   app: App,
-  rt: Runtime,
+  rt: WebWrites,
   realtime: Realtime | undefined,
   endpoints: Extensions['endpoints'],
 ): void {

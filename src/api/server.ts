@@ -2,12 +2,13 @@ import type { Server } from 'node:http'
 import cors from '@fastify/cors'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import Fastify, { type FastifyBaseLogger, type FastifyReply, type FastifyRequest, LogController } from 'fastify'
-import type { Config } from '../config.ts'
+import type { Logs } from '../adapters/logger.ts'
+import type { Config } from '../config/config.ts'
 import type { Extensions } from '../extensions/extensions.ts'
-import { isTrustedOrigin } from '../features/auth/auth.ts'
-import type { App } from '../http.ts'
-import type { Runtime } from '../runtime.ts'
+import { isTrustedOrigin } from '../features/accounts/auth/auth.ts'
+import type { App } from '../http/http.ts'
 import { knowAskers } from './askers.ts'
+import type { WebWrites } from './capabilities.ts'
 import { limitConnections } from './connections.ts'
 import { refuseEncodedBodies } from './content-encoding.ts'
 import { drainOnClose } from './drain.ts'
@@ -24,7 +25,7 @@ import { askForBodies } from './unread-bodies.ts'
  * Builds the HTTP server without listening. Tests call it by `inject`, `main.ts` listens. With SOCKET_ENABLED the
  * realtime channel starts with it and ends with it.
  */
-export async function buildServer(rt: Runtime, { endpoints = [] }: Partial<Extensions> = {}): Promise<App> {
+export async function buildServer(rt: WebWrites, { endpoints = [] }: Partial<Extensions> = {}): Promise<App> {
   const { config } = rt
   const sockets = config.realtime.enabled ? openEngine(config) : undefined
   const app = Fastify({
@@ -77,7 +78,7 @@ export async function buildServer(rt: Runtime, { endpoints = [] }: Partial<Exten
   return app
 }
 
-function logRequest({ log }: Runtime, request: FastifyRequest, { statusCode, elapsedTime }: FastifyReply): void {
+function logRequest({ log }: Logs, request: FastifyRequest, { statusCode, elapsedTime }: FastifyReply): void {
   const level = statusCode >= 500 && !isRefused(request) ? 'error' : 'debug'
   if (!log.isLevelEnabled(level)) return
   const { method } = request

@@ -1,13 +1,13 @@
 import type { FastifyRequest } from 'fastify'
-import type { Span } from '../adapters/tracing.ts'
-import type { App } from '../http.ts'
-import type { Runtime } from '../runtime.ts'
+import type { Span } from '../adapters/running-span.ts'
+import type { Traces } from '../adapters/tracing.ts'
+import type { App } from '../http/http.ts'
 
 /**
  * One span per request, by the pattern of its route: neither path nor query, which hold ids and tokens. It continues the
  * trace of a caller who sends `traceparent`. To be called before any other hook is added.
  */
-export function traceRequests(app: App, { tracing }: Runtime): void {
+export function traceRequests(app: App, { tracing }: Traces): void {
   if (!tracing.isOn) return
   const spans = new WeakMap<FastifyRequest, Span>()
   app.addHook('onRequest', (request, _reply, done) => {

@@ -1,7 +1,7 @@
 import { Transform } from 'node:stream'
 import type { FastifyRequest } from 'fastify'
 import { AppError } from '../errors.ts'
-import type { App } from '../http.ts'
+import type { App } from '../http/http.ts'
 
 /** Enough for a form or a filter. Bytes. */
 const anonymousBodyLimit = 1_048_576

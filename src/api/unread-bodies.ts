@@ -3,7 +3,7 @@ import { Readable } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { AppError } from '../errors.ts'
-import type { App } from '../http.ts'
+import type { App } from '../http/http.ts'
 
 /** How much of a body that nobody wants is read, so that its sender hears why, and for how long. */
 const most = { bytes: 1_048_576, ms: 1000 }

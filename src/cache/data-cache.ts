@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
 import type { Database } from '../db/pools.ts'
 import type { Tx } from '../db/sql.ts'
 import { parseSnapshot } from '../events/cursor.ts'

@@ -1,8 +1,8 @@
 import type { PgBoss } from 'pg-boss'
+import { logTable } from '../catalog/log-triggers.ts'
+import type { ReservedReads } from '../db/pools.ts'
 import { type Reader, rawQuery, type Tx } from '../db/sql.ts'
 import { bossSchema, enqueue, type JobData } from '../events/jobs.ts'
-import { logTable } from '../events/log.ts'
-import type { Runtime } from '../runtime.ts'
 
 /**
  * Enqueues, in the writing transaction, one job for each table that it has changed, as the log shows. Many writes, one
@@ -17,8 +17,13 @@ export async function enqueueInvalidations(boss: PgBoss, tx: Tx): Promise<void> 
   await enqueue(boss, tx, jobs)
 }
 
+type SharedStore = { readonly dataCache: { readonly purge: (table: string, upTo: string) => Promise<unknown> } }
+
 /** Deletes from the shared store what the writes of a table have made worthless. Nothing newer goes with it. */
-export async function dropInvalidated(rt: Runtime, { table, xid }: JobData['cache-invalidation']): Promise<void> {
+export async function dropInvalidated(
+  rt: ReservedReads & SharedStore,
+  { table, xid }: JobData['cache-invalidation'],
+): Promise<void> {
   const upTo = await newestChange(rt.reserved, table, xid)
   if (upTo !== undefined) await rt.dataCache.purge(table, upTo)
 }

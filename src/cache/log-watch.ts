@@ -1,7 +1,7 @@
+import { logSchema, logTable } from '../catalog/log-triggers.ts'
 import type { Database } from '../db/pools.ts'
 import { inRounds } from '../db/rounds.ts'
 import { includesSnapshot, parseSnapshot, type Snapshot } from '../events/cursor.ts'
-import { logSchema, logTable } from '../events/log.ts'
 
 /**
  * Knows which collections have changed, by asking the log (ADR 19). A *look* reads what became visible between two

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import { openRedis } from '../adapters/redis.ts'
 import { openUpstash, type RemoteRedis } from '../adapters/upstash.ts'
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
 
 /** An answer as processes share it. `snapshot` was taken before it was read: a reader judges the entry by it (ADR 19). */
 export type SharedEntry = {

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import type { Logger } from 'pino'
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
 import { openRemoteRedis } from './shared-store.ts'
 
 /** Something that every process keeps in memory, read from the database. */

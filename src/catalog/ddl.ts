@@ -1,7 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import { quoteName, quoteText } from '../db/sql.ts'
 import { AppError } from '../errors.ts'
-import { dropLogTriggersSql, logFunctionSql, logTriggersSql } from '../events/log-triggers.ts'
 import {
   type Catalog,
   type Check,
@@ -15,6 +14,7 @@ import {
 import { checksOf, plainIndex } from './compile.ts'
 import { defaultExpression, type Extension, extensionOf } from './fields.ts'
 import { shortened } from './identifiers.ts'
+import { dropLogTriggersSql, logFunctionSql, logTriggersSql } from './log-triggers.ts'
 
 /**
  * The statements that bring the tables of one catalog to the next. Pure. They run in the transaction that stores the

@@ -1,6 +1,6 @@
 import { type TSchema, Type } from 'typebox'
 import { Check } from 'typebox/value'
-import { nearName, plain } from '../near-names.ts'
+import { nearName, plain } from '../language/near-names.ts'
 import { fieldTypes } from './fields.ts'
 import { advicesOf, relationWords, type ShapeName, synonymOf, typeSynonymOf, typeSynonyms } from './synonyms.ts'
 import { isObject } from './values.ts'

@@ -1,4 +1,4 @@
-import { plain } from '../near-names.ts'
+import { plain } from '../language/near-names.ts'
 
 /** A part of a definition that has members of its own. */
 export type ShapeName =

@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util'
-import { ConfigError, loadEnv } from '../config.ts'
+import { ConfigError, loadEnv } from '../config/config.ts'
 import { examine } from '../doctor/doctor.ts'
 import { type Finding, problem } from '../doctor/finding.ts'
 import type { Command } from './command.ts'

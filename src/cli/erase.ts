@@ -1,5 +1,5 @@
 import { systemActor } from '../events/types.ts'
-import { eraseItem } from '../features/history/history.ts'
+import { eraseItem } from '../features/data/history/history.ts'
 import type { Command } from './command.ts'
 import { readOptions } from './options.ts'
 import { withRuntime } from './runtime.ts'

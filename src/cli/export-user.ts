@@ -1,5 +1,5 @@
 import { pipeline } from 'node:stream/promises'
-import { exportUser } from '../features/history/history.ts'
+import { exportUser } from '../features/data/history/history.ts'
 import type { Command } from './command.ts'
 import { readOptions } from './options.ts'
 import { withRuntime } from './runtime.ts'

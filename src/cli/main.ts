@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import { ConfigError } from '../config.ts'
+import { ConfigError } from '../config/config.ts'
 import { AppError } from '../errors.ts'
 import { type Command, UsageError } from './command.ts'
 

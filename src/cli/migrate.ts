@@ -1,6 +1,7 @@
 import { parseArgs } from 'node:util'
-import { loadEnv } from '../config.ts'
-import type { MigrationType } from '../db/migrate.ts'
+import { loadEnv } from '../config/config.ts'
+import { parseInstallation } from '../config/installation.ts'
+import type { MigrationType } from '../events/direct-session.ts'
 import { systemActor } from '../events/types.ts'
 import {
   createMigration,
@@ -18,8 +19,7 @@ import {
   runMigrations,
   statusOf,
   withRunner,
-} from '../features/migrations/migrations.ts'
-import { parseInstallation } from '../installation.ts'
+} from '../features/data/migrations/migrations.ts'
 import { type Command, UsageError } from './command.ts'
 
 const usage = `Usage: daybook migrate <command> [--json]

@@ -1,7 +1,7 @@
 import { openLogger } from '../adapters/logger.ts'
-import { loadEnv } from '../config.ts'
-import { parseInstallation } from '../installation.ts'
-import { openRuntime, type Runtime } from '../runtime.ts'
+import { loadEnv } from '../config/config.ts'
+import { parseInstallation } from '../config/installation.ts'
+import { openRuntime, type Runtime } from '../process/runtime.ts'
 
 /** Runs a command on the installation's database; its log goes to standard error. */
 export async function withRuntime(work: (rt: Runtime) => Promise<void>): Promise<number> {

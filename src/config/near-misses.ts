@@ -1,4 +1,4 @@
-import { editDistance } from '../near-names.ts'
+import { editDistance } from '../language/near-names.ts'
 import { isSet, type Reading } from './read.ts'
 
 /**

@@ -1,5 +1,5 @@
 import pg from 'pg'
-import { AppError } from '../errors.ts'
+import { clientGone } from '../admission/asker.ts'
 import { sqlState } from './errors.ts'
 
 /**
@@ -76,7 +76,3 @@ export function cancelQuery(client: pg.ClientBase): Promise<void> {
     else connection.connect(port, host)
   }).finally(() => connection.stream.destroy())
 }
-
-/** The answer to a client that is gone: nobody reads it; 499 is what proxies log for it. */
-export const clientGone = (cause?: unknown): AppError =>
-  new AppError(499, 'The client has closed the request', { cause })

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import Cursor from 'pg-cursor'
-import { goneSignal } from '../asker.ts'
+import { goneSignal } from '../admission/asker.ts'
 import { cancellable, cancelQuery } from './cancel.ts'
 import { acquire, type Database } from './pools.ts'
 

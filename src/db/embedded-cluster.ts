@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { freePort, probePort } from '../free-port.ts'
 import { EmbeddedError, giveTo, type Host, type Notes, runTool } from './embedded-host.ts'
+import { freePort, probePort } from './free-port.ts'
 
 /** The server's superuser, and the name of the application's role and database. */
 export const superuser = 'postgres'

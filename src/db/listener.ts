@@ -2,14 +2,14 @@ import { randomUUID } from 'node:crypto'
 import type pg from 'pg'
 import type { Logger } from 'pino'
 import { pauseAfter } from '../adapters/retry.ts'
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
 import { Connection } from './connection.ts'
 import { isConnectionLoss } from './errors.ts'
 import { type Database, directUrl, tlsOptions, withoutSslMode } from './pools.ts'
 import { statementName } from './statement-names.ts'
 import { leaveLease, renewLease } from './unlogged/leases.ts'
 
-/** The channels of the platform; payloads are short keys, never data, but for what sockets are pushed (features/rooms/push.ts). */
+/** The channels of the platform; payloads are short keys, never data, but for what sockets are pushed (features/messaging/rooms/push.ts). */
 const channels = [
   'svc_catalog',
   'svc_access',

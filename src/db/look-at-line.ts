@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
-import { type Config, ConfigError } from '../config.ts'
+import { type Config, ConfigError } from '../config/config.ts'
 import { isNameError, sqlState } from './errors.ts'
 import { type LineFacts, plainLine } from './line.ts'
 import { tlsOptions, withoutOwnParameters } from './pools.ts'

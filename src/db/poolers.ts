@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import { type Config, ConfigError } from '../config.ts'
+import { type Config, ConfigError } from '../config/config.ts'
 import { type Line, type LineFacts, openLine } from './line.ts'
 import { lookAtLine } from './look-at-line.ts'
 import { type Database, databaseUrl, directUrl, openDatabase, openPool } from './pools.ts'

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import { retryTransient } from '../adapters/retry.ts'
-import { type Config, ConfigError } from '../config.ts'
+import { type Config, ConfigError } from '../config/config.ts'
 import { Connection } from './connection.ts'
 import { databaseUrl, tlsOptions, withoutSslMode } from './pools.ts'
 

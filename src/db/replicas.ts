@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from 'pino'
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
 import type { Database } from './pools.ts'
 import { openSamples, type Sample, type Samples } from './primary-samples.ts'
 import { openReplica, type Replica, watchIntervalMs } from './replica.ts'

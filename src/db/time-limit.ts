@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { goneSignal } from '../asker.ts'
+import { goneSignal } from '../admission/asker.ts'
 import { cancellable } from './cancel.ts'
 import { acquire, type Database } from './pools.ts'
 

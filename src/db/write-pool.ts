@@ -1,8 +1,8 @@
 import type { QueryResult } from 'pg'
 import type { Logger } from 'pino'
 import { createPool, type DatabaseTransactionConnection, type Interceptor } from 'slonik'
-import type { Tracing } from '../adapters/tracing.ts'
-import type { Config } from '../config.ts'
+import type { Tracing } from '../adapters/running-span.ts'
+import type { Config } from '../config/config.ts'
 import { cancelledBy } from './cancel.ts'
 import type { Line } from './line.ts'
 import { type PoolState, stateOf } from './pool-state.ts'
@@ -25,7 +25,7 @@ import { type Query, rawQuery, type Tx, type UnloggedWrites, type WriteKey } fro
 import { toldOfSessions } from './told.ts'
 
 /**
- * The connections that may write. Only `events/commit.ts`, `db/unlogged/`, `db/migrate.ts`, `runtime.ts` and
+ * The connections that may write. Only `events/commit.ts`, `db/unlogged/`, `events/direct-session.ts`, `process/runtime.ts` and
  * `setup.ts` may import this file (checked by the import rules), so every write goes through one of the two doors.
  */
 export type WritePool = {

@@ -1,4 +1,4 @@
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
 import type { LineFacts } from '../db/line.ts'
 import { poolShares, workerConnections } from '../db/pools.ts'
 import { workersWithWork } from '../workers/names.ts'

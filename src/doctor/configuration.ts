@@ -1,6 +1,6 @@
+import { type Config, ConfigError } from '../config/config.ts'
+import { parseInstallation } from '../config/installation.ts'
 import type { Env, Problem } from '../config/read.ts'
-import { type Config, ConfigError } from '../config.ts'
-import { parseInstallation } from '../installation.ts'
 import { type Finding, ok, problem, warning } from './finding.ts'
 
 const check = 'configuration'

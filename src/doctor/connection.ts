@@ -1,5 +1,5 @@
 import { openLogger } from '../adapters/logger.ts'
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
 import { type Line, openLine } from '../db/line.ts'
 import { lookAtLine } from '../db/look-at-line.ts'
 import { type Database, openDatabase, openPool } from '../db/pools.ts'

@@ -1,8 +1,8 @@
 import { compileCatalog } from '../catalog/compile.ts'
 import { readDefinitions } from '../catalog/store.ts'
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
 import type { Reader } from '../db/sql.ts'
-import { type RefusedSql, refusedObjects, refusedTexts } from '../features/schemas/sql-guard.ts'
+import { type RefusedSql, refusedObjects, refusedTexts } from '../features/data/schemas/schemas.ts'
 import { type Finding, ok, warning } from './finding.ts'
 
 const check = 'definitions'

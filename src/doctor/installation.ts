@@ -1,9 +1,10 @@
 import { switchOf } from '../catalog/fields.ts'
-import type { Config } from '../config.ts'
+import { logSchema, logTable } from '../catalog/log-triggers.ts'
+import type { Config } from '../config/config.ts'
 import { quoteName, type Reader, rawQuery, sql } from '../db/sql.ts'
 import { bossSchema, deadLetterQueues, queues } from '../events/jobs.ts'
-import { logSchema, logTable, publicationName } from '../events/log.ts'
-import { pendingSystemMigrations } from '../features/migrations/migrations.ts'
+import { publicationName } from '../events/log.ts'
+import { pendingSystemMigrations } from '../features/data/migrations/migrations.ts'
 import { type Finding, ok, problem, warning } from './finding.ts'
 
 const runSetup = 'run node src/setup.ts'

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
 import type { Line, LineFacts } from '../db/line.ts'
 import { lostSettings, readArrived } from '../db/poolers.ts'
 import type { Database } from '../db/pools.ts'

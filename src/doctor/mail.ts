@@ -1,8 +1,8 @@
 import { checkSender, type SmtpSender } from '../adapters/mailer.ts'
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
 import type { Reader } from '../db/sql.ts'
-import { settingsSender } from '../features/mail/mail.ts'
-import { installationSettings } from '../features/settings/store.ts'
+import { settingsSender } from '../features/messaging/mail/mail.ts'
+import { installationSettings } from '../features/settings/settings.ts'
 import { type Finding, ok, problem, warning } from './finding.ts'
 
 /**

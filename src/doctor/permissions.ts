@@ -1,8 +1,9 @@
+import { readRules } from '../access/store.ts'
 import { compileCatalog } from '../catalog/compile.ts'
 import { readDefinitions } from '../catalog/store.ts'
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
 import type { Reader } from '../db/sql.ts'
-import { type Review, readRules, reviewPermissions } from '../features/permissions/permissions.ts'
+import { type Review, reviewPermissions } from '../features/accounts/permissions/permissions.ts'
 import { envOf } from '../query/env.ts'
 import { type Finding, ok, warning } from './finding.ts'
 

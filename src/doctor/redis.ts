@@ -1,6 +1,6 @@
 import { openLogger } from '../adapters/logger.ts'
 import { openRedis, type Redis } from '../adapters/redis.ts'
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
 import { type Finding, ok, problem, reasonOf, warning } from './finding.ts'
 
 /** A Redis and what it is for; `keeps` where an evicted key would be missed. */

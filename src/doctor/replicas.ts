@@ -1,4 +1,4 @@
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
 import type { Database } from '../db/pools.ts'
 import { type Reader, sql } from '../db/sql.ts'
 import { lookForLine, openForLooking, placeOf, unreachable } from './connection.ts'

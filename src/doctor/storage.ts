@@ -1,7 +1,7 @@
 import { constants } from 'node:fs'
 import { access, mkdtemp, rmdir, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
 import { type Finding, ok, problem, reasonOf } from './finding.ts'
 
 /** The directory that uploads are written to, and the one that migrations are read from. */

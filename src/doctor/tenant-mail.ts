@@ -1,9 +1,9 @@
 import { checkSender, type SmtpSender } from '../adapters/mailer.ts'
 import { openSemaphore } from '../adapters/semaphore.ts'
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
 import type { Reader } from '../db/sql.ts'
-import { settingsSender } from '../features/mail/mail.ts'
-import { tenantsWithSmtp } from '../features/settings/store.ts'
+import { settingsSender } from '../features/messaging/mail/mail.ts'
+import { tenantsWithSmtp } from '../features/settings/settings.ts'
 import { type Finding, ok, reasonOf, warning } from './finding.ts'
 
 const atOnce = 10

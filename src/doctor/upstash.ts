@@ -1,5 +1,5 @@
 import { pingUpstash } from '../adapters/upstash.ts'
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
 import { type Finding, ok, problem } from './finding.ts'
 
 /** Upstash, where a cache uses it. */

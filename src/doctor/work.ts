@@ -1,4 +1,4 @@
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
 import { type Reader, rawQuery, sql } from '../db/sql.ts'
 import { bossSchema, deadLetterQueues } from '../events/jobs.ts'
 import { workersWithWork } from '../workers/names.ts'

@@ -1,17 +1,42 @@
-import { goneSignal } from '../asker.ts'
+import type { Logs } from '../adapters/logger.ts'
+import type { Traces } from '../adapters/tracing.ts'
+import { goneSignal } from '../admission/asker.ts'
+import { logTable } from '../catalog/log-triggers.ts'
+import type { Configuration } from '../config/config.ts'
 import { AnswerLost, isConnectionLoss, isPassing } from '../db/errors.ts'
 import { endOfTransaction, type TransactionId, transactionIdSql, untilKnown } from '../db/outcome.ts'
-import type { Sending } from '../db/pools.ts'
+import type { ReservedReads, Sending } from '../db/pools.ts'
 import { type AnyReader, readFromNowOn } from '../db/read-anywhere.ts'
+import type { ReplicaReads } from '../db/replicas.ts'
+import type { UnloggedWrites } from '../db/sql.ts'
 import { rawQuery, sql, type Tx } from '../db/sql.ts'
 import { rememberCommit, reserveCommit } from '../db/unlogged/idempotency.ts'
 import { type TransactionConnection, txOf, writePoolOf } from '../db/write-pool.ts'
 import { errors } from '../errors.ts'
-import type { Runtime } from '../runtime.ts'
+import type { Jobs } from './jobs.ts'
 import { enqueue } from './jobs.ts'
-import { logTable } from './log.ts'
 import { type Reaction, reactionTo } from './reactions.ts'
 import { type Actor, actorJson, type DomainEvent } from './types.ts'
+
+/**
+ * What `commit` uses: the pool that writes, and what must know of a change before its writer is answered. The log knows
+ * these by what it asks of them; the process opens them.
+ */
+export type Writes = UnloggedWrites & ReservedReads & ReplicaReads & Configuration & Logs & Traces & Jobs & Informed
+
+type Informed = {
+  readonly catalog: Reloaded
+  readonly access: Reloaded
+  readonly settings: Reloaded
+  readonly sessions: { readonly ended: (told: readonly string[]) => Promise<void> }
+  readonly dataCache: {
+    readonly isShared: boolean
+    readonly invalidate: (tx: Tx) => Promise<void>
+    readonly written: () => void
+  }
+}
+
+type Reloaded = { readonly reload: () => Promise<unknown> }
 
 /** What `work` decided: its answer, and the facts that shall be appended with it. */
 export type Outcome<Result> = {
@@ -32,7 +57,7 @@ export type Outcome<Result> = {
  * result is the one of then, so it must be JSON. 409 when the request's key stands for another one.
  */
 export async function commit<Result>(
-  rt: Runtime,
+  rt: Writes,
   actor: Actor,
   work: (tx: Tx) => Promise<Outcome<Result>>,
 ): Promise<Result> {
@@ -48,7 +73,7 @@ type Done<Result> = {
 }
 
 async function commitNow<Result>(
-  rt: Runtime,
+  rt: Writes,
   actor: Actor,
   work: (tx: Tx) => Promise<Outcome<Result>>,
 ): Promise<Result> {
@@ -111,7 +136,7 @@ const beginSql = `select set_config('svc.actor', $1, true), pg_backend_pid() as 
  * Returns when a transaction has committed although `error` came instead of the answer to its COMMIT; throws what is to
  * be answered otherwise. `id` is undefined where COMMIT was never sent.
  */
-async function requireCommitted(rt: Runtime, error: unknown, id: TransactionId | undefined): Promise<void> {
+async function requireCommitted(rt: Writes, error: unknown, id: TransactionId | undefined): Promise<void> {
   if (id === undefined || !isConnectionLoss(error)) throw error
   const ending = await endOfTransaction(rt.reserved, rt.log, id)
   rt.log.warn({ err: error, xid: id.xid, ending }, 'the connection was lost while a transaction was committed')
@@ -137,7 +162,7 @@ async function afterCommit(work: () => Promise<void>): Promise<void> {
  * for in the log, and `fromLog` makes of its events what the statement would have returned.
  */
 export async function commitRow<Row>(
-  rt: Runtime,
+  rt: Writes,
   actor: Actor,
   statement: { readonly text: string; readonly values: readonly unknown[]; readonly sending?: Sending },
   fromLog?: (events: readonly RowEvent[]) => Row | undefined,
@@ -163,7 +188,7 @@ export async function commitRow<Row>(
 }
 
 async function rowFromLog<Row>(
-  rt: Runtime,
+  rt: Writes,
   actor: Actor,
   error: unknown,
   fromLog: ((events: readonly RowEvent[]) => Row | undefined) | undefined,
@@ -186,7 +211,7 @@ export type RowEvent = { readonly entity: string; readonly entityId: string | nu
  * else. They are there when it has committed. None says nothing: what is not logged may have been written all the same,
  * and the statement may still be running where its process cannot be found, behind a pooler.
  */
-async function eventsOfLost(rt: Runtime, lost: AnswerLost, requestId: string): Promise<readonly RowEvent[]> {
+async function eventsOfLost(rt: Writes, lost: AnswerLost, requestId: string): Promise<readonly RowEvent[]> {
   const { transactionTimeoutMs } = rt.config.database
   let looks = 0
   const found = await untilKnown(rt.log, async () => {
@@ -227,7 +252,7 @@ function noteWrite({ request }: Actor): void {
 }
 
 /** The transaction's first statement is over before anybody knows where it runs. */
-async function cancelBackend({ reserved }: Runtime, pid: number | undefined): Promise<void> {
+async function cancelBackend({ reserved }: Writes, pid: number | undefined): Promise<void> {
   if (pid !== undefined) await reserved.any(sql.unsafe`select pg_cancel_backend(${pid})`)
 }
 
@@ -284,7 +309,7 @@ function detailsOf({ data }: DomainEvent): object | null {
 }
 
 /** The writing process does not wait for its own NOTIFY: what it answers next already follows the change. */
-async function applyHere(rt: Runtime, reactions: readonly Reaction[]): Promise<void> {
+async function applyHere(rt: Writes, reactions: readonly Reaction[]): Promise<void> {
   const stale = new Set(reactions.flatMap((reaction) => reaction.stale ?? []))
   if (stale.has('catalog')) await rt.catalog.reload()
   if (stale.has('access')) await rt.access.reload()

@@ -5,8 +5,10 @@
  * Only the primary can be read: on a standby `pg_current_snapshot()` does not list the running transactions. Nor may the
  * reader's own transaction have written: its snapshots would show its events before they are committed.
  */
+
+import { logSchema, logTable } from '../catalog/log-triggers.ts'
 import { type Cursor, cursorAt, eventCursors, parseSnapshot } from './cursor.ts'
-import { eventIdSql, logSchema, logTable } from './log.ts'
+import { eventIdSql } from './log.ts'
 
 /** What a statement needs; a pg pool and a pg client both are one. */
 export type LogDb = {

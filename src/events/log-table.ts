@@ -1,4 +1,5 @@
-import { eventIdSql, logDoors, logSchema, logTable, publicationName } from './log.ts'
+import { logSchema, logTable } from '../catalog/log-triggers.ts'
+import { eventIdSql, logDoors, publicationName } from './log.ts'
 
 /*
  * The table of the log, its partitions, its guards and its publication, as SQL text. Nothing here talks to a

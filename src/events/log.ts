@@ -1,15 +1,4 @@
-/**
- * What writers and readers of the log have in common: its names, its actor and its ids. The table is in
- * log-table.ts, the triggers that fill it in log-triggers.ts.
- *
- * Words: an *event* is a row of the log; its *position* is its place per record; its *horizon* is the oldest
- * transaction that was running when it was written.
- */
-
-export const logTable = 'svc_AuditLog'
 export const publicationName = 'svc_realtime'
-/** The schema for what belongs to the log but is no collection: the trigger functions and the retention floor. */
-export const logSchema = 'svc_log'
 
 /** What replaces the images of an erased event in `changes`; erasing writes it, `verifyLog` counts it. */
 export const erasedMarker = { erased: true } as const

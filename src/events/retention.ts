@@ -1,8 +1,9 @@
 /** Removing old events, in a way that no reader can mistake for "nothing happened". */
 
 import { setTimeout as delay } from 'node:timers/promises'
+import { logSchema, logTable } from '../catalog/log-triggers.ts'
 import { quoteName, quoteText } from '../db/sql.ts'
-import { logDoors, logSchema, logTable } from './log.ts'
+import { logDoors } from './log.ts'
 import type { LogDb } from './log-reader.ts'
 
 export type Expiry = {

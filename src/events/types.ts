@@ -1,4 +1,5 @@
 import type { Tx } from '../db/sql.ts'
+import type { RepeatableRequest } from '../db/unlogged/idempotency.ts'
 import type { Job, QueueName } from './jobs.ts'
 
 /**
@@ -96,19 +97,6 @@ export type Actor = {
   readonly repeatable?: RepeatableRequest | undefined
   /** Asked at the beginning of each of its transactions; throws when the actor may not write any more. */
   readonly guard?: ((tx: Tx) => Promise<void>) | undefined
-}
-
-/**
- * A request that its client may repeat with the same `Idempotency-Key`. Each of its commits is remembered with its
- * result, in its own transaction; a repeated request gets these results and does nothing again.
- */
-export type RepeatableRequest = {
-  readonly caller: string
-  readonly key: string
-  /** Hash of method, path, query and body: a key stands for one request. */
-  readonly fingerprint: string
-  /** How many commits it has made so far. */
-  commits: number
 }
 
 /** The platform itself: workers, setup, migrations. */

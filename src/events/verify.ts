@@ -1,9 +1,8 @@
 /** Proof that the tables are what the log says: the newest event of every row against the row. */
 import type { Catalog, Collection } from '../catalog/catalog.ts'
+import { imageSettings, imageSql, logTable } from '../catalog/log-triggers.ts'
 import type { PgClient } from '../db/pools.ts'
 import { quoteName } from '../db/sql.ts'
-import { logTable } from './log.ts'
-import { imageSettings, imageSql } from './log-triggers.ts'
 
 export type Verification = {
   readonly collection: string

@@ -1,4 +1,5 @@
 import type { Logger } from 'pino'
+import type { CurrentAccess } from '../access/store.ts'
 import { withFreshCatalog } from '../catalog/store.ts'
 import type { Tx } from '../db/sql.ts'
 import type { Action } from '../errors.ts'
@@ -11,13 +12,18 @@ import {
   scopeOfHook,
   writerBehind,
   writingDb,
-} from '../features/items/hooking.ts'
-import { type MailContext, type MailRequest, type MailType, mailTypes, queueMail } from '../features/mail/mail.ts'
-import { newNotificationOf } from '../features/notifications/input.ts'
-import { sendNotifications } from '../features/notifications/notifications.ts'
-import { hasTemplate } from '../features/templates/templates.ts'
+} from '../features/data/items/items.ts'
+import {
+  type MailContext,
+  type MailRequest,
+  type MailType,
+  mailTypes,
+  queueMail,
+} from '../features/messaging/mail/mail.ts'
+import { newNotificationOf, sendNotifications } from '../features/messaging/notifications/notifications.ts'
+import { hasTemplate } from '../features/messaging/templates/templates.ts'
 import { type Grant, systemAccess } from '../query/access.ts'
-import type { Runtime } from '../runtime.ts'
+import type { ExtensionWrites } from './capabilities.ts'
 import { type ItemsServiceClass, itemsServiceFor } from './items-service.ts'
 import { type SocketService, socketServiceFor } from './socket-service.ts'
 import type { TasksService } from './tasks-service.ts'
@@ -55,7 +61,7 @@ type MailOptions = {
   readonly to: string
   /** Liquid instead of the template's subject. */
   readonly subject?: string
-  /** The type of mail (features/mail/types.ts), or of a template; `templateName` is another word for it. */
+  /** The type of mail (features/messaging/mail/types.ts), or of a template; `templateName` is another word for it. */
   readonly type?: string
   readonly templateName?: string
   /** What the type needs to know, and whom the mail is about. */
@@ -85,7 +91,7 @@ type ContextOptions = {
 }
 
 export function contextFor(
-  rt: Runtime,
+  rt: ExtensionWrites,
   extension: string,
   { tasksService, guard }: ContextOptions = {},
 ): ExtensionContext {
@@ -126,7 +132,7 @@ export function contextFor(
   } satisfies ExtensionContext)
 }
 
-function permissionService(rt: Runtime): PermissionService {
+function permissionService(rt: CurrentAccess): PermissionService {
   const accessOf = (accountability: Accountability | null) =>
     accountability === null ? systemAccess : writerBehind(accountability).access
   return {

@@ -1,7 +1,8 @@
 import { existsSync } from 'node:fs'
+import { ConfigError } from '../config/config.ts'
 import { groups } from '../config/variables.ts'
-import { ConfigError } from '../config.ts'
-import type { Runtime } from '../runtime.ts'
+import type { ItemHooks } from '../features/data/hooks/hooks.ts'
+import type { ExtensionWrites } from './capabilities.ts'
 import { contextFor, type ExtensionContext } from './context.ts'
 import { broken, defaultExport, explained, type Folder, foldersOf } from './folders.ts'
 import type { TasksService } from './tasks-service.ts'
@@ -24,7 +25,7 @@ export type Extensions = {
  *
  * @throws {ConfigError} of one line that names the file, or the two that have the same id
  */
-export async function loadExtensions(rt: Runtime, tasksService?: TasksService): Promise<Extensions> {
+export async function loadExtensions(rt: ExtensionWrites, tasksService?: TasksService): Promise<Extensions> {
   const directory = rt.config.server.extensionsDir
   if (!existsSync(directory)) {
     if (directory !== groups.server.variables.extensionsDir.fallback)
@@ -43,7 +44,7 @@ export async function loadExtensions(rt: Runtime, tasksService?: TasksService): 
   return { hooks, endpoints, schedules, tasks }
 }
 
-async function registerHooks(rt: Runtime, folder: Folder, context: ExtensionContext): Promise<void> {
+async function registerHooks(rt: ItemHooks, folder: Folder, context: ExtensionContext): Promise<void> {
   const { file, name } = folder
   const register = await defaultExport(folder)
   if (typeof register !== 'function') throw broken(file, 'must export a function (hooksService, context) by default')

@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, statSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { ConfigError } from '../config.ts'
+import { ConfigError } from '../config/config.ts'
 
 const kinds = ['hook', 'endpoint', 'schedule', 'task'] as const
 type Kind = (typeof kinds)[number]

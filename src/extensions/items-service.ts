@@ -1,11 +1,19 @@
 import { text } from 'node:stream/consumers'
 import { withFreshCatalog } from '../catalog/store.ts'
 import type { Actor } from '../events/types.ts'
-import { type Change, changeItems, updatesIn } from '../features/items/change.ts'
-import type { Writer } from '../features/items/context.ts'
-import { type Accountability, listItems, readItem, scopeOfHook, writerBehind } from '../features/items/hooking.ts'
+import type { Writer } from '../features/data/items/items.ts'
+import {
+  type Accountability,
+  type Change,
+  changeItems,
+  listItems,
+  readItem,
+  scopeOfHook,
+  updatesIn,
+  writerBehind,
+} from '../features/data/items/items.ts'
 import { systemAccess } from '../query/access.ts'
-import type { Runtime } from '../runtime.ts'
+import type { ExtensionWrites } from './capabilities.ts'
 
 type Row = Record<string, unknown>
 type Id = string | number
@@ -35,7 +43,7 @@ export type ItemsService = {
 export type ItemsServiceClass = new (collection: string, options?: ItemsServiceOptions) => ItemsService
 
 /** The class for one extension; `actor` is whom the log names for what it does in nobody's name. */
-export function itemsServiceFor(rt: Runtime, actor: Actor): ItemsServiceClass {
+export function itemsServiceFor(rt: ExtensionWrites, actor: Actor): ItemsServiceClass {
   return class implements ItemsService {
     readonly #collection: string
     readonly #accountability: Accountability | null

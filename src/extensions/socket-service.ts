@@ -1,8 +1,7 @@
 import type { Tx } from '../db/sql.ts'
-import { push, type Target } from '../features/rooms/push.ts'
-import type { LiveRooms, LiveStats, MessageHandler, RoomValidator } from '../features/rooms/registry.ts'
-import type { Room } from '../features/rooms/rooms.ts'
-import type { Runtime } from '../runtime.ts'
+import type { LiveRooms, LiveStats, MessageHandler, Room, RoomValidator } from '../features/messaging/rooms/rooms.ts'
+import { push, type Target } from '../features/messaging/rooms/rooms.ts'
+import type { ExtensionWrites } from './capabilities.ts'
 
 /** Whose room or sockets; without it the room of those without a tenant, and sockets of all tenants. */
 type OfTenant = { readonly tenantId?: string | null }
@@ -48,7 +47,7 @@ type SocketStats = LiveStats & {
 }
 
 /** `scope` gives the transaction that is going on, where there is one. */
-export function socketServiceFor(rt: Runtime, owner: string, scope: () => Tx | undefined): SocketService {
+export function socketServiceFor(rt: ExtensionWrites, owner: string, scope: () => Tx | undefined): SocketService {
   const { sockets } = rt
   const now = () => rt.clock().toISOString()
   const send = (to: Target, event: string, body: object) =>

@@ -1,6 +1,6 @@
-import type { HookDb } from '../features/items/hooking.ts'
-import type { ClaimedTask } from '../features/tasks/tasks.ts'
-import type { App } from '../http.ts'
+import type { HookDb } from '../features/data/items/items.ts'
+import type { ClaimedTask } from '../features/work/tasks/tasks.ts'
+import type { App } from '../http/http.ts'
 import type { ExtensionContext } from './context.ts'
 
 /**
@@ -8,8 +8,8 @@ import type { ExtensionContext } from './context.ts'
  * takes these types from `#extensions`.
  */
 
-export type { HookEvent } from '../features/hooks/hooks.ts'
-export type { Accountability, HookDb } from '../features/items/hooking.ts'
+export type { HookEvent } from '../features/data/hooks/hooks.ts'
+export type { Accountability, HookDb } from '../features/data/items/items.ts'
 export type { ExtensionContext } from './context.ts'
 export type { ItemsService } from './items-service.ts'
 export type { SocketService } from './socket-service.ts'
@@ -30,7 +30,7 @@ export type HooksService = {
 export type HookContext = {
   readonly collection: string
   /** Null for what the platform itself or an extension does in nobody's name. */
-  readonly accountability: import('../features/items/hooking.ts').Accountability | null
+  readonly accountability: import('../features/data/items/items.ts').Accountability | null
   /** Before a change: its transaction. */
   readonly db: HookDb
   data: Record<string, unknown>

@@ -1,5 +1,5 @@
 import { resolve } from 'node:path'
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
 
 /** The administrator that this start has created, with its password if it was made up. */
 export type Admin = { email: string; password: string | null } | undefined

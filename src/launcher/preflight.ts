@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { Config } from '../config.ts'
-import { freePort, probePort } from '../free-port.ts'
+import type { Config } from '../config/config.ts'
+import { freePort, probePort } from '../db/free-port.ts'
 
 /** A fault of the surroundings, told in one sentence that names the variable; no stack is shown for it. */
 export class StartError extends Error {

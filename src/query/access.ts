@@ -1,12 +1,12 @@
 /**
- * The rights of a caller, as the query compiler sees them: a compiled decision, never a database row. `features/permissions`
+ * The rights of a caller, as the query compiler sees them: a compiled decision, never a database row. `features/accounts/permissions`
  * builds it; `resolve` cannot make a plan without one.
  */
 
 import type { Catalog, Collection } from '../catalog/catalog.ts'
 import { identityCollections } from '../catalog/system-collections.ts'
 import type { Action } from '../errors.ts'
-import { oncePer } from '../once-per.ts'
+import { oncePer } from '../language/once-per.ts'
 
 export type Access = {
   /** The administrator role: no condition, every field but hidden ones. */

@@ -1,4 +1,4 @@
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
 import type { ResolveEnv } from './resolve.ts'
 
 /** What the configuration and the clock of a request decide about the meaning of a query. */

@@ -1,16 +1,18 @@
-import { type DirectSession, openDirectSession } from '../db/migrate.ts'
+import type { Logs } from '../adapters/logger.ts'
+import type { Configuration } from '../config/config.ts'
 import { rawQuery, sql } from '../db/sql.ts'
 import { deleteExpired, expiringKinds } from '../db/unlogged/expiry.ts'
+import type { Writes } from '../events/commit.ts'
+import { type DirectSession, openDirectSession } from '../events/direct-session.ts'
 import type { LogDb } from '../events/log-reader.ts'
 import { ensurePartitionsSql } from '../events/log-table.ts'
 import { type Expiry, expireEvents } from '../events/retention.ts'
-import { endInvites } from '../features/tenants/tenants.ts'
-import type { Runtime } from '../runtime.ts'
+import { endInvites } from '../features/accounts/tenants/tenants.ts'
 
 const monthsAhead = 3
 
 /** Creates the log's partitions of the coming months. Needs a session that may change tables. */
-export async function ensureLogPartitions(rt: Runtime): Promise<void> {
+export async function ensureLogPartitions(rt: Configuration): Promise<void> {
   const session = await openDirectSession(rt.config)
   try {
     for (const statement of ensurePartitionsSql(monthsAhead)) await session.any(rawQuery(statement))
@@ -28,7 +30,7 @@ const lockAttempts = 5
  * their partition, the rest in batches. Of several workers one does it. Stops between two transactions and goes on there
  * the next time. Throws when a month was in use, so that the job is tried again.
  */
-export async function cleanAuditLog(rt: Runtime, signal: AbortSignal): Promise<void> {
+export async function cleanAuditLog(rt: Configuration & Logs, signal: AbortSignal): Promise<void> {
   const { auditCleanupEnabled, auditRetentionDays } = rt.config.log
   if (!auditCleanupEnabled) return
   const session = await openDirectSession(rt.config)
@@ -56,7 +58,7 @@ function logDbOf(session: DirectSession): LogDb {
   return { query: async (text, values = []) => ({ rows: [...(await session.any(rawQuery(text, values)))] }) }
 }
 
-function reportTo({ log }: Runtime): (soFar: Expiry) => void {
+function reportTo({ log }: Logs): (soFar: Expiry) => void {
   let reportedAt = performance.now()
   return ({ dropped, deleted }) => {
     if (performance.now() - reportedAt < progressEveryMs) return
@@ -71,7 +73,7 @@ const batchSize = 1000
  * Deletes what nobody can use any more: one-time secrets, tries, challenges, idempotency keys, counters and locks. Each
  * batch is a statement of its own; stops between two.
  */
-export async function deleteWhatExpired(rt: Runtime, signal: AbortSignal): Promise<void> {
+export async function deleteWhatExpired(rt: Writes, signal: AbortSignal): Promise<void> {
   for (const what of expiringKinds) {
     let deleted = 0
     for (let count = batchSize; count === batchSize; deleted += count) {

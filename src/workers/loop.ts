@@ -1,7 +1,13 @@
 import type { JobWithMetadata } from 'pg-boss'
+import type { Logs } from '../adapters/logger.ts'
 import { pauseAfter, retryTransient } from '../adapters/retry.ts'
+import type { Traces } from '../adapters/tracing.ts'
+import type { ResultCache } from '../cache/data-cache.ts'
+import type { Writes } from '../events/commit.ts'
+import type { Jobs } from '../events/jobs.ts'
 import { type JobData, putBackJobs, type QueueName } from '../events/jobs.ts'
-import type { Runtime } from '../runtime.ts'
+import type { Meters } from '../features/operations/metrics/metrics.ts'
+import type { WorkerWrites } from './capabilities.ts'
 import { openWakeup, within } from './wakeup.ts'
 
 /** One claim of a job by this process. It lapses when the queue's time limit is over, or when the job was given away. */
@@ -30,7 +36,11 @@ export type Admission = {
  * Does one job. Runs at least once per job, so its effects must bear a repetition. Throwing means a retry with the
  * queue's backoff; throwing a `PermanentError` means that no retry can help.
  */
-export type Handler<Name extends QueueName> = (rt: Runtime, data: JobData[Name], job: JobAttempt) => Promise<void>
+export type Handler<Name extends QueueName> = (
+  rt: Writes & ResultCache,
+  data: JobData[Name],
+  job: JobAttempt,
+) => Promise<void>
 
 /** No retry can help. The job ends at once, its output says why; the record of the failure belongs in a row of ours. */
 export class PermanentError extends Error {
@@ -74,7 +84,7 @@ const graceMs = 5000
  *
  * Ours, because pg-boss's own `work()` waits a poll interval between batches.
  */
-export function runQueue<Name extends QueueName>(rt: Runtime, options: QueueOptions<Name>): QueueRun {
+export function runQueue<Name extends QueueName>(rt: WorkerWrites, options: QueueOptions<Name>): QueueRun {
   const { queue, heartbeatMs = defaultHeartbeatMs } = options
   const { wake, wait } = openWakeup()
   const loop: Loop<Name> = {
@@ -94,7 +104,7 @@ export function runQueue<Name extends QueueName>(rt: Runtime, options: QueueOpti
 }
 
 type Loop<Name extends QueueName> = {
-  readonly rt: Runtime
+  readonly rt: Writes & Meters & ResultCache
   readonly options: QueueOptions<Name>
   wake(): void
   readonly running: Map<AbortController, Promise<void>>
@@ -176,7 +186,7 @@ type FetchedJob<Name extends QueueName> = JobWithMetadata<JobData[Name]>
 
 /** Continues the trace of the request that the job came from, however much later. Its errors are in the log. */
 async function runTraced<Name extends QueueName>(
-  { tracing }: Runtime,
+  { tracing }: Traces,
   queue: Name,
   { id, data, retryCount }: FetchedJob<Name>,
   run: () => Promise<Error | undefined>,
@@ -197,7 +207,7 @@ function outcomeOf(error: Error | undefined) {
 
 /** Undefined when the database could not answer. */
 async function fetchJobs<Name extends QueueName>(
-  rt: Runtime,
+  rt: Jobs & Logs,
   queue: Name,
   batchSize: number,
   ignoreGroups: readonly string[] = [],
@@ -217,7 +227,7 @@ async function fetchJobs<Name extends QueueName>(
 const groupOf = (job: { readonly groupId?: string | null }) => job.groupId ?? undefined
 
 /** Jobs that no handler has seen. Where the database cannot take them they come back as those of a killed worker do. */
-async function putBack(rt: Runtime, queue: QueueName, jobs: readonly JobWithMetadata[]): Promise<void> {
+async function putBack(rt: Jobs & Logs, queue: QueueName, jobs: readonly JobWithMetadata[]): Promise<void> {
   try {
     await putBackJobs(rt.boss, queue, jobs)
   } catch (error) {
@@ -227,7 +237,7 @@ async function putBack(rt: Runtime, queue: QueueName, jobs: readonly JobWithMeta
 
 /** Resolves with what the handler threw, undefined when it succeeded. */
 async function runJob<Name extends QueueName>(
-  rt: Runtime,
+  rt: Writes & ResultCache,
   handler: Handler<Name>,
   job: FetchedJob<Name>,
   controller: AbortController,
@@ -248,7 +258,7 @@ async function runJob<Name extends QueueName>(
 type Outcome = { readonly id: string; readonly retryCount: number; readonly error: Error | undefined }
 
 /** Collects outcomes while one batch of them is being written, and writes them until the database has taken them. */
-function openOutcomes(rt: Runtime, queue: QueueName) {
+function openOutcomes(rt: Jobs & Logs, queue: QueueName) {
   let waiting: Outcome[] = []
   let writing: Promise<void> | undefined
 
@@ -283,7 +293,7 @@ function openOutcomes(rt: Runtime, queue: QueueName) {
  * else meanwhile. Writing one twice is harmless for the same reason. One round trip for all successes, one for each
  * reason of failure.
  */
-async function writeOutcomes(rt: Runtime, queue: QueueName, batch: readonly Outcome[]): Promise<void> {
+async function writeOutcomes(rt: Jobs & Logs, queue: QueueName, batch: readonly Outcome[]): Promise<void> {
   for (const group of Map.groupBy(batch, reasonOf).values()) {
     const attempts = group.map(({ id, retryCount }) => ({ id, retryCount }))
     const error = group[0]?.error
@@ -306,7 +316,7 @@ type Beating = { readonly id: string; readonly retryCount: number; readonly hear
  * Says of running jobs that they run, where their queue asks for it: a job whose process has died is given to another
  * one after `heartbeatSeconds`, long before its time limit. Signs name the attempt, so a zombie's count for nothing.
  */
-function openHeartbeat(rt: Runtime, queue: QueueName, everyMs: number) {
+function openHeartbeat(rt: Jobs & Logs, queue: QueueName, everyMs: number) {
   const beating = new Set<Beating>()
   const beat = async () => {
     if (beating.size === 0) return

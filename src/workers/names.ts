@@ -1,5 +1,5 @@
 import { isShared } from '../cache/shared-store.ts'
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
 
 /** The worker processes by name. Apart from their code, so that who only starts them need not load it. */
 export const workerNames = ['mail', 'tasks', 'log-cleanup', 'cache-invalidation'] as const

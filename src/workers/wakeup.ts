@@ -1,4 +1,4 @@
-import type { Runtime } from '../runtime.ts'
+import type { Logs } from '../adapters/logger.ts'
 
 /** A signal for one waiter. A wakeup that comes while nobody waits ends the next wait at once. */
 export function openWakeup() {
@@ -34,7 +34,7 @@ export async function within(ms: number, work: Promise<unknown>): Promise<void> 
 }
 
 /** Runs `work` again and again, `ms` after its last end. A failure is only logged. */
-export function repeat({ log }: Pick<Runtime, 'log'>, ms: number, work: () => Promise<void>) {
+export function repeat({ log }: Logs, ms: number, work: () => Promise<void>) {
   let isClosed = false
   let timer: NodeJS.Timeout
   const run = async () => {

@@ -1,8 +1,11 @@
+import type { Logs } from '../adapters/logger.ts'
 import { openMailer } from '../adapters/mailer.ts'
 import { dropInvalidated } from '../cache/invalidations.ts'
 import { isShared } from '../cache/shared-store.ts'
+import type { Configuration } from '../config/config.ts'
+import type { Writes } from '../events/commit.ts'
 import { installationGroup, type QueueName } from '../events/jobs.ts'
-import { deleteOldSessions } from '../features/auth/auth.ts'
+import { deleteOldSessions } from '../features/accounts/auth/auth.ts'
 import {
   cleanMailLog,
   inbox,
@@ -11,10 +14,10 @@ import {
   senderOf,
   sendMailInLane,
   sweepMails,
-} from '../features/mail/mail.ts'
-import { recoverTasks } from '../features/tasks/outcomes.ts'
-import type { Runtime } from '../runtime.ts'
-import { isUuid } from '../uuid.ts'
+} from '../features/messaging/mail/mail.ts'
+import { recoverTasks } from '../features/work/tasks/tasks.ts'
+import { isUuid } from '../language/uuid.ts'
+import type { WorkerWrites } from './capabilities.ts'
 import { cleanAuditLog, deleteWhatExpired, ensureLogPartitions } from './log-cleanup.ts'
 import { type Admission, type Handler, PermanentError } from './loop.ts'
 import type { WorkerName } from './names.ts'
@@ -29,7 +32,7 @@ export type QueueWorker<Name extends QueueName = QueueName> = {
   readonly schedule?: string
   /** A job is put into the queue this long after the process has started, too. */
   readonly secondsAfterStart?: number
-  open(rt: Runtime): OpenedWorker<Name>
+  open(rt: WorkerWrites): OpenedWorker<Name>
 }
 
 type OpenedWorker<Name extends QueueName = QueueName> = {
@@ -43,7 +46,7 @@ type OpenedWorker<Name extends QueueName = QueueName> = {
 /** What a worker process does besides serving queues. */
 export type Service = {
   readonly service: string
-  open(rt: Runtime): Promise<{ stop(waitMs: number): Promise<void> }>
+  open(rt: WorkerWrites): Promise<{ stop(waitMs: number): Promise<void> }>
 }
 
 /** THE list: every worker process by its name, the queues it serves and what else it does. */
@@ -95,7 +98,7 @@ export const workers = {
   'cache-invalidation': [serve({ queue: 'cache-invalidation', concurrency: 4, open: openInvalidation })],
 } satisfies Readonly<Record<WorkerName, readonly (QueueWorker | Service)[]>>
 
-function openMailQueue(rt: Runtime): OpenedWorker<'mail'> {
+function openMailQueue(rt: WorkerWrites): OpenedWorker<'mail'> {
   const sender = senderOf(rt, undefined)
   if (sender === undefined)
     rt.log.warn('no mail sender is configured: mails wait until MAIL_SENDERS_ENABLED names a complete one')
@@ -118,29 +121,29 @@ function openMailQueue(rt: Runtime): OpenedWorker<'mail'> {
 }
 
 /** Served in either case: jobs of a schedule that was once set must not pile up. */
-function openAuditLogCleanup({ config, log }: Runtime): OpenedWorker<'audit-log-cleanup'> {
+function openAuditLogCleanup({ config, log }: Configuration & Logs): OpenedWorker<'audit-log-cleanup'> {
   if (!config.log.auditCleanupEnabled) log.info('AUDIT_LOG_CLEANUP_ENABLED is false: the log keeps everything')
   return stateless(cleanAuditLog)
 }
 
-function openEmailLogCleanup({ config, log }: Runtime): OpenedWorker<'email-log-cleanup'> {
+function openEmailLogCleanup({ config, log }: Configuration & Logs): OpenedWorker<'email-log-cleanup'> {
   if (!config.log.emailCleanupEnabled) log.info('EMAIL_LOG_CLEANUP_ENABLED is false: svc_EmailLog keeps everything')
   return stateless(cleanMailLog)
 }
 
-async function openTasksIfEnabled(rt: Runtime) {
+async function openTasksIfEnabled(rt: WorkerWrites) {
   if (rt.config.tasks.enabled) return openTasks(rt)
   rt.log.warn('TASK_SERVICE_ENABLED is false: tasks wait')
   return { stop: async () => undefined }
 }
 
-function openInvalidation(rt: Runtime): OpenedWorker<'cache-invalidation'> {
+function openInvalidation(rt: Configuration & Logs): OpenedWorker<'cache-invalidation'> {
   if (!isShared(rt.config)) rt.log.info('no cache is shared: there is nothing to invalidate')
   return { handler: dropInvalidated, close: () => undefined }
 }
 
 function stateless<Name extends QueueName>(
-  work: (rt: Runtime, signal: AbortSignal) => Promise<void>,
+  work: (rt: Writes, signal: AbortSignal) => Promise<void>,
 ): OpenedWorker<Name> {
   return { handler: (rt, _data, { signal }) => work(rt, signal), close: () => undefined }
 }

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest'
-import { cookieNames, cookieNamesOf } from '../../src/features/auth/browser.ts'
+import { cookieNames, cookieNamesOf } from '../../src/features/accounts/auth/browser.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { configured } from '../support/configured.ts'
 import { administrator } from '../support/prepare.ts'

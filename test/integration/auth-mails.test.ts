@@ -2,8 +2,8 @@ import pino from 'pino'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { openMailer } from '../../src/adapters/mailer.ts'
 import { buildServer } from '../../src/api/server.ts'
-import { sendMail } from '../../src/features/mail/jobs.ts'
-import { openRuntime, type Runtime } from '../../src/runtime.ts'
+import { sendMail } from '../../src/features/messaging/mail/jobs.ts'
+import { openRuntime, type Runtime } from '../../src/process/runtime.ts'
 import { type QueueRun, runQueue } from '../../src/workers/loop.ts'
 import { createAccount, password } from '../support/accounts.ts'
 import { type Api, startApi } from '../support/api.ts'
@@ -36,7 +36,7 @@ beforeAll(async () => {
     queue: 'mail',
     concurrency: 2,
     pollMs: 30,
-    handler: (rt, { emailLogId }, job) => sendMail(rt, mailer, emailLogId, job),
+    handler: (_rt, { emailLogId }, job) => sendMail(web, mailer, emailLogId, job),
   })
 })
 

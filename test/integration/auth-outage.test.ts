@@ -1,7 +1,7 @@
 import pino from 'pino'
 import { expect, it, onTestFinished } from 'vitest'
 import { buildServer } from '../../src/api/server.ts'
-import { openRuntime } from '../../src/runtime.ts'
+import { openRuntime } from '../../src/process/runtime.ts'
 import { startPrivateServer } from '../support/postgres.ts'
 import { administrator, testConfig } from '../support/prepare.ts'
 import { waitFor } from '../support/wait.ts'

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { deleteOldSessions } from '../../src/features/auth/sessions.ts'
+import { deleteOldSessions } from '../../src/features/accounts/auth/sessions.ts'
 import { workers } from '../../src/workers/workers.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { administrator } from '../support/prepare.ts'

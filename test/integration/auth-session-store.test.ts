@@ -4,7 +4,7 @@ import { beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { openLeases } from '../../src/db/leases.ts'
 import { openListener } from '../../src/db/listener.ts'
 import type { Database } from '../../src/db/pools.ts'
-import { type Concerns, openSessionStore, type SessionStore } from '../../src/features/auth/session-store.ts'
+import { type Concerns, openSessionStore, type SessionStore } from '../../src/features/accounts/auth/session-store.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { waitFor } from '../support/wait.ts'
 

@@ -4,8 +4,8 @@ import type { TSchema } from 'typebox'
 import { Errors } from 'typebox/value'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { exampleOf } from '../../src/http/example.ts'
+import type { App } from '../../src/http/http.ts'
 import { AuthError } from '../../src/http/shapes.ts'
-import type { App } from '../../src/http.ts'
 import { startApi } from '../support/api.ts'
 
 type Schema = {

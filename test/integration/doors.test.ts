@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { rawQuery, sql } from '../../src/db/sql.ts'
 import { commit } from '../../src/events/commit.ts'
 import { systemActor } from '../../src/events/types.ts'
-import { queueMail } from '../../src/features/mail/mail.ts'
+import { queueMail } from '../../src/features/messaging/mail/mail.ts'
 import { type Api, startApi } from '../support/api.ts'
 
 let api: Api

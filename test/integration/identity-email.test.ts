@@ -1,7 +1,7 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { openMailer } from '../../src/adapters/mailer.ts'
 import { hashSecret } from '../../src/adapters/tokens.ts'
-import { attemptMail } from '../../src/features/mail/jobs.ts'
+import { attemptMail } from '../../src/features/messaging/mail/jobs.ts'
 import { createAccount, factsSince, password, plant, sessionOf, type TestAccount } from '../support/accounts.ts'
 import { type Api, type Call, startApi } from '../support/api.ts'
 import { configured } from '../support/configured.ts'

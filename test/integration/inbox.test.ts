@@ -1,7 +1,7 @@
 import pino from 'pino'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { openMailer } from '../../src/adapters/mailer.ts'
-import { sendMail } from '../../src/features/mail/jobs.ts'
+import { sendMail } from '../../src/features/messaging/mail/jobs.ts'
 import { runSetup } from '../../src/setup.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { configured } from '../support/configured.ts'

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
-import { preparedPlan } from '../../src/features/items/plan-cache.ts'
+import { preparedPlan } from '../../src/features/data/items/plan-cache.ts'
 import { systemAccess } from '../../src/query/access.ts'
 import { resolveEnv } from '../../src/query/env.ts'
 import { parseListQuery } from '../../src/query/parse.ts'

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { hashSecret, newSecret } from '../../src/adapters/tokens.ts'
 import { deleteEndedCounters } from '../../src/db/unlogged/counters.ts'
-import type { App } from '../../src/http.ts'
+import type { App } from '../../src/http/http.ts'
 import { createAccount, password, plant } from '../support/accounts.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { configured } from '../support/configured.ts'

@@ -1,7 +1,7 @@
 import pino from 'pino'
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest'
 import { openRedis, type Redis } from '../../src/adapters/redis.ts'
-import type { App } from '../../src/http.ts'
+import type { App } from '../../src/http/http.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { configured } from '../support/configured.ts'
 import { describeWithRedis, startRedis, type TestRedis } from '../support/redis.ts'

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { dropLogTriggersSql, imageSettings, logTriggersSql } from '../../src/catalog/log-triggers.ts'
 import { actorCondition, actorCte, setActorSql } from '../../src/events/log.ts'
-import { dropLogTriggersSql, imageSettings, logTriggersSql } from '../../src/events/log-triggers.ts'
 import {
   asSuperuser,
   clearLog,

@@ -1,6 +1,6 @@
 import { createServer, type Server } from 'node:net'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { senderOf } from '../../src/features/mail/senders.ts'
+import { senderOf } from '../../src/features/messaging/mail/senders.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { type SmtpDouble, startSmtp } from '../support/smtp.ts'
 import { waitFor } from '../support/wait.ts'

@@ -2,8 +2,8 @@ import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { openMailer } from '../../src/adapters/mailer.ts'
 import { commit } from '../../src/events/commit.ts'
 import { systemActor } from '../../src/events/types.ts'
-import { sendMail, sweepMails } from '../../src/features/mail/jobs.ts'
-import { queueMail } from '../../src/features/mail/mail.ts'
+import { sendMail, sweepMails } from '../../src/features/messaging/mail/jobs.ts'
+import { queueMail } from '../../src/features/messaging/mail/mail.ts'
 import { PermanentError, type QueueRun, runQueue } from '../../src/workers/loop.ts'
 import { workers } from '../../src/workers/workers.ts'
 import { type Api, startApi } from '../support/api.ts'
@@ -43,7 +43,7 @@ function work(): void {
     queue: 'mail',
     concurrency: 2,
     pollMs: 30,
-    handler: (rt, { emailLogId }, job) => sendMail(rt, mailer, emailLogId, job),
+    handler: (_rt, { emailLogId }, job) => sendMail(api.rt, mailer, emailLogId, job),
   })
 }
 

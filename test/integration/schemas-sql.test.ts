@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Collection } from '../../src/catalog/catalog.ts'
-import { refusedObjects, refusedTexts } from '../../src/features/schemas/sql-guard.ts'
-import { coreFunctions, coreTypes, extensionFunctions, operators } from '../../src/features/schemas/sql-names.ts'
+import { refusedObjects, refusedTexts } from '../../src/features/data/schemas/sql-guard.ts'
+import { coreFunctions, coreTypes, extensionFunctions, operators } from '../../src/features/data/schemas/sql-names.ts'
 import { type Api, startApi } from '../support/api.ts'
 
 let api: Api

@@ -5,9 +5,9 @@ import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { exchangeCode, OAuthRefusal, OAuthUnavailable } from '../../src/adapters/oauth.ts'
 import type { SocialProvider } from '../../src/config/families.ts'
-import { openClient, providerOf, readProfile } from '../../src/features/social/client.ts'
-import type { Provider } from '../../src/features/social/providers.ts'
-import type { Runtime } from '../../src/runtime.ts'
+import { openClient, providerOf, readProfile } from '../../src/features/accounts/social/client.ts'
+import type { Provider } from '../../src/features/accounts/social/providers.ts'
+import type { Runtime } from '../../src/process/runtime.ts'
 import { testConfig } from '../support/prepare.ts'
 
 type Seen = {

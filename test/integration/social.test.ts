@@ -1,6 +1,6 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { unseal } from '../../src/adapters/sealing.ts'
-import { cookieNamesOf } from '../../src/features/auth/browser.ts'
+import { cookieNamesOf } from '../../src/features/accounts/auth/browser.ts'
 import { createAccount, factsSince, sessionOf } from '../support/accounts.ts'
 import { type Answer, type Api, startApi } from '../support/api.ts'
 import { type OpenId, startOpenId, visit } from '../support/openid.ts'

@@ -1,5 +1,5 @@
 import { beforeAll, expect, it } from 'vitest'
-import type { App } from '../../src/http.ts'
+import type { App } from '../../src/http/http.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { configured } from '../support/configured.ts'
 import { asSuperuser } from '../support/log.ts'

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { openMailer } from '../../src/adapters/mailer.ts'
 import { hashSecret } from '../../src/adapters/tokens.ts'
-import { sendMail } from '../../src/features/mail/jobs.ts'
+import { sendMail } from '../../src/features/messaging/mail/jobs.ts'
 import { type Api, type Call, startApi } from '../support/api.ts'
 import { configured } from '../support/configured.ts'
 import { type SmtpDouble, startSmtp } from '../support/smtp.ts'

@@ -2,7 +2,7 @@ import pino from 'pino'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { openMailer } from '../../src/adapters/mailer.ts'
 import { openTracing } from '../../src/adapters/tracing.ts'
-import { sendMail } from '../../src/features/mail/jobs.ts'
+import { sendMail } from '../../src/features/messaging/mail/jobs.ts'
 import { runQueue } from '../../src/workers/loop.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { type Receiver, type SentSpan, startReceiver } from '../support/otlp.ts'
@@ -134,7 +134,7 @@ describe('a job', () => {
       queue: 'mail',
       concurrency: 1,
       pollMs: 30,
-      handler: (rt, { emailLogId }, attempt) => sendMail(rt, mailer, emailLogId, attempt),
+      handler: (_rt, { emailLogId }, attempt) => sendMail(api.rt, mailer, emailLogId, attempt),
     })
     const sent = await arrived(id, 'send mail').finally(() => run.stop(10_000))
     // Each is sent when it has ended.

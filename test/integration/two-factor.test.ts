@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest'
-import { cookieNamesOf } from '../../src/features/auth/browser.ts'
+import { cookieNamesOf } from '../../src/features/accounts/auth/browser.ts'
 import { plant } from '../support/accounts.ts'
 import { type Answer, type Api, startApi } from '../support/api.ts'
 import { configured } from '../support/configured.ts'

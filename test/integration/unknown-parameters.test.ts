@@ -1,7 +1,7 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { isOfData, ownParameters } from '../../src/api/parameters.ts'
-import type { App } from '../../src/http.ts'
+import type { App } from '../../src/http/http.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { configured } from '../support/configured.ts'
 

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { openRuntime, type Runtime } from '../../src/runtime.ts'
+import { openRuntime, type Runtime } from '../../src/process/runtime.ts'
 import { type Cluster, startCluster, type Web } from '../support/cluster.ts'
 import {
   changesOf,

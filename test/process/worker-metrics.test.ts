@@ -1,6 +1,6 @@
 import pino from 'pino'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { openRuntime, type Runtime } from '../../src/runtime.ts'
+import { openRuntime, type Runtime } from '../../src/process/runtime.ts'
 import { samplesOf } from '../support/exposition.ts'
 import { createDatabase } from '../support/postgres.ts'
 import { testConfig, testEnv } from '../support/prepare.ts'

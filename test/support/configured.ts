@@ -1,8 +1,8 @@
 import pino from 'pino'
 import { onTestFinished } from 'vitest'
 import { buildServer } from '../../src/api/server.ts'
-import type { App } from '../../src/http.ts'
-import { openRuntime } from '../../src/runtime.ts'
+import type { App } from '../../src/http/http.ts'
+import { openRuntime } from '../../src/process/runtime.ts'
 import { testConfig } from './prepare.ts'
 
 /** Another web process on the same database, with other variables, until the test that asks for it ends. */

@@ -3,7 +3,7 @@ import type { RouteOptions } from 'fastify'
 import type { TSchema } from 'typebox'
 import { Check, Errors } from 'typebox/value'
 import { afterAll, expect } from 'vitest'
-import type { App } from '../../src/http.ts'
+import type { App } from '../../src/http/http.ts'
 
 /** Answers longer than this are not looked at. Characters. */
 const longest = 200_000

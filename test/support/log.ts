@@ -1,9 +1,9 @@
 import pg from 'pg'
 import pino from 'pino'
 import type { Catalog, Collection, Field, Kind } from '../../src/catalog/catalog.ts'
+import { logTriggersSql } from '../../src/catalog/log-triggers.ts'
 import { logDoors } from '../../src/events/log.ts'
 import { logTableSql, publicationSql } from '../../src/events/log-table.ts'
-import { logTriggersSql } from '../../src/events/log-triggers.ts'
 import { createEmptyDatabase } from './postgres.ts'
 
 export const silent = pino({ level: 'silent' })

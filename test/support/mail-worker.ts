@@ -1,4 +1,4 @@
-import type { Runtime } from '../../src/runtime.ts'
+import type { Runtime } from '../../src/process/runtime.ts'
 import type { Cluster } from './cluster.ts'
 
 /** Claims of mails and jobs become as old as those are that a worker has forgotten. */

@@ -1,5 +1,5 @@
 import pino from 'pino'
-import { type Config, parseConfig } from '../../src/config.ts'
+import { type Config, parseConfig } from '../../src/config/config.ts'
 import { runSetup } from '../../src/setup.ts'
 
 /** The default administrator of every prepared database. */

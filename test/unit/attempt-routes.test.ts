@@ -1,9 +1,9 @@
 import Fastify from 'fastify'
 import { expect, it } from 'vitest'
 import { attemptRoutes, attemptsOf } from '../../src/api/limits.ts'
-import { authPublicRoutes } from '../../src/features/auth/routes.ts'
-import { socialRoutes } from '../../src/features/social/routes.ts'
-import type { App } from '../../src/http.ts'
+import { authPublicRoutes } from '../../src/features/accounts/auth/routes.ts'
+import { socialRoutes } from '../../src/features/accounts/social/routes.ts'
+import type { App } from '../../src/http/http.ts'
 
 it('every route of /auth that needs no session has a budget in the table of api/limits.ts', async () => {
   const routes: string[][] = []

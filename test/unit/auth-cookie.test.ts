@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import { parseConfig } from '../../src/config.ts'
+import { parseConfig } from '../../src/config/config.ts'
 import {
   clearedSessionCookie,
   cookieNames,
   isTrustedOrigin,
   sessionCookie,
   tokenOfCookies,
-} from '../../src/features/auth/browser.ts'
+} from '../../src/features/accounts/auth/browser.ts'
 
 const names = cookieNames('an installation')
 /** As the cookie is called here. */

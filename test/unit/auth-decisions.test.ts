@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import type { Role } from '../../src/access/store.ts'
 import { AppError } from '../../src/errors.ts'
 import {
   decideAskedRole,
@@ -10,10 +11,9 @@ import {
   mayBeMailedAgain,
   sessionRefusal,
   signInRefusal,
-} from '../../src/features/auth/decisions.ts'
-import type { Account, Membership } from '../../src/features/auth/queries.ts'
-import type { Role } from '../../src/features/permissions/store.ts'
-import { lockSeconds } from '../../src/features/two-factor/two-factor.ts'
+} from '../../src/features/accounts/auth/decisions.ts'
+import type { Account, Membership } from '../../src/features/accounts/auth/queries.ts'
+import { lockSeconds } from '../../src/features/accounts/two-factor/two-factor.ts'
 
 const ada: Account = {
   id: 'u1',

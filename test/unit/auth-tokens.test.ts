@@ -9,7 +9,7 @@ import {
   type TokenClaims,
   verifyToken,
 } from '../../src/adapters/tokens.ts'
-import { parseConfig } from '../../src/config.ts'
+import { parseConfig } from '../../src/config/config.ts'
 
 const key = 'a key of thirty-two characters or more'
 const config = parseConfig({ NODE_ENV: 'test', SECRET_KEY: key, PROJECT_NAME: 'Test', ACCESS_TOKEN_EXPIRES_IN: '600' })

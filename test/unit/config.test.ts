@@ -4,6 +4,14 @@ import { join } from 'node:path'
 import fc from 'fast-check'
 import { afterEach, describe, expect, it } from 'vitest'
 import { staleFiles, writeFiles } from '../../scripts/gen.ts'
+import {
+  type Config,
+  ConfigError,
+  describeConfig,
+  loadEnv,
+  type ParseOptions,
+  parseConfig,
+} from '../../src/config/config.ts'
 import { configDocument } from '../../src/config/document.ts'
 import { families } from '../../src/config/families.ts'
 import * as parsers from '../../src/config/parsers.ts'
@@ -11,7 +19,6 @@ import { fallbackIn } from '../../src/config/read.ts'
 import type { Group, Variable } from '../../src/config/variable.ts'
 import { socialProviderIds } from '../../src/config/variables/accounts.ts'
 import { groups } from '../../src/config/variables.ts'
-import { type Config, ConfigError, describeConfig, loadEnv, type ParseOptions, parseConfig } from '../../src/config.ts'
 
 type Env = Record<string, string | undefined>
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { parseConfig } from '../../src/config.ts'
+import { parseConfig } from '../../src/config/config.ts'
 import { connectionsOfEach, judgeCapacity } from '../../src/doctor/capacity.ts'
 import { judgeSecretKey, readConfiguration } from '../../src/doctor/configuration.ts'
 import type { Finding } from '../../src/doctor/finding.ts'

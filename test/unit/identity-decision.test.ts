@@ -1,4 +1,6 @@
 import { describe, expect, it } from 'vitest'
+import { assignableRoles, mayAssign } from '../../src/access/roles.ts'
+import type { AccessRules, Role } from '../../src/access/store.ts'
 import { AppError } from '../../src/errors.ts'
 import {
   type Decider,
@@ -10,9 +12,7 @@ import {
   type IdentityField,
   identityFields,
   type Membership,
-} from '../../src/features/identity/decision.ts'
-import { assignableRoles, mayAssign } from '../../src/features/permissions/roles.ts'
-import type { AccessRules, Role } from '../../src/features/permissions/store.ts'
+} from '../../src/features/accounts/identity/decision.ts'
 
 const manager: Decider = {
   userId: 'manager',

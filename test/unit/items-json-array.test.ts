@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { NoArrayError, readJsonArray } from '../../src/features/items/json-array.ts'
+import { NoArrayError, readJsonArray } from '../../src/features/data/items/json-array.ts'
 
 const roomy = { largestElement: 1_000_000 }
 

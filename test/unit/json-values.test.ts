@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { decodeText, refuseUnkeepable } from '../../src/json-values.ts'
+import { decodeText, refuseUnkeepable } from '../../src/http/json-values.ts'
 
 function refusal(text: string): string | undefined {
   try {

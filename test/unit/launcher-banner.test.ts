@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { parseConfig } from '../../src/config.ts'
+import { parseConfig } from '../../src/config/config.ts'
 import { addressOf, banner } from '../../src/launcher/banner.ts'
 
 const facts = (env: Record<string, string> = {}) => ({

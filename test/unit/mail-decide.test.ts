@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Delivery } from '../../src/adapters/mailer.ts'
-import { type Addressing, refusalOf, verdictOn } from '../../src/features/mail/decide.ts'
+import { type Addressing, refusalOf, verdictOn } from '../../src/features/messaging/mail/decide.ts'
 
 type Mail = Parameters<typeof refusalOf>[0]
 

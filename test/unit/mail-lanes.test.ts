@@ -1,6 +1,14 @@
 import { describe, expect, it } from 'vitest'
 import type { Delivery, SmtpSender } from '../../src/adapters/mailer.ts'
-import { begun, ended, healthOf, type Lane, newLane, openLanes, roomOf } from '../../src/features/mail/lanes.ts'
+import {
+  begun,
+  ended,
+  healthOf,
+  type Lane,
+  newLane,
+  openLanes,
+  roomOf,
+} from '../../src/features/messaging/mail/lanes.ts'
 
 const accepted: Delivery = { outcome: 'accepted', response: '250' }
 const refused: Delivery = { outcome: 'refused', reason: '550', problem: 'The server refused the message' }

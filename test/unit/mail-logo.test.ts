@@ -2,10 +2,10 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSyn
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, it } from 'vitest'
-import { ConfigError } from '../../src/config.ts'
-import { readLogo } from '../../src/features/templates/logo.ts'
+import { ConfigError } from '../../src/config/config.ts'
+import { readLogo } from '../../src/features/messaging/templates/logo.ts'
 
-const defaultLogo = readFileSync(new URL('../../src/features/templates/logo.png', import.meta.url))
+const defaultLogo = readFileSync(new URL('../../src/features/messaging/templates/logo.png', import.meta.url))
 const own = Buffer.concat([defaultLogo, Buffer.from('own')])
 let dir: string
 const file = () => join(dir, 'templates', 'logo', 'logo.png')

@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, it } from 'vitest'
 import { TemplateError } from '../../src/adapters/liquid.ts'
-import { openRenderer } from '../../src/features/templates/renderer.ts'
+import { openRenderer } from '../../src/features/messaging/templates/renderer.ts'
 
 const renderer = openRenderer()
 afterAll(() => renderer.close())

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { lintSql } from '../../src/features/migrations/lint.ts'
-import { rules, type Subject } from '../../src/features/migrations/lint-rules.ts'
+import { lintSql } from '../../src/features/data/migrations/lint.ts'
+import { rules, type Subject } from '../../src/features/data/migrations/lint-rules.ts'
 
 const types: Readonly<Record<string, string>> = {
   name: 'character varying(50)',

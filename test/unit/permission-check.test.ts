@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { permissionProblems } from '../../src/features/permissions/check.ts'
-import type { StoredRule } from '../../src/features/permissions/store.ts'
+import type { StoredRule } from '../../src/access/store.ts'
+import { permissionProblems } from '../../src/features/accounts/permissions/check.ts'
 import { env } from './query/support/access.ts'
 import { catalog } from './query/support/catalog.ts'
 

@@ -1,6 +1,4 @@
 import { describe, expect, it } from 'vitest'
-import { compileCatalog } from '../../src/catalog/compile.ts'
-import { systemCollections } from '../../src/catalog/system-definitions.ts'
 import {
   accessOf,
   collectionsWithRowRules,
@@ -12,9 +10,11 @@ import {
   relatedPathsOf,
   variablesIn,
   variableTarget,
-} from '../../src/features/permissions/access.ts'
-import { readsLikeBuiltIn } from '../../src/features/permissions/roles.ts'
-import type { AccessRules, AclRow, PermissionRow, Role, StoredRule } from '../../src/features/permissions/store.ts'
+} from '../../src/access/access.ts'
+import { readsLikeBuiltIn } from '../../src/access/roles.ts'
+import type { AccessRules, AclRow, PermissionRow, Role, StoredRule } from '../../src/access/store.ts'
+import { compileCatalog } from '../../src/catalog/compile.ts'
+import { systemCollections } from '../../src/catalog/system-definitions.ts'
 import type { VariableName } from '../../src/query/access.ts'
 import { compileList } from '../../src/query/compile.ts'
 import { parseListQuery } from '../../src/query/parse.ts'

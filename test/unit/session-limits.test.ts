@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { sessionLimit } from '../../src/features/auth/decisions.ts'
+import { sessionLimit } from '../../src/features/accounts/auth/decisions.ts'
 
 const role = 'r1'
 const settings = (roles: unknown, defaults: unknown = { web: 7 }) => ({ roles: { [role]: roles }, default: defaults })

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import type { SocialProvider } from '../../src/config/families.ts'
 import { socialProviderIds } from '../../src/config/variables/accounts.ts'
-import { hasIdTokens, providerOf } from '../../src/features/social/client.ts'
-import { profileOf } from '../../src/features/social/profile.ts'
-import { type Provider, providers } from '../../src/features/social/providers.ts'
-import { addressed, authorizationParameters } from '../../src/features/social/social.ts'
+import { hasIdTokens, providerOf } from '../../src/features/accounts/social/client.ts'
+import { profileOf } from '../../src/features/accounts/social/profile.ts'
+import { type Provider, providers } from '../../src/features/accounts/social/providers.ts'
+import { addressed, authorizationParameters } from '../../src/features/accounts/social/social.ts'
 
 const configured = (id: string, more: object = {}): SocialProvider => ({
   id,

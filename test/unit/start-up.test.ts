@@ -4,7 +4,7 @@ import { expect, it } from 'vitest'
 /** A process of its own: what it changes is Node's. */
 const program = `
   import { getHeapSpaceStatistics } from 'node:v8'
-  import { growWithWork, startSmall } from '${new URL('../../src/start-up.ts', import.meta.url).href}'
+  import { growWithWork, startSmall } from '${new URL('../../src/process/start-up.ts', import.meta.url).href}'
 
   const youngMB = () => getHeapSpaceStatistics().find((space) => space.space_name === 'new_space').space_size / 2 ** 20
   const allocateWhatStays = () => Array.from({ length: 300_000 }, (_, i) => ({ text: 'x' + i }))

@@ -1,15 +1,15 @@
 import { describe, expect, it } from 'vitest'
+import type { Role } from '../../src/access/store.ts'
 import { AppError } from '../../src/errors.ts'
-import type { Membership } from '../../src/features/auth/queries.ts'
-import type { Role } from '../../src/features/permissions/store.ts'
+import type { Membership } from '../../src/features/accounts/auth/queries.ts'
 import {
   decideAcceptance,
   decideInvitedRole,
   decideInvitedTenant,
   decideSwitch,
   inviteeRefusal,
-} from '../../src/features/tenants/decisions.ts'
-import type { Invite } from '../../src/features/tenants/queries.ts'
+} from '../../src/features/accounts/tenants/decisions.ts'
+import type { Invite } from '../../src/features/accounts/tenants/queries.ts'
 
 const role = (name: string, more: Partial<Role> = {}): Role => ({
   id: `r-${name}`,

@@ -1,8 +1,9 @@
 import type { Socket } from 'socket.io'
-import { accountabilityOf } from '../../features/items/hooking.ts'
-import type { Caller } from '../../features/permissions/permissions.ts'
-import type { SocketUser } from '../../features/rooms/registry.ts'
-import type { Runtime } from '../../runtime.ts'
+import type { Caller } from '../../access/principal.ts'
+import type { CurrentAccess } from '../../access/store.ts'
+import type { Configuration } from '../../config/config.ts'
+import { accountabilityOf } from '../../features/data/items/items.ts'
+import type { SocketUser } from '../../features/messaging/rooms/rooms.ts'
 
 /** The caller behind a socket, as looked up last. */
 export const callerOf = (socket: Socket): Caller => (socket.data as { caller: Caller }).caller
@@ -10,12 +11,12 @@ export const callerOf = (socket: Socket): Caller => (socket.data as { caller: Ca
 export const userOf = (socket: Socket): string => callerOf(socket).userId ?? ''
 
 /** The tenant that a socket is at; rooms and pushes of tenants are apart where there are tenants at all. */
-export function tenantOf({ config }: Runtime, caller: Caller): string | undefined {
+export function tenantOf({ config }: Configuration, caller: Caller): string | undefined {
   return config.tenancy.enabled ? caller.tenantId : undefined
 }
 
 /** What extensions are given of a socket: not the socket, which could join the rooms of the platform. */
-export function socketUser(rt: Runtime, socket: Socket): SocketUser {
+export function socketUser(rt: Configuration & CurrentAccess, socket: Socket): SocketUser {
   const caller = callerOf(socket)
   const { headers, address: ip } = socket.handshake
   const userAgent = headers['user-agent']

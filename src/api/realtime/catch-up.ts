@@ -1,18 +1,22 @@
 import { retryTransient } from '../../adapters/retry.ts'
 import { openSemaphore } from '../../adapters/semaphore.ts'
+import type { CurrentCatalog } from '../../catalog/store.ts'
 import { withFreshCatalog } from '../../catalog/store.ts'
+import type { Configuration } from '../../config/config.ts'
+import type { Clock } from '../../db/clock.ts'
 import { type BatchReader, openBatches } from '../../db/cursor-stream.ts'
 import { isPassing } from '../../db/errors.ts'
+import type { Reads } from '../../db/pools.ts'
 import { AppError } from '../../errors.ts'
 import { type Cursor, cursorAt } from '../../events/cursor.ts'
 import { pullRound } from '../../events/log-reader.ts'
-import { disturbedCollections } from '../../features/changes/disturbances.ts'
+import { disturbedCollections } from '../../features/data/changes/changes.ts'
 import { compileStream } from '../../query/compile.ts'
 import { resolveEnv } from '../../query/env.ts'
 import { parseListQuery } from '../../query/parse.ts'
 import { resolveList } from '../../query/resolve.ts'
 import type { Statement } from '../../query/sql.ts'
-import type { Runtime } from '../../runtime.ts'
+import type { RealtimeReads } from './capabilities.ts'
 import type { Outbox } from './connections.ts'
 import { currentView, type Subscriber } from './subscribers.ts'
 import { changesSeen, fieldsOf, partsOf, scopesRows } from './views.ts'
@@ -36,7 +40,7 @@ const pagesAtOnce = 1
 /** While the database does not answer. */
 export const readBackoff = { firstMs: 50, longestMs: 2000 }
 
-export function openCatchUp(rt: Runtime, outbox: Outbox, isOpen: (subscriber: Subscriber) => boolean): CatchUp {
+export function openCatchUp(rt: RealtimeReads, outbox: Outbox, isOpen: (subscriber: Subscriber) => boolean): CatchUp {
   const semaphore = openSemaphore(pagesAtOnce)
   const tried = <Result>(subscriber: Subscriber, work: () => Promise<Result>) =>
     retryTransient(work, {
@@ -79,7 +83,12 @@ export function openCatchUp(rt: Runtime, outbox: Outbox, isOpen: (subscriber: Su
 }
 
 /** Whether something happened meanwhile that no event of the collection's rows shows. */
-async function isDisturbed(rt: Runtime, { request, access }: Subscriber, from: Cursor, to: Cursor): Promise<boolean> {
+async function isDisturbed(
+  rt: RealtimeReads,
+  { request, access }: Subscriber,
+  from: Cursor,
+  to: Cursor,
+): Promise<boolean> {
   const collection = rt.catalog.current().collections.get(request.collection)
   if (collection === undefined) return true
   if (!scopesRows(rt, request)) return false
@@ -105,7 +114,11 @@ const longestMs = 60_000
 /** Characters of one message. */
 const pieceSize = 200_000
 
-export function openSnapshots(rt: Runtime, outbox: Outbox, isOpen: (subscriber: Subscriber) => boolean): Snapshots {
+export function openSnapshots(
+  rt: RealtimeReads,
+  outbox: Outbox,
+  isOpen: (subscriber: Subscriber) => boolean,
+): Snapshots {
   const semaphore = openSemaphore(snapshotsAtOnce)
   const read = async (subscriber: Subscriber) => {
     const signal = AbortSignal.timeout(longestMs)
@@ -131,7 +144,7 @@ export function openSnapshots(rt: Runtime, outbox: Outbox, isOpen: (subscriber: 
 }
 
 /** The list that `/items` would give, whole. */
-function rowsOf(rt: Runtime, { access, request }: Subscriber): Statement {
+function rowsOf(rt: Clock & Configuration & CurrentCatalog, { access, request }: Subscriber): Statement {
   const catalog = rt.catalog.current()
   const fields = fieldsOf(catalog, access, request).map(({ name }) => name)
   const query = { ...parseListQuery({ limit: -1 }), fields, filter: request.filter }
@@ -139,7 +152,7 @@ function rowsOf(rt: Runtime, { access, request }: Subscriber): Statement {
   return compileStream(resolveList(catalog, access, request.collection, query, env))
 }
 
-async function openRows(rt: Runtime, { text, values }: Statement, signal: AbortSignal) {
+async function openRows(rt: Reads, { text, values }: Statement, signal: AbortSignal) {
   const batches: BatchReader<Row> = await openBatches<Row>(rt.db, text, values, signal)
   try {
     return { batches, first: await batches.next() }
@@ -149,7 +162,7 @@ async function openRows(rt: Runtime, { text, values }: Statement, signal: AbortS
   }
 }
 
-function refuseTooMany({ config }: Runtime, rows: number): void {
+function refuseTooMany({ config }: Configuration, rows: number): void {
   const { maxLimit } = config.query
   if (maxLimit !== undefined && rows > maxLimit)
     throw new AppError(400, `There are more than ${maxLimit} rows: subscribe with a filter`)

@@ -1,7 +1,8 @@
 import type { Server } from 'socket.io'
+import type { Logs } from '../../adapters/logger.ts'
 import { openRedis, type Redis } from '../../adapters/redis.ts'
 import { type Fanout, openFanout } from '../../adapters/socket-fanout.ts'
-import type { Runtime } from '../../runtime.ts'
+import type { Configuration } from '../../config/config.ts'
 
 /**
  * The other web processes, as far as custom rooms are concerned (ADR 24): with SOCKET_REDIS_ENABLED their sockets share
@@ -26,7 +27,7 @@ const answersWithinMs = 2500
 /** Scripts are few and small; what is slow is a busy machine. */
 const redisWaitMs = 1000
 
-export function openCluster({ config: { realtime }, log }: Runtime): Cluster {
+export function openCluster({ config: { realtime }, log }: Configuration & Logs): Cluster {
   if (!realtime.redisEnabled) return alone
   const url = realtime.redisUrl!
   const redis = openRedis(url, log, redisWaitMs)

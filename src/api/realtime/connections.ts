@@ -5,9 +5,9 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { Server as Engine } from 'engine.io'
 import type { Server, Socket } from 'socket.io'
 import { clientNetwork, forwardedAddress } from '../../adapters/client-address.ts'
-import type { Config } from '../../config.ts'
+import type { Config } from '../../config/config.ts'
 import { AppError } from '../../errors.ts'
-import { isTrustedOrigin } from '../../features/auth/auth.ts'
+import { isTrustedOrigin } from '../../features/accounts/auth/auth.ts'
 import { openWindows } from '../windows.ts'
 
 /*

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Socket } from 'socket.io'
 import { pauseAfter } from '../../adapters/retry.ts'
+import type { CurrentCatalog } from '../../catalog/store.ts'
 import { isPassing, isStalePlan } from '../../db/errors.ts'
 import { readFromNowOn } from '../../db/read-anywhere.ts'
 import { AppError } from '../../errors.ts'
@@ -16,7 +17,7 @@ import {
 import type { Feed, Subscription } from '../../events/feed.ts'
 import { currentCursor, type LogEvent } from '../../events/log-reader.ts'
 import type { Access } from '../../query/access.ts'
-import type { Runtime } from '../../runtime.ts'
+import type { RealtimeReads } from './capabilities.ts'
 import { type CatchUp, openCatchUp, openSnapshots, readBackoff, type Snapshots } from './catch-up.ts'
 import type { Outbox } from './connections.ts'
 import { readMessage } from './messages.ts'
@@ -64,7 +65,7 @@ export type Begun = { readonly answer: { cursor: string; snapshot?: number }; be
 export const notAllowed = 'No permission to subscribe to this collection'
 
 type Shell = {
-  readonly rt: Runtime
+  readonly rt: RealtimeReads
   readonly feed: Feed
   readonly outbox: Outbox
   readonly registry: ReturnType<typeof openRegistry>
@@ -78,7 +79,7 @@ type Shell = {
 }
 
 /** `confirm` closes the sockets of sessions that have ended without our hearing of it; nothing is sent before. */
-export function openDelivery(rt: Runtime, feed: Feed, outbox: Outbox, confirm: () => Promise<void>): Delivery {
+export function openDelivery(rt: RealtimeReads, feed: Feed, outbox: Outbox, confirm: () => Promise<void>): Delivery {
   const registry = openRegistry()
   const catchUp = openCatchUp(rt, outbox, registry.has)
   const snapshots = openSnapshots(rt, outbox, registry.has)
@@ -107,7 +108,7 @@ export function openDelivery(rt: Runtime, feed: Feed, outbox: Outbox, confirm: (
   }
 }
 
-function mayRead(rt: Runtime, access: Access, name: string): boolean {
+function mayRead(rt: CurrentCatalog, access: Access, name: string): boolean {
   const collection = rt.catalog.current().collections.get(name)
   if (collection === undefined || !collection.realtime.enabled || !collection.logged) return false
   return access.admin || access.grant(name, 'read') !== undefined

@@ -1,12 +1,13 @@
 import type { Socket } from 'socket.io'
 import { type Static, Type } from 'typebox'
+import type { Logs } from '../../adapters/logger.ts'
 import { AppError } from '../../errors.ts'
-import { statedRefusal } from '../../features/hooks/hooks.ts'
-import { roomBounds } from '../../features/rooms/rooms.ts'
+import { statedRefusal } from '../../features/data/hooks/hooks.ts'
+import { roomBounds } from '../../features/messaging/rooms/rooms.ts'
+import { unkeepable } from '../../http/json-values.ts'
 import { readAs } from '../../http/reading.ts'
-import { unkeepable } from '../../json-values.ts'
-import type { Runtime } from '../../runtime.ts'
 import { socketUser } from './callers.ts'
+import type { RealtimeReads } from './capabilities.ts'
 
 /*
  * What clients send on the realtime channel, and how it is answered (docs/realtime.md, docs/rooms.md). A message that is
@@ -79,7 +80,7 @@ export function jsonOf(what: string, value: unknown, longest: number): string {
 }
 
 /** Answers `{status:"success", …}` or `{status:"error", code, message}`; of a fault of ours it says no more than that. */
-export async function answer(rt: Runtime, ack: unknown, work: () => Promise<object>): Promise<void> {
+export async function answer(rt: Logs, ack: unknown, work: () => Promise<object>): Promise<void> {
   const reply = typeof ack === 'function' ? ack : () => {}
   try {
     reply({ status: 'success', ...(await work()) })
@@ -114,7 +115,12 @@ const unknownEvent = () => new AppError(400, 'Unknown event', { code: 'UNKNOWN_E
  * `custom {event, payload}`: to the handler that an extension has registered for the event. It answers by `ack`, or by
  * what it returns where it takes no `ack`. What it throws is answered and logged; the process and the socket go on.
  */
-export async function dispatchMessage(rt: Runtime, socket: Socket, request: unknown, ack: unknown): Promise<void> {
+export async function dispatchMessage(
+  rt: RealtimeReads,
+  socket: Socket,
+  request: unknown,
+  ack: unknown,
+): Promise<void> {
   const { event, payload } = readMessage('custom', request)
   const reply = once(ack)
   const handler = typeof event === 'string' ? rt.sockets.handlers.get(event) : undefined

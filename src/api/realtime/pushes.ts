@@ -1,17 +1,19 @@
 import type { Server, Socket } from 'socket.io'
+import type { Logs } from '../../adapters/logger.ts'
 import { withFreshCatalog } from '../../catalog/store.ts'
+import type { Configuration } from '../../config/config.ts'
+import type { Listening } from '../../db/listener.ts'
 import { AppError } from '../../errors.ts'
 import { systemActor } from '../../events/types.ts'
-import { readItem } from '../../features/items/hooking.ts'
-import { openAssembly, type Push } from '../../features/rooms/push.ts'
-import { roomKey } from '../../features/rooms/rooms.ts'
+import { readItem } from '../../features/data/items/items.ts'
+import { openAssembly, type Push, roomKey } from '../../features/messaging/rooms/rooms.ts'
 import type { Access } from '../../query/access.ts'
-import type { Runtime } from '../../runtime.ts'
 import { callerOf, socketRoom, tenantOf, tenantRoom, userRoom } from './callers.ts'
+import type { RealtimeReads } from './capabilities.ts'
 import { readMessage } from './messages.ts'
 
 /** Hands pushes to the sockets of this process; every web process receives each and does the same. */
-export function openPushes(rt: Runtime, io: Server): void {
+export function openPushes(rt: Configuration & Listening & Logs, io: Server): void {
   const assembly = openAssembly()
   rt.listener.on('svc_push', (part) => {
     try {
@@ -24,7 +26,7 @@ export function openPushes(rt: Runtime, io: Server): void {
   rt.listener.onReconnect(() => assembly.clear())
 }
 
-function deliver(rt: Runtime, io: Server, { to, event, body }: Push): void {
+function deliver(rt: Configuration, io: Server, { to, event, body }: Push): void {
   if (to.kind === 'room') {
     const room = { name: to.name, tenantId: to.tenantId ?? undefined }
     io.local.to(socketRoom(roomKey(room))).emit(event, body)
@@ -52,7 +54,7 @@ export type TaskProgress = {
 const shown = ['id', 'task_status', 'progress', 'progress_message']
 const roomsAtMost = 100
 
-export function openTaskProgress(rt: Runtime, io: Server, accessOf: (socket: Socket) => Access): TaskProgress {
+export function openTaskProgress(rt: RealtimeReads, io: Server, accessOf: (socket: Socket) => Access): TaskProgress {
   const read = async (socket: Socket, id: string): Promise<object> => {
     const reader = { actor: systemActor, access: accessOf(socket) }
     const { body } = await withFreshCatalog(rt.catalog, () => readItem(rt, reader, 'svc_Tasks', id, { fields: '*' }))

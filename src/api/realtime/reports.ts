@@ -1,13 +1,15 @@
 import type { Socket } from 'socket.io'
+import type { Caller } from '../../access/principal.ts'
+import type { IdSource } from '../../adapters/ids.ts'
+import type { Logs } from '../../adapters/logger.ts'
+import type { Clock } from '../../db/clock.ts'
 import { AppError } from '../../errors.ts'
 import type { Feed, Subscription } from '../../events/feed.ts'
 import type { LogEvent } from '../../events/log-reader.ts'
-import { listTag } from '../../features/items/cached-reads.ts'
-import type { Caller } from '../../features/permissions/permissions.ts'
-import { type Evaluation, openEvaluator } from '../../features/reports/live.ts'
-import { parseReport } from '../../features/reports/reports.ts'
+import { listTag } from '../../features/data/items/items.ts'
+import { type Evaluation, openEvaluator, parseReport } from '../../features/data/reports/reports.ts'
 import type { ListQuery } from '../../query/parse.ts'
-import type { Runtime } from '../../runtime.ts'
+import type { RealtimeReads } from './capabilities.ts'
 import { beginning, type Input, type ReportState, step } from './live-report.ts'
 import { readMessage } from './messages.ts'
 
@@ -39,7 +41,7 @@ type Report = {
 }
 
 type Shell = {
-  readonly rt: Runtime
+  readonly rt: Clock & IdSource & Logs
   readonly feed: Feed
   readonly callerOf: (socket: Socket) => Promise<Caller | undefined>
   readonly evaluator: ReturnType<typeof openEvaluator>
@@ -51,7 +53,7 @@ type Shell = {
 const reportsAtMost = 20
 
 /** `callerOf` looks the socket's session up; undefined when it has ended. */
-export function openLiveReports(rt: Runtime, feed: Feed, callerOf: Shell['callerOf']): LiveReports {
+export function openLiveReports(rt: RealtimeReads, feed: Feed, callerOf: Shell['callerOf']): LiveReports {
   const bySocket: Shell['bySocket'] = new Map()
   const shell: Shell = { rt, feed, callerOf, evaluator: openEvaluator(rt), bySocket, live: undefined, closed: false }
   rt.catalog.onChange(() => touchAll(shell))

@@ -1,21 +1,25 @@
 import type { Server, Socket } from 'socket.io'
+import type { Caller } from '../../access/principal.ts'
+import type { IdSource } from '../../adapters/ids.ts'
+import type { Logs } from '../../adapters/logger.ts'
+import type { Clock } from '../../db/clock.ts'
 import { AppError } from '../../errors.ts'
-import { statedRefusal } from '../../features/hooks/hooks.ts'
-import type { Caller } from '../../features/permissions/permissions.ts'
-import { openMemoryStore } from '../../features/rooms/memory-store.ts'
-import { openRedisStore, type RedisStore } from '../../features/rooms/redis-store.ts'
-import type { LiveRooms } from '../../features/rooms/registry.ts'
+import { statedRefusal } from '../../features/data/hooks/hooks.ts'
+import type { LiveRooms } from '../../features/messaging/rooms/rooms.ts'
 import {
   type Joining,
   type Left,
+  openMemoryStore,
+  openRedisStore,
   type Person,
+  type RedisStore,
   type Room,
   type RoomStore,
   roomBounds,
   roomKey,
-} from '../../features/rooms/rooms.ts'
-import type { Runtime } from '../../runtime.ts'
+} from '../../features/messaging/rooms/rooms.ts'
 import { callerOf, socketRoom, socketUser, tenantOf, tenantRoom, userOf, userRoom } from './callers.ts'
+import type { RealtimeReads } from './capabilities.ts'
 import type { Cluster } from './cluster.ts'
 import { jsonOf, readMessage } from './messages.ts'
 
@@ -40,7 +44,7 @@ type Store = RoomStore & Pick<RedisStore, 'isAvailable' | 'forget' | 'audit' | '
 
 /** What the channel works with. */
 type RoomContext = {
-  readonly rt: Runtime
+  readonly rt: RealtimeReads
   readonly io: Server
   readonly cluster: Cluster
   readonly store: Store
@@ -50,7 +54,7 @@ type RoomContext = {
   readonly queues: Queues
 }
 
-export function openRooms(rt: Runtime, io: Server, cluster: Cluster): RoomChannel {
+export function openRooms(rt: RealtimeReads, io: Server, cluster: Cluster): RoomChannel {
   const own: RoomContext['own'] = new Map()
   const events = roomAnnouncements(rt, io)
   const store = openStore(rt, cluster, events, (room, socketId) => showOutHere(context, room, socketId, null))
@@ -84,7 +88,12 @@ export function openRooms(rt: Runtime, io: Server, cluster: Cluster): RoomChanne
   }
 }
 
-function openStore(rt: Runtime, cluster: Cluster, events: RoomAnnouncements, onRemoved: RedisStoreRemoval): Store {
+function openStore(
+  rt: IdSource & Logs,
+  cluster: Cluster,
+  events: RoomAnnouncements,
+  onRemoved: RedisStoreRemoval,
+): Store {
   if (cluster.shared === undefined) return { ...openMemoryStore(), ...nothingShared }
   const heard = { onLeft: events.left, onBack: events.joined, onRemoved }
   return openRedisStore({ ...cluster.shared, ...heard, log: rt.log, newId: rt.newId })
@@ -175,7 +184,7 @@ function leaveInTurn({ rt, queues }: RoomContext, socket: Socket, work: () => Pr
  * Whether a user may be in a room: every validator that extensions have for it agrees, and there is one where
  * REALTIME_ROOMS is `validated`. One that fails does not agree.
  */
-async function isAdmitted(rt: Runtime, socket: Socket, name: string, metadata: unknown): Promise<boolean> {
+async function isAdmitted(rt: RealtimeReads, socket: Socket, name: string, metadata: unknown): Promise<boolean> {
   const validators = rt.sockets.validatorsOf(name)
   if (validators.length === 0) return rt.config.realtime.rooms === 'open'
   for (const { owner, fn } of validators) {
@@ -326,7 +335,7 @@ type RoomAnnouncements = {
   resync(room: Room, socketId: string): void
 }
 
-function roomAnnouncements(rt: Runtime, io: Server): RoomAnnouncements {
+function roomAnnouncements(rt: Clock, io: Server): RoomAnnouncements {
   const audience = (room: Room) => io.to(socketRoom(roomKey(room)))
   const about = ({ name: room }: Room, more: object) => ({ room, ...more, timestamp: rt.clock().toISOString() })
   const creatorChanged: RoomAnnouncements['creatorChanged'] = (room, newCreator) => {

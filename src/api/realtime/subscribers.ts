@@ -1,6 +1,8 @@
 import type { Socket } from 'socket.io'
+import type { CurrentCatalog } from '../../catalog/store.ts'
+import type { Configuration } from '../../config/config.ts'
+import type { Clock } from '../../db/clock.ts'
 import type { Access } from '../../query/access.ts'
-import type { Runtime } from '../../runtime.ts'
 import type { SubscriptionState } from './subscription.ts'
 import { type CompiledView, compileView, type ScopeWatch, type SubscribeRequest, viewNow } from './views.ts'
 
@@ -72,7 +74,7 @@ export function openRegistry(): Registry {
  * be made is handed to `refuse`.
  */
 export function shapesOf(
-  rt: Runtime,
+  rt: Clock & Configuration & CurrentCatalog,
   subscribers: Subscribers,
   refuse: (subscriber: Subscriber, error: unknown) => void,
 ): readonly Shape[] {
@@ -100,7 +102,7 @@ export function shapesOf(
 }
 
 /** As of now, and of the collections as they are now. */
-export function currentView(rt: Runtime, subscriber: Subscriber): CompiledView {
+export function currentView(rt: Clock & Configuration & CurrentCatalog, subscriber: Subscriber): CompiledView {
   const { access, request } = subscriber
   if (subscriber.view.catalog !== rt.catalog.current()) subscriber.view = compileView(rt, access, request)
   return viewNow(rt, access, request, subscriber.view)

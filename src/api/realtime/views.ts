@@ -1,15 +1,25 @@
 import type { Catalog } from '../../catalog/catalog.ts'
+import type { CurrentCatalog } from '../../catalog/store.ts'
+import type { Configuration } from '../../config/config.ts'
+import type { Clock } from '../../db/clock.ts'
+import type { FeedReads } from '../../db/pools.ts'
 import { AppError } from '../../errors.ts'
 import { type Cursor, parseCursor } from '../../events/cursor.ts'
 import type { LogEvent } from '../../events/log-reader.ts'
-import { type ChangedRow, changedRows, type View, viewOf } from '../../features/changes/changed-rows.ts'
-import { type RuleSources, ruleSources } from '../../features/changes/rule-sources.ts'
-import { notifications } from '../../features/notifications/own.ts'
+import {
+  type ChangedRow,
+  changedRows,
+  type RuleSources,
+  ruleSources,
+  type View,
+  viewOf,
+} from '../../features/data/changes/changes.ts'
+import { notifications } from '../../features/messaging/notifications/notifications.ts'
 import type { Access } from '../../query/access.ts'
 import { resolveEnv } from '../../query/env.ts'
 import { type Filter, parseListQuery, readBoolean } from '../../query/parse.ts'
 import { readableFields, requestedFields } from '../../query/resolve.ts'
-import type { Runtime } from '../../runtime.ts'
+import type { RealtimeReads } from './capabilities.ts'
 import { readMessage } from './messages.ts'
 
 /*
@@ -54,7 +64,7 @@ export function readSubscribeRequest(request: unknown): SubscribeRequest {
  * Whether a subscriber gets the rows of a read only. Tenants are always apart, and so are people's notifications; a request
  * for a part of the rows or for the rows themselves is scoped too; other row rules only with REALTIME_ROW_LEVEL_SCOPING.
  */
-export function scopesRows({ config }: Runtime, { collection, filter, snapshot }: ScopeOf): boolean {
+export function scopesRows({ config }: Configuration, { collection, filter, snapshot }: ScopeOf): boolean {
   if (config.realtime.rowLevelScoping || config.tenancy.enabled) return true
   return collection === notifications || filter !== undefined || snapshot
 }
@@ -71,14 +81,23 @@ export type CompiledView = View & {
 }
 
 /** Throws 403 for what the subscriber may not read, 400 for what does not exist, in the words of `/items`. */
-export function compileView(rt: Runtime, access: Access, request: SubscribeRequest): CompiledView {
+export function compileView(
+  rt: Clock & Configuration & CurrentCatalog,
+  access: Access,
+  request: SubscribeRequest,
+): CompiledView {
   const [early, late] = [viewAt(rt, access, request, moments[0]), viewAt(rt, access, request, moments[1])]
   const key = JSON.stringify(early.values)
   return { ...early, catalog: rt.catalog.current(), key, timed: key !== JSON.stringify(late.values) }
 }
 
 /** The same view as of now, where it depends on the time. */
-export function viewNow(rt: Runtime, access: Access, request: SubscribeRequest, view: CompiledView): CompiledView {
+export function viewNow(
+  rt: Clock & Configuration & CurrentCatalog,
+  access: Access,
+  request: SubscribeRequest,
+  view: CompiledView,
+): CompiledView {
   if (!view.timed) return view
   const { text, values } = viewAt(rt, access, request, rt.clock())
   return { ...view, text, values, key: JSON.stringify(values) }
@@ -87,7 +106,12 @@ export function viewNow(rt: Runtime, access: Access, request: SubscribeRequest, 
 /** Two different ones; what is compiled for both alike does not depend on the time. */
 const moments = [new Date('2000-01-01T00:00:00Z'), new Date('2001-02-03T04:05:06.789Z')] as const
 
-function viewAt(rt: Runtime, access: Access, request: SubscribeRequest, now: Date): View {
+function viewAt(
+  rt: Clock & Configuration & CurrentCatalog,
+  access: Access,
+  request: SubscribeRequest,
+  now: Date,
+): View {
   const catalog = rt.catalog.current()
   const collection = catalog.collections.get(request.collection)
   if (collection === undefined) throw new AppError(403, 'No permission to subscribe to this collection')
@@ -97,7 +121,11 @@ function viewAt(rt: Runtime, access: Access, request: SubscribeRequest, now: Dat
 }
 
 /** 400 for a filter that follows a relation to rows whose changes are not recorded: the client's copy would go stale. */
-export function refuseUnrecorded(rt: Runtime, access: Access, { collection: name, filter }: SubscribeRequest): void {
+export function refuseUnrecorded(
+  rt: RealtimeReads,
+  access: Access,
+  { collection: name, filter }: SubscribeRequest,
+): void {
   const catalog = rt.catalog.current()
   const collection = catalog.collections.get(name)
   if (filter === undefined || collection === undefined) return
@@ -132,7 +160,7 @@ export type ScopeWatch = (touched: Touched) => boolean
  * Watches what the subscriber's row rule and filter read elsewhere. They are resolved once per catalog; another access
  * needs another watch. Undefined where nothing scopes the rows.
  */
-export function watchScope(rt: Runtime, access: Access, request: SubscribeRequest): ScopeWatch | undefined {
+export function watchScope(rt: RealtimeReads, access: Access, request: SubscribeRequest): ScopeWatch | undefined {
   if (!scopesRows(rt, request)) return undefined
   let known: { catalog: Catalog; sources: RuleSources } | undefined
   return ({ collections, rows }) => {
@@ -171,7 +199,7 @@ export function* partsOf(events: readonly LogEvent[]): Generator<readonly LogEve
 
 /** What viewers with one view and own values see of a part, in its order: one statement for all of them (ADR 23). */
 export async function changesSeen(
-  rt: Runtime,
+  rt: FeedReads & CurrentCatalog,
   collectionName: string,
   view: View,
   viewers: readonly View['values'][],
@@ -184,7 +212,7 @@ export async function changesSeen(
 
 const actionNames = { create: 'insert', update: 'update', delete: 'delete' } as const
 
-function messagesOf(rt: Runtime, name: string, event: LogEvent, row: ChangedRow): SeenMessage[] {
+function messagesOf(rt: CurrentCatalog, name: string, event: LogEvent, row: ChangedRow): SeenMessage[] {
   const collection = rt.catalog.current().collections.get(name)
   if (collection === undefined) return []
   const { action, position, createdAt: timestamp, cursor } = event

@@ -1,8 +1,20 @@
-import type { RepeatableRequest } from '../../events/types.ts'
 import type { Reads, ReservedReads } from '../pools.ts'
 import { sql, type Tx, type UnloggedWrites } from '../sql.ts'
 import { withoutWaiting } from '../without-waiting.ts'
 import { run } from './run.ts'
+
+/**
+ * A request that its client may repeat with the same `Idempotency-Key`. Each of its commits is remembered with its
+ * result, in its own transaction; a repeated request gets these results and does nothing again.
+ */
+export type RepeatableRequest = {
+  readonly caller: string
+  readonly key: string
+  /** Hash of method, path, query and body: a key stands for one request. */
+  readonly fingerprint: string
+  /** How many commits it has made so far. */
+  commits: number
+}
 
 /*
  * Idempotency keys. What a commit came to rides in its own transaction, so that it is known if and only if it happened;

@@ -1,7 +1,8 @@
+import type { Configuration } from '../../config/config.ts'
+import type { Reads } from '../../db/pools.ts'
 import { sql } from '../../db/sql.ts'
 import { AppError } from '../../errors.ts'
-import type { Runtime } from '../../runtime.ts'
-import type { Cell } from '../items/context.ts'
+import type { Cell } from '../data/items/items.ts'
 import { checkedSettings, invalidSettings, settingsKeys } from './keys.ts'
 import { passwordMask, storedValues } from './settings.ts'
 
@@ -9,7 +10,11 @@ import { passwordMask, storedValues } from './settings.ts'
  * Settings that come as an item of svc_Settings pass the same checks as those of PATCH /settings, and the password is
  * sealed. `id` is the row to change, absent for a new one. 403 for making the installation's own row a tenant's.
  */
-export async function settingsCells(rt: Runtime, cells: readonly Cell[], id?: string): Promise<readonly Cell[]> {
+export async function settingsCells(
+  rt: Reads & Configuration,
+  cells: readonly Cell[],
+  id?: string,
+): Promise<readonly Cell[]> {
   const isInstallation = id !== undefined && (await isInstallationRow(rt, [id]))
   if (isInstallation && cells.some(({ field, value }) => field.name === 'tenant_Id' && value !== null))
     throw new AppError(403, "The installation's settings cannot become a tenant's")
@@ -26,18 +31,18 @@ export async function settingsCells(rt: Runtime, cells: readonly Cell[], id?: st
 }
 
 /** 403 for the row that every installation needs. */
-export async function checkSettingsDelete(rt: Runtime, ids: readonly string[]): Promise<void> {
+export async function checkSettingsDelete(rt: Reads, ids: readonly string[]): Promise<void> {
   if (await isInstallationRow(rt, ids)) throw new AppError(403, "The installation's settings cannot be deleted")
 }
 
-async function isInstallationRow(rt: Runtime, ids: readonly string[]): Promise<boolean> {
+async function isInstallationRow(rt: Reads, ids: readonly string[]): Promise<boolean> {
   const row = await rt.db.maybeOne(sql.unsafe`
     select from "svc_Settings" where "tenant_Id" is null and id::text = any(${sql.array([...ids], 'text')})`)
   return row !== undefined
 }
 
 /** 400 for another host without its password: the stored one was given for the host as it is. */
-async function checkSameHost(rt: Runtime, id: string, host: unknown): Promise<void> {
+async function checkSameHost(rt: Reads, id: string, host: unknown): Promise<void> {
   const row = await rt.db.maybeOne(sql.unsafe`
     select from "svc_Settings"
     where id::text = ${id} and smtp_pass is not null and smtp_host is distinct from ${host as string | null}`)

@@ -1,7 +1,7 @@
 import { isIP } from 'node:net'
 import { AppError } from '../../errors.ts'
+import { isUuid } from '../../language/uuid.ts'
 import { isObject } from '../../query/guards.ts'
-import { isUuid } from '../../uuid.ts'
 
 /**
  * Every key of the settings that somebody may set (spec: Settings record): what its values must be, and whether the

@@ -1,12 +1,13 @@
 import { AppError } from '../../errors.ts'
-import { type App, actorOf } from '../../http.ts'
-import type { Runtime } from '../../runtime.ts'
+import type { Writes } from '../../events/commit.ts'
+import { type App, actorOf } from '../../http/http.ts'
 import { deleteSettings, updateSettings } from './change.ts'
 import { brandingRoute, byAppUrlRoute, changeRoute, readRoute, reloadRoute, removeRoute } from './declarations.ts'
 import { administratorSettings, brandingOf, publicSettings, settingsNotFound, tenantOfQuery } from './settings.ts'
+import type { CurrentSettings } from './store.ts'
 
 /** What a frontend needs before anybody signs in; administrators see the rest of GET /settings too. */
-export function settingsRoutes(app: App, rt: Runtime): void {
+export function settingsRoutes(app: App, rt: CurrentSettings): void {
   app.get('/settings', readRoute, async (request) => {
     const row = rt.settings.current(tenantOfQuery(request) ?? request.caller.tenantId)
     return { data: request.caller.admin ? administratorSettings(row) : publicSettings(row) }
@@ -22,7 +23,7 @@ export function settingsRoutes(app: App, rt: Runtime): void {
 }
 
 /** Emits: system.settings. */
-export function settingsAdminRoutes(app: App, rt: Runtime): void {
+export function settingsAdminRoutes(app: App, rt: Writes & CurrentSettings): void {
   app.patch('/settings', changeRoute, async (request) => {
     const row = await updateSettings(rt, actorOf(request), tenantOfQuery(request) ?? null, request.body)
     return { data: administratorSettings(row) }

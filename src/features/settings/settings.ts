@@ -1,11 +1,14 @@
 import type { FastifyRequest } from 'fastify'
 import { isForbiddenLiteral } from '../../adapters/public-address.ts'
 import { seal, unseal } from '../../adapters/sealing.ts'
-import type { Config } from '../../config.ts'
+import type { Config } from '../../config/config.ts'
 import { AppError } from '../../errors.ts'
-import { isUuid } from '../../uuid.ts'
+import { isUuid } from '../../language/uuid.ts'
 import { invalidSettings, type SettingsValues, settingsKeys } from './keys.ts'
 import type { SettingsRow } from './store.ts'
+
+export { TenantQuery } from './declarations.ts'
+export { type CurrentSettings, installationSettings, type SettingsRow, tenantsWithSmtp } from './store.ts'
 
 /** Stands for a password that is set; given back unchanged it means "as it is". */
 export const passwordMask = '********'

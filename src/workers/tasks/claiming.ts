@@ -1,6 +1,4 @@
-import type { Outcome } from '../../features/tasks/outcomes.ts'
-import type { Wanted } from '../../features/tasks/queries.ts'
-import type { ClaimedTask } from '../../features/tasks/tasks.ts'
+import type { ClaimedTask, Outcome, Wanted } from '../../features/work/tasks/tasks.ts'
 
 /* What the task worker decides: what to claim, how long to sleep, where a task runs and what is recorded of it. */
 
@@ -36,7 +34,7 @@ export function decideRecord(
 
 type Attempted = Pick<ClaimedTask, 'type' | 'retry_count'>
 
-/** Whether a task runs in isolation: the statements ask the same question (features/tasks/queries.ts). */
+/** Whether a task runs in isolation: the statements ask the same question (features/work/tasks/queries.ts). */
 export function isIsolated({ type, retry_count }: Attempted, isolatedTypes: readonly string[]): boolean {
   return retry_count > 0 || isolatedTypes.includes(type)
 }

@@ -1,7 +1,7 @@
 import { storeProgress, tellTaskEnded, touchTasks } from '../../db/unlogged/tasks.ts'
-import { type Outcome, record } from '../../features/tasks/outcomes.ts'
-import type { AttemptClaim, Progress } from '../../features/tasks/tasks.ts'
-import type { Runtime } from '../../runtime.ts'
+import type { Writes } from '../../events/commit.ts'
+import type { AttemptClaim, Progress } from '../../features/work/tasks/tasks.ts'
+import { type Outcome, record } from '../../features/work/tasks/tasks.ts'
 import { repeat } from '../wakeup.ts'
 
 /** The attempts that this process answers for: it gives their signs of life and records how they end. */
@@ -29,7 +29,7 @@ type Held = AttemptClaim & {
 const progressMs = 250
 const longestBeatMs = 10_000
 
-export function openClaims(rt: Runtime): Claims {
+export function openClaims(rt: Writes): Claims {
   const held = new Map<string, Held>()
   const givenUp = new AbortController()
 

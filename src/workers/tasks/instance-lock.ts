@@ -1,5 +1,6 @@
+import type { Logs } from '../../adapters/logger.ts'
 import { openRedis } from '../../adapters/redis.ts'
-import type { Runtime } from '../../runtime.ts'
+import type { Configuration } from '../../config/config.ts'
 
 /**
  * TASK_REDIS_ENABLED: of all task workers one at a time runs tasks, the others stand by. What keeps two workers from
@@ -20,7 +21,7 @@ const renewScript = `if redis.call('get', KEYS[1]) == ARGV[1] then return redis.
 return redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and 1 or 0`
 const releaseScript = `if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0`
 
-export function openInstanceLock(rt: Runtime, instanceId: string): InstanceLock {
+export function openInstanceLock(rt: Configuration & Logs, instanceId: string): InstanceLock {
   const { redisEnabled, redisUrl } = rt.config.tasks
   if (!redisEnabled) return { mayRun: async () => true, isHeld: () => false, release: async () => undefined }
   const redis = openRedis(redisUrl!, rt.log)

@@ -1,5 +1,4 @@
-import type { Outcome } from '../../features/tasks/outcomes.ts'
-import type { ClaimedTask } from '../../features/tasks/tasks.ts'
+import type { ClaimedTask, Outcome } from '../../features/work/tasks/tasks.ts'
 
 /** What the task worker and the processes that run its handlers say to each other; every message is JSON. */
 

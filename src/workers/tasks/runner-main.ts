@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs'
 import { enableCompileCache, flushCompileCache } from 'node:module'
 import { constants, getPriority, setPriority } from 'node:os'
-import { compiledDirectory } from '../../start-up.ts'
+import { compiledDirectory } from '../../process/start-up.ts'
 import { yieldingFlag } from './protocol.ts'
 
 /** On Linux about a tenth of the time that a busy process without them gets. */

@@ -1,24 +1,26 @@
 import { openLogger } from '../../adapters/logger.ts'
-import { type Config, ConfigError, loadEnv, parseConfig } from '../../config.ts'
+import { type Config, ConfigError, loadEnv, parseConfig } from '../../config/config.ts'
 import type { Tx } from '../../db/sql.ts'
 import { contextFor } from '../../extensions/context.ts'
 import { type Extensions, loadExtensions } from '../../extensions/extensions.ts'
 import { schedulesOf } from '../../extensions/schedules.ts'
 import { type TasksService, tasksServiceMethods } from '../../extensions/tasks-service.ts'
 import type { TaskToDo } from '../../extensions/types.ts'
-import { insideScope, inTransaction } from '../../features/items/hooking.ts'
-import type { Outcome } from '../../features/tasks/outcomes.ts'
-import { completeHeld, hasCreatorLeft, holdClaim } from '../../features/tasks/queries.ts'
+import { insideScope, inTransaction } from '../../features/data/items/items.ts'
+import type { Outcome } from '../../features/work/tasks/tasks.ts'
 import {
   type ClaimedTask,
+  completeHeld,
   creatorLeftMessage,
+  hasCreatorLeft,
+  holdClaim,
   messageOf,
   progressOf,
   resultJson,
   tasksActor,
-} from '../../features/tasks/tasks.ts'
+} from '../../features/work/tasks/tasks.ts'
+import { openRuntime, type Runtime } from '../../process/runtime.ts'
 import { systemAccess } from '../../query/access.ts'
-import { openRuntime, type Runtime } from '../../runtime.ts'
 import { aliveMs, type FromRunner, type Order, type ToRunner } from './protocol.ts'
 import { watchOver } from './watchdog.ts'
 

@@ -1,9 +1,9 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { join } from 'node:path'
+import type { Logs } from '../../adapters/logger.ts'
 import { retryTransient } from '../../adapters/retry.ts'
-import type { Outcome } from '../../features/tasks/outcomes.ts'
-import type { Progress } from '../../features/tasks/tasks.ts'
-import type { Runtime } from '../../runtime.ts'
+import type { Configuration } from '../../config/config.ts'
+import type { Outcome, Progress } from '../../features/work/tasks/tasks.ts'
 import { type Abilities, aliveMs, type FromRunner, type Order, yieldingFlag } from './protocol.ts'
 
 /** A process of its own for handlers: whatever they do to it, the worker lives, and so do the other tasks. */
@@ -35,7 +35,10 @@ type RunnerOptions = {
 }
 
 /** Starts a runner and waits until it has loaded the extensions. Rejects when it cannot. */
-export async function startRunner(rt: Runtime, { openCalls, yields = false, signal }: RunnerOptions): Promise<Runner> {
+export async function startRunner(
+  rt: Configuration & Logs,
+  { openCalls, yields = false, signal }: RunnerOptions,
+): Promise<Runner> {
   const { memoryLimitMb, stallTimeoutSeconds } = rt.config.tasks
   const child = fork(join(import.meta.dirname, 'runner-main.ts'), yields ? [yieldingFlag] : [], {
     execArgv: [`--max-old-space-size=${memoryLimitMb}`],
@@ -151,7 +154,7 @@ type PoolOptions = Omit<RunnerOptions, 'signal'> & {
   readonly onReady?: () => void
 }
 
-export function openRunners(rt: Runtime, { first, ...options }: PoolOptions): RunnerPool {
+export function openRunners(rt: Configuration & Logs, { first, ...options }: PoolOptions): RunnerPool {
   const pool: Pool = {
     rt,
     options,
@@ -179,7 +182,7 @@ export function openRunners(rt: Runtime, { first, ...options }: PoolOptions): Ru
 }
 
 type Pool = {
-  readonly rt: Runtime
+  readonly rt: Configuration & Logs
   readonly options: Omit<PoolOptions, 'first'>
   readonly alive: Set<Runner>
   readonly idle: Runner[]

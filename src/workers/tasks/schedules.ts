@@ -1,7 +1,9 @@
 import { parseCron } from '../../adapters/cron.ts'
+import type { Clock } from '../../db/clock.ts'
+import type { UnloggedWrites } from '../../db/sql.ts'
 import { dropLock, registerSchedule, type Slot, scheduleSlots, takeLock, takeSlot } from '../../db/unlogged/tasks.ts'
-import type { Runtime } from '../../runtime.ts'
 import { openWakeup, repeat } from '../wakeup.ts'
+import type { TaskWorkerWrites } from './capabilities.ts'
 import type { ScheduleInfo } from './protocol.ts'
 import { type Calls, type Runner, startRunner } from './runners.ts'
 
@@ -19,7 +21,7 @@ const pauseAfterErrorMs = 2000
  * time that comes while the last run goes on is left out; times that passed while no worker ran are made up for by one
  * run. All of them share a process, apart from the tasks.
  */
-export function openSchedules(rt: Runtime, { openCalls, known }: Options) {
+export function openSchedules(rt: TaskWorkerWrites, { openCalls, known }: Options) {
   const { wake, wait } = openWakeup()
   const schedules: Schedules = {
     rt,
@@ -48,7 +50,7 @@ export function openSchedules(rt: Runtime, { openCalls, known }: Options) {
 }
 
 type Schedules = Options & {
-  readonly rt: Runtime
+  readonly rt: TaskWorkerWrites
   readonly crons: ReadonlyMap<string, ReturnType<typeof parseCron>>
   readonly running: Set<Promise<void>>
   runner: Promise<Runner> | undefined
@@ -74,7 +76,7 @@ async function work(schedules: Schedules, wait: (ms: number) => Promise<void>): 
 /** For an expression that has no next time any more. */
 const farAway = new Date('9999-12-31T00:00:00Z')
 
-async function register(rt: Runtime, known: readonly ScheduleInfo[]): Promise<void> {
+async function register(rt: UnloggedWrites & Clock, known: readonly ScheduleInfo[]): Promise<void> {
   for (const { id, cron } of known) await registerSchedule(rt, id, cron, parseCron(cron).next(rt.clock()) ?? farAway)
 }
 

@@ -1,3 +1,4 @@
+import type { UnloggedWrites } from '../../db/sql.ts'
 import { dropLock, takeLock } from '../../db/unlogged/tasks.ts'
 import {
   type TaskStats,
@@ -5,11 +6,18 @@ import {
   tasksServiceMethods,
   type WaitingTask,
 } from '../../extensions/tasks-service.ts'
-import { claimById, type Outcome, recoverTasks } from '../../features/tasks/outcomes.ts'
-import { comingTasks } from '../../features/tasks/queries.ts'
-import { type AttemptClaim, messageOf, resultJson, windowHours } from '../../features/tasks/tasks.ts'
-import type { Runtime } from '../../runtime.ts'
+import {
+  type AttemptClaim,
+  claimById,
+  comingTasks,
+  messageOf,
+  type Outcome,
+  recoverTasks,
+  resultJson,
+  windowHours,
+} from '../../features/work/tasks/tasks.ts'
 import { within } from '../wakeup.ts'
+import type { TaskWorkerWrites } from './capabilities.ts'
 import type { Claims, Slot, Slots } from './claims.ts'
 import type { InstanceLock } from './instance-lock.ts'
 import type { Calls } from './runners.ts'
@@ -29,7 +37,7 @@ const defaultJobLockSeconds = 300
 const defaultWaitSeconds = 30
 
 /** The tasks of this process as its handlers may ask about them and run some themselves. */
-export function openTasksService(rt: Runtime, parts: Parts) {
+export function openTasksService(rt: TaskWorkerWrites, parts: Parts) {
   const list: TaskList = { ...parts, rt, coming: [], lastRefreshed: null, isStopping: false }
   const openCalls = (): Calls => {
     const held: Held = { slots: [], jobLocks: new Map(), claims: new Map() }
@@ -54,7 +62,7 @@ export function openTasksService(rt: Runtime, parts: Parts) {
 }
 
 type TaskList = Parts & {
-  readonly rt: Runtime
+  readonly rt: TaskWorkerWrites
   coming: readonly WaitingTask[]
   lastRefreshed: string | null
   isStopping: boolean
@@ -138,7 +146,7 @@ function freeSlot(held: Held): void {
   first?.slot.free()
 }
 
-async function releaseJobLock(rt: Runtime, { jobLocks }: Held, name: string): Promise<boolean> {
+async function releaseJobLock(rt: UnloggedWrites, { jobLocks }: Held, name: string): Promise<boolean> {
   const holder = jobLocks.get(name)
   jobLocks.delete(name)
   return holder !== undefined && dropLock(rt, `job ${name}`, holder)

@@ -1,8 +1,17 @@
-import { claimDue, type Outcome, recoverTasks } from '../../features/tasks/outcomes.ts'
-import { nextDueMs } from '../../features/tasks/queries.ts'
-import { type ClaimedTask, creatorLeftMessage } from '../../features/tasks/tasks.ts'
-import type { Runtime } from '../../runtime.ts'
+import type { Configuration } from '../../config/config.ts'
+import type { Reads } from '../../db/pools.ts'
+import type { Writes } from '../../events/commit.ts'
+import type { Meters } from '../../features/operations/metrics/metrics.ts'
+import {
+  type ClaimedTask,
+  claimDue,
+  creatorLeftMessage,
+  nextDueMs,
+  type Outcome,
+  recoverTasks,
+} from '../../features/work/tasks/tasks.ts'
 import { openWakeup, repeat, within } from '../wakeup.ts'
+import type { TaskWorkerWrites } from './capabilities.ts'
 import {
   type CircuitBreaker,
   decideClaim,
@@ -32,7 +41,7 @@ const isolatedShare = 1 / 4
  * Runs the tasks of svc_Tasks whose types have a handler, and the schedules, until stopped: due tasks in the order of
  * their time, at most TASK_CONCURRENCY at once, each in a process of its own. Rejects when the extensions do not load.
  */
-export async function openTasks(rt: Runtime): Promise<TaskWorker> {
+export async function openTasks(rt: TaskWorkerWrites): Promise<TaskWorker> {
   const { concurrency, listRefreshIntervalSeconds } = rt.config.tasks
   const instanceId = rt.newId()
   const { wake, wait } = openWakeup()
@@ -79,7 +88,7 @@ export async function openTasks(rt: Runtime): Promise<TaskWorker> {
 }
 
 type Worker = {
-  readonly rt: Runtime
+  readonly rt: Reads & Writes & Meters
   readonly claims: Claims
   readonly slots: Slots
   readonly lock: InstanceLock
@@ -186,6 +195,6 @@ async function runOn(
 }
 
 /** A tenant's work is not done for a user who does not belong to it any more. */
-function isRefused(rt: Runtime, { creatorLeft }: ClaimedTask): boolean {
+function isRefused(rt: Configuration, { creatorLeft }: ClaimedTask): boolean {
   return rt.config.tenancy.enabled && creatorLeft
 }

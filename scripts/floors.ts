@@ -1,0 +1,275 @@
+/**
+ * The floors of `src/`, from the roof to the ground: what each hides, and what it may import. The map in ARCHITECTURE.md
+ * is written from this table (`npm run gen`), and `check-imports.ts` makes its rules of it, for types like for values.
+ */
+export type Floor = {
+  readonly name: string
+  /** Its folders and files, from `src/`. */
+  readonly places: readonly string[]
+  readonly hides: string
+  /** Names of floors below it; {@link ground} is open to all. */
+  readonly mayImport: readonly string[]
+}
+
+/** What every floor may import. */
+const ground: readonly string[] = ['language', 'errors']
+
+const platform = ['access', 'query', 'cache', 'events', 'catalog', 'db', 'adapters', 'admission', 'config']
+const slices = ['operations', 'accounts', 'messaging', 'work', 'settings', 'data']
+
+export const floors: readonly Floor[] = [
+  {
+    name: 'launcher',
+    places: ['start.ts', 'launcher/'],
+    hides: '`npm start`: embedded PostgreSQL, setup, every process, one banner',
+    mayImport: ['process', 'workers', 'db', 'config'],
+  },
+  {
+    name: 'cli',
+    places: ['cli/'],
+    hides: '`npx daybook`: `main.ts` is THE list of commands',
+    mayImport: ['doctor', 'process', 'data', 'events', 'adapters', 'config'],
+  },
+  {
+    name: 'doctor',
+    places: ['doctor/'],
+    hides:
+      'what an installation lacks: reads the facts of a server, judges them by pure functions; `doctor.ts` is THE list of checks',
+    mayImport: ['workers', ...slices, ...platform],
+  },
+  {
+    name: 'api',
+    places: ['api/'],
+    hides:
+      'the web process: `routes.ts` is THE list of routes, `access.ts` who may call them, `error-bodies.ts` the two error formats, `realtime*` the socket channel, `limits.ts` THE list of routes that count attempts, `parameters.ts` what routes of data are asked beyond what they declare',
+    mayImport: ['setup', 'extensions', 'process', ...slices, 'http', ...platform],
+  },
+  {
+    name: 'workers',
+    places: ['workers/'],
+    hides:
+      'the worker processes: `workers.ts` is THE list, `loop.ts` fetches and completes jobs, `tasks/` claims tasks and watches the processes that run their handlers',
+    mayImport: ['extensions', 'process', ...slices, ...platform],
+  },
+  {
+    name: 'setup',
+    places: ['setup.ts'],
+    hides: 'the release step; may run any number of times and in parallel',
+    mayImport: ['process', 'messaging', 'data', 'access', 'events', 'catalog', 'db', 'adapters', 'config'],
+  },
+  {
+    name: 'extensions',
+    places: ['extensions/'],
+    hides:
+      'loads the code of `EXTENSIONS_DIR`, the only code found by file name, and gives it its context: `docs/extensions.md`',
+    mayImport: ['messaging', 'work', 'data', 'http', ...platform],
+  },
+  {
+    name: 'process',
+    places: ['process/'],
+    hides:
+      'the roof: `runtime.ts` opens what a process shares and closes it again; only entry points know it, functions below take the capabilities they use. `system-rules.ts` is THE list of what holds for rows of system collections',
+    mayImport: [...slices, ...platform],
+  },
+  {
+    name: 'operations',
+    places: ['features/operations/'],
+    hides:
+      'running an installation: jobs and mails to be done again (`ops`), `metrics`, the state of `realtime`, `project-info`',
+    mayImport: ['messaging', 'work', 'settings', 'data', 'http', ...platform],
+  },
+  {
+    name: 'accounts',
+    places: ['features/accounts/'],
+    hides:
+      'who signs in, by which proof, and what an administrator grants: `auth`, `two-factor`, `passkeys`, `social`, `api-keys`, `tenants`, `identity` (who may change an account), `permissions` (routes, review, explain)',
+    mayImport: ['messaging', 'settings', 'data', 'http', ...platform],
+  },
+  {
+    name: 'messaging',
+    places: ['features/messaging/'],
+    hides: 'what people are sent: `mail`, `templates`, `inbox`, `notifications`, and the `rooms` of the socket channel',
+    mayImport: ['settings', 'data', 'http', ...platform],
+  },
+  {
+    name: 'work',
+    places: ['features/work/'],
+    hides: 'work that is claimed row by row: `tasks`',
+    mayImport: platform,
+  },
+  {
+    name: 'settings',
+    places: ['features/settings/'],
+    hides: 'the settings of the installation and of each tenant',
+    mayImport: ['data', 'http', ...platform],
+  },
+  {
+    name: 'data',
+    places: ['features/data/'],
+    hides:
+      'rows and what is asked of them: `items` (plan → apply → answer), `reports`, `changes`, `history`, `schemas`, `migrations`, `hooks`; knows no system collection',
+    mayImport: ['http', ...platform],
+  },
+  {
+    name: 'http',
+    places: ['http/'],
+    hides:
+      'how routes declare themselves: `route.ts` makes a declaration a route, `reading.ts` reads requests by it and says the words of refusals, `shapes.ts` has what many share; JSON that can be kept',
+    mayImport: ['access', 'events', 'db', 'adapters', 'config'],
+  },
+  {
+    name: 'access',
+    places: ['access/'],
+    hides: 'who somebody is and what they may do: roles, rules and grants as they are now, compiled for a principal',
+    mayImport: ['query', 'catalog', 'db'],
+  },
+  {
+    name: 'query',
+    places: ['query/'],
+    hides: 'the query compiler, pure: parse → resolve → compile',
+    mayImport: ['events', 'catalog', 'config'],
+  },
+  {
+    name: 'cache',
+    places: ['cache/'],
+    hides:
+      'answers kept: `log-watch.ts` asks the log what has changed, `data-cache.ts` keeps and judges, `shared-store.ts` is Redis or Upstash, `invalidations.ts` the jobs; `system-sync.ts` compares rules through Redis',
+    mayImport: ['events', 'catalog', 'db', 'adapters', 'config'],
+  },
+  {
+    name: 'events',
+    places: ['events/'],
+    hides:
+      '`types.ts` (every event), `jobs.ts` (every queue), `reactions.ts` (what follows from an event), `commit.ts` (the door for changes), `direct-session.ts` (setup and migrations), `log.ts` (table and publication), `feed*.ts`, `cursor.ts`',
+    mayImport: ['catalog', 'db', 'adapters', 'admission', 'config'],
+  },
+  {
+    name: 'catalog',
+    places: ['catalog/'],
+    hides: 'definitions → catalog → DDL, and the triggers that write the log',
+    mayImport: ['db'],
+  },
+  {
+    name: 'db',
+    places: ['db/'],
+    hides:
+      'pools, the read-only pool of the routes, read replicas, the embedded server; `unlogged/` is the second and last door for writes',
+    mayImport: ['adapters', 'admission', 'config'],
+  },
+  {
+    name: 'adapters',
+    places: ['adapters/'],
+    hides: 'one npm package each',
+    mayImport: ['admission', 'config'],
+  },
+  {
+    name: 'admission',
+    places: ['admission/'],
+    hides:
+      'for whom work is done, who gets a place, who waits and who is refused, by what work costs: `step.ts` is pure; `docs/overload.md`',
+    mayImport: [],
+  },
+  { name: 'config', places: ['config/'], hides: 'environment → frozen value, from one table', mayImport: [] },
+  {
+    name: 'language',
+    places: ['language/'],
+    hides: 'what JavaScript lacks: made once per object, near names, UUIDs, a pause in long work',
+    mayImport: [],
+  },
+  { name: 'errors', places: ['errors.ts'], hides: 'every refusal: status, code, message', mayImport: [] },
+]
+
+/** Wings that are one slice; in the others each folder is one. */
+const wholeWings = ['settings']
+const dividedWings = ['accounts', 'data', 'messaging', 'operations', 'work']
+
+export type Rule = {
+  readonly name: string
+  readonly comment: string
+  readonly severity: 'error'
+  readonly from: { readonly path: string; readonly pathNot?: string }
+  readonly to: { readonly path: string; readonly pathNot?: string }
+}
+
+/** The import rules that the table and the faces of slices come to. */
+export function rulesOfFloors(): Rule[] {
+  return [...floors.map(ruleOf), unplaced, ...facesOfSlices]
+}
+
+function ruleOf({ name, places, mayImport }: Floor): Rule {
+  const open = floors.filter((floor) => [name, ...mayImport, ...ground].includes(floor.name))
+  return {
+    name: `floor-${name}`,
+    comment: `Dependencies point down: see the map in ARCHITECTURE.md.`,
+    severity: 'error',
+    from: { path: pathOf(places) },
+    to: { path: '^src/', pathNot: pathOf(open.flatMap((floor) => floor.places)) },
+  }
+}
+
+const pathOf = (places: readonly string[]): string =>
+  `^src/(${places.map((place) => place.replace('.', '\\.')).join('|')})`
+
+const unplaced: Rule = {
+  name: 'every-file-on-a-floor',
+  comment: 'A file outside of the map has no rules.',
+  severity: 'error',
+  from: { path: '^src/', pathNot: pathOf(floors.flatMap(({ places }) => places)) },
+  to: { path: '' },
+}
+
+const whole = wholeWings.join('|')
+const divided = dividedWings.join('|')
+/** `data/items/items.ts`, `settings/settings.ts` */
+const faces = `^src/features/((${whole})/\\2\\.ts|(${divided})/([^/]+)/\\4\\.ts)$`
+const byTheirFace = 'Another slice is entered by its public face alone, so that its inside can change.'
+
+const facesOfSlices: readonly Rule[] = [
+  {
+    name: 'slices-by-their-face',
+    comment: byTheirFace,
+    severity: 'error',
+    from: { path: `^src/features/(${divided})/([^/]+)/` },
+    to: { path: '^src/features/', pathNot: `^src/features/$1/$2/|${faces}` },
+  },
+  {
+    name: 'wings-by-their-face',
+    comment: byTheirFace,
+    severity: 'error',
+    from: { path: `^src/features/(${whole})/` },
+    to: { path: '^src/features/', pathNot: `^src/features/$1/|${faces}` },
+  },
+  {
+    name: 'processes-by-the-face',
+    comment: `${byTheirFace} Lists of routes, jobs and seeds name the file of each slice that has them; the roof opens what it opens.`,
+    severity: 'error',
+    from: { path: '^src/', pathNot: '^src/(features|process)/' },
+    to: { path: '^src/features/', pathNot: `${faces}|(^|[/-])(routes|jobs|seeds)\\.ts$` },
+  },
+]
+
+/** The table as Markdown. */
+export function floorsTable(): string {
+  const rows = floors.map(({ places, hides, mayImport }) => {
+    const where = places.map((place) => `\`src/${place}\``).join(', ')
+    return `| ${where} | ${hides} | ${shortened(mayImport).join(', ')} |`
+  })
+  return [
+    '| floor | what it hides | what it may import, besides `language` and `errors` |',
+    '| --- | --- | --- |',
+    ...rows,
+  ].join('\n')
+}
+
+/** With one word for what stands together. */
+function shortened(names: readonly string[]): readonly string[] {
+  const groups: [string, readonly string[]][] = [
+    ['all wings', slices],
+    ['everything from `access` down', platform],
+  ]
+  return groups.reduce(
+    (left, [word, group]) =>
+      group.every((name) => left.includes(name)) ? [...left.filter((name) => !group.includes(name)), word] : left,
+    names,
+  )
+}

@@ -1,0 +1,38 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { AppError } from '../errors.ts'
+
+/** The answer to a client that is gone: nobody reads it; 499 is what proxies log for it. */
+export const clientGone = (cause?: unknown): AppError =>
+  new AppError(499, 'The client has closed the request', { cause })
+
+/** For whom work is done, known however deep it is called. */
+export type Asker = {
+  /** Who takes turns with others where work waits: a user, or the network of an address. */
+  readonly caller: string
+  /** Aborts when the client is gone before its answer was whole; undefined for work that ends by itself. */
+  readonly gone: AbortSignal | undefined
+  /** How many places of the admission its work holds. */
+  places: number
+}
+
+/**
+ * Does work, and all that follows from it, for somebody. Statements of the routes' pool and transactions of `commit` end
+ * when that one is gone. What several share must not be read there: see `ends` in db/pools.ts.
+ */
+export function workFor<T>(asker: Asker, work: () => T): T {
+  return askers.run(asker, work)
+}
+
+/** Lets work that is called from elsewhere, such as by a stream, be done for whom this is done. */
+export function forSameAsker(): <T>(work: () => T) => T {
+  const who = askers.getStore()
+  return (work) => (who === undefined ? work() : askers.run(who, work))
+}
+
+/** For whom this is done; undefined outside of requests. */
+export const asker = (): Asker | undefined => askers.getStore()
+
+/** Aborts when nobody waits for this work any more. */
+export const goneSignal = (): AbortSignal | undefined => askers.getStore()?.gone
+
+const askers = new AsyncLocalStorage<Asker>()

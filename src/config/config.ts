@@ -1,0 +1,200 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { parseEnv } from 'node:util'
+import { firstMalformedLine } from './env-file.ts'
+import { type Families, families as familyTable, readFamilies, variablePrefix } from './families.ts'
+import { nearMisses } from './near-misses.ts'
+import { type Env, isSet, openReading, type Problem, type Reading, readVariables } from './read.ts'
+import { checkRules, type RuleOptions } from './rules.ts'
+import { groups, type Parsed } from './variables.ts'
+
+/**
+ * The whole configuration: one member per section of docs/config.md, one value per variable. Frozen.
+ * Names end in their unit (`Ms`, `Seconds`, `Days`, `Bytes`); sizes are in bytes, the times of `auth` in seconds.
+ */
+export type Config = Readonly<
+  Omit<Parsed, 'auth' | 'access' | 'mail' | 'storage' | 'passkey' | 'oauth'> & {
+    auth: Parsed['auth'] & {
+      /** Password sign-in is on (LOCAL is listed). */
+      readonly local: boolean
+      /** Two-factor is on (TWOFACTOR is listed). */
+      readonly twoFactor: boolean
+      /** E-mail verification is required and no mail sender is configured: the settings must hold SMTP. */
+      readonly verificationNeedsSettingsSmtp: boolean
+    }
+    access: Omit<Parsed['access'], 'protectPrivilegeFields'> & { readonly protectPrivilegeFields: boolean }
+    /** Complete senders by name; `defaultSender` is a key of them, undefined when there is none. */
+    mail: Parsed['mail'] & { readonly senders: Families['senders'] }
+    /** Services by name; `defaultService` is a key of them, undefined when there is none. */
+    storage: Parsed['storage'] & { readonly services: Families['services'] }
+    /** Undefined unless passkeys are listed and fully configured. */
+    passkey: PasskeyConfig | undefined
+    /** Active providers by lower-case id. */
+    oauth: Parsed['oauth'] & { readonly providers: Families['providers'] }
+    /** What is doubtful but no reason to stop; log it at start. */
+    warnings: readonly string[]
+  }
+>
+
+/** The parsed environment. */
+export type Configuration = { readonly config: Config }
+
+export type PasskeyConfig = Readonly<{ rpId: string; rpName: string; origins: readonly string[] }>
+
+export type ParseOptions = RuleOptions &
+  Readonly<{
+    /** Stands in for an unset SECRET_KEY outside production: the key that development keeps beside its data. */
+    secretKey?: string
+  }>
+
+/** Everything that is wrong with the configuration, at once. Its message never holds a secret. */
+export class ConfigError extends Error {
+  readonly problems: readonly Problem[]
+
+  constructor(message: string, problems: readonly Problem[] = []) {
+    super(message)
+    this.name = 'ConfigError'
+    this.problems = problems
+  }
+}
+
+/**
+ * Reads the configuration from environment variables.
+ *
+ * `allowMissingSecret` lets SECRET_KEY be unset outside production; `auth.secretKey` is then empty, so such a
+ * config must not sign anything. `requireDatabase` makes an unset DATABASE_URL a problem.
+ *
+ * @throws {ConfigError} naming every variable that is missing, malformed or at odds with another one
+ */
+export function parseConfig(env: Env, options: ParseOptions = {}): Config {
+  const reading = openReading(env)
+  const parsed = readGroups(reading)
+  const families = readFamilies(parsed, reading)
+  const secretKey = parsed.auth.secretKey || (reading.environment === 'production' ? '' : (options.secretKey ?? ''))
+  checkRules({ parsed, families, secretKey }, reading, options)
+  reading.findings.warnings.push(...nearMisses(reading))
+  const { problems, warnings } = reading.findings
+  if (problems.length > 0) throw new ConfigError(describeProblems(problems), problems)
+  return deepFreeze(assemble({ parsed, families, secretKey, warnings, reading }))
+}
+
+/**
+ * The variables of a process: those of `<dir>/.env`, if there is one, overlaid by the process's own.
+ *
+ * @throws {ConfigError} naming the file when it cannot be read or has a line that is no assignment
+ */
+export function loadEnv(dir: string, processEnv: Env): Record<string, string | undefined> {
+  const file = join(dir, '.env')
+  const content = readIfPresent(file)
+  if (content === undefined) return { ...processEnv }
+  const line = firstMalformedLine(content)
+  if (line !== undefined) throw new ConfigError(`${file} is malformed: line ${line} is not of the form NAME=value`)
+  return { ...parseEnv(content), ...processEnv }
+}
+
+/** A copy to print or log: secrets are masked, of connection strings only scheme, host and database remain. */
+export function describeConfig(config: Config): Record<string, unknown> {
+  return masked(config, '') as Record<string, unknown>
+}
+
+type Draft = { parsed: Parsed; families: Families; secretKey: string; warnings: string[]; reading: Reading }
+
+function readGroups(reading: Reading): Parsed {
+  const read = Object.entries(groups).map(([key, group]) => [key, readVariables(group.variables, reading)])
+  return Object.fromEntries(read) as Parsed
+}
+
+function assemble({ parsed, families, secretKey, warnings, reading }: Draft): Config {
+  const { auth, access, mail, rateLimit, storage } = parsed
+  const senders = Object.keys(families.senders)
+  return {
+    ...parsed,
+    auth: {
+      ...auth,
+      secretKey,
+      local: auth.servicesEnabled.includes('LOCAL'),
+      twoFactor: auth.servicesEnabled.includes('TWOFACTOR'),
+      verificationNeedsSettingsSmtp: auth.requireEmailVerification && senders.length === 0,
+    },
+    access: { ...access, ...privilegeFields(access, reading) },
+    rateLimit: { ...rateLimit, redisUrl: rateLimit.redisUrl ?? systemCacheRedis(parsed) },
+    mail: { ...mail, senders: families.senders, defaultSender: namedOrFirst(mail.defaultSender, senders) },
+    storage: {
+      ...storage,
+      services: families.services,
+      defaultService: namedOrFirst(storage.defaultService, Object.keys(families.services)),
+    },
+    passkey: passkeyConfig(parsed),
+    oauth: { ...parsed.oauth, providers: families.providers },
+    warnings,
+  }
+}
+
+function systemCacheRedis({ systemCache }: Parsed): string | undefined {
+  return systemCache.adapter === 'redis' ? systemCache.redisUrl : undefined
+}
+
+/** The old value allow-password means both switches, unless the second is set by itself. */
+function privilegeFields(access: Parsed['access'], reading: Reading) {
+  const old = access.protectPrivilegeFields === 'allow-password'
+  return {
+    protectPrivilegeFields: access.protectPrivilegeFields !== false,
+    allowPasswordWrites: access.allowPasswordWrites || (old && !isSet(reading, 'ALLOW_PASSWORD_WRITES')),
+  }
+}
+
+function passkeyConfig({ auth, passkey }: Parsed): PasskeyConfig | undefined {
+  const { rpId, rpName, origins } = passkey
+  if (!auth.servicesEnabled.includes('PASSKEY') || !rpId || !rpName || origins.length === 0) return undefined
+  return { rpId, rpName, origins }
+}
+
+function namedOrFirst(wanted: string | undefined, names: readonly string[]): string | undefined {
+  const same = (name: string) => wanted !== undefined && variablePrefix(name) === variablePrefix(wanted)
+  return names.find(same) ?? names[0]
+}
+
+function describeProblems(problems: readonly Problem[]): string {
+  const lines = problems.map(({ variable, message, doc }) => `  ${variable}: ${message}\n      (${doc})`)
+  return `The configuration has ${problems.length === 1 ? 'a problem' : `${problems.length} problems`}:\n${lines.join('\n')}`
+}
+
+function readIfPresent(file: string): string | undefined {
+  try {
+    return readFileSync(file, 'utf8')
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT') return undefined
+    throw new ConfigError(`${file} cannot be read: ${code}`)
+  }
+}
+
+/** Members that hold a secret somewhere; masked wherever they occur, which errs on the safe side. */
+const secretMembers = new Set(
+  [...Object.values(groups), ...Object.values(familyTable).flat()].flatMap(({ variables }) =>
+    Object.entries(variables)
+      .filter(([, variable]) => variable.secret)
+      .map(([member]) => member),
+  ),
+)
+
+function masked(value: unknown, member: string): unknown {
+  if (Array.isArray(value)) return value.map((entry) => masked(entry, member))
+  if (typeof value === 'object' && value !== null)
+    return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, masked(inner, key)]))
+  if (typeof value !== 'string' || value === '' || !secretMembers.has(member)) return value
+  return /urls?$/i.test(member) ? maskedUrl(value) : '********'
+}
+
+function maskedUrl(value: string): string {
+  const { protocol, host, pathname, username, password } = new URL(value)
+  return `${protocol}//${username + password === '' ? '' : '********@'}${host}${pathname}`
+}
+
+function deepFreeze<T>(value: T): T {
+  if (typeof value === 'object' && value !== null && !Object.isFrozen(value)) {
+    Object.freeze(value)
+    for (const inner of Object.values(value)) deepFreeze(inner)
+  }
+  return value
+}

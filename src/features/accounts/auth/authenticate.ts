@@ -1,0 +1,169 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { accessOfPrincipal, accessOfRole, type Caller } from '../../../access/principal.ts'
+import type { CurrentAccess } from '../../../access/store.ts'
+import type { Logs } from '../../../adapters/logger.ts'
+import { type VerifiedClaims, verifyToken } from '../../../adapters/tokens.ts'
+import type { CurrentCatalog } from '../../../catalog/store.ts'
+import type { Configuration } from '../../../config/config.ts'
+import type { Clock } from '../../../db/clock.ts'
+import type { UnloggedWrites } from '../../../db/sql.ts'
+import { extendSession, touchApiKey, touchSession } from '../../../db/unlogged/sessions.ts'
+import type { CredentialFault } from '../../../errors.ts'
+import type { CurrentSettings } from '../../settings/settings.ts'
+import { findApiKey, readsLikeApiKey } from '../api-keys/api-keys.ts'
+import { afterwards } from './afterwards.ts'
+import { cookieNamesOf, dropSessionCookie, refuseForgedWrite, tokenOfCookies } from './browser.ts'
+import type { AuthWrites } from './capabilities.ts'
+import type { Session, Sessions } from './session-store.ts'
+
+/**
+ * Who makes a request. An Authorization header decides wherever there is one: the user of the live session or API key
+ * that it names, or why it opens nothing, which no route answers like the public role. Else the session cookie: its
+ * user; a dead one is dropped, and its caller is the public role like any other without a credential.
+ *
+ * At once where memory knows it, which is most of the time. Throws 503 when the database can't tell, 403 when a
+ * cookie's write comes from another site.
+ */
+export function resolveCaller(
+  rt: AuthWrites,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Caller | CredentialFault | Promise<Caller | CredentialFault> {
+  const { authorization = '', cookie } = request.headers
+  const { ignoresSession = false, ownAuthorization = false } = request.routeOptions.config ?? {}
+  // An empty one is how some clients say that they have none.
+  if (authorization !== '' && !ownAuthorization) {
+    const found = callerOfHeader(rt, authorization)
+    return ignoresSession ? forgotten(rt, found) : found
+  }
+  if (cookie === undefined) return publicCaller(rt)
+  const token = tokenOfCookies(cookieNamesOf(rt), cookie)
+  if (token === undefined) return publicCaller(rt)
+  const visit = { rt, request, reply, ignoresSession }
+  const session = liveSession(rt, token)
+  return session instanceof Promise ? session.then((found) => byCookie(visit, found)) : byCookie(visit, session)
+}
+
+function callerOfHeader(rt: AuthWrites, authorization: string): Found | Promise<Found> {
+  const token = bearerOf(authorization)
+  if (token === undefined) return 'INVALID_TOKEN'
+  if (readsLikeApiKey(token)) return callerOfKey(rt, token).then((found) => found?.caller ?? 'INVALID_API_KEY')
+  const session = liveSession(rt, token)
+  return session instanceof Promise ? session.then((found) => admitted(rt, found)) : admitted(rt, session)
+}
+
+/** What an Authorization header of the scheme Bearer holds. */
+export function bearerOf(authorization: string): string | undefined {
+  return /^bearer +(\S+) *$/i.exec(authorization)?.[1]
+}
+
+type Found = Caller | CredentialFault
+
+/** On routes where nobody is anybody a bad header is refused all the same. */
+function forgotten(
+  rt: CurrentAccess & CurrentCatalog & CurrentSettings,
+  found: Found | Promise<Found>,
+): Found | Promise<Found> {
+  if (found instanceof Promise) return found.then((settled) => forgotten(rt, settled))
+  return typeof found === 'string' ? found : publicCaller(rt)
+}
+
+type Visit = {
+  readonly rt: AuthWrites
+  readonly request: FastifyRequest
+  readonly reply: FastifyReply
+  readonly ignoresSession: boolean
+}
+
+function byCookie({ rt, request, reply, ignoresSession }: Visit, session: LiveSession): Caller | Promise<Caller> {
+  request.sessionCookie = typeof session === 'string' ? 'dead' : 'live'
+  if (typeof session === 'string') {
+    dropSessionCookie(rt, reply)
+    return publicCaller(rt)
+  }
+  if (ignoresSession) return publicCaller(rt)
+  refuseForgedWrite(rt.config, request)
+  return admitted(rt, session) as Caller | Promise<Caller>
+}
+
+function admitted(rt: AuthWrites, session: LiveSession): Found | Promise<Caller> {
+  if (typeof session === 'string') return session
+  if (session.idle) afterwards(rt, 'noting the use of a session', () => touchSession(rt, session.id))
+  const caller = callerOf(rt, session)
+  return session.extendable ? extend(rt, session).then(() => caller) : caller
+}
+
+type LiveSession = Session | CredentialFault
+
+/** The live session that an access token names, or why there is none. */
+function liveSession(rt: Clock & Configuration & Sessions, token: string): LiveSession | Promise<LiveSession> {
+  const claims = verifyToken(rt.config, token, rt.clock())
+  if (claims === undefined) return 'INVALID_TOKEN'
+  const known = rt.sessions.recall(claims.sessionToken)
+  if (known !== undefined) return ownSession(claims, known)
+  return rt.sessions.find(claims.sessionToken).then((session) => ownSession(claims, session))
+}
+
+function ownSession(claims: VerifiedClaims, session: Session | undefined): LiveSession {
+  return session?.userId === claims.userId ? session : 'SESSION_ENDED'
+}
+
+/** Who calls, and in how many milliseconds to ask again: nothing is notified of a session that merely expires. */
+export type FoundCaller = { readonly caller: Caller; readonly endsInMs: number }
+
+/** The user of a token or API key, for channels other than HTTP requests, or why it opens nothing. 503 as above. */
+export async function callerOfToken(rt: AuthWrites, token: string): Promise<FoundCaller | CredentialFault> {
+  if (readsLikeApiKey(token)) return (await callerOfKey(rt, token)) ?? 'INVALID_API_KEY'
+  const session = await liveSession(rt, token)
+  if (typeof session === 'string') return session
+  const claims = verifyToken(rt.config, token, rt.clock())
+  if (claims === undefined) return 'INVALID_TOKEN'
+  const endsInMs = Math.min(session.endsAt - performance.now(), claims.expiresAt.getTime() - rt.clock().getTime())
+  return { caller: callerOf(rt, session), endsInMs }
+}
+
+/** The caller without a session: the role `public`. */
+export function publicCaller(rt: CurrentAccess & CurrentCatalog & CurrentSettings): Caller {
+  const rules = rt.access.current()
+  return remembered(rules, () => {
+    const access = accessOfRole(rt, rules, rules.publicRole, undefined)
+    const nobody = { userId: undefined, tenantId: undefined, sessionId: undefined, keyId: undefined, user: undefined }
+    return { ...nobody, role: rules.publicRole, admin: access.admin, access }
+  })
+}
+
+function callerOf(rt: CurrentCatalog & CurrentSettings, session: Session): Caller {
+  return remembered(session, () => {
+    const { id: sessionId, role, userId, tenantId, user } = session
+    const access = accessOfPrincipal(rt, session)
+    return { sessionId, keyId: undefined, role, userId, tenantId, user, admin: access.admin, access }
+  })
+}
+
+async function callerOfKey(rt: AuthWrites, text: string): Promise<FoundCaller | undefined> {
+  const found = await findApiKey(rt, text)
+  if (found === undefined) return undefined
+  const { keyId, idle, endsInMs, role, userId, tenantId, user } = found
+  if (idle) afterwards(rt, 'noting the use of an API key', () => touchApiKey(rt, keyId))
+  const access = { ...accessOfPrincipal(rt, found), byKey: true }
+  const caller = { sessionId: undefined, keyId, role, userId, tenantId, user, admin: access.admin, access }
+  return { caller, endsInMs }
+}
+
+const callers = new WeakMap<object, Caller>()
+
+/** One caller per session, or per version of the rules for the public role. */
+function remembered(key: object, make: () => Caller): Caller {
+  const caller = callers.get(key) ?? make()
+  callers.set(key, caller)
+  return caller
+}
+
+/** Failing to extend is no reason to refuse: the session is live, and the next request tries again. */
+async function extend(rt: UnloggedWrites & Configuration & Logs, { id }: Session): Promise<void> {
+  try {
+    await extendSession(rt, id, rt.config.auth.accessTokenExpiresIn)
+  } catch (error) {
+    rt.log.warn({ err: error }, 'a session could not be extended')
+  }
+}

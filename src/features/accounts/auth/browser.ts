@@ -1,0 +1,147 @@
+import { createHash } from 'node:crypto'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { CurrentAccess } from '../../../access/store.ts'
+import type { Config, Configuration } from '../../../config/config.ts'
+import { AppError } from '../../../errors.ts'
+import { oncePer } from '../../../language/once-per.ts'
+
+/**
+ * What the session cookie of an installation is called. Browsers send cookies to every port of a host, so installations
+ * side by side must not share a name: each would end the sessions of the other. Browsers take the `host` name only over
+ * HTTPS, for the whole host and for no other one, so it is used wherever the configuration allows; both are read.
+ */
+type CookieNames = { readonly plain: string; readonly host: string }
+
+/** The names for an installation that is known by this text. */
+export function cookieNames(installation: string): CookieNames {
+  const mark = createHash('sha256').update(`session cookie of ${installation}`).digest('hex').slice(0, 8)
+  return { plain: `token_${mark}`, host: `__Host-token_${mark}` }
+}
+
+/** The session cookie of cookie mode, as text for `Set-Cookie`. */
+export function sessionCookie(config: Config, names: CookieNames, token: string): string {
+  return cookieText(config, nameInForce(config, names), token, config.auth.accessTokenExpiresIn)
+}
+
+/** What makes a browser drop the session cookie. */
+export function clearedSessionCookie(config: Config, names: CookieNames): string {
+  return cookieText(config, nameInForce(config, names), '', 0)
+}
+
+/** The token in a request's Cookie header; undefined when there is none. */
+export function tokenOfCookies(names: CookieNames, header: string | undefined): string | undefined {
+  if (header === undefined) return undefined
+  const cookies = cookiesOf(header)
+  return findCookie(cookies, names.host) ?? findCookie(cookies, names.plain)
+}
+
+/** The names of this installation. Its role `public` is made with it and never again, so its id tells installations apart. */
+export function cookieNamesOf(rt: CurrentAccess): CookieNames {
+  return namesByRole(rt.access.current().publicRole)
+}
+
+/** Hands a token to the browser, in the place of whatever the answer said of the cookie before. */
+export function setSessionCookie(rt: Configuration & CurrentAccess, reply: FastifyReply, token: string): void {
+  answerCookies(rt, reply, [sessionCookie(rt.config, cookieNamesOf(rt), token)])
+}
+
+/** Makes the browser drop its session cookie; the one of the other name too, where that is the one it has sent. */
+export function dropSessionCookie(rt: Configuration & CurrentAccess, reply: FastifyReply): void {
+  const names = cookieNamesOf(rt)
+  const sent = cookiesOf(reply.request.headers.cookie ?? '')
+  const inForce = nameInForce(rt.config, names)
+  const others = [names.host, names.plain].filter((name) => name !== inForce && findCookie(sent, name) !== undefined)
+  const dropped = others.map((name) => cookieText(rt.config, name, '', 0))
+  answerCookies(rt, reply, [...dropped, clearedSessionCookie(rt.config, names)])
+}
+
+const cookiesOf = (header: string): string[] => header.split(';').map((pair) => pair.trim())
+
+/** The value of a cookie that has one. */
+function findCookie(cookies: readonly string[], name: string): string | undefined {
+  const found = cookies.find((pair) => pair.startsWith(`${name}=`))
+  return found === undefined || found.length === name.length + 1 ? undefined : found.slice(name.length + 1)
+}
+
+const namesByRole = oncePer(({ id }: { readonly id: string }) => cookieNames(id))
+
+/** Other cookies of the answer stay. */
+function answerCookies(rt: CurrentAccess, reply: FastifyReply, cookies: readonly string[]): void {
+  const { plain, host } = cookieNamesOf(rt)
+  const before = [reply.getHeader('set-cookie') ?? []].flat().map(String)
+  const kept = before.filter((cookie) => !cookie.startsWith(`${plain}=`) && !cookie.startsWith(`${host}=`))
+  reply.removeHeader('set-cookie')
+  for (const cookie of [...kept, ...cookies]) reply.header('set-cookie', cookie)
+}
+
+function nameInForce({ cookie: { domain, path, secure } }: Config, names: CookieNames): string {
+  return secure && path === '/' && domain === undefined ? names.host : names.plain
+}
+
+function cookieText({ cookie }: Config, name: string, value: string, maxAge: number): string {
+  const { domain, path, secure, httpOnly, sameSite } = cookie
+  // Browsers take it with exactly these attributes.
+  const host = name.startsWith('__Host-')
+  const attributes = [
+    `${name}=${value}`,
+    `Path=${host ? '/' : path}`,
+    `Max-Age=${maxAge}`,
+    ...(domain === undefined || host ? [] : [`Domain=${domain}`]),
+    ...(httpOnly ? ['HttpOnly'] : []),
+    ...(secure || host ? ['Secure'] : []),
+    `SameSite=${sameSite.charAt(0).toUpperCase()}${sameSite.slice(1)}`,
+  ]
+  return attributes.join('; ')
+}
+
+/**
+ * Whether a browser page of this origin may call the API with its user's cookies: the origins of AUTH_APP_URL and
+ * AUTH_CORS_ALLOWED_ORIGINS, with AUTH_CORS_ALLOW_ANY_PORT any port of the same scheme and host.
+ */
+export function isTrustedOrigin({ auth, cors }: Config, origin: string): boolean {
+  if (!URL.canParse(origin) || new URL(origin).origin !== origin) return false
+  const trusted = [...cors.allowedOrigins, ...auth.appUrls.map((url) => new URL(url).origin)]
+  return trusted.some((other) => other === origin || (cors.allowAnyPort && withoutPort(other) === withoutPort(origin)))
+}
+
+/**
+ * Refuses (403) what a page of another site could make a browser send with its user's cookies: a write whose origin is
+ * neither ours nor trusted, whatever its body is, and one of which nothing says where it comes from. Clients that are no
+ * browser send the token in the Authorization header.
+ */
+export function refuseForgedWrite(config: Config, request: FastifyRequest): void {
+  if (!safeMethods.has(request.method) && !fromTrustedPage(config, request)) throw crossSite()
+}
+
+/**
+ * The same for a GET that changes something: pages of other sites can lead a browser to it, or show it as an image. An
+ * address that the user has typed, and a client that says nothing of pages, may.
+ */
+export function refuseForeignVisit(config: Config, request: FastifyRequest): void {
+  const { origin, 'sec-fetch-site': site = 'none' } = request.headers
+  if ((origin !== undefined || site !== 'none') && !fromTrustedPage(config, request)) throw crossSite()
+}
+
+/**
+ * Refuses (403) a sign-in that another site's page or mail starts: it would sign its victim in as somebody else. A
+ * navigation or an image has no Origin, but browsers say `Sec-Fetch-Site`; whoever says neither is no browser.
+ */
+export function refuseForeignPage(config: Config, request: FastifyRequest): void {
+  const { origin, 'sec-fetch-site': site } = request.headers
+  if ((origin !== undefined || site !== undefined) && !fromTrustedPage(config, request)) throw crossSite()
+}
+
+const safeMethods = new Set(['GET', 'HEAD', 'OPTIONS'])
+
+function fromTrustedPage(config: Config, request: FastifyRequest): boolean {
+  const { origin } = request.headers
+  if (request.headers['sec-fetch-site'] === 'same-origin') return true
+  return origin !== undefined && (origin === `${request.protocol}://${request.host}` || isTrustedOrigin(config, origin))
+}
+
+const crossSite = () => new AppError(403, 'Cross-site request refused', { code: 'CROSS_SITE_REQUEST' })
+
+function withoutPort(origin: string): string {
+  const { protocol, hostname } = new URL(origin)
+  return `${protocol}//${hostname}`
+}

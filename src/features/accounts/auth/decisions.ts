@@ -1,0 +1,149 @@
+import { administratorRole, publicRole } from '../../../access/roles.ts'
+import type { Role } from '../../../access/store.ts'
+import type { CodeOutcome } from '../../../db/unlogged/secrets.ts'
+import { AppError } from '../../../errors.ts'
+import type { DomainEvent } from '../../../events/types.ts'
+import { isObject } from '../../../query/guards.ts'
+import type { Account, Membership, VerificationState } from './queries.ts'
+
+// What is decided about signing in, without a database or a clock: callers bring what is stored, and do what follows.
+
+/** What the configuration asks of an account. */
+type SignInRules = { readonly requireEmailVerification: boolean }
+
+/** Why an account may not be signed in to: it is not active, or its address must be verified first. */
+export function signInRefusal(
+  { status, emailVerified }: Pick<Account, 'status' | 'emailVerified'>,
+  { requireEmailVerification }: SignInRules,
+): AppError | undefined {
+  if (status !== 'active') return new AppError(403, `Account is ${status}`)
+  if (!requireEmailVerification || emailVerified) return undefined
+  return new AppError(403, 'Email not verified. Please verify your email before logging in.', {
+    members: { requiresEmailVerification: true },
+  })
+}
+
+export type PasswordDecision =
+  | { readonly account: Account; readonly refusal?: undefined }
+  /** `events` are appended beside the answer: waiting for them would show that the account exists. */
+  | { readonly refusal: AppError; readonly events: readonly DomainEvent[] }
+
+/**
+ * An unknown address, an account without a password and a wrong password are refused alike. What stands against an
+ * account is said only to somebody who knows its password.
+ */
+export function decidePassword(account: Account | undefined, matches: boolean, rules: SignInRules): PasswordDecision {
+  if (account === undefined) return { refusal: wrongPassword(), events: [] }
+  if (!matches)
+    return { refusal: wrongPassword(), events: [{ type: 'auth.login_failed', data: { userId: account.id } }] }
+  const refusal = signInRefusal(account, rules)
+  return refusal === undefined ? { account } : { refusal, events: [] }
+}
+
+export const wrongPassword = () => new AppError(400, 'Incorrect password.')
+
+/**
+ * The membership at the tenant that was asked for, else the oldest one. Outside multi-tenant mode the tenant is ignored.
+ *
+ * @throws {AppError} 403 where there is none
+ */
+export function decideMembership(
+  memberships: readonly Membership[],
+  tenantId: string | undefined,
+  multiTenant: boolean,
+): Membership {
+  const asked = multiTenant ? tenantId?.toLowerCase() : undefined
+  const chosen = asked === undefined ? memberships[0] : memberships.find((one) => one.tenantId === asked)
+  if (chosen !== undefined) return chosen
+  throw new AppError(
+    403,
+    asked === undefined ? 'No role is assigned to this account' : 'Access denied for specified tenant',
+  )
+}
+
+/** Where limits are written down: a user's own, and those of the settings in force at the tenant. */
+type SessionLimits = { readonly user: unknown; readonly settings: unknown }
+
+/**
+ * How many live sessions of a type a user may have: the user's own limit, else the role's, else the default one. -1 is
+ * unlimited, and so is no limit at all; null and anything but a whole number from -1 on count as no limit.
+ */
+export function sessionLimit({ user, settings }: SessionLimits, roleId: string, type: 'web' | 'mobile'): number {
+  const found = [user, memberOf(memberOf(settings, 'roles'), roleId), memberOf(settings, 'default')]
+  return found.map((limits) => memberOf(limits, type)).find(isLimit) ?? -1
+}
+
+/** Why there may not be another session of the type beside the `live` ones. */
+export function sessionRefusal(limit: number, type: 'web' | 'mobile', live: number): AppError | undefined {
+  if (limit === 0) return new AppError(403, `${type === 'web' ? 'Web' : 'Mobile'} sessions are not allowed`)
+  if (limit < 0 || live < limit) return undefined
+  return new AppError(403, `Maximum ${type} session limit (${limit}) reached. Please logout from another device.`)
+}
+
+type Redemption =
+  | { readonly holder: Account; readonly refusal?: undefined }
+  /** `failed`: the log gets a failed attempt. */
+  | { readonly refusal: AppError; readonly failed: boolean }
+
+/**
+ * What the one-time secret of a mail opens, once it has been looked for (and used up if it was right): the active account
+ * that has the address which it was mailed to.
+ */
+export function decideRedemption(outcome: CodeOutcome, holder: Account | undefined, opensNothing: string): Redemption {
+  if (outcome.state === 'blocked') return { refusal: tooManyAttempts(outcome.retryAfterSeconds), failed: false }
+  if (outcome.state === 'needs-email') return { refusal: new AppError(400, 'Email is required'), failed: false }
+  if (outcome.state === 'consumed' && holder?.email === outcome.email && holder.status === 'active') return { holder }
+  return { refusal: new AppError(400, opensNothing), failed: true }
+}
+
+function tooManyAttempts(seconds: number): AppError {
+  return new AppError(429, 'Too many attempts. Please try again later.', {
+    headers: { 'retry-after': String(seconds) },
+  })
+}
+
+/**
+ * What follows when somebody has opened a mail to the address of an account. The first time the address becomes verified,
+ * and everything that opens the account ends, its password too: somebody else may have set it up.
+ */
+export function decideOwnership(account: Account) {
+  if (account.emailVerified) return { account, credentialsEnd: false, events: [] }
+  const events: DomainEvent[] = [
+    { type: 'auth.email_verified', data: { userId: account.id } },
+    { type: 'auth.unverified_credentials_dropped', data: { userId: account.id } },
+  ]
+  return { account: { ...account, emailVerified: true, password: null }, credentialsEnd: true, events }
+}
+
+/** Whether somebody who is not signed in gets the verification mail again. */
+export function mayBeMailedAgain(account: VerificationState | undefined, recently: boolean): boolean {
+  return account !== undefined && !recently && !account.emailVerified && account.status === 'active'
+}
+
+/** The role of a new account. 503 where the configured one is missing or the administrator's; operators are warned at start. */
+export function decideRegisteredRole(roles: Iterable<Role>, name: string): Role {
+  const role = roleNamed(roles, name)
+  if (role === undefined || role.name === administratorRole)
+    throw new AppError(503, 'Registration is not set up on this server', { code: 'REGISTRATION_ROLE_MISSING' })
+  return role
+}
+
+/** The role that a registration asks for: one of the allowed names, and never the administrator's. 400 for others. */
+export function decideAskedRole(roles: Iterable<Role>, name: string, allowed: readonly string[]): Role {
+  const role = allowed.includes(name) ? roleNamed(roles, name) : undefined
+  if (role === undefined || role.name === administratorRole || role.name === publicRole)
+    throw new AppError(400, 'Role is not allowed for multi-tenant registration')
+  return role
+}
+
+export function roleNamed(roles: Iterable<Role>, name: string): Role | undefined {
+  return [...roles].find((role) => role.name === name)
+}
+
+function memberOf(value: unknown, name: string): unknown {
+  return isObject(value) && Object.hasOwn(value, name) ? value[name] : undefined
+}
+
+function isLimit(value: unknown): value is number {
+  return Number.isInteger(value) && (value as number) >= -1
+}

@@ -1,0 +1,205 @@
+import type { FastifyRequest } from 'fastify'
+import type { Static } from 'typebox'
+import { signedIn } from '../../../access/principal.ts'
+import { verifyPassword } from '../../../adapters/passwords.ts'
+import { hashSecret } from '../../../adapters/tokens.ts'
+import type { Configuration } from '../../../config/config.ts'
+import type { Reads } from '../../../db/pools.ts'
+import type { Tx } from '../../../db/sql.ts'
+import { insertChallenge, takeChallenge } from '../../../db/unlogged/challenges.ts'
+import { consumeSecret } from '../../../db/unlogged/secrets.ts'
+import { withoutWaiting } from '../../../db/without-waiting.ts'
+import { AppError, errors } from '../../../errors.ts'
+import type { Writes } from '../../../events/commit.ts'
+import { commit, type Outcome } from '../../../events/commit.ts'
+import type { DomainEvent } from '../../../events/types.ts'
+import { actorOf } from '../../../http/http.ts'
+import { emailChangeSeconds, queueMail, secretOwner, wantedEmailKey } from '../../messaging/mail/mail.ts'
+import type { CurrentSettings } from '../../settings/settings.ts'
+import { afterwards } from './afterwards.ts'
+import { mayBeMailedAgain } from './decisions.ts'
+import { type EmailChangeBody, emailOf, type ResendBody } from './input.ts'
+import { defaultLink, trustedLink } from './links.ts'
+import {
+  type Account,
+  accountOf,
+  findAccount,
+  lockAccount,
+  lockHolder,
+  lockVerificationOf,
+  markVerified,
+  setVerifiedEmail,
+  type VerificationState,
+  verificationStateOf,
+  wantedEmailOf,
+  wasMailedRecently,
+} from './queries.ts'
+
+/**
+ * Sends the verification mail again. A signed-in caller is told what became of it;
+ * anybody else gets one answer, in the same time, whatever there is to the address. 400 for an untrusted link.
+ */
+export async function resendVerification(
+  rt: Reads & Writes & CurrentSettings,
+  request: FastifyRequest,
+  { link: typed, email }: Static<typeof ResendBody>,
+): Promise<{ message: string }> {
+  const link = trustedLink(rt, typed)
+  if (request.caller.sessionId !== undefined) return resendToCaller(rt, request, link)
+  if (email === undefined) throw new AppError(400, 'Email is required')
+  await resendToAddress(rt, request, link, emailOf(email))
+  return { message: 'If an account exists for this email, a verification email has been sent.' }
+}
+
+/**
+ * Marks the address that the token was mailed to as verified. The token works once; 400 when it does not. The password
+ * stays: following this link confirms the account that was set up, as the mail says (docs/decisions/0008). The token of a new
+ * address gives the account that address.
+ */
+export async function verifyEmail(rt: Writes, request: FastifyRequest, token: string): Promise<void> {
+  const wanted = { purpose: 'email-verification', hash: hashSecret(token), email: undefined } as const
+  await commit(rt, actorOf(request), async (tx) => {
+    const events = await confirmEmailChange(tx, wanted.hash)
+    if (events !== undefined) return { result: undefined, events }
+    const holder = await lockHolder(tx, wanted.purpose, wanted.hash)
+    const email = await consumeSecret(tx, wanted)
+    if (holder === undefined || holder.email !== email) throw new AppError(400, 'Invalid or expired verification token')
+    await markVerified(tx, holder.id)
+    return { result: undefined, events: [{ type: 'auth.email_verified', data: { userId: holder.id } }] }
+  })
+}
+
+async function resendToCaller(rt: Reads & Writes, request: FastifyRequest, link: string): Promise<{ message: string }> {
+  const { userId } = signedIn(request.caller)
+  const account = await verificationStateOf(withoutWaiting(rt), { userId })
+  if (account === undefined) throw new AppError(400, 'User not found or no email set')
+  if (account.emailVerified) return { message: 'Email already verified' }
+  if (await sendVerification(rt, request, account, link)) return { message: 'Verification email sent' }
+  throw new AppError(429, 'A verification email was sent recently. Please wait before requesting another.')
+}
+
+/** Looks the same things up for every address and sends beside the answer, so its time tells nothing. */
+async function resendToAddress(
+  rt: Reads & Writes,
+  request: FastifyRequest,
+  link: string,
+  email: string,
+): Promise<void> {
+  const account = await verificationStateOf(withoutWaiting(rt), { email })
+  const recent = await wasMailedRecently(withoutWaiting(rt), email, rt.config.auth.emailVerificationResendCooldown)
+  if (account === undefined || !mayBeMailedAgain(account, recent)) return
+  afterwards(rt, 'sending a verification mail again', () => sendVerification(rt, request, account, link))
+}
+
+/** False while the last mail to the address is younger than EMAIL_VERIFICATION_RESEND_COOLDOWN. */
+async function sendVerification(
+  rt: Writes,
+  request: FastifyRequest,
+  account: VerificationState,
+  link: string,
+): Promise<boolean> {
+  const cooldown = rt.config.auth.emailVerificationResendCooldown
+  return commit(rt, actorOf(request), async (tx) => {
+    const free = cooldown === 0 || (await lockVerificationOf(tx, account.email))
+    if (!free || (await wasMailedRecently(tx, account.email, cooldown))) return { result: false }
+    const { event } = await queueMail(tx, { type: 'verification', to: account.email, user: account, context: { link } })
+    return { result: true, events: [event] }
+  })
+}
+
+/**
+ * Asks for another address for the caller's account. The new address is mailed a link,
+ * and only who follows it gives the account that address; the old one is told. Until then nothing changes. A newer request
+ * ends an older one, and so does whatever ends the account's links: a new password above all.
+ *
+ * @throws {AppError} 400 for a missing or wrong password, an account without one, an address that is the account's or
+ *   (unless AUTH_GENERIC_RESPONSES) another one's; 429 shortly after another such mail to the address
+ */
+export async function requestEmailChange(
+  rt: Reads & Writes & CurrentSettings,
+  request: FastifyRequest,
+  body: Static<typeof EmailChangeBody>,
+): Promise<{ message: string }> {
+  const { userId } = signedIn(request.caller)
+  const email = emailOf(body.email)
+  const link = body.link === undefined ? defaultLink(rt) : trustedLink(rt, body.link)
+  const account = await accountOf(withoutWaiting(rt), userId)
+  if (account === undefined) throw errors.unauthorized('Unauthorized')
+  await checkPassword(rt, request, account, body.currentPassword)
+  if (email === account.email) throw new AppError(400, 'This is the address of your account already')
+  await commit(rt, actorOf(request), (tx) => ask(rt, tx, account, { email, link }))
+  return { message: 'A mail to confirm the new address has been sent to it.' }
+}
+
+/**
+ * Gives the account of a confirmed change its new address, if the hash is that of such a link; links and codes of both
+ * addresses end with it. Undefined where it is none. Throws 400 for one that is over, 409 when the address has become
+ * another account's.
+ */
+async function confirmEmailChange(tx: Tx, hash: string): Promise<readonly DomainEvent[] | undefined> {
+  const wanted = await wantedEmailOf(tx, hash)
+  if (wanted === undefined) return undefined
+  const { userId, email } = wanted
+  const account = await lockAccount(tx, userId)
+  const owner = secretOwner('email-change', email, userId)
+  const isUsed = (await consumeSecret(tx, { purpose: 'email-change', hash, email: owner })) === undefined
+  const asked = await takeChallenge(tx, wantedEmailKey(userId))
+  if (isUsed || account?.status !== 'active' || asked?.email !== email)
+    throw new AppError(400, 'Invalid or expired verification token')
+  if ((await findAccount(tx, email)) !== undefined)
+    throw new AppError(409, 'The address belongs to another account', { code: 'EMAIL_TAKEN' })
+  await setVerifiedEmail(tx, userId, email)
+  return [
+    { type: 'auth.email_changed', data: { userId } },
+    { type: 'auth.email_verified', data: { userId } },
+  ]
+}
+
+async function checkPassword(
+  rt: Writes,
+  request: FastifyRequest,
+  { id: userId, password }: Account,
+  current: string | undefined,
+): Promise<void> {
+  if (password === null)
+    throw new AppError(400, 'Changing the address requires a password on this account. Set a password first.', {
+      code: 'EMAIL_CHANGE_REQUIRES_PASSWORD',
+    })
+  if (current === undefined) throw new AppError(400, 'Current password is required')
+  if (await verifyPassword(current, password, rt.config.auth.passwordHashCost)) return
+  await commit(rt, actorOf(request), async () => ({
+    result: undefined,
+    events: [{ type: 'auth.email_change_failed', data: { userId } }],
+  }))
+  throw wrongPassword()
+}
+
+type Wanted = { readonly email: string; readonly link: string }
+
+async function ask(rt: Configuration, tx: Tx, account: Account, { email, link }: Wanted): Promise<Outcome<undefined>> {
+  const { id: userId, email: oldEmail } = account
+  const locked = await lockAccount(tx, userId)
+  if (locked?.password !== account.password || locked.email !== oldEmail) throw wrongPassword()
+  const cooldown = rt.config.auth.emailVerificationResendCooldown
+  const isFree = cooldown === 0 || (await lockVerificationOf(tx, email))
+  if (!isFree || (await wasMailedRecently(tx, email, cooldown, 'email_change')))
+    throw new AppError(429, 'A verification email was sent recently. Please wait before requesting another.')
+  if ((await findAccount(tx, email)) !== undefined) {
+    if (rt.config.auth.genericResponses) return { result: undefined }
+    throw new AppError(400, 'User already exists')
+  }
+  // Longer than the link, whose time begins when the mail is sent.
+  await insertChallenge(tx, { identifier: wantedEmailKey(userId), userId, data: { email } }, 2 * emailChangeSeconds)
+  const context = { link, oldEmail: oldEmail ?? '' }
+  const mails = [await queueMail(tx, { type: 'email_change', to: email, user: account, context })]
+  if (oldEmail !== null)
+    mails.push(
+      await queueMail(tx, { type: 'email_change_notice', to: oldEmail, user: account, context: { newEmail: email } }),
+    )
+  return {
+    result: undefined,
+    events: [{ type: 'auth.email_change_requested', data: { userId } }, ...mails.map(({ event }) => event)],
+  }
+}
+
+const wrongPassword = () => new AppError(400, 'Current password is incorrect')

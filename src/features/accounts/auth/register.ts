@@ -1,0 +1,213 @@
+import type { FastifyRequest } from 'fastify'
+import type { Static } from 'typebox'
+import type { CurrentAccess, Role } from '../../../access/store.ts'
+import type { IdSource } from '../../../adapters/ids.ts'
+import type { Logs } from '../../../adapters/logger.ts'
+import { hashPassword } from '../../../adapters/passwords.ts'
+import type { Configuration } from '../../../config/config.ts'
+import type { Reads } from '../../../db/pools.ts'
+import type { Tx } from '../../../db/sql.ts'
+import { AppError } from '../../../errors.ts'
+import type { Writes } from '../../../events/commit.ts'
+import { commit, type Outcome } from '../../../events/commit.ts'
+import type { DomainEvent } from '../../../events/types.ts'
+import { actorOf } from '../../../http/http.ts'
+import { queueMail } from '../../messaging/mail/mail.ts'
+import type { CurrentSettings } from '../../settings/settings.ts'
+import { acceptInvite, findTenant, insertTenant, invalidInvite, openInvite } from '../tenants/tenants.ts'
+import { personBody, roleAndPermissions, tenantBody } from './answers.ts'
+import type { AuthReads, AuthWrites } from './capabilities.ts'
+import { decideAskedRole, decideRegisteredRole, roleNamed } from './decisions.ts'
+import { checkNewPassword, emailOf, nameOf, type RegisterBody } from './input.ts'
+import { defaultLink, trustedLink } from './links.ts'
+import { insertUser, type NewUser } from './queries.ts'
+import type { SessionType } from './session-store.ts'
+import { openSession } from './sessions.ts'
+
+/**
+ * Creates an account: in the role and at the tenant of its invitation; in multi-tenant mode
+ * without one at a new tenant of its own; else with the role DEFAULT_ROLE_REGISTERED. With a token it is signed in;
+ * without one its address must be verified first, or (AUTH_GENERIC_RESPONSES) the answer may not tell whether there
+ * was an account already. An invitation was mailed to the address, so it needs neither. Of the body only the members
+ * read here count: no other one can choose role, tenant or id.
+ *
+ * @throws {AppError} 400 for missing or invalid members, an account of the same address, an untrusted link, an
+ *   invitation that is over or another address's; 403 where registration is closed or the session over its limit
+ */
+export async function register(rt: AuthWrites, request: FastifyRequest, body: Body) {
+  const { authType: type = 'default', inviteToken, password } = body
+  const invited = inviteToken !== undefined
+  if (!invited) checkOpen(rt)
+  const person = personOf(body)
+  const { requireEmailVerification, genericResponses } = rt.config.auth
+  const link = requireEmailVerification && !invited ? linkOf(rt, body.link) : undefined
+  const place = invited ? await invitedPlace(rt, inviteToken, person.email) : openPlace(rt, body)
+  const passwordHash = await hashPassword(password, rt.config.auth.passwordHashCost)
+  const account = { ...person, id: rt.newId(), emailVerified: invited, passwordHash }
+  const user = { ...account, roleId: place.role.id, tenantId: place.tenantId }
+  const wanted = { user, place, type, link, generic: genericResponses && !invited }
+  const created = await create(rt, request, wanted)
+  if (wanted.generic) return { token: undefined, body: genericBody(rt) }
+  if (created === undefined) throw new AppError(400, 'User already exists')
+  return { token: created.token, body: registeredBody(rt, wanted, created) }
+}
+
+type Body = Static<typeof RegisterBody>
+
+/** Where an account is to be: in a role, at a tenant in multi-tenant mode. */
+type Placement = {
+  readonly role: Role
+  readonly tenantId: string | null
+  /** Of a tenant that is created with the account. */
+  readonly tenantName?: string
+  readonly inviteId?: string
+}
+
+type Registration = { user: NewUser; place: Placement; type: SessionType; link: string | undefined; generic: boolean }
+type Created = { readonly token: string | undefined; readonly tenant: Readonly<Record<string, unknown>> | null }
+
+/** Undefined when the address or phone number has an account. */
+async function create(rt: AuthWrites, request: FastifyRequest, wanted: Registration): Promise<Created | undefined> {
+  const { user, place } = wanted
+  const actor = actorOf(request, { userId: user.id, tenantId: user.tenantId ?? undefined, role: place.role })
+  return commit<Created | undefined>(rt, actor, async (tx) => {
+    if (place.tenantName !== undefined && !(await insertTenant(tx, place.tenantId!, place.tenantName)))
+      throw new AppError(400, 'A tenant with this name already exists')
+    if (!(await insertUser(tx, user))) return knownAccount(place)
+    const joined = await useInvite(tx, user.id, place)
+    const { result: token, events = [] } = await (wanted.link === undefined
+      ? firstSession(rt, tx, request, wanted)
+      : firstMail(tx, user, wanted.link))
+    const tenant = place.tenantId === null ? undefined : await findTenant(tx, rt.catalog.current(), place.tenantId)
+    return {
+      result: { token, tenant: tenant ?? null },
+      events: [...joined, ...events, ...(await welcome(rt, tx, user))],
+    }
+  })
+}
+
+/** Nothing may stay of the attempt, so where a tenant was created the transaction fails. */
+function knownAccount({ tenantName }: Placement): Outcome<undefined> {
+  if (tenantName !== undefined) throw new AppError(400, 'User already exists')
+  return { result: undefined }
+}
+
+async function useInvite(tx: Tx, userId: string, { inviteId }: Placement): Promise<readonly DomainEvent[]> {
+  if (inviteId === undefined) return []
+  if (!(await acceptInvite(tx, inviteId, userId))) throw invalidInvite()
+  return [{ type: 'auth.invite_accepted', data: { userId, inviteId } }]
+}
+
+/** SEND_WELCOME_EMAIL, beside the verification mail where there is one. */
+async function welcome({ config }: Configuration, tx: Tx, user: NewUser): Promise<readonly DomainEvent[]> {
+  const { sendWelcomeEmail, welcomeEmailSubject: subject } = config.auth
+  if (!sendWelcomeEmail) return []
+  const tenantId = user.tenantId ?? undefined
+  const more = { ...(subject && { subject }), ...(tenantId && { tenantId }) }
+  return [(await queueMail(tx, { type: 'welcome', to: user.email, user, context: {}, ...more })).event]
+}
+
+/** A generic answer can't carry a token, so nothing would ever use the session. */
+async function firstSession(
+  rt: AuthReads,
+  tx: Tx,
+  request: FastifyRequest,
+  { user, type, generic }: Registration,
+): Promise<Outcome<string | undefined>> {
+  const { id: userId, roleId, tenantId, passwordHash } = user
+  const registered = { type: 'auth.register', data: { userId } } as const
+  if (generic) return { result: undefined, events: [registered] }
+  const token = await openSession(rt, tx, request, { userId, roleId, tenantId, type, passwordHash })
+  return { result: token, events: [registered, { type: 'auth.login', data: { userId } }] }
+}
+
+async function firstMail(tx: Tx, user: NewUser, link: string): Promise<Outcome<undefined>> {
+  const mail = { type: 'verification', to: user.email, user, context: { link } } as const
+  const { event } = await queueMail(tx, user.tenantId === null ? mail : { ...mail, tenantId: user.tenantId })
+  return { result: undefined, events: [{ type: 'auth.register', data: { userId: user.id } }, event] }
+}
+
+function checkOpen({ config }: Configuration): void {
+  if (!config.auth.publicRegistration)
+    throw new AppError(403, 'Public registration is disabled', { code: 'REGISTRATION_DISABLED' })
+}
+
+/** The invitation alone decides where. */
+async function invitedPlace(rt: Reads & Writes & CurrentAccess, token: string, email: string): Promise<Placement> {
+  if (!rt.config.tenancy.enabled) throw invalidInvite()
+  const invite = await openInvite(rt, token)
+  if (invite === undefined) throw invalidInvite()
+  if (invite.email !== email) throw new AppError(400, "The email address doesn't match the invitation")
+  const role = rt.access.current().roles.get(invite.roleId)
+  if (role === undefined) throw invalidInvite()
+  return { role, tenantId: invite.tenantId, inviteId: invite.id }
+}
+
+function openPlace(rt: Configuration & CurrentAccess & IdSource, { tenant, roleName: asked }: Body): Placement {
+  if (!rt.config.tenancy.enabled) return { role: registeredRole(rt), tenantId: null }
+  const tenantName = tenant?.name
+  if (tenantName === undefined)
+    throw new AppError(400, 'Tenant information is required for registration in multi-tenant mode')
+  const role =
+    asked === undefined
+      ? registeredRole(rt)
+      : decideAskedRole(rolesOf(rt), asked, rt.config.auth.allowedRolesMultiTenant)
+  return { role, tenantId: rt.newId(), tenantName: nameOf(tenantName) }
+}
+
+function personOf({ email, password, firstName, lastName, phone }: Body) {
+  checkNewPassword(password)
+  return {
+    email: emailOf(email),
+    firstName: nameOf(firstName),
+    lastName: nameOf(lastName),
+    phone: phoneOf(phone),
+  }
+}
+
+function phoneOf(typed: string | undefined): string | null {
+  const phone = typed?.trim() ?? null
+  if (phone !== null && !/^[+\d][\d\s()./-]{2,39}$/.test(phone)) throw new AppError(400, 'Invalid phone number')
+  return phone
+}
+
+function linkOf(rt: Configuration & CurrentSettings, link: string | undefined): string {
+  return link === undefined ? defaultLink(rt) : trustedLink(rt, link)
+}
+
+/** The role DEFAULT_ROLE_REGISTERED; 503 where there is none. */
+export function registeredRole(rt: Configuration & CurrentAccess): Role {
+  return decideRegisteredRole(rolesOf(rt), rt.config.auth.defaultRoleRegistered)
+}
+
+/** Warns where no registration can succeed. The role may be made later, so it is no reason not to start. */
+export function checkRegisteredRole(rt: Configuration & CurrentAccess & Logs): void {
+  const { publicRegistration, defaultRoleRegistered: name } = rt.config.auth
+  if (publicRegistration && roleNamed(rolesOf(rt), name) === undefined)
+    rt.log.warn(`DEFAULT_ROLE_REGISTERED: there is no role "${name}", so nobody can register`)
+}
+
+const rolesOf = (rt: CurrentAccess): Iterable<Role> => rt.access.current().roles.values()
+
+function registeredBody(rt: Configuration & CurrentAccess, { user, place, link }: Registration, { tenant }: Created) {
+  const about = { user: personBody(user), ...roleAndPermissions(rt, place.role), tenant: tenantBody(rt, tenant) }
+  if (link === undefined) return { message: registered, ...about }
+  // What the role may is for those who have shown that the address is theirs.
+  const unverified = { ...about, permissions: [] }
+  return {
+    message: `${registered}. Please verify your email to login.`,
+    requiresEmailVerification: true,
+    ...unverified,
+  }
+}
+
+const registered = 'User registered successfully'
+
+function genericBody(rt: Configuration) {
+  return rt.config.auth.requireEmailVerification
+    ? {
+        message: `If this email was not registered yet, an account was created. Please verify your email to login.`,
+        requiresEmailVerification: true,
+      }
+    : { message: 'If this email was not registered yet, an account was created. Please sign in.' }
+}

@@ -1,0 +1,304 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { Type } from 'typebox'
+import { identified, signedIn } from '../../../access/principal.ts'
+import type { CurrentAccess } from '../../../access/store.ts'
+import { turnAwayFromHash } from '../../../adapters/passwords.ts'
+import type { CurrentCatalog } from '../../../catalog/store.ts'
+import type { Reads } from '../../../db/pools.ts'
+import type { Writes } from '../../../events/commit.ts'
+import { type App, turnOf } from '../../../http/http.ts'
+import type { Declaration } from '../../../http/route.ts'
+import { Said, Text } from '../../../http/shapes.ts'
+import { afterwardsDone } from './afterwards.ts'
+import { deliver, prepare, signInMode } from './answers.ts'
+import { dropSessionCookie, refuseForeignVisit } from './browser.ts'
+import type { AuthWrites } from './capabilities.ts'
+import { requestEmailChange, resendVerification, verifyEmail } from './email.ts'
+import {
+  AuthModeBody,
+  EmailChangeBody,
+  LinkBody,
+  LoginBody,
+  MagicLinkQuery,
+  PasswordChangeBody,
+  PasswordOfBody,
+  RegisterBody,
+  ResendBody,
+  ResetBody,
+  ResetQuery,
+  TokenParams,
+} from './input.ts'
+import { requestMagicLink, signInByMagicLink } from './magic-link.ts'
+import {
+  changeOwnPassword,
+  changePasswordOf,
+  checkMayChangePasswords,
+  requestPasswordReset,
+  resetPassword,
+} from './passwords.ts'
+import { register } from './register.ts'
+import {
+  authRoute,
+  CheckShape,
+  EndedShape,
+  MeShape,
+  RefreshedShape,
+  RegisteredShape,
+  SessionsShape,
+  SignedInShape,
+} from './schema.ts'
+import {
+  endAllSessionsOf,
+  endSession,
+  endSessionOf,
+  listSessions,
+  listSessionsOf,
+  me,
+  refreshSession,
+} from './sessions.ts'
+import { checkLocal, login } from './sign-in.ts'
+
+/** Scanners look at mailed links with HEAD: that must not use a token up. */
+const opened = <const D extends Declaration>(declaration: D) => authRoute(declaration, { exposeHeadRoute: false })
+
+/** For what hashes a password of anybody: a flood of them is refused before a body or an account is read. */
+const hashed = <const D extends Declaration>(declaration: D) =>
+  authRoute(declaration, { onRequest: async (request: FastifyRequest) => turnAwayFromHash(turnOf(request)) })
+
+/**
+ * `/auth` for everybody. They emit auth.register, auth.login, auth.login_failed, auth.2fa_challenged, auth.magic_link_*,
+ * auth.password_reset*, auth.email_verified, auth.email_changed, auth.unverified_credentials_dropped and mail.queued.
+ */
+export function authPublicRoutes(app: App, rt: AuthWrites): void {
+  prepare(app)
+  app.addHook('onClose', () => afterwardsDone(rt))
+  const local = { preValidation: async () => checkLocal(rt) }
+
+  app.post('/auth/register', { ...registerRoute, ...local }, async (request, reply) => {
+    const authMode = signInMode(rt, request, request.body.authMode)
+    const { token, body } = await register(rt, request, request.body)
+    return deliver(rt, reply, authMode, token, body)
+  })
+  app.post('/auth/login', { ...loginRoute, ...local }, async (request, reply) => {
+    const authMode = signInMode(rt, request, request.body.authMode)
+    const { token, body } = await login(rt, request, request.body)
+    return deliver(rt, reply, authMode, token, body)
+  })
+  app.post('/auth/magiclink', { ...magicLinkRoute, ...local }, (request) => requestMagicLink(rt, request, request.body))
+  app.get('/auth/magiclink/:token', { ...openMagicLinkRoute, ...local }, async (request, reply) => {
+    const authMode = signInMode(rt, request, request.query.authMode)
+    const { token, body } = await signInByMagicLink(rt, request, request.params.token, request.query)
+    return deliver(rt, reply, authMode, token, body)
+  })
+  app.post('/auth/password/reset', { ...askResetRoute, ...local }, (request) =>
+    requestPasswordReset(rt, request, request.body),
+  )
+  app.post('/auth/password/reset/:token', { ...resetRoute, ...local }, (request) =>
+    resetPassword(rt, request, request.params.token, {
+      password: request.body.password,
+      email: request.body.email ?? request.query.email,
+    }),
+  )
+  app.post('/auth/email/verify/resend', resendRoute, (request) => resendVerification(rt, request, request.body))
+  app.get('/auth/email/verify/:token', verifyRoute, async (request) => {
+    await verifyEmail(rt, request, request.params.token)
+    return { message: 'Email verified successfully' }
+  })
+}
+
+/** `/auth` for callers with a session or an API key: who am I. */
+export function authSelfRoutes(app: App, rt: AuthWrites): void {
+  prepare(app)
+
+  app.get('/auth/me', meRoute, (request) => me(rt, request))
+  app.get('/auth/check', checkRoute, async (request) => ({
+    valid: true,
+    user: { id: identified(request.caller).userId },
+  }))
+}
+
+/**
+ * `/auth` for callers with a session. They emit auth.refresh, auth.logout, auth.session_ended, auth.password_change*,
+ * auth.email_change_* and mail.queued.
+ */
+export function authBearerRoutes(app: App, rt: AuthWrites): void {
+  prepare(app)
+
+  app.post('/auth/refresh', refreshRoute, async (request, reply) => {
+    const authMode = signInMode(rt, request, request.body.authMode)
+    const token = await refreshSession(rt, request)
+    return deliver(rt, reply, authMode, token, { expiresIn: rt.config.auth.accessTokenExpiresIn })
+  })
+  app.get('/auth/sessions', sessionsRoute, (request) => listSessions(rt, request, signedIn(request.caller).userId))
+  app.delete('/auth/sessions/:sessionId', endSessionRoute, async (request, reply) => {
+    const { userId } = signedIn(request.caller)
+    const wasOwn = await endSessionOf(rt, request, userId, request.params.sessionId)
+    if (wasOwn) dropSessionCookie(rt, reply)
+    return { message: 'Session ended successfully' }
+  })
+  app.post('/auth/email/change', emailChangeRoute, (request) => requestEmailChange(rt, request, request.body))
+  app.post('/auth/password/change', passwordChangeRoute, (request) => changeOwnPassword(rt, request, request.body))
+  // Both spellings of existing clients.
+  for (const path of ['/auth/admin/password/change', '/auth/admin/change-password'])
+    app.post(path, passwordOfRoute, (request) => changePasswordOf(rt, request, request.body))
+  // The legacy alias of resend for signed-in callers.
+  app.post('/auth/email/verify', resendRoute, (request) => resendVerification(rt, request, request.body))
+}
+
+/** The end of a session, or of a cookie that has outlived its own. They emit auth.logout. */
+export function authLeavingRoutes(app: App, rt: Writes & CurrentAccess): void {
+  prepare(app)
+
+  const logout = async (request: FastifyRequest, reply: FastifyReply) => {
+    if (request.sessionCookie === 'live') refuseForeignVisit(rt.config, request)
+    if (request.sessionCookie !== 'dead') await endSession(rt, request)
+    dropSessionCookie(rt, reply)
+    return { message: 'Logged out successfully' }
+  }
+  app.get('/auth/logout', { ...logoutRoute, exposeHeadRoute: false }, logout)
+  app.post('/auth/logout', logoutRoute, logout)
+}
+
+/** Sessions of any user, for administrators. They emit auth.session_ended. */
+export function authAdminRoutes(app: App, rt: Reads & Writes & CurrentCatalog): void {
+  prepare(app)
+
+  app.get('/auth/admin/users/:userId/sessions', sessionsOfRoute, (request) =>
+    listSessionsOf(rt, request, request.params.userId),
+  )
+  app.delete('/auth/admin/users/:userId/sessions', endSessionsOfRoute, async (request) => {
+    const ended = await endAllSessionsOf(rt, request, request.params.userId)
+    return { message: 'Sessions ended successfully', ended }
+  })
+  app.delete('/auth/admin/users/:userId/sessions/:sessionId', endSessionOfRoute, async (request) => {
+    await endSessionOf(rt, request, request.params.userId, request.params.sessionId)
+    return { message: 'Session ended successfully' }
+  })
+}
+
+/** What is no UUID is not found. */
+const someId = Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44')
+
+const registerRoute = hashed({
+  summary: 'Register',
+  description: 'In the role and at the tenant of an invitation, or where registration is open.',
+  tag: 'Signing in',
+  body: RegisterBody,
+  response: { 200: RegisteredShape },
+})
+const loginRoute = hashed({
+  summary: 'Sign in with a password',
+  tag: 'Signing in',
+  body: LoginBody,
+  response: { 200: SignedInShape },
+})
+const magicLinkRoute = authRoute({
+  summary: 'Have a link or code mailed to sign in with',
+  tag: 'Signing in',
+  body: LinkBody,
+  response: { 200: Said('If an account exists for this email, a sign-in link has been sent.') },
+})
+const openMagicLinkRoute = opened({
+  summary: 'Sign in with a mailed link or code',
+  tag: 'Signing in',
+  params: TokenParams,
+  query: MagicLinkQuery,
+  response: { 200: SignedInShape },
+})
+const askResetRoute = authRoute({
+  summary: 'Forgot password: have a link or code mailed',
+  tag: 'Account',
+  body: LinkBody,
+  response: { 200: Said('If an account exists, a reset link will be sent') },
+})
+const resetRoute = authRoute({
+  summary: 'Set a new password with a mailed link or code',
+  tag: 'Account',
+  params: TokenParams,
+  query: ResetQuery,
+  body: ResetBody,
+  response: { 200: Said('Password reset successfully') },
+})
+const resendRoute = authRoute({
+  summary: 'Have the verification mail sent again',
+  tag: 'Account',
+  body: ResendBody,
+  response: { 200: Said('If an account exists for this email, a verification email has been sent.') },
+})
+const verifyRoute = opened({
+  summary: 'Verify an e-mail address with a mailed link',
+  tag: 'Account',
+  params: TokenParams,
+  response: { 200: Said('Email verified successfully') },
+})
+const meRoute = authRoute({
+  summary: 'Read your account, role and permissions',
+  tag: 'Account',
+  response: { 200: MeShape },
+})
+const checkRoute = authRoute({
+  summary: 'Check whether the token is valid',
+  tag: 'Sessions',
+  response: { 200: CheckShape },
+})
+const refreshRoute = authRoute({
+  summary: 'Renew the token',
+  description: 'The one that was sent ends.',
+  tag: 'Sessions',
+  body: AuthModeBody,
+  response: { 200: RefreshedShape },
+})
+const sessionsRoute = authRoute({ summary: 'List your sessions', tag: 'Sessions', response: { 200: SessionsShape } })
+const endSessionRoute = authRoute({
+  summary: 'End one of your sessions',
+  tag: 'Sessions',
+  params: Type.Object({ sessionId: someId }),
+  response: { 200: Said('Session ended successfully') },
+})
+const emailChangeRoute = authRoute({
+  summary: 'Ask for another e-mail address',
+  description: 'A link is mailed to the new address; following it changes the address.',
+  tag: 'Account',
+  body: EmailChangeBody,
+  response: { 200: Said('A mail to confirm the new address has been sent to it.') },
+})
+const passwordChangeRoute = authRoute({
+  summary: 'Change your password',
+  description: 'Your other sessions end.',
+  tag: 'Account',
+  body: PasswordChangeBody,
+  response: { 200: Said('Password changed successfully') },
+})
+const passwordOfRoute = authRoute(
+  {
+    summary: "Change a user's password",
+    description: 'For administrators. The sessions of the user end.',
+    tag: 'Account',
+    body: PasswordOfBody,
+    response: { 200: Said('Password changed successfully') },
+  },
+  { preValidation: async (request: FastifyRequest) => checkMayChangePasswords(request) },
+)
+const logoutRoute = authRoute({
+  summary: 'Sign out',
+  tag: 'Sessions',
+  response: { 200: Said('Logged out successfully') },
+})
+const sessionsOfRoute = authRoute({
+  summary: 'List the sessions of a user',
+  tag: 'Sessions',
+  params: Type.Object({ userId: someId }),
+  response: { 200: SessionsShape },
+})
+const endSessionsOfRoute = authRoute({
+  summary: 'End all sessions of a user',
+  tag: 'Sessions',
+  params: Type.Object({ userId: someId }),
+  response: { 200: EndedShape },
+})
+const endSessionOfRoute = authRoute({
+  summary: 'End a session of a user',
+  tag: 'Sessions',
+  params: Type.Object({ userId: someId, sessionId: someId }),
+  response: { 200: Said('Session ended successfully') },
+})

@@ -1,0 +1,237 @@
+import type { Logger } from 'pino'
+import { relatedPathsOf } from '../../../access/access.ts'
+import { type Principal, type PrincipalRow, principalOf, principalSql } from '../../../access/principal.ts'
+import type { AccessStore } from '../../../access/store.ts'
+import { hashSecret } from '../../../adapters/tokens.ts'
+import type { Catalog } from '../../../catalog/catalog.ts'
+import { type CatalogStore, withFreshPlan } from '../../../catalog/store.ts'
+import type { Config } from '../../../config/config.ts'
+import type { Leases } from '../../../db/leases.ts'
+import type { Listener } from '../../../db/listener.ts'
+import type { Database } from '../../../db/pools.ts'
+import type { SessionType } from '../../../db/unlogged/sessions.ts'
+import { errors } from '../../../errors.ts'
+import { oncePer } from '../../../language/once-per.ts'
+
+export type { SessionType } from '../../../db/unlogged/sessions.ts'
+
+/** A live session. Its tenant is the one it was opened for, its role the one that the user has there now. */
+export type Session = Principal & {
+  readonly id: string
+  readonly type: SessionType
+  /** Its row was last touched more than a day ago: time to extend it. */
+  readonly extendable: boolean
+  /** Not noted as used for five minutes. */
+  readonly idle: boolean
+  /** When its row expires unless it is extended, as `performance.now()` tells it. */
+  readonly endsAt: number
+}
+
+export type SessionStore = {
+  /**
+   * The live session of a token, where memory can vouch for it: no end of it has been answered to anybody, in whichever
+   * process (ADR 25). Undefined says nothing: ask `find`.
+   */
+  recall(sessionToken: string): Session | undefined
+  /**
+   * The live session of a token; undefined when it has ended or expired, its user is not active, or the user no longer
+   * has a role there. Rejects with 503 when the database can't tell: a caller is never taken for somebody else.
+   */
+  find(sessionToken: string): Promise<Session | undefined>
+  /**
+   * To be awaited between a commit and its answer: makes what the transaction said of sessions known here, and resolves
+   * when no process takes them for what they were. `messages` are payloads of `svc_sessions`; without one, at once.
+   */
+  ended(messages: readonly string[]): Promise<void>
+  /**
+   * Calls the handler when sessions ended or changed, in whichever process, with a test for them. Whoever holds a
+   * connection of such a session asks `find` again.
+   */
+  onEnded(handler: (concerns: Concerns) => void): void
+}
+
+/** The live sessions; on the reserved connections. */
+export type Sessions = { readonly sessions: SessionStore }
+
+/** Whether a change concerns a session. */
+export type Concerns = (session: {
+  readonly id: string | undefined
+  readonly userId: string | undefined
+  readonly roleId?: string | undefined
+  readonly tenantId?: string | undefined
+}) => boolean
+
+type SessionStoreOptions = {
+  /** The connections kept for session checks. */
+  db: Database
+  listener: Listener
+  leases: Leases
+  catalog: CatalogStore
+  access: AccessStore
+  config: Config
+  log: Logger
+}
+
+/** After this a session is read again, so that its use is noted and its end moved. */
+const freshForMs = 30_000
+/** The same where rules follow relations: of changes of what they lead to nobody is notified. */
+const relatedFreshForMs = 1000
+const sessionsAtMost = 10_000
+
+type Entry = { readonly session: Session; readonly staleAt: number }
+
+/** A session being read, and what was heard of sessions meanwhile. */
+type Reading = { readonly entry: Promise<Entry | undefined>; readonly heard: Concerns[] }
+
+/**
+ * The sessions of this process's callers: from memory while the listener is live, since whoever ends one waits for that
+ * (ADR 25); from the database otherwise, by a statement of its own for each caller.
+ */
+export function openSessionStore(options: SessionStoreOptions): SessionStore {
+  const { listener, leases, catalog, access, log } = options
+  const entries = new Map<string, Entry>()
+  const readings = openReadings((key) => withFreshPlan(catalog, () => readEntry(options, key)), keepIn(entries))
+  const handlers: ((concerns: Concerns) => void)[] = []
+
+  const notify = (concerns: Concerns) => {
+    readings.hear(concerns)
+    for (const [key, { session }] of entries) if (concerns(identityOf(session))) entries.delete(key)
+    for (const handler of handlers) handler(concerns)
+  }
+
+  const recall = (sessionToken: string): Session | undefined => {
+    const entry = entries.get(sessionToken)
+    if (entry === undefined || !listener.isLive()) return undefined
+    const { session, staleAt } = entry
+    return session.rules === access.current() && performance.now() < staleAt ? session : undefined
+  }
+
+  /** Another caller's reading began before the question: it is as good as memory, under the same condition. */
+  const findEntry = async (key: string): Promise<Entry | undefined> => {
+    const other = listener.isLive() ? readings.latest(key) : undefined
+    if (other === undefined) return readings.read(key).entry
+    const entry = await other.entry
+    return isConcerned(other.heard, entry) ? readings.read(key).entry : entry
+  }
+
+  const find = async (sessionToken: string): Promise<Session | undefined> => {
+    const known = recall(sessionToken)
+    if (known !== undefined) return known
+    try {
+      return (await findEntry(sessionToken))?.session
+    } catch (error) {
+      log.warn({ err: error }, 'a session could not be checked')
+      throw Object.assign(errors.unavailable(), { cause: error })
+    }
+  }
+
+  const ended = async (messages: readonly string[]): Promise<void> => {
+    for (const message of messages) notify(concernsOf(message))
+    if (messages.length > 0) await leases.heardByAll()
+  }
+
+  listener.on('svc_sessions', (message) => notify(concernsOf(message)))
+  listener.onReconnect(() => notify(everybody))
+  access.onChange(() => notify(everybody))
+  return { recall, find, ended, onEnded: (handler) => handlers.push(handler) }
+}
+
+/** The statements that run, so that each hears of what changes meanwhile. */
+function openReadings(start: (key: string) => Promise<Entry | undefined>, keep: (key: string, entry: Entry) => void) {
+  const running = new Set<Reading>()
+  const latest = new Map<string, Reading>()
+  return {
+    latest: (key: string): Reading | undefined => latest.get(key),
+    hear: (concerns: Concerns): void => {
+      for (const { heard } of running) heard.push(concerns)
+    },
+    /** A change that was heard of during the statement may be older or newer than it: such an entry is not kept. */
+    read: (key: string): Reading => {
+      const heard: Concerns[] = []
+      const entry = start(key).then((found) => {
+        if (found !== undefined && !isConcerned(heard, found)) keep(key, found)
+        return found
+      })
+      const reading = { entry, heard }
+      running.add(reading)
+      latest.set(key, reading)
+      const done = () => {
+        running.delete(reading)
+        if (latest.get(key) === reading) latest.delete(key)
+      }
+      entry.then(done, done)
+      return reading
+    },
+  }
+}
+
+const keepIn = (entries: Map<string, Entry>) => (key: string, entry: Entry) => {
+  entries.delete(key)
+  entries.set(key, entry)
+  if (entries.size > sessionsAtMost) entries.delete(entries.keys().next().value!)
+}
+
+async function readEntry(options: SessionStoreOptions, sessionToken: string): Promise<Entry | undefined> {
+  const { db, catalog, access, config, log } = options
+  const startedAt = performance.now()
+  const row = await readSession(db, catalog.current(), hashSecret(sessionToken))
+  if (row === undefined) return undefined
+  const { remainingMs, id, type, extendable, idle, ...found } = row
+  const endsAt = startedAt + remainingMs
+  const principal = await principalOf(db, access.current(), config.tenancy.enabled, found, log)
+  const session = { ...principal, id, type, extendable, idle, endsAt }
+  const follows = relatedPathsOf(session.rules, session.role.id).length > 0
+  const fresh = follows ? relatedFreshForMs : freshForMs
+  return { session, staleAt: Math.min(startedAt + fresh, session.endsAt) }
+}
+
+const everybody: Concerns = () => true
+
+function isConcerned(heard: readonly Concerns[], entry: Entry | undefined): boolean {
+  if (entry === undefined) return heard.length > 0
+  const identity = identityOf(entry.session)
+  return heard.some((concerns) => concerns(identity))
+}
+
+function identityOf({ id, userId, role, tenantId }: Session) {
+  return { id, userId, roleId: role.id, tenantId }
+}
+
+/** Messages are `session:<id>`, `user:<id>`, `role:<id>`, `tenant:<id>` or `*`; what is not understood concerns everybody. */
+function concernsOf(message: string): Concerns {
+  const [kind, id] = message.split(':')
+  if (kind === 'session') return (session) => session.id === id
+  if (kind === 'user') return (session) => session.userId === id
+  if (kind === 'role') return (session) => session.roleId === id
+  return kind === 'tenant' ? (session) => session.tenantId === id : everybody
+}
+
+type SessionRow = PrincipalRow & {
+  id: string
+  type: SessionType
+  extendable: boolean
+  idle: boolean
+  remainingMs: number
+}
+
+/** A live session and whom it stands for; undefined when it is not live. */
+async function readSession(db: Database, catalog: Catalog, tokenHash: string): Promise<SessionRow | undefined> {
+  const text = sessionSql(catalog)
+  const [row] = await db.run<SessionRow>(text, [tokenHash], 'prepared')
+  return row
+}
+
+/** A session counts with the role that its user has at its tenant now: demotion and removal act at once. */
+const sessionSql = oncePer(
+  (catalog: Catalog) => `
+    select s.id, s.type, s."user_Id" as "userId", s."tenant_Id" as "tenantId", ${principalSql(catalog)},
+      s."updatedAt" < now() - interval '1 day' as extendable,
+      coalesce(s."lastUsedAt", s."createdAt") < now() - interval '5 minutes' as idle,
+      (extract(epoch from s."expiresAt" - now()) * 1000)::float8 as "remainingMs"
+    from "svc_Sessions" s
+    join "svc_User" u on u.id = s."user_Id" and u.status = 'active'
+    join "svc_UserRole" ur on ur."user_Id" = s."user_Id" and ur."tenant_Id" is not distinct from s."tenant_Id"
+    join "svc_Role" r on r.id = ur."role_Id"
+    left join "svc_Tenant" t on t.id = s."tenant_Id"
+    where s.token = $1 and s."expiresAt" > now()`,
+)

@@ -1,0 +1,231 @@
+import type { FastifyRequest } from 'fastify'
+import { identified, signedIn } from '../../../access/principal.ts'
+import { administratorRole } from '../../../access/roles.ts'
+import type { CurrentAccess } from '../../../access/store.ts'
+import type { Logs } from '../../../adapters/logger.ts'
+import { hashSecret, newSecret, signToken } from '../../../adapters/tokens.ts'
+import type { CurrentCatalog } from '../../../catalog/store.ts'
+import type { Configuration } from '../../../config/config.ts'
+import type { Clock } from '../../../db/clock.ts'
+import type { Reads, ReservedReads } from '../../../db/pools.ts'
+import type { Tx, UnloggedWrites } from '../../../db/sql.ts'
+import {
+  deleteExpiredSessions,
+  deleteSession,
+  deleteSessionsOf,
+  insertSession,
+  replaceSession,
+  type SessionOrigin,
+  type SessionRequest,
+  takeSession,
+  touchLastAccess,
+} from '../../../db/unlogged/sessions.ts'
+import { withoutWaiting } from '../../../db/without-waiting.ts'
+import { AppError, errors } from '../../../errors.ts'
+import type { Writes } from '../../../events/commit.ts'
+import { commit } from '../../../events/commit.ts'
+import { actorOf } from '../../../http/http.ts'
+import { isUuid } from '../../../language/uuid.ts'
+import type { CurrentSettings } from '../../settings/settings.ts'
+import { afterwards } from './afterwards.ts'
+import { roleAndPermissions } from './answers.ts'
+import type { AuthReads, AuthWrites } from './capabilities.ts'
+import { sessionLimit, sessionRefusal } from './decisions.ts'
+import { countSessionsOf, liveSessionsOf, lockSessionsOf, readOwnRow, userExists } from './queries.ts'
+import type { SessionType } from './session-store.ts'
+
+/**
+ * Opens a session in the transaction of whatever signs its user in. The access token, or undefined when the account
+ * was suspended or got another password meanwhile. 403 over the limit of the session's type.
+ */
+export async function openSession(
+  rt: AuthReads,
+  tx: Tx,
+  request: FastifyRequest,
+  wanted: SessionRequest,
+): Promise<string | undefined> {
+  await checkSessionLimit(rt, tx, wanted)
+  return openUnlimited(rt, tx, request, wanted)
+}
+
+async function openUnlimited(
+  rt: Clock & Configuration,
+  tx: Tx,
+  request: FastifyRequest,
+  wanted: SessionRequest,
+): Promise<string | undefined> {
+  const sessionToken = newSecret()
+  const opened = await insertSession(tx, { ...wanted, ...originOf(rt, request, sessionToken) })
+  if (opened === undefined) return undefined
+  const { userId, roleId, tenantId } = wanted
+  const claims = { userId, roleId, tenantId: tenantId ?? undefined, userRoleId: opened.userRoleId ?? undefined }
+  return signToken(rt.config, { ...claims, sessionToken }, rt.clock())
+}
+
+/** Replaces the caller's session by a new one and gives its token; 401 for all but one of simultaneous calls. */
+export async function refreshSession(rt: Writes & Clock, request: FastifyRequest): Promise<string> {
+  const { sessionId, userId, role, tenantId } = signedIn(request.caller)
+  const sessionToken = newSecret()
+  const { userRoleId } = await commit(rt, actorOf(request), async (tx) => {
+    const replaced = await replaceSession(tx, sessionId, role.id, originOf(rt, request, sessionToken))
+    if (replaced === undefined) throw errors.unauthorized('Invalid or expired token')
+    return { result: replaced, events: [{ type: 'auth.refresh', data: { userId } }] }
+  })
+  const claims = { userId, roleId: role.id, tenantId, userRoleId: userRoleId ?? undefined, sessionToken }
+  return signToken(rt.config, claims, rt.clock())
+}
+
+/**
+ * Replaces the caller's session by one at another tenant, in the transaction that lets it go there  The
+ * access token; 401 for all but one of simultaneous calls. Its type is the old one's unless another is asked for, and
+ * only then the limit of the type counts: a session that was there before is none too many.
+ */
+export async function moveSession(
+  rt: AuthReads,
+  tx: Tx,
+  request: FastifyRequest,
+  { roleId, tenantId, type }: { roleId: string; tenantId: string; type: SessionType | undefined },
+): Promise<string> {
+  const { sessionId, userId } = signedIn(request.caller)
+  const old = await takeSession(tx, sessionId)
+  if (old === undefined) throw errors.unauthorized('Invalid or expired token')
+  const wanted = { userId, roleId, tenantId, passwordHash: undefined }
+  const token =
+    type === undefined
+      ? await openUnlimited(rt, tx, request, { ...wanted, type: old.type })
+      : await openSession(rt, tx, request, { ...wanted, type })
+  if (token === undefined) throw errors.unauthorized('Invalid or expired token')
+  return token
+}
+
+/** Ends the caller's session; when this resolves, no process takes the token any more. */
+export async function endSession(rt: Writes, request: FastifyRequest): Promise<void> {
+  const { sessionId, userId } = signedIn(request.caller)
+  await commit(rt, actorOf(request), async (tx) => {
+    const ended = await deleteSession(tx, sessionId)
+    return { result: undefined, events: ended ? [{ type: 'auth.logout', data: { userId } }] : [] }
+  })
+}
+
+function originOf(rt: Configuration, request: FastifyRequest, sessionToken: string): SessionOrigin {
+  return {
+    tokenHash: hashSecret(sessionToken),
+    seconds: rt.config.auth.accessTokenExpiresIn,
+    ip: request.ip,
+    userAgent: request.headers['user-agent']?.slice(0, 512) ?? null,
+  }
+}
+
+type LimitedSession = {
+  readonly userId: string
+  readonly roleId: string
+  readonly tenantId: string | null
+  readonly type: SessionType
+}
+
+/**
+ * Refuses (403) a session over the limit of its type. The user's other sign-ins wait until this transaction has ended,
+ * so any number at the same time gets no more sessions than one after the other. Sessions without a type
+ * and administrators have no limit. A limit that cannot be looked up lets nobody in: its failure is the transaction's.
+ */
+async function checkSessionLimit(rt: CurrentAccess & CurrentSettings, tx: Tx, wanted: LimitedSession): Promise<void> {
+  const { userId, roleId, tenantId, type } = wanted
+  if (type === 'default' || rt.access.current().roles.get(roleId)?.name === administratorRole) return
+  const user = await lockSessionsOf(tx, userId)
+  const settings = rt.settings.current(tenantId ?? undefined).session_limits
+  const limit = sessionLimit({ user, settings }, roleId, type)
+  const live = limit > 0 ? await countSessionsOf(tx, userId, type) : 0
+  const refusal = sessionRefusal(limit, type, live)
+  if (refusal !== undefined) throw refusal
+}
+
+/** The live sessions of a user, the newest first; `current` is the caller's own. */
+export async function listSessions(
+  rt: Reads & ReservedReads & CurrentCatalog,
+  request: FastifyRequest,
+  userId: string,
+) {
+  const sessions = await liveSessionsOf(withoutWaiting(rt), rt.catalog.current(), userId)
+  return { sessions: sessions.map((session) => ({ ...session, current: session.id === request.caller.sessionId })) }
+}
+
+/** As above, for administrators. 404 when there is no such user. */
+export async function listSessionsOf(
+  rt: Reads & ReservedReads & CurrentCatalog,
+  request: FastifyRequest,
+  userId: string,
+) {
+  await checkUser(rt, userId)
+  return listSessions(rt, request, userId)
+}
+
+/**
+ * Ends one live session of a user, wherever it was opened; the caller's own is a logout. True when it was the caller's.
+ *
+ * @throws {AppError} 404 when the user has no such session: of those of others nothing is told
+ */
+export async function endSessionOf(
+  rt: Writes,
+  request: FastifyRequest,
+  userId: string,
+  sessionId: string,
+): Promise<boolean> {
+  const ended = isUuid(sessionId) ? await endSessions(rt, request, userId, sessionId) : []
+  if (ended.length === 0) throw new AppError(404, 'Session not found')
+  return ended.includes(request.caller.sessionId ?? '')
+}
+
+/** Ends all live sessions of a user; gives how many. 404 when there is no such user. */
+export async function endAllSessionsOf(rt: Reads & Writes, request: FastifyRequest, userId: string): Promise<number> {
+  await checkUser(rt, userId)
+  return (await endSessions(rt, request, userId)).length
+}
+
+async function endSessions(
+  rt: Writes,
+  request: FastifyRequest,
+  userId: string,
+  sessionId?: string,
+): Promise<readonly string[]> {
+  const { sessionId: current } = signedIn(request.caller)
+  return commit(rt, actorOf(request), async (tx) => {
+    const result = await deleteSessionsOf(tx, userId, sessionId)
+    return { result, events: result.map((id) => eventOf(userId, id, id === current)) }
+  })
+}
+
+function eventOf(userId: string, sessionId: string, isOwn: boolean) {
+  return isOwn
+    ? ({ type: 'auth.logout', data: { userId } } as const)
+    : ({ type: 'auth.session_ended', data: { userId, sessionId } } as const)
+}
+
+async function checkUser(rt: Reads & ReservedReads, userId: string): Promise<void> {
+  if (!isUuid(userId) || !(await userExists(withoutWaiting(rt), userId))) throw new AppError(404, 'User not found')
+}
+
+/**
+ * The caller's own row, role and permissions; notes that the user was here. Needs read permission on svc_User. The row is read anew, so that a caller sees what it has just changed.
+ */
+export async function me(rt: AuthWrites, request: FastifyRequest) {
+  const { userId, role, tenantId, admin, access } = identified(request.caller)
+  if (!admin && access.grant('svc_User', 'read') === undefined) throw errors.actionDenied('read', 'svc_User')
+  const own = await readOwnRow(withoutWaiting(rt), rt.catalog.current(), userId)
+  if (own === undefined) throw new AppError(404, 'User not found')
+  if (own.idle) afterwards(rt, 'noting the last access', () => touchLastAccess(rt, userId))
+  return { user: { ...own.user }, ...roleAndPermissions(rt, role), tenant: tenantId ?? null }
+}
+
+/** As many as are notified one by one: more at once would make every process look at all of its sessions. */
+const batchSize = 50
+
+/** Deletes the rows of expired sessions, unless DISABLE_SESSION_CLEANUP. Stops between two batches. */
+export async function deleteOldSessions(rt: UnloggedWrites & Configuration & Logs, signal: AbortSignal): Promise<void> {
+  if (rt.config.auth.disableSessionCleanup) return
+  let deleted = 0
+  for (let count = batchSize; count === batchSize; deleted += count) {
+    signal.throwIfAborted()
+    count = await deleteExpiredSessions(rt, batchSize)
+  }
+  if (deleted > 0) rt.log.info({ deleted }, 'expired sessions were deleted')
+}

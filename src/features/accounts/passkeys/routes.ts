@@ -1,0 +1,80 @@
+import { Type } from 'typebox'
+import type { Reads } from '../../../db/pools.ts'
+import type { Writes } from '../../../events/commit.ts'
+import type { App } from '../../../http/http.ts'
+import { Text } from '../../../http/shapes.ts'
+import { authRoute, deliver, ProofBody, prepare, SignedInShape, signInMode } from '../auth/auth.ts'
+import type { PasskeyWrites } from './capabilities.ts'
+import { beginRegistration, finishRegistration, listPasskeys, removePasskey } from './own-passkeys.ts'
+import { enabledPasskeys } from './passkeys.ts'
+import {
+  AuthenticateBody,
+  AuthenticationOptionsShape,
+  DeletedShape,
+  OptionsShape,
+  PasskeysShape,
+  RegisteredPasskeyShape,
+  RegisterPasskeyBody,
+} from './schema.ts'
+import { beginAuthentication, finishAuthentication } from './sign-in.ts'
+
+/** Signing in with a passkey. Emits auth.login and auth.login_failed. */
+export function passkeyPublicRoutes(app: App, rt: PasskeyWrites): void {
+  prepare(app)
+  const enabled = { preValidation: async () => void enabledPasskeys(rt) }
+  app.post('/auth/passkey/authenticate/options', { ...authenticationOptionsRoute, ...enabled }, (request) =>
+    beginAuthentication(rt, request),
+  )
+  app.post('/auth/passkey/authenticate/verify', { ...authenticateRoute, ...enabled }, async (request, reply) => {
+    const authMode = signInMode(rt, request, request.body.authMode)
+    const { token, body } = await finishAuthentication(rt, request, request.body, authMode)
+    return deliver(rt, reply, authMode, token, body)
+  })
+}
+
+/** A user's own passkeys. They emit auth.passkey_added and auth.passkey_removed. */
+export function passkeyRoutes(app: App, rt: Reads & Writes): void {
+  prepare(app)
+  const enabled = { preValidation: async () => void enabledPasskeys(rt) }
+  app.post('/auth/passkey/register/options', { ...registrationOptionsRoute, ...enabled }, (request) =>
+    beginRegistration(rt, request, request.body),
+  )
+  app.post('/auth/passkey/register/verify', { ...registerRoute, ...enabled }, (request) =>
+    finishRegistration(rt, request, request.body),
+  )
+  app.get('/auth/passkey', listRoute, (request) => listPasskeys(rt, request))
+  app.delete('/auth/passkey/:id', removeRoute, (request) => removePasskey(rt, request, request.params.id))
+}
+
+const tag = 'Passkeys'
+
+const authenticationOptionsRoute = authRoute({
+  summary: 'Begin to sign in with a passkey',
+  tag,
+  response: { 200: AuthenticationOptionsShape },
+})
+const authenticateRoute = authRoute({
+  summary: 'Sign in with a passkey',
+  tag,
+  body: AuthenticateBody,
+  response: { 200: SignedInShape },
+})
+const registrationOptionsRoute = authRoute({
+  summary: 'Begin to add a passkey',
+  tag,
+  body: ProofBody,
+  response: { 200: OptionsShape },
+})
+const registerRoute = authRoute({
+  summary: 'Add a passkey',
+  tag,
+  body: RegisterPasskeyBody,
+  response: { 200: RegisteredPasskeyShape },
+})
+const listRoute = authRoute({ summary: 'List your passkeys', tag, response: { 200: PasskeysShape } })
+const removeRoute = authRoute({
+  summary: 'Remove a passkey',
+  tag,
+  params: Type.Object({ id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44') }),
+  response: { 200: DeletedShape },
+})

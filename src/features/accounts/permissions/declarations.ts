@@ -1,0 +1,251 @@
+import { type TProperties, Type } from 'typebox'
+import { badQuery } from '../../../http/reading.ts'
+import { route } from '../../../http/route.ts'
+import { Anything, Id, Nothing, NullableId, NullableText, OneOf, Said, Text } from '../../../http/shapes.ts'
+import { fileBody, ItemParams, ListQuery, ReadQuery } from '../../data/items/items.ts'
+
+const tag = 'Permissions'
+
+/** `Permission` or `ACL`. */
+type What = 'Permission' | 'ACL'
+
+/** What a permission or a named rule says; `check.ts` reads it. */
+const rule = {
+  fields: Anything(['id', 'name'], { description: 'Which fields; `["*"]` for all.' }),
+  conditions: Anything({ userCreated_Id: '$CURRENT_USER_ID' }, { description: 'Which items: a filter.' }),
+  relConditions: Anything(null, { description: 'Which nested items, by relation.' }),
+  defaultValues: Anything(null, { description: 'What a new item gets.' }),
+}
+const own: Readonly<Record<What, TProperties>> = {
+  Permission: {
+    role_Id: Id(),
+    collection: Text('products'),
+    action: OneOf(['create', 'read', 'update', 'delete']),
+    acl_Ids: Anything(null, { description: 'The named rules that hold besides.' }),
+  },
+  ACL: { name: Text('own items'), description: Anything('Items that the caller has created') },
+}
+
+const bodyOf = (what: What) =>
+  Type.Object(
+    {
+      ...Object.fromEntries(
+        Object.entries({ ...own[what], ...rule }).map(([name, member]) => [
+          name,
+          Type.Optional(Type.Unknown({ ...member, type: undefined, format: undefined, enum: undefined })),
+        ]),
+      ),
+    },
+    {
+      additionalProperties: true,
+      refusal: 'Request body must be an object',
+      examples: [
+        what === 'ACL'
+          ? { name: 'own items', conditions: { userCreated_Id: '$CURRENT_USER_ID' } }
+          : { role_Id: '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', collection: 'products', action: 'read', fields: ['*'] },
+      ],
+    },
+  )
+
+const rowOf = (what: What) =>
+  Type.Object({ id: Id(), ...own[what], ...rule }, { additionalProperties: true, description: 'As it is stored.' })
+
+const namesOf = { Permission: 'permission', ACL: 'named rule' } as const
+const RowParams = Type.Object({ id: ItemParams.properties.id })
+
+export const listRoute = (what: What) =>
+  route({
+    summary: `List ${namesOf[what]}s`,
+    description: 'With the parameters of any list of items.',
+    tag,
+    query: ListQuery,
+    response: {
+      200: Type.Object({
+        data: Type.Array(Type.Record(Type.String(), Type.Unknown(), { examples: [{ collection: 'products' }] })),
+        totalCount: Type.Optional(Type.Integer({ examples: [1] })),
+      }),
+    },
+    readElsewhere: 'all',
+    sendsText: true,
+  })
+export const readRoute = (what: What) =>
+  route({
+    summary: `Read a ${namesOf[what]}`,
+    tag,
+    params: RowParams,
+    query: ReadQuery,
+    response: {
+      200: Type.Object({
+        data: Type.Record(Type.String(), Type.Unknown(), { examples: [{ collection: 'products' }] }),
+      }),
+    },
+    readElsewhere: 'all',
+    sendsText: true,
+  })
+export const createRoute = (what: What) =>
+  route({
+    summary: `Create a ${namesOf[what]}`,
+    tag,
+    body: bodyOf(what),
+    response: { 201: rowOf(what) },
+    sendsText: true,
+  })
+export const changeRoute = (what: What) =>
+  route({
+    summary: `Change a ${namesOf[what]}`,
+    tag,
+    params: RowParams,
+    body: bodyOf(what),
+    response: { 200: rowOf(what) },
+    sendsText: true,
+  })
+export const removeRoute = (what: What) =>
+  route({
+    summary: `Delete a ${namesOf[what]}`,
+    tag,
+    params: RowParams,
+    response: { 204: Nothing },
+    sendsText: true,
+  })
+export const reloadRoute = route({
+  summary: 'Read the permissions from the database anew',
+  tag,
+  response: { 200: Said('Permission cache reloaded successfully') },
+})
+
+const Explained = Type.Object({
+  stored: Anything({ userCreated_Id: '$CURRENT_USER_ID' }),
+  resolved: Anything({ userCreated_Id: '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44' }),
+  problem: NullableText('unknown variable', { description: 'Why it lets nothing through.' }),
+})
+const FieldList = Type.Union([Type.Array(Text('name')), Type.Null()])
+const Problem = Type.Object(
+  { field: Text('fields'), message: Text('unknown field'), rule: Text('permission') },
+  { additionalProperties: true },
+)
+
+const once = (name: string) => badQuery(`${name}: is repeated`)
+const asked = (name: string, example: string, description: string) =>
+  Type.Optional(Text(example, { description, refusal: once(name) }))
+
+export const ExplainQuery = Type.Object({
+  collection: Type.String({
+    minLength: 1,
+    examples: ['products'],
+    refusal: { type: once('collection'), otherwise: badQuery('collection: is required') },
+  }),
+  action: OneOf(['create', 'read', 'update', 'delete'], {
+    refusal: { type: once('action'), otherwise: badQuery('action: must be create, read, update or delete') },
+  }),
+  role: asked('role', 'user', 'By id or name; either this or `user` is needed.'),
+  user: asked('user', '', 'By id.'),
+  tenant: asked('tenant', '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', 'Where the role is held.'),
+  id: asked('id', '7', 'An item.'),
+  field: asked('field', 'price', 'A field of it.'),
+})
+
+export const explainRoute = route({
+  summary: 'Explain whether somebody may do something',
+  description: 'It asks what every request asks, so it cannot disagree with them.',
+  tag,
+  query: ExplainQuery,
+  response: {
+    200: Type.Object({
+      allowed: Type.Boolean(),
+      decidedBy: OneOf(['administrator', 'account', 'permission', 'collection', 'tenant', 'rule', 'field', 'row']),
+      reason: Text('The permission allows it'),
+      collection: Text('products'),
+      action: OneOf(['create', 'read', 'update', 'delete']),
+      role: Type.Union([Type.Object({ id: Id(), name: Text('user') }), Type.Null()]),
+      user: Type.Union([Type.Object({ id: Id(), status: Text('active') }), Type.Null()]),
+      tenant: NullableId(),
+      permission: Type.Union([
+        Type.Object({
+          id: Id(),
+          acls: Type.Array(Type.Object({ id: Id(), name: Text('own items') })),
+          fields: FieldList,
+          problems: Type.Array(Problem),
+        }),
+        Type.Null(),
+      ]),
+      fields: FieldList,
+      relations: Type.Array(Type.Unknown(), { examples: [[]] }),
+      through: Type.Array(Type.Unknown(), { examples: [[]] }),
+      conditions: Explained,
+      relConditions: Explained,
+      defaultValues: Explained,
+      row: Type.Union([
+        Type.Object({
+          exists: Type.Boolean(),
+          matches: Type.Boolean(),
+          conditions: Type.Boolean(),
+          tenant: Type.Boolean(),
+          deleted: Type.Boolean(),
+        }),
+        Type.Null(),
+      ]),
+    }),
+  },
+  sendsText: true,
+})
+
+const Place = Type.Object({ role: Text('user'), collection: Text('products'), action: Text('read') })
+const Exported = Type.Object({
+  version: Text('1.0'),
+  timestamp: Text('2026-03-14T09:26:53.589Z'),
+  roles: Type.Array(
+    Type.Object({
+      name: Text('user'),
+      description: NullableText('Everybody who has registered'),
+      permissions: Type.Array(Type.Unknown(), {
+        examples: [[{ collection: 'products', action: 'read', fields: ['*'] }]],
+      }),
+    }),
+  ),
+})
+const FileBody = fileBody('rolesPermissions')
+
+export const exportRoute = route({
+  summary: 'Download all roles and permissions as a file',
+  tag,
+  response: { 200: Exported },
+  sendsText: true,
+})
+export const previewRoute = route({
+  summary: 'Show what an import of roles and permissions would change',
+  tag,
+  body: FileBody,
+  response: {
+    200: Type.Object({
+      importVersion: Anything('1.0'),
+      importTimestamp: Anything('2026-03-14T09:26:53.589Z'),
+      changes: Type.Object({
+        newRoles: Type.Array(Text('editor')),
+        new: Type.Array(Place),
+        modified: Type.Array(Type.Object({ ...Place.properties, differences: Type.Array(Text('fields')) })),
+        deleted: Type.Array(Place),
+        unchanged: Type.Array(Place),
+      }),
+    }),
+  },
+  readElsewhere: 'all',
+})
+export const importRoute = route({
+  summary: 'Import roles and permissions from a file',
+  description: 'All or nothing. The permissions of a role that it lists are replaced.',
+  tag,
+  body: FileBody,
+  response: {
+    200: Type.Object({
+      message: Text('Roles and permissions import completed'),
+      changes: Type.Object({
+        createdRoles: Type.Array(Text('editor')),
+        created: Type.Array(Place),
+        updated: Type.Array(Place),
+        deleted: Type.Array(Place),
+        errors: Type.Array(Type.Unknown(), { examples: [[]] }),
+      }),
+    }),
+  },
+  readElsewhere: 'all',
+})

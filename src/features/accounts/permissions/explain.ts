@@ -1,0 +1,458 @@
+import type { Static } from 'typebox'
+import { isNone, namedRules } from '../../../access/access.ts'
+import {
+  accessOfPrincipal,
+  accessOfRole,
+  type PrincipalRow,
+  principalOf,
+  principalSql,
+} from '../../../access/principal.ts'
+import type { AccessRules, PermissionRow, Role } from '../../../access/store.ts'
+import type { Collection } from '../../../catalog/catalog.ts'
+import { isCollectionName } from '../../../catalog/identifiers.ts'
+import type { CurrentCatalog } from '../../../catalog/store.ts'
+import { parameterType, readValue } from '../../../catalog/values.ts'
+import type { Configuration } from '../../../config/config.ts'
+import type { Clock } from '../../../db/clock.ts'
+import { rawQuery } from '../../../db/sql.ts'
+import { type Action, AppError, errors, type FieldProblem } from '../../../errors.ts'
+import { systemActor } from '../../../events/types.ts'
+import { type Access, type Grant, withGrants } from '../../../query/access.ts'
+import { compileCondition } from '../../../query/compile.ts'
+import { resolveEnv } from '../../../query/env.ts'
+import { parseListQuery } from '../../../query/parse.ts'
+import {
+  checkConditions,
+  type ResolvedFilter,
+  readableFields,
+  resolveCondition,
+  resolveList,
+  variableScope,
+} from '../../../query/resolve.ts'
+import { createParams, ident } from '../../../query/sql.ts'
+import { resolveDefaults } from '../../../query/variables.ts'
+import { openProblems, openWrite, readPayload } from '../../data/items/items.ts'
+import type { CurrentSettings } from '../../settings/settings.ts'
+import { checkIdentity } from '../identity/identity.ts'
+import type { PermissionReads } from './capabilities.ts'
+import type { ExplainQuery as ExplainParameters } from './declarations.ts'
+import { type Opened, openedBy, storedProblems } from './review.ts'
+
+/**
+ * `GET /permissions/explain`: whether somebody may do something, and what decides it. It asks the functions that every
+ * request goes through and evaluates nothing itself, so it cannot disagree with them.
+ */
+type Explanation = {
+  readonly allowed: boolean
+  /** What it failed at, or what allows it. */
+  readonly decidedBy: 'administrator' | 'account' | 'permission' | 'collection' | 'tenant' | 'rule' | 'field' | 'row'
+  /** In the words of the request's own answer where it is refused. */
+  readonly reason: string
+  readonly collection: string
+  readonly action: Action
+  readonly role: { readonly id: string; readonly name: string } | null
+  readonly user: { readonly id: string; readonly status: string } | null
+  readonly tenant: string | null
+  readonly permission: {
+    readonly id: string
+    readonly acls: readonly { readonly id: string; readonly name: string }[]
+    /** As stored, named rules combined. */
+    readonly fields: readonly string[] | null
+    /** What in it does not fit the collections as they are, and therefore grants nothing. */
+    readonly problems: readonly FieldProblem[]
+  } | null
+  /** Own columns that can be read or written; null where nothing can, and for delete. */
+  readonly fields: readonly string[] | null
+  /** On read: the relations that the permission opens by naming them. */
+  readonly relations: readonly Opened[]
+  /** On read: the permissions for other collections that show rows of this one through a relation. */
+  readonly through: readonly Through[]
+  readonly conditions: Explained
+  readonly relConditions: Explained
+  readonly defaultValues: Explained
+  /** The item in question; null without an id, and for create. */
+  readonly row: RowAnswer | null
+}
+
+/** A stored value, and what its variables stand for; `problem` says why it lets nothing through. */
+type Explained = { readonly stored: unknown; readonly resolved: unknown; readonly problem: string | null }
+
+type Through = Pick<Opened, 'relation' | 'fields'> & {
+  /** Whose permission it is. */
+  readonly collection: string
+  readonly permission: string
+}
+
+type RowAnswer = {
+  readonly exists: boolean
+  /** Whether the request would find it; the others say by which part of the rule. */
+  readonly matches: boolean
+  readonly conditions: boolean
+  readonly tenant: boolean
+  readonly deleted: boolean
+}
+
+/**
+ * `collection`, `action` and `role` (id or name) or `user` (id) are required; `tenant`, `id` and `field` ask more
+ * precisely. A role alone is asked about as somebody of whom nothing is known. 400 for a query that makes no sense, 404
+ * for an unknown role or user, and for an unknown collection, unless the role has a permission that waits for it.
+ */
+export async function explain(rt: PermissionReads, asked: Static<typeof ExplainParameters>): Promise<Explanation> {
+  const query = questionOf(asked)
+  const catalog = rt.catalog.current()
+  const collection = catalog.collections.get(query.collection)
+  if (collection === undefined) return waiting(rt, query)
+  const party = await partyOf(rt, query)
+  const question: Question = { rt, query, collection, party }
+  const row = await rowAnswer(question)
+  const verdict = (await refusalOf(question, row)) ?? grantedBy(question)
+  return { ...verdict, ...described(question), row }
+}
+
+type Question = {
+  readonly rt: PermissionReads
+  readonly query: ExplainQuery
+  readonly collection: Collection
+  readonly party: Party
+}
+
+/** A permission for what is not there yet: it grants nothing until somebody declares the collection. */
+async function waiting(rt: PermissionReads, query: ExplainQuery): Promise<Explanation> {
+  const unknown = errors.unknownCollection(query.collection)
+  const party = isCollectionName(query.collection) ? await partyOf(rt, query) : undefined
+  const stored = party && storedOf(party, query)
+  if (party === undefined || stored === undefined) throw unknown
+  const grant = party.access.grant(query.collection, query.action)
+  const untold = (value: unknown): Explained => ({ stored: value ?? null, resolved: null, problem: null })
+  return {
+    ...refused('collection', `${unknown.message}: the permission waits for the collection to be created`),
+    ...toldOf(party, query),
+    permission: permissionOf(rt, party, stored, grant),
+    fields: null,
+    relations: [],
+    through: [],
+    conditions: untold(grant?.conditions),
+    relConditions: untold(grant?.relConditions),
+    defaultValues: untold(grant?.defaultValues),
+    row: null,
+  }
+}
+
+type Verdict = Pick<Explanation, 'allowed' | 'decidedBy' | 'reason'>
+
+const refused = (decidedBy: Verdict['decidedBy'], reason: string): Verdict => ({ allowed: false, decidedBy, reason })
+
+/** In the order in which a request meets them. */
+async function refusalOf(question: Question, row: RowAnswer | null): Promise<Verdict | undefined> {
+  const { party, query, collection, rt } = question
+  const { action, id } = query
+  if (party.blocked !== undefined) return refused('account', party.blocked)
+  if (!party.access.admin && grantIn(question) === undefined)
+    return refused('permission', errors.actionDenied(action, collection.name).message)
+  const closed = failure(() => action !== 'read' && writeOf(question))
+  if (closed !== undefined) return refused('collection', closed.message)
+  const scope = scopeFailure(question)
+  if (scope !== undefined) return refused('tenant', scope.message)
+  const rule = ruleProblem(question)
+  if (rule !== null) return refused('rule', `The stored conditions let nothing through: ${rule}`)
+  const field = fieldRefusal(question)
+  if (field !== undefined) return refused('field', field)
+  if (row !== null && !row.matches && action !== 'create') return rowRefusal(row, action)
+  if (id === undefined) return undefined
+  const { access } = party
+  const identity = await failureOf(() => checkIdentity({ rt, access, collection }, { action, id, field: query.field }))
+  if (identity !== undefined) return refused('row', identity.message)
+  if (action !== 'delete') return undefined
+  const protection = await failureOf(async () => rt.systemRules.get(collection.name)?.beforeDelete?.(rt, [id]))
+  return protection && refused('collection', protection.message)
+}
+
+function rowRefusal(row: RowAnswer, action: Exclude<Action, 'create'>): Verdict {
+  const part = row.exists && !row.conditions ? 'rule' : row.exists && !row.tenant ? 'tenant' : 'row'
+  return refused(part, errors.itemDenied(action).message)
+}
+
+function grantedBy(question: Question): Verdict {
+  const { party, query } = question
+  if (party.access.admin)
+    return { allowed: true, decidedBy: 'administrator', reason: 'The administrator role needs no permission' }
+  const how =
+    query.id === undefined
+      ? 'The permission allows it on the items that pass its conditions'
+      : 'The permission allows it'
+  const opened = relationOf(question)
+  return {
+    allowed: true,
+    decidedBy: 'permission',
+    reason: opened === undefined ? how : `${how}; it opens the relation ${opened} by naming it`,
+  }
+}
+
+/** The relation behind which the field in question is, where the permission opens it. */
+function relationOf({ party, query }: Question): string | undefined {
+  const { action, field = '' } = query
+  const stored = action === 'read' && field.includes('.') ? storedOf(party, query) : undefined
+  const opened = stored === undefined ? [] : openedBy(party.rules, party.access, stored)
+  return opened.find(({ relation }) => relation === field.slice(0, field.lastIndexOf('.')))?.relation
+}
+
+function described(question: Question): Omit<Explanation, keyof Verdict | 'row'> {
+  const { rt, party, query } = question
+  const grant = grantIn(question)
+  const stored = storedOf(party, query)
+  return {
+    ...toldOf(party, query),
+    permission: stored === undefined ? null : permissionOf(rt, party, stored, grant),
+    fields: fieldsOf(question),
+    relations: stored === undefined || party.access.admin ? [] : openedBy(party.rules, party.access, stored),
+    through: throughOthers(question),
+    conditions: { ...explained(question, grant?.conditions), problem: ruleProblem(question) },
+    relConditions: explained(question, grant?.relConditions),
+    defaultValues: explained(question, grant?.defaultValues),
+  }
+}
+
+function toldOf({ role, user, tenantId }: Party, { collection, action }: ExplainQuery) {
+  return {
+    collection,
+    action,
+    role: role === undefined ? null : { id: role.id, name: role.name },
+    user: user ?? null,
+    tenant: tenantId ?? null,
+  }
+}
+
+const storedOf = ({ rules, role }: Party, query: ExplainQuery): PermissionRow | undefined =>
+  role && rules.permissions.get(role.id)?.find((row) => isAbout(row, query))
+
+function permissionOf(rt: Clock & Configuration, { rules }: Party, stored: PermissionRow, grant: Grant | undefined) {
+  return {
+    id: stored.id,
+    acls: namedRules(stored.acl_Ids, rules.acls).map(({ id, name }) => ({ id, name })),
+    fields: grant?.fields ?? null,
+    problems: storedProblems(rules, resolveEnv(rt), stored),
+  }
+}
+
+function throughOthers({ party, query }: Question): readonly Through[] {
+  const { rules, role, access } = party
+  if (query.action !== 'read' || role === undefined || access.admin) return []
+  return (rules.permissions.get(role.id) ?? []).flatMap((row) =>
+    openedBy(rules, access, row)
+      .filter(({ collection }) => collection === query.collection)
+      .map(({ relation, fields }) => ({ collection: row.collection, permission: row.id, relation, fields })),
+  )
+}
+
+const isAbout = (row: { collection: string; action: string }, { collection, action }: ExplainQuery): boolean =>
+  row.collection === collection && row.action === action
+
+const grantIn = ({ party, query }: Question): Grant | undefined => party.access.grant(query.collection, query.action)
+
+/** What a write of this kind would be made with. */
+function writeOf({ rt, party, query, collection }: Question) {
+  const writer = { actor: systemActor, access: party.access }
+  return openWrite(rt, writer, collection.name, query.action as Exclude<Action, 'read'>)
+}
+
+/** Why no row at all can be in question: a role of a tenant without one. */
+function scopeFailure(question: Question): AppError | undefined {
+  const { action } = question.query
+  const isPayload = action === 'create' || action === 'update'
+  return failure(() => isPayload && payloadOf(question, {})) ?? failure(() => conditionOf(question))
+}
+
+function conditionOf(
+  question: Question,
+  only: { access?: Access; anyTenant?: boolean; includeDeleted?: boolean } = {},
+): ResolvedFilter | undefined {
+  const { rt, party, query } = question
+  const { access = party.access, includeDeleted = query.action === 'update' } = only
+  const asked = query.action === 'read' ? resolveEnv(rt) : writeOf(question).env
+  const env = only.anyTenant ? { ...asked, multiTenant: { ...asked.multiTenant, enabled: false } } : asked
+  return resolveCondition(rt.catalog.current(), access, query.collection, query.action, env, { includeDeleted })
+}
+
+function ruleProblem(question: Question): string | null {
+  const { rt, party, query } = question
+  const conditions = grantIn(question)?.conditions
+  if (isNone(conditions)) return null
+  const problem = failure(() =>
+    checkConditions(rt.catalog.current(), party.access, query.collection, conditions, resolveEnv(rt)),
+  )
+  return problem === undefined ? null : detailOf(problem)
+}
+
+function explained({ rt, party }: Question, stored: unknown): Explained {
+  if (isNone(stored)) return { stored: stored ?? null, resolved: null, problem: null }
+  const scope = variableScope(rt.catalog.current(), party.access, rt.clock())
+  let resolved: unknown = null
+  const problem = failure(() => {
+    resolved = resolveDefaults({ stored }, scope).stored
+  })
+  return { stored, resolved, problem: problem === undefined ? null : detailOf(problem) }
+}
+
+function fieldsOf(question: Question): readonly string[] | null {
+  const { rt, party, query, collection } = question
+  if (query.action === 'delete' || (!party.access.admin && grantIn(question) === undefined)) return null
+  if (query.action === 'read')
+    return readableFields(rt.catalog.current(), party.access, collection.name).map(({ name }) => name)
+  if (failure(() => writeOf(question)) !== undefined) return null
+  return [...collection.fields.keys()].filter((name) => writeRefusal(question, name) === undefined)
+}
+
+function fieldRefusal(question: Question): string | undefined {
+  const { rt, party, query, collection } = question
+  const { field, action } = query
+  if (field === undefined || action === 'delete') return undefined
+  if (action !== 'read') return writeRefusal(question, field)
+  const list = parseListQuery({ fields: [field] })
+  return failure(() => resolveList(rt.catalog.current(), party.access, collection.name, list, resolveEnv(rt)))?.message
+}
+
+/** Why a member of a payload would not be written: it is refused, or dropped as none of the payload's business. */
+function writeRefusal(question: Question, name: string): string | undefined {
+  const { fields, relations } = question.collection
+  if (!fields.has(name) && !relations.has(name))
+    throw errors.badQuery(`field: ${JSON.stringify(name)} is not a field of the collection`)
+  let isWritten = false
+  const refusal = failure(() => {
+    const { cells } = payloadOf(question, { [name]: null })
+    isWritten = relations.has(name) || cells.some(({ field, value }) => field.name === name && value === null)
+  })
+  return refusal?.message ?? (isWritten ? undefined : `The field ${name} is set by the server alone`)
+}
+
+/** A payload as a request would read it, but for values that do not fit. */
+function payloadOf(question: Question, payload: Readonly<Record<string, null>>) {
+  const context = writeOf(question)
+  if (context.action === 'delete') throw new Error('deleting takes no payload')
+  return readPayload({ ...context, action: context.action }, payload, { problems: openProblems() })
+}
+
+async function rowAnswer(question: Question): Promise<RowAnswer | null> {
+  const { rt, query, collection, party } = question
+  if (query.id === undefined || query.action === 'create' || failure(() => conditionOf(question)) !== undefined)
+    return null
+  const access = withoutConditions(party.access)
+  const params = createParams()
+  const sql = (condition: ResolvedFilter | undefined) =>
+    condition === undefined ? 'true' : `coalesce(${compileCondition(condition, 't', params)}, false)`
+  const { primaryKey } = collection
+  const id = params.bind(readValue(query.id, primaryKey, 'id').value, parameterType(primaryKey))
+  const text = `select ${sql(conditionOf(question))} as matches,
+      ${sql(conditionOf(question, { anyTenant: true, includeDeleted: true }))} as conditions,
+      ${sql(conditionOf(question, { access, includeDeleted: true }))} as tenant,
+      not ${sql(conditionOf(question, { access, anyTenant: true, includeDeleted: false }))} as deleted
+    from ${ident(collection.name)} t where t.${ident(primaryKey.name)} = ${id}`
+  const found = await rt.db.maybeOne<Omit<RowAnswer, 'exists'>>(rawQuery(text, params.values))
+  if (found === undefined) return { exists: false, matches: false, conditions: false, tenant: false, deleted: false }
+  return { exists: true, ...found }
+}
+
+function withoutConditions(access: Access): Access {
+  return withGrants(access, (collection, action) => {
+    const grant = access.grant(collection, action)
+    return grant && { ...grant, conditions: null }
+  })
+}
+
+function failure(work: () => unknown): AppError | undefined {
+  try {
+    work()
+    return undefined
+  } catch (error) {
+    if (error instanceof AppError) return error
+    throw error
+  }
+}
+
+async function failureOf(work: () => Promise<unknown>): Promise<AppError | undefined> {
+  try {
+    await work()
+    return undefined
+  } catch (error) {
+    if (error instanceof AppError) return error
+    throw error
+  }
+}
+
+const detailOf = ({ details, message }: AppError): string => (typeof details === 'string' ? details : message)
+
+type ExplainQuery = {
+  readonly collection: string
+  readonly action: Action
+  readonly who: { readonly role: string } | { readonly user: string }
+  readonly tenant: string | undefined
+  readonly id: string | undefined
+  readonly field: string | undefined
+}
+
+/** Whom a question is about, as a request of theirs would be seen. */
+type Party = {
+  readonly access: Access
+  readonly rules: AccessRules
+  /** Undefined for a user without one. */
+  readonly role: Role | undefined
+  readonly user: { readonly id: string; readonly status: string } | undefined
+  readonly tenantId: string | undefined
+  /** Why there would be no such request at all. */
+  readonly blocked?: string
+}
+
+/** 400 unless it is about either a role or a user. Empty parameters say nothing. */
+function questionOf({ collection, action, ...given }: Static<typeof ExplainParameters>): ExplainQuery {
+  const [role, user] = [given.role || undefined, given.user || undefined]
+  if ((role === undefined) === (user === undefined)) throw errors.badQuery('either role or user is required')
+  const who = user === undefined ? { role: role! } : { user }
+  const { tenant, id, field } = given
+  return { collection, action, who, tenant: tenant || undefined, id: id || undefined, field: field || undefined }
+}
+
+async function partyOf(rt: PermissionReads, { who, tenant }: ExplainQuery): Promise<Party> {
+  const tenantId = tenant?.toLowerCase()
+  return 'user' in who ? userParty(rt, who.user, tenantId) : roleParty(rt, who.role, tenantId)
+}
+
+function roleParty(rt: PermissionReads, idOrName: string, tenantId: string | undefined): Party {
+  const rules = rt.access.current()
+  const role = rules.roles.get(idOrName) ?? [...rules.roles.values()].find(({ name }) => name === idOrName)
+  if (role === undefined) throw new AppError(404, 'Role not found')
+  const at = rt.config.tenancy.enabled ? tenantId : undefined
+  return { access: accessOfRole(rt, rules, role, at), rules, role, user: undefined, tenantId: at }
+}
+
+/** In the role at the tenant, else in the oldest one, as at sign-in. */
+async function userParty(rt: PermissionReads, userId: string, tenantId: string | undefined): Promise<Party> {
+  const rules = rt.access.current()
+  const text = `
+    select u.id as "userId", ur."tenant_Id" as "tenantId", u.status, ur.id is not null as "hasRole", ${principalSql(rules.catalog)}
+    from "svc_User" u
+    left join "svc_UserRole" ur on ur."user_Id" = u.id and ($2::text is null or ur."tenant_Id"::text = $2)
+    left join "svc_Role" r on r.id = ur."role_Id"
+    left join "svc_Tenant" t on t.id = ur."tenant_Id"
+    where u.id::text = $1 order by ur."createdAt", ur.id limit 1`
+  const at = rt.config.tenancy.enabled ? (tenantId ?? null) : null
+  const row = await rt.db.maybeOne<PrincipalRow & { status: string; hasRole: boolean }>(
+    rawQuery(text, [userId.toLowerCase(), at]),
+  )
+  if (row === undefined) throw new AppError(404, 'User not found')
+  const user = { id: row.userId, status: row.status }
+  if (!row.hasRole) return nobody(rt, rules, user, at)
+  const principal = await principalOf(rt.db, rules, rt.config.tenancy.enabled, row, rt.log)
+  const { role, tenantId: actual } = principal
+  const blocked = row.status === 'active' ? {} : { blocked: `Account is ${row.status}` }
+  return { access: accessOfPrincipal(rt, principal), rules, role, user, tenantId: actual, ...blocked }
+}
+
+function nobody(
+  rt: CurrentCatalog & CurrentSettings,
+  rules: AccessRules,
+  user: Party['user'],
+  tenantId: string | null,
+): Party {
+  const blocked = tenantId === null ? 'No role is assigned to this account' : 'Access denied for specified tenant'
+  const access = withGrants(accessOfRole(rt, rules, rules.publicRole, undefined), () => undefined)
+  return { access, rules, role: undefined, user, tenantId: undefined, blocked }
+}

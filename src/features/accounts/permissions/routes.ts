@@ -1,0 +1,125 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { CurrentCatalog } from '../../../catalog/store.ts'
+import { withFreshCatalog } from '../../../catalog/store.ts'
+import type { Reads } from '../../../db/pools.ts'
+import { AppError } from '../../../errors.ts'
+import { type App, actorOf } from '../../../http/http.ts'
+import { acceptJsonUploads, uploadedJson } from '../../../http/json-upload.ts'
+import type { Writer } from '../../data/items/items.ts'
+import { type Change, changeItems, readList, readOne } from '../../data/items/items.ts'
+import type { PermissionReads, PermissionWrites } from './capabilities.ts'
+import { checkRule, checkRuleDelete } from './check.ts'
+import {
+  changeRoute,
+  createRoute,
+  explainRoute,
+  exportRoute,
+  importRoute,
+  listRoute,
+  previewRoute,
+  readRoute,
+  reloadRoute,
+  removeRoute,
+} from './declarations.ts'
+import { explain } from './explain.ts'
+import { storedRow } from './queries.ts'
+import { exportPermissions, importPermissions, previewImport } from './transfer.ts'
+
+type Row = Readonly<Record<string, unknown>>
+
+/** Permissions and named rules are stored in collections of their own, and read like any other. */
+const stores = [
+  { path: '/permissions', collection: 'svc_Permission', what: 'Permission' },
+  { path: '/acls', collection: 'svc_ACL', what: 'ACL' },
+] as const
+
+type Store = (typeof stores)[number]
+
+/** Reading follows the ordinary read permission on the collection. */
+export function permissionRoutes(app: App, rt: PermissionReads): void {
+  for (const { path, collection, what } of stores) {
+    app.get(path, listRoute(what), async (request, reply) =>
+      json(reply, await readList(rt, request.caller.access, collection, queryOf(request))),
+    )
+    app.get(`${path}/:id`, readRoute(what), async (request, reply) =>
+      json(reply, await readOne(rt, request.caller.access, collection, request.params.id, queryOf(request))),
+    )
+  }
+}
+
+/** Changes answer the raw row, not wrapped; they hold everywhere within a second, here at once. */
+export function permissionAdminRoutes(app: App, rt: PermissionWrites): void {
+  for (const store of stores) writeRoutes(app, rt, store)
+  app.post('/permissions/reload', reloadRoute, async () => {
+    await rt.access.reload()
+    return { message: 'Permission cache reloaded successfully' }
+  })
+  app.get('/permissions/explain', explainRoute, (request) => explain(rt, request.query))
+  app.get('/permissions-export', exportRoute, async (_request, reply) => {
+    const file = await exportPermissions(rt)
+    const name = `permissions-${file.timestamp.slice(0, 10)}.json`
+    return reply.header('content-disposition', `attachment; filename="${name}"`).send(file)
+  })
+  app.register(async (scope) => {
+    acceptJsonUploads(scope as App, rt.config)
+    scope.post('/permissions-preview-import', previewRoute, async (request) =>
+      previewImport(rt, await uploaded(request)),
+    )
+    scope.post('/permissions-import', importRoute, async (request) =>
+      importPermissions(rt, actorOf(request), await uploaded(request)),
+    )
+  })
+}
+
+function uploaded(request: FastifyRequest): Promise<unknown> {
+  return uploadedJson(request, 'rolesPermissions', 'No roles & permissions file uploaded')
+}
+
+function writeRoutes(app: App, rt: PermissionWrites, store: Store): void {
+  const { path, collection, what } = store
+  // By itself: what follows it must not have it done again.
+  const change = (request: FastifyRequest, wanted: Change) =>
+    withFreshCatalog(rt.catalog, () => changeItems(rt, writerOf(request), collection, wanted))
+  app.post(path, createRoute(what), async (request, reply) => {
+    const row = request.body
+    await checkRule(rt, collection, row)
+    const { ids } = await change(request, { action: 'create', payloads: [row] })
+    const id = ids[0]!
+    await rt.access.reload()
+    return reply.code(201).send(await stored(rt, store, JSON.parse(id)))
+  })
+  app.patch(`${path}/:id`, changeRoute(what), async (request) => {
+    const { id } = request.params
+    const changes = request.body
+    await stored(rt, store, id)
+    await checkRule(rt, collection, changes, id)
+    await change(request, { action: 'update', changes: [{ id, payload: changes }] })
+    await rt.access.reload()
+    return stored(rt, store, id)
+  })
+  app.delete(`${path}/:id`, removeRoute(what), async (request, reply) => {
+    const { id } = request.params
+    await checkRuleDelete(rt, collection, [id])
+    await change(request, { action: 'delete', ids: [id] })
+    await rt.access.reload()
+    return reply.code(204).send()
+  })
+}
+
+function writerOf(request: FastifyRequest): Writer {
+  return { actor: actorOf(request), access: request.caller.access, user: request.caller.user }
+}
+
+async function stored(rt: Reads & CurrentCatalog, { collection, what }: Store, id: string): Promise<Row> {
+  const row = await storedRow(rt.db, rt.catalog.current(), collection, id)
+  if (row === undefined) throw new AppError(404, `${what} not found`)
+  return row
+}
+
+function queryOf(request: FastifyRequest): Record<string, unknown> {
+  return request.query as Record<string, unknown>
+}
+
+function json(reply: FastifyReply, body: unknown): FastifyReply {
+  return reply.type('application/json; charset=utf-8').send(body)
+}

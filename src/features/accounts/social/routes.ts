@@ -1,0 +1,138 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { Type } from 'typebox'
+import type { CurrentAccess } from '../../../access/store.ts'
+import type { Configuration } from '../../../config/config.ts'
+import type { App } from '../../../http/http.ts'
+import { Text } from '../../../http/shapes.ts'
+import { isObject } from '../../../query/guards.ts'
+import { authRoute, deliver, deliveryTo, prepare, SignedInShape, setSessionCookie, signInMode } from '../auth/auth.ts'
+import type { SocialWrites } from './capabilities.ts'
+import { journeyCookie } from './journey.ts'
+import { CallbackShape, SocialBody, SocialLinkQuery, StartedShape } from './schema.ts'
+import { type Ended, endSocialSignIn, type Start, signInByIdToken, startByLink, startByRequest } from './social.ts'
+
+/**
+ * Social sign-in. The callbacks and POST /auth/social/signin emit auth.register, auth.social_linked,
+ * auth.login, auth.2fa_challenged, auth.email_verified and auth.unverified_credentials_dropped.
+ */
+export function socialRoutes(app: App, rt: SocialWrites): void {
+  prepare(app)
+
+  app.post('/auth/social/signin', startRoute, async (request, reply) => {
+    const authMode = signInMode(rt, request, request.body.authMode)
+    if (request.body.idToken === undefined) return started(reply, await startByRequest(rt, request, request.body))
+    const { token, body } = await signInByIdToken(rt, request, request.body, authMode)
+    return { redirect: false, ...deliver(rt, reply, authMode, token, body) }
+  })
+  app.get('/auth/signin/:provider', startByLinkRoute, async (request, reply) => {
+    const { url } = started(reply, await startByLink(rt, request, request.params.provider, request.query))
+    return reply.redirect(url, 302)
+  })
+  const finish = async (request: FastifyRequest, reply: FastifyReply, provider: string, parameters: unknown) => {
+    const ended = await endSocialSignIn(rt, request, provider, isObject(parameters) ? parameters : {})
+    return delivered(rt, reply, ended)
+  }
+  app.get('/auth/callback/:provider', callbackRoute, (request, reply) =>
+    finish(request, reply, request.params.provider, request.query),
+  )
+  app.register(async (scope) => {
+    acceptForms(scope as App)
+    scope.post('/auth/callback/apple', appleCallbackRoute, (request, reply) =>
+      finish(request, reply, 'apple', request.body),
+    )
+  })
+}
+
+/** Other sites lead browsers here, so their cookies say nothing about who asks; and no mere look may use a state up. */
+const opened = { exposeHeadRoute: false, config: { ignoresSession: true } }
+
+function started(reply: FastifyReply, { url, cookie }: Start) {
+  if (cookie !== undefined) reply.header('set-cookie', cookie)
+  return { redirect: true, url }
+}
+
+/**
+ * To the app's address where the journey has one, else as JSON. A token is in the address only where the app asked for
+ * tokens and the browser has no session cookie.
+ */
+function delivered(rt: Configuration & CurrentAccess, reply: FastifyReply, ended: Ended) {
+  const { journey } = ended
+  if (journey.bound) reply.header('set-cookie', journeyCookie(rt.config, journey.provider, undefined))
+  if ('refusal' in ended) {
+    if (journey.errorTo === null) throw ended.refusal
+    const { message: error, code } = ended.refusal
+    return redirect(reply, journey.errorTo, { error, error_code: code })
+  }
+  const { token, body } = ended.answer
+  if (journey.returnTo === null) return deliver(rt, reply, journey.authMode, token, body)
+  if (token === undefined) return redirect(reply, journey.returnTo, { ...body } as Record<string, unknown>)
+  if (deliveryTo(reply.request, journey.authMode) === 'jwt') return redirect(reply, journey.returnTo, { token })
+  setSessionCookie(rt, reply, token)
+  return redirect(reply, journey.returnTo, {})
+}
+
+function redirect(reply: FastifyReply, address: string, parameters: Readonly<Record<string, unknown>>) {
+  const url = new URL(address)
+  for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, String(value))
+  // The token must not travel on to where the page gets its parts from.
+  // What was posted is not posted again.
+  const status = reply.request.method === 'POST' ? 303 : 302
+  return reply.header('referrer-policy', 'no-referrer').redirect(url.href, status)
+}
+
+function acceptForms(app: App): void {
+  app.addContentTypeParser('application/x-www-form-urlencoded', { parseAs: 'string' }, (_request, body, done) =>
+    done(null, Object.fromEntries(new URLSearchParams(String(body)))),
+  )
+}
+
+const ProviderParams = Type.Object({ provider: Text('google') })
+const tag = 'Signing in'
+
+const startRoute = authRoute({
+  summary: 'Begin a social sign-in, or sign in with an ID token',
+  tag,
+  body: SocialBody,
+  response: { 200: StartedShape },
+})
+const startByLinkRoute = authRoute(
+  {
+    summary: 'Begin a social sign-in by a link',
+    tag,
+    params: ProviderParams,
+    query: SocialLinkQuery,
+    response: { 302: Type.Null({ description: 'To the provider.' }) },
+    sendsText: true,
+  },
+  opened,
+)
+const callbackRoute = authRoute(
+  {
+    summary: 'End a social sign-in',
+    description: 'Where the provider sends the browser; the app may have an address of its own.',
+    tag,
+    params: ProviderParams,
+    query: CallbackShape,
+    response: {
+      200: SignedInShape,
+      302: Type.Null({ description: 'To the app, where the sign-in began with a link.' }),
+    },
+    readElsewhere: 'all',
+    sendsText: true,
+  },
+  opened,
+)
+const appleCallbackRoute = authRoute(
+  {
+    summary: 'End a sign-in with Apple',
+    tag,
+    body: CallbackShape,
+    response: {
+      200: SignedInShape,
+      303: Type.Null({ description: 'To the app, where the sign-in began with a link.' }),
+    },
+    readElsewhere: 'all',
+    sendsText: true,
+  },
+  opened,
+)

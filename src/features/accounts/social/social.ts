@@ -1,0 +1,373 @@
+import type { FastifyRequest } from 'fastify'
+import type { Static } from 'typebox'
+import {
+  authorizationUrl,
+  codeChallenge,
+  exchangeCode,
+  OAuthRefusal,
+  OAuthUnavailable,
+  type Tokens,
+  verifyIdToken,
+} from '../../../adapters/oauth.ts'
+import type { Configuration } from '../../../config/config.ts'
+import type { SocialProvider } from '../../../config/families.ts'
+import { AppError } from '../../../errors.ts'
+import type { Writes } from '../../../events/commit.ts'
+import { commit } from '../../../events/commit.ts'
+import { actorOf } from '../../../http/http.ts'
+import { isObject } from '../../../query/guards.ts'
+import type { CurrentSettings } from '../../settings/settings.ts'
+import {
+  type AuthMode,
+  checkMaySignIn,
+  deliveryTo,
+  membershipOf,
+  type SignInAnswer,
+  signIn,
+  trustedReturn,
+} from '../auth/auth.ts'
+import type { SocialWrites } from './capabilities.ts'
+import { type Client, clientOf, hasIdTokens, readProfile } from './client.ts'
+import { beginJourney, endJourney, type Journey, journeyCookie, secretsOf } from './journey.ts'
+import { type Identity, linkedAccount } from './link.ts'
+import { profileOf } from './profile.ts'
+import type { Provider } from './providers.ts'
+import type { SocialBody, SocialLinkQuery } from './schema.ts'
+
+/** Where to send the browser, and the cookie to give it, if any. */
+export type Start = { readonly url: string; readonly cookie: string | undefined }
+
+/**
+ * Begins a sign-in for a frontend that sends the browser itself. `callbackURL` replaces
+ * our callback as the provider's return address; `errorCallbackURL` is where our callback sends the browser when
+ * something goes wrong.
+ *
+ * @throws {AppError} 400 for an unknown provider or an address that is not trusted; 502 when the provider is out of reach
+ */
+export function startByRequest(
+  rt: Writes & CurrentSettings,
+  request: FastifyRequest,
+  body: Static<typeof SocialBody>,
+): Promise<Start> {
+  const configured = namedProvider(rt, body.provider)
+  const { callbackURL, errorCallbackURL: errorUrl } = body
+  const own = callbackOf(rt, configured.id)
+  const redirectUri = !callbackURL || callbackURL === own ? own : trustedCallback(rt, callbackURL)
+  const errorTo = !errorUrl ? null : trustedReturn(rt, errorUrl, 'Invalid errorCallbackURL')
+  return start(
+    rt,
+    request,
+    configured,
+    { ...wantedOf(request, body), redirectUri, returnTo: null, errorTo },
+    body.scopes,
+  )
+}
+
+/**
+ * Begins a sign-in by a link, which ends at `redirect_url`. Throws as above.
+ */
+export function startByLink(
+  rt: Writes & CurrentSettings,
+  request: FastifyRequest,
+  provider: string,
+  query: Static<typeof SocialLinkQuery>,
+): Promise<Start> {
+  const configured = namedProvider(rt, provider)
+  const returnTo = trustedReturn(rt, query.redirect_url, 'Invalid or missing redirect_url')
+  const redirectUri = callbackOf(rt, configured.id)
+  return start(
+    rt,
+    request,
+    configured,
+    { ...wantedOf(request, query), redirectUri, returnTo, errorTo: returnTo },
+    query.scopes,
+  )
+}
+
+/** The active provider of this id; 400 where there is none. */
+function namedProvider(rt: Configuration, typed: string): SocialProvider {
+  const id = typed.trim().toLowerCase()
+  const provider = rt.config.oauth.providers[id]
+  if (provider === undefined) throw new AppError(400, `Provider '${id.slice(0, 40)}' not found`)
+  return provider
+}
+
+/** The client of a provider, 502 when it can't be asked for its endpoints. */
+async function reachableClient(rt: Configuration, configured: SocialProvider): Promise<Client> {
+  try {
+    return await clientOf(rt, configured)
+  } catch (error) {
+    if (error instanceof OAuthUnavailable) throw outOfReach(error)
+    throw error
+  }
+}
+
+/** What the caller is told of a provider that does not answer; the reason is for the log. */
+function outOfReach(cause: unknown): AppError {
+  return new AppError(502, 'The sign-in provider cannot be reached. Please try again later.', { cause })
+}
+
+/** The parameters of the authorization request. */
+export async function authorizationParameters(
+  provider: Provider,
+  { redirectUri, scopes, state, verifier, nonce }: AuthorizationRequest,
+): Promise<Record<string, string>> {
+  return {
+    ...provider.parameters,
+    redirect_uri: redirectUri,
+    state,
+    ...(scopes.length > 0 && { scope: scopes.join(provider.separator ?? ' ') }),
+    ...(provider.pkce && { code_challenge: await codeChallenge(verifier), code_challenge_method: 'S256' }),
+    ...(hasIdTokens(provider) && { nonce }),
+  }
+}
+
+type AuthorizationRequest = {
+  readonly redirectUri: string
+  readonly scopes: readonly string[]
+  readonly state: string
+  readonly verifier: string
+  readonly nonce: string
+}
+
+/** How the address differs for those that call the client's id by another name. */
+export function addressed(id: string, url: URL, clientId: string): URL {
+  const name = ({ tiktok: 'client_key', wechat: 'appid' } as Record<string, string>)[id]
+  if (name === undefined) return url
+  url.searchParams.delete('client_id')
+  url.searchParams.set(name, clientId)
+  if (id === 'wechat') url.hash = 'wechat_redirect'
+  return url
+}
+
+type Wanted = Omit<Journey, 'provider' | 'bound'>
+
+async function start(
+  rt: Writes,
+  request: FastifyRequest,
+  configured: SocialProvider,
+  wanted: Wanted,
+  furtherScopes: Scopes | undefined,
+): Promise<Start> {
+  const { id } = configured
+  const { oauth, provider } = await reachableClient(rt, configured)
+  const scopes = [...new Set([...provider.scopes, ...scopesOf(furtherScopes)])]
+  // A session that comes as a cookie is as good as forced upon a browser that did not begin it.
+  const bound = rt.config.oauth.stateCookieBinding || wanted.authMode === 'cookie'
+  const state = await beginJourney(rt, request, { ...wanted, provider: id, bound })
+  const secrets = secretsOf(rt.config, state)
+  const parameters = await authorizationParameters(provider, {
+    redirectUri: wanted.redirectUri,
+    scopes,
+    state,
+    ...secrets,
+  })
+  const url = authorizationUrl(oauth, parameters)
+  const address = configured.issuer === undefined ? addressed(id, url, oauth.clientId) : url
+  return { url: address.href, cookie: bound ? journeyCookie(rt.config, id, state) : undefined }
+}
+
+function wantedOf(
+  request: FastifyRequest,
+  { authMode = 'jwt', authType: type = 'default', tenant_Id }: Static<typeof SocialLinkQuery>,
+) {
+  return { authMode: deliveryTo(request, authMode), type, tenantId: tenant_Id ?? null }
+}
+
+/** Of configured values only: no header of a request has a say in it. */
+function callbackOf(rt: Configuration, id: string): string {
+  return new URL(`${rt.config.server.baseUrl}/auth/callback/${id}`).href
+}
+
+/** Written as the token request will write it again; a query would not come back. */
+function trustedCallback(rt: Configuration & CurrentSettings, callbackURL: string): string {
+  const refusal = 'Invalid callbackURL'
+  const { href, search } = new URL(trustedReturn(rt, callbackURL, refusal))
+  if (search !== '') throw new AppError(400, refusal)
+  return href
+}
+
+type Scopes = NonNullable<Static<typeof SocialBody>['scopes']>
+
+/** A list, or a text with commas; 400 for what is no scope by RFC 6749. */
+function scopesOf(value: Scopes = []): readonly string[] {
+  const scopes = typeof value === 'string' ? value.split(/[\s,]+/).filter((scope) => scope !== '') : value
+  if (scopes.length <= 50 && scopes.every(isScope)) return scopes
+  throw new AppError(400, 'Invalid scopes')
+}
+
+function isScope(value: string): boolean {
+  return /^[\x21\x23-\x5b\x5d-\x7e]{1,200}$/.test(value)
+}
+
+/** What became of a callback: an answer or a refusal, and the journey that says how to deliver it. */
+export type Ended =
+  | { readonly journey: Journey; readonly answer: SignInAnswer }
+  | { readonly journey: Journey; readonly refusal: AppError }
+
+/**
+ * Ends a journey: trades the code, finds or makes the account, signs in. What is refused once the journey is known is a
+ * value, since it decides how the refusal is delivered.
+ *
+ * @throws {AppError} 400 where there is no journey to end
+ */
+export async function endSocialSignIn(
+  rt: SocialWrites,
+  request: FastifyRequest,
+  provider: string,
+  parameters: Readonly<Record<string, unknown>>,
+): Promise<Ended> {
+  const { id } = namedProvider(rt, provider)
+  const state = textIn(parameters.state)
+  const failure = textIn(parameters.error)
+  if (state === undefined || (textIn(parameters.code) === undefined && failure === undefined))
+    throw new AppError(400, 'Missing code or state parameter')
+  const journey = await endJourney(rt, request, id, state)
+  try {
+    if (failure !== undefined) throw new AppError(400, saidBy(textIn(parameters.error_description) ?? failure))
+    return { journey, answer: await arrive(rt, request, journey, state, parameters) }
+  } catch (error) {
+    if (!(error instanceof AppError)) throw error
+    return { journey, refusal: error }
+  }
+}
+
+async function arrive(
+  rt: SocialWrites,
+  request: FastifyRequest,
+  journey: Journey,
+  state: string,
+  parameters: Readonly<Record<string, unknown>>,
+): Promise<SignInAnswer> {
+  const client = await reachableClient(rt, namedProvider(rt, journey.provider))
+  try {
+    const tokens = await trade(rt, client, journey, state, parameters)
+    const profile = await readProfile(rt, client, withName(tokens, parameters))
+    return await enter(rt, request, { provider: client.id, profile, grant: tokens }, journey)
+  } catch (error) {
+    if (error instanceof OAuthUnavailable) throw outOfReach(error)
+    if (!(error instanceof OAuthRefusal)) throw error
+    request.log.info({ err: error, provider: client.id }, 'a social sign-in was refused')
+    throw new AppError(400, saidBy(error.message))
+  }
+}
+
+/** The parameters of the callback that the code is checked with, by RFC 6749, RFC 9207 and VK ID. */
+function trade(
+  rt: Configuration,
+  { id, oauth, provider }: Client,
+  { redirectUri }: Journey,
+  state: string,
+  parameters: Readonly<Record<string, unknown>>,
+): Promise<Tokens> {
+  const callback = new URL(redirectUri)
+  // Whose issuer is not known has nothing to compare it with.
+  for (const name of ['code', 'state', ...(hasIdTokens(provider) ? ['iss'] : [])]) {
+    const value = textIn(parameters[name])
+    if (value !== undefined) callback.searchParams.set(name, value)
+  }
+  const { verifier, nonce } = secretsOf(rt.config, state)
+  const deviceId = id === 'vk' ? textIn(parameters.device_id) : undefined
+  return exchangeCode(oauth, callback, {
+    state,
+    verifier: provider.pkce ? verifier : undefined,
+    nonce: hasIdTokens(provider) ? nonce : undefined,
+    ...(deviceId !== undefined && { parameters: { device_id: deviceId, state } }),
+  })
+}
+
+/** Apple tells the name beside its ID token, once, as JSON in the form. Only a name is taken from there. */
+function withName(tokens: Tokens, { user }: Readonly<Record<string, unknown>>): Tokens {
+  if (tokens.claims === undefined || typeof user !== 'string') return tokens
+  const told = jsonOf(user)
+  const { firstName, lastName } = isObject(told) && isObject(told.name) ? told.name : {}
+  return { ...tokens, claims: { given_name: firstName, family_name: lastName, ...tokens.claims } }
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    // It is the user's own browser that hands the name over; without one the account has a plain name.
+    return undefined
+  }
+}
+
+/** A parameter that says something. */
+const textIn = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined)
+
+/** Words of others, short and of visible characters. */
+function saidBy(words: string): string {
+  return (
+    words
+      .replaceAll(/[^\x20-\x7e]+/g, ' ')
+      .trim()
+      .slice(0, 200) || 'The provider refused'
+  )
+}
+
+/**
+ * Signs in with an ID token that an app got from the provider itself (OAUTH_ALLOW_DIRECT_IDTOKEN). It must be made for
+ * our client and hold the nonce that is given with it.
+ *
+ * @throws {AppError} 400 where that is switched off or the provider has no ID tokens; 401 for any token that does not hold
+ */
+export async function signInByIdToken(
+  rt: SocialWrites,
+  request: FastifyRequest,
+  { provider, idToken = {}, authType: type = 'default', tenant_Id }: Static<typeof SocialBody>,
+  authMode: AuthMode,
+): Promise<SignInAnswer> {
+  const configured = namedProvider(rt, provider)
+  if (!rt.config.oauth.allowDirectIdToken)
+    throw new AppError(400, 'Direct ID-token sign-in is disabled. Use the OAuth redirect flow.')
+  const client = await reachableClient(rt, configured)
+  const { token, nonce, accessToken, refreshToken } = idToken
+  if (!token || !nonce || !hasIdTokens(client.provider)) throw invalidIdToken()
+  const profile = profileOf(client.provider.map(await verified(request, client, token, nonce)))
+  if (profile === undefined) throw invalidIdToken()
+  const grant = {
+    accessToken: accessToken || undefined,
+    refreshToken: refreshToken || undefined,
+    idToken: token,
+    scope: undefined,
+    expiresIn: undefined,
+  }
+  const wanted = { authMode, type, tenantId: tenant_Id ?? null }
+  return enter(rt, request, { provider: client.id, profile, grant }, wanted)
+}
+
+async function verified(request: FastifyRequest, client: Client, token: string, nonce: string) {
+  try {
+    return await verifyIdToken(client.oauth, token, nonce)
+  } catch (error) {
+    if (error instanceof OAuthUnavailable) throw outOfReach(error)
+    if (!(error instanceof OAuthRefusal)) throw error
+    request.log.info({ err: error, provider: client.id }, 'an ID token was refused')
+    throw invalidIdToken()
+  }
+}
+
+const invalidIdToken = () => new AppError(401, 'Invalid ID token')
+
+/** The session that is wanted. */
+type WantedSession = Pick<Journey, 'authMode' | 'type' | 'tenantId'>
+
+/** Signs an identity in: finds or makes its account and ends like every first factor. One transaction. 403 where it may not. */
+async function enter(
+  rt: SocialWrites,
+  request: FastifyRequest,
+  identity: Identity,
+  wanted: WantedSession,
+): Promise<SignInAnswer> {
+  const answer = await commit(rt, actorOf(request), async (tx) => {
+    const { account, events } = await linkedAccount(rt, tx, identity)
+    checkMaySignIn(rt, account)
+    const membership = await membershipOf(rt, tx, account.id, wanted.tenantId ?? undefined)
+    const { authMode, type } = wanted
+    const entered = await signIn(rt, tx, request, { account, membership, type, authMode })
+    return { ...entered, events: [...events, ...(entered.events ?? [])] }
+  })
+  if (answer === undefined) throw new AppError(403, 'The account can not be signed in to')
+  return answer
+}

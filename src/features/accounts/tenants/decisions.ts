@@ -1,0 +1,94 @@
+import type { Caller } from '../../../access/principal.ts'
+import { mayAssign, publicRole } from '../../../access/roles.ts'
+import type { Role } from '../../../access/store.ts'
+import { AppError, errors } from '../../../errors.ts'
+import type { Membership } from '../auth/auth.ts'
+import type { Invite } from './queries.ts'
+import { invalidInvite } from './tenants.ts'
+
+// What is decided about invitations and tenants, without a database: callers bring what is stored.
+
+type Inviter = Pick<Caller, 'admin' | 'role' | 'tenantId'>
+
+/**
+ * The role to invite to. Callers other than administrators learn nothing of roles that are not theirs to give, not even
+ * that they exist.
+ *
+ * @throws {AppError} 403 for a role that is not the caller's to give, 404 where an administrator names none
+ */
+export function decideInvitedRole(inviter: Inviter, role: Role | undefined): Role {
+  if (inviter.admin && (role === undefined || role.name === publicRole)) throw new AppError(404, 'Role not found')
+  if (role === undefined || !mayAssign(inviter, role))
+    throw new AppError(403, 'You are not allowed to invite to this role')
+  return role
+}
+
+/** The tenant to invite to: the caller's own, unless tenants do not bind the caller. 400 without one, 403 for another. */
+export function decideInvitedTenant(inviter: Inviter, asked: string | undefined, strictIsolation: boolean): string {
+  const wanted = asked ?? inviter.tenantId
+  if (wanted === undefined) throw new AppError(400, 'tenant_Id is required')
+  const isBound = !inviter.admin && (inviter.role.isTenantSpecific || strictIsolation)
+  if (isBound && wanted !== inviter.tenantId) throw new AppError(403, 'Access denied for specified tenant')
+  return wanted
+}
+
+/** Why an address is not invited to a tenant. */
+export function inviteeRefusal(state: {
+  readonly isMember: boolean
+  readonly isInvited: boolean
+}): AppError | undefined {
+  if (state.isMember) return errors.badBody('User is already a member of this tenant')
+  return state.isInvited ? errors.badBody('An invitation is already pending for this email') : undefined
+}
+
+/**
+ * The invitation, and the role that it brings, for the user with this address.
+ *
+ * @throws {AppError} 400 when the invitation is over or its role is gone, 403 when it was sent to another address
+ */
+export function decideAcceptance(
+  invite: Invite | undefined,
+  email: unknown,
+  roles: ReadonlyMap<string, Role>,
+): { readonly invite: Invite; readonly role: Role } {
+  if (invite === undefined) throw invalidInvite()
+  if (invite.email !== email) throw new AppError(403, "The email address doesn't match the invitation")
+  const role = roles.get(invite.roleId)
+  if (role === undefined) throw invalidInvite()
+  return { invite, role }
+}
+
+export type AtTenant = Membership & {
+  readonly tenantId: string
+  readonly tenant: { readonly id: string; readonly name: string; readonly [column: string]: unknown }
+}
+
+export function isAtTenant(membership: Membership): membership is AtTenant {
+  return membership.tenantId !== null && membership.tenant !== null
+}
+
+/**
+ * The membership to go on with. Undefined where the user has none at the tenant: then it depends on whether the tenant
+ * exists.
+ *
+ * @throws {AppError} 400 without a tenant or membership to go to, or for one outside of tenants, 403 for a membership
+ *   that is not the user's
+ */
+export function decideSwitch(
+  memberships: readonly Membership[],
+  asked: { readonly tenantId: string | undefined; readonly userRoleId: string | undefined },
+): AtTenant | undefined {
+  const [tenantId, userRoleId] = [asked.tenantId?.toLowerCase(), asked.userRoleId?.toLowerCase()]
+  if (tenantId === undefined && userRoleId === undefined)
+    throw new AppError(400, 'tenant_Id or userRole_Id is required')
+  const chosen = memberships.find(
+    (one) =>
+      (userRoleId === undefined || one.userRoleId === userRoleId) &&
+      (tenantId === undefined || one.tenantId === tenantId),
+  )
+  if (chosen === undefined && userRoleId !== undefined)
+    throw new AppError(403, 'Access denied for specified role assignment')
+  if (chosen === undefined) return undefined
+  if (!isAtTenant(chosen)) throw new AppError(400, 'Cannot switch tenant for non-tenant-specific role')
+  return chosen
+}

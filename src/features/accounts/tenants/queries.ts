@@ -1,0 +1,131 @@
+import { ownRowSql } from '../../../access/principal.ts'
+import type { Catalog } from '../../../catalog/catalog.ts'
+import { type Reader, rawQuery, sql, type Tx } from '../../../db/sql.ts'
+import { actorCte } from '../../../events/log.ts'
+import { projectionList } from '../../../query/compile-rows.ts'
+
+/** False when the user has a role at the tenant already. */
+export async function insertMembership(
+  tx: Tx,
+  { userId, roleId, tenantId }: { userId: string; roleId: string; tenantId: string | null },
+): Promise<boolean> {
+  const inserted = await tx.maybeOne(sql.unsafe`
+    insert into "svc_UserRole" ("user_Id", "role_Id", "tenant_Id") values (${userId}, ${roleId}, ${tenantId})
+    on conflict do nothing returning id`)
+  return inserted !== undefined
+}
+
+/** False when another tenant has the name. */
+export async function insertTenant(tx: Tx, id: string, name: string): Promise<boolean> {
+  const inserted = await tx.maybeOne(
+    sql.unsafe`insert into "svc_Tenant" (id, name) values (${id}, ${name}) on conflict do nothing returning id`,
+  )
+  return inserted !== undefined
+}
+
+/** A tenant's row in wire form, without hidden fields. */
+export async function findTenant(
+  db: Reader,
+  catalog: Catalog,
+  id: string,
+): Promise<Readonly<Record<string, unknown>> | undefined> {
+  const text = `select ${ownRowSql(catalog.collections.get('svc_Tenant')!, 't')} as tenant from "svc_Tenant" t where t.id = $1`
+  return (await db.maybeOne<{ tenant: Readonly<Record<string, unknown>> }>(rawQuery(text, [id])))?.tenant
+}
+
+export type Invite = {
+  readonly id: string
+  readonly email: string
+  readonly roleId: string
+  readonly tenantId: string
+  readonly tenantName: string
+  /** Its address has an account. */
+  readonly userExists: boolean
+}
+
+/** The invitation of a token, while it can be accepted. */
+export function findInvite(db: Reader, tokenHash: string): Promise<Invite | undefined> {
+  return db.maybeOne<Invite>(sql.unsafe`
+    select i.id, i.email, i."role_Id" as "roleId", i."tenant_Id" as "tenantId", t.name as "tenantName",
+      exists (select from "svc_User" u where u.email = i.email) as "userExists"
+    from "svc_Invite" i join "svc_Tenant" t on t.id = i."tenant_Id"
+    where i.token = ${tokenHash} and i.status = 'pending' and i."expiresAt" > now()`)
+}
+
+/** Accepts an invitation for a user; of any number of simultaneous uses one succeeds. */
+export async function acceptInvite(tx: Tx, inviteId: string, userId: string): Promise<boolean> {
+  const accepted = await tx.maybeOne(sql.unsafe`
+    update "svc_Invite" set status = 'accepted', "acceptedBy_Id" = ${userId}, "acceptedAt" = now(), "updatedAt" = now()
+    where id = ${inviteId} and status = 'pending' and "expiresAt" > now() returning id`)
+  return accepted !== undefined
+}
+
+/** Says of pending invitations whose time is over that it is: the one of a token, or those of an address at a tenant. */
+export async function expireInvites(
+  tx: Tx,
+  which: { tokenHash: string } | { email: string; tenantId: string },
+): Promise<void> {
+  const condition =
+    'tokenHash' in which
+      ? sql.fragment`token = ${which.tokenHash}`
+      : sql.fragment`email = ${which.email} and "tenant_Id" = ${which.tenantId}`
+  await tx.any(sql.unsafe`
+    update "svc_Invite" set status = 'expired', "updatedAt" = now()
+    where ${condition} and status = 'pending' and "expiresAt" <= now()`)
+}
+
+/** The same of any, up to `atMost`, for `commitRow`: gives the ids. */
+export function expireOldInvites(atMost: number) {
+  return {
+    name: 'expire_old_invites',
+    text: `${actorCte(1)}, old as materialized (
+    select id from "svc_Invite" where status = 'pending' and "expiresAt" <= now() limit $2 for update skip locked)
+  update "svc_Invite" i set status = 'expired', "updatedAt" = now() from ctx, old where i.id = old.id returning i.id`,
+    values: [atMost],
+  }
+}
+
+/** What stands against inviting an address to a tenant. Until the transaction ends nobody else invites it there. */
+export async function lockInvitee(
+  tx: Tx,
+  email: string,
+  tenantId: string,
+): Promise<{ readonly isMember: boolean; readonly isInvited: boolean }> {
+  await tx.any(sql.unsafe`select pg_advisory_xact_lock(hashtextextended(${`invite ${email} ${tenantId}`}, 0))`)
+  return tx.one<{ isMember: boolean; isInvited: boolean }>(sql.unsafe`
+    select
+      exists (select from "svc_User" u join "svc_UserRole" ur on ur."user_Id" = u.id
+              where u.email = ${email} and ur."tenant_Id" = ${tenantId}) as "isMember",
+      exists (select from "svc_Invite"
+              where email = ${email} and "tenant_Id" = ${tenantId} and status = 'pending' and "expiresAt" > now()) as "isInvited"`)
+}
+
+type NewInvite = {
+  readonly email: string
+  readonly roleId: string
+  readonly tenantId: string
+  /** The hash of a secret that nobody knows: the mail worker makes the one that is sent. */
+  readonly tokenHash: string
+  readonly invitedBy: string
+  readonly lifetimeSeconds: number
+}
+
+type SentInvite = {
+  readonly id: string
+  readonly email: string
+  readonly status: string
+  readonly expiresAt: string
+}
+
+export function insertInvite(tx: Tx, catalog: Catalog, invite: NewInvite): Promise<SentInvite> {
+  const { fields } = catalog.collections.get('svc_Invite')!
+  const shown = projectionList(
+    ['id', 'email', 'status', 'expiresAt'].map((name) => fields.get(name)!),
+    'i',
+  )
+  const { email, roleId, tenantId, tokenHash, invitedBy, lifetimeSeconds } = invite
+  const text = `
+    insert into "svc_Invite" as i (email, "role_Id", "tenant_Id", token, "invitedBy_Id", "expiresAt")
+    values ($1, $2, $3, $4, $5, now() + make_interval(secs => $6)) returning ${shown}`
+  return tx.one<SentInvite>(rawQuery(text, [email, roleId, tenantId, tokenHash, invitedBy, lifetimeSeconds]))
+}

@@ -1,0 +1,94 @@
+import type { FastifyRequest } from 'fastify'
+import { signedIn } from '../../../access/principal.ts'
+import { verifyPassword } from '../../../adapters/passwords.ts'
+import { seal, unseal } from '../../../adapters/sealing.ts'
+import { newTotpSecret, totpStep, totpUrl } from '../../../adapters/totp.ts'
+import type { Configuration } from '../../../config/config.ts'
+import type { Reads, ReservedReads } from '../../../db/pools.ts'
+import type { Tx } from '../../../db/sql.ts'
+import { withoutWaiting } from '../../../db/without-waiting.ts'
+import { AppError, errors } from '../../../errors.ts'
+import type { Writes } from '../../../events/commit.ts'
+import { commit } from '../../../events/commit.ts'
+import { actorOf } from '../../../http/http.ts'
+import { type Account, accountOf, type Proven, requireFreshProof } from '../auth/auth.ts'
+import { beginEnrolment, deleteEnrolment, finishEnrolment, lockEnrolment } from './queries.ts'
+import { backupCodeHashes, newBackupCodes, secretOf, wrongCode } from './two-factor.ts'
+
+/** 400 unless TWOFACTOR is in AUTH_SERVICES_ENABLED. */
+export function checkEnabled(rt: Configuration): void {
+  if (!rt.config.auth.twoFactor) throw new AppError(400, 'Two-factor authentication is not enabled on this server')
+}
+
+/**
+ * Gives the caller a secret for an authenticator app and ten backup codes, both for the only time. They count from
+ * `finishSetup` on; until then this may be called again. Needs a fresh proof.
+ *
+ * @throws {AppError} 400 when the account has no password (nothing could switch it off again) or a second factor already
+ */
+export async function beginSetup(rt: Reads & Writes, request: FastifyRequest, proof: Proven) {
+  const { id: userId, email, password } = await ownAccount(rt, request)
+  if (password === null) throw passwordNeeded()
+  await requireFreshProof(rt, request, proof)
+  const secret = newTotpSecret()
+  const backupCodes = newBackupCodes()
+  const enrolment = {
+    userId,
+    secret: seal(rt.config, secretOf(userId), secret),
+    backupCodes: backupCodes.map((code) => backupCodeHashes(rt, userId, code)[0]!),
+  }
+  await commit(rt, actorOf(request), async (tx) => {
+    if (!(await beginEnrolment(tx, enrolment))) throw alreadyEnabled()
+    return { result: undefined }
+  })
+  return { secret, otpauthUrl: totpUrl(secret, rt.config.project.name, email ?? userId), backupCodes }
+}
+
+/** Switches the second factor on: the caller's app shows the right code. 401 for another one, which may be tried again. */
+export async function finishSetup(rt: Writes, request: FastifyRequest, code: string): Promise<{ enabled: true }> {
+  const { userId } = signedIn(request.caller)
+  await commit(rt, actorOf(request), async (tx) => {
+    const step = await stepOfSetup(rt, tx, userId, code.replaceAll(/\s/g, ''))
+    if (!(await finishEnrolment(tx, userId, step))) throw alreadyEnabled()
+    return { result: undefined, events: [{ type: 'auth.2fa_enabled', data: { userId } }] }
+  })
+  return { enabled: true }
+}
+
+/** Switches the second factor off and forgets secret and backup codes; needs the password, works when there is none. */
+export async function disable(
+  rt: Reads & Writes,
+  request: FastifyRequest,
+  password: string,
+): Promise<{ disabled: true }> {
+  const { id: userId, password: hash } = await ownAccount(rt, request)
+  if (!(await verifyPassword(password, hash, rt.config.auth.passwordHashCost)))
+    throw new AppError(401, 'Invalid password')
+  await commit(rt, actorOf(request), async (tx) => {
+    const ended = await deleteEnrolment(tx, userId, hash)
+    return { result: undefined, events: ended?.enabled ? [{ type: 'auth.2fa_disabled', data: { userId } }] : [] }
+  })
+  return { disabled: true }
+}
+
+async function ownAccount(rt: Reads & ReservedReads, request: FastifyRequest): Promise<Account> {
+  const account = await accountOf(withoutWaiting(rt), signedIn(request.caller).userId)
+  if (account === undefined) throw errors.unauthorized('Unauthorized')
+  return account
+}
+
+async function stepOfSetup(rt: Configuration, tx: Tx, userId: string, code: string): Promise<number> {
+  const enrolment = await lockEnrolment(tx, userId)
+  if (enrolment === undefined) throw new AppError(400, 'Two-factor setup has not been started')
+  if (enrolment.enabled) throw alreadyEnabled()
+  const step = totpStep(unseal(rt.config, secretOf(userId), enrolment.secret).text, code, enrolment.now)
+  if (step === undefined) throw wrongCode('Invalid code')
+  return step
+}
+
+const alreadyEnabled = () => new AppError(400, 'Two-factor is already enabled. Disable it first.')
+
+const passwordNeeded = () =>
+  new AppError(400, 'Two-factor authentication requires a password on this account. Set a password first.', {
+    code: 'TWO_FACTOR_REQUIRES_PASSWORD',
+  })

@@ -1,0 +1,56 @@
+import type { Reads } from '../../../db/pools.ts'
+import type { Writes } from '../../../events/commit.ts'
+import type { App } from '../../../http/http.ts'
+import { authRoute, deliver, ProofBody, prepare, SignedInShape } from '../auth/auth.ts'
+import type { SecondFactorWrites } from './capabilities.ts'
+import { beginSetup, checkEnabled, disable, finishSetup } from './enrolment.ts'
+import { CodeBody, DisabledShape, EnabledShape, PasswordBody, SetupShape, VerifyBody } from './schema.ts'
+import { verifyTwoFactor } from './verify.ts'
+
+/** The second step of signing in. Emits auth.login and auth.2fa_failed. */
+export function twoFactorPublicRoutes(app: App, rt: SecondFactorWrites): void {
+  prepare(app)
+  const enabled = { preValidation: async () => checkEnabled(rt) }
+  app.post('/auth/2fa/verify', { ...verifyRoute, ...enabled }, async (request, reply) => {
+    const { authMode, token, body } = await verifyTwoFactor(rt, request, request.body)
+    return deliver(rt, reply, authMode, token, body)
+  })
+}
+
+/** A user's own second factor. They emit auth.2fa_enabled and auth.2fa_disabled. */
+export function twoFactorRoutes(app: App, rt: Reads & Writes): void {
+  prepare(app)
+  const enabled = { preValidation: async () => checkEnabled(rt) }
+  app.post('/auth/2fa/enable', { ...enableRoute, ...enabled }, (request) => beginSetup(rt, request, request.body))
+  app.post('/auth/2fa/verify-setup', { ...verifySetupRoute, ...enabled }, (request) =>
+    finishSetup(rt, request, request.body.code),
+  )
+  app.post('/auth/2fa/disable', disableRoute, (request) => disable(rt, request, request.body.password))
+}
+
+const tag = 'Two-factor'
+
+const verifyRoute = authRoute({
+  summary: 'Sign in with the second factor',
+  tag,
+  body: VerifyBody,
+  response: { 200: SignedInShape },
+})
+const enableRoute = authRoute({
+  summary: 'Begin to set up a second factor',
+  tag,
+  body: ProofBody,
+  response: { 200: SetupShape },
+})
+const verifySetupRoute = authRoute({
+  summary: 'Switch the second factor on',
+  tag,
+  body: CodeBody,
+  response: { 200: EnabledShape },
+})
+const disableRoute = authRoute({
+  summary: 'Switch the second factor off',
+  tag,
+  body: PasswordBody,
+  response: { 200: DisabledShape },
+})

@@ -1,0 +1,81 @@
+import type { FastifyRequest } from 'fastify'
+import type { Static } from 'typebox'
+import type { Tx } from '../../../db/sql.ts'
+import { attemptChallenge, takeChallenge } from '../../../db/unlogged/challenges.ts'
+import { withoutWaiting } from '../../../db/without-waiting.ts'
+import { commit, type Outcome } from '../../../events/commit.ts'
+import {
+  type AuthMode,
+  accountOf,
+  checkMaySignIn,
+  deliveryTo,
+  type FirstFactor,
+  membershipOf,
+  type PendingSignIn,
+  refuseForeignPage,
+  type SignInAnswer,
+  signInAtOnce,
+  signingIn,
+} from '../auth/auth.ts'
+import type { SecondFactorReads, SecondFactorWrites } from './capabilities.ts'
+import { findChallenge } from './queries.ts'
+import type { VerifyBody } from './schema.ts'
+import { acceptCode, challengeIdentifier, passwordMark, wrongCode } from './two-factor.ts'
+
+/** After this many wrong codes a challenge is of no use: the account's own count goes on. */
+const triesAtMost = 5
+
+/**
+ * Answers the challenge of a sign-in with the second factor, and opens the session that was asked for
+ * then. A challenge opens one session; wrong codes are bounded per challenge and per account. What is wrong is not said:
+ * code, challenge, or a password that has changed since.
+ *
+ * @throws {AppError} 401 for a wrong code or challenge, 403 for an account that is not active
+ */
+export async function verifyTwoFactor(
+  rt: SecondFactorWrites,
+  request: FastifyRequest,
+  { twoFactorToken: token, code, authMode }: Static<typeof VerifyBody>,
+): Promise<SignInAnswer & { authMode: AuthMode }> {
+  const identifier = challengeIdentifier(token)
+  const factor = await challengedFactor(rt, identifier, authMode)
+  if (deliveryTo(request, factor.authMode) === 'cookie') refuseForeignPage(rt.config, request)
+  const answer = await commit(rt, signingIn(request, factor), (tx) =>
+    answerChallenge(rt, tx, request, { identifier, code, factor }),
+  )
+  if (answer === undefined) throw wrongCode()
+  return { ...answer, authMode: factor.authMode }
+}
+
+/** Who was challenged for what. The delivery may be asked for anew; everything else was remembered. */
+async function challengedFactor(
+  rt: SecondFactorReads,
+  identifier: string,
+  authMode: AuthMode | undefined,
+): Promise<FirstFactor> {
+  const challenge = await findChallenge(withoutWaiting(rt), identifier)
+  const account = challenge?.userId && (await accountOf(withoutWaiting(rt), challenge.userId))
+  if (!challenge || !account) throw wrongCode()
+  const pending = challenge.data as PendingSignIn & { readonly passwordMark: string }
+  if (pending.passwordMark !== passwordMark(account)) throw wrongCode()
+  checkMaySignIn(rt, account)
+  const membership = await membershipOf(rt, withoutWaiting(rt), account.id, pending.tenantId ?? undefined)
+  return { account, membership, type: pending.type, authMode: authMode ?? pending.authMode }
+}
+
+type Given = { readonly identifier: string; readonly code: string; readonly factor: FirstFactor }
+
+/** A wrong code is committed as one: that it was tried must outlast the refusal. */
+async function answerChallenge(
+  rt: SecondFactorReads,
+  tx: Tx,
+  request: FastifyRequest,
+  { identifier, code, factor }: Given,
+): Promise<Outcome<SignInAnswer | undefined>> {
+  const { id: userId } = factor.account
+  if (!(await attemptChallenge(tx, identifier, triesAtMost))) return { result: undefined }
+  if (!(await acceptCode(rt, tx, userId, code)))
+    return { result: undefined, events: [{ type: 'auth.2fa_failed', data: { userId } }] }
+  await takeChallenge(tx, identifier)
+  return signInAtOnce(rt, tx, request, factor)
+}

@@ -1,0 +1,50 @@
+import { Type } from 'typebox'
+import type { App } from '../../../http/http.ts'
+import { route } from '../../../http/route.ts'
+import { OneOf, Row, Text } from '../../../http/shapes.ts'
+import { Key, queryOf } from '../items/items.ts'
+import type { ChangesReads } from './capabilities.ts'
+import { readChanges } from './changes.ts'
+
+/** Pull synchronisation: open to whoever may read a collection, like the items themselves. */
+export function changesRoutes(app: App, rt: ChangesReads): void {
+  app.get('/changes', changesRoute, async (request, reply) => {
+    const changes = await readChanges(rt, request.caller.access, queryOf(request))
+    return reply.type('application/json; charset=utf-8').send(changes)
+  })
+}
+
+const changesRoute = route({
+  summary: 'Read what has changed',
+  description: 'Of the items that you may read, in order, nothing missing and nothing twice.',
+  tag: 'Changes',
+  query: Type.Object({
+    since: Type.Optional(
+      Text('eyJ4IjoxfQ', { description: 'The cursor of the answer before; without it the cursor of now.' }),
+    ),
+    collections: Type.Optional(Text('products,orders', { description: 'All that you may read unless given.' })),
+    fields: Type.Optional(Text('products.name', { description: 'All fields unless given.' })),
+    limit: Type.Optional(Text('500', { description: 'How many events are looked at: 1 to 1000.' })),
+  }),
+  response: {
+    200: Type.Object({
+      data: Type.Array(
+        Type.Object({
+          collection: Text('products'),
+          action: OneOf(['create', 'update', 'delete', 'remove'], {
+            description: '`remove`: it is yours to see no more.',
+          }),
+          id: Key,
+          data: Type.Optional(Row),
+          timestamp: Text('2026-03-14T09:26:53.589Z'),
+          position: Text('4711'),
+        }),
+      ),
+      cursor: Text('eyJ4IjoxfQ'),
+      hasMore: Type.Boolean(),
+      resync: Type.Array(Text('products'), { description: 'Collections that must be read anew.' }),
+    }),
+  },
+  readElsewhere: 'all',
+  sendsText: true,
+})

@@ -1,0 +1,139 @@
+import type { Collection, Field } from '../../../catalog/catalog.ts'
+import { logSchema, logTable } from '../../../catalog/log-triggers.ts'
+import type { Reads } from '../../../db/pools.ts'
+import { quoteName, rawQuery, sql, type Tx } from '../../../db/sql.ts'
+import { erasedMarker, logDoors } from '../../../events/log.ts'
+import { compileCondition } from '../../../query/compile.ts'
+import { projectionList } from '../../../query/compile-rows.ts'
+import type { ResolvedFilter } from '../../../query/resolve.ts'
+import { createParams, type Statement, statement } from '../../../query/sql.ts'
+
+/** What a caller may see of an item's rows: these fields of those that satisfy the rule (undefined: all). */
+export type Sight = {
+  readonly collection: Collection
+  readonly fields: readonly Field[]
+  readonly rule: ResolvedFilter | undefined
+  /** Whether erased events are told. */
+  readonly erased: boolean
+}
+
+/** A place in an item's history: `position` undefined begins at the newest event. */
+export type Place = { readonly id: string; readonly position: string | undefined; readonly limit: number }
+
+/**
+ * One row per event, the newest first: `id`, and `data`, its JSON text. Images are rows of then and pass the same
+ * condition and projection as rows of today; an item that comes into sight is created to the caller, one that leaves it
+ * deleted, and an update of nothing that the caller sees has not happened.
+ */
+export function historyStatement(sight: Sight, { id, position, limit }: Place): Statement {
+  const params = createParams()
+  const { collection, erased } = sight
+  const text = `select h.id::text as id, json_build_object('id', h.id, 'action', ${shownAction}, 'createdAt', ${wireTime('h."createdAt"')},
+      'userId', h."userId", 'erased', h.erased, 'changes', ${changedFields})::text as data
+    from (select e.*, ${imageSql(sight, 'e.old', params)} as before, ${imageSql(sight, 'e.new', params)} as after
+      from (select l.id, l.position, l.action, l."createdAt", l."userId", coalesce(l.changes ? 'erased', false) as erased,
+          case when l.action = 'update' then (l.changes->'after') || (l.changes->'before') else l.changes->'before' end as old,
+          l.changes->'after' as new
+        from "${logTable}" l
+        where l.type = 'data' and l.entity = ${params.bind(collection.name, 'text')} and l."entityId" = ${params.bind(id, 'text')}
+          and l.position < ${params.bind(position ?? newest, 'bigint')}
+      ) e
+    ) h
+    where case when h.erased then ${params.bind(erased, 'boolean')} else h.before is distinct from h.after end
+    order by h.position desc limit ${params.bind(limit, 'bigint')}`
+  return statement(text, params.values)
+}
+
+/** One row with `data`, the JSON text of the item as an event left it, or no row. */
+export function versionStatement(sight: Sight, id: string, position: string): Statement {
+  const params = createParams()
+  const event = `select l.changes->'after' as image from "${logTable}" l where l.type = 'data'
+    and l.entity = ${params.bind(sight.collection.name, 'text')} and l."entityId" = ${params.bind(id, 'text')}
+    and l.position = ${params.bind(position, 'bigint')}`
+  const image = imageSql(sight, 'e.image', params)
+  return statement(
+    `select v.data::text as data from (select ${image} as data from (${event}) e) v where v.data is not null`,
+    params.values,
+  )
+}
+
+/** The present moment: a `pg_snapshot` and an ISO time. */
+export async function presentMoment({ db }: Reads): Promise<{ snapshot: string; time: string }> {
+  return db.one(sql.unsafe`
+    select pg_current_snapshot()::text as snapshot, to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as time`)
+}
+
+/** Replaces the images of one item's events by the marker; how many there were. */
+export async function eraseImages(tx: Tx, collection: string, id: string): Promise<number> {
+  const erased = await tx.any(
+    rawQuery(
+      `${logDoors.erase} update "${logTable}" set changes = $1::jsonb
+       where type = 'data' and entity = $2 and "entityId" = $3 returning 1`,
+      [JSON.stringify(erasedMarker), collection, id],
+    ),
+  )
+  if (collection === 'svc_User') await forgetOrigins(tx, id)
+  return erased.length
+}
+
+/** Where a user's requests came from, in every event that the user caused or that is about the user. */
+async function forgetOrigins(tx: Tx, userId: string): Promise<void> {
+  await tx.any(
+    rawQuery(
+      `${logDoors.erase} update "${logTable}" set ipaddress = null, "userAgent" = null
+       where ("userId"::text = $1 or (entity = 'svc_User' and "entityId" = $1)) and coalesce(ipaddress, "userAgent") is not null`,
+      [userId],
+    ),
+  )
+}
+
+/** A collection whose rows belong to a user, and the column that says to which. */
+export type OwnedBy = { readonly collection: string; readonly column: string }
+
+/**
+ * One row per event, the oldest first, with `data`, its JSON text: what is about the user or about an item that belongs to
+ * the user, with both images, and what the user did to anything else, without them.
+ */
+export function userEventsStatement(userId: string, owned: readonly OwnedBy[]): Statement {
+  const params = createParams()
+  const user = params.bind(userId, 'text')
+  const names = params.bind(
+    owned.map(({ collection }) => collection),
+    'text[]',
+  )
+  const columns = params.bind(
+    owned.map(({ column }) => column),
+    'text[]',
+  )
+  const text = `select json_build_object('id', e.id, 'createdAt', ${wireTime('e."createdAt"')}, 'type', e.type, 'entity', e.entity,
+      'entityId', e."entityId", 'action', e.action, 'userId', e."userId", 'ipaddress', case when own.caused then e.ipaddress end,
+      'userAgent', case when own.caused then e."userAgent" end,
+      'changes', case when own.about then ${logSchema}.shown(e.type, e.entity, e.action, e.changes) end)::text as data
+    from "${logTable}" e cross join lateral (select coalesce(e."userId"::text = ${user}, false) as caused,
+      (e.entity = 'svc_User' and coalesce(e."entityId" = ${user}, false)) or (e.type = 'data' and exists (
+        select from unnest(${names}, ${columns}) o(entity, field) where o.entity = e.entity
+          and (e.changes->'after'->>o.field = ${user} or e.changes->'before'->>o.field = ${user}))) as about) own
+    where own.caused or own.about
+    order by e.position`
+  return statement(text, params.values)
+}
+
+/** Above every position. */
+const newest = '9223372036854775807'
+
+const shownAction = `case when h.erased then h.action when h.before is null then 'create' when h.after is null then 'delete' else 'update' end`
+
+/** `{field: {before, after}}` of the fields that differ; null where the images were erased. */
+const changedFields = `case when not h.erased then (
+        select coalesce(json_object_agg(key, json_build_object('before', b.value, 'after', a.value)), '{}')
+        from jsonb_each(coalesce(h.before, '{}')) b full join jsonb_each(coalesce(h.after, '{}')) a using (key)
+        where b.value is distinct from a.value) end`
+
+/** An image as the caller sees it, jsonb; null where there is none or the rule does not hold for it. */
+function imageSql({ collection, fields, rule }: Sight, image: string, params: ReturnType<typeof createParams>): string {
+  const where = rule === undefined ? '' : ` and ${compileCondition(rule, 't', params)}`
+  return `(select to_jsonb(o.*) from (select ${projectionList(fields, 't')}
+        from jsonb_populate_record(null::${quoteName(collection.name)}, ${image}) t where ${image} is not null${where}) o)`
+}
+
+const wireTime = (time: string): string => `to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`

@@ -1,0 +1,100 @@
+import { Type } from 'typebox'
+import type { Collection, Field } from '../../../catalog/catalog.ts'
+import type { CurrentCatalog } from '../../../catalog/store.ts'
+import { AppError } from '../../../errors.ts'
+import { readAs } from '../../../http/reading.ts'
+import { Text } from '../../../http/shapes.ts'
+import { readableFields } from '../../../query/resolve.ts'
+import type { Writer } from '../items/items.ts'
+import { changeItems, readOne, readVersion } from '../items/items.ts'
+import type { HistoryReads, HistoryWrites } from './capabilities.ts'
+import { readEventVersion } from './history.ts'
+
+type Values = Readonly<Record<string, unknown>>
+
+/** Which version: the one after one of the item's events, or that of a cursor or a time. */
+export const RestoreBody = Type.Union(
+  [
+    Type.Object({ event: Text('4711') }, { additionalProperties: false }),
+    Type.Object({ asOf: Text('2026-03-14T09:26:53Z') }, { additionalProperties: false }),
+  ],
+  { refusal: 'Request body must be {event} or {asOf}' },
+)
+
+/**
+ * `POST /items/{collection}/{id}/restore` with `{event}`, the id of one of the item's events, or `{asOf}`, a cursor or a
+ * time: writes what differs from that version, as an ordinary update of the caller's, or creates an item that is gone
+ * with its old id. Answers its id as JSON text. Fields that the caller may not read stay as they are. 400 for another
+ * body, 403 for a version that the caller may not see or a field that it may not write, 412 when somebody else writes the
+ * item meanwhile.
+ */
+export async function restoreItem(
+  rt: HistoryWrites,
+  writer: Writer,
+  name: string,
+  id: string,
+  body: unknown,
+): Promise<string> {
+  const fields = restorable(rt, writer, name)
+  const version = await versionOf(rt, writer, name, id, body, fields)
+  const present = await presentOf(rt, writer, name, id, fields)
+  const { primaryKey } = rt.catalog.current().collections.get(name)!
+  if (present === undefined) {
+    const payloads = [{ ...picked(version, fields), [primaryKey.name]: id }]
+    return (await changeItems(rt, writer, name, { action: 'create', payloads })).ids[0]!
+  }
+  const changed = fields.filter((field) => !same(version[field.name], present.values[field.name]))
+  const changes = [{ id, payload: picked(version, changed) }]
+  const ifMatch = [present.version]
+  return (await changeItems(rt, writer, name, { action: 'update', changes, ifMatch })).ids[0]!
+}
+
+async function versionOf(
+  rt: HistoryReads,
+  { access }: Writer,
+  name: string,
+  id: string,
+  body: unknown,
+  fields: readonly Field[],
+): Promise<Values> {
+  const wanted = readAs(RestoreBody, body)
+  if ('event' in wanted) return readEventVersion(rt, access, name, id, wanted.event)
+  return dataOf(await readOne(rt, access, name, id, { ...asked(fields), asOf: wanted.asOf }))
+}
+
+/** Undefined for an item that is gone, and for one that is not the caller's to see: its id can't be taken then. */
+async function presentOf(rt: HistoryReads, { access }: Writer, name: string, id: string, fields: readonly Field[]) {
+  try {
+    const { body, version } = await readVersion(rt, access, name, id, asked(fields))
+    return { values: dataOf(body), version: version! }
+  } catch (error) {
+    // Every other refusal came before: the version has been read with the same fields.
+    if (error instanceof AppError && error.status === 403) return undefined
+    throw error
+  }
+}
+
+const asked = (fields: readonly Field[]) => ({ fields: fields.map(({ name }) => name), paranoid: 'false' })
+
+const dataOf = (body: string): Values => JSON.parse(body).data
+
+const picked = (values: Values, fields: readonly Field[]): Values =>
+  Object.fromEntries(fields.map(({ name }) => [name, values[name] ?? null]))
+
+const same = (a: unknown, b: unknown): boolean => JSON.stringify(a ?? null) === JSON.stringify(b ?? null)
+
+/** What the caller sees of a row and a request can set. */
+function restorable(rt: CurrentCatalog, { access }: Writer, name: string): readonly Field[] {
+  const catalog = rt.catalog.current()
+  const readable = readableFields(catalog, access, name)
+  const own = serversOwn(catalog.collections.get(name)!)
+  return readable.filter(
+    (field) => !field.primaryKey && !field.unlogged && field.generated === undefined && !own.has(field.name),
+  )
+}
+
+const serversOwn = ({ timestamps, usertrack }: Pick<Collection, 'timestamps' | 'usertrack'>): ReadonlySet<string> =>
+  new Set([
+    ...(timestamps ? ['createdAt', 'updatedAt'] : []),
+    ...(usertrack ? ['userCreated_Id', 'userUpdated_Id'] : []),
+  ])

@@ -1,0 +1,101 @@
+import { Type } from 'typebox'
+import { type App, actorOf } from '../../../http/http.ts'
+import { route } from '../../../http/route.ts'
+import { Anything, Count, NullableId, NullableText, Text } from '../../../http/shapes.ts'
+import { ItemParams, queryOf, WrittenShape, writerOf } from '../items/items.ts'
+import type { HistoryWrites } from './capabilities.ts'
+import { eraseItem, exportUser, readHistory, readNow } from './history.ts'
+import { RestoreBody, restoreItem } from './restore.ts'
+
+/** What happened to an item, and its way back (docs/history.md). */
+export function historyRoutes(app: App, rt: HistoryWrites): void {
+  app.get('/history/now', nowRoute, () => readNow(rt))
+  app.get('/items/:collection/:id/history', listRoute, async (request, reply) => {
+    const { collection, id } = request.params
+    const history = await readHistory(rt, request.caller.access, collection, id, queryOf(request))
+    return reply.type('application/json; charset=utf-8').send(history)
+  })
+  app.post('/items/:collection/:id/restore', restoreRoute, async (request, reply) => {
+    const { collection, id } = request.params
+    const restored = await restoreItem(rt, writerOf(request), collection, id, request.body)
+    return reply.type('application/json; charset=utf-8').send(`{"data":{"id":${restored}}}`)
+  })
+}
+
+export function historyAdminRoutes(app: App, rt: HistoryWrites): void {
+  app.delete('/items/:collection/:id/history', eraseRoute, async (request) => {
+    const { collection, id } = request.params
+    return { data: { events: await eraseItem(rt, actorOf(request), collection, id) } }
+  })
+  app.get('/history/users/:id/export', exportUserRoute, async (request, reply) => {
+    const lines = await exportUser(rt, request.params.id)
+    return reply
+      .type('application/x-ndjson; charset=utf-8')
+      .header('content-disposition', 'attachment; filename="history.ndjson"')
+      .send(lines)
+  })
+}
+
+const tag = 'History'
+
+const nowRoute = route({
+  summary: 'Read a cursor of this moment',
+  tag,
+  response: {
+    200: Type.Object({ data: Type.Object({ cursor: Text('eyJ4IjoxfQ'), time: Text('2026-03-14T09:26:53.589Z') }) }),
+  },
+})
+const listRoute = route({
+  summary: 'Read what happened to an item',
+  description: 'The newest event first.',
+  tag,
+  params: ItemParams,
+  query: Type.Object({
+    limit: Type.Optional(Text('25', { description: '1 to 100.' })),
+    cursor: Type.Optional(Text('4711', { description: 'The `nextCursor` of the page before.' })),
+  }),
+  response: {
+    200: Type.Object({
+      data: Type.Array(
+        Type.Object({
+          id: Text('4711'),
+          action: Text('update'),
+          createdAt: Text('2026-03-14T09:26:53.589Z'),
+          userId: NullableId(),
+          erased: Type.Boolean(),
+          changes: Anything({ price: { before: 1200, after: 1100 } }),
+        }),
+      ),
+      nextCursor: NullableText('4711'),
+    }),
+  },
+  readElsewhere: 'all',
+  sendsText: true,
+})
+const restoreRoute = route(
+  {
+    summary: 'Bring an item back to an earlier version',
+    tag,
+    params: ItemParams,
+    body: RestoreBody,
+    response: { 200: WrittenShape },
+    // Who may see the item is decided first.
+    readElsewhere: 'all',
+    sendsText: true,
+  },
+  { bodyLimit: 16_384 },
+)
+const eraseRoute = route({
+  summary: 'Erase the history of an item',
+  description: 'The images of its events go; who did what and when stays, and so does the item.',
+  tag,
+  params: ItemParams,
+  response: { 200: Type.Object({ data: Type.Object({ events: Count(12) }) }) },
+})
+const exportUserRoute = route({
+  summary: 'Download everything that the log holds about a user',
+  tag,
+  params: Type.Object({ id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44') }),
+  response: { 200: Text('{"position":"4711"}', { contentMediaType: 'application/x-ndjson' }) },
+  sendsText: true,
+})

@@ -1,0 +1,153 @@
+import { STATUS_CODES } from 'node:http'
+import type { Logger } from 'pino'
+import { clientError, sqlState } from '../../../db/errors.ts'
+import { AppError } from '../../../errors.ts'
+
+/** The events of hooks: those with a bare name run before the operation, the others when it is durable. */
+const hookEvents = [
+  'items.create',
+  'items.create.after',
+  'items.read',
+  'items.read.after',
+  'items.read.one',
+  'items.read.one.after',
+  'items.update',
+  'items.update.after',
+  'items.delete',
+  'items.delete.after',
+] as const
+
+export type HookEvent = (typeof hookEvents)[number]
+
+/** What a hook gets: `collection` and what its event has besides. */
+type HookMembers = { readonly collection: string; readonly [member: string]: unknown }
+
+/** Returns the context with what it changed, or nothing; throwing before an operation refuses it. */
+type Hook = (context: never) => unknown
+
+type Hooks = {
+  /** True as long as nobody has registered anything. */
+  isEmpty(): boolean
+  /**
+   * Hooks of `*` run before those of the collection, each in the order of registration. `owner` names the hook in the
+   * log. Throws for an event that there is not.
+   */
+  register(owner: string, collection: string, event: string, hook: Hook): void
+  /** False where an operation takes its ordinary path. */
+  has(collection: string, event: HookEvent): boolean
+  /**
+   * Runs the hooks of an event one after the other; resolves with the context that they leave. Of what a hook returns,
+   * only `data` and `query` count: it may change neither where an operation goes nor who acts.
+   *
+   * @throws {AppError} 400 with a hook's own message, or the status 400 to 499 that its error has. What is a fault and
+   *   no refusal, a TypeError for example, or an error of the database, stays what it is.
+   */
+  before<Context extends HookMembers>(event: HookEvent, context: Context): Promise<Context>
+  /** Runs the hooks of an event one after the other. What they throw is logged and changes nothing. */
+  after(event: HookEvent, context: HookMembers): Promise<void>
+}
+
+/** What extensions hooked into items; filled before the process serves. */
+export type ItemHooks = { readonly hooks: Hooks }
+
+export function openHooks(log: Logger): Hooks {
+  const registered = new Map<string, Registered[]>()
+  const hooksOf = (collection: string, event: HookEvent) => [
+    ...(registered.get(`* ${event}`) ?? []),
+    ...(registered.get(`${collection} ${event}`) ?? []),
+  ]
+  return {
+    isEmpty: () => registered.size === 0,
+    register: (owner, collection, event, hook) => {
+      if (typeof hook !== 'function') throw new Error(`the hook for ${event} of ${collection} is not a function`)
+      const key = `${collection} ${knownEvent(event)}`
+      registered.set(key, [...(registered.get(key) ?? []), { owner, hook: hook as Registered['hook'] }])
+    },
+    has: (collection, event) => registered.has(`* ${event}`) || registered.has(`${collection} ${event}`),
+    before: async (event, context) => {
+      let current = context
+      for (const { hook, owner } of hooksOf(context.collection, event)) {
+        const returned = await refusing(log, owner, event, async () => hook(current))
+        current = { ...current, ...changesIn(returned) }
+      }
+      return current
+    },
+    after: async (event, context) => {
+      const { collection } = context
+      for (const { hook, owner } of hooksOf(collection, event))
+        try {
+          await hook(context)
+        } catch (error) {
+          log.error({ err: error, hook: owner, event, collection }, 'a hook failed; what it was told of stands')
+        }
+    },
+  }
+}
+
+type Registered = { readonly owner: string; readonly hook: (context: HookMembers) => unknown }
+
+/** `items.create.before` is another way to write `items.create`. */
+function knownEvent(event: string): HookEvent {
+  const name = String(event).replace(/\.before$/, '')
+  const known = hookEvents.find((one) => one === name)
+  if (known === undefined) throw new Error(`there is no hook event ${event}; there are: ${hookEvents.join(', ')}`)
+  return known
+}
+
+async function refusing(log: Logger, owner: string, event: HookEvent, run: () => Promise<unknown>): Promise<unknown> {
+  try {
+    return await run()
+  } catch (error) {
+    // What the platform itself threw into the hook is answered as it would be without one.
+    if (clientError(error) !== undefined || sqlState(error) !== undefined) throw error
+    const refusal = refusalOf(error)
+    if (refusal === undefined) log.error({ err: error, hook: owner, event }, 'a hook failed')
+    throw refusal ?? error
+  }
+}
+
+/** Undefined for faults: programming errors and errors of the system, whose text is not for clients. */
+function refusalOf(error: unknown): AppError | undefined {
+  const stated = statedRefusal(error, refusalCode)
+  if (stated !== undefined) return stated
+  if (!(error instanceof Error)) return refused(textOf(error), error)
+  const { code } = error as { code?: unknown }
+  const isFault = code !== undefined || faults.some((fault) => error instanceof fault)
+  return isFault ? undefined : refused(error.message, error)
+}
+
+const refusalCode = 'HOOK_REFUSED'
+
+const refused = (message: string, cause: unknown): AppError => new AppError(400, message, { code: refusalCode, cause })
+
+/** Of an object its message: `[object Object]` says nothing to anybody. */
+function textOf(thrown: unknown): string {
+  const { message } = Object(thrown) as { message?: unknown }
+  if (typeof message === 'string') return message
+  return thrown === null || typeof thrown !== 'object' ? String(thrown) : 'A hook refused this'
+}
+
+const faults = [TypeError, ReferenceError, RangeError, SyntaxError] as const
+
+function changesIn(returned: unknown): { data?: unknown; query?: unknown } {
+  if (returned === null || typeof returned !== 'object') return {}
+  const { data, query } = returned as { data?: unknown; query?: unknown }
+  return { ...(data !== undefined && { data }), ...(query !== undefined && { query }) }
+}
+
+/**
+ * What code of an extension means by throwing something that states a `status` (or `statusCode`) from 400 to 499, an error
+ * or a plain object: the caller is refused, with its `message` and, where it has one, its `code`. Undefined for anything
+ * else that is thrown. One rule for hooks, endpoints and the handlers of messages.
+ */
+export function statedRefusal(thrown: unknown, code?: string): AppError | undefined {
+  if (thrown instanceof AppError) return thrown
+  if (thrown === null || typeof thrown !== 'object') return undefined
+  const stated = thrown as { status?: unknown; statusCode?: unknown; message?: unknown; code?: unknown }
+  const status = stated.status ?? stated.statusCode
+  if (typeof status !== 'number' || !Number.isInteger(status) || status < 400 || status > 499) return undefined
+  const hasWords = typeof stated.message === 'string' && stated.message !== ''
+  const words = hasWords ? (stated.message as string) : (STATUS_CODES[status] ?? 'Refused')
+  const own = typeof stated.code === 'string' && /^[A-Z][A-Z0-9_]*$/.test(stated.code) ? stated.code : code
+  return new AppError(status, words, { cause: thrown, ...(own !== undefined && { code: own }) })
+}

@@ -1,0 +1,560 @@
+import type { Collection, Field, Relation } from '../../../catalog/catalog.ts'
+import { rawQuery } from '../../../db/sql.ts'
+import { AppError, errors } from '../../../errors.ts'
+import { compileCondition } from '../../../query/compile.ts'
+import { projectionSql } from '../../../query/compile-rows.ts'
+import { resolveEnv } from '../../../query/env.ts'
+import { resolveCondition } from '../../../query/resolve.ts'
+import { createParams, ident, literal, type Params } from '../../../query/sql.ts'
+import {
+  type Cell,
+  isJunction,
+  keyCell,
+  openProblems,
+  placeOf,
+  type Run,
+  relationalError,
+  rulesOf,
+  runWrite,
+  unknownItem,
+  type WriteAction,
+  type WriteContext,
+  withCells,
+} from './context.ts'
+import { guardDelete, guardInserts, guardRow, guardRows, guardTrees } from './guard.ts'
+import { beforeGone, beforeRow, meetsHooks, noteWritten } from './hooking.ts'
+import { type Reference, readPayload, referenceOf } from './payload.ts'
+import { type ChildSet, type Element, openWrite, type Tree } from './plan.ts'
+import {
+  type Changed,
+  changedId,
+  deleteStatement,
+  insertStatement,
+  projection,
+  type Row,
+  recheckStatement,
+  ruleSql,
+  updateStatement,
+  type Versions,
+} from './statements.ts'
+
+/** Writes planned rows in a transaction: whole trees, the sets and links that hang on them, and deletions. */
+
+/** A statement is made in one go, and no other request has a turn meanwhile. */
+export const rowsPerStatement = 2000
+
+/** Creates rows inside a transaction, runs of plain ones in one statement each; ids in the order of the trees. */
+export async function createTrees(given: Run, trees: readonly Tree[]): Promise<string[]> {
+  const run = await guardTrees(given, trees)
+  const ids: string[] = []
+  for (let at = 0; at < trees.length; ) {
+    const tree = trees[at]!
+    const nested = trees.findIndex((other, index) => index >= at && !isPlain(other))
+    const end = Math.min(nested === -1 ? trees.length : nested, at + rowsPerStatement)
+    const plain = trees.slice(at, end)
+    if (plain.length === 0) ids.push(await applyTree(run, tree))
+    else {
+      guardInserts(run, tree.context, plain)
+      const made = await runWrite(run, insertStatement(tree.context, plain), placeOf(plain))
+      for (const [index, { id }] of made.entries()) noteTree(run, plain[index]!, id)
+      for (const { id } of made) ids.push(id)
+    }
+    at += Math.max(plain.length, 1)
+  }
+  return ids
+}
+
+/** Changes existing rows inside a transaction, each with all that hangs on it; ids in the order of the trees. */
+export async function updateTrees(given: Run, trees: readonly Tree[], ifMatch?: Versions): Promise<string[]> {
+  const run = await guardTrees(given, trees)
+  const ids: string[] = []
+  for (const tree of trees) ids.push(await applyTree(run, tree, [], ifMatch))
+  return ids
+}
+
+/** One row and nothing else. */
+export const isPlain = ({ parents, sets }: Tree): boolean => parents.length === 0 && sets.length === 0
+
+/** Deletes exactly these rows inside a transaction, with the hooks of their collection around it; 403 otherwise. */
+export async function deleteRows(
+  run: Run,
+  context: WriteContext,
+  ids: readonly string[],
+  ifMatch?: Versions,
+): Promise<readonly Changed[]> {
+  const { collection } = context
+  const documents = await beforeGone(run, context, ids)
+  await rulesOf(context)?.beforeDelete?.(run.rt, ids)
+  const after = await guardDelete(run, context, ids)
+  const gone = await runWrite<Changed>(run, deleteStatement(context, ids, { ifMatch }))
+  await after()
+  for (const { id } of gone)
+    if (id !== null) noteWritten(run, { collection, action: 'delete', id, previous: documents.get(id) })
+  return gone
+}
+
+/**
+ * Writes a row with everything that hangs on it: first the rows it points at, then itself, then the rows that point at
+ * it. The id is the JSON text of its key. Its row rule is checked at the end, because the rule may look at those rows.
+ */
+async function applyTree(run: Run, tree: Tree, given: readonly Cell[] = [], ifMatch?: Versions): Promise<string> {
+  const keys: Cell[] = []
+  for (const { relation, tree: parent } of tree.parents)
+    keys.push(...(await keysTo(run, tree.context.collection, relation, parent)))
+  const id = await writeRow(run, tree, withCells(tree.cells, [...keys, ...given]), ifMatch)
+  for (const set of tree.sets) await applySet(run, tree, set, id)
+  if (tree.sets.length > 0) await recheck(run, tree, id)
+  return id
+}
+
+/** Writes the rows a tree points at, and gives the cells that do. */
+async function keysTo(run: Run, own: Collection, relation: Relation, parent: Tree): Promise<readonly Cell[]> {
+  const { foreignKey, discriminator } = relation
+  const key = keyCell(own.fields.get(foreignKey)!, await targetKey(run, relation, parent))
+  return discriminator === undefined
+    ? [key]
+    : [key, keyCell(own.fields.get(discriminator.column)!, discriminator.value)]
+}
+
+/** What a foreign key holds of a row just written: its primary key, or another unique column of it. */
+async function targetKey(run: Run, { targetKey: name }: Relation, parent: Tree): Promise<unknown> {
+  const { collection } = parent.context
+  const id = await applyTree(run, parent)
+  const { primaryKey, fields } = collection
+  if (name === primaryKey.name) return JSON.parse(id)
+  const { value, pgType } = keyCell(primaryKey, JSON.parse(id))
+  const { key } = await run.tx.one<{ key: unknown }>(
+    rawQuery(
+      `select to_jsonb(${projectionSql(fields.get(name)!, 't')}) as key from ${ident(collection.name)} t where t.${ident(primaryKey.name)} = $1::${pgType}`,
+      [value],
+    ),
+  )
+  return key
+}
+
+async function writeRow(run: Run, tree: Tree, cells: readonly Cell[], ifMatch?: Versions): Promise<string> {
+  const { context, id, references, sortsLast } = tree
+  const hasSets = tree.sets.length > 0
+  if (id === undefined) guardInserts(run, context, [{ cells }])
+  const guarded = id === undefined ? undefined : await guardRow(run, tree, cells)
+  const all = withCells(cells, guarded?.cells ?? [])
+  const write =
+    id === undefined
+      ? insertStatement(context, [{ cells, references, sortsLast }], { checked: !hasSets })
+      : updateStatement(context, [id], { cells: all, references }, { checked: !hasSets, locked: hasSets, ifMatch })
+  const written = changedId('update', await runWrite<Changed>(run, write, tree))
+  await guarded?.after()
+  noteTree(run, tree, written)
+  return written
+}
+
+/** Notes a row that was written for the hooks of its collection. */
+function noteTree(run: Run, { context, previous }: Tree, id: string): void {
+  noteWritten(run, { collection: context.collection, action: context.action, id, previous })
+}
+
+async function recheck(run: Run, { context }: Tree, id: string): Promise<void> {
+  const check = recheckStatement(context, String(JSON.parse(id)))
+  if (check !== undefined) await runWrite(run, check)
+}
+
+/**
+ * Makes a relation hold exactly these rows: what is missing is let go or deleted, existing rows are taken over and
+ * changed, new ones created. Rows that the caller can neither see nor change stay where they are.
+ */
+async function applySet(run: Run, tree: Tree, set: ChildSet, parentId: string): Promise<void> {
+  if (set.relation.kind === 'belongsToMany') {
+    const ids: Member[] = []
+    for (const element of set.elements) ids.push(await memberOf(run, element))
+    return applyLinks(run, tree, set, parentId, ids)
+  }
+  const owner = ownerOf(set, parentId)
+  const present = tree.id === undefined ? [] : await rowsOfSet(run, set, owner)
+  const { kept, elements } = matched(set, present)
+  const left = await removeRows(
+    run,
+    set,
+    owner,
+    present.filter(({ key }) => !kept.has(key)),
+  )
+  await updateEach(run, set, left, clearedOf(owner))
+  await takeOver(
+    run,
+    set,
+    owner,
+    elements.filter(({ id, tree: changes }) => changes === undefined && !kept.has(id!)),
+  )
+  for (const element of elements) await changeRow(run, set, owner, element, kept)
+  await createRows(run, set, owner, elements)
+}
+
+/** The other end of a many-to-many link: named by its id, or written first. */
+async function memberOf(run: Run, { id, tree, label }: Element): Promise<Member> {
+  if (tree === undefined) return { id: id!, label, isOwn: false }
+  return { id: String(JSON.parse(await applyTree(run, tree))), label, isOwn: true }
+}
+
+/** Points rows that were not in the set at their new parent, which is an update of them. */
+async function takeOver(run: Run, set: ChildSet, owner: Owner, elements: readonly Element[]): Promise<void> {
+  const { target } = set
+  if (elements.length === 0) return
+  const context = openWrite(run.rt, run.writer, target.name, 'update', { asPart: true })
+  if (meetsHooks(run.rt, context)) return updateEach(run, set, elements, owner)
+  const { cells } = readPayload(context, owner.payload, { trusted: true })
+  const ids = [...new Set(elements.map(({ id }) => id!))]
+  const { cells: all, after } = await guardRows(run, context, ids, cells)
+  const taken = await runWrite(run, updateStatement(context, ids, { cells: all, references: new Map() }))
+  await after()
+  if (taken.length === ids.length) return
+  const found = new Set(taken.map(({ id }) => String(JSON.parse(id))))
+  const missing = elements.filter(({ id }) => !found.has(id!))
+  throw relationalError(missing.map(({ label }) => ({ field: label, message: unknownItem('update') })))
+}
+
+/** Rows with hooks are changed one by one: each hook may make of its row what the caller may. */
+async function updateEach(
+  run: Run,
+  set: ChildSet,
+  rows: readonly Pick<Element, 'id' | 'label'>[],
+  owner: Owner,
+): Promise<void> {
+  for (const { id, label } of rows) {
+    const context = openWrite(run.rt, run.writer, set.target.name, 'update', { asPart: true })
+    const tree = await set.planUpdate(id!, {}, label)
+    if (tree.previous === undefined) throw relationalError([{ field: label, message: unknownItem('update') }])
+    await applyTree(run, tree, ownedCells(context, owner))
+  }
+}
+
+async function changeRow(
+  run: Run,
+  set: ChildSet,
+  owner: Owner,
+  element: Element,
+  kept: ReadonlySet<string>,
+): Promise<void> {
+  const { id, tree, label } = element
+  if (id === undefined) return
+  const rest = tree === undefined && kept.has(id) ? restOf(set, element) : {}
+  const changes = Object.keys(rest).length === 0 ? tree : await set.planUpdate(id, rest, label)
+  if (changes === undefined) return
+  const context = openWrite(run.rt, run.writer, set.target.name, 'update', { asPart: true })
+  await applyTree(run, changes, kept.has(id) ? [] : ownedCells(context, owner))
+}
+
+/** Plain rows of one set are one statement. */
+async function createRows(
+  run: Run,
+  { target, label }: ChildSet,
+  owner: Owner,
+  elements: readonly Element[],
+): Promise<void> {
+  const trees = elements.flatMap(({ tree }) => (tree === undefined || tree.id !== undefined ? [] : [tree]))
+  if (trees.length === 0) return
+  const context = openWrite(run.rt, run.writer, target.name, 'create', { asPart: true })
+  const cells = ownedCells(context, owner)
+  if (!trees.every(isPlain)) {
+    for (const tree of trees) await applyTree(run, tree, cells)
+    return
+  }
+  const rows = trees.map((tree) => ({ ...tree, cells: withCells(tree.cells, cells) }))
+  guardInserts(run, context, rows)
+  const place = { label: `${label}.`, aliases: trees[0]!.aliases, rows }
+  const ids = await runWrite(run, insertStatement(context, rows), place)
+  for (const [index, { id }] of ids.entries()) noteTree(run, trees[index]!, id)
+}
+
+/** The columns that make a row one of the parent's; the caller must be allowed to write them. */
+function ownedCells(context: WriteContext & { action: WriteAction }, owner: Owner): readonly Cell[] {
+  // Its other columns are read elsewhere, so that they are missing here is no problem.
+  const { cells } = readPayload(context, owner.payload, { trusted: true, problems: openProblems() })
+  return cells.filter(({ field }) => Object.hasOwn(owner.payload, field.name))
+}
+
+/** The columns that make a row one of its parent's, as a payload. */
+type Owner = { readonly payload: Readonly<Record<string, unknown>> }
+
+/** The far end of a link. */
+type Member = {
+  readonly id: string
+  readonly label: string
+  /** Written by this request, so it need not be asked whether the caller may see it. */
+  readonly isOwn: boolean
+}
+
+type PresentRow = {
+  /** The primary key in its stored spelling. */
+  readonly key: string
+  /** What a junction's row points at, besides its parent: text by column. */
+  readonly ends: Readonly<Record<string, string | null>>
+  /** Whether the caller may see it, and so could have listed it. */
+  readonly seen: boolean
+  /** Whether the caller may take it out. */
+  readonly mine: boolean
+}
+
+function ownerOf({ relation }: ChildSet, parentId: string): Owner {
+  const { foreignKey, discriminator } = relation
+  const key = [foreignKey, JSON.parse(parentId)] as const
+  const scope = discriminator === undefined ? [] : [[discriminator.column, discriminator.value] as const]
+  return { payload: Object.fromEntries([key, ...scope]) }
+}
+
+/** The set as it is, without soft-deleted rows. */
+async function rowsOfSet(run: Run, set: ChildSet, owner: Owner): Promise<readonly PresentRow[]> {
+  const { target } = set
+  const params = createParams()
+  const columns = Object.entries(owner.payload).map(([name, value]) => {
+    const cell = keyCell(target.fields.get(name)!, value)
+    return `t.${ident(name)} = ${params.bind(cell.value, cell.pgType)}`
+  })
+  if (target.paranoid) columns.push('t."deletedAt" is null')
+  const ends = endColumns(set).map(({ name }) => `${literal(name)}, t.${ident(name)}::text`)
+  const removal = removalOf(run, set)
+  const mine = removal instanceof AppError ? 'false' : ruleSql(removal, 't', params)
+  const rows = await run.tx.any<Omit<PresentRow, 'key'> & { id: string }>(
+    rawQuery(
+      `select ${projection(target)}, jsonb_build_object(${ends}) as ends, ${seenSql(run, target, params)} as seen, ${mine} as mine
+       from ${ident(target.name)} t where ${columns.join(' and ')}`,
+      params.values,
+    ),
+  )
+  return rows.map(({ id, ...row }) => ({ ...row, key: String(JSON.parse(id)) }))
+}
+
+/**
+ * Which rows stay. A junction's row is the pair it links, so a new one that links what is linked already is that row:
+ * its id stays, and only what else it holds is changed.
+ */
+function matched(
+  set: ChildSet,
+  present: readonly PresentRow[],
+): { readonly kept: ReadonlySet<string>; readonly elements: readonly Element[] } {
+  const here = new Set(present.map(({ key }) => key))
+  const kept = new Set(set.elements.flatMap(({ id }) => (id !== undefined && here.has(id) ? [id] : [])))
+  if (!isJunction(set.target)) return { kept, elements: set.elements }
+  const ends = endColumns(set)
+  const free = present.filter(({ key }) => !kept.has(key))
+  const elements = set.elements.map((element) => {
+    const same = element.id === undefined ? free.findIndex((row) => linksSame(ends, row, element)) : -1
+    if (same === -1) return element
+    const [{ key }] = free.splice(same, 1) as [PresentRow]
+    kept.add(key)
+    return { ...element, id: key, tree: undefined }
+  })
+  return { kept, elements }
+}
+
+/** What an element says of a junction's row besides what it links. */
+function restOf(set: ChildSet, { payload }: Element): Readonly<Record<string, unknown>> {
+  const columns = new Set(endColumns(set).map(({ name }) => name))
+  const relations = [...set.target.relations.values()].filter(({ foreignKey }) => columns.has(foreignKey))
+  const linking = new Set([...columns, ...relations.map(({ name }) => name)])
+  return Object.fromEntries(Object.entries(payload).filter(([key]) => !linking.has(key)))
+}
+
+/**
+ * Takes rows out of a set: their foreign key is cleared where it may be null, otherwise, and in junctions, they are
+ * deleted. 403 for a row that the caller sees but may not change so; those it does not even see are left alone. Gives
+ * the rows whose foreign key is still to be cleared, because hooks are notified of each.
+ */
+async function removeRows(
+  run: Run,
+  set: ChildSet,
+  owner: Owner,
+  rows: readonly PresentRow[],
+): Promise<readonly { readonly id: string; readonly label: string }[]> {
+  const ids = rows.filter(({ mine }) => mine).map(({ key }) => key)
+  const removal = rows.length === 0 ? undefined : removalOf(run, set)
+  if (rows.some(({ mine, seen }) => seen && !mine))
+    throw removal instanceof AppError ? removal : errors.itemDenied(removal?.action ?? 'update')
+  if (ids.length === 0 || removal === undefined || removal instanceof AppError) return []
+  if (removal.action === 'update' && meetsHooks(run.rt, removal)) return ids.map((id) => ({ id, label: set.label }))
+  const gone =
+    removal.action === 'delete'
+      ? (await deleteRows(run, removal, ids)).length
+      : await release(run, removal, clearedOf(owner), ids)
+  if (gone !== ids.length) throw errors.itemDenied(removal.action)
+  return []
+}
+
+/** The same columns, pointing at nothing. */
+function clearedOf({ payload }: Owner): Owner {
+  return { payload: Object.fromEntries(Object.keys(payload).map((name) => [name, null])) }
+}
+
+async function release(run: Run, context: Removal, { payload }: Owner, ids: readonly string[]): Promise<number> {
+  const { cells } = readPayload({ ...context, action: 'update' }, payload)
+  const guarded = await guardRows(run, context, ids, cells)
+  const released = await runWrite(run, updateStatement(context, ids, { cells: guarded.cells, references: new Map() }))
+  await guarded.after()
+  return released.length
+}
+
+type Removal = WriteContext & { readonly action: 'update' | 'delete' }
+
+/** How rows leave the set, or why they cannot. */
+function removalOf({ rt, writer }: Run, { target, relation }: ChildSet): Removal | AppError {
+  const isOwned = isJunction(target) || !target.fields.get(relation.foreignKey)!.nullable
+  try {
+    return openWrite(rt, writer, target.name, isOwned ? 'delete' : 'update', { asPart: true })
+  } catch (error) {
+    if (error instanceof AppError && error.status === 403) return error
+    throw error
+  }
+}
+
+/**
+ * Whether the caller sees the row `t`. A junction's rows are seen where their parent is; of other collections the
+ * caller's read permission decides.
+ */
+function seenSql({ rt, writer: { access } }: Run, target: Collection, params: Params): string {
+  if (access.admin || isJunction(target)) return 'true'
+  if (access.grant(target.name, 'read') === undefined) return 'false'
+  const condition = resolveCondition(rt.catalog.current(), access, target.name, 'read', resolveEnv(rt))
+  return condition === undefined ? 'true' : compileCondition(condition, 't', params)
+}
+
+/** The columns by which a junction's row says what it links its parent with. */
+function endColumns({ target, relation }: ChildSet): readonly Field[] {
+  if (!isJunction(target)) return []
+  const names = [...target.relations.values()]
+    .filter(({ kind, foreignKey }) => kind === 'belongsTo' && foreignKey !== relation.foreignKey)
+    .flatMap(({ foreignKey, discriminator }) => [
+      foreignKey,
+      ...(discriminator === undefined ? [] : [discriminator.column]),
+    ])
+  const system = new Set(['userCreated_Id', 'userUpdated_Id', 'tenant_Id'])
+  return [...new Set(names)].filter((name) => !system.has(name)).map((name) => target.fields.get(name)!)
+}
+
+function linksSame(ends: readonly Field[], row: PresentRow, { tree }: Element): boolean {
+  if (tree === undefined || tree.parents.length > 0 || ends.length === 0) return false
+  return ends.every(({ name, kind }) => {
+    const value = tree.cells.find(({ field }) => field.name === name)?.value
+    const text = value === undefined || value === null ? undefined : String(value)
+    return text !== undefined && (kind === 'uuid' ? text.toLowerCase() : text) === row.ends[name]
+  })
+}
+
+/**
+ * Makes a direct many-to-many relation link exactly these items: rows of the collection between are deleted and created,
+ * each by that collection's own permission (or the parent's, where it is a junction). Links that stay are not touched,
+ * nor are links to items that the caller cannot see.
+ */
+async function applyLinks(
+  run: Run,
+  tree: Tree,
+  { relation, target, label }: ChildSet,
+  parentId: string,
+  members: readonly Member[],
+): Promise<void> {
+  const link: Link = {
+    relation,
+    target,
+    parentId,
+    through: run.rt.catalog.current().collections.get(relation.through!)!,
+  }
+  const present = tree.id === undefined ? [] : await linksOf(run, link)
+  const wanted = new Map(members.map((member) => [member.id, member]))
+  const gone = present.filter(({ end, seen }) => seen && !wanted.has(end)).map(({ id }) => String(JSON.parse(id)))
+  if (gone.length > 0) {
+    const context = openWrite(run.rt, run.writer, link.through.name, 'delete', { asPart: true })
+    await deleteRows(run, context, gone)
+  }
+  for (const { end } of present) wanted.delete(end)
+  await addLinks(run, link, label, [...wanted.values()])
+}
+
+type Link = {
+  readonly relation: Relation
+  readonly target: Collection
+  readonly parentId: string
+  readonly through: Collection
+}
+
+type PresentLink = { readonly id: string; readonly end: string; readonly seen: boolean }
+
+async function linksOf(run: Run, { relation, target, parentId, through }: Link): Promise<readonly PresentLink[]> {
+  const params = createParams()
+  const parent = keyCell(through.fields.get(relation.foreignKey)!, JSON.parse(parentId))
+  const kept = through.paranoid ? ' and l."deletedAt" is null' : ''
+  return run.tx.any<PresentLink>(
+    rawQuery(
+      `select ${projection(through, 'l')}, l.${ident(relation.otherKey!)}::text as end, ${endSeen(run, relation, target, params)} as seen
+       from ${ident(through.name)} l
+       where l.${ident(relation.foreignKey)} = ${params.bind(parent.value, parent.pgType)}${kept}`,
+      params.values,
+    ),
+  )
+}
+
+function endSeen(run: Run, relation: Relation, target: Collection, params: Params): string {
+  const seen = seenSql(run, target, params)
+  if (seen === 'true' || seen === 'false') return seen
+  const key = `t.${ident(target.primaryKey.name)} = l.${ident(relation.otherKey!)}`
+  return `exists(select 1 from ${ident(target.name)} t where ${key} and ${seen})`
+}
+
+async function addLinks(run: Run, link: Link, label: string, members: readonly Member[]): Promise<void> {
+  if (members.length === 0) return
+  const { relation, parentId, through } = link
+  const context = openWrite(run.rt, run.writer, through.name, 'create', { asPart: true })
+  const named = members.some(({ isOwn }) => !isOwn)
+    ? referenceOf(context, endOf(link), { byRelation: true })
+    : undefined
+  const rows: LinkRow[] = []
+  for (const { id, isOwn, label: place } of members) {
+    const ends = { [relation.foreignKey]: JSON.parse(parentId), [relation.otherKey!]: id }
+    const told = await beforeRow({ rt: run.rt, run }, context, ends, undefined)
+    const payload = told === undefined ? ends : told.payload
+    const references = new Map<string, Reference>()
+    if (!isOwn && named !== undefined) references.set(relation.otherKey!, named)
+    rows.push(linkRow(context, { ends, payload, references, label: `${place}.` }))
+  }
+  guardInserts(run, context, rows)
+  const ids = await runWrite(run, insertStatement(context, rows), {
+    label: label.slice(0, -relation.name.length),
+    rows,
+  })
+  for (const { id } of ids) noteWritten(run, { collection: through, action: 'create', id, previous: undefined })
+}
+
+/** The ends are the request's to say; members that hooks put beside them are read like a payload. */
+function linkRow(
+  context: WriteContext & { readonly action: 'create' },
+  { ends, payload, references, label }: NewLink,
+): LinkRow {
+  const own = readPayload(context, ends, { trusted: true, problems: openProblems() })
+  const beside = readPayload(context, payload, { filled: new Set(Object.keys(ends)), label })
+  const cells = own.cells.filter(({ field }) => Object.hasOwn(ends, field.name))
+  return {
+    ...beside,
+    label,
+    cells: withCells(beside.cells, cells),
+    references: new Map([...beside.references, ...references]),
+  }
+}
+
+type LinkRow = Row & { readonly label: string }
+
+type NewLink = {
+  readonly ends: Readonly<Record<string, unknown>>
+  readonly payload: unknown
+  readonly references: Map<string, Reference>
+  /** Where in the request the other end stands. */
+  readonly label: string
+}
+
+/** The relation from the row between to the item that it links; only our own check says whether that is there. */
+function endOf({ relation, target }: Link): Relation {
+  return {
+    ...relation,
+    kind: 'belongsTo',
+    foreignKey: relation.otherKey!,
+    targetKey: target.primaryKey.name,
+    through: undefined,
+    otherKey: undefined,
+    constraint: false,
+  }
+}

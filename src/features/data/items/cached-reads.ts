@@ -1,0 +1,234 @@
+import { hash } from 'node:crypto'
+import type { Readable } from 'node:stream'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import packageJson from '../../../../package.json' with { type: 'json' }
+import type { Made, ResultCache } from '../../../cache/data-cache.ts'
+import type { Answer } from '../../../cache/result-cache.ts'
+import type { Collection } from '../../../catalog/catalog.ts'
+import type { CurrentCatalog } from '../../../catalog/store.ts'
+import type { Config, Configuration } from '../../../config/config.ts'
+import { errors } from '../../../errors.ts'
+import { oncePer } from '../../../language/once-per.ts'
+import type { Access, Grant } from '../../../query/access.ts'
+import { envOf } from '../../../query/env.ts'
+import type { Plan } from '../../../query/resolve.ts'
+import { ident, type Statement } from '../../../query/sql.ts'
+import type { DependencyRecorder } from './reads.ts'
+import type { Versions } from './statements.ts'
+
+/** An answer to a read, from memory or not. Only what is read whole has a tag. */
+export type Served = {
+  readonly body: string | Buffer | Readable
+  readonly tag?: string
+  readonly version?: string | undefined
+}
+
+type ReadAnswer = { readonly body: string | Readable; readonly version?: string | undefined }
+
+type CacheableRead = {
+  /** Those it reads from; others that it reaches over relations are found out. */
+  readonly collections: readonly string[]
+  /** False where it may mean something else every time, for reasons that the plan does not show. */
+  readonly isPlain: boolean
+  read(recorder: DependencyRecorder | undefined): Promise<ReadAnswer>
+  tagOf(body: string, version: string | undefined): string
+  /** Whether a kept answer is still of the row as it is, where the log does not tell. */
+  isStill?(answer: Answer): Promise<boolean>
+}
+
+/**
+ * A read by way of the data cache, where configuration, schema and request want it (docs/caching.md). Says in `X-Cache`
+ * what happened: HIT, MISS (read, and kept) or BYPASS. 400 for a `cache` parameter that makes no sense.
+ */
+export async function readCached(
+  rt: Configuration & CurrentCatalog & ResultCache,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  read: CacheableRead,
+): Promise<Served> {
+  const asked = readCacheRequest((request.query as Record<string, unknown>).cache)
+  if (!rt.config.dataCache.enabled) return readUncached(read)
+  const known = read.collections.map((name) => rt.catalog.current().collections.get(name))
+  const seconds = read.isPlain ? cacheSeconds(rt.config, asked, known) : undefined
+  const key = seconds === undefined ? undefined : cacheKey(rt, request)
+  if (seconds === undefined || key === undefined) {
+    reply.header('x-cache', 'BYPASS')
+    return readUncached(read)
+  }
+  const lookup = {
+    key,
+    ttlMs: seconds * 1000,
+    maxAgeMs: (asked.seconds ?? seconds) * 1000,
+    reload: asked.reload,
+    ...(read.isStill && { isStill: read.isStill }),
+  }
+  const found = await rt.dataCache.read(lookup, () => make(rt, request, read, key))
+  reply.header('x-cache', found.state)
+  return found.answer ?? found.other
+}
+
+async function make(
+  rt: Configuration & CurrentCatalog,
+  request: FastifyRequest,
+  read: CacheableRead,
+  key: string,
+): Promise<Made<Served>> {
+  const { access } = request.caller
+  const plans: Plan[] = []
+  const statements: Statement[] = []
+  const recorder: DependencyRecorder = {
+    begin: (plan) => void plans.push(plan),
+    ran: (statement) => void statements.push(statement),
+  }
+  const { body, version } = await read.read(recorder)
+  const isKeepable =
+    typeof body === 'string' &&
+    plans.length > 0 &&
+    plans.every((plan) => isLasting(rt, access, plan, statements)) &&
+    // The meaning of names, or the caller's rights, may have changed meanwhile.
+    key === cacheKey(rt, request)
+  if (!isKeepable) return { other: serve(read, { body, version }) }
+  const tables = [...new Set(plans.flatMap((plan) => [...plan.collections]))]
+  return { answer: { body, tag: read.tagOf(body, version), version }, tables }
+}
+
+const readUncached = async (read: CacheableRead): Promise<Served> => serve(read, await read.read(undefined))
+
+function serve(read: CacheableRead, { body, version }: ReadAnswer): Served {
+  return typeof body === 'string' ? { body, tag: read.tagOf(body, version) } : { body }
+}
+
+/** Whether the answer stays the same until the log tells of a change in one of its collections. */
+function isLasting(rt: CurrentCatalog, access: Access, plan: Plan, statements: readonly Statement[]): boolean {
+  if (plan.past !== undefined) return false
+  const { collections } = rt.catalog.current()
+  return [...plan.collections].every((name) => {
+    const collection = collections.get(name)
+    return collection?.logged === true && !dependsOnTime(access, name) && !readsUnlogged(collection, statements)
+  })
+}
+
+/** A rule with `$NOW` lets other rows through as time goes by. */
+function dependsOnTime(access: Access, collection: string): boolean {
+  const grant = access.admin ? undefined : access.grant(collection, 'read')
+  return grant !== undefined && namesTime(grant)
+}
+
+const namesTime = oncePer((grant: Grant) => JSON.stringify(grant).includes('$NOW'))
+
+function readsUnlogged(collection: Collection, statements: readonly Statement[]): boolean {
+  return silentOf(collection).some((column) => statements.some(({ text }) => text.includes(column)))
+}
+
+/** Fields whose changes are no events, and fields that are computed from other tables. */
+const silentOf = oncePer(({ fields }: Collection) =>
+  [...fields.values()].filter((field) => field.unlogged || field.shownBy !== undefined).map(({ name }) => ident(name)),
+)
+
+/** The `cache` parameter of a request (docs/caching.md). */
+type CacheRequest = {
+  /** False: asked for, true: refused; undefined: as the collection or the configuration say. */
+  readonly wanted: boolean | undefined
+  readonly reload: boolean
+  /** How old the answer may be. */
+  readonly seconds: number | undefined
+}
+
+/** `?cache=`: `true`, `false`, `reload`, or a number of seconds. 400 for anything else. */
+function readCacheRequest(value: unknown): CacheRequest {
+  const asked = { wanted: true, reload: false, seconds: undefined }
+  if (value === undefined || value === '') return { ...asked, wanted: undefined }
+  if (value === 'true') return asked
+  if (value === 'false') return { ...asked, wanted: false }
+  if (value === 'reload') return { ...asked, reload: true }
+  if (typeof value === 'string' && /^[1-9]\d{0,8}$/.test(value)) return { ...asked, seconds: Number(value) }
+  throw errors.badQuery('cache: expected true, false, reload or a number of seconds')
+}
+
+/** For how many seconds the answer may be kept; undefined where it must not be. */
+function cacheSeconds(
+  { dataCache }: Config,
+  { wanted, seconds }: CacheRequest,
+  collections: readonly (Collection | undefined)[],
+): number | undefined {
+  const byDefault = dataCache.strategy === 'all'
+  for (const collection of collections) {
+    const declared = collection?.cache.wanted
+    // An opt-out of the schema is for good: the request can't know its reasons.
+    if (collection === undefined || declared === false || !(wanted ?? declared ?? byDefault)) return undefined
+  }
+  const limits = collections.flatMap((collection) => collection?.cache.ttlSeconds ?? [])
+  return Math.min(dataCache.ttlSeconds, seconds ?? Number.POSITIVE_INFINITY, ...limits)
+}
+
+/**
+ * The key of a request: path, query and body as they came, who asks, and what names and queries mean. Undefined where the
+ * caller can't be told, and for a request that may depend on the time: a text that could spell `$NOW`.
+ */
+function cacheKey(rt: Configuration & CurrentCatalog, request: FastifyRequest): string | undefined {
+  const text = `${withoutCacheParameter(request.raw.url ?? '')}\0${request.body === undefined ? '' : JSON.stringify(request.body)}`
+  const namesVariables = mayNameVariables.test(text)
+  if (namesVariables && mayNameTime(text)) return undefined
+  const identity = request.caller.access.identity?.(namesVariables)
+  if (identity === undefined) return undefined
+  return `${meaningOf(rt.config)} ${rt.catalog.current().version}\0${identity}\0${text}`
+}
+
+/** A variable begins with `$`, which may be written as `%24` or, in JSON, as an escape. */
+const mayNameVariables = /\$|%24|\\|%5c/i
+
+function mayNameTime(text: string): boolean {
+  try {
+    return /\$NOW|\\u/i.test(decodeURIComponent(text.replaceAll('+', ' ')))
+  } catch {
+    return true
+  }
+}
+
+function withoutCacheParameter(url: string): string {
+  const start = url.indexOf('?')
+  if (start < 0 || !url.includes('cache', start)) return url
+  const parameters = url.slice(start + 1).split('&')
+  return `${url.slice(0, start)}?${parameters.filter((parameter) => !/^cache(=|$)/.test(parameter)).join('&')}`
+}
+
+/** Differs between processes that would answer the same query differently, such as those of two releases. */
+const meaningOf = oncePer((config: Config) => {
+  const { now: _now, multiTenant, ...env } = envOf(config, new Date(0))
+  const { defaultLimit } = config.query
+  const rules = {
+    ...env,
+    defaultLimit,
+    tenants: { ...multiTenant, ignored: [...multiTenant.ignored] },
+    release: packageJson.version,
+  }
+  return hash('sha256', JSON.stringify(rules), 'base64url')
+})
+
+/**
+ * The entity tag of a single item is its version (see `Versions`) and a hash of the answer, because the same version answers
+ * differently by fields, related rows and caller. `If-None-Match` compares whole tags, `If-Match` the versions.
+ */
+export function itemTag(version: string, body: string): string {
+  return `"${version}-${digest(body)}"`
+}
+
+export function listTag(body: string): string {
+  return `"${digest(body)}"`
+}
+
+/** Whether the client has this answer already. Weak and strong tags compare alike (RFC 9110 §13.1.2). */
+export function isFresh(ifNoneMatch: string | undefined, tag: string): boolean {
+  if (ifNoneMatch === undefined) return false
+  return ifNoneMatch.trim() === '*' || tagsOf(ifNoneMatch).includes(tag)
+}
+
+/** The versions that `If-Match` names; undefined where any will do. A tag of something else matches nothing. */
+export function versionsOf(ifMatch: string | undefined): Versions | undefined {
+  if (ifMatch === undefined || ifMatch.trim() === '*') return undefined
+  return tagsOf(ifMatch).flatMap((tag) => /^"(\d{1,10})-[\w-]+"$/.exec(tag)?.[1] ?? [])
+}
+
+const tagsOf = (header: string): string[] => header.match(/"[^"]*"/g) ?? []
+
+const digest = (body: string): string => hash('sha1', body, 'base64url')

@@ -1,0 +1,328 @@
+import type { CurrentCatalog } from '../../../catalog/store.ts'
+import type { Configuration } from '../../../config/config.ts'
+import type { Clock } from '../../../db/clock.ts'
+import { rawQuery } from '../../../db/sql.ts'
+import { errors } from '../../../errors.ts'
+import type { Writes } from '../../../events/commit.ts'
+import { commit, commitRow } from '../../../events/commit.ts'
+import { compileOne } from '../../../query/compile.ts'
+import { resolveEnv } from '../../../query/env.ts'
+import { parseListQuery } from '../../../query/parse.ts'
+import { resolveList, resolveOne } from '../../../query/resolve.ts'
+import { createTrees, deleteRows, isPlain, rowsPerStatement, updateTrees } from './apply.ts'
+import type { ItemReads, ItemWrites } from './context.ts'
+import { type Place, placed, placeOf, type Run, rulesOf, runWrite, type Write, type Writer } from './context.ts'
+import { guardInserts, isGuarded } from './guard.ts'
+import { inTransaction, meetsHooks } from './hooking.ts'
+import { inTurn, learnNames, openWrite, planTree, type Tree } from './plan.ts'
+import {
+  type Changed,
+  canonicalKey,
+  changedId,
+  deleteStatement,
+  type FromLog,
+  insertOf,
+  insertStatement,
+  rowFromLog,
+  updateOf,
+  updateStatement,
+  type Versions,
+} from './statements.ts'
+import { aloneUpsert, applyUpsert, openUpsert, planUpsert, Unforeseen } from './upsert.ts'
+
+/**
+ * THE way of every change of items: plan → apply → answer.
+ *
+ * A plan is one statement where that is all there is to it (plain rows without hooks, guards or wanted fields), or else
+ * steps, which are applied in a transaction. Either way all of a change is durable, or nothing.
+ */
+
+export type Change =
+  | {
+      readonly action: 'create'
+      readonly payloads: readonly unknown[]
+      /** The payloads are a list in the request, so each is named by its place in it: `2.name`. */
+      readonly asList?: boolean
+    }
+  | { readonly action: 'update'; readonly changes: readonly RowUpdate[]; readonly ifMatch?: Versions | undefined }
+  | { readonly action: 'delete'; readonly ids: readonly unknown[]; readonly ifMatch?: Versions | undefined }
+  | {
+      readonly action: 'upsert'
+      readonly payloads: readonly unknown[]
+      readonly asList?: boolean
+      /** Names of the fields that identify an item, as in the query string. */
+      readonly key: unknown
+    }
+
+/** `label` is its place in the request, where that is a list. */
+type RowUpdate = { readonly id: unknown; readonly payload: unknown; readonly label?: string }
+
+/** The query string of a change: `fields` asks for more of the written row than its id. */
+type AnswerQuery = Readonly<Record<string, unknown>>
+
+export type ChangeAnswer = {
+  /** JSON texts (`"…"` or a number), in the order of the request. */
+  readonly ids: readonly string[]
+  /** Where fields were asked for, the rows as JSON texts, in the same order. */
+  readonly rows: readonly string[] | undefined
+  /** Whether the first row is new; says something of an upsert only. */
+  readonly created: boolean
+}
+
+/**
+ * Makes all of a change, or nothing of it.
+ *
+ * @throws {AppError} 404 for an unknown collection, 403 for what the caller may not do or see (`updates` of missing items
+ *   among it, and changes that would leave the caller's scope), 412 where an item has none of the versions of `ifMatch`,
+ *   400 with everything that is wrong with the payloads
+ */
+export async function changeItems(
+  rt: ItemWrites,
+  writer: Writer,
+  name: string,
+  change: Change,
+  query: AnswerQuery = {},
+): Promise<ChangeAnswer> {
+  const plan = await planChange(rt, writer, name, change, query)
+  if (plan === undefined) return { ids: [], rows: undefined, created: false }
+  if ('write' in plan) return answerOf(await execute(rt, writer, plan), undefined)
+  return applySteps(rt, writer, name, plan)
+}
+
+/** The elements of a bulk update: `{id, data: {…}}` or `{id, …fields}`. Those without an id are skipped. */
+export function updatesIn(elements: readonly unknown[]): readonly RowUpdate[] {
+  return elements.flatMap((element, index) => {
+    if (!hasId(element)) return []
+    const { id, ...rest } = element
+    return [{ id, payload: isData(rest) ? rest.data : rest, label: `${index}` }]
+  })
+}
+
+/** Undefined where nothing is to be done. */
+type Plan = OneStatement | Steps | undefined
+
+type OneStatement = {
+  readonly write: Write
+  readonly place?: Place | undefined
+  /** Of a statement on one row; see `commitRow`. */
+  readonly fromLog?: FromLog | undefined
+  /** Throws where the statement says that nothing was written. */
+  readonly outcomes?: (rows: readonly never[]) => readonly Outcome[]
+}
+
+type Steps = {
+  /** What to answer besides the ids. */
+  readonly asked: AnswerQuery | undefined
+  readonly apply: (run: Run) => Promise<readonly Outcome[]>
+}
+
+type Outcome = { readonly id: string; readonly created?: boolean }
+
+function planChange(rt: ItemReads, writer: Writer, name: string, change: Change, query: AnswerQuery): Promise<Plan> {
+  switch (change.action) {
+    case 'create':
+      return planCreate(rt, writer, name, change, query)
+    case 'update':
+      return planUpdate(rt, writer, name, change, query)
+    case 'delete':
+      return planDelete(rt, writer, name, change)
+    case 'upsert':
+      return planUpserts(rt, writer, name, change, query)
+  }
+}
+
+type Of<Action> = Extract<Change, { action: Action }>
+
+async function planCreate(
+  rt: ItemReads,
+  writer: Writer,
+  name: string,
+  { payloads, asList }: Of<'create'>,
+  query: AnswerQuery,
+): Promise<Plan> {
+  const learning = learnNames(rt, name, payloads)
+  if (learning !== undefined) await learning
+  const context = openWrite(rt, writer, name, 'create')
+  const asked = askedFor(rt, writer, name, query)
+  if (payloads.length === 0) return undefined
+  const planOf = (payload: unknown, label: string | undefined, run?: Run) =>
+    planTree(rt, writer, context, payload, { label, run })
+  const planAll = (run?: Run): Promise<Tree[]> =>
+    inTurn(payloads, (payload, index) => planOf(payload, asList ? `${index}` : undefined, run))
+  if (meetsHooks(rt, context, payloads))
+    return { asked, apply: async (run) => outcomesOf(await createTrees(run, await planAll(run))) }
+  const trees = payloads.length === 1 ? [await planOf(payloads[0], asList ? '0' : undefined)] : await planAll()
+  if (asked !== undefined || trees.length > rowsPerStatement || !trees.every(isPlain))
+    return { asked, apply: async (run) => outcomesOf(await createTrees(run, trees)) }
+  guardInserts({ rt, writer }, context, trees)
+  return trees.length === 1
+    ? { write: insertOf(context, trees[0]!), place: trees[0]!, fromLog: rowFromLog(context, 'create') }
+    : { write: insertStatement(context, trees), place: placeOf(trees) }
+}
+
+async function planUpdate(
+  rt: ItemReads,
+  writer: Writer,
+  name: string,
+  { changes, ifMatch }: Of<'update'>,
+  query: AnswerQuery,
+): Promise<Plan> {
+  const payloads = changes.map(({ payload }) => payload)
+  const learning = learnNames(rt, name, payloads)
+  if (learning !== undefined) await learning
+  const context = openWrite(rt, writer, name, 'update')
+  const asked = askedFor(rt, writer, name, query)
+  const keys = changes.map(({ id }) => canonicalKey(context.collection, id))
+  if (keys.length === 0) return undefined
+  const planOf = ({ payload, label }: RowUpdate, index: number, run?: Run) =>
+    planTree(rt, writer, context, payload, { id: keys[index], label, run })
+  const planAll = (run?: Run): Promise<Tree[]> => inTurn(changes, (update, index) => planOf(update, index, run))
+  if (meetsHooks(rt, context, payloads))
+    return { asked, apply: async (run) => outcomesOf(await updateTrees(run, await planAll(run), ifMatch)) }
+  const trees = changes.length === 1 ? [await planOf(changes[0]!, 0)] : await planAll()
+  const [tree, ...others] = trees as [Tree, ...Tree[]]
+  if (asked !== undefined || others.length > 0 || !isPlain(tree) || isGuarded(context, 'update', tree.cells))
+    return { asked, apply: async (run) => outcomesOf(await updateTrees(run, trees, ifMatch)) }
+  const [key] = keys as [string]
+  return {
+    write: ifMatch === undefined ? updateOf(context, key, tree) : updateStatement(context, [key], tree, { ifMatch }),
+    place: tree,
+    fromLog: rowFromLog(context, 'update', key),
+    outcomes: updated,
+  }
+}
+
+/** Deletes (or, with `paranoid`, marks as deleted) exactly these items. */
+async function planDelete(rt: ItemReads, writer: Writer, name: string, { ids, ifMatch }: Of<'delete'>): Promise<Plan> {
+  const context = openWrite(rt, writer, name, 'delete')
+  const keys = [...new Set(ids.map((id) => canonicalKey(context.collection, id)))]
+  if (keys.length === 0) return undefined
+  if (meetsHooks(rt, context) || isGuarded(context, 'delete')) {
+    const apply = async (run: Run) => {
+      const gone = await deleteRows(run, context, keys, ifMatch)
+      return ifMatch === undefined ? (gone as readonly Outcome[]) : deleted(gone)
+    }
+    return { asked: undefined, apply }
+  }
+  await rulesOf(context)?.beforeDelete?.(rt, keys)
+  return {
+    write: deleteStatement(context, keys, { ifMatch }),
+    fromLog: keys.length === 1 ? rowFromLog(context, 'delete', keys[0]) : undefined,
+    ...(ifMatch !== undefined && { outcomes: deleted }),
+  }
+}
+
+async function planUpserts(
+  rt: ItemReads,
+  writer: Writer,
+  name: string,
+  { payloads, key, asList = false }: Of<'upsert'>,
+  query: AnswerQuery,
+): Promise<Plan> {
+  const learning = learnNames(rt, name, payloads)
+  if (learning !== undefined) await learning
+  const opened = openUpsert(rt, writer, name, key)
+  const asked = askedFor(rt, writer, name, query)
+  const upsert = await planUpsert(rt, opened, payloads, asList)
+  const alone = asked === undefined ? aloneUpsert(upsert) : undefined
+  return alone ?? { asked, apply: (run) => applyUpsert(run, upsert) }
+}
+
+const updated = (rows: readonly Changed[]): readonly Outcome[] => [{ id: changedId('update', rows) }]
+const deleted = (rows: readonly Changed[]): readonly Outcome[] => [{ id: changedId('delete', rows) }]
+const outcomesOf = (ids: readonly string[]): readonly Outcome[] => ids.map((id) => ({ id }))
+
+/**
+ * One row is one statement without BEGIN and COMMIT around it, unless the writer is in a transaction. Several rows are a
+ * transaction, whose end can be found out where the answer to its COMMIT is lost.
+ */
+async function execute(
+  rt: Writes,
+  writer: Writer,
+  { write, place = {}, fromLog, outcomes }: OneStatement,
+): Promise<readonly Outcome[]> {
+  const { actor, scope } = writer
+  let rows: readonly Outcome[]
+  if (scope !== undefined) rows = await runWrite<Outcome>({ writer, tx: scope.tx }, write, place)
+  else if (fromLog === undefined)
+    rows = await commit(rt, actor, async (tx) => ({ result: await runWrite<Outcome>({ writer, tx }, write, place) }))
+  else
+    try {
+      rows = await commitRow<Outcome>(rt, actor, { ...write, sending: 'prepared' }, fromLog)
+    } catch (error) {
+      throw placed(error, place)
+    }
+  return outcomes === undefined ? rows : outcomes(rows as readonly never[])
+}
+
+const attempts = 5
+
+/** Steps that are part of somebody's transaction can only be tried again together with it. */
+async function applySteps(
+  rt: ItemWrites,
+  writer: Writer,
+  name: string,
+  { asked, apply }: Steps,
+): Promise<ChangeAnswer> {
+  for (let attempt = 1; ; attempt += 1)
+    try {
+      return await inTransaction(rt, writer, async (run) => {
+        const outcomes = await apply(run)
+        return answerOf(outcomes, asked && (await writtenRows(run, name, outcomes, asked)))
+      })
+    } catch (error) {
+      if (!(error instanceof Unforeseen)) throw error
+      if (attempt === attempts || writer.scope !== undefined) throw errors.unavailable()
+    }
+}
+
+function answerOf(outcomes: readonly Outcome[], rows: readonly string[] | undefined): ChangeAnswer {
+  return { ids: outcomes.map(({ id }) => id), rows, created: outcomes[0]?.created === true }
+}
+
+/** The fields to answer besides the ids; 400 and 403 as for a read, before anything is written. */
+function askedFor(
+  rt: Clock & Configuration & CurrentCatalog,
+  { access }: Writer,
+  collection: string,
+  query: AnswerQuery,
+): AnswerQuery | undefined {
+  const asked = fieldsOf(query)
+  if (asked !== undefined) resolveList(rt.catalog.current(), access, collection, parseListQuery(asked), resolveEnv(rt))
+  return asked
+}
+
+/** The rows as their writer may read them, in the transaction that wrote them; of one that it may not, the id alone. */
+async function writtenRows(
+  { rt, writer, tx }: Run,
+  collection: string,
+  outcomes: readonly Outcome[],
+  asked: AnswerQuery,
+): Promise<readonly string[]> {
+  const query = parseListQuery(asked)
+  const rows: string[] = []
+  for (const { id } of outcomes) {
+    const key = String(JSON.parse(id))
+    const plan = resolveOne(rt.catalog.current(), writer.access, collection, key, query, resolveEnv(rt))
+    const { text, values } = compileOne(plan)
+    const row = await tx.maybeOne<{ data: string }>(rawQuery(text, values))
+    rows.push(row?.data ?? `{"id":${id}}`)
+  }
+  return rows
+}
+
+/** The parameters that choose fields, in any of their spellings; undefined when there are none. */
+function fieldsOf(query: AnswerQuery): AnswerQuery | undefined {
+  const chosen = Object.entries(query).filter(([key]) => /^(fields|relConditions)(\[|$)/.test(key))
+  return chosen.some(([key]) => key.startsWith('fields')) ? Object.fromEntries(chosen) : undefined
+}
+
+function hasId(element: unknown): element is { id: string | number; [key: string]: unknown } {
+  if (element === null || typeof element !== 'object') return false
+  const { id } = element as { id?: unknown }
+  return typeof id === 'string' || typeof id === 'number'
+}
+
+function isData(rest: Record<string, unknown>): rest is { data: Record<string, unknown> } {
+  return Object.keys(rest).length === 1 && rest.data !== null && typeof rest.data === 'object'
+}

@@ -1,0 +1,292 @@
+import type { CurrentAccess } from '../../../access/store.ts'
+import type { Logs } from '../../../adapters/logger.ts'
+import type { AdmissionLane } from '../../../admission/lane.ts'
+import type { ResultCache } from '../../../cache/data-cache.ts'
+import type { Catalog, Collection, Field } from '../../../catalog/catalog.ts'
+import type { CurrentCatalog } from '../../../catalog/store.ts'
+import { type ParamValue, parameterType, readValue } from '../../../catalog/values.ts'
+import type { Config, Configuration } from '../../../config/config.ts'
+import type { Clock } from '../../../db/clock.ts'
+import { columnOf, requiredFieldMissing, sqlState } from '../../../db/errors.ts'
+import type { Reads } from '../../../db/pools.ts'
+import type { ReplicaReads } from '../../../db/replicas.ts'
+import { rawQuery, type Tx } from '../../../db/sql.ts'
+import { type Action, AppError, errors, type FieldProblem } from '../../../errors.ts'
+import type { Writes } from '../../../events/commit.ts'
+import { type Actor, actorJson, type DomainEvent } from '../../../events/types.ts'
+import type { Access, Grant } from '../../../query/access.ts'
+import type { ResolveEnv } from '../../../query/resolve.ts'
+import type { ItemHooks } from '../hooks/hooks.ts'
+
+/**
+ * What every step of a change works with: the writer, what the caller may do, the rules of the collection, the open
+ * transaction, and how errors name their place in the request.
+ */
+
+/** The caller of a change. */
+export type Writer = {
+  readonly actor: Actor
+  readonly access: Access
+  /** The own row of the user, as hooks are shown it. */
+  readonly user?: Readonly<Record<string, unknown>> | undefined
+  /** The session that stays when its user is given another password. */
+  readonly sessionId?: string | undefined
+  /** The transaction to write in; without one the write has its own. */
+  readonly scope?: Scope | undefined
+}
+
+export type ChangeAction = Exclude<Action, 'read'>
+export type WriteAction = 'create' | 'update'
+
+/** A cell of a row that is about to be written: its field and the value as a parameter of its type. */
+export type Cell = { readonly field: Field; readonly value: ParamValue; readonly pgType: string }
+
+/** What decides how a payload of one collection is read. */
+export type PayloadContext = {
+  readonly catalog: Catalog
+  readonly collection: Collection
+  readonly access: Access
+  readonly action: WriteAction
+  readonly config: Config
+  readonly now: Date
+  /** Of all collections that have some. */
+  readonly rules: Rules
+  /** Stands for the caller's own grant of the action. */
+  readonly grant?: Grant | undefined
+}
+
+/** What decides what one kind of change of one collection may do. */
+export type WriteContext = Omit<PayloadContext, 'action'> & {
+  readonly action: ChangeAction
+  readonly env: ResolveEnv
+  /** Undefined for administrators. */
+  readonly grant: Grant | undefined
+}
+
+/** By the name of the collection; see `features/system-rules.ts` for the list. */
+export type Rules = ReadonlyMap<string, CollectionRules>
+
+/** What holds for rows of system collections. */
+export type SystemRules = { readonly systemRules: Rules }
+
+/** What holds for the rows of one collection, however they are written. A member that is absent allows everything. */
+export type CollectionRules = {
+  /** Throws where the caller may not change the collection so, whatever it was granted. */
+  readonly checkCaller?: (rt: Configuration & CurrentAccess, access: Access, action: ChangeAction) => void
+  /** What it takes to write a field, where `*` may not be enough. */
+  readonly protectedFields?: Readonly<Partial<Record<string, (config: Config, action: WriteAction) => GrantedBy>>>
+  /** Its rows are the tenants that rows of other collections belong to. */
+  readonly holdsTenants?: boolean
+  /** New rows belong to no tenant until a membership says so. */
+  readonly tenantlessWhenNew?: boolean
+  /** The key of the row that is the caller's own; it may always be pointed at, since it is known to be there. */
+  readonly ownKey?: (access: Access) => string | undefined
+  /** The cells to write instead of these; throws what is wrong with them. A new row has no `id`. */
+  readonly beforeWrite?: (
+    rt: ItemReads,
+    context: PayloadContext,
+    cells: readonly Cell[],
+    id?: string,
+  ) => Promise<readonly Cell[]>
+  /** Throws where one of these rows must stay. */
+  readonly beforeDelete?: (rt: Reads & CurrentCatalog, ids: readonly string[]) => Promise<void>
+  readonly guard?: Guard
+}
+
+/** The grant that opens a field: one that names it, `*` too, or none at all. */
+export type GrantedBy = 'name' | 'wildcard' | 'nothing'
+
+/**
+ * Decisions that look at stored rows, made in the transaction that writes, before its statement. Throws 403 for the first
+ * row that is refused. The rows it reads stay locked, so that what was decided still holds when they are written.
+ */
+export type Guard = {
+  /** Whether a change passes the guard, and so needs a transaction. */
+  readonly applies: (action: 'update' | 'delete', cells: readonly Cell[]) => boolean
+  readonly inserts?: (run: Pick<Run, 'rt' | 'writer'>, rows: readonly (readonly Cell[])[]) => void
+  /** Answers in the order of the changes. */
+  readonly updates?: (run: Run, context: WriteContext, changes: readonly RowChange[]) => Promise<readonly Guarded[]>
+  /** Gives what is to be done after the rows were deleted. */
+  readonly deletes?: (run: Run, context: WriteContext, ids: readonly string[]) => Promise<() => Promise<void>>
+}
+
+export type RowChange = { readonly id: string; readonly cells: readonly Cell[] }
+
+/** What a change of one row becomes. */
+export type Guarded = {
+  /** Written with it. */
+  readonly cells: readonly Cell[]
+  /** To be done after it was written. */
+  readonly after: () => Promise<void>
+}
+
+/** The rules of the context's own collection. */
+export function rulesOf({ rules, collection }: Pick<PayloadContext, 'rules' | 'collection'>) {
+  return rules.get(collection.name)
+}
+
+/** The parent's grant of the relation, in place of one for the junction's rows. */
+export const partOfParent: Grant = { fields: ['*'], conditions: null, relConditions: null, defaultValues: null }
+
+export function isJunction({ definition }: Collection): boolean {
+  return definition.schema.isJunction === true
+}
+
+/** One writer's writes inside a transaction. */
+export type Run = { readonly rt: ItemReads; readonly writer: Writer; readonly tx: Tx; readonly scope: Scope }
+
+/** An open transaction that other writers may take part in, and what is to follow from it. */
+export type Scope = {
+  readonly tx: Tx
+  /** The log names this one for all that is written in it. */
+  readonly actor: Actor
+  /** Rows of which hooks are notified when it has committed. */
+  readonly written: WrittenRow[]
+  readonly events: DomainEvent[]
+  /** Its connection belongs to others now. */
+  isOver: boolean
+}
+
+/** A row of which hooks are notified when the transaction has committed. */
+export type WrittenRow = {
+  readonly writer: Writer
+  readonly collection: Collection
+  readonly action: ChangeAction
+  /** JSON text. */
+  readonly id: string
+  /** The row as it was; undefined for a new one. */
+  readonly previous: Document | undefined
+}
+
+/** A row in its wire form, without hidden fields. */
+export type Document = Readonly<Record<string, unknown>>
+
+/**
+ * A write of rows as SQL: one statement with its checks in it. It takes the actor's JSON as its first parameter, which is
+ * not among `values`, and returns `id`, the JSON text of the primary key, per written row.
+ */
+export type Write = { readonly text: string; readonly values: readonly ParamValue[] }
+
+/** Where in the request the rows of a statement stand. */
+export type Place = {
+  /** Put before the names of fields. */
+  readonly label?: string
+  /** Names of the relations that were given by an id, by the name of the foreign key. */
+  readonly aliases?: ReadonlyMap<string, string>
+  /** The rows of one statement, each where it stands; without them all is one row. */
+  readonly rows?: readonly PlacedRow[]
+}
+
+type PlacedRow = { readonly label: string; readonly cells: readonly Cell[] }
+
+/** The place of rows that are written by one statement. */
+export function placeOf(trees: readonly (PlacedRow & Pick<Place, 'aliases'>)[]): Place {
+  const [first] = trees
+  if (first === undefined || trees.length === 1) return first ?? {}
+  // The database does not say which of the rows has a reference that leads nowhere.
+  return { ...(first.aliases && { aliases: first.aliases }), rows: trees }
+}
+
+/** Runs a statement; its refusal is named by its place in the request. */
+export async function runWrite<Answer = { id: string }>(
+  { writer, tx }: Pick<Run, 'writer' | 'tx'>,
+  { text, values }: Write,
+  place: Place = {},
+): Promise<readonly Answer[]> {
+  try {
+    return await tx.any<Answer>(rawQuery(text, [actorJson(writer.actor), ...values]))
+  } catch (error) {
+    throw placed(error, place)
+  }
+}
+
+/**
+ * The answer to a reference that was refused, by `svc_refer`, whose message is the relation, or by the database's
+ * constraint for a relation that the payload names, and to a value that only the database missed (a default that is null,
+ * a user where nobody is signed in). Every other error stays what it is.
+ */
+export function placed(error: unknown, place: Place): unknown {
+  const { label = '', aliases } = place
+  const relation = refusedRelation(error, aliases)
+  if (relation !== undefined) return relationalError([{ field: `${label}${relation}`, message: unknownItem('read') }])
+  const column = sqlState(error) === '23502' ? columnOf(error) : undefined
+  return column === undefined ? error : requiredFieldMissing(`${labelOf(place, column)}${column}`)
+}
+
+/** Of several rows the first that does not name the column: only what was not given can be missing. */
+function labelOf({ label = '', rows = [] }: Place, column: string): string {
+  return rows.find(({ cells }) => !cells.some(({ field }) => field.name === column))?.label ?? label
+}
+
+function refusedRelation(error: unknown, aliases: Place['aliases']): string | undefined {
+  const state = sqlState(error)
+  if (state === 'SV400') return causeOf(error).message
+  if (state !== '23503' || aliases === undefined) return undefined
+  // `Key (author_Id)=(…) is not present in table …`, in whatever language the server speaks.
+  const column = /\(([^)]+)\)=/.exec(causeOf(error).detail ?? '')?.[1]
+  return column === undefined ? undefined : aliases.get(column.replaceAll('"', ''))
+}
+
+/** The database's own error: slonik wraps it. */
+function causeOf(error: unknown): { readonly message?: string; readonly detail?: string } {
+  const { code, cause } = error as { code?: unknown; cause?: unknown }
+  return typeof code === 'string' || cause === undefined ? (error as object) : causeOf(cause)
+}
+
+/** A column with the key of another row, as a cell. */
+export function keyCell(field: Field, raw: unknown): Cell {
+  const value = raw === null ? null : readValue(raw, field, field.name).value
+  return { field, value, pgType: parameterType(field) }
+}
+
+/** Later cells of a column replace earlier ones. */
+export function withCells(cells: readonly Cell[], more: readonly Cell[]): readonly Cell[] {
+  if (more.length === 0) return cells
+  return [...new Map([...cells, ...more].map((cell) => [cell.field.name, cell])).values()]
+}
+
+/** What is wrong with a relation of a payload; `field` is its path, e.g. `lines.2.product`. */
+type RelationProblem = { readonly field: string; readonly message: string }
+
+/** Everything wrong with one request, so that it is answered at once. */
+export type Problems = { readonly fields: FieldProblem[]; readonly relations: RelationProblem[] }
+
+export const openProblems = (): Problems => ({ fields: [], relations: [] })
+
+/** 400 with all of them; relations first, because their fields could not be read. */
+export function refuseProblems({ fields, relations }: Problems): void {
+  if (relations.length > 0) throw relationalError(relations)
+  if (fields.length > 0) throw errors.validation(fields)
+}
+
+/** 400 for relations that cannot be written as they were given. */
+export function relationalError(problems: readonly RelationProblem[]): AppError {
+  return new AppError(400, 'Validation failed for relational data', { details: problems })
+}
+
+/** The same words for an item that is missing and one that is not the caller's, so that nothing is given away. */
+export const unknownItem = (action: 'read' | 'update'): string => errors.itemDenied(action).message
+
+/** What this folder takes of the process where it reads. */
+export type ItemReads = Reads &
+  ReplicaReads &
+  AdmissionLane &
+  Clock &
+  Configuration &
+  CurrentAccess &
+  CurrentCatalog &
+  ItemHooks &
+  Logs &
+  ResultCache &
+  SystemRules
+
+/** What this folder takes of the process where it changes. */
+export type ItemWrites = Reads &
+  Writes &
+  AdmissionLane &
+  Clock &
+  CurrentAccess &
+  CurrentCatalog &
+  ItemHooks &
+  ResultCache &
+  SystemRules

@@ -1,0 +1,250 @@
+import { type TProperties, type TSchema, Type } from 'typebox'
+import { route } from '../../../http/route.ts'
+import { Anything, Count, Id, Nothing, OneOf, Row, Text } from '../../../http/shapes.ts'
+
+/**
+ * What the routes of items take and answer, for their declarations. The parameters come in many spellings
+ * (docs/query-language.md), and the query parser reads them: these shapes describe the plain one.
+ */
+
+const optional = <Shape extends TSchema>(shape: Shape) => Type.Optional(shape)
+const described = (example: string, description: string) => optional(Text(example, { description }))
+
+/** Which fields and relations a row has. */
+const selection = {
+  fields: described('name,price,maker.name', 'The fields and relations of a row, by commas. All fields unless given.'),
+  relConditions: described('{"parts":{"price":{"gt":5}}}', 'Which nested rows there are, as JSON: relation to filter.'),
+}
+
+/** What chooses, orders and pages rows. */
+const choice = {
+  filter: described('{"price":{"lt":100}}', 'Which rows, as JSON.'),
+  sort: described('-price,name', 'The order, by commas; `-` for descending.'),
+  limit: described('25', 'How many rows at most; -1 for all, 0 for none but the count.'),
+  page: described('1', 'The page, from 1.'),
+  offset: described('0', 'How many rows are left out.'),
+  search: described('analytical', 'Words that a row must hold.'),
+  searchFields: described('name,description', 'Where they are looked for.'),
+  sortByRelevance: described('true', 'The best matches first.'),
+  aggregate: described('{"total":{"function":"sum","field":"price"}}', 'Aggregates by name, as JSON.'),
+  groupBy: described('maker_Id', 'The fields that rows are grouped by.'),
+  having: described('{"total":{"gt":100}}', 'Which groups, as JSON.'),
+  paranoid: described('false', 'Soft-deleted rows as well.'),
+  count: described('false', 'Without `totalCount`, which takes time to count.'),
+  timezone: described('Europe/Zurich', 'Where days begin when rows are grouped by them.'),
+  asOf: described('2026-03-14T09:26:53Z', 'Rows as they were: a time, or a cursor of `GET /changes`.'),
+}
+
+const cache = described('true', '`true`, `false`, `reload`, or for how many seconds an answer may be kept.')
+const cursor = described('', 'Empty for the first page, then the `nextCursor` of the page before.')
+
+/** Of lists. */
+export const ListQuery = Type.Object({ ...selection, ...choice, cursor, cache })
+
+/** Of one row. */
+export const ReadQuery = Type.Object({
+  ...selection,
+  filter: choice.filter,
+  paranoid: choice.paranoid,
+  asOf: choice.asOf,
+  cache,
+})
+
+/** Of writes: what the answer has besides the id. */
+export const AnswerQuery = Type.Object(selection)
+
+/** Of reports, in a query string. */
+export const ReportQuery = Type.Object({ ...selection, ...choice, cache })
+
+/** The same in a body, as plain JSON. */
+export const ReportBody = Type.Object({
+  fields: optional(Anything(['maker_Id'])),
+  relConditions: optional(Anything({})),
+  filter: optional(Anything({ price: { lt: 100 } })),
+  sort: optional(Anything({ total: 'desc' })),
+  limit: optional(Count(25)),
+  page: optional(Count(1)),
+  offset: optional(Count(0)),
+  search: optional(Text('analytical')),
+  searchFields: optional(Anything(['name'])),
+  sortByRelevance: optional(Type.Boolean()),
+  aggregate: optional(Anything({ total: { function: 'sum', field: 'price' } })),
+  groupBy: optional(Anything(['maker_Id'])),
+  having: optional(Anything({ total: { gt: 100 } })),
+  paranoid: optional(Type.Boolean()),
+  count: optional(Type.Boolean()),
+  timezone: optional(Text('Europe/Zurich')),
+  asOf: optional(Text('2026-03-14T09:26:53Z')),
+})
+
+export const CollectionParams = Type.Object({
+  collection: Text('products', { description: 'The name of a collection.' }),
+})
+
+export const ItemParams = Type.Object({
+  ...CollectionParams.properties,
+  id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', { description: 'The primary key of an item.' }),
+})
+
+/** The primary key of an item: a UUID unless the collection has another. */
+export const Key = Type.Union([Id(), Type.Integer(), Type.String()])
+
+/** What a write answers: the id alone, or the fields that were asked for. */
+export const WrittenShape = Type.Object({ data: Type.Record(Type.String(), Type.Unknown(), { examples: [{ id: 7 }] }) })
+
+/** The same of many. */
+const AllWrittenShape = Type.Object({ data: Type.Array(Type.Union([Key, Row])) })
+
+const ItemShape = Type.Object({ data: Row })
+
+export const ItemsShape = Type.Object({
+  data: Type.Array(Row),
+  totalCount: optional(Count(42, { description: 'How many rows there are on all pages, where it is counted.' })),
+  nextCursor: optional(
+    Type.Union([Text('eyJ2IjoxfQ'), Type.Null()], { description: 'Where the list is read by cursor.' }),
+  ),
+  changesCursor: optional(Text('eyJ4IjoxfQ', { description: 'Where `?changesCursor` asks for one.' })),
+})
+
+const tag = 'Items'
+const Changed = Type.Record(Type.String(), Type.Unknown(), {
+  description: 'Fields and nested relations by name; the catalog checks them.',
+  examples: [{ name: 'Analytical engine', price: 1200 }],
+})
+const someIds = ['0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44']
+
+/** For routes whose rows the catalog reads, and whose answers are ready text. */
+const dynamic = { tag, readElsewhere: 'all', sendsText: true } as const
+/** The same with a body whose outline is checked. */
+const outlined = { tag, readElsewhere: 'query', sendsText: true } as const
+
+const list = (words: string, examples: readonly unknown[]) =>
+  Type.Array(Type.Unknown(), { refusal: words, examples: [examples] })
+
+export const listRoute = route({
+  ...dynamic,
+  summary: 'List items',
+  params: CollectionParams,
+  query: Type.Object({
+    ...ListQuery.properties,
+    changesCursor: described('true', 'The answer ends with the cursor from which `GET /changes` goes on.'),
+  }),
+  response: { 200: ItemsShape, 304: Nothing },
+})
+export const exportRoute = route({
+  ...dynamic,
+  summary: 'Download items as a file',
+  params: CollectionParams,
+  query: Type.Object({ ...ListQuery.properties, format: optional(OneOf(['csv', 'json'], { default: 'csv' })) }),
+  response: { 200: Text('id,name\n7,Analytical engine', { contentMediaType: 'text/csv' }) },
+})
+export const readRoute = route({
+  ...dynamic,
+  summary: 'Read an item',
+  params: ItemParams,
+  query: ReadQuery,
+  response: { 200: ItemShape, 304: Nothing },
+})
+export const createRoute = route({
+  ...dynamic,
+  summary: 'Create an item',
+  params: CollectionParams,
+  query: AnswerQuery,
+  body: Changed,
+  response: { 201: WrittenShape },
+})
+export const updateRoute = route({
+  ...dynamic,
+  summary: 'Change an item',
+  description: 'With `If-Match` only the version that it names.',
+  params: ItemParams,
+  query: AnswerQuery,
+  body: Changed,
+  response: { 200: WrittenShape },
+})
+export const deleteRoute = route({
+  ...dynamic,
+  summary: 'Delete an item',
+  description: 'With `If-Match` only the version that it names.',
+  params: ItemParams,
+  response: { 200: WrittenShape },
+})
+export const upsertRoute = route({
+  ...outlined,
+  summary: 'Create items, or change those with the same key',
+  params: CollectionParams,
+  query: Type.Object({
+    ...AnswerQuery.properties,
+    key: described('number', 'The unique fields by which an item is found, by commas.'),
+  }),
+  body: Type.Union([Type.Array(Type.Unknown()), Type.Object({}, { additionalProperties: true })], {
+    refusal: 'Request body must be an object or an array of objects',
+    examples: [{ number: 7, name: 'Analytical engine' }],
+  }),
+  response: { 200: Type.Union([WrittenShape, AllWrittenShape]), 201: WrittenShape },
+})
+export const createAllRoute = route({
+  ...outlined,
+  summary: 'Create many items, all or none',
+  params: CollectionParams,
+  query: AnswerQuery,
+  body: list('Request body must be an array', [{ name: 'Analytical engine', price: 1200 }]),
+  response: { 201: AllWrittenShape },
+})
+export const updateAllRoute = route({
+  ...outlined,
+  summary: 'Change many items, all or none',
+  params: CollectionParams,
+  query: AnswerQuery,
+  body: list('Request body must be an array', [{ id: someIds[0], price: 1100 }]),
+  response: { 200: AllWrittenShape },
+})
+export const deleteAllRoute = route({
+  ...outlined,
+  summary: 'Delete many items, all or none',
+  params: CollectionParams,
+  body: list('Request body must be an array of IDs', someIds),
+  response: { 204: Nothing },
+})
+export const sortRoute = route({
+  summary: 'Move an item before or after another one',
+  description: 'In the manual order of a collection with `sortEnabled`.',
+  tag,
+  params: CollectionParams,
+  body: Type.Object({
+    item: Key,
+    to: Key,
+    mode: optional(OneOf(['before', 'after'], { default: 'before' })),
+  }),
+  response: { 200: Type.Object({ data: Type.Object({ item: Key, collection: Text('products'), newSort: Count(3) }) }) },
+  // Who may sort is decided first.
+  readElsewhere: 'all',
+  sendsText: true,
+})
+
+const ImportedShape = Type.Object({
+  success: Type.Boolean(),
+  message: Text('Successfully imported 120 items'),
+  results: Type.Object({
+    imported: Count(120),
+    failed: Count(0),
+    errors: Type.Array(Type.Unknown(), { examples: [[]] }),
+  }),
+})
+
+/** A form with a file. */
+export const fileBody = (part: string, more: TProperties = {}) =>
+  Type.Object({ [part]: Text('(a file)', { format: 'binary' }), ...more }, { contentMediaType: 'multipart/form-data' })
+
+const importRoute = <const Format extends 'CSV' | 'JSON'>(format: Format, part: string) =>
+  route({
+    ...dynamic,
+    summary: `Import items from a ${format} file`,
+    description: 'All or none.',
+    params: CollectionParams,
+    query: Type.Object({ tenant: described(someIds[0]!, 'The tenant that the items are for.') }),
+    body: fileBody(part, { tenant: described(someIds[0]!, 'The same in the form.') }),
+    response: { 200: ImportedShape },
+  })
+export const importCsvRoute = importRoute('CSV', 'csvFile')
+export const importJsonRoute = importRoute('JSON', 'jsonFile')

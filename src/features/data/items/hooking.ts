@@ -1,0 +1,381 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import type { Readable } from 'node:stream'
+import { text } from 'node:stream/consumers'
+import type { CurrentAccess } from '../../../access/store.ts'
+import type { Collection } from '../../../catalog/catalog.ts'
+import type { CurrentCatalog } from '../../../catalog/store.ts'
+import { isStalePlan } from '../../../db/errors.ts'
+import type { Reads } from '../../../db/pools.ts'
+import { type Reader, rawQuery, type Tx } from '../../../db/sql.ts'
+import { commit } from '../../../events/commit.ts'
+import { systemAccess } from '../../../query/access.ts'
+import { projectionList } from '../../../query/compile-rows.ts'
+import { isObject } from '../../../query/guards.ts'
+import { plainQuery, readBoolean } from '../../../query/parse.ts'
+import { createParams, ident } from '../../../query/sql.ts'
+import type { HookEvent, ItemHooks } from '../hooks/hooks.ts'
+import type {
+  ChangeAction,
+  Document,
+  ItemReads,
+  ItemWrites,
+  Run,
+  Scope,
+  WriteContext,
+  Writer,
+  WrittenRow,
+} from './context.ts'
+import { relationOfColumn } from './payload.ts'
+import { readList, readVersion, type Via } from './reads.ts'
+import { keyCondition, projection, ruleSql } from './statements.ts'
+
+/**
+ * Where items meet the hooks of extensions (docs/extensions.md). What a hook returns is read like the caller's own
+ * request; a collection without hooks never comes here beyond {@link meetsHooks}.
+ */
+
+/** SQL for hooks; before a change it is part of the transaction, else it can only read. */
+export type HookDb = { query<Row>(text: string, values?: readonly unknown[]): Promise<readonly Row[]> }
+
+/** Whether writing these payloads can meet a hook: of the collection, or of one whose rows come through a relation. */
+export function meetsHooks(
+  { hooks }: ItemHooks,
+  { collection, action }: Pick<WriteContext, 'collection' | 'action'>,
+  payloads: readonly unknown[] = [],
+): boolean {
+  if (hooks.isEmpty()) return false
+  return isHooked(hooks, collection.name, action) || payloads.some((payload) => holdsRows(collection, payload))
+}
+
+/**
+ * Runs the before-hooks of one row that is about to be created or (with `id`) changed, and gives the payload to go on
+ * with; undefined without hooks. An existing row is locked and shown to them as it is. They are not notified of a row
+ * that the caller may not update; the statement refuses it.
+ */
+export function beforeRow(
+  { rt, run }: { readonly rt: ItemHooks; readonly run: Run | undefined },
+  context: WriteContext & { readonly action: 'create' | 'update' },
+  payload: unknown,
+  id: string | undefined,
+): Promise<HookedRow> | undefined {
+  const { collection, action } = context
+  if (rt.hooks.isEmpty() || !isHooked(rt.hooks, collection.name, action)) return undefined
+  if (run === undefined) throw new Error(`${collection.name} has hooks: it is written in a transaction`)
+  return hookedRow(run, context, payload, id)
+}
+
+/** What hooks made of a payload, and the row as it was; undefined for a new one. */
+type HookedRow = { readonly payload: unknown; readonly previous: Document | undefined }
+
+async function hookedRow(
+  run: Run,
+  context: WriteContext & { readonly action: 'create' | 'update' },
+  payload: unknown,
+  id: string | undefined,
+): Promise<HookedRow> {
+  const { collection, action } = context
+  const [found] = id === undefined ? [] : await lockedDocuments(run, context, [id])
+  const isMissing = id !== undefined && found === undefined
+  if (isMissing || !isObject(payload)) return { payload, previous: undefined }
+  const existing = found && { id: JSON.parse(found.id), previousDocument: found.document }
+  // A copy: the operation may be run again, and then begins with what the caller sent.
+  const left = await notifyBefore(run, `items.${action}`, collection, { data: structuredClone(payload), ...existing })
+  return { payload: left.data, previous: found?.document }
+}
+
+/** Runs the before-hooks of rows that are about to be deleted; gives the rows as they are. */
+export async function beforeGone(
+  run: Run,
+  context: WriteContext,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, Document>> {
+  const { collection } = context
+  if (!isHooked(run.rt.hooks, collection.name, 'delete')) return new Map()
+  const found = await lockedDocuments(run, context, ids)
+  for (const { id, document } of found)
+    await notifyBefore(run, 'items.delete', collection, { id: JSON.parse(id), document })
+  return new Map(found.map(({ id, document }) => [id, document]))
+}
+
+/** Notes a row that was written, for the hooks that are notified afterwards. */
+export function noteWritten(run: Run, written: Omit<WrittenRow, 'writer'>): void {
+  const { hooks } = run.rt
+  if (!hooks.isEmpty() && hooks.has(written.collection.name, `items.${written.action}.after`))
+    run.scope.written.push({ ...written, writer: run.writer })
+}
+
+/** The notifications to send when the transaction has committed, with the rows as they are at its end. */
+async function afterwards(
+  rt: Reads & CurrentAccess & ItemHooks,
+  { tx, written }: Scope,
+): Promise<readonly (() => Promise<void>)[]> {
+  const kept = written.filter(({ action }) => action !== 'delete')
+  const documents = new Map<Collection, ReadonlyMap<string, Document>>()
+  for (const [collection, rows] of Map.groupBy(kept, (row) => row.collection))
+    documents.set(collection, await documentsOf(tx, collection, [...new Set(rows.map(({ id }) => id))]))
+  return written.map(({ writer, collection, action, id, previous }) => async () => {
+    const now = documents.get(collection)?.get(id) ?? null
+    const rows = action === 'delete' ? { document: previous } : { document: now, previousDocument: previous }
+    await notifyAfter(rt, writer, `items.${action}.after`, collection.name, { id: JSON.parse(id), ...rows })
+  })
+}
+
+/** Runs the before-hooks of a read. */
+async function beforeRead<Members extends { readonly query: Record<string, unknown> }>(
+  rt: Reads & CurrentAccess & ItemHooks,
+  writer: Writer,
+  event: 'items.read' | 'items.read.one',
+  collection: string,
+  members: Members,
+): Promise<Members> {
+  const db = writer.scope === undefined ? readingDb(rt) : writingDb(writer.scope)
+  const context = { ...members, collection, accountability: accountabilityOf(rt, writer), db }
+  return nested(rt, writer.scope, () => rt.hooks.before(event, context))
+}
+
+/** Runs after-hooks; they can change nothing any more. */
+async function notifyAfter(
+  rt: Reads & CurrentAccess & ItemHooks,
+  writer: Writer,
+  event: HookEvent,
+  collection: string,
+  members: object,
+): Promise<void> {
+  const context = { ...members, collection, accountability: accountabilityOf(rt, writer), db: readingDb(rt) }
+  await nested(rt, writer.scope?.isOver === false ? writer.scope : undefined, () => rt.hooks.after(event, context))
+}
+
+/**
+ * Runs `work` in the transaction that the writer takes part in, or in one of its own; hooks are notified of what was
+ * written after its commit. `work` may be run again after a serialization conflict, and so may the hooks before it.
+ */
+export async function inTransaction<Result>(
+  rt: ItemWrites,
+  writer: Writer,
+  work: (run: Run) => Promise<Result>,
+): Promise<Result> {
+  const { scope } = writer
+  if (scope !== undefined) return work({ rt, writer, tx: scope.tx, scope })
+  let notifications: readonly (() => Promise<void>)[] = []
+  const result = await commit(rt, writer.actor, async (tx) => {
+    const own: Scope = { tx, actor: writer.actor, written: [], events: [], isOver: false }
+    try {
+      const done = await work({ rt, writer, tx, scope: own })
+      notifications = await afterwards(rt, own)
+      return { result: done, events: own.events }
+    } finally {
+      own.isOver = true
+    }
+  })
+  for (const notify of notifications) await notify()
+  return result
+}
+
+/** The transaction that the hook which asks is part of; undefined outside of before-hooks. Throws when it is over. */
+export function scopeOfHook(rt: object): Scope | undefined {
+  const inside = ambient.getStore()
+  if (inside?.rt !== rt || inside.scope === undefined) return undefined
+  if (inside.scope.isOver) throw new Error('the operation is over: a hook must await what it begins')
+  return inside.scope
+}
+
+/** Runs code of an extension so that all it does with its context belongs to this transaction. */
+export function insideScope<Result>(rt: object, scope: Scope, work: () => Promise<Result>): Promise<Result> {
+  return nested(rt, scope, work)
+}
+
+export function readingDb({ db }: Reads): HookDb {
+  return { query: (text, values) => runOwn(db, text, values) }
+}
+
+export function writingDb(scope: Scope): HookDb {
+  return {
+    query: async (text, values) => {
+      if (scope.isOver) throw new Error('the transaction is over: a hook must await what it begins')
+      return runOwn(scope.tx, text, values)
+    },
+  }
+}
+
+/** A name that is not there is the extension's mistake, not a sign of a catalog that has changed. */
+async function runOwn<Row>(reader: Reader, text: string, values: readonly unknown[] = []): Promise<readonly Row[]> {
+  try {
+    return await reader.any<Row>(rawQuery(text, values))
+  } catch (error) {
+    if (!isStalePlan(error)) throw error
+    throw Object.assign(new Error(`SQL of an extension failed: ${(error as Error).message}`), { code: 'EXTENSION_SQL' })
+  }
+}
+
+function isHooked(hooks: ItemHooks['hooks'], collection: string, action: ChangeAction): boolean {
+  return hooks.has(collection, `items.${action}`) || hooks.has(collection, `items.${action}.after`)
+}
+
+/** Whether a payload has more in it than the row itself. */
+function holdsRows(collection: Collection, payload: unknown): boolean {
+  if (!isObject(payload)) return false
+  return Object.entries(payload).some(
+    ([key, value]) =>
+      typeof value === 'object' &&
+      value !== null &&
+      (collection.relations.has(key) || relationOfColumn(collection, key, payload) !== undefined),
+  )
+}
+
+type Ambient = { readonly rt: object; readonly depth: number; readonly scope: Scope | undefined }
+
+const ambient = new AsyncLocalStorage<Ambient>()
+const deepest = 16
+
+/** What a hook does can meet hooks again, but not without end. */
+function nested<Result>(rt: object, scope: Scope | undefined, work: () => Promise<Result>): Promise<Result> {
+  const depth = (ambient.getStore()?.depth ?? 0) + 1
+  if (depth > deepest) throw new RangeError(`hooks that cause each other are more than ${deepest} deep`)
+  return ambient.run({ rt, depth, scope }, work)
+}
+
+async function notifyBefore<Members extends object>(
+  { rt, writer, scope }: Run,
+  event: HookEvent,
+  { name }: Collection,
+  members: Members,
+): Promise<Members> {
+  const db = writingDb(scope)
+  const context = { ...members, collection: name, accountability: accountabilityOf(rt, writer), db, transaction: db }
+  return nested(rt, scope, () => rt.hooks.before(event, context))
+}
+
+type Found = { readonly id: string; readonly document: Document }
+
+/** The rows with these keys that the caller may change so, kept from other writers until the end. */
+function lockedDocuments(run: Run, context: WriteContext, ids: readonly string[]): Promise<readonly Found[]> {
+  const params = createParams()
+  const where = `${keyCondition(context.collection, ids, params)} and ${ruleSql(context, 't', params)}`
+  return find(run.tx, context.collection, `${where} for update of t`, params)
+}
+
+async function documentsOf(tx: Tx, collection: Collection, ids: readonly string[]) {
+  const params = createParams()
+  const keys = ids.map((id) => String(JSON.parse(id)))
+  const found = await find(tx, collection, keyCondition(collection, keys, params), params)
+  return new Map(found.map(({ id, document }) => [id, document]))
+}
+
+function find(
+  tx: Tx,
+  collection: Collection,
+  where: string,
+  { values }: ReturnType<typeof createParams>,
+): Promise<readonly Found[]> {
+  const shown = [...collection.fields.values()].filter(({ hidden }) => !hidden)
+  const document = `(select row_to_json(o.*) from (select ${projectionList(shown, 't')}) o) as document`
+  const text = `select ${projection(collection)}, ${document} from ${ident(collection.name)} t where ${where}`
+  return tx.any<Found>(rawQuery(text, values))
+}
+
+/**
+ * As `readList`, with the hooks of the collection around it. They are given the query as plain values and may give
+ * another one, which is still the caller's to read. Where a hook wants to see the result it is read whole, however long.
+ * With `changesCursor=true` the answer ends with the cursor from which `GET /changes` goes on (docs/changes.md).
+ */
+export async function listItems(
+  rt: ItemReads,
+  reader: Writer,
+  collection: string,
+  raw: Record<string, unknown>,
+  via: Pick<Via, 'replicaFor' | 'recorder' | 'defaultLimit'> = {},
+): Promise<string | Readable> {
+  const { hooks } = rt
+  const query = await hookedQuery(rt, reader, collection, raw)
+  const tx = reader.scope?.tx
+  // Inside a transaction that writes there is no place in the log to go on from yet.
+  const marked = tx === undefined && readBoolean('changesCursor', raw.changesCursor) === true
+  const list = await readList(rt, reader.access, collection, query, { ...via, tx, marked })
+  if (!hooks.has(collection, 'items.read.after')) return list
+  const body = typeof list === 'string' ? list : await text(list)
+  await notifyAfter(rt, reader, 'items.read.after', collection, { query, result: JSON.parse(body) })
+  return body
+}
+
+/** What the hooks of a list make of its query: the caller's own where there are none. */
+export async function hookedQuery(
+  rt: ItemReads,
+  reader: Writer,
+  collection: string,
+  raw: Record<string, unknown>,
+): Promise<Record<string, unknown>> {
+  if (!rt.hooks.has(collection, 'items.read') || !isReadable(rt, reader, collection)) return raw
+  const { query } = await beforeRead(rt, reader, 'items.read', collection, { query: plainQuery(raw) })
+  return query
+}
+
+/** As `readVersion`, with the hooks of the collection around it. */
+export async function readItem(
+  rt: ItemReads,
+  reader: Writer,
+  collection: string,
+  id: string,
+  raw: Record<string, unknown>,
+  via: Pick<Via, 'replicaFor' | 'recorder'> = {},
+): Promise<{ readonly body: string; readonly version: string | undefined }> {
+  const { hooks } = rt
+  const { access, scope } = reader
+  const { query } =
+    hooks.has(collection, 'items.read.one') && isReadable(rt, reader, collection)
+      ? await beforeRead(rt, reader, 'items.read.one', collection, { id, query: plainQuery(raw) })
+      : { query: raw }
+  const item = await readVersion(rt, access, collection, id, query, { ...via, tx: scope?.tx })
+  if (hooks.has(collection, 'items.read.one.after'))
+    await notifyAfter(rt, reader, 'items.read.one.after', collection, {
+      id,
+      query,
+      document: JSON.parse(item.body).data,
+    })
+  return item
+}
+
+/** Hooks are not notified of what is refused anyway: unknown collections, and those that the caller may not read. */
+function isReadable(rt: CurrentCatalog, { access }: Writer, collection: string): boolean {
+  if (!rt.catalog.current().collections.has(collection)) return false
+  return access.admin || access.grant(collection, 'read') !== undefined
+}
+
+/** The caller, as extensions see it. A copy: what an extension does to it changes nothing. */
+export type Accountability = {
+  /** The user's own row without hidden fields; null for callers without a session. */
+  readonly user: Readonly<Record<string, unknown>> | null
+  readonly role: Readonly<Record<string, unknown>> | null
+  /** The stored permissions of the role. */
+  readonly permissions: readonly Readonly<Record<string, unknown>>[]
+  /** The id of the tenant that the caller works in. */
+  readonly tenant: string | null
+  readonly ipaddress: string | null
+}
+
+/** Null for the platform itself. */
+export function accountabilityOf(rt: CurrentAccess, writer: Writer): Accountability | null {
+  const { access, actor, user } = writer
+  if (access === systemAccess) return null
+  const { roles, permissions } = rt.access.current()
+  const accountability = structuredClone({
+    user: user ?? (access.userId === undefined ? null : { id: access.userId }),
+    role: roles.get(access.roleId) ?? null,
+    permissions: permissions.get(access.roleId) ?? [],
+    tenant: access.tenantId ?? null,
+    ipaddress: actor.ip ?? null,
+  })
+  writers.set(accountability, writer)
+  return accountability
+}
+
+/**
+ * The writer that an accountability was made for. Rights are never read from the members, so that they cannot be used to
+ * get more: an object that is not ours is refused.
+ */
+export function writerBehind(accountability: Accountability): Writer {
+  const writer = writers.get(accountability)
+  if (writer === undefined) throw new TypeError('accountability must be the very object that the platform handed out')
+  return writer
+}
+
+const writers = new WeakMap<Accountability, Writer>()

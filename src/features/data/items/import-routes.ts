@@ -1,0 +1,165 @@
+import { createHash, type Hash, randomUUID } from 'node:crypto'
+import { type FileHandle, mkdir, open, unlink } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { acceptMultipart, type MultipartFile } from '../../../adapters/multipart.ts'
+import { admitted } from '../../../admission/lane.ts'
+import { withFreshCatalog } from '../../../catalog/store.ts'
+import type { Configuration } from '../../../config/config.ts'
+import { AppError, errors } from '../../../errors.ts'
+import { type App, identifyBody, turnOf } from '../../../http/http.ts'
+import { readString } from '../../../query/parse.ts'
+import type { ItemWrites } from './context.ts'
+import { importCsvRoute, importJsonRoute } from './declarations.ts'
+import type { ImportFormat } from './import.ts'
+import { checkImport, importItems } from './import.ts'
+import { queryOf, writerOf } from './routes.ts'
+
+/** Files as items, all or none. Callers need a session. */
+export function itemImportRoutes(app: App, rt: ItemWrites): void {
+  acceptMultipart(app, { fileSize: rt.config.files.maxUploadFileSize })
+  app.post('/items/:collection/import-csv', importCsvRoute, (request, reply) =>
+    imported(rt, request, reply, request.params.collection, 'CSV'),
+  )
+  app.post('/items/:collection/import-json', importJsonRoute, (request, reply) =>
+    imported(rt, request, reply, request.params.collection, 'JSON'),
+  )
+}
+
+async function imported(
+  rt: ItemWrites,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  collection: string,
+  format: ImportFormat,
+): Promise<object> {
+  await withFreshCatalog(rt.catalog, async () => checkImport(rt, writerOf(request), collection))
+  const entering = { shape: `import ${collection}`, presumed: 'heavy' } as const
+  await rt.admission.turnAway(entering, turnOf(request))
+  const count = await withUpload(rt, request, parts[format], ({ file, fields }) => {
+    const { read } = requireFile(file, format)
+    keepWaiting(reply)
+    return admitted(rt.admission, entering, () =>
+      // The writer carries what the Idempotency-Key stands for, and the file is part of that.
+      withFreshCatalog(rt.catalog, () =>
+        importItems(rt, writerOf(request), collection, { format, read, tenant: tenantOf(request, fields) }),
+      ),
+    )
+  })
+  return {
+    success: true,
+    message: `Successfully imported ${count} items`,
+    results: { imported: count, failed: 0, errors: [] },
+  }
+}
+
+/**
+ * Nothing is sent or received while rows are written, and the server cuts silent connections after a minute. How long it
+ * may take is the transaction's limit, so the answer is waited for: somebody who handles a timeout prevents the cut.
+ */
+function keepWaiting({ raw }: FastifyReply): void {
+  raw.on('timeout', () => {})
+}
+
+const parts = { CSV: 'csvFile', JSON: 'jsonFile' } as const
+
+/** By name or by type: browsers and systems disagree about the types of CSV files. */
+const kinds = {
+  CSV: { name: /\.csv$/i, type: /^text\/csv\b/i },
+  JSON: { name: /\.json$/i, type: /^application\/json\b/i },
+} as const
+
+function requireFile(file: UploadedFile | undefined, format: ImportFormat): UploadedFile {
+  if (file === undefined)
+    throw errors.badBody(`No ${format} file provided`, `send it as the part ${parts[format]} of multipart/form-data`)
+  const { name, type } = kinds[format]
+  if (!name.test(file.name) && !type.test(file.type)) throw errors.badBody(`File must be a ${format} file`)
+  return file
+}
+
+function tenantOf(request: FastifyRequest, fields: Upload['fields']): string | undefined {
+  return fields.get('tenant') ?? readString('tenant', queryOf(request).tenant)
+}
+
+/** A form: the values of its fields, and the file of the part that was asked for. */
+type Upload = {
+  readonly fields: ReadonlyMap<string, string>
+  readonly file: UploadedFile | undefined
+}
+
+type UploadedFile = {
+  readonly name: string
+  readonly type: string
+  /** The content from its start, as often as it is called. */
+  readonly read: () => AsyncIterable<Uint8Array>
+}
+
+/**
+ * Receives a form and gives it to `work`. The file goes to the disk first, so that no transaction waits for the client
+ * and one that is run again can read it again. It has no name there, so nothing is left of it however the process ends.
+ * 400 for a body that is no form, 413 for a file that is too large.
+ */
+async function withUpload<Result>(
+  rt: Configuration,
+  request: FastifyRequest,
+  part: string,
+  work: (upload: Upload) => Promise<Result>,
+): Promise<Result> {
+  if (!request.isMultipart()) return work({ fields: new Map(), file: undefined })
+  const handle = await openNameless(rt.config.storage.tempPath)
+  try {
+    return await work(await receive(request, part, handle))
+  } finally {
+    await handle.close()
+  }
+}
+
+async function openNameless(directory = tmpdir()): Promise<FileHandle> {
+  await mkdir(directory, { recursive: true })
+  const path = join(directory, `daybook-upload-${randomUUID()}`)
+  const handle = await open(path, 'wx+', 0o600)
+  await unlink(path)
+  return handle
+}
+
+/** Every part is read to its end, or the connection would wait for it. */
+async function receive(request: FastifyRequest, wanted: string, handle: FileHandle): Promise<Upload> {
+  const fields = new Map<string, string>()
+  const digest = createHash('sha256')
+  let file: UploadedFile | undefined
+  try {
+    for await (const part of request.parts()) {
+      if (part.type === 'field') fields.set(part.fieldname, String(part.value))
+      else if (part.fieldname === wanted) file = await store(part, handle, digest)
+      else part.file.resume()
+    }
+  } catch (error) {
+    throw isOurs(error) ? error : Object.assign(errors.badBody('The upload cannot be read'), { cause: error })
+  }
+  identifyBody(request, digest.update(JSON.stringify([...fields])).digest('base64url'))
+  return { fields, file }
+}
+
+/** Limits have a status, the disk's errors a system call; every other error is about bytes that are no form. */
+function isOurs(error: unknown): boolean {
+  const { statusCode, syscall } = error as { statusCode?: unknown; syscall?: unknown }
+  return error instanceof AppError || statusCode !== undefined || syscall !== undefined
+}
+
+async function store({ file, filename, mimetype }: MultipartFile, handle: FileHandle, digest: Hash) {
+  await handle.writeFile(hashed(file, digest))
+  if (file.truncated) throw new AppError(413, 'Request body is too large')
+  return {
+    name: filename,
+    type: mimetype,
+    read: () => handle.createReadStream({ start: 0, autoClose: false }) as AsyncIterable<Uint8Array>,
+  }
+}
+
+async function* hashed(chunks: AsyncIterable<Buffer>, digest: Hash): AsyncGenerator<Buffer> {
+  for await (const chunk of chunks) {
+    digest.update(chunk)
+    yield chunk
+  }
+}

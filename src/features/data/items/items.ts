@@ -1,0 +1,57 @@
+/* What other slices and the processes use of this folder; its other files are its own. */
+
+export { listTag, readCached, type Served } from './cached-reads.ts'
+export { type Change, changeItems, updatesIn } from './change.ts'
+export {
+  type Cell,
+  type CollectionRules,
+  type Guarded,
+  keyCell,
+  openProblems,
+  type PayloadContext,
+  type RowChange,
+  type Run,
+  type SystemRules,
+  type WriteContext,
+  type Writer,
+} from './context.ts'
+export {
+  CollectionParams,
+  fileBody,
+  ItemParams,
+  ItemsShape,
+  Key,
+  ListQuery,
+  ReadQuery,
+  ReportBody,
+  ReportQuery,
+  WrittenShape,
+} from './declarations.ts'
+export {
+  type Accountability,
+  accountabilityOf,
+  type HookDb,
+  insideScope,
+  inTransaction,
+  listItems,
+  readItem,
+  readingDb,
+  scopeOfHook,
+  writerBehind,
+  writingDb,
+} from './hooking.ts'
+export { isScoped, readPayload } from './payload.ts'
+export { openWrite } from './plan.ts'
+export {
+  answerPlan,
+  type DependencyRecorder,
+  type ListRow,
+  largestWhole,
+  listBody,
+  readList,
+  readOne,
+  readVersion,
+} from './reads.ts'
+export { queryOf, writerOf } from './routes.ts'
+export { canonicalKey, keyCondition, parameters, ruleSql } from './statements.ts'
+export { type OpenAnswer, openList, streamRows } from './stream.ts'

@@ -1,0 +1,154 @@
+import { deepestJson } from '../../../http/json-depth.ts'
+import { refuseUnkeepable } from '../../../http/json-values.ts'
+
+/** An element of a JSON array, and how much text it was, in characters. */
+type Element = { readonly value: unknown; readonly length: number }
+
+type ElementLimits = {
+  /** Characters. */
+  readonly largestElement: number
+  /** Makes an element of its text; by default as `JSON.parse`, and refuses what cannot be kept. */
+  readonly parse?: (text: string) => unknown
+}
+
+/** The text is valid JSON, but no array. */
+export class NoArrayError extends Error {}
+
+/**
+ * The elements of a JSON array, each as soon as its text is there, so that the array may be of any length. Throws a
+ * SyntaxError for what is no JSON, {@link NoArrayError} for what is no array; text of nothing but white space has no
+ * elements. Only the places where elements begin and end are found here; `JSON.parse` judges what is between them.
+ */
+export async function* readJsonArray(chunks: AsyncIterable<string>, limits: ElementLimits): AsyncGenerator<Element> {
+  const reading = startReading(limits)
+  for await (const chunk of chunks) yield* readChunk(reading, chunk)
+  finish(reading)
+}
+
+type Reading = {
+  readonly limits: ElementLimits
+  /** `other`: text that does not begin as an array does. */
+  place: 'before' | 'inside' | 'after' | 'other'
+  /** Elements begun so far. */
+  count: number
+  /** The text of the element that is being read. */
+  pieces: string[]
+  length: number
+  depth: number
+  inString: boolean
+  /** The next character follows a backslash. */
+  escaped: boolean
+}
+
+const startReading = (limits: ElementLimits): Reading => ({
+  limits,
+  place: 'before',
+  count: 0,
+  pieces: [],
+  length: 0,
+  depth: 0,
+  inString: false,
+  escaped: false,
+})
+
+function* readChunk(reading: Reading, chunk: string): Generator<Element> {
+  let at = reading.place === 'before' ? begin(reading, chunk) : 0
+  while (at < chunk.length && reading.place === 'inside') {
+    const end = endOfElement(reading, chunk, at)
+    keep(reading, chunk.slice(at, end))
+    if (end === chunk.length) return
+    const isLast = chunk[end] === ']'
+    const element = takeElement(reading, isLast)
+    if (isLast) reading.place = 'after'
+    if (element !== undefined) yield element
+    at = end + 1
+  }
+  if (reading.place === 'other') keep(reading, chunk.slice(at))
+  else if (reading.place === 'after' && notSpace.test(chunk.slice(at)))
+    throw new SyntaxError('there is text after the array')
+}
+
+const notSpace = /[^ \t\r\n]/
+
+/** Where the first element begins. */
+function begin(reading: Reading, chunk: string): number {
+  const start = chunk.search(notSpace)
+  if (start < 0) return chunk.length
+  reading.place = chunk[start] === '[' ? 'inside' : 'other'
+  reading.count = 1
+  return reading.place === 'inside' ? start + 1 : start
+}
+
+/** The comma or bracket that ends the element, or the end of the chunk. */
+function endOfElement(reading: Reading, chunk: string, start: number): number {
+  let at = start
+  while (at < chunk.length) {
+    if (reading.escaped) {
+      reading.escaped = false
+      at += 1
+      continue
+    }
+    const mark = reading.inString ? inString : outsideStrings
+    mark.lastIndex = at
+    const found = mark.exec(chunk)
+    if (found === null) return chunk.length
+    if (isEnd(reading, found[0])) return found.index
+    at = found.index + 1
+  }
+  return chunk.length
+}
+
+const inString = /["\\]/g
+const outsideStrings = /["{}[\],]/g
+
+function isEnd(reading: Reading, mark: string): boolean {
+  if (mark === '"') reading.inString = !reading.inString
+  else if (mark === '\\') reading.escaped = true
+  else if (mark === '{' || mark === '[') deepen(reading)
+  else if (reading.depth === 0) return mark !== '}'
+  else if (mark !== ',') reading.depth -= 1
+  return false
+}
+
+function deepen(reading: Reading): void {
+  reading.depth += 1
+  if (reading.depth > deepestJson) throw new SyntaxError(`item ${reading.count} is nested too deeply`)
+}
+
+function keep(reading: Reading, piece: string): void {
+  reading.length += piece.length
+  if (reading.length > reading.limits.largestElement) throw new SyntaxError(`item ${reading.count} is too large`)
+  reading.pieces.push(piece)
+}
+
+/** Undefined where the array is empty. */
+function takeElement(reading: Reading, isLast: boolean): Element | undefined {
+  const text = reading.pieces.join('')
+  const { count, length, limits } = reading
+  Object.assign(reading, { count: count + 1, pieces: [], length: 0 })
+  if (count === 1 && isLast && !notSpace.test(text)) return undefined
+  return { value: parsed(text, `item ${count}: `, limits.parse), length }
+}
+
+function finish({ place, pieces }: Reading): void {
+  if (place === 'inside') throw new SyntaxError('the array has no end')
+  if (place !== 'other') return
+  parsed(pieces.join(''), '')
+  throw new NoArrayError('not an array')
+}
+
+function parsed(text: string, label: string, parse: (text: string) => unknown = parseKeepable): unknown {
+  try {
+    return parse(text)
+  } catch (error) {
+    // Another parser has words of its own.
+    if (parse !== parseKeepable && !(error instanceof SyntaxError)) throw error
+    throw new SyntaxError(`${label}${(error as Error).message}`, { cause: error })
+  }
+}
+
+function parseKeepable(text: string): unknown {
+  const value: unknown = JSON.parse(text)
+  refuseUnkeepable(text, value, 'it')
+  return value
+}

@@ -1,0 +1,152 @@
+import type { Collection } from '../../../catalog/catalog.ts'
+import { rawQuery, sql, type Tx } from '../../../db/sql.ts'
+import { AppError, errors } from '../../../errors.ts'
+import { commit } from '../../../events/commit.ts'
+import { isObject, member } from '../../../query/guards.ts'
+import { createParams, ident, type Params } from '../../../query/sql.ts'
+import type { ItemReads, ItemWrites } from './context.ts'
+import { keyCell, runWrite, type WriteContext, type Writer } from './context.ts'
+import { mayWrite, readPayload } from './payload.ts'
+import { openWrite } from './plan.ts'
+import { canonicalKey, ruleSql, updateStatement } from './statements.ts'
+
+type Sorted = { readonly item: unknown; readonly collection: string; readonly newSort: number }
+
+/**
+ * Moves an item before or after another one in the manual order of its collection. Items from that
+ * place on move up by one, as far as they are the caller's to update and of the target's tenant. One move at a time.
+ *
+ * @throws AppError 404 for an unknown collection or item, 403 without the update permission for `sort`, 400 for a
+ *   collection without an integer field `sort` and for a request that names no items
+ */
+export async function sortItem(rt: ItemWrites, writer: Writer, name: string, body: unknown): Promise<Sorted> {
+  const context = openSort(rt, writer, name)
+  const { item, to, isAfter } = readBody(body)
+  const move: Move = { context, item: known(context, item), target: known(context, to, 'Target item'), isAfter }
+  return commit(rt, writer.actor, async (tx) => {
+    const newSort = await moveItem({ writer, tx }, move)
+    return { result: { item, collection: name, newSort } }
+  })
+}
+
+type Context = WriteContext & { readonly action: 'update' }
+type Place = { readonly key: string; readonly given: unknown; readonly what: string }
+type Move = { readonly context: Context; readonly item: Place; readonly target: Place; readonly isAfter: boolean }
+
+function openSort(rt: ItemReads, writer: Writer, name: string): Context {
+  const collection = rt.catalog.current().collections.get(name)
+  if (collection === undefined)
+    throw new AppError(404, `Collection '${name}' does not exist`, { code: 'UNKNOWN_COLLECTION' })
+  const denied = new AppError(403, `You don't have permission to sort items in '${name}'`)
+  if (!writer.access.admin && writer.access.grant(name, 'update') === undefined) throw denied
+  const context = openWrite(rt, writer, name, 'update')
+  const field = collection.fields.get('sort')
+  if (field?.kind !== 'integer') throw errors.badBody(`Collection '${name}' does not have a sort field`)
+  if (context.grant !== undefined && !mayWrite(context, context.grant, field)) throw denied
+  return context
+}
+
+function readBody(body: unknown): { readonly item: unknown; readonly to: unknown; readonly isAfter: boolean } {
+  const given = isObject(body) ? body : {}
+  const item = member(given, 'item') ?? ''
+  const to = member(given, 'to') ?? ''
+  const mode = member(given, 'mode') ?? 'before'
+  if (item === '') throw errors.badBody('Missing item ID to sort')
+  if (to === '') throw errors.badBody('Missing target ID to sort to')
+  if (mode !== 'before' && mode !== 'after') throw errors.badBody('mode must be before or after')
+  return { item, to, isAfter: mode === 'after' }
+}
+
+/** Text that cannot be an id names no item either. */
+function known({ collection }: Context, given: unknown, what = 'Item'): Place {
+  try {
+    return { key: canonicalKey(collection, given), given, what }
+  } catch (error) {
+    throw error instanceof AppError && error.status === 400 ? notFound(what, given) : error
+  }
+}
+
+const notFound = (what: string, given: unknown): AppError =>
+  new AppError(404, `${what} with ID ${String(given).slice(0, 100)} not found`)
+
+async function moveItem(
+  run: Parameters<typeof runWrite>[0],
+  { context, item, target, isAfter }: Move,
+): Promise<number> {
+  const { tx } = run
+  const { collection } = context
+  await tx.any(sql.unsafe`select pg_advisory_xact_lock(hashtextextended(${`order of ${collection.name}`}, 0))`)
+  const moved = await rowAt(tx, context, item)
+  const near = await rowAt(tx, context, target)
+  if (item.key === target.key) return moved.sort ?? 0
+  const place = near.sort ?? (await numberRest(tx, context, near))
+  const newSort = isAfter ? place + 1 : place
+  await makeRoom(tx, context, near, item.key, newSort)
+  const { cells } = readPayload(context, { sort: newSort })
+  const [written] = await runWrite(run, updateStatement(context, [item.key], { cells, references: new Map() }))
+  if (written === undefined) throw errors.itemDenied('update')
+  return newSort
+}
+
+type SortedRow = { readonly key: string; readonly sort: number | null; readonly tenant: string | null }
+
+async function rowAt(tx: Tx, context: Context, { key, given, what }: Place): Promise<SortedRow> {
+  const { collection } = context
+  const params = createParams()
+  const cell = keyCell(collection.primaryKey, key)
+  const own = `t.${ident(collection.primaryKey.name)} = ${params.bind(cell.value, cell.pgType)}`
+  const tenant = collection.fields.has('tenant_Id') ? 't."tenant_Id"::text' : 'null::text'
+  const row = await tx.maybeOne<Omit<SortedRow, 'key'>>(
+    rawQuery(
+      `select t.sort, ${tenant} as tenant from ${ident(collection.name)} t where ${own} and ${ruleSql(context, 't', params)}`,
+      params.values,
+    ),
+  )
+  if (row === undefined) throw notFound(what, given)
+  return { ...row, key }
+}
+
+/** Rows without a place follow the others in the order of their keys; gives the place of one of them. */
+async function numberRest(tx: Tx, context: Context, near: SortedRow): Promise<number> {
+  const { collection } = context
+  const params = createParams()
+  const table = ident(collection.name)
+  const key = ident(collection.primaryKey.name)
+  const scope = scopeSql(context, near, params)
+  const cell = keyCell(collection.primaryKey, near.key)
+  const rows = await tx.any<{ sort: number; isNear: boolean }>(
+    rawQuery(
+      `update ${table} as t set sort = n.place from (
+         select t.${key} as key, (select coalesce(max(t.sort), 0) from ${table} t where ${scope}) + row_number() over (order by t.${key}) as place
+         from ${table} t where t.sort is null and ${scope}) n
+       where t.${key} = n.key returning t.sort, t.${key} = ${params.bind(cell.value, cell.pgType)} as "isNear"`,
+      params.values,
+    ),
+  )
+  const placed = rows.find(({ isNear }) => isNear)
+  if (placed === undefined) throw errors.itemDenied('update')
+  return placed.sort
+}
+
+async function makeRoom(tx: Tx, context: Context, near: SortedRow, moved: string, from: number): Promise<void> {
+  const { collection } = context
+  const params = createParams()
+  const cell = keyCell(collection.primaryKey, moved)
+  const others = `t.${ident(collection.primaryKey.name)} <> ${params.bind(cell.value, cell.pgType)}`
+  const following = `t.sort >= ${params.bind(from, 'integer')}`
+  await tx.any(
+    rawQuery(
+      `update ${ident(collection.name)} as t set sort = t.sort + 1${touch(collection)} where ${following} and ${others} and ${scopeSql(context, near, params)}`,
+      params.values,
+    ),
+  )
+}
+
+const touch = ({ timestamps }: Collection): string => (timestamps ? ', "updatedAt" = now()' : '')
+
+/** The rows that are ordered together: those the caller may update, of one tenant. */
+function scopeSql(context: Context, { tenant }: SortedRow, params: Params): string {
+  const rule = ruleSql(context, 't', params)
+  const isPerTenant = context.config.tenancy.enabled && context.collection.fields.has('tenant_Id')
+  return isPerTenant ? `${rule} and t."tenant_Id" is not distinct from ${params.bind(tenant, 'uuid')}` : rule
+}

@@ -1,0 +1,490 @@
+import type { Collection, Field, Relation } from '../../../catalog/catalog.ts'
+import { ruleProblems } from '../../../catalog/validate.ts'
+import { readValue, type ValueType } from '../../../catalog/values.ts'
+import type { Config } from '../../../config/config.ts'
+import { AppError, errors, type FieldProblem } from '../../../errors.ts'
+import { oncePer } from '../../../language/once-per.ts'
+import type { Access, Grant } from '../../../query/access.ts'
+import { compileGrant, type FieldGrant, grantOf, reaches } from '../../../query/access.ts'
+import { compileCondition } from '../../../query/compile.ts'
+import { envOf } from '../../../query/env.ts'
+import { isObject } from '../../../query/guards.ts'
+import { type ResolvedFilter, readableFields, resolveCondition } from '../../../query/resolve.ts'
+import { ident, literal, type Params } from '../../../query/sql.ts'
+import { resolveDefaults } from '../../../query/variables.ts'
+import {
+  type Cell,
+  type GrantedBy,
+  isJunction,
+  openProblems,
+  type PayloadContext,
+  type Problems,
+  refuseProblems,
+  rulesOf,
+} from './context.ts'
+
+/** One payload, read: what becomes columns, and what concerns other rows. */
+export type Payload = {
+  readonly cells: readonly Cell[]
+  /** By the name of the foreign key. */
+  readonly references: ReadonlyMap<string, Reference>
+  /** Names of the relations that were given by an id, by the name of the foreign key. */
+  readonly aliases: ReadonlyMap<string, string>
+  /** Relations given as rows, in the order of the payload. */
+  readonly relations: readonly RelationValue[]
+  /** The row goes to the end of its collection's manual order. */
+  readonly sortsLast: boolean
+}
+
+export type RelationValue = { readonly relation: Relation; readonly value: unknown }
+
+type ReadOptions = {
+  /** Where a nested payload hangs; undefined for the request's own. */
+  readonly via?: Via
+  /** Put before the names of fields in problems: `lines.2.`. */
+  readonly label?: string
+  /** Foreign keys that the parent fills; the payload's own values of them are dropped. */
+  readonly filled?: ReadonlySet<string>
+  /** The keys of other rows were found or written by this request, so they need no check. */
+  readonly trusted?: boolean
+  /** Collects what is wrong instead of throwing it. */
+  readonly problems?: Problems
+}
+
+/**
+ * Reads one payload: unknown keys and VIRTUAL columns are dropped, keys the caller may not write are refused (403),
+ * values are checked against their field's type and rules and all problems reported together (400).
+ *
+ * The server's own columns are not the payload's to set: createdAt and updatedAt are dropped unless the permission names
+ * them, the primary key of an existing row and the tenant of a scoped caller never change.
+ */
+export function readPayload(context: PayloadContext, payload: unknown, options: ReadOptions = {}): Payload {
+  if (!isObject(payload)) throw errors.badBody('Request body must be an object')
+  const { access, action, collection } = context
+  const grant = access.admin ? undefined : (context.grant ?? access.grant(collection.name, action))
+  if (!access.admin && grant === undefined) throw errors.actionDenied(action, collection.name)
+  const tenant = ownTenant(context)
+  const entries = entriesOf(context, grant, tenant, payload, options)
+  const problems = options.problems ?? openProblems()
+  const cells = readCells(context, grant, entries, problems.fields, options.label ?? '')
+  if (action === 'create') reportMissing(collection, cells, filledKeys(entries, options), problems.fields, options)
+  if (options.problems === undefined) refuseProblems(problems)
+  const sortsLast = action === 'create' && collection.sortEnabled && cells.get('sort')?.value == null
+  if (sortsLast) cells.delete('sort')
+  const { references, aliases, relations } = entries
+  return { cells: [...stamps(context, tenant, cells).values()], references, aliases, relations, sortsLast }
+}
+
+type Entries = {
+  readonly fields: [Field, unknown][]
+  readonly relations: RelationValue[]
+  readonly references: Map<string, Reference>
+  readonly aliases: Map<string, string>
+}
+
+/** The members of the payload that mean something, each after a check that the caller may write it. */
+function entriesOf(
+  context: PayloadContext,
+  grant: Grant | undefined,
+  tenant: OwnTenant | undefined,
+  payload: Readonly<Record<string, unknown>>,
+  { via, filled, trusted }: ReadOptions,
+): Entries {
+  const entries: Entries = { fields: [], relations: [], references: new Map(), aliases: new Map() }
+  for (const [key, value] of Object.entries(payload)) {
+    const member = value === undefined ? undefined : memberOf(context, payload, key, value)
+    if (member === undefined || (member.field !== undefined && filled?.has(member.field.name))) continue
+    const { field, relation } = member
+    if (tenant !== undefined && field === tenant.field) checkTenant(context, tenant, member.value)
+    else if (isServersOwn(context, grant, field)) continue
+    else if (member.asRow) {
+      requireRelation(context, grant, via, relation!)
+      entries.relations.push({ relation: relation!, value: member.value })
+    } else {
+      requireField(context, grant, via, field!, relation)
+      entries.fields.push([field!, member.value])
+      if (trusted !== true) addReference(context, payload, entries, member)
+    }
+  }
+  return entries
+}
+
+/** What a key of a payload means: a column, a relation by the id of the other row, or a relation as rows. */
+type Member = {
+  /** The column; of a to-one relation its foreign key. */
+  readonly field: Field | undefined
+  /** Set where the key names a relation. */
+  readonly relation: Relation | undefined
+  readonly value: unknown
+  readonly asRow: boolean
+}
+
+function memberOf(
+  { collection }: PayloadContext,
+  payload: Readonly<Record<string, unknown>>,
+  key: string,
+  value: unknown,
+): Member | undefined {
+  const field = collection.fields.get(key)
+  if (field?.generated !== undefined) return undefined
+  const named = field === undefined ? collection.relations.get(key) : relationOfRow(collection, payload, field, value)
+  if (named === undefined) return field && { field, relation: undefined, value, asRow: false }
+  if (named.kind !== 'belongsTo') return { field: undefined, relation: named, value, asRow: true }
+  const id = idAlone(named, value)
+  const foreignKey = collection.fields.get(named.foreignKey)!
+  return id === undefined
+    ? { field: foreignKey, relation: named, value, asRow: true }
+    : { field: foreignKey, relation: named, value: id, asRow: false }
+}
+
+/** `author_Id: {id}`: the foreign key's name with a row means the relation. */
+function relationOfRow(
+  collection: Collection,
+  payload: Readonly<Record<string, unknown>>,
+  field: Field,
+  value: unknown,
+): Relation | undefined {
+  return isObject(value) && field.kind !== 'json' ? relationOfColumn(collection, field.name, payload) : undefined
+}
+
+/** The key that a value of a to-one relation names without saying more of the row: `5`, `{id: 5}`, null. */
+function idAlone({ targetKey }: Relation, value: unknown): unknown {
+  if (!isObject(value)) return Array.isArray(value) ? undefined : value
+  const [first, ...more] = Object.entries(value)
+  return first?.[0] === targetKey && more.length === 0 && !isObject(first[1]) ? (first[1] ?? undefined) : undefined
+}
+
+/** Columns that are not the payload's to set. */
+function isServersOwn({ collection, action }: PayloadContext, grant: Grant | undefined, field: Field | undefined) {
+  if (field === undefined) return false
+  if (action === 'update' && field.primaryKey) return true
+  const isTimestamp = collection.timestamps && (field.name === 'createdAt' || field.name === 'updatedAt')
+  return isTimestamp && grant !== undefined && grant.fields?.includes(field.name) !== true
+}
+
+function addReference(
+  context: PayloadContext,
+  payload: Readonly<Record<string, unknown>>,
+  { fields, references, aliases }: Entries,
+  { field, relation, value }: Member,
+): void {
+  const { collection } = context
+  const pointed = relation ?? relationOfColumn(collection, field!.name, payload)
+  if (pointed === undefined) return
+  // The row of a many-to-any junction says by a second column which collection it points at.
+  if (relation?.discriminator !== undefined)
+    fields.push([collection.fields.get(relation.discriminator.column)!, relation.discriminator.value])
+  if (value === null) return
+  if (relation !== undefined) aliases.set(field!.name, relation.name)
+  const reference = referenceOf(context, pointed, { byRelation: relation !== undefined, value })
+  if (reference !== undefined) references.set(field!.name, reference)
+}
+
+/** Columns that get their value from rows written before this one, or from the parent. */
+function filledKeys({ relations }: Entries, { filled = new Set() }: ReadOptions): ReadonlySet<string> {
+  const toOne = relations.filter(({ relation }) => relation.kind === 'belongsTo')
+  if (toOne.length === 0) return filled
+  const keys = toOne.flatMap(({ relation: { foreignKey, discriminator } }) => [
+    foreignKey,
+    ...(discriminator === undefined ? [] : [discriminator.column]),
+  ])
+  return new Set([...filled, ...keys])
+}
+
+function readCells(
+  context: PayloadContext,
+  grant: Grant | undefined,
+  { fields }: Entries,
+  problems: FieldProblem[],
+  label: string,
+): Map<string, Cell> {
+  const cells = new Map<string, Cell>()
+  for (const [field, raw] of [...defaults(context, grant), ...fields]) {
+    const cell = readCell(field, raw, problems, label)
+    if (cell !== undefined) cells.set(field.name, cell)
+  }
+  return cells
+}
+
+/** Values that the permission row puts under the payload; they need no grant of their own. */
+function defaults({ catalog, collection, access, now }: PayloadContext, grant: Grant | undefined): [Field, unknown][] {
+  if (grant?.defaultValues == null) return []
+  const values = resolveDefaults(grant.defaultValues, { catalog, access, now, ofRequest: false })
+  return Object.entries(values).flatMap(([key, value]): [Field, unknown][] => {
+    const field = collection.fields.get(key)
+    return field === undefined ? [] : [[field, value]]
+  })
+}
+
+function readCell(field: Field, raw: unknown, problems: FieldProblem[], label: string): Cell | undefined {
+  const name = `${label}${field.name}`
+  if (raw === null) {
+    if (!field.nullable) problems.push({ field: name, message: 'is required', value: null, rule: 'notNull' })
+    return { field, value: null, pgType: field.pgType }
+  }
+  const broken = ruleProblems(field, raw)
+  if (broken.length > 0) {
+    problems.push(...(label === '' ? broken : broken.map((problem) => ({ ...problem, field: name }))))
+    return undefined
+  }
+  try {
+    const { value, pgType } = readValue(raw, field as ValueType, field.name)
+    return { field, value, pgType }
+  } catch (error) {
+    if (!(error instanceof AppError) || error.status !== 400) throw error
+    problems.push({ field: name, message: reason(error), value: shown(field, raw), rule: 'type' })
+    return undefined
+  }
+}
+
+/** "age: expected an integer" without the name, which the error body puts in front again. */
+function reason(error: AppError): string {
+  const text = typeof error.details === 'string' ? error.details : error.message
+  return text.slice(text.indexOf(': ') + 1).trim()
+}
+
+function shown(field: Field, raw: unknown): unknown {
+  if (field.hidden) return undefined
+  return typeof raw === 'string' && raw.length > 200 ? `${raw.slice(0, 200)}…` : raw
+}
+
+function reportMissing(
+  collection: Collection,
+  cells: ReadonlyMap<string, Cell>,
+  filled: ReadonlySet<string>,
+  problems: FieldProblem[],
+  { label = '' }: ReadOptions,
+): void {
+  const reported = new Set(problems.map((problem) => problem.field))
+  for (const field of collection.fields.values()) {
+    const hasValue = cells.has(field.name) || filled.has(field.name)
+    const isFilled = hasValue || field.nullable || field.default !== undefined || field.generated !== undefined
+    const name = `${label}${field.name}`
+    if (!isFilled && !reported.has(name)) problems.push({ field: name, message: 'is required', rule: 'notNull' })
+  }
+}
+
+/** Columns the server fills in: user track, tenant, and defaults that mean the caller. */
+function stamps(
+  { collection, access, action }: PayloadContext,
+  tenant: OwnTenant | undefined,
+  cells: Map<string, Cell>,
+): Map<string, Cell> {
+  const stamp = (name: string, value: string | undefined) => {
+    const field = collection.fields.get(name)
+    if (field !== undefined && value !== undefined) cells.set(name, { field, value, pgType: field.pgType })
+  }
+  if (collection.usertrack) stamp('userUpdated_Id', access.userId)
+  if (action === 'update') return cells
+  if (tenant?.id != null) stamp(tenant.field.name, tenant.id)
+  if (collection.usertrack && !cells.has('userCreated_Id')) stamp('userCreated_Id', access.userId)
+  for (const field of collection.fields.values()) {
+    if (cells.has(field.name)) continue
+    if (field.default?.kind === 'current_user') stamp(field.name, access.userId)
+    if (field.default?.kind === 'current_tenant') stamp(field.name, access.tenantId)
+  }
+  return cells
+}
+
+/** Where a nested payload hangs: the relations that lead to it, and what the request's own collection grants of them. */
+export type Via = { readonly root: FieldGrant | undefined; readonly path: readonly string[] }
+
+/** On writes, no fields means none: the opposite of reading. */
+export function writeGrant(grant: Grant | undefined): FieldGrant | undefined {
+  return grant && compiled(grant)
+}
+
+const compiled = oncePer(
+  ({ fields }: Grant): FieldGrant => (fields === null ? { granted: [], excluded: [] } : compileGrant(fields)),
+)
+
+/**
+ * 403 unless the field is granted by the collection's own permission and, in a nested payload, by the path that leads
+ * to it. An alias with an id is granted like the foreign key that it stands for, or as a relation.
+ */
+function requireField(
+  context: PayloadContext,
+  grant: Grant | undefined,
+  via: Via | undefined,
+  field: Field,
+  alias: Relation | undefined,
+): void {
+  if (grant === undefined) return
+  const asRelation = (root: FieldGrant | undefined, path: readonly string[]) =>
+    alias !== undefined && root !== undefined && reaches(root, [...path, alias.name])
+  if (!mayWrite(context, grant, field) && !asRelation(writeGrant(grant), []))
+    throw errors.fieldDenied(context.action, field.name)
+  if (via?.root === undefined || field.primaryKey) return
+  const path = [...via.path, field.name]
+  if (grantOf(via.root, path) === undefined && !asRelation(via.root, via.path))
+    throw errors.fieldDenied(context.action, path.join('.'))
+}
+
+/** 403 unless the relation is granted: `*` is every column, but no relation. */
+function requireRelation(
+  { action }: PayloadContext,
+  grant: Grant | undefined,
+  via: Via | undefined,
+  relation: Relation,
+): void {
+  if (grant === undefined) return
+  const path = [...(via?.path ?? []), relation.name]
+  const isGranted = reaches(writeGrant(grant)!, [relation.name]) && (via?.root === undefined || reaches(via.root, path))
+  if (!isGranted) throw errors.relationDenied(action, path.join('.'))
+}
+
+const privilegeFields = new Set(['role_Id', 'tenant_Id', 'userCreated_Id', 'userUpdated_Id', 'emailVerified'])
+
+/** Whether the grant opens the field for this write. `PROTECT_PRIVILEGE_FIELDS` takes some out of what `*` opens. */
+export function mayWrite(context: PayloadContext, grant: Grant, field: Field): boolean {
+  const specs = grant.fields ?? []
+  if (specs.includes(`-${field.name}`)) return false
+  const { config, action } = context
+  const openedBy = rulesOf(context)?.protectedFields?.[field.name]?.(config, action) ?? usuallyOpenedBy(field, config)
+  if (openedBy === 'nothing') return false
+  if (specs.includes(field.name) || (field.primaryKey && openedBy === 'wildcard')) return true
+  return openedBy === 'wildcard' && (specs.includes('*') || specs.includes('*.*'))
+}
+
+function usuallyOpenedBy(field: Field, { access }: Config): GrantedBy {
+  if (field.primaryKey || !access.protectPrivilegeFields) return 'wildcard'
+  return field.hidden || privilegeFields.has(field.name) ? 'name' : 'wildcard'
+}
+
+/**
+ * Rows that a written row points at: in every form (`author: id`, `author_Id: id`) only such as the caller may read.
+ * Otherwise the database's constraint would tell a row that the caller may not see from one that is not there.
+ */
+export type Reference = {
+  readonly relation: Relation
+  /** What the caller may point at; undefined where every existing row will do, `none` where none will. */
+  readonly rule: ResolvedFilter | 'none' | undefined
+  /** Named by the relation, not by its column. With what the caller may, this decides the rule. */
+  readonly isStrict: boolean
+  /** A row may go on pointing where it points: clients send back whole rows, and who sees the value learns nothing by it. */
+  readonly mayStay: boolean
+}
+
+/** How a payload names the row that is pointed at. */
+type Naming = {
+  /** By the relation; otherwise by the column. */
+  readonly byRelation: boolean
+  readonly value?: unknown
+}
+
+/**
+ * What must be checked of a foreign key that the payload sets; undefined where the database's constraint is enough. 403
+ * when the relation is named and the caller may read nothing of its target. By the column the caller's own user, role and
+ * tenant may always be pointed at (they are known to be there), and deleted rows, which can be read too.
+ */
+export function referenceOf(
+  context: PayloadContext,
+  relation: Relation,
+  { byRelation, value }: Naming,
+): Reference | undefined {
+  const isStrict = byRelation || isJunction(context.collection)
+  if (!isStrict && relation.constraint && isOwn(context, relation, value)) return undefined
+  const rule = isStrict || maySee(context.access, relation) ? readRule(context, relation, !isStrict) : 'none'
+  if (rule === undefined && relation.constraint) return undefined
+  return { relation, rule, isStrict, mayStay: !isStrict && isShown(context, relation.foreignKey) }
+}
+
+/**
+ * A condition that is true, or ends the statement with 400 (`svc_refer`). `value` is the key as SQL; `stays` a condition that
+ * the row points there already.
+ */
+export function referenceSql(
+  { relation, rule, mayStay }: Reference,
+  value: string,
+  params: Params,
+  stays?: () => string,
+): string {
+  const same = mayStay && stays !== undefined ? [stays()] : []
+  const found = rule === 'none' ? [] : [foundSql(relation, rule, value, params)]
+  return `svc_refer(${[`${value} is null`, ...same, ...found].join(' or ')}, ${literal(relation.name)})`
+}
+
+function foundSql(relation: Relation, rule: ResolvedFilter | undefined, value: string, params: Params): string {
+  const key = `ref.${ident(relation.targetKey)} = ${value}`
+  const allowed = rule === undefined ? key : `${key} and ${compileCondition(rule, 'ref', params)}`
+  return `exists(select 1 from ${ident(relation.target)} ref where ${allowed})`
+}
+
+/** The relation that a column is the foreign key of; of a many-to-any junction, the one its row's discriminator names. */
+export function relationOfColumn(
+  collection: Collection,
+  column: string,
+  payload: Readonly<Record<string, unknown>>,
+): Relation | undefined {
+  const candidates = relationsByKey(collection).get(column)
+  return candidates?.find(({ discriminator }) =>
+    discriminator === undefined
+      ? true
+      : Object.hasOwn(payload, discriminator.column) && payload[discriminator.column] === discriminator.value,
+  )
+}
+
+const relationsByKey = oncePer((collection: Collection): ReadonlyMap<string, readonly Relation[]> => {
+  const own = [...collection.relations.values()].filter(({ kind }) => kind === 'belongsTo')
+  return Map.groupBy(own, ({ foreignKey }) => foreignKey)
+})
+
+function readRule(
+  { catalog, access, config, now }: PayloadContext,
+  { target }: Relation,
+  includeDeleted: boolean,
+): ResolvedFilter | undefined {
+  return resolveCondition(catalog, access, target, 'read', envOf(config, now), { includeDeleted })
+}
+
+function maySee(access: Access, { target }: Relation): boolean {
+  return access.admin || access.grant(target, 'read') !== undefined
+}
+
+function isOwn({ access, rules }: PayloadContext, { target, targetKey }: Relation, value: unknown): boolean {
+  const own = rules.get(target)?.ownKey?.(access)
+  return targetKey === 'id' && own !== undefined && typeof value === 'string' && value.toLowerCase() === own
+}
+
+/** Whether the caller may read the column of rows that it may read. */
+function isShown({ catalog, access, collection }: PayloadContext, column: string): boolean {
+  const mayRead = access.admin || access.grant(collection.name, 'read') !== undefined
+  return mayRead && readableFields(catalog, access, collection.name).some(({ name }) => name === column)
+}
+
+const tenantField = 'tenant_Id'
+
+/** The tenant that everything a scoped caller writes belongs to; null for callers without one. */
+type OwnTenant = { readonly field: Field; readonly id: string | null }
+
+/**
+ * Undefined where the caller is free: administrators, roles that are not tenant-specific where isolation is not strict,
+ * collections without tenants. 403 for a tenant-specific role without a tenant.
+ */
+export function ownTenant({ collection, access, config }: PayloadContext): OwnTenant | undefined {
+  const field = collection.fields.get(tenantField)
+  if (field === undefined || !isScoped(access, config) || !isTenanted(collection, config)) return undefined
+  if (access.tenantId === undefined && access.tenantSpecific)
+    throw new AppError(403, 'No tenant context available for tenant-specific operation')
+  return { field, id: access.tenantId ?? null }
+}
+
+/** Whether rows of the collection belong to tenants. */
+export function isTenanted({ name, fields }: Collection, { tenancy }: PayloadContext['config']): boolean {
+  return tenancy.enabled && fields.has(tenantField) && !tenancy.ignoredTables.includes(name)
+}
+
+/** Whether MULTI_TENANT keeps this caller inside a tenant. */
+export function isScoped(access: Access, { tenancy }: Pick<PayloadContext, 'config'>['config']): boolean {
+  return tenancy.enabled && !access.admin && (access.tenantSpecific || tenancy.strictIsolation)
+}
+
+/** The tenant comes from the session alone: a payload may repeat it, never name another. */
+export function checkTenant({ action }: PayloadContext, own: Pick<OwnTenant, 'id'>, given: unknown): void {
+  const isOwn = given === own.id || (typeof given === 'string' && given.toLowerCase() === own.id?.toLowerCase())
+  if (isOwn) return
+  throw new AppError(
+    403,
+    action === 'create' ? 'Cannot operate on data from different tenant' : "Cannot change item's tenant",
+  )
+}

@@ -1,0 +1,383 @@
+import type { Catalog, Collection, Relation } from '../../../catalog/catalog.ts'
+import type { CurrentCatalog } from '../../../catalog/store.ts'
+import { writersOf } from '../../../catalog/system-collections.ts'
+import { AppError, errors } from '../../../errors.ts'
+import { breather } from '../../../language/breather.ts'
+import type { FieldGrant } from '../../../query/access.ts'
+import { resolveEnv } from '../../../query/env.ts'
+import { isObject, MAX_NODES, MAX_RELATION_DEPTH, member } from '../../../query/guards.ts'
+import type { ResolveEnv } from '../../../query/resolve.ts'
+import type { ItemReads } from './context.ts'
+import {
+  type ChangeAction,
+  type Document,
+  isJunction,
+  openProblems,
+  type Problems,
+  partOfParent,
+  type Rules,
+  type Run,
+  refuseProblems,
+  relationalError,
+  rulesOf,
+  type WriteAction,
+  type WriteContext,
+  type Writer,
+} from './context.ts'
+import { beforeRow } from './hooking.ts'
+import { type Payload, type RelationValue, readPayload, writeGrant } from './payload.ts'
+import { canonicalKey } from './statements.ts'
+
+type OpenOptions = {
+  /** The rows are written as part of a row of another collection. */
+  readonly asPart?: boolean
+}
+
+/**
+ * 404 for an unknown collection, 403 for one that the caller may not change so. The rows of a junction are the
+ * relation itself: where the caller has no grant of its own for them and they are written as part of their parent,
+ * the parent's grant of the relation is enough, as it is for reading them.
+ */
+export function openWrite<A extends ChangeAction>(
+  rt: ItemReads,
+  { access }: Writer,
+  name: string,
+  action: A,
+  { asPart = false }: OpenOptions = {},
+): WriteContext & { readonly action: A } {
+  const catalog = rt.catalog.current()
+  const collection = catalog.collections.get(name)
+  if (collection === undefined) throw errors.unknownCollection(name)
+  const isPart = asPart && isJunction(collection)
+  const grant = access.admin ? undefined : (access.grant(name, action) ?? (isPart ? partOfParent : undefined))
+  if (!access.admin && grant === undefined) throw errors.actionDenied(action, name)
+  const writers = writersOf(name, action)
+  if (writers === 'nobody' || (writers === 'administrators' && !access.admin)) throw errors.actionDenied(action, name)
+  const rules = rt.systemRules
+  rules.get(name)?.checkCaller?.(rt, access, action)
+  const env = exempted(resolveEnv(rt), rules, collection, action, isPart)
+  return { catalog, collection, access, action, grant, config: rt.config, now: env.now, env, rules }
+}
+
+/** Rows that have no tenant of their own: a junction's have their parent's, those of some collections get one only later. */
+function exempted(env: ResolveEnv, rules: Rules, collection: Collection, action: ChangeAction, isPart: boolean) {
+  const isTenantless = isPart && !collection.fields.has('tenant_Id')
+  const isLater = action === 'create' && rules.get(collection.name)?.tenantlessWhenNew === true
+  if (!isTenantless && !isLater) return env
+  const { multiTenant } = env
+  return { ...env, multiTenant: { ...multiTenant, ignored: new Set([...multiTenant.ignored, collection.name]) } }
+}
+
+/**
+ * To be awaited before payloads for a collection are read; undefined where all names in them are known. Members that no
+ * process knows are dropped, so a value for a field that another process has just added would be lost without a word: a
+ * payload with an unknown name is read with the newest collections.
+ */
+export function learnNames({ catalog: store }: CurrentCatalog, name: string, payloads: readonly unknown[]) {
+  const catalog = store.current()
+  const collection = catalog.collections.get(name)
+  const isStale = collection !== undefined && isUnknownIn(catalog, collection, payloads)
+  return isStale ? store.reloadIfStale() : undefined
+}
+
+/** Also in the rows of its relations; those of many-to-any relations are looked at no further. */
+function isUnknownIn(catalog: Catalog, collection: Collection, payload: unknown): boolean {
+  if (Array.isArray(payload)) return payload.some((row) => isUnknownIn(catalog, collection, row))
+  if (!isObject(payload)) return false
+  for (const [key, value] of Object.entries(payload)) {
+    const relation = collection.relations.get(key)
+    if (relation === undefined && !collection.fields.has(key)) return true
+    const target = relation?.kind === 'polymorphic' ? undefined : catalog.collections.get(relation?.target ?? '')
+    if (target !== undefined && isUnknownIn(catalog, target, value)) return true
+  }
+  return false
+}
+
+/**
+ * A write of one row with everything that hangs on it, read and permitted before anything is written: each nested row
+ * by its own collection's permission for what happens to it, and by what the request's collection grants of the relation.
+ * What depends on stored rows (row rules, what a set held before) is checked by apply.ts, in the transaction.
+ */
+export type Tree = Omit<Payload, 'relations'> & {
+  readonly context: WriteContext & { readonly action: WriteAction }
+  /** The row to change; undefined for a new one. */
+  readonly id: string | undefined
+  /** The row as it is, where hooks were shown it. */
+  readonly previous: Document | undefined
+  /** Put before the names of fields in problems. */
+  readonly label: string
+  /** To-one relations given as rows: written first, because this row points at them. */
+  readonly parents: readonly { readonly relation: Relation; readonly tree: Tree }[]
+  /** Relations to rows that point at this one: written last. */
+  readonly sets: readonly ChildSet[]
+}
+
+/** What a relation shall hold after the write. */
+export type ChildSet = {
+  readonly relation: Relation
+  readonly target: Collection
+  /** Path of the relation in the request. */
+  readonly label: string
+  readonly elements: readonly Element[]
+  /** Reads an element as a change of a row that turned out to be there. */
+  readonly planUpdate: (id: string, payload: JsonObject, label: string) => Promise<Tree>
+}
+
+/** A member of a set: a row that exists (without tree: as it is), or one to create. */
+export type Element = {
+  readonly label: string
+  readonly id: string | undefined
+  readonly tree: Tree | undefined
+  readonly payload: JsonObject
+}
+
+type JsonObject = Readonly<Record<string, unknown>>
+
+type PlanOptions = {
+  /** The row to change. */
+  readonly id?: string | undefined
+  /** Its place in the request, where that is a list. */
+  readonly label?: string | undefined
+  /** Where the tree will be written; needed where hooks may be met (see hooking.ts). */
+  readonly run?: Run | undefined
+}
+
+/**
+ * Reads the payload of one row and of every row in it. All problems of all of them are reported together (400); 403 for
+ * what the caller may not do. Depth is limited to 7 relations, nested rows to 1 000.
+ */
+export async function planTree(
+  rt: ItemReads,
+  writer: Writer,
+  context: Tree['context'],
+  payload: unknown,
+  { id, label = '', run }: PlanOptions = {},
+): Promise<Tree> {
+  const problems = openProblems()
+  const planning: Planning = { rt, writer, run, root: writeGrant(context.grant), problems, nodes: 0 }
+  const tree = await plan(planning, context, payload, id, { path: [], label, filled: new Set() })
+  refuseProblems(problems)
+  return tree
+}
+
+type Planning = {
+  readonly rt: ItemReads
+  readonly writer: Writer
+  readonly run: Run | undefined
+  readonly root: FieldGrant | undefined
+  readonly problems: Problems
+  nodes: number
+}
+
+/** Where in the request a payload is. `path` has relation names, `label` the places in lists too. */
+type Position = {
+  readonly path: readonly string[]
+  readonly label: string
+  /** Columns that the parent fills. */
+  readonly filled: ReadonlySet<string>
+}
+
+async function plan(
+  planning: Planning,
+  context: Tree['context'],
+  given: unknown,
+  id: string | undefined,
+  { path, label, filled }: Position,
+): Promise<Tree> {
+  const { rt, root, problems } = planning
+  const told = beforeRow(planning, context, given, id)
+  const { payload, previous } = told === undefined ? { payload: given, previous: undefined } : await told
+  const prefix = label === '' ? '' : `${label}.`
+  const via = path.length === 0 ? undefined : { root, path }
+  const read = readPayload(context, payload, { problems, label: prefix, filled, ...(via !== undefined && { via }) })
+  const parents: Tree['parents'][number][] = []
+  const sets: ChildSet[] = []
+  for (const value of read.relations) {
+    const place = { path: [...path, value.relation.name], label: `${prefix}${value.relation.name}` }
+    if (value.relation.kind !== 'belongsTo') sets.push(...(await planSet(planning, context, value, place)))
+    else parents.push(...(await planParent(planning, context, value, place)))
+  }
+  // A broken payload is refused anyway, and its cells may be what the rules of the system cannot take.
+  const { beforeWrite } = rulesOf(context) ?? {}
+  const isSound = problems.fields.length === 0 && problems.relations.length === 0
+  const cells = isSound ? (beforeWrite === undefined ? read.cells : await beforeWrite(rt, context, read.cells, id)) : []
+  const { references, aliases, sortsLast } = read
+  return { context, id, previous, label: prefix, cells, references, aliases, sortsLast, parents, sets }
+}
+
+/** `{id, …more}` changes the related row, an object without the id creates it. */
+async function planParent(
+  planning: Planning,
+  { catalog }: WriteContext,
+  { relation, value }: RelationValue,
+  place: Omit<Position, 'filled'>,
+): Promise<Tree['parents']> {
+  if (!isObject(value)) return report(planning, place.label, 'expected an id or an object')
+  const target = catalog.collections.get(relation.target)!
+  const tree = await planRow(planning, target, value, { ...place, filled: new Set() })
+  return tree === undefined ? [] : [{ relation, tree }]
+}
+
+async function planSet(
+  planning: Planning,
+  { catalog }: WriteContext,
+  { relation, value }: RelationValue,
+  { path, label }: Omit<Position, 'filled'>,
+): Promise<readonly ChildSet[]> {
+  const values = relation.kind === 'hasOne' ? (value === null ? [] : [value]) : value
+  if (!Array.isArray(values)) return report(planning, label, 'expected a list')
+  const target = catalog.collections.get(relation.target)!
+  const filled = new Set(ownedColumns(relation))
+  const elements: Element[] = []
+  for (const [index, raw] of values.entries()) {
+    const place = { path, label: relation.kind === 'hasOne' ? label : `${label}.${index}`, filled }
+    elements.push(...(await planElement(planning, relation, target, raw, place)))
+  }
+  const planUpdate: ChildSet['planUpdate'] = async (id, payload, elementLabel) => {
+    const tree = await planChange(planning, target, id, payload, { path, label: elementLabel, filled })
+    refuseProblems(planning.problems)
+    return tree
+  }
+  return [{ relation, target, label, elements, planUpdate }]
+}
+
+/** Columns of the rows of a set that say whose they are. */
+function ownedColumns({ kind, foreignKey, discriminator }: Relation): readonly string[] {
+  if (kind === 'belongsToMany') return []
+  return discriminator === undefined ? [foreignKey] : [foreignKey, discriminator.column]
+}
+
+async function planElement(
+  planning: Planning,
+  relation: Relation,
+  target: Collection,
+  raw: unknown,
+  place: Position,
+): Promise<readonly Element[]> {
+  const { label } = place
+  const payload = relation.kind === 'polymorphic' && isObject(raw) ? asJunctionRow(target, raw) : raw
+  if (payload === undefined)
+    return report(planning, label, `cannot hold an item of ${String(collectionIn(target, raw))}`)
+  const id = idAlone(target, payload)
+  if (id !== undefined) {
+    count(planning, place)
+    return [{ label, id: readKey(planning, target, id, label), tree: undefined, payload: {} }]
+  }
+  if (!isObject(payload)) return report(planning, label, 'expected an id or an object')
+  const tree = await planRow(planning, target, payload, place)
+  return tree === undefined ? [] : [{ label, id: tree.id, tree, payload }]
+}
+
+/** An id, or an object with nothing but one. */
+function idAlone({ primaryKey }: Collection, payload: unknown): string | number | undefined {
+  const alone = isObject(payload) && Object.keys(payload).length === 1 ? member(payload, primaryKey.name) : payload
+  return typeof alone === 'string' || typeof alone === 'number' ? alone : undefined
+}
+
+async function planRow(
+  planning: Planning,
+  target: Collection,
+  payload: JsonObject,
+  place: Position,
+): Promise<Tree | undefined> {
+  count(planning, place)
+  const id = member(payload, target.primaryKey.name)
+  if (id === undefined || id === null) {
+    const context = openWrite(planning.rt, planning.writer, target.name, 'create', { asPart: true })
+    return plan(planning, context, payload, undefined, place)
+  }
+  const key = readKey(planning, target, id, place.label)
+  return key === undefined ? undefined : planChange(planning, target, key, payload, place)
+}
+
+async function planChange(
+  planning: Planning,
+  target: Collection,
+  id: string,
+  payload: JsonObject,
+  place: Position,
+): Promise<Tree> {
+  const context = openWrite(planning.rt, planning.writer, target.name, 'update', { asPart: true })
+  return plan(planning, context, payload, id, place)
+}
+
+/**
+ * A member of a many-to-any relation, `{collection|type, item_id|item|id, …}`, as the row of its junction: the relation
+ * to the named collection, and what else the row holds. Undefined when the junction cannot point there.
+ */
+function asJunctionRow(junction: Collection, raw: JsonObject): JsonObject | undefined {
+  const name = collectionIn(junction, raw)
+  if (name === undefined) return raw
+  const towards = itemRelations(junction).find(({ discriminator }) => discriminator?.value === name)
+  if (towards === undefined) return undefined
+  const { primaryKey, fields } = junction
+  const itemKeys = [towards.foreignKey, 'item_id', 'item'].filter(
+    (key) => key === towards.foreignKey || !fields.has(key),
+  )
+  const given = itemKeys.find((key) => Object.hasOwn(raw, key)) ?? primaryKey.name
+  const dropped = new Set([...itemKeys, given, ...collectionKeys(junction), towards.name])
+  const rest = Object.entries(raw).filter(([key]) => !dropped.has(key))
+  const item = member(raw, given) ?? member(raw, towards.name)
+  return Object.fromEntries([...rest, [towards.name, item ?? null]])
+}
+
+function itemRelations(junction: Collection): readonly Relation[] {
+  return [...junction.relations.values()].filter(
+    ({ kind, discriminator }) => kind === 'belongsTo' && discriminator !== undefined,
+  )
+}
+
+/** The collection that a member of a many-to-any relation names. */
+function collectionIn(junction: Collection, raw: unknown): unknown {
+  const key = isObject(raw) ? collectionKeys(junction).find((name) => Object.hasOwn(raw, name)) : undefined
+  return key === undefined ? undefined : (raw as JsonObject)[key]
+}
+
+function collectionKeys(junction: Collection): readonly string[] {
+  const column = itemRelations(junction)[0]?.discriminator?.column ?? 'collection'
+  return [column, 'collection', 'type'].filter((key) => key === column || !junction.fields.has(key))
+}
+
+/** The key in its stored spelling; what cannot be one is reported. */
+function readKey(planning: Planning, target: Collection, id: unknown, label: string): string | undefined {
+  try {
+    return canonicalKey(target, id)
+  } catch (error) {
+    if (!(error instanceof AppError) || error.status !== 400) throw error
+    report(planning, label, 'is not an id')
+    return undefined
+  }
+}
+
+/** Ends planning at once where a request asks for too much. */
+function count(planning: Planning, { path, label }: Position): void {
+  planning.nodes += 1
+  const isTooMuch = path.length > MAX_RELATION_DEPTH || planning.nodes > MAX_NODES
+  if (isTooMuch)
+    throw relationalError([
+      {
+        field: label,
+        message: `more than ${MAX_RELATION_DEPTH} levels or ${MAX_NODES} rows cannot be written at once`,
+      },
+    ])
+}
+
+function report(planning: Planning, field: string, message: string): [] {
+  planning.problems.relations.push({ field, message })
+  return []
+}
+
+/** The results of `work` in order, one after the other; other requests have their turn in between. */
+export async function inTurn<From, To>(
+  list: readonly From[],
+  work: (one: From, index: number) => Promise<To>,
+): Promise<To[]> {
+  const done: To[] = []
+  const breathe = breather()
+  for (const [index, one] of list.entries()) {
+    done.push(await work(one, index))
+    const pause = breathe()
+    if (pause !== undefined) await pause
+  }
+  return done
+}

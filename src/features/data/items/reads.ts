@@ -1,0 +1,218 @@
+import type { Readable } from 'node:stream'
+import type { AdmissionLane } from '../../../admission/lane.ts'
+import { admitted } from '../../../admission/lane.ts'
+import type { CurrentCatalog } from '../../../catalog/store.ts'
+import { parameterType, readValue } from '../../../catalog/values.ts'
+import type { Database, Reads } from '../../../db/pools.ts'
+import { type AnyReader, readAnywhere } from '../../../db/read-anywhere.ts'
+import type { ReplicaReads } from '../../../db/replicas.ts'
+import { rawQuery, type Tx } from '../../../db/sql.ts'
+import { errors } from '../../../errors.ts'
+import type { Access } from '../../../query/access.ts'
+import { compileList, compileListUpTo, compileOne, compilePage } from '../../../query/compile.ts'
+import { clause, columnSql, conditions, selectionSql, startCompiling } from '../../../query/compile-rows.ts'
+import { resolveEnv } from '../../../query/env.ts'
+import { parseListQuery } from '../../../query/parse.ts'
+import { horizonOf } from '../../../query/past.ts'
+import { ofItem, type Plan, resolveAny, resolveList } from '../../../query/resolve.ts'
+import { writePageCursor } from '../../../query/resolve-sort.ts'
+import { createParams, ident, type Statement, statement } from '../../../query/sql.ts'
+import type { ItemReads } from './context.ts'
+import { type PreparedPlan, preparedPlan, statementOf } from './plan-cache.ts'
+import { markOf, streamList, streamMarkedList } from './stream.ts'
+
+/**
+ * The largest list that one statement returns whole; beyond it rows are streamed. A list without a limit
+ * is first taken for a short one, which most are: a cursor costs five round trips, the wrong guess a thousand rows.
+ */
+const largestWholeList = 1000
+
+/**
+ * `GET /items/{collection}`: `{"data":[…],"totalCount":n}`, as the text PostgreSQL built or, where it may be of any size,
+ * as a stream of it; within a transaction always as text. 400 for a query that makes no sense, 403 for what the caller may not read, 404 for an unknown collection.
+ */
+export async function readList(
+  rt: ItemReads,
+  access: Access,
+  collection: string,
+  raw: Record<string, unknown>,
+  via: Via = {},
+): Promise<string | Readable> {
+  const catalog = rt.catalog.current()
+  const env = { ...resolveEnv(rt), defaultLimit: via.defaultLimit }
+  const resolve = (given: typeof raw) => resolveList(catalog, access, collection, parseListQuery(given), env)
+  const name = `list ${collection} ${via.defaultLimit ?? ''}`
+  return answerPrepared(rt, preparedPlan(catalog, access, { name, raw }, resolve), via)
+}
+
+/** The answer to a list, to a page of one, or to a list of groups. */
+export const answerPlan = (rt: ItemReads, plan: Plan, via: Via = {}): Promise<string | Readable> =>
+  answerPrepared(rt, { plan }, via)
+
+async function answerPrepared(rt: ItemReads, prepared: PreparedPlan, via: Via): Promise<string | Readable> {
+  const { plan } = prepared
+  via.recorder?.begin(plan)
+  if (isPage(plan)) return listPage(rt, plan, via)
+  if (via.marked) return streamMarkedList(rt, plan)
+  const list = via.tx === undefined ? statementOf(prepared, compileWhole) : compileList(plan)
+  const [row] = await run<ListRow>(rt, plan, list, via)
+  return listBody(plan, row!) ?? streamList(rt, plan, via)
+}
+
+/** Of a list that might be long, only as much as may be held at once. */
+function compileWhole(plan: Plan): Statement {
+  const isShort = plan.limit !== undefined && plan.limit <= largestWholeList
+  return isShort ? compileList(plan) : compileListUpTo(plan, largestWhole(plan))
+}
+
+/** How much of the answer to a plan may be held at once: rows, or groups, which have 50 members at most. */
+export const largestWhole = (plan: Plan): number => (plan.grouping ? 10_000 : largestWholeList)
+
+/** The row of a list's statement as the answer; undefined where the list is too long to be held whole. */
+export function listBody({ count }: Plan, { data, total }: ListRow): string | undefined {
+  if (data === null) return undefined
+  return count ? `{"data":${data},"totalCount":${total}}` : `{"data":${data}}`
+}
+
+export type ListRow = { readonly data: string | null; readonly total: string | null }
+
+type Page = Parameters<typeof compilePage>[0]
+
+const isPage = (plan: Plan): plan is Page => plan.keyset !== undefined
+
+/** As a list, and `nextCursor`: what to ask for the page after this one, null at the end. */
+async function listPage(rt: Reads & ReplicaReads & AdmissionLane, plan: Page, via: Via): Promise<string> {
+  const [row] = await run<PageRow>(rt, plan, via.marked ? inSnapshot(compilePage(plan)) : compilePage(plan), via)
+  const { data, total, next, snapshot } = row!
+  const cursor = next === null ? null : writePageCursor(plan.collection, plan.sort, JSON.parse(next))
+  const count = plan.count ? `"totalCount":${total},` : ''
+  return `{"data":${data},${count}"nextCursor":${JSON.stringify(cursor)}${snapshot === undefined ? '' : markOf(snapshot)}}`
+}
+
+type PageRow = { data: string; total: string | null; next: string | null; snapshot?: string }
+
+/** The rows of a statement, and the snapshot that they were read in. */
+const inSnapshot = ({ text, values }: Statement): Statement =>
+  statement(`select r.*, pg_current_snapshot()::text as snapshot from (${text}) r`, values)
+
+/** `GET /items/{collection}/{id}`: `{"data":{…}}`. 403 when the item is missing or not the caller's to see. */
+export async function readOne(
+  rt: ItemReads,
+  access: Access,
+  collection: string,
+  id: string,
+  raw: Record<string, unknown>,
+  via: Via = {},
+): Promise<string> {
+  return (await readVersion(rt, access, collection, id, raw, via)).body
+}
+
+/** As {@link readOne}, and which version of the row the answer is made from (see versions.ts); none in the past. */
+export async function readVersion(
+  rt: ItemReads,
+  access: Access,
+  collection: string,
+  id: string,
+  raw: Record<string, unknown>,
+  via: Via = {},
+): Promise<{ readonly body: string; readonly version: string | undefined }> {
+  const catalog = rt.catalog.current()
+  const resolve = (given: typeof raw) => resolveAny(catalog, access, collection, parseListQuery(given), resolveEnv(rt))
+  const prepared = preparedPlan(catalog, access, { name: `one ${collection}`, raw }, resolve)
+  const { plan } = prepared
+  via.recorder?.begin(plan)
+  if (plan.past !== undefined) return readPast(rt, ofItem(plan, id), via)
+  const { value } = readValue(id, plan.collection.primaryKey, 'id')
+  const { text, values } = statementOf(prepared, compileVersion)
+  const ofId = { text, values: [value, ...values.slice(1)] }
+  // A row that is found by its key alone takes no time, and so it waits for nothing that does.
+  const presumed = plan.selection.nested.length === 0 ? 'nothing' : 'cheap'
+  const [row] = await run<{ data: string; version: string }>(rt, plan, ofId, via, presumed)
+  if (row === undefined) throw errors.itemDenied('read')
+  return { body: `{"data":${row.data}}`, version: row.version }
+}
+
+/** The version of a row as it is; undefined when there is none. For answers that have read it before. */
+export async function versionOf(
+  rt: Reads & CurrentCatalog,
+  collection: string,
+  id: string,
+): Promise<string | undefined> {
+  const primaryKey = rt.catalog.current().collections.get(collection)?.primaryKey
+  if (primaryKey === undefined) return undefined
+  const key = createParams()
+  const { value, pgType } = readValue(id, primaryKey, 'id')
+  const where = `t.${ident(primaryKey.name)} = ${key.bind(value, pgType)}`
+  const text = `select t.xmin::text as version from ${ident(collection)} t where ${where}`
+  const [row] = await rt.db.run<{ version: string }>(text, key.values, 'prepared')
+  return row?.version
+}
+
+async function readPast(rt: Reads & ReplicaReads & AdmissionLane, plan: Plan, via: Via) {
+  const [row] = await run<{ data: string }>(rt, plan, compileOne(plan), via)
+  if (row === undefined) throw errors.itemDenied('read')
+  return { body: `{"data":${row.data}}`, version: undefined }
+}
+
+/**
+ * As `compileOne`, for the item whose id is the first of the values, which is null yet. The version must come from the
+ * very row that the answer is made from.
+ */
+function compileVersion({ collection, where, selection }: Plan): Statement {
+  const params = createParams()
+  const compiling = startCompiling(params)
+  const { primaryKey } = collection
+  const hasId = `${columnSql(primaryKey.name, 't')} = ${params.bind(null, parameterType(primaryKey))}`
+  const kept = clause('where', [hasId, ...conditions(where, ['t'], compiling)])
+  const list = selectionSql(selection, ['t'], compiling)
+  const text = `select (select row_to_json(o.*)::text from (select ${list}) o) as data, t.xmin::text as version from ${ident(collection.name)} t${kept}`
+  return statement(text, params.values)
+}
+
+/** Where a read runs: by itself or in somebody's transaction. */
+export type Via = {
+  readonly tx?: Tx | undefined
+  /** Whether a list ends with `changesCursor`, see {@link markOf}; outside transactions only. */
+  readonly marked?: boolean
+  /** The caller that a read replica may answer; without it, within a transaction, where marked or recorded only the primary does. */
+  readonly replicaFor?: AnyReader | undefined
+  /** Notes what is read, to keep it: what a replica says may be older than the moment it is kept for. */
+  readonly recorder?: DependencyRecorder | undefined
+  /** Rows of a list that names no limit. */
+  readonly defaultLimit?: number | undefined
+}
+
+/** Notes what a read consists of: its plans and their statements. */
+export type DependencyRecorder = { begin(plan: Plan): void; ran(statement: Statement): void }
+
+/** `presumed`: what it costs until that is known; what costs nothing is not admitted, but done. */
+async function run<Row extends object>(
+  rt: Reads & ReplicaReads & AdmissionLane,
+  plan: Plan,
+  statement: Statement,
+  via: Via,
+  presumed = presumedOf(plan),
+): Promise<readonly Row[]> {
+  const { tx, recorder } = via
+  recorder?.ran(statement)
+  if (tx !== undefined) return tx.any<Row>(rawQuery(statement.text, statement.values))
+  const read = () => runAnywhere<Row>(rt, plan, statement, via)
+  return presumed === 'nothing' ? read() : admitted(rt.admission, { shape: statement.text, presumed }, read)
+}
+
+type Presumed = 'nothing' | 'cheap' | 'heavy'
+
+/** Groups and the past look at every row there is, or was. */
+const presumedOf = ({ grouping, past }: Plan): Presumed =>
+  grouping === undefined && past === undefined ? 'cheap' : 'heavy'
+
+async function runAnywhere<Row extends object>(
+  rt: Reads & ReplicaReads,
+  { past }: Plan,
+  { text, values }: Statement,
+  { recorder, marked = false, replicaFor }: Via,
+): Promise<readonly Row[]> {
+  const runAt = (db: Database) => db.run(text, values, 'prepared') as Promise<Row[]>
+  if (replicaFor === undefined || marked || recorder !== undefined) return runAt(rt.db)
+  return readAnywhere(rt, replicaFor, runAt, { horizon: horizonOf(past) })
+}

@@ -1,0 +1,180 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { type App, actorOf } from '../../../http/http.ts'
+import type { ItemHooks } from '../hooks/hooks.ts'
+import { acceptBulkBodies } from './bulk-body.ts'
+import { isFresh, itemTag, listTag, readCached, type Served, versionsOf } from './cached-reads.ts'
+import { type ChangeAnswer, changeItems, updatesIn } from './change.ts'
+import type { ItemReads, ItemWrites, Writer } from './context.ts'
+import {
+  createAllRoute,
+  createRoute,
+  deleteAllRoute,
+  deleteRoute,
+  exportRoute,
+  listRoute,
+  readRoute,
+  sortRoute,
+  updateAllRoute,
+  updateRoute,
+  upsertRoute,
+} from './declarations.ts'
+import { exportItems } from './export.ts'
+import { listItems, readItem } from './hooking.ts'
+import { sortItem } from './manual-sort.ts'
+import { type DependencyRecorder, type Via, versionOf } from './reads.ts'
+
+/** `/items/{collection}`. Row events are appended by the database; these routes emit no others. */
+export function itemRoutes(app: App, rt: ItemWrites): void {
+  readRoutes(app, rt)
+  changeRoutes(app, rt)
+  app.register(async (scope) => bulkRoutes(scope as App, rt))
+}
+
+function readRoutes(app: App, rt: ItemReads): void {
+  app.get('/items/:collection', listRoute, async (request, reply) => {
+    const { collection } = request.params
+    const query = queryOf(request)
+    return answer(
+      request,
+      reply,
+      await readCached(rt, request, reply, {
+        collections: [collection],
+        isPlain: query.changesCursor === undefined && !isHooked(rt, collection, 'items.read'),
+        read: async (recorder) => ({
+          body: await listItems(rt, writerOf(request), collection, query, {
+            ...viaOf(request, recorder),
+            defaultLimit: rt.config.query.defaultLimit,
+          }),
+        }),
+        tagOf: listTag,
+      }),
+    )
+  })
+  app.get('/items/:collection/export', exportRoute, async (request, reply) => {
+    const { content, type, name } = await exportItems(
+      rt,
+      writerOf(request),
+      request.params.collection,
+      queryOf(request),
+      { replicaFor: request.caller },
+    )
+    return reply.type(type).header('content-disposition', `attachment; filename="${name}"`).send(content)
+  })
+  app.get('/items/:collection/:id', readRoute, async (request, reply) => {
+    const { collection, id } = request.params
+    const query = queryOf(request)
+    return answer(
+      request,
+      reply,
+      await readCached(rt, request, reply, {
+        collections: [collection],
+        isPlain: !isHooked(rt, collection, 'items.read.one'),
+        read: (recorder) => readItem(rt, writerOf(request), collection, id, query, viaOf(request, recorder)),
+        tagOf: tagOfItem,
+        isStill: async ({ version }) => version === (await versionOf(rt, collection, id)),
+      }),
+    )
+  })
+}
+
+function changeRoutes(app: App, rt: ItemWrites): void {
+  app.post('/items/:collection', createRoute, async (request, reply) => {
+    const change = { action: 'create', payloads: [request.body] } as const
+    const written = await changeItems(rt, writerOf(request), request.params.collection, change, queryOf(request))
+    return json(reply.code(201), `{"data":${answersOf(written)}}`)
+  })
+  app.patch('/items/:collection/:id', updateRoute, async (request, reply) => {
+    const { collection, id } = request.params
+    const ifMatch = versionsOf(request.headers['if-match'])
+    const change = { action: 'update', changes: [{ id, payload: request.body }], ifMatch } as const
+    const written = await changeItems(rt, writerOf(request), collection, change, queryOf(request))
+    return json(reply, `{"data":${answersOf(written)}}`)
+  })
+  app.delete('/items/:collection/:id', deleteRoute, async (request, reply) => {
+    const { collection, id } = request.params
+    const ifMatch = versionsOf(request.headers['if-match'])
+    const gone = await changeItems(rt, writerOf(request), collection, { action: 'delete', ids: [id], ifMatch })
+    return json(reply, `{"data":{"id":${gone.ids[0]}}}`)
+  })
+}
+
+/** Routes for callers with a session. */
+export function itemBearerRoutes(app: App, rt: ItemWrites): void {
+  app.post('/utils/sort/:collection', sortRoute, async (request) => ({
+    data: await sortItem(rt, writerOf(request), request.params.collection, request.body),
+  }))
+}
+
+function bulkRoutes(app: App, rt: ItemWrites): void {
+  acceptBulkBodies(app, rt.config)
+  app.put('/items/:collection', upsertRoute, async (request, reply) => {
+    const isList = Array.isArray(request.body)
+    const payloads = isList ? (request.body as readonly unknown[]) : [request.body]
+    const query = queryOf(request)
+    const change = { action: 'upsert', payloads, asList: isList, key: query.key } as const
+    const written = await changeItems(rt, writerOf(request), request.params.collection, change, query)
+    if (isList) return json(reply, `{"data":[${written.rows ?? written.ids}]}`)
+    return json(reply.code(written.created ? 201 : 200), `{"data":${answersOf(written)}}`)
+  })
+  app.post('/items/:collection/bulk', createAllRoute, async (request, reply) => {
+    const payloads = request.body
+    const change = { action: 'create', payloads, asList: true } as const
+    const { ids, rows } = await changeItems(rt, writerOf(request), request.params.collection, change, queryOf(request))
+    return json(reply.code(201), `{"data":[${rows ?? ids}]}`)
+  })
+  app.patch('/items/:collection/bulk', updateAllRoute, async (request, reply) => {
+    const changes = updatesIn(request.body)
+    const { ids, rows } = await changeItems(
+      rt,
+      writerOf(request),
+      request.params.collection,
+      { action: 'update', changes },
+      queryOf(request),
+    )
+    return json(reply, `{"data":[${rows ?? ids}]}`)
+  })
+  app.delete('/items/:collection/bulk', deleteAllRoute, async (request, reply) => {
+    const ids = request.body
+    await changeItems(rt, writerOf(request), request.params.collection, { action: 'delete', ids })
+    return reply.code(204).send()
+  })
+}
+
+export function writerOf(request: FastifyRequest): Writer {
+  const { access, user, sessionId } = request.caller
+  return { actor: actorOf(request), access, user, sessionId }
+}
+
+/** From wherever the caller's own writes can be read. */
+function viaOf({ caller }: FastifyRequest, recorder: DependencyRecorder | undefined): Via {
+  return { recorder, replicaFor: caller }
+}
+
+export function queryOf(request: FastifyRequest): Record<string, unknown> {
+  return request.query as Record<string, unknown>
+}
+
+/** The one row that was written: its id alone, or what was asked for of it. */
+function answersOf({ ids, rows }: ChangeAnswer): string {
+  return rows === undefined ? `{"id":${ids[0]}}` : rows[0]!
+}
+
+const tagOfItem = (body: string, version: string | undefined): string =>
+  version === undefined ? listTag(body) : itemTag(version, body)
+
+/** A hook may make something else of the same request, and is notified of every read. */
+const isHooked = ({ hooks }: ItemHooks, collection: string, event: 'items.read' | 'items.read.one'): boolean =>
+  hooks.has(collection, event) || hooks.has(collection, `${event}.after`)
+
+/** An answer that the client can keep; 304 when it has it already (RFC 9110 §13.1.2). */
+function answer(request: FastifyRequest, reply: FastifyReply, { body, tag }: Served): FastifyReply {
+  if (tag === undefined) return json(reply, body)
+  reply.header('etag', tag)
+  if (isFresh(request.headers['if-none-match'], tag)) return reply.code(304).send()
+  return json(reply, body)
+}
+
+/** The text is JSON already; serialising it again would cost more than the query. */
+function json(reply: FastifyReply, body: Served['body']): FastifyReply {
+  return reply.type('application/json; charset=utf-8').send(body)
+}

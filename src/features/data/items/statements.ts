@@ -1,0 +1,477 @@
+import { openBoundedMemory } from '../../../adapters/bounded-memory.ts'
+import type { Catalog, Collection } from '../../../catalog/catalog.ts'
+import { defaultExpression } from '../../../catalog/fields.ts'
+import { type ParamValue, parameterType, readValue } from '../../../catalog/values.ts'
+import { AppError, errors, refusals } from '../../../errors.ts'
+import type { RowEvent } from '../../../events/commit.ts'
+import { actorCondition, actorCte } from '../../../events/log.ts'
+import { oncePer } from '../../../language/once-per.ts'
+import { type Access, withGrants } from '../../../query/access.ts'
+import { compileCondition } from '../../../query/compile.ts'
+import { projectionSql } from '../../../query/compile-rows.ts'
+import { resolveCondition } from '../../../query/resolve.ts'
+import { createParams, ident, literal, type Params } from '../../../query/sql.ts'
+import { type Cell, partOfParent, type Write, type WriteContext } from './context.ts'
+import { type Payload, type Reference, referenceSql } from './payload.ts'
+
+/** A row to write; references are by the name of their column. */
+export type Row = Pick<Payload, 'cells' | 'references' | 'sortsLast'>
+
+type CheckOptions = {
+  /** False: whether the row as written is within the caller's rule is checked later, when its related rows are there. */
+  readonly checked?: boolean
+}
+
+export function insertStatement(context: WriteContext, rows: readonly Row[], options: CheckOptions = {}): Write {
+  const { params, values } = parameters()
+  const text =
+    rows.length === 1 ? insertOne(context, rows[0]!, params, options) : insertMany(context, rows, params, options)
+  return { text, values: values() }
+}
+
+/**
+ * Versions of which a row must have one. A version is the transaction that wrote the row (`xmin`): every change by anybody
+ * gives it another one, and comparing it costs nothing.
+ */
+export type Versions = readonly string[]
+
+type UpdateOptions = CheckOptions & {
+  /** See {@link Versions}. The answer then has a row in any case; see {@link Changed}. */
+  readonly ifMatch?: Versions | undefined
+  /** Keeps other writers away from rows that are looked at but not changed. */
+  readonly locked?: boolean
+}
+
+/** Changes the rows with these keys that the caller may update. Rows that it may not, or that are missing, don't come back. */
+export function updateStatement(
+  context: WriteContext,
+  ids: readonly ParamValue[],
+  { cells, references }: Pick<Row, 'cells' | 'references'>,
+  options: UpdateOptions = {},
+): Write {
+  const { params, values } = parameters()
+  const { collection } = context
+  const assignments = cells.map((cell) => ({ cell, column: ident(cell.field.name), value: bindCell(cell, params) }))
+  const where = [`${keyCondition(collection, ids, params)} and ${ruleSql(context, 't', params)}`]
+  const matching = options.ifMatch === undefined ? [] : [versionCondition(options.ifMatch, params)]
+  if (assignments.length === 0) {
+    const found = `select ${projection(collection)} from ${ident(collection.name)} t where $1::text is not null and ${[...where, ...matching].join(' and ')}`
+    const text = options.locked ? `${found} for update of t` : found
+    return {
+      text: options.ifMatch === undefined ? text : orWhetherFound(`(${text})`, '', context, where),
+      values: values(),
+    }
+  }
+  const sets = [...assignments.map(({ column, value }) => `${column} = ${value}`), ...touched(collection, assignments)]
+  const checks = checksOf(assignments, references, params, (column, value) => `t.${column} = ${value}`)
+  const conditions = [...where, ...matching, ...checks, actorCondition(1)].join(' and ')
+  const change = `update ${ident(collection.name)} as t set ${sets.join(', ')} where ${conditions} returning ${returning(context, params, options)}`
+  const text =
+    options.ifMatch === undefined ? change : orWhetherFound('changed', `with changed as (${change}) `, context, where)
+  return { text, values: values() }
+}
+
+/**
+ * What a statement on one item answers: no row where there is no such item, or with a condition on its version (always
+ * one row) `found`, and no `id` when the version was another one.
+ */
+export type Changed = { readonly id: string | null; readonly found?: boolean }
+
+/** The id of the item that a statement changed. 403 when there is none for the caller, 412 when it has another version. */
+export function changedId(action: 'update' | 'delete', rows: readonly Changed[]): string {
+  const [row] = rows
+  if (row === undefined || row.found === false) throw errors.itemDenied(action)
+  if (row.id === null)
+    throw new AppError(412, 'The item has changed since it was read', { code: 'PRECONDITION_FAILED' })
+  return row.id
+}
+
+/** Deletes (or, with `paranoid`, marks) exactly these items, or ends with 403. */
+export function deleteStatement(
+  context: WriteContext,
+  ids: readonly string[],
+  options: { readonly ifMatch?: Versions | undefined } = {},
+): Write {
+  const { params, values } = parameters()
+  const { collection, catalog } = context
+  const where = [`${keyCondition(collection, ids, params, true)} and ${ruleSql(context, 't', params)}`]
+  const matching = options.ifMatch === undefined ? [] : [versionCondition(options.ifMatch, params)]
+  const conditions = [...where, ...matching].join(' and ')
+  const change = collection.paranoid
+    ? `update ${ident(collection.name)} as t set "deletedAt" = now() from ctx where ${conditions}`
+    : `delete from ${ident(collection.name)} as t using ctx where ${conditions}`
+  const links = collection.paranoid ? [] : linkDeletions(catalog, collection)
+  const key = links.length === 0 ? '' : `, t.${ident(collection.primaryKey.name)} as key`
+  const gone = `${actorCte(1)}, gone as (${change} returning ${projection(collection)}${key})${links.map((link) => `, ${link}`).join('')}`
+  if (options.ifMatch !== undefined)
+    return { text: orWhetherFound('(select id from gone)', `${gone} `, context, where), values: values() }
+  // Fewer rows than asked for: one is missing or not the caller's, so nothing may be deleted.
+  const count = params.bind(ids.length, 'int')
+  const refusal = params.bind(refusals.item('delete'), 'text')
+  const checked = `select case when count(*) = ${count} then true else svc_refuse(${refusal}) end as ok from gone`
+  return { text: `${gone} select gone.id from (${checked}) c left join gone on c.ok`, values: values() }
+}
+
+/** Ends with 403 unless the rows as they are now are within the caller's rule; undefined where it has none. */
+export function recheckStatement(context: WriteContext, id: string): Write | undefined {
+  const { params, values } = parameters()
+  const { collection, access } = context
+  const rule = access.admin ? 'true' : ruleSql(context, 't', params)
+  if (rule === 'true') return undefined
+  const where = keyCondition(collection, [id], params)
+  const kept = `case when ${rule} or ${refusalSql(context, params)} then ${keyProjection(collection)} end as id`
+  return {
+    text: `select ${kept} from ${ident(collection.name)} t where $1::text is not null and ${where}`,
+    values: values(),
+  }
+}
+
+/**
+ * The condition that rows of the context's collection must satisfy, on the row that the statement calls `alias`: the
+ * grant's conditions, tenant and soft delete. An update finds deleted rows too, because restoring one is an update.
+ */
+export function ruleSql(context: WriteContext, alias: string, params: Params): string {
+  const { catalog, collection, action, env } = context
+  const includeDeleted = action === 'update'
+  const condition = resolveCondition(catalog, granting(context), collection.name, action, env, { includeDeleted })
+  return condition === undefined ? 'true' : compileCondition(condition, alias, params)
+}
+
+/** The caller's access with the context's grant in it. */
+function granting({ access, collection, action, grant }: WriteContext): Access {
+  if (grant !== partOfParent) return access
+  return withGrants(access, (name, other) =>
+    name === collection.name && other === action ? grant : access.grant(name, other),
+  )
+}
+
+/** Parameter 1 is the actor, which is put in front when the statement is run. */
+export function parameters(): { params: Params; values: () => readonly ParamValue[] } {
+  const params = createParams([null])
+  return { params, values: () => params.values.slice(1) }
+}
+
+/** The key as it is stored, for comparing ids that came in different spellings. 400 for text that cannot be a key. */
+export function canonicalKey(collection: Collection, id: unknown): string {
+  const value = String(readValue(id, collection.primaryKey, collection.primaryKey.name).value)
+  return collection.primaryKey.kind === 'uuid' ? value.toLowerCase() : value
+}
+
+/** The key as JSON text, for a select list. */
+export function projection(collection: Collection, alias = 't'): string {
+  return `${keyProjection(collection, alias)} as id`
+}
+
+export function keyProjection(collection: Collection, alias = 't'): string {
+  return `to_jsonb(${projectionSql(collection.primaryKey, alias)})::text`
+}
+
+/**
+ * The id, after a check that the row as written is still within the caller's rule: a row may neither be created outside it
+ * nor moved out of it. `svc_refuse` ends the statement, and with it everything it wrote.
+ */
+function returning(context: WriteContext, params: Params, { checked = true }: CheckOptions): string {
+  const { access, collection } = context
+  if (access.admin || !checked) return projection(collection)
+  const condition = ruleSql(context, 't', params)
+  if (condition === 'true') return projection(collection)
+  return `case when ${condition} or ${refusalSql(context, params)} then ${keyProjection(collection)} end as id`
+}
+
+export function refusalSql({ action, collection }: WriteContext, params: Params): string {
+  const refusal = action === 'create' ? refusals.action('create', collection.name) : refusals.item('update')
+  return `svc_refuse(${params.bind(refusal, 'text')})`
+}
+
+function insertOne(context: WriteContext, row: Row, params: Params, options: CheckOptions): string {
+  const source = insertSource(context, row, params)
+  return `insert into ${ident(context.collection.name)} as t ${source} returning ${returning(context, params, options)}`
+}
+
+/** `(columns) select values where …`, for an insert of one row into `t`; names the actor. */
+export function insertSource(context: WriteContext, row: Row, params: Params, stays?: Stays): string {
+  const { collection } = context
+  const assignments = row.cells.map((cell) => ({ cell, value: bindCell(cell, params) }))
+  const columns = assignments.map(({ cell }) => ident(cell.field.name))
+  const written = assignments.map(({ value }) => value)
+  if (row.sortsLast) {
+    columns.push(ident('sort'))
+    written.push(lastSort(context, row, params))
+  }
+  const target =
+    columns.length === 0
+      ? `(${ident(collection.primaryKey.name)}) select ${keyDefault(collection)}`
+      : `(${columns}) select ${written}`
+  return `${target} where ${[actorCondition(1), ...checksOf(assignments, row.references, params, stays)].join(' and ')}`
+}
+
+/** An insert that names no column has no place for the actor; it names the key, whose default is an expression. */
+function keyDefault(collection: Collection): string {
+  const { primaryKey } = collection
+  if (primaryKey.default?.kind === 'autoincrement')
+    return `nextval(pg_get_serial_sequence('${ident(collection.name)}', '${primaryKey.name}'))`
+  const expression = defaultExpression(primaryKey)
+  if (expression !== undefined) return expression
+  throw errors.validation([{ field: primaryKey.name, message: 'is required', rule: 'notNull' }])
+}
+
+/**
+ * Rows may have different keys; an absent one means the column's default. `json_to_recordset` cannot say
+ * "default", so rows with the same keys form one insert each, chained as CTEs of one statement. An insert returns its rows
+ * in the order in which it reads them.
+ */
+function insertMany(context: WriteContext, rows: readonly Row[], params: Params, options: CheckOptions): string {
+  const groups = Map.groupBy(
+    rows.map((row, index) => ({ row, index })),
+    ({ row }) => shapeOf(row),
+  )
+  const inserts = [...groups.values()].map((group) => insertGroup(context, params, group, options))
+  if (inserts.length === 1) return `${actorCte(1)} ${inserts[0]}`
+  const order = [...groups.values()].flatMap((group) => group.map(({ index }) => index))
+  const all = inserts.map(
+    (_, number) => `select id, ${number} as grp, row_number() over () as nth from insert_${number}`,
+  )
+  const ctes = inserts.map((insert, number) => `insert_${number} as (${insert})`).join(', ')
+  const position = params.bind(order, 'int[]')
+  return (
+    `${actorCte(1)}, ${ctes} select id from (select id, row_number() over (order by grp, nth) as nth from (${all.join(' union all ')}) g) r ` +
+    `order by (${position})[r.nth]`
+  )
+}
+
+/** Rows of one shape set the same columns with the same checks. */
+function shapeOf({ cells, references, sortsLast }: Row): string {
+  const checks = [...references].map(([column, { relation }]) => `${column} ${relation.name}`)
+  return [sortsLast, ...cells.map((cell) => cell.field.name), '', ...checks].join('\n')
+}
+
+type Numbered = { readonly row: Row; readonly index: number }
+
+function insertGroup(context: WriteContext, params: Params, group: readonly Numbered[], options: CheckOptions): string {
+  const { cells, references, sortsLast } = group[0]!.row
+  const { collection } = context
+  const columns = cells.map((cell) => ident(cell.field.name))
+  const selected = columns.map((column) => `r.${column}`)
+  if (sortsLast) {
+    columns.push(ident('sort'))
+    selected.push(`${lastSort(context, group[0]!.row, params)} + r."svc$index"`)
+  }
+  const target = columns.length === 0 ? ident(collection.primaryKey.name) : columns
+  const values = columns.length === 0 ? keyDefault(collection) : selected
+  const assignments = cells.map((cell) => ({ cell, value: `r.${ident(cell.field.name)}` }))
+  const checks = checksOf(assignments, references, params)
+  const where = checks.length === 0 ? '' : ` where ${checks.join(' and ')}`
+  return `insert into ${ident(collection.name)} as t (${target}) select ${values} from ctx, ${recordsSql(group, params)}${where} returning ${returning(context, params, options)}`
+}
+
+/** The rows of a group as the table `r`; `svc$index` is the row's place in the request. */
+function recordsSql(group: readonly Numbered[], params: Params): string {
+  const { cells, sortsLast } = group[0]!.row
+  if (cells.length === 0 && !sortsLast) return `generate_series(1, ${params.bind(group.length, 'int')})`
+  const records = group.map(({ row, index }) => {
+    const record: Record<string, unknown> = {}
+    for (const cell of row.cells) record[cell.field.name] = recordValue(cell)
+    if (sortsLast) record.svc$index = index
+    return record
+  })
+  const shape = [
+    ...cells.map((cell) => `${ident(cell.field.name)} ${cell.field.pgType}`),
+    ...(sortsLast ? ['"svc$index" int'] : []),
+  ]
+  return `json_to_recordset(${params.bind(JSON.stringify(records), 'json')}) as r(${shape})`
+}
+
+/** JSON columns travel as JSON inside the record, everything else as its text or number. */
+function recordValue(cell: Cell): unknown {
+  return cell.field.kind === 'json' && typeof cell.value === 'string' ? JSON.parse(cell.value) : cell.value
+}
+
+/** The place after every other row (of the row's tenant), as of the start of the statement. */
+function lastSort({ collection }: WriteContext, { cells }: Row, params: Params): string {
+  const tenant = cells.find(({ field }) => field.name === 'tenant_Id')
+  const where = tenant === undefined ? '' : ` where s."tenant_Id" is not distinct from ${bindCell(tenant, params)}`
+  return `(select coalesce(max(s."sort"), 0) + 1 from ${ident(collection.name)} s${where})`
+}
+
+/** An update that changes nothing leaves updatedAt alone, so it appends no event. */
+export function touched(collection: Collection, assignments: readonly { column: string; value: string }[]): string[] {
+  const own = ident('updatedAt')
+  const given = assignments.some(({ column }) => column === own)
+  if (!collection.timestamps || given || assignments.length === 0) return []
+  const changed = assignments.map(({ column, value }) => `t.${column} is distinct from ${value}`).join(' or ')
+  return [`${own} = case when ${changed} then now() else t.${own} end`]
+}
+
+type Assignment = { readonly cell: Cell; readonly value: string }
+
+/** A condition that the row which is written has this value in the column already. */
+export type Stays = (column: string, value: string) => string
+
+function checksOf(
+  assignments: readonly Assignment[],
+  references: ReadonlyMap<string, Reference>,
+  params: Params,
+  stays?: Stays,
+): string[] {
+  if (references.size === 0) return []
+  return assignments.flatMap(({ cell, value }) => {
+    const reference = references.get(cell.field.name)
+    if (reference === undefined) return []
+    const column = ident(cell.field.name)
+    return [referenceSql(reference, value, params, stays && (() => stays(column, value)))]
+  })
+}
+
+const bindCell = ({ value, pgType }: Cell, params: Params): string => params.bind(value, pgType)
+
+/**
+ * `ids` as {@link canonicalKey} gives them, or as they are stored. One is compared with `=`, so that the plan for the most
+ * frequent statement is the simplest.
+ */
+export function keyCondition(
+  { primaryKey }: Collection,
+  ids: readonly ParamValue[],
+  params: Params,
+  asList = ids.length !== 1,
+): string {
+  const type = parameterType(primaryKey)
+  const column = `t.${ident(primaryKey.name)}`
+  return asList ? `${column} = any(${params.bind(ids, `${type}[]`)})` : `${column} = ${params.bind(ids[0]!, type)}`
+}
+
+/** A writer that waited for another one looks again at the row it finds then. */
+const versionCondition = (versions: Versions, params: Params): string =>
+  `t.xmin::text = any(${params.bind(versions, 'text[]')})`
+
+/** One row that tells a version that did not match from an item that is not there. */
+function orWhetherFound(changed: string, ctes: string, context: WriteContext, where: readonly string[]): string {
+  const found = `exists(select 1 from ${ident(context.collection.name)} t where ${where.join(' and ')}) as found`
+  return `${ctes}select c.id, f.found from (select ${found}) f left join ${changed} c on true`
+}
+
+/** Junction rows of many-to-any relations point at the deleted rows without a constraint that would remove them. */
+function linkDeletions(catalog: Catalog, collection: Collection): string[] {
+  return (linksByTarget(catalog).get(collection.name) ?? []).map(
+    ({ junction, foreignKey, column, value }, number) =>
+      `links_${number} as (delete from ${ident(junction)} l using gone where l.${ident(foreignKey)} = gone.key and l.${ident(column)} = ${literal(value)})`,
+  )
+}
+
+type Link = { readonly junction: string; readonly foreignKey: string; readonly column: string; readonly value: string }
+
+const linksByTarget = oncePer(
+  (catalog: Catalog): ReadonlyMap<string, readonly Link[]> => Map.groupBy(allLinks(catalog), ({ target }) => target),
+)
+
+function allLinks(catalog: Catalog): (Link & { readonly target: string })[] {
+  return [...catalog.collections.values()].flatMap((junction) =>
+    [...junction.relations.values()].flatMap(({ kind, target, foreignKey, discriminator }) =>
+      kind !== 'belongsTo' || discriminator === undefined
+        ? []
+        : [{ junction: junction.name, target, foreignKey, ...discriminator }],
+    ),
+  )
+}
+
+/** As `insertStatement` for one row, from memory where the like was written before. */
+export function insertOf(context: WriteContext, row: Row): Write {
+  return filled(context, row, [], (cells) => insertStatement(context, [{ ...row, cells }]))
+}
+
+/** As `updateStatement` for one item without options, from memory where the like was written before. */
+export function updateOf(context: WriteContext, id: string, row: Row): Write {
+  return filled(context, row, [id], (cells, ids) => updateStatement(context, ids, { ...row, cells }))
+}
+
+type Build = (cells: Row['cells'], ids: readonly ParamValue[]) => Write
+
+/**
+ * The statement of a write, made once per template: to make it costs as much as the rest of a limited write's way through
+ * the code of this process.
+ *
+ * Exact: a template is kept with its catalog and found by all else that its text and its other values are made of: what the
+ * caller may (`Access.meaning`), the change, the collection, the columns with the types of their values, and how they
+ * name rows that must be looked at. The values themselves are put where marks stood when it was made.
+ */
+function filled(context: WriteContext, row: Row, ids: readonly string[], build: Build): Write {
+  const key = keyOf(context, row)
+  if (key === undefined) return build(row.cells, ids)
+  const memory = templatesOf(context.catalog)
+  let template = memory.get(key)
+  if (template === undefined) {
+    template = templateOf(row, ids, build)
+    memory.set(key, template, 0)
+  }
+  const { text, values, places } = template
+  const given = [...ids, ...row.cells.map(({ value }) => value)]
+  return {
+    text,
+    values: values.map((value, at) => {
+      const place = places[at]
+      return place === undefined ? value : given[place]!
+    }),
+  }
+}
+
+/** A statement whose values have gaps; `places` says for each value which of the given ones it is. */
+type Template = Write & { readonly places: readonly (number | undefined)[] }
+
+/** A mark is an empty list of its own, so no value can be taken for one. */
+function templateOf(row: Row, ids: readonly string[], build: Build): Template {
+  const marks: ParamValue[] = [...ids, ...row.cells].map(() => [])
+  const cells = row.cells.map((cell, at) => ({ ...cell, value: marks[ids.length + at]! }))
+  const write = build(cells, marks.slice(0, ids.length))
+  const placeOf = new Map(marks.map((mark, place) => [mark, place]))
+  return { ...write, places: write.values.map((value) => placeOf.get(value)) }
+}
+
+function keyOf({ access, action, collection }: WriteContext, row: Row): string | undefined {
+  const meaning = access.meaning?.()
+  if (meaning === undefined) return undefined
+  let key = `${meaning} ${action} ${collection.name} ${row.sortsLast}`
+  for (const { field, pgType } of row.cells) key += `\n${field.name} ${pgType}`
+  for (const [column, { relation, isStrict }] of row.references) key += `\n${column} ${relation.name} ${isStrict}`
+  return key
+}
+
+const templatesOf = oncePer((_catalog: Catalog) =>
+  openBoundedMemory<Template>({
+    maxBytes: 8_000_000,
+    maxEntryBytes: 64_000,
+    sizeOf: ({ text, values }, key) => 2 * (text.length + key.length) + 100 * values.length,
+  }),
+)
+
+/** What a statement on one row would have answered; undefined where its events do not show it. */
+export type FromLog = (events: readonly RowEvent[]) => LoggedRow | undefined
+
+type LoggedRow = { readonly id: string; readonly found: true; readonly created: boolean }
+
+type Way = 'create' | 'update' | 'delete' | 'upsert'
+
+/** A soft delete is an update; an update of the key is a delete and a create, and is not looked into. */
+const actions: Readonly<Record<Way, readonly string[]>> = {
+  create: ['create'],
+  update: ['update'],
+  delete: ['delete', 'update'],
+  upsert: ['create', 'update'],
+}
+
+/** Reads the row's event among those of its statement; there may be others, of rows that were changed with it. */
+export function rowFromLog({ collection }: WriteContext, way: Way, key?: string): FromLog {
+  return (events) => {
+    const own = events.filter(
+      ({ entity, entityId, action }) =>
+        entity === collection.name && actions[way].includes(action) && (key === undefined || entityId === key),
+    )
+    const [event] = own
+    const id = own.length === 1 && event!.entityId !== null ? jsonOfKey(collection, event!.entityId) : undefined
+    return id === undefined ? undefined : { id, found: true, created: event!.action === 'create' }
+  }
+}
+
+/** As the statements project a key; undefined for kinds that are written in more than one way. */
+function jsonOfKey({ primaryKey: { kind } }: Collection, text: string): string | undefined {
+  if (kind === 'integer' || kind === 'bigint') return Number.isSafeInteger(Number(text)) ? text : JSON.stringify(text)
+  return kind === 'uuid' || kind === 'text' ? JSON.stringify(text) : undefined
+}

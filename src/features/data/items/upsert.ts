@@ -1,0 +1,296 @@
+import type { Collection, Index } from '../../../catalog/catalog.ts'
+import { rawQuery } from '../../../db/sql.ts'
+import { errors } from '../../../errors.ts'
+import { isObject, member } from '../../../query/guards.ts'
+import { readStrings } from '../../../query/parse.ts'
+import { createParams, ident, type Params } from '../../../query/sql.ts'
+import type { ItemReads } from './context.ts'
+import {
+  type Cell,
+  openProblems,
+  type Place,
+  type Run,
+  relationalError,
+  rulesOf,
+  runWrite,
+  type Write,
+  type WriteContext,
+  type Writer,
+} from './context.ts'
+import { guardInserts, guardRows, isGuarded } from './guard.ts'
+import { beforeRow, meetsHooks, noteWritten } from './hooking.ts'
+import { type Payload, readPayload } from './payload.ts'
+import { inTurn, openWrite } from './plan.ts'
+import {
+  insertSource,
+  keyProjection,
+  parameters,
+  projection,
+  refusalSql,
+  rowFromLog,
+  ruleSql,
+  type Stays,
+  touched,
+} from './statements.ts'
+
+/**
+ * Each item is created, or changes the one with the same key; all or none. The key is a unique field or index, and the
+ * decision is the database's (`on conflict`), so of any number of writers at the same moment one creates and the others
+ * change. Needs the create and the update permission: a new row must satisfy the one rule, an existing row the other,
+ * before and after. A soft-deleted item comes back.
+ *
+ * An item must be complete enough to be created, and relations in it are named by id.
+ */
+type Upsert = OpenUpsert & {
+  readonly items: readonly Item[]
+  /** The items as they were read; undefined where hooks may make something else of them first. */
+  readonly planned: readonly Planned[] | undefined
+  /** Some of them need to know, before they are written, whether their row is there. */
+  readonly isForeseen: boolean
+}
+
+type OpenUpsert = { readonly contexts: Contexts; readonly key: Key }
+
+type Contexts = {
+  readonly create: WriteContext & { action: 'create' }
+  readonly update: WriteContext & { action: 'update' }
+}
+
+/** One item of the request, and what is put before the names of its fields in problems. */
+type Item = { readonly payload: unknown; readonly label: string }
+
+/** The two halves of an upsert. */
+type Planned = {
+  readonly create: Payload
+  readonly change: readonly Cell[]
+  /** Put before the names of fields in problems. */
+  readonly label: string
+}
+
+type Upserted = { readonly id: string; readonly created: boolean }
+
+/** An upsert before its items are read; `names` are the fields of its key. 400 for a key that is not unique. */
+export function openUpsert(rt: ItemReads, writer: Writer, name: string, names: unknown): OpenUpsert {
+  const contexts = { create: openWrite(rt, writer, name, 'create'), update: openWrite(rt, writer, name, 'update') }
+  return { contexts, key: uniqueKey(contexts.create.collection, readStrings('key', names) ?? []) }
+}
+
+/** Reads and permits the items. */
+export async function planUpsert(
+  rt: ItemReads,
+  { contexts, key }: OpenUpsert,
+  payloads: readonly unknown[],
+  asList: boolean,
+): Promise<Upsert> {
+  const { create, update } = contexts
+  const items = payloads.map((payload, index) => ({ payload, label: asList ? `${index}.` : '' }))
+  if (meetsHooks(rt, create) || meetsHooks(rt, update))
+    return { contexts, key, items, planned: undefined, isForeseen: true }
+  const planned = await inTurn(items, (item) => readItem(rt, contexts, key, item))
+  const isForeseen = planned.some(({ change }) => isGuarded(update, 'update', change))
+  return { contexts, key, items, planned, isForeseen }
+}
+
+/** The statement of an upsert that is one item and needs nothing around it. */
+export function aloneUpsert({ contexts, key, planned, isForeseen }: Upsert) {
+  const [only, ...more] = planned ?? []
+  if (only === undefined || more.length > 0 || isForeseen) return undefined
+  const write = upsertStatement(contexts, key, only)
+  return { write, place: placeIn(only), fromLog: rowFromLog(contexts.create, 'upsert'), outcomes: upserted }
+}
+
+/** Writes the items, one after the other. Throws {@link Unforeseen} where another writer came in between. */
+export function applyUpsert(run: Run, upsert: Upsert): Promise<readonly Upserted[]> {
+  const { contexts, key, items, planned, isForeseen } = upsert
+  return inTurn(items, (item, index) => {
+    const known = planned?.[index]
+    return isForeseen
+      ? writeForeseen(run, contexts, key, item, known)
+      : writePlanned(run, known!, upsertStatement(contexts, key, known!))
+  })
+}
+
+/** A row was there that was not expected, or the other way round: all is to be tried again. */
+export class Unforeseen extends Error {}
+
+/**
+ * One upsert with guards and hooks around it. Which of them are asked is what the row's presence lets expect; the
+ * database decides.
+ */
+async function writeForeseen(
+  run: Run,
+  contexts: Contexts,
+  key: Key,
+  item: Item,
+  known: Planned | undefined,
+): Promise<Upserted> {
+  const { create, update } = contexts
+  const id = await presentId(run, contexts, key, item.payload)
+  const told = await beforeRow({ rt: run.rt, run }, id === undefined ? create : update, item.payload, id)
+  const payload = told === undefined ? item.payload : withKey(key, told.payload, item.payload)
+  const planned = known ?? (await readItem(run.rt, contexts, key, { ...item, payload }))
+  if (id === undefined) guardInserts(run, create, [planned.create])
+  const guarded = id === undefined ? undefined : await guardRows(run, update, [id], planned.change)
+  const whole = { ...planned, change: guarded?.cells ?? planned.change }
+  const outcome = await writePlanned(run, planned, upsertStatement(contexts, key, whole))
+  await guarded?.after()
+  if (outcome.created !== (id === undefined)) throw new Unforeseen()
+  const action = outcome.created ? 'create' : 'update'
+  noteWritten(run, { collection: create.collection, action, id: outcome.id, previous: told?.previous })
+  return outcome
+}
+
+async function writePlanned(run: Run, planned: Planned, write: Write): Promise<Upserted> {
+  return upserted(await runWrite<Upserted>(run, write, placeIn(planned)))[0]!
+}
+
+const placeIn = ({ create: { aliases }, label }: Planned): Place => ({ aliases, label })
+
+/** No row came back: there is an item with this key that the caller may not update. */
+function upserted(rows: readonly Upserted[]): readonly Upserted[] {
+  if (rows.length === 0) throw errors.itemDenied('update')
+  return rows
+}
+
+/** The item that the caller would change, as far as can be told before the statement. */
+async function presentId(run: Run, contexts: Contexts, key: Key, payload: unknown): Promise<string | undefined> {
+  const query = presentQuery(contexts, key, payload)
+  const present = query && (await run.tx.maybeOne<{ id: string }>(rawQuery(query.text, query.values)))
+  return present && String(JSON.parse(present.id))
+}
+
+/** Which item is meant is the request's to say, not a hook's. */
+function withKey({ fields }: Key, payload: unknown, given: unknown): unknown {
+  if (!isObject(payload) || !isObject(given)) return payload
+  return { ...payload, ...Object.fromEntries(fields.map((name) => [name, member(given, name)])) }
+}
+
+/** Columns of a unique index, and those which must have a value for a row to be in it. */
+type Key = {
+  readonly fields: readonly string[]
+  readonly columns: readonly string[]
+  readonly filled: readonly string[]
+}
+
+/** The index over exactly these fields, of a tenant's collection beside the tenant. 400 when they are not unique. */
+function uniqueKey(collection: Collection, names: readonly string[]): Key {
+  const { fields, primaryKey, indexes } = collection
+  const wanted = new Set(names)
+  if (wanted.size === 0) throw errors.badQuery('key: name the fields that identify an item')
+  const known = [...wanted].map((name) => fields.get(name))
+  if (known.some((field) => field === undefined || field.hidden)) throw errors.badQuery('key: unknown field')
+  const [only] = known.length === 1 ? known : []
+  if (only !== undefined && (only.unique || only.name === primaryKey.name))
+    return { fields: [only.name], columns: [only.name], filled: [] }
+  const index = indexes.find((candidate) => isOver(candidate, wanted))
+  if (index === undefined) throw errors.badQuery('key: these fields are not unique together')
+  return { fields: [...wanted], columns: index.fields, filled: index.whereNotNull }
+}
+
+function isOver({ unique, fields }: Index, wanted: ReadonlySet<string>): boolean {
+  const own = fields.filter((name) => name !== 'tenant_Id' || wanted.has(name))
+  return unique && own.length === wanted.size && own.every((name) => wanted.has(name))
+}
+
+/** Reads an item as both halves of an upsert. 400 for rows in it, and for one without a value of the key. */
+async function readItem(
+  rt: ItemReads,
+  { create, update }: Contexts,
+  key: Key,
+  { payload, label }: Item,
+): Promise<Planned> {
+  const read = readPayload(create, payload, { label })
+  const rows = read.relations.map(({ relation }) => ({ field: `${label}${relation.name}`, message: 'expected an id' }))
+  if (rows.length > 0) throw relationalError(rows)
+  for (const name of key.fields) requireValue(read.cells, name, label)
+  const members = Object.entries(payload as object).filter(([name]) => !key.fields.includes(name))
+  const change = readPayload(update, Object.fromEntries(members), { label })
+  const id = read.cells.find(({ field }) => field.primaryKey && key.fields.includes(field.name))?.value
+  const { beforeWrite } = rulesOf(create) ?? {}
+  if (beforeWrite === undefined) return { label, create: read, change: change.cells }
+  return {
+    label,
+    create: { ...read, cells: await beforeWrite(rt, create, read.cells) },
+    change: await beforeWrite(rt, update, change.cells, id == null ? undefined : String(id)),
+  }
+}
+
+function requireValue(cells: readonly Cell[], name: string, label: string): void {
+  const cell = cells.find(({ field }) => field.name === name)
+  if (cell === undefined || cell.value === null)
+    throw errors.validation([{ field: `${label}${name}`, message: 'is required', rule: 'key' }])
+}
+
+/**
+ * Finds the row that the caller would change, as far as can be told before the statement. Undefined for a payload that
+ * does not name one; `readItem` says what is wrong with it.
+ */
+function presentQuery({ create, update }: Contexts, key: Key, payload: unknown): Write | undefined {
+  const params = createParams()
+  const members = isObject(payload) ? payload : {}
+  const given = [...key.fields, ...key.columns].map((name) => [name, members[name]])
+  const { cells } = readPayload(create, Object.fromEntries(given), { problems: openProblems() })
+  const isNamed = key.fields.every((name) => cells.some(({ field, value }) => field.name === name && value !== null))
+  if (!isNamed) return undefined
+  const same = key.columns.map((name) => {
+    const cell = cells.find(({ field }) => field.name === name)
+    const { pgType } = cell ?? update.collection.fields.get(name)!
+    return `t.${ident(name)} is not distinct from ${params.bind(cell?.value ?? null, pgType)}`
+  })
+  const where = [...same, ruleSql(update, 't', params)].join(' and ')
+  const text = `select ${projection(update.collection)} from ${ident(update.collection.name)} t where ${where}`
+  return { text, values: params.values }
+}
+
+function upsertStatement({ create, update }: Contexts, key: Key, plan: Planned): Write {
+  const { params, values } = parameters()
+  const { collection } = create
+  const source = insertSource(create, plan.create, params, staysIn(update, key, plan, params))
+  const columns = key.columns.map(ident).join(', ')
+  const inIndex =
+    key.filled.length === 0 ? '' : ` where ${key.filled.map((name) => `${ident(name)} is not null`).join(' and ')}`
+  const sets = changesOf(collection, plan.change, params)
+  const allowed = ruleSql(update, 't', params)
+  const text =
+    `insert into ${ident(collection.name)} as t ${source} on conflict (${columns})${inIndex} ` +
+    `do update set ${sets} where ${allowed} returning ${returning({ create, update }, params)}`
+  return { text, values: values() }
+}
+
+/** The row of the key, where the caller may change it, has the value already. */
+function staysIn(update: WriteContext, key: Key, { create }: Planned, params: Params): Stays {
+  const { collection } = update
+  return (column, value) => {
+    const same = key.columns.map((name) => {
+      const cell = create.cells.find(({ field }) => field.name === name)
+      return cell?.value == null
+        ? `k.${ident(name)} is null`
+        : `k.${ident(name)} = ${params.bind(cell.value, cell.pgType)}`
+    })
+    const where = [...same, `k.${column} = ${value}`, ruleSql(update, 'k', params)].join(' and ')
+    return `exists(select 1 from ${ident(collection.name)} k where ${where})`
+  }
+}
+
+/** Without a change the row is written as it is, because only written rows come back; the log sees that nothing changed. */
+function changesOf(collection: Collection, cells: readonly Cell[], params: Params): string {
+  const given = cells.map(({ field, value, pgType }) => ({
+    column: ident(field.name),
+    value: params.bind(value, pgType),
+  }))
+  const isRestored = collection.paranoid && !cells.some(({ field }) => field.name === 'deletedAt')
+  const changes = isRestored ? [...given, { column: '"deletedAt"', value: 'null' }] : given
+  const key = ident(collection.primaryKey.name)
+  if (changes.length === 0) return `${key} = t.${key}`
+  return [...changes.map(({ column, value }) => `${column} = ${value}`), ...touched(collection, changes)].join(', ')
+}
+
+/** A row that no other transaction has locked yet (`xmax` 0) is one that this statement created. */
+function returning({ create, update }: Contexts, params: Params): string {
+  const { collection, access } = create
+  const id = keyProjection(collection)
+  if (access.admin) return `${id} as id, t.xmax = 0 as created`
+  const within = (context: WriteContext) => `(${ruleSql(context, 't', params)} or ${refusalSql(context, params)})`
+  const checked = `case when t.xmax = 0 then ${within(create)} else ${within(update)} end`
+  return `case when ${checked} then ${id} end as id, t.xmax = 0 as created`
+}

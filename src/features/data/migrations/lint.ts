@@ -1,0 +1,303 @@
+/**
+ * What a migration would stop while it runs. Every finding names the lock that is held, what waits for it, and a way
+ * to the same end that nobody has to wait for. Pure: what it must know of the database comes with the {@link Subject}.
+ */
+import { type ParsedStatement, parseSql, SqlSyntaxError, type Tree } from '../../../adapters/sql-parser.ts'
+import type { Catalog } from '../../../catalog/catalog.ts'
+import { compileCatalog } from '../../../catalog/compile.ts'
+import { readDefinitions } from '../../../catalog/store.ts'
+import type { Config } from '../../../config/config.ts'
+import type { Reader } from '../../../db/sql.ts'
+import { type Found, objectOf, type Script, type Subject, tableOf } from './lint-rules.ts'
+import { checkedColumns, columnTypes } from './queries.ts'
+
+export type Finding = Found & {
+  /** Place of the statement among all that were given, from 1. */
+  readonly statement: number
+  readonly sql: string
+}
+
+/**
+ * The findings of a script's statements, in their order. Tables that the script itself creates are nobody's yet, so
+ * what happens to them is no finding. A text that does not parse is one, of rule `syntax`.
+ */
+export async function lintSql(texts: readonly string[], subject: Subject): Promise<readonly Finding[]> {
+  const script: Script = { subject, created: new Set() }
+  const findings: Finding[] = []
+  let statement = 0
+  for (const text of texts)
+    for (const one of await statementsOf(text)) {
+      statement += 1
+      const found = 'problem' in one ? [one.problem] : findingsOf(one, script)
+      findings.push(...found.map((each) => ({ ...each, statement, sql: 'problem' in one ? text.trim() : one.text })))
+    }
+  return findings
+}
+
+async function statementsOf(text: string): Promise<readonly (ParsedStatement | { problem: Found })[]> {
+  try {
+    return await parseSql(text)
+  } catch (error) {
+    if (!(error instanceof SqlSyntaxError)) throw error
+    const problem: Found = {
+      rule: 'syntax',
+      object: '',
+      lock: 'none',
+      why: error.message,
+      safeWay: 'Mend the statement.',
+    }
+    return [{ problem }]
+  }
+}
+
+type Kind = (tree: Tree, script: Script) => readonly Found[]
+
+const kinds: Readonly<Record<string, Kind>> = {
+  CreateStmt: ({ relation }, { created }) => {
+    created.add(tableOf(relation))
+    return []
+  },
+  AlterTableStmt: (tree, script) =>
+    script.created.has(tableOf(tree.relation)) ? [] : alterTableFindings(tree, script),
+  IndexStmt: indexFindings,
+  RenameStmt: renameFindings,
+  DropStmt: dropFindings,
+  TruncateStmt: ({ relations }, script) => ofTables(relations, script, 'truncate'),
+  LockStmt: ({ relations }, script) => ofTables(relations, script, 'lock-table'),
+  VacuumStmt: ({ options = [], rels = [] }, script) => {
+    const isFull = options.some(({ DefElem }: Tree) => DefElem.defname === 'full')
+    return isFull
+      ? ofTables(
+          rels.map((rel: Tree) => ({ RangeVar: rel.VacuumRelation.relation })),
+          script,
+          'vacuum-full',
+        )
+      : []
+  },
+  ClusterStmt: ({ relation }, script) =>
+    ofTables(relation === undefined ? [] : [{ RangeVar: relation }], script, 'cluster'),
+  ReindexStmt: ({ relation, params = [] }, script) =>
+    params.some(({ DefElem }: Tree) => DefElem.defname === 'concurrently')
+      ? []
+      : ofTables(relation === undefined ? [] : [{ RangeVar: relation }], script, 'reindex'),
+  UpdateStmt: wholeTableFindings,
+  DeleteStmt: wholeTableFindings,
+}
+
+const findingsOf = ({ kind, tree }: ParsedStatement, script: Script): readonly Found[] =>
+  kinds[kind]?.(tree, script) ?? []
+
+function indexFindings({ relation, concurrent = false }: Tree, { created, subject }: Script): Found[] {
+  const table = tableOf(relation)
+  if (created.has(table)) return []
+  if (!concurrent) return [objectOf('index-not-concurrent', table)]
+  return subject.inTransaction ? [objectOf('concurrent-in-transaction', table)] : []
+}
+
+function renameFindings({ renameType, relation, subname }: Tree, { created, subject }: Script): Found[] {
+  if (relation === undefined || created.has(tableOf(relation))) return []
+  const table = tableOf(relation)
+  if (renameType === 'OBJECT_COLUMN')
+    return [objectOf('rename-column', `${table}.${subname}`, subject.usesOf(table, subname))]
+  return renameType === 'OBJECT_TABLE' ? [objectOf('rename-table', table, subject.usesOf(table))] : []
+}
+
+function dropFindings({ removeType, objects, concurrent = false }: Tree, { created, subject }: Script): Found[] {
+  // Functions and the like are named in another way, and nobody waits for them.
+  if (removeType !== 'OBJECT_INDEX' && removeType !== 'OBJECT_TABLE') return []
+  const names: string[] = objects.map(nameOf)
+  if (removeType === 'OBJECT_INDEX') return concurrent ? [] : names.map((name) => objectOf('drop-index', name))
+  return names.filter((name) => !created.has(name)).map((name) => objectOf('drop-table', name, subject.usesOf(name)))
+}
+
+/** The last part of a qualified name. */
+const nameOf = (object: Tree): string => object.List.items.at(-1).String.sval
+
+function ofTables(relations: readonly Tree[], { created }: Script, rule: Parameters<typeof objectOf>[0]): Found[] {
+  const names = relations.map(({ RangeVar }) => tableOf(RangeVar)).filter((name) => !created.has(name))
+  return names.map((name) => objectOf(rule, name))
+}
+
+function wholeTableFindings({ relation, whereClause }: Tree, { created }: Script): Found[] {
+  const table = tableOf(relation)
+  return whereClause !== undefined || created.has(table) ? [] : [objectOf('whole-table-write', table)]
+}
+
+/** The findings of one ALTER TABLE, whose commands are judged one by one. */
+function alterTableFindings({ relation, cmds, objtype }: Tree, { subject }: Script): Found[] {
+  if (objtype !== 'OBJECT_TABLE') return []
+  const table = tableOf(relation)
+  return (cmds as { AlterTableCmd: Tree }[]).flatMap(({ AlterTableCmd: command }) =>
+    commandFindings(command, table, subject),
+  )
+}
+
+function commandFindings(command: Tree, table: string, subject: Subject): Found[] {
+  const { subtype, name, def } = command
+  switch (subtype) {
+    case 'AT_AddColumn':
+      return columnFindings(def.ColumnDef, table)
+    case 'AT_DropColumn':
+      return [objectOf('drop-column', `${table}.${name}`, subject.usesOf(table, name))]
+    case 'AT_SetNotNull':
+      return subject.isCheckedNotNull(table, name) ? [] : [objectOf('set-not-null', `${table}.${name}`)]
+    case 'AT_AlterColumnType':
+      return typeFindings(def.ColumnDef, table, name, subject)
+    case 'AT_AddConstraint':
+      return constraintFindings(def.Constraint, table)
+    case 'AT_SetLogged':
+    case 'AT_SetUnLogged':
+    case 'AT_SetTableSpace':
+      return [objectOf('set-persistence', table)]
+    default:
+      return []
+  }
+}
+
+function columnFindings({ colname, typeName, constraints = [] }: Tree, table: string): Found[] {
+  const object = `${table}.${colname}`
+  const all: Tree[] = constraints.map((one: { Constraint: Tree }) => one.Constraint)
+  const has = (contype: string) => all.find((constraint) => constraint.contype === contype)
+  const defaults = has('CONSTR_DEFAULT')
+  const isStored = /serial$/.test(typeText(typeName)) || has('CONSTR_IDENTITY') || has('CONSTR_GENERATED')
+  const ofColumn = isStored
+    ? [objectOf('stored-column', object)]
+    : defaults === undefined
+      ? has('CONSTR_NOTNULL') || has('CONSTR_PRIMARY')
+        ? [objectOf('add-required-column', object)]
+        : []
+      : mayBeVolatile(defaults.raw_expr)
+        ? [objectOf('volatile-default', object)]
+        : []
+  return [...ofColumn, ...all.flatMap((constraint) => constraintFindings(constraint, table, defaults !== undefined))]
+}
+
+/** On a new column without values, references and checks have nothing to look at. */
+function constraintFindings(constraint: Tree, table: string, hasValues = true): Found[] {
+  const { contype, skip_validation: skipsValidation = false, indexname } = constraint
+  if (contype === 'CONSTR_FOREIGN' && !skipsValidation && hasValues) return [objectOf('add-foreign-key', table)]
+  if (contype === 'CONSTR_CHECK' && !skipsValidation && hasValues) return [objectOf('add-check', table)]
+  const isIndexed = ['CONSTR_UNIQUE', 'CONSTR_PRIMARY', 'CONSTR_EXCLUSION'].includes(contype)
+  return isIndexed && indexname === undefined ? [objectOf('add-unique', table)] : []
+}
+
+function typeFindings(
+  { typeName, raw_default: using }: Tree,
+  table: string,
+  column: string,
+  subject: Subject,
+): Found[] {
+  const present = subject.columnType(table, column)
+  const isSame = using === undefined && present !== undefined && !isRewritten(present, typeText(typeName))
+  return isSame ? [] : [objectOf('type-change', `${table}.${column}`)]
+}
+
+/** Functions that give every row of a statement the same value. Any other one is taken for volatile. */
+const steady = new Set([
+  'now',
+  'transaction_timestamp',
+  'statement_timestamp',
+  'current_setting',
+  'lower',
+  'upper',
+  'to_timestamp',
+  'date_trunc',
+  'make_interval',
+  'jsonb_build_object',
+  'jsonb_build_array',
+  'timezone',
+])
+
+function mayBeVolatile(expression: unknown): boolean {
+  if (Array.isArray(expression)) return expression.some(mayBeVolatile)
+  if (expression === null || typeof expression !== 'object') return false
+  const { FuncCall: call, ...others } = expression as Tree
+  if (call === undefined) return Object.values(others).some(mayBeVolatile)
+  return !steady.has(call.funcname.at(-1).String.sval) || mayBeVolatile(call.args ?? [])
+}
+
+/** Short names of the parser and of SQL for the names that PostgreSQL shows. */
+const aliases: Readonly<Record<string, string>> = {
+  int2: 'smallint',
+  int4: 'integer',
+  int: 'integer',
+  int8: 'bigint',
+  float4: 'real',
+  float8: 'double precision',
+  bool: 'boolean',
+  varchar: 'character varying',
+  bpchar: 'character',
+  decimal: 'numeric',
+  timestamptz: 'timestamp with time zone',
+  timestamp: 'timestamp without time zone',
+  timetz: 'time with time zone',
+  time: 'time without time zone',
+  varbit: 'bit varying',
+}
+
+/** A type of a parse tree in PostgreSQL's own words, as `format_type` writes it: `character varying(20)`, `integer[]`. */
+function typeText({ names, typmods = [], arrayBounds }: Tree): string {
+  const name: string = names.at(-1).String.sval
+  const numbers = typmods.map(({ A_Const: constant }: Tree) => String(constant?.ival?.ival ?? 0))
+  const written = `${aliases[name] ?? name}${numbers.length === 0 ? '' : `(${numbers.join(',')})`}`
+  return arrayBounds === undefined ? written : `${written}[]`
+}
+
+type Type = { readonly base: string; readonly numbers: readonly number[]; readonly isArray: boolean }
+
+/** Whether changing a column from one type to the other makes PostgreSQL write the table anew. */
+function isRewritten(from: string, to: string): boolean {
+  const [before, after] = [readType(from), readType(to)]
+  if (before.isArray || after.isArray) return from !== to
+  if (before.base === after.base)
+    return before.base === 'numeric' ? !holdsNumeric(before, after) : !isWider(before, after)
+  return !isSameStorage(before, after)
+}
+
+function readType(text: string): Type {
+  const [, base = text, numbers = '', brackets = ''] =
+    /^([^([]+?)(?:\(([\d,-]+)\))?(?: (?:with|without) time zone)?(\[\])?$/.exec(text) ?? []
+  const zone = / (with|without) time zone/.exec(text)?.[0] ?? ''
+  const plain = base.includes('time zone') || zone === '' ? base : `${base}${zone}`
+  return { base: plain, numbers: numbers === '' ? [] : numbers.split(',').map(Number), isArray: brackets !== '' }
+}
+
+/** A length or precision may grow or be taken away. */
+function isWider({ base, numbers: [before = fullOf(base)] }: Type, { numbers: [after] }: Type): boolean {
+  return after === undefined || (before !== undefined && after >= before)
+}
+
+/** Times have six decimals unless it is said otherwise. */
+const fullOf = (base: string): number | undefined => (/^time/.test(base) ? 6 : undefined)
+
+function holdsNumeric({ numbers: [precision, scale = 0] }: Type, { numbers: [wider, newScale = 0] }: Type): boolean {
+  if (wider === undefined) return true
+  return precision !== undefined && wider >= precision && newScale === scale
+}
+
+/** Pairs that PostgreSQL stores alike; `text` has no length to check. */
+function isSameStorage(before: Type, after: Type): boolean {
+  if (before.base === 'character varying' && after.base === 'text') return true
+  if (before.base === 'text' && after.base === 'character varying') return after.numbers.length === 0
+  return before.base === 'cidr' && after.base === 'inet'
+}
+
+/** What the linter must know of a database, as it is now. */
+export async function readSubject(db: Reader, config: Config): Promise<Omit<Subject, 'inTransaction'>> {
+  const catalog = compileCatalog(await readDefinitions(db), { multiTenant: config.tenancy.enabled })
+  const types = new Map((await columnTypes(db)).map(({ table, column, type }) => [`${table}.${column}`, type]))
+  const checked = new Set((await checkedColumns(db)).map(({ table, column }) => `${table}.${column}`))
+  return {
+    columnType: (table, column) => types.get(`${table}.${column}`),
+    isCheckedNotNull: (table, column) => checked.has(`${table}.${column}`),
+    usesOf: (table, column) => usesOf(catalog, table, column),
+  }
+}
+
+/** What of the collections would be without its table or column. */
+function usesOf(catalog: Catalog, table: string, column?: string): readonly string[] {
+  const collection = catalog.collections.get(table)
+  const own = column === undefined ? collection : collection?.fields.get(column)
+  const of = column === undefined ? `collection ${table}` : `field ${column} of collection ${table}`
+  return own === undefined ? [] : [of]
+}

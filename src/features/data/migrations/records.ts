@@ -1,0 +1,186 @@
+import { compareVersions } from '../../../adapters/version-order.ts'
+import type { Config } from '../../../config/config.ts'
+import type { Reader } from '../../../db/sql.ts'
+import { AppError } from '../../../errors.ts'
+import { type MigrationRow, type MigrationStatus, storedRows } from './queries.ts'
+import { type LoadedScript, loadScripts } from './scripts.ts'
+
+/**
+ * A migration as the API shows it: the row of svc_Migration, or of a script that has none yet what the row would be.
+ * `drifted`: its file, where it is the user's, is not the one that was run.
+ */
+export type MigrationRecord = Omit<MigrationRow, 'id' | 'createdAt' | 'updatedAt'> & {
+  readonly id: string | null
+  readonly createdAt: Date | null
+  readonly updatedAt: Date | null
+  readonly drifted: boolean
+}
+
+/** A record and the script it belongs to; without one when its file is gone. */
+export type Migration = { readonly record: MigrationRecord; readonly script: LoadedScript | undefined }
+
+/** Everything that is known, scripts and rows, in the order of the versions. */
+export async function readMigrations(db: Reader, config: Config): Promise<readonly Migration[]> {
+  const [scripts, rows] = await Promise.all([loadScripts(config), storedRows(db)])
+  return joined(scripts, rows)
+}
+
+/** Joins scripts and rows by version. */
+export function joined(scripts: readonly LoadedScript[], rows: readonly MigrationRow[]): readonly Migration[] {
+  const scriptOf = new Map(scripts.map((script) => [script.version, script]))
+  const rowOf = new Map(rows.map((row) => [row.version, row]))
+  return [...new Set([...scriptOf.keys(), ...rowOf.keys()])].sort(compareVersions).map((version) => {
+    const [script, row] = [scriptOf.get(version), rowOf.get(version)]
+    return { script, record: row === undefined ? unseen(script!) : { ...row, drifted: hasDrifted(row, script) } }
+  })
+}
+
+type MigrationsStatus = {
+  readonly currentVersion: string
+  readonly lastBatch: number
+  readonly appliedCount: number
+  readonly pendingCount: number
+  readonly totalMigrations: number
+  readonly isUpToDate: boolean
+  readonly lastMigration: Pick<MigrationRecord, 'version' | 'name' | 'status' | 'executedAt'> | null
+  readonly isSequelizeUpgrade: boolean
+  /** Versions whose file was changed after it had been run. */
+  readonly drifted: readonly string[]
+}
+
+/** Spec: Migration status response. Pending is whatever is neither applied nor skipped, failed ones too. */
+export function statusOf(migrations: readonly Migration[]): MigrationsStatus {
+  const records = migrations.map(({ record }) => record)
+  const pendingCount = pendingOf(migrations).length
+  const executed = records.filter(({ executedAt }) => executedAt !== null)
+  const last = executed.toSorted((a, b) => a.executedAt!.getTime() - b.executedAt!.getTime()).at(-1)
+  return {
+    currentVersion: currentVersion(migrations),
+    lastBatch: Math.max(0, ...records.map(({ batch }) => batch ?? 0)),
+    appliedCount: records.filter(isApplied).length,
+    pendingCount,
+    totalMigrations: records.length,
+    isUpToDate: pendingCount === 0,
+    lastMigration:
+      last === undefined
+        ? null
+        : { version: last.version, name: last.name, status: last.status, executedAt: last.executedAt },
+    isSequelizeUpgrade: records.some(({ metadata }) => typeof metadata.baseline === 'string'),
+    drifted: records.filter(({ drifted }) => drifted).map(({ version }) => version),
+  }
+}
+
+/** `GET /migrations/check`; the client library reads `hasPending`. */
+export function checkOf(migrations: readonly Migration[]) {
+  const pendingCount = pendingOf(migrations).length
+  const needed = pendingCount > 0
+  const lastVersion = migrations.at(-1)?.record.version ?? null
+  return { needed, hasPending: needed, lastVersion, currentVersion: currentVersion(migrations), pendingCount }
+}
+
+/** What is not yet applied, failed ones too. */
+export function pendingOf(migrations: readonly Migration[]): readonly Migration[] {
+  return migrations.filter(({ record }) => record.status !== 'completed' && record.status !== 'skipped')
+}
+
+/** What a user asks to be run: nothing for all, one version, or all up to one. */
+export type Selection = { readonly version?: string | undefined; readonly toVersion?: string | undefined }
+
+/**
+ * The migrations that a run executes, in order. A failed one stops every run that would pass it, since later ones may
+ * build on it; its row has to be set to `pending` first (spec: Migration status).
+ *
+ * @throws AppError 400 for versions that are not known, 409 for a version that cannot be run now and for failed ones
+ */
+export function selectRun(migrations: readonly Migration[], { version, toVersion }: Selection): readonly Runnable[] {
+  if (version !== undefined && toVersion !== undefined)
+    throw new AppError(400, 'version and toVersion exclude each other', { code: 'BAD_SELECTION' })
+  for (const named of [version, toVersion])
+    if (named !== undefined && !migrations.some(({ record }) => record.version === named)) throw unknown(named)
+  if (version !== undefined) return [runnable(migrations.find(({ record }) => record.version === version)!)]
+  const inRange = migrations.filter(
+    ({ record }) => toVersion === undefined || compareVersions(record.version, toVersion) <= 0,
+  )
+  const failed = inRange.find(({ record }) => record.status === 'failed')
+  if (failed !== undefined) throw notRunnable(failed.record)
+  return inRange.filter(isRunnable)
+}
+
+export type Runnable = Migration & { readonly script: LoadedScript }
+
+function isRunnable(migration: Migration): migration is Runnable {
+  return runnableStates.has(migration.record.status) && migration.script !== undefined
+}
+
+/** @throws AppError 404 */
+export function findMigration(migrations: readonly Migration[], version: string): Migration {
+  const found = migrations.find(({ record }) => record.version === version)
+  if (found === undefined) throw new AppError(404, 'Migration not found')
+  return found
+}
+
+/** @throws AppError 409 when its state or a missing file stands against it */
+export function runnable(migration: Migration): Runnable {
+  if (!isRunnable(migration)) throw notRunnable(migration.record)
+  return migration
+}
+
+const runnableStates: ReadonlySet<MigrationStatus> = new Set(['pending', 'rolled_back'])
+
+function isApplied({ status }: MigrationRecord): boolean {
+  return status === 'completed'
+}
+
+function currentVersion(migrations: readonly Migration[]): string {
+  return migrations.findLast(({ record }) => isApplied(record))?.record.version ?? '0.0.0'
+}
+
+function unknown(version: string): AppError {
+  return new AppError(400, `Unknown migration version ${version}`, { code: 'UNKNOWN_MIGRATION_VERSION' })
+}
+
+const reasons: Readonly<Record<MigrationStatus, string>> = {
+  pending: 'its file is missing',
+  rolled_back: 'its file is missing',
+  running: 'it is running',
+  completed: 'it is completed',
+  failed: 'it has failed; when its cause is mended, set its status to pending',
+  skipped: 'it is skipped',
+}
+
+function notRunnable({ version, status, errorMessage }: MigrationRecord): AppError {
+  return new AppError(409, `Migration ${version} cannot be run: ${reasons[status]}`, {
+    code: 'MIGRATION_NOT_RUNNABLE',
+    details: { version, status, errorMessage },
+  })
+}
+
+/** The file of a migration that was marked or taken as baseline counts as well: it is what was known to be applied. */
+/** The program's own scripts come with its version; what they make is looked at by the tests of that. */
+function hasDrifted({ status, checksum }: MigrationRow, script: LoadedScript | undefined): boolean {
+  if (script === undefined || script.isSystem) return false
+  return status === 'completed' && checksum !== null && checksum !== script.checksum
+}
+
+function unseen({ version, name, description, type, checksum, down }: LoadedScript): MigrationRecord {
+  return {
+    id: null,
+    version,
+    name,
+    description: description ?? null,
+    type: type ?? 'upgrade',
+    status: 'pending',
+    batch: null,
+    executedAt: null,
+    executionTimeMs: null,
+    errorMessage: null,
+    errorStack: null,
+    metadata: {},
+    checksum,
+    canRollback: down !== undefined,
+    rolledBackAt: null,
+    createdAt: null,
+    updatedAt: null,
+    drifted: false,
+  }
+}

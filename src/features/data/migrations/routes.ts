@@ -1,0 +1,99 @@
+import type { FastifyRequest } from 'fastify'
+import type { Configuration } from '../../../config/config.ts'
+import type { Reads } from '../../../db/pools.ts'
+import { readFromNowOn } from '../../../db/read-anywhere.ts'
+import { type App, actorOf } from '../../../http/http.ts'
+import type { MigrationReads } from './capabilities.ts'
+import { createMigration } from './create.ts'
+import { previewSql } from './preview.ts'
+import { checkOf, findMigration, type MigrationRecord, pendingOf, readMigrations, statusOf } from './records.ts'
+import { markAllCompleted, markCompleted, previewRun, rollbackBatch, rollbackOne, runMigrations } from './run.ts'
+import { type Runner, withRunner } from './runner.ts'
+import {
+  checkRoute,
+  createRoute,
+  listRoute,
+  markAllRoute,
+  markRoute,
+  pendingRoute,
+  readRoute,
+  rollbackBatchRoute,
+  rollbackRoute,
+  runRoute,
+  statusRoute,
+} from './schema.ts'
+
+/** Administrators only. Emits: migration.run, migration.rolled_back, migration.marked_completed, one per migration. */
+export function migrationRoutes(app: App, rt: MigrationReads): void {
+  readRoutes(app, rt)
+  app.post('/migrations/run', runRoute, async (request) => {
+    const { dryRun = false, sql = false, version, toVersion } = request.body
+    const selection = { version, toVersion }
+    if (!dryRun) return { data: await asRunner(rt, request, (runner) => runMigrations(runner, selection)) }
+    if (sql) return { data: await previewSql(rt, selection) }
+    return { data: previewRun(await readMigrations(rt.db, rt.config), selection) }
+  })
+  app.post('/migrations/create', createRoute, async (request, reply) => {
+    const filepath = createMigration(rt.config, request.body, rt.clock())
+    return reply.code(201).send({ data: { filepath, message: 'Migration created successfully' } })
+  })
+  rollbackRoutes(app, rt)
+  markRoutes(app, rt)
+}
+
+function readRoutes(app: App, rt: Reads & Configuration): void {
+  const all = () => readMigrations(rt.db, rt.config)
+  app.get('/migrations/status', statusRoute, async () => ({ data: statusOf(await all()) }))
+  app.get('/migrations', listRoute, async (request) => {
+    const { status, type, limit } = request.query
+    const isWanted = (record: MigrationRecord) =>
+      (status ?? record.status) === record.status && (type ?? record.type) === record.type
+    const records = (await all()).map(({ record }) => record).filter(isWanted)
+    return { data: limit === -1 ? records : records.slice(0, limit) }
+  })
+  app.get('/migrations/pending', pendingRoute, async () => ({
+    data: pendingOf(await all()).map(({ record }) => record),
+  }))
+  app.get('/migrations/check', checkRoute, async () => ({ data: checkOf(await all()) }))
+  app.get('/migrations/:version', readRoute, async (request) => ({
+    data: findMigration(await all(), request.params.version).record,
+  }))
+}
+
+function rollbackRoutes(app: App, rt: MigrationReads): void {
+  app.post('/migrations/rollback/:version', rollbackRoute, async (request) => {
+    const { version } = request.params
+    return { data: await asRunner(rt, request, (runner) => rollbackOne(runner, version, request.body.reason)) }
+  })
+  app.post('/migrations/rollback-batch', rollbackBatchRoute, async (request) => ({
+    data: await asRunner(rt, request, (runner) => rollbackBatch(runner, request.body.reason)),
+  }))
+}
+
+function markRoutes(app: App, rt: MigrationReads): void {
+  app.post('/migrations/mark-completed/:version', markRoute, async (request) => {
+    const { version } = request.params
+    const { metadata = {} } = request.body
+    return { data: await asRunner(rt, request, (runner) => markCompleted(runner, version, metadata)) }
+  })
+  app.post('/migrations/mark-all-completed', markAllRoute, async (request) => ({
+    data: await asRunner(rt, request, (runner) => markAllCompleted(runner, request.body.toVersion)),
+  }))
+}
+
+/**
+ * One request at a time in the whole installation, the others get 409. What it has changed this process knows before it
+ * answers; the others hear of it by the tables' own NOTIFY.
+ */
+async function asRunner<T>(
+  rt: MigrationReads,
+  request: FastifyRequest,
+  work: (runner: Runner) => Promise<T>,
+): Promise<T> {
+  try {
+    return await withRunner(rt, { requester: actorOf(request), busy: 'refuse' }, work)
+  } finally {
+    await Promise.all([rt.catalog.reload(), rt.access.reload(), rt.settings.reload()])
+    await readFromNowOn(rt, request.caller)
+  }
+}

@@ -1,0 +1,116 @@
+import { adoptTenants } from '../../../catalog/change.ts'
+import type { Config } from '../../../config/config.ts'
+import { sql } from '../../../db/sql.ts'
+import { AppError } from '../../../errors.ts'
+import { type DirectSession, openDirectSession } from '../../../events/direct-session.ts'
+import { type Actor, systemActor } from '../../../events/types.ts'
+import { type Direction, hasMigrationTable, runningVersions, storedRows, storeInterrupted } from './queries.ts'
+import { joined, type Migration } from './records.ts'
+import { type LoadedScript, loadScripts } from './scripts.ts'
+
+/** What migrations need of the process they run in: the API, setup or the command line. */
+export type Host = {
+  readonly config: Config
+  /** Progress and failures. */
+  readonly log: { info(fields: object, message: string): void; warn(fields: object, message: string): void }
+  /** The `env` of the scripts' context. */
+  readonly env: Readonly<Record<string, string | undefined>>
+}
+
+/** The one who may run migrations now: whoever holds the lock, in all processes. */
+export type Runner = Host & {
+  readonly session: DirectSession
+  /** In whose name the domain events are; undefined for setup's own scripts, which may come before the log. */
+  readonly requester: Actor | undefined
+}
+
+type RunnerOptions = {
+  readonly requester: Actor | undefined
+  /** While somebody else is the runner: wait for him, as a start does, or be told 409. */
+  readonly busy: 'wait' | 'refuse'
+}
+
+const lockName = 'daybook migrations'
+
+/**
+ * Makes this the one runner of the database for the time of `work`: an advisory lock on a connection of its own, which
+ * ends with the process that holds it. Whatever is `running` at that moment was interrupted and becomes `failed`.
+ *
+ * No statement of a migration waits longer than MIGRATIONS_LOCK_TIMEOUT for a lock, since everybody else queues behind it.
+ *
+ * @throws AppError 409 when somebody else is the runner and `busy` says not to wait
+ */
+export async function withRunner<T>(
+  host: Host,
+  options: RunnerOptions,
+  work: (runner: Runner) => Promise<T>,
+): Promise<T> {
+  const { config, log, env } = host
+  const session = await openDirectSession(config)
+  try {
+    if (options.busy === 'wait') await session.lock(lockName)
+    else if (!(await session.tryLock(lockName))) throw busy()
+    const lockTimeout = String(config.migrations.lockTimeoutMs)
+    await session.any(sql.unsafe`select set_config('lock_timeout', ${lockTimeout}, false)`)
+    await failInterrupted(session, log)
+    return await work({ config, log, env, session, requester: options.requester })
+  } finally {
+    await session.close()
+  }
+}
+
+/** Everything that is known, as the runner sees it. */
+export async function migrationsOf({ session, config }: Runner): Promise<readonly Migration[]> {
+  return joined(await loadScripts(config), await storedRows(session))
+}
+
+/** Everything that is known, for a process without pools. */
+export async function readOnce({ config }: Host): Promise<readonly Migration[]> {
+  const session = await openDirectSession(config)
+  try {
+    return joined(await loadScripts(config), await storedRows(session))
+  } finally {
+    await session.close()
+  }
+}
+
+/** What every run of user scripts ends with: tables that they made by SQL get their tenant too. */
+export async function finishRun({ session, config }: Runner, scripts: readonly LoadedScript[]): Promise<void> {
+  if (config.tenancy.enabled && scripts.some(({ isSystem }) => !isSystem))
+    await session.transaction(systemActor, adoptTenants)
+}
+
+/**
+ * At a process's start: finds what a runner that was killed has left `running` (spec: Migration status). Does nothing
+ * while somebody is the runner.
+ */
+export async function findInterrupted(host: Host): Promise<void> {
+  const session = await openDirectSession(host.config)
+  try {
+    if ((await runningVersions(session)).length > 0 && (await session.tryLock(lockName)))
+      await failInterrupted(session, host.log)
+  } finally {
+    await session.close()
+  }
+}
+
+async function failInterrupted(session: DirectSession, log: Host['log']): Promise<void> {
+  if (!(await hasMigrationTable(session))) return
+  for (const { version, direction } of await runningVersions(session)) {
+    const message = interrupted[direction ?? 'up']
+    log.warn({ version }, `migration ${version}: ${message}`)
+    await session.transaction(systemActor, (tx) => storeInterrupted(tx, version, message))
+  }
+}
+
+const interrupted: Readonly<Record<Direction, string>> = {
+  up: 'The process that ran it has ended before it did. In a transaction nothing of it has happened; without one look what has. Then set its status to pending, or to completed',
+  down: 'The process that rolled it back has ended before it did. In a transaction nothing of that has happened; without one look what has. Then set its status to completed, or to pending',
+}
+
+function busy(): AppError {
+  return new AppError(409, 'Migrations are being run by another process', {
+    code: 'MIGRATIONS_RUNNING',
+    headers: { 'retry-after': '5' },
+  })
+}

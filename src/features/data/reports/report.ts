@@ -1,0 +1,94 @@
+import type { Readable } from 'node:stream'
+import type { CurrentCatalog } from '../../../catalog/store.ts'
+import type { Configuration } from '../../../config/config.ts'
+import type { Clock } from '../../../db/clock.ts'
+import { sqlState } from '../../../db/errors.ts'
+import { timedOut } from '../../../db/time-limit.ts'
+import { AppError, errors } from '../../../errors.ts'
+import type { Access } from '../../../query/access.ts'
+import { resolveEnv } from '../../../query/env.ts'
+import { isObject } from '../../../query/guards.ts'
+import { type ListQuery, parseListQuery } from '../../../query/parse.ts'
+import { type Plan, resolveList } from '../../../query/resolve.ts'
+import { answerPlan, type DependencyRecorder } from '../items/items.ts'
+import type { ReportReads } from './capabilities.ts'
+
+/**
+ * `/reports/{collection}`: `{"data":[…],"totalCount":n}`, with aggregate or groupBy its groups, else its
+ * items. 400 `Invalid query parameters`, 403 for what the caller may not read, 404 for an unknown collection; the words
+ * of the last two are those of {@link reportError}.
+ */
+export async function readReport(
+  rt: ReportReads,
+  access: Access,
+  collection: string,
+  query: ListQuery,
+  recorder?: DependencyRecorder,
+): Promise<string | Readable> {
+  try {
+    const plan = resolveReport(rt, access, collection, query)
+    return await answerPlan(rt, plan, { recorder, replicaFor: access })
+  } catch (error) {
+    if (error instanceof AppError && error.code === 'UNKNOWN_COLLECTION') throw unknownModel()
+    throw error
+  }
+}
+
+/** The plan of a report; reads nothing. */
+export function resolveReport(
+  rt: Clock & Configuration & CurrentCatalog,
+  access: Access,
+  collection: string,
+  query: ListQuery,
+): Plan {
+  return resolveList(rt.catalog.current(), access, collection, query, resolveEnv(rt))
+}
+
+/** A report's JSON object: the keys of a list and no others. Everything is read and counted unless it says otherwise. */
+export function parseReport(body: unknown): ListQuery {
+  if (body !== undefined && body !== null && !isObject(body)) throw errors.badQuery('expected an object')
+  return withDefaults(parseListQuery(body ?? {}, { strict: true }))
+}
+
+/** The same from a query string, where unknown names are somebody else's. */
+export const parseReportParameters = (parameters: Readonly<Record<string, unknown>>): ListQuery =>
+  withDefaults(parseListQuery(parameters))
+
+/**
+ * The words that reports have for some errors; the reason stays in the details. Every other error is answered as
+ * everywhere.
+ */
+export function reportError(error: unknown): unknown {
+  const state = sqlState(error)
+  if (state === timedOut) return new AppError(500, failure, { details: tookTooLong, cause: error })
+  if (state?.startsWith(dataException)) return malformed('A value does not fit its field', error)
+  if (error instanceof AppError && error.status === 403) return forbidden(error)
+  return isMalformedBody(error) ? malformed('The request body is not valid JSON', error) : error
+}
+
+/** The words for a fault of ours or of the database. */
+export const failure = 'Error generating report'
+
+export const tookTooLong = 'The report took too long'
+
+/** The class of what no row could tell before it was read, such as text that a cast cannot make a number of. */
+const dataException = '22'
+
+const withDefaults = (query: ListQuery): ListQuery => ({
+  ...query,
+  limit: query.limit ?? -1,
+  count: query.count ?? true,
+})
+
+/** A collection that the path has named already. */
+export const unknownModel = () => new AppError(404, 'Model not found', { code: 'UNKNOWN_COLLECTION' })
+
+const malformed = (details: string, cause: unknown) => Object.assign(errors.badQuery(details), { cause })
+
+const forbidden = (cause: AppError) => new AppError(403, 'Insufficient permissions', { details: cause.message, cause })
+
+/** JSON that the framework could not parse, or that would reach a prototype. */
+function isMalformedBody(error: unknown): boolean {
+  const { code, statusCode } = error as { code?: unknown; statusCode?: unknown }
+  return code === 'FST_ERR_CTP_INVALID_JSON_BODY' || (error instanceof SyntaxError && statusCode === 400)
+}

@@ -1,0 +1,118 @@
+import type { Readable } from 'node:stream'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { Type } from 'typebox'
+import type { ResultCache } from '../../../cache/data-cache.ts'
+import type { CurrentCatalog } from '../../../catalog/store.ts'
+import type { Configuration } from '../../../config/config.ts'
+import { type App, turnOf } from '../../../http/http.ts'
+import { route } from '../../../http/route.ts'
+import { Count, Row, Text } from '../../../http/shapes.ts'
+import type { ListQuery } from '../../../query/parse.ts'
+import type { DependencyRecorder } from '../items/items.ts'
+import { CollectionParams, queryOf, ReportBody, ReportQuery, readCached, type Served } from '../items/items.ts'
+import type { ReportReads } from './capabilities.ts'
+import { failure, parseReport, parseReportParameters, readReport, reportError } from './report.ts'
+import { readStats } from './stats.ts'
+import { parseStats, parseStatsParameters, type Stat } from './stats-request.ts'
+
+/** `/reports/{collection}` and `/reports/stats`, by POST with a body or by GET with parameters. */
+export function reportRoutes(app: App, rt: ReportReads): void {
+  // The server's own handler renders the error that is thrown here.
+  app.setErrorHandler((error) => {
+    throw reportError(error)
+  })
+  // An answer from the cache costs nothing, however heavy it was to make.
+  if (!rt.config.dataCache.enabled)
+    app.addHook('onRequest', async (request) => {
+      await rt.admission.turnAway({ shape: 'a report', presumed: 'heavy', isHeavy: true }, turnOf(request))
+    })
+  const answerStats = async (request: FastifyRequest, reply: FastifyReply, stats: readonly Stat[]) => {
+    const collections = stats.map(({ collection }) => collection)
+    const read = (recorder?: DependencyRecorder) => readStats(rt, request.caller.access, stats, recorder)
+    return json(reply, await cached(rt, request, reply, collections, read))
+  }
+  const answerReport = async (request: FastifyRequest, reply: FastifyReply, collection: string, query: ListQuery) => {
+    const read = (recorder?: DependencyRecorder) => readReport(rt, request.caller.access, collection, query, recorder)
+    return json(reply, await cached(rt, request, reply, [collection], read))
+  }
+  app.post('/reports/stats', postStatsRoute, async (request, reply) =>
+    answerStats(request, reply, parseStats(request.body)),
+  )
+  app.get('/reports/stats', getStatsRoute, async (request, reply) =>
+    answerStats(request, reply, parseStatsParameters(queryOf(request))),
+  )
+  app.post('/reports/:collection', postReportRoute, async (request, reply) =>
+    answerReport(request, reply, request.params.collection, parseReport(request.body)),
+  )
+  app.get('/reports/:collection', getReportRoute, async (request, reply) =>
+    answerReport(request, reply, request.params.collection, parseReportParameters(queryOf(request))),
+  )
+}
+
+async function cached(
+  rt: Configuration & CurrentCatalog & ResultCache,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  collections: readonly string[],
+  read: (recorder: DependencyRecorder | undefined) => Promise<string | Readable>,
+): Promise<Served['body']> {
+  const { body } = await readCached(rt, request, reply, {
+    collections,
+    isPlain: true,
+    read: async (recorder) => ({ body: await read(recorder) }),
+    tagOf: () => '',
+  })
+  return body
+}
+
+const json = (reply: FastifyReply, body: Served['body']): FastifyReply =>
+  reply.type('application/json; charset=utf-8').send(body)
+
+const ReportShape = Type.Object({ data: Type.Array(Row), totalCount: Type.Optional(Count(3)) })
+const StatsShape = Type.Object({
+  data: Type.Record(Type.String(), Type.Unknown(), {
+    examples: [{ revenue: { data: [{ total: 310.5 }], totalCount: 1 } }],
+  }),
+})
+const StatsBody = Type.Object({
+  stats: Type.Array(Type.Object({ name: Text('revenue'), collection: Text('orders'), query: ReportBody }), {
+    minItems: 1,
+    maxItems: 50,
+  }),
+})
+const StatsQuery = Type.Object({
+  stats: Type.Optional(Text('[{"name":"orders","collection":"orders","query":{}}]', { description: 'As JSON.' })),
+})
+
+/** The query parser reads them; a body holds at most fifty reports in full. */
+const treatment = { tag: 'Reports', readElsewhere: 'all', sendsText: true } as const
+const options = { config: { failureMessage: failure }, bodyLimit: 1_048_576 }
+
+const postStatsRoute = route(
+  { ...treatment, summary: 'Make several reports at once', body: StatsBody, response: { 200: StatsShape } },
+  options,
+)
+const getStatsRoute = route(
+  { ...treatment, summary: 'Make several reports at once', query: StatsQuery, response: { 200: StatsShape } },
+  options,
+)
+const postReportRoute = route(
+  {
+    ...treatment,
+    summary: 'Make a report',
+    params: CollectionParams,
+    body: ReportBody,
+    response: { 200: ReportShape },
+  },
+  options,
+)
+const getReportRoute = route(
+  {
+    ...treatment,
+    summary: 'Make a report',
+    params: CollectionParams,
+    query: ReportQuery,
+    response: { 200: ReportShape },
+  },
+  options,
+)

@@ -1,0 +1,182 @@
+import { createHash } from 'node:crypto'
+import { Readable } from 'node:stream'
+import { text } from 'node:stream/consumers'
+import type { Logs } from '../../../adapters/logger.ts'
+import { forSameAsker } from '../../../admission/asker.ts'
+import { admitted, type Place } from '../../../admission/lane.ts'
+import { clientError, isStalePlan, sqlState } from '../../../db/errors.ts'
+import type { Database, Reads } from '../../../db/pools.ts'
+import { type AnyReader, readAnywhere } from '../../../db/read-anywhere.ts'
+import type { ReplicaReads } from '../../../db/replicas.ts'
+import { runWithin, timedOut } from '../../../db/time-limit.ts'
+import type { Access } from '../../../query/access.ts'
+import { compileListUpTo } from '../../../query/compile.ts'
+import { horizonOf } from '../../../query/past.ts'
+import type { Plan } from '../../../query/resolve.ts'
+import type { Statement } from '../../../query/sql.ts'
+import {
+  type DependencyRecorder,
+  type ListRow,
+  largestWhole,
+  listBody,
+  type OpenAnswer,
+  openList,
+} from '../items/items.ts'
+import type { ReportReads } from './capabilities.ts'
+import { failure, resolveReport, tookTooLong } from './report.ts'
+import type { Stat } from './stats-request.ts'
+
+/** Statements of one request at a time, where nobody else waits; else one. */
+const atOnce = 3
+
+/**
+ * `/reports/stats`: `{ data: { name: { data, totalCount } }, totalStats, successfulStats }`. All
+ * reports are resolved before the first is run, so an error of one of them (400, 403, 404) fails the request.
+ * They share the time that one transaction may take (TRANSACTION_TIMEOUT_MS). A report that runs out of it, or that
+ * the database fails, is missing from `data`, and `errors: { name: { message } }` says so.
+ */
+export async function readStats(
+  rt: ReportReads,
+  access: Access,
+  stats: readonly Stat[],
+  recorder?: DependencyRecorder,
+): Promise<string | Readable> {
+  const plans = stats.map(({ collection, query }) => resolveReport(rt, access, collection, query))
+  const parts = plans.map((plan) => ({ plan, list: compileListUpTo(plan, largestWhole(plan)) }))
+  const outcomes = await admitted(rt.admission, { shape: shapeOf(parts), presumed: 'heavy' }, (place) => {
+    const deadline = performance.now() + rt.config.database.transactionTimeoutMs
+    return inTurn(parts, [place, ...others(place)], (part) => outcomeOf(rt, access, part, { deadline, recorder }))
+  })
+  const isWhole = outcomes.every((outcome) => 'body' in outcome)
+  const chunks = answer(rt, access, stats, outcomes, forSameAsker())
+  return isWhole ? await text(Readable.from(chunks)) : Readable.from(chunks)
+}
+
+type Part = { readonly plan: Plan; readonly list: Statement }
+
+/** All its reports together cost alike. */
+function shapeOf(parts: readonly Part[]): string {
+  const digest = createHash('sha256')
+  for (const { list } of parts) digest.update(list.text).update('\n')
+  return `stats ${digest.digest('base64url')}`
+}
+
+/** Free places for more of the request's statements. */
+function others(place: Place): Place[] {
+  return Array.from({ length: atOnce - 1 }, () => place.another()).filter((other) => other !== undefined)
+}
+
+/** A report's answer, one that is too long to be held beside others, or why there is none. */
+type Outcome = { readonly body: string } | { readonly long: Plan } | { readonly failed: string }
+
+type Outlook = { readonly deadline: number; readonly recorder: DependencyRecorder | undefined }
+
+async function outcomeOf(
+  rt: Reads & ReplicaReads & Logs,
+  reader: AnyReader,
+  { plan, list }: Part,
+  { deadline, recorder }: Outlook,
+): Promise<Outcome> {
+  try {
+    recorder?.begin(plan)
+    recorder?.ran(list)
+    const runAt = (db: Database) => runWithin<ListRow>(db, list, deadline)
+    const [row] = recorder
+      ? await runAt(rt.db)
+      : await readAnywhere(rt, reader, runAt, { horizon: horizonOf(plan.past) })
+    const body = listBody(plan, row!)
+    return body === undefined ? { long: plan } : { body }
+  } catch (error) {
+    return failedOutcome(rt, error)
+  }
+}
+
+/** Throws what is not the failure of this one report: the client's mistake, a changed collection, no database. */
+function failedOutcome(rt: Logs, error: unknown): { readonly failed: string } {
+  const isOwn = sqlState(error) === timedOut || (!isStalePlan(error) && clientError(error) === undefined)
+  if (isOwn) return failedReport(rt, error)
+  throw error
+}
+
+function failedReport(rt: Logs, error: unknown): { readonly failed: string } {
+  rt.log.warn({ err: error, sqlState: sqlState(error) }, 'a report of several failed')
+  return { failed: sqlState(error) === timedOut ? tookTooLong : failure }
+}
+
+/** The text of the answer. Long reports are read here, one after the other, while the client reads them. */
+async function* answer(
+  rt: ReportReads,
+  reader: AnyReader,
+  stats: readonly Stat[],
+  outcomes: readonly Outcome[],
+  forAsker: ReturnType<typeof forSameAsker>,
+): AsyncGenerator<string> {
+  const failed: string[] = []
+  let separator = '{"data":{'
+  for (const [i, { name }] of stats.entries()) {
+    const key = JSON.stringify(name)
+    const found = outcomes[i]!
+    const outcome = 'long' in found ? await forAsker(() => openLong(rt, reader, found.long)) : found
+    if ('failed' in outcome) {
+      failed.push(`${key}:${JSON.stringify({ message: outcome.failed })}`)
+      continue
+    }
+    yield `${separator}${key}:`
+    separator = ','
+    if ('body' in outcome) yield outcome.body
+    else yield* pieces(outcome)
+  }
+  const errors = failed.length === 0 ? '' : `,"errors":{${failed.join(',')}}`
+  if (failed.length === stats.length) yield separator
+  yield `},"totalStats":${stats.length},"successfulStats":${stats.length - failed.length}${errors}}`
+}
+
+/** Its first rows come before anything is said of it, so that it can still fail alone. */
+async function openLong(
+  rt: ReportReads,
+  reader: AnyReader,
+  plan: Plan,
+): Promise<OpenAnswer | { readonly failed: string }> {
+  try {
+    return await openList(rt, plan, { replicaFor: reader })
+  } catch (error) {
+    return failedReport(rt, error)
+  }
+}
+
+async function* pieces({ chunks, close }: OpenAnswer): AsyncGenerator<string> {
+  let isRead = false
+  try {
+    yield* chunks
+    isRead = true
+  } finally {
+    await close(!isRead)
+  }
+}
+
+/** The results of `work`, in the order of its arguments, one per place at a time. After the first rejection nothing is begun. */
+async function inTurn<T, R>(
+  values: readonly T[],
+  places: readonly Place[],
+  work: (value: T) => Promise<R>,
+): Promise<R[]> {
+  const results: R[] = []
+  const rest = values.entries()
+  let isOver = false
+  const drain = async ({ leave }: Place) => {
+    try {
+      for (const [i, value] of rest) {
+        if (isOver) return
+        results[i] = await work(value)
+      }
+    } finally {
+      leave()
+    }
+  }
+  try {
+    await Promise.all(places.map(drain))
+    return results
+  } finally {
+    isOver = true
+  }
+}

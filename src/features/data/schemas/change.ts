@@ -1,0 +1,219 @@
+import type { Catalog } from '../../../catalog/catalog.ts'
+import {
+  type ChangeGuard,
+  type CollectionChange,
+  countLosses,
+  type DefinitionPlan,
+  type Dropped,
+  executeChange,
+  type Loss,
+  lockCatalog,
+  planChange,
+  refuseGaps,
+} from '../../../catalog/change.ts'
+import type { Definitions } from '../../../catalog/definitions.ts'
+import { readDefinitions } from '../../../catalog/store.ts'
+import type { Configuration } from '../../../config/config.ts'
+import { columnOf, sqlState } from '../../../db/errors.ts'
+import type { Reads } from '../../../db/pools.ts'
+import { sql, type Tx } from '../../../db/sql.ts'
+import { AppError, errors } from '../../../errors.ts'
+import type { Writes } from '../../../events/commit.ts'
+import { commit, type Outcome } from '../../../events/commit.ts'
+import type { Actor, DomainEvent } from '../../../events/types.ts'
+import { type Finding, lintSql, readSubject } from '../migrations/migrations.ts'
+import { checkChanges } from './guards.ts'
+import { checkObjects, checkTexts } from './sql-guard.ts'
+
+/** What a request wants of the definitions. */
+type SchemaChange = {
+  /** The operation's words for whatever goes wrong. */
+  readonly message: string
+  /** The next definitions from the catalog as it is inside the transaction. */
+  readonly edit: Edit
+  /** Whether the request means to lose this; without it everything that is lost is meant. */
+  readonly means?: (loss: Loss) => boolean
+}
+
+type Edit = (catalog: Catalog) => Definitions
+
+/** What was done, or what would be done. */
+export type SchemaChanged = {
+  readonly changes: readonly CollectionChange[]
+  readonly dropped: readonly Dropped[]
+  readonly preview?: Preview | undefined
+}
+
+/** The statements of a change that is not made, and what they would stop. */
+type Preview = { readonly sql: readonly string[]; readonly findings: readonly Finding[] }
+
+/**
+ * Changes definitions and tables in one transaction, with an event per collection touched. What cannot be done answers
+ * 400 or 409 under the operation's message, its reason in `details` (spec/schemas.md §1); 503 with Retry-After when a
+ * table is in use for longer than a second. With `dryRun` nothing is changed, and nothing waits for it.
+ */
+export async function changeSchemas(
+  rt: Reads & Writes,
+  actor: Actor,
+  change: SchemaChange,
+  { dryRun = false }: { dryRun?: boolean } = {},
+): Promise<SchemaChanged> {
+  const guarded = {
+    ...change,
+    edit: (catalog: Catalog) => {
+      const next = change.edit(catalog)
+      checkChanges(rt.config, catalog, next)
+      return next
+    },
+  }
+  return explained(change.message, () => (dryRun ? previewChange(rt, guarded) : applyChange(rt, actor, guarded)))
+}
+
+/** As {@link changeSchemas}, for callers that check the definitions and word the errors themselves. SQL is checked here. */
+export function applyChange(
+  rt: Writes,
+  actor: Actor,
+  { edit, means }: Omit<SchemaChange, 'message'>,
+): Promise<SchemaChanged> {
+  return commitDdl(rt, actor, async (tx) => {
+    const guard: ChangeGuard = {
+      before: (plan) => checkPlan(plan, means),
+      afterwards: (plan) => checkObjects(tx, plan.after, touchedBy(plan)),
+    }
+    const done = await executeChange(tx, edit, optionsOf(rt), guard)
+    return { result: done, events: done.changes.map(changed) }
+  })
+}
+
+/** What {@link applyChange} would do, from the definitions as they are now. The statements are not tried. */
+export async function previewChange(
+  rt: Reads & Configuration,
+  { edit, means }: Omit<SchemaChange, 'message'>,
+): Promise<SchemaChanged> {
+  const plan = planChange(await readDefinitions(rt.db), edit, optionsOf(rt))
+  await checkPlan(plan, means)
+  await refuseGaps(rt.db, plan)
+  const subject = { ...(await readSubject(rt.db, rt.config)), inTransaction: true }
+  const findings = await lintSql(plan.statements, subject)
+  return {
+    changes: plan.changes,
+    dropped: await countLosses(rt.db, plan),
+    preview: { sql: plan.statements, findings },
+  }
+}
+
+const optionsOf = ({ config }: Configuration) => ({ multiTenant: config.tenancy.enabled })
+
+const touchedBy = ({ changes }: DefinitionPlan) => changes.map(({ collection }) => collection)
+
+async function checkPlan(plan: DefinitionPlan, means: SchemaChange['means']): Promise<void> {
+  checkMeant(plan, means)
+  await checkTexts(plan.after, touchedBy(plan))
+}
+
+/** A column never goes because something else was changed. */
+function checkMeant({ losses }: DefinitionPlan, means: SchemaChange['means']): void {
+  const unmeant = losses.filter((loss) => loss.field !== undefined && means?.(loss) === false)
+  if (unmeant.length === 0) return
+  const names = unmeant.map(({ collection, field }) => `${collection}.${field}`)
+  throw new AppError(400, `This would drop ${names.join(', ')}`, {
+    code: 'WOULD_DROP',
+    details:
+      'with its values: name it as null, delete it by DELETE /schemas/{collection}/fields/{field}, or add ?drop=true',
+  })
+}
+
+/** A commit whose DDL the database may refuse; all such refusals are answers to the schema, not faults of ours. */
+export async function commitDdl<Result>(
+  rt: Writes,
+  actor: Actor,
+  work: (tx: Tx) => Promise<Outcome<Result>>,
+): Promise<Result> {
+  try {
+    return await commit(rt, actor, async (tx) => {
+      await lockCatalog(tx)
+      await tx.any(sql.unsafe`select set_config('lock_timeout', ${longestLockWait}, true)`)
+      return work(tx)
+    })
+  } catch (error) {
+    throw refusal(error)
+  }
+}
+
+export function changed({ collection, change }: CollectionChange): DomainEvent {
+  return { type: 'schema.changed', data: { collection, change } }
+}
+
+/**
+ * While a change waits for a table behind a long reader, all others wait behind the change. Set only once the change has
+ * its turn: nobody waits behind those that wait for it.
+ */
+const longestLockWait = '1s'
+
+/** Puts the operation's message over the reason, which moves into `details`. */
+async function explained<Result>(message: string, work: () => Promise<Result>): Promise<Result> {
+  try {
+    return await work()
+  } catch (error) {
+    if (!(error instanceof AppError) || error.message === notFound || ![400, 404, 409].includes(error.status))
+      throw error
+    const { status, code, cause } = error
+    const details = listsProblems(error) ? error.details : reasonOf(error)
+    throw new AppError(status, message, { details, cause, ...(code !== undefined && { code }) })
+  }
+}
+
+const notFound = 'Schema not found'
+
+/** Whether an error lists what is wrong, each with its path. */
+function listsProblems({ details }: AppError): boolean {
+  return details !== null && typeof details === 'object' && 'errors' in details
+}
+
+/** The whole reason as one text. */
+export function reasonOf({ message, details }: AppError): string {
+  if (typeof details === 'string') return `${message}: ${details}`
+  return Array.isArray(details) ? `${message}: ${details.join(', ')}` : message
+}
+
+function refusal(error: unknown): unknown {
+  const state = sqlState(error) ?? ''
+  if (state === '55P03')
+    return Object.assign(errors.unavailable('The collection is in use, try again'), { cause: error })
+  if (!/^(42|22|23|54|58|0A|2B)/.test(state)) return error
+  if (state === '23502') return notApplicable(400, withoutValue(error))
+  const details = refusals[state] ?? refusals[state.slice(0, 2)] ?? null
+  return notApplicable(conflicts.has(state) ? 409 : 400, details, error)
+}
+
+function notApplicable(status: number, details: string | null, cause?: unknown): AppError {
+  return new AppError(status, 'The schema cannot be applied', { code: 'SCHEMA_NOT_APPLICABLE', details, cause })
+}
+
+/** Rows that came meanwhile, or a default that is null. The database's own words don't name the field. */
+function withoutValue(error: unknown): string {
+  const column = columnOf(error)
+  return `stored rows have no value for ${column === undefined ? 'a required field' : `the required field ${column}`}`
+}
+
+const conflicts: ReadonlySet<string> = new Set(['42P07', '42710'])
+
+const refusals: Readonly<Record<string, string>> = {
+  '22': 'stored values do not fit the new type',
+  '22P02': 'stored values cannot be converted to the new type',
+  '42804': 'an SQL expression or the stored values have another type',
+  '42846': 'stored values cannot be converted to the new type',
+  '23503': 'stored rows refer to items that do not exist',
+  '23505': 'stored rows have the same value in a unique field',
+  '23514': 'stored values break a constraint or are not among the listed ones',
+  '2B': 'something else in the database depends on it',
+  '42501': 'the database role may not do this',
+  '42601': 'an SQL expression is malformed',
+  '42703': 'an SQL expression names an unknown field',
+  '42710': 'an index or constraint of this name exists already',
+  '42883': 'an SQL expression calls an unknown function or operator',
+  '42P07': 'a table or index of this name exists already',
+  '42P17': 'an SQL expression is not immutable',
+  '54': 'there are too many fields, or values are too long for an index',
+  '0A': 'PostgreSQL cannot do this',
+}

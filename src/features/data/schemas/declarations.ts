@@ -1,0 +1,306 @@
+import { type TProperties, Type } from 'typebox'
+import { membersOf } from '../../../catalog/shape.ts'
+import type { ShapeName } from '../../../catalog/synonyms.ts'
+import { badQuery } from '../../../http/reading.ts'
+import { route } from '../../../http/route.ts'
+import { Anything, Count, NullableText, OneOf, Text } from '../../../http/shapes.ts'
+import { CollectionParams, fileBody } from '../items/items.ts'
+
+const tag = 'Schemas'
+
+/** Any other word for one of them must not pass as false. */
+const isOn = (name: string, description: string) =>
+  Type.Optional(Type.Boolean({ default: false, description, refusal: badQuery(`${name} is true or false`) }))
+const dryRun = isOn('dryRun', 'Only says what would be done.')
+const ChangeQuery = Type.Object({ dryRun })
+const WholeQuery = Type.Object({ drop: isOn('drop', 'What the definition leaves out goes, with its values.'), dryRun })
+
+const once = badQuery('a parameter is repeated')
+const page = badQuery('page and limit are whole numbers from 1; limit=-1 is all')
+export const SchemaListQuery = Type.Object({
+  search: Type.Optional(Text('prod', { description: 'A part of the name.', refusal: once })),
+  sort: Type.Optional(Text('-collectionName', { refusal: once })),
+  page: Type.Optional(Type.Integer({ minimum: 1, maximum: 999_999_999, examples: [1], refusal: page })),
+  limit: Type.Optional(
+    Type.Integer({ minimum: -1, maximum: 999_999_999, not: { const: 0 }, examples: [50], refusal: page }),
+  ),
+})
+
+/** The members of a definition; the catalog checks them. */
+const described = (shape: ShapeName): TProperties =>
+  Object.fromEntries(
+    Object.entries(membersOf(shape)).map(([name, { description, expects }]) => [
+      name,
+      Type.Optional(Type.Unknown({ description: expects === undefined ? description : `${description} (${expects})` })),
+    ]),
+  )
+const aSchema = {
+  timestamps: true,
+  fields: { id: { type: 'UUID', primaryKey: true }, name: { type: 'String', allowNull: false } },
+}
+
+const SchemaShape = Type.Object(described('collection'), {
+  additionalProperties: true,
+  examples: [aSchema],
+  refusal: 'schema must be an object',
+})
+const noObject = 'Request body must be an object'
+
+const CreateBody = Type.Object(
+  { schema: SchemaShape, collectionName: Anything('products', { description: 'Letters, digits and underscore.' }) },
+  { refusal: noObject },
+)
+const ChangeBody = Type.Object({ schema: SchemaShape }, { refusal: noObject })
+const IndexBody = Type.Object(described('index'), {
+  additionalProperties: true,
+  examples: [{ fields: ['name'], unique: true }],
+  refusal: noObject,
+})
+const RelationshipBody = Type.Object(described('relationship'), {
+  additionalProperties: true,
+  examples: [{ type: 'M2O', name: 'maker', target: 'makers', alias: 'products' }],
+  refusal: noObject,
+})
+
+const Definition = Type.Object({ collectionName: Text('products'), schema: SchemaShape })
+
+const loss = {
+  collection: Text('products'),
+  field: Type.Optional(Text('price')),
+  relation: Type.Optional(Text('maker')),
+  index: Type.Optional(Text('products_name_idx')),
+  constraint: Type.Optional(Text('products_name_key')),
+  rows: Type.Optional(Count(42)),
+  values: Type.Optional(Count(40)),
+}
+const Dropped = Type.Array(Type.Object(loss), { description: 'What went, and what it held.' })
+const Finding = Type.Object({
+  rule: Text('index-not-concurrent'),
+  object: Text('products'),
+  lock: Text('SHARE'),
+  why: Text('Writes wait until the whole table is indexed.'),
+  safeWay: Text('CREATE INDEX CONCURRENTLY, in a script that runs without a transaction.'),
+  statement: Count(1),
+  sql: Text('create index on products (name)'),
+})
+/** Of dry runs. */
+const preview = {
+  dryRun: Type.Optional(Type.Literal(true)),
+  sql: Type.Optional(Type.Array(Text('alter table "products" add column "name" text'))),
+  findings: Type.Optional(Type.Array(Finding, { description: 'What the statements would stop.' })),
+}
+const Done = Type.Object({
+  message: Text('Schema updated successfully'),
+  changes: Type.Optional(
+    Type.Array(Type.Object({ collection: Text('products'), change: OneOf(['create', 'update', 'delete']) })),
+  ),
+  dropped: Dropped,
+  ...preview,
+})
+
+const RelationshipParams = Type.Object({ ...CollectionParams.properties, field: Text('maker') })
+
+export const listRoute = route({
+  summary: 'List the definitions of collections',
+  tag,
+  query: SchemaListQuery,
+  response: {
+    200: Type.Object({
+      data: Type.Array(Definition),
+      totalCount: Count(1),
+      pagination: Type.Optional(
+        Type.Object({
+          currentPage: Count(1),
+          totalPages: Count(1),
+          limit: Count(50),
+          hasNextPage: Type.Boolean(),
+          hasPrevPage: Type.Boolean(),
+          nextPage: Type.Union([Count(2), Type.Null()]),
+          prevPage: Type.Union([Count(1), Type.Null()]),
+        }),
+      ),
+    }),
+  },
+  sendsText: true,
+})
+export const readRoute = route({
+  summary: 'Read the definition of a collection',
+  tag,
+  params: CollectionParams,
+  response: { 200: Type.Object({ data: Definition }) },
+  sendsText: true,
+})
+export const createRoute = route({
+  summary: 'Create a collection',
+  tag,
+  query: ChangeQuery,
+  body: CreateBody,
+  response: { 200: Done, 201: Done },
+  sendsText: true,
+})
+export const changeRoute = route({
+  summary: 'Change a collection',
+  description: 'Entries that the definition leaves out stay; those that are null go.',
+  tag,
+  params: CollectionParams,
+  query: WholeQuery,
+  body: ChangeBody,
+  response: { 200: Done },
+})
+export const removeRoute = route({
+  summary: 'Delete a collection with its items',
+  tag,
+  params: CollectionParams,
+  query: ChangeQuery,
+  response: { 200: Done },
+})
+export const removeFieldRoute = route({
+  summary: 'Delete a field with its values, or a relation',
+  tag,
+  params: RelationshipParams,
+  query: ChangeQuery,
+  response: { 200: Done },
+})
+export const addIndexRoute = route({
+  summary: 'Add an index',
+  tag,
+  params: CollectionParams,
+  query: ChangeQuery,
+  body: IndexBody,
+  response: { 200: Done, 201: Done },
+  sendsText: true,
+})
+export const removeIndexRoute = route({
+  summary: 'Remove an index',
+  tag,
+  params: Type.Object({ ...CollectionParams.properties, name: Text('products_name_idx') }),
+  query: ChangeQuery,
+  response: { 200: Done },
+})
+export const migrateIndexesRoute = route({
+  summary: 'Create the indexes that tables lack',
+  tag,
+  response: {
+    200: Type.Object({
+      message: Text('Foreign key index migration completed'),
+      summary: Type.Object({ created: Count(1), skipped: Count(12), errors: Count(0) }),
+      details: Type.Array(
+        Type.Object({
+          collection: Text('products'),
+          index: Text('products_name_idx'),
+          status: OneOf(['created', 'skipped', 'error']),
+          error: Type.Optional(Text('the table is in use')),
+        }),
+      ),
+    }),
+  },
+})
+export const addRelationshipRoute = route({
+  summary: 'Create a relationship between collections',
+  tag,
+  params: CollectionParams,
+  query: ChangeQuery,
+  body: RelationshipBody,
+  response: { 200: Done, 201: Done },
+  sendsText: true,
+})
+export const changeRelationshipRoute = route({
+  summary: 'Change a relationship',
+  description: 'Its alias, description, showAs, onDelete and onUpdate.',
+  tag,
+  params: RelationshipParams,
+  query: ChangeQuery,
+  body: RelationshipBody,
+  response: { 200: Done },
+})
+export const removeRelationshipRoute = route({
+  summary: 'Delete a relationship',
+  tag,
+  params: RelationshipParams,
+  query: ChangeQuery,
+  response: { 200: Done },
+})
+
+const Exported = Type.Object({
+  version: Text('1.0'),
+  timestamp: Text('2026-03-14T09:26:53.589Z'),
+  schemas: Type.Array(
+    Type.Object({
+      ...Definition.properties,
+      createdAt: Text('2026-03-14T09:26:53.589Z'),
+      updatedAt: Text('2026-03-14T09:26:53.589Z'),
+    }),
+  ),
+})
+const problem = { collectionName: NullableText('products'), error: Text('fields is required') }
+const Imported = Type.Object({
+  message: Text('Schema import completed'),
+  changes: Type.Object({
+    created: Type.Array(Text('products')),
+    updated: Type.Array(Text('orders')),
+    unchanged: Type.Array(Text('makers')),
+    deleted: Type.Array(Text('drafts')),
+    errors: Type.Array(Type.Object(problem)),
+  }),
+  dropped: Dropped,
+  ...preview,
+})
+
+export const exportRoute = route({
+  summary: 'Download all definitions as a file',
+  tag,
+  response: { 200: Exported },
+  sendsText: true,
+})
+export const previewRoute = route({
+  summary: 'Show what an import of definitions would change',
+  tag,
+  query: WholeQuery,
+  body: fileBody('schema'),
+  response: {
+    200: Type.Object({
+      importVersion: Anything('1.0'),
+      importTimestamp: Anything('2026-03-14T09:26:53.589Z'),
+      changes: Type.Object({
+        new: Type.Array(
+          Type.Object({
+            collectionName: Text('products'),
+            details: Type.Object({
+              fields: Type.Array(Text('name')),
+              relations: Type.Array(Text('maker')),
+              indexes: Count(1),
+            }),
+          }),
+        ),
+        modified: Type.Array(
+          Type.Object({ collectionName: Text('orders'), differences: Type.Array(Text('field price added')) }),
+        ),
+        deleted: Type.Array(Text('drafts')),
+        unchanged: Type.Array(Text('makers')),
+        errors: Type.Optional(Type.Array(Type.Object(problem))),
+      }),
+    }),
+  },
+  readElsewhere: 'body',
+  sendsText: true,
+})
+export const importFileRoute = route({
+  summary: 'Import definitions from a file',
+  description: 'All of them or none.',
+  tag,
+  query: WholeQuery,
+  body: fileBody('schema'),
+  response: { 200: Imported },
+  readElsewhere: 'body',
+  sendsText: true,
+})
+export const importRoute = route({
+  summary: 'Import definitions',
+  description: 'All of them or none.',
+  tag,
+  query: WholeQuery,
+  body: Exported,
+  response: { 200: Imported },
+  readElsewhere: 'body',
+  sendsText: true,
+})

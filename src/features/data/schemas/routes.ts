@@ -1,0 +1,141 @@
+import type { FastifyRequest } from 'fastify'
+import type { CurrentCatalog } from '../../../catalog/store.ts'
+import type { Configuration } from '../../../config/config.ts'
+import type { Reads } from '../../../db/pools.ts'
+import { errors } from '../../../errors.ts'
+import type { Writes } from '../../../events/commit.ts'
+import { type App, actorOf } from '../../../http/http.ts'
+import { acceptJsonUploads, uploadedJson } from '../../../http/json-upload.ts'
+import type { SchemaWrites } from './capabilities.ts'
+import type { SchemaChanged } from './change.ts'
+import {
+  addIndexRoute,
+  addRelationshipRoute,
+  changeRelationshipRoute,
+  changeRoute,
+  createRoute,
+  exportRoute,
+  importFileRoute,
+  importRoute,
+  listRoute,
+  migrateIndexesRoute,
+  previewRoute,
+  readRoute,
+  removeFieldRoute,
+  removeIndexRoute,
+  removeRelationshipRoute,
+  removeRoute,
+} from './declarations.ts'
+import { addIndex, migrateIndexes, removeIndex } from './indexes.ts'
+import { listSchemas, oneSchema } from './list.ts'
+import { createRelationship, deleteRelationship, updateRelationship } from './relationships.ts'
+import { type ChangeOptions, createSchema, deleteField, deleteSchema, updateSchema } from './schemas.ts'
+import { exportSchemas, importSchemas, previewImport, readImport } from './transfer.ts'
+
+/** Reading definitions: anybody with SCHEMAS_PUBLIC, otherwise with read permission on svc_SchemaDefinition. */
+export function schemaRoutes(app: App, rt: Configuration & CurrentCatalog): void {
+  app.addHook('preValidation', async ({ caller }) => {
+    const allowed =
+      rt.config.access.schemasPublic ||
+      caller.admin ||
+      caller.access.grant('svc_SchemaDefinition', 'read') !== undefined
+    if (!allowed) throw errors.actionDenied('read', 'svc_SchemaDefinition')
+  })
+  app.get('/schemas', listRoute, async ({ caller, query }) => listSchemas(rt, caller.admin, query))
+  app.get('/schemas/:collection', readRoute, async ({ caller, params }) => ({
+    data: oneSchema(rt, caller.admin, params.collection),
+  }))
+}
+
+/** Emits: schema.changed, once per collection touched; nothing with `?dryRun=true`. */
+export function schemaAdminRoutes(app: App, rt: SchemaWrites): void {
+  app.post('/schemas', createRoute, async (request, reply) => {
+    const done = await createSchema(rt, actorOf(request), request.body, optionsOf(request.query))
+    return reply.code(done.preview === undefined ? 201 : 200).send(answer('Schema created successfully', done))
+  })
+  app.patch('/schemas/:collection', changeRoute, async (request) => {
+    const { schema } = request.body
+    const change = { collectionName: request.params.collection, schema }
+    const done = await updateSchema(rt, actorOf(request), change, optionsOf(request.query))
+    return answer('Schema updated successfully', done)
+  })
+  app.delete('/schemas/:collection', removeRoute, async (request) => {
+    const done = await deleteSchema(rt, actorOf(request), request.params.collection, optionsOf(request.query))
+    return answer('Schema deleted successfully', done)
+  })
+  app.delete('/schemas/:collection/fields/:field', removeFieldRoute, async (request) => {
+    const { collection: collectionName, field } = request.params
+    const done = await deleteField(rt, actorOf(request), { collectionName, field }, optionsOf(request.query))
+    return answer('Field deleted successfully', done)
+  })
+  indexRoutes(app, rt)
+  relationshipRoutes(app, rt)
+  transferRoutes(app, rt)
+}
+
+function indexRoutes(app: App, rt: Reads & Writes & CurrentCatalog): void {
+  app.post('/schemas/:collection/indexes', addIndexRoute, async (request, reply) => {
+    const index = { collectionName: request.params.collection, body: request.body }
+    const done = await addIndex(rt, actorOf(request), index, optionsOf(request.query))
+    return reply.code(done.preview === undefined ? 201 : 200).send(answer('Index added successfully', done))
+  })
+  app.delete('/schemas/:collection/indexes/:name', removeIndexRoute, async (request) => {
+    const { collection: collectionName, name } = request.params
+    const done = await removeIndex(rt, actorOf(request), { collectionName, name }, optionsOf(request.query))
+    return answer('Index removed successfully', done)
+  })
+  app.post('/schemas/indexes/migrate', migrateIndexesRoute, async (request) => migrateIndexes(rt, actorOf(request)))
+}
+
+function relationshipRoutes(app: App, rt: Reads & Writes): void {
+  app.post('/schemas/:collection/relationships', addRelationshipRoute, async (request, reply) => {
+    const relationship = { source: request.params.collection, body: request.body }
+    const done = await createRelationship(rt, actorOf(request), relationship, optionsOf(request.query))
+    return reply.code(done.preview === undefined ? 201 : 200).send(answer('Relationship created successfully', done))
+  })
+  app.patch('/schemas/:collection/relationships/:field', changeRelationshipRoute, async (request) => {
+    const { collection: source, field } = request.params
+    const change = { source, field, body: request.body }
+    const done = await updateRelationship(rt, actorOf(request), change, optionsOf(request.query))
+    return answer('Relationship updated successfully', done)
+  })
+  app.delete('/schemas/:collection/relationships/:field', removeRelationshipRoute, async (request) => {
+    const { collection: source, field } = request.params
+    const done = await deleteRelationship(rt, actorOf(request), { source, field }, optionsOf(request.query))
+    return answer('Relationship deleted successfully', done)
+  })
+}
+
+/** What was done and dropped, or what would be. */
+function answer(message: string, { changes, dropped, preview }: SchemaChanged) {
+  if (preview === undefined) return { message, dropped }
+  return { message: 'Nothing was changed', dryRun: true as const, changes, dropped, ...preview }
+}
+
+function optionsOf({ drop = false, dryRun = false }: { drop?: boolean; dryRun?: boolean }): ChangeOptions {
+  return { drop, dryRun }
+}
+
+/** `/schemas/export` and `/schemas/import` are how the client library spells them. */
+function transferRoutes(app: App, rt: SchemaWrites): void {
+  acceptJsonUploads(app, rt.config)
+  for (const path of ['/schemas-export', '/schemas/export'])
+    app.get(path, exportRoute, async (_request, reply) =>
+      reply.header('content-disposition', 'attachment; filename="schemas.json"').send(await exportSchemas(rt)),
+    )
+  app.post('/schemas-preview-import', previewRoute, async (request) => {
+    const options = optionsOf(request.query)
+    return previewImport(rt, readImport(await uploaded(request)), options)
+  })
+  app.post('/schemas-import', importFileRoute, async (request) => {
+    const options = optionsOf(request.query)
+    return importSchemas(rt, actorOf(request), readImport(await uploaded(request)), options)
+  })
+  app.post('/schemas/import', importRoute, async (request) =>
+    importSchemas(rt, actorOf(request), readImport(request.body), optionsOf(request.query)),
+  )
+}
+
+function uploaded(request: FastifyRequest): Promise<unknown> {
+  return uploadedJson(request, 'schema', 'No schema file uploaded')
+}

@@ -1,0 +1,208 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { Catalog, Collection, CollectionDefinition, IndexJson, SchemaJson } from '../../../catalog/catalog.ts'
+import type { CollectionChange, Loss } from '../../../catalog/change.ts'
+import { checkShape, definitionProblems } from '../../../catalog/compile.ts'
+import { type Door, declaredSchema, shownSchema } from '../../../catalog/declared.ts'
+import {
+  type Definitions,
+  definitionsOf,
+  fromStored,
+  listOf,
+  withMissingJunctions,
+  withSchema,
+} from '../../../catalog/definitions.ts'
+import { type Merged, merged } from '../../../catalog/merge.ts'
+import type { CurrentCatalog } from '../../../catalog/store.ts'
+import type { Config } from '../../../config/config.ts'
+import type { Clock } from '../../../db/clock.ts'
+import type { Reads } from '../../../db/pools.ts'
+import { sql } from '../../../db/sql.ts'
+import { AppError } from '../../../errors.ts'
+import type { Writes } from '../../../events/commit.ts'
+import type { Actor } from '../../../events/types.ts'
+import { applyChange, previewChange, reasonOf } from './change.ts'
+import { differences, type SchemaSummary, summary } from './differences.ts'
+import { checkChange, isOwn } from './guards.ts'
+import type { ChangeOptions } from './schemas.ts'
+
+/** Definitions on their way from one installation to another (spec/schemas.md §1). */
+
+type SchemaImport = {
+  readonly version?: unknown
+  readonly timestamp?: unknown
+  readonly schemas: readonly CollectionDefinition[]
+}
+
+/** Every definition with what the server adds, as everywhere; an import leaves that out again. */
+export async function exportSchemas(rt: Reads & Clock & CurrentCatalog) {
+  const catalog = await rt.catalog.reloadIfStale()
+  const schemas = await rt.db.any<CollectionDefinition & { createdAt: Date; updatedAt: Date }>(sql.unsafe`
+    select "collectionName", schema, "createdAt", "updatedAt" from "svc_SchemaDefinition" order by "collectionName"`)
+  const shown = schemas.map((row) => {
+    const collection = catalog.collections.get(row.collectionName)
+    return { ...row, schema: collection === undefined ? fromStored(row.schema) : shownSchema(catalog, collection) }
+  })
+  return { version: '1.0', timestamp: rt.clock().toISOString(), schemas: shown }
+}
+
+/** 400 for JSON that is no export: a list of definitions under `schemas`, each collection once. */
+export function readImport(json: unknown): SchemaImport {
+  const { version, timestamp, schemas } = Object(json) as Record<string, unknown>
+  if (!Array.isArray(schemas) || !schemas.every(isDefinition)) throw new AppError(400, 'Invalid import data format')
+  const names = new Set(schemas.map(({ collectionName }) => collectionName))
+  if (names.size < schemas.length) throw new AppError(400, 'Invalid import data format')
+  const definitions = schemas.map(({ collectionName, schema }) => ({ collectionName, schema }))
+  return { version, timestamp, schemas: definitions }
+}
+
+/** What an import would do. Collections that it does not name stay, so nothing is ever listed as deleted. */
+export function previewImport(
+  rt: CurrentCatalog,
+  { version, timestamp, schemas }: SchemaImport,
+  { drop }: ChangeOptions,
+) {
+  const catalog = rt.catalog.current()
+  const added: { collectionName: string; details: SchemaSummary }[] = []
+  const modified: { collectionName: string; differences: string[] }[] = []
+  const unchanged: string[] = []
+  const errors: ImportError[] = []
+  for (const { collectionName, schema } of schemas) {
+    const before = catalog.collections.get(collectionName)?.definition.schema
+    const door = { catalog, collection: collectionName, beside: besides(schemas) }
+    const imported = attempt(() => importedSchema(door, schema, drop))
+    if ('problem' in imported) errors.push({ collectionName, error: imported.problem })
+    else if (before === undefined) added.push({ collectionName, details: summary(imported.result.schema) })
+    else if (isDeepStrictEqual(before, imported.result.schema)) unchanged.push(collectionName)
+    else modified.push({ collectionName, differences: differences(before, imported.result.schema) })
+  }
+  return {
+    importVersion: version ?? null,
+    importTimestamp: timestamp ?? null,
+    changes: { new: added, modified, deleted: [], unchanged, ...(errors.length > 0 && { errors }) },
+  }
+}
+
+const besides = (schemas: readonly CollectionDefinition[]) =>
+  new Map(schemas.map(({ collectionName, schema }) => [collectionName, schema]))
+
+type ImportError = { collectionName: string | null; error: string }
+type ImportChanges = {
+  created: string[]
+  updated: string[]
+  unchanged: string[]
+  deleted: string[]
+  errors: readonly ImportError[]
+}
+
+/**
+ * Brings every named collection to the imported schema, in one transaction: all of them or none. Entries that a schema
+ * leaves out stay; with `drop` they go. 400 with the list of what is wrong in `details.errors`.
+ */
+export async function importSchemas(
+  rt: Reads & Writes,
+  actor: Actor,
+  { schemas }: SchemaImport,
+  { drop, dryRun }: ChangeOptions,
+) {
+  const givenUp = new Set<string>()
+  const edit = (catalog: Catalog) => importedDefinitions(rt.config, catalog, schemas, { drop, givenUp })
+  const means = ({ collection, field }: Loss) => drop || givenUp.has(`${collection}.${field}`)
+  try {
+    const done = await (dryRun ? previewChange(rt, { edit, means }) : applyChange(rt, actor, { edit, means }))
+    const { changes, dropped, preview } = done
+    const answered = { changes: changesOf(changes, schemas), dropped }
+    if (preview === undefined) return { message: 'Schema import completed', ...answered }
+    return { message: 'Nothing was changed', dryRun: true, ...answered, ...preview }
+  } catch (error) {
+    const isRefused = error instanceof AppError && error.status < 500 && error.message !== importFailed
+    throw isRefused ? failed([{ collectionName: null, error: reasonOf(error) }]) : error
+  }
+}
+
+const importFailed = 'Schema import failed'
+
+function failed(errors: readonly ImportError[]): AppError {
+  const changes: ImportChanges = { created: [], updated: [], unchanged: [], deleted: [], errors }
+  return new AppError(400, importFailed, { details: changes })
+}
+
+function changesOf(changes: readonly CollectionChange[], schemas: readonly CollectionDefinition[]): ImportChanges {
+  const namesOf = (change: CollectionChange['change']) =>
+    changes.filter((entry) => entry.change === change).map(({ collection }) => collection)
+  const touched = new Set(changes.map(({ collection }) => collection))
+  return {
+    created: namesOf('create'),
+    updated: namesOf('update'),
+    unchanged: schemas.map(({ collectionName }) => collectionName).filter((name) => !touched.has(name)),
+    deleted: namesOf('delete'),
+    errors: [],
+  }
+}
+
+type ImportMode = { readonly drop: boolean; readonly givenUp: Set<string> }
+
+/** Throws the list of everything that is wrong, not the first of it. */
+function importedDefinitions(
+  config: Config,
+  catalog: Catalog,
+  schemas: readonly CollectionDefinition[],
+  { drop, givenUp }: ImportMode,
+): Definitions {
+  const errors: ImportError[] = []
+  let next = definitionsOf(catalog)
+  for (const { collectionName, schema } of schemas) {
+    const door = { catalog, collection: collectionName, beside: besides(schemas) }
+    const imported = attempt(() => {
+      const { schema: target, givenUp: columns } = importedSchema(door, schema, drop)
+      checkChange(config, catalog, collectionName, target)
+      for (const column of columns) givenUp.add(`${collectionName}.${column}`)
+      return target
+    })
+    if ('problem' in imported) errors.push({ collectionName, error: imported.problem })
+    else next = withSchema(next, collectionName, imported.result)
+  }
+  if (errors.length > 0) throw failed(errors)
+  const problems = definitionProblems(listOf(withMissingJunctions(next)), { multiTenant: config.tenancy.enabled })
+  if (problems.length > 0) throw failed(problems)
+  return next
+}
+
+function attempt<T>(work: () => T): { readonly result: T } | { readonly problem: string } {
+  try {
+    return { result: work() }
+  } catch (error) {
+    if (error instanceof AppError) return { problem: reasonOf(error) }
+    throw error
+  }
+}
+
+/**
+ * The schema a collection gets. Of a system collection only what an installation has added is taken over: its own
+ * fields and indexes are those of this version, whatever version the export is from.
+ */
+function importedSchema(door: Door, schema: SchemaJson, drop: boolean): Merged {
+  const collection = door.catalog.collections.get(door.collection)
+  if (collection?.system === true) return { schema: importedSystem(door, collection, schema, drop), givenUp: new Set() }
+  const declared = declaredSchema(door, schema)
+  return collection === undefined || drop ? { schema: declared, givenUp: new Set() } : merged(collection, declared)
+}
+
+function importedSystem(door: Door, collection: Collection, schema: SchemaJson, drop: boolean): SchemaJson {
+  const own = collection.definition.schema
+  checkShape(door.collection, schema)
+  if (!collection.writable) return own
+  const entries = Object.entries(schema.fields).filter(([, field]) => !isOwn(field))
+  const added = declaredSchema(door, { fields: Object.fromEntries(entries) }).fields
+  const kept = Object.entries(own.fields).filter(([, field]) => !drop || isOwn(field))
+  const fields = { ...Object.fromEntries(kept), ...added }
+  const names = new Set(own.indexes?.map((index) => index.name))
+  const isUsable = (index: IndexJson) =>
+    !names.has(index.name) && index.fields.every((field) => Object.hasOwn(fields, field))
+  const indexes = [...(own.indexes ?? []), ...(schema.indexes ?? []).filter(isUsable)]
+  return { ...own, fields, ...(indexes.length > 0 && { indexes }) }
+}
+
+function isDefinition(value: unknown): value is CollectionDefinition {
+  const { collectionName, schema } = Object(value) as Partial<CollectionDefinition>
+  return typeof collectionName === 'string' && schema !== null && typeof schema === 'object' && !Array.isArray(schema)
+}

@@ -1,0 +1,24 @@
+import type { IdSource } from '../../../adapters/ids.ts'
+import type { Logs } from '../../../adapters/logger.ts'
+import type { Traces } from '../../../adapters/tracing.ts'
+import type { Clock } from '../../../db/clock.ts'
+import type { Reads } from '../../../db/pools.ts'
+import type { UnloggedWrites } from '../../../db/sql.ts'
+import type { Writes } from '../../../events/commit.ts'
+import type { CurrentSettings } from '../../settings/settings.ts'
+import type { MailLogo, MailRenderer } from '../templates/templates.ts'
+
+/** What this folder takes of the process where it reads. */
+export type MailReads = Reads & Clock & CurrentSettings & Logs & MailLogo & MailRenderer
+
+/** What this folder takes of the process where it changes. */
+export type MailWrites = Reads &
+  Writes &
+  UnloggedWrites &
+  Clock &
+  CurrentSettings &
+  IdSource &
+  Logs &
+  MailLogo &
+  MailRenderer &
+  Traces

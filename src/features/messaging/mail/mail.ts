@@ -1,0 +1,62 @@
+import { canonicalEmail } from '../../../adapters/email-address.ts'
+import type { Tx } from '../../../db/sql.ts'
+import { errors } from '../../../errors.ts'
+import type { DomainEvent } from '../../../events/types.ts'
+import { oneLine, subjectOf } from '../templates/templates.ts'
+import { insertMail } from './queries.ts'
+import { type MailContext, type MailType, templateOf } from './types.ts'
+
+export { cleanMailLog, sendMailInLane, sweepMails } from './jobs.ts'
+export { mailSlots, openLanes } from './lanes.ts'
+export { cancelMail, mailStatus, requeueMail } from './queries.ts'
+export { hasInbox, inbox, senderOf, settingsSender } from './senders.ts'
+export {
+  emailChangeSeconds,
+  inviteLifetimeSeconds,
+  type LinkOrCode,
+  type MailContext,
+  type MailType,
+  mailTypes,
+  type SecretPurpose,
+  secretIdentifier,
+  secretOwner,
+  wantedEmailKey,
+} from './types.ts'
+
+export type MailRequest<Type extends MailType> = {
+  readonly type: Type
+  /** The stored address of the account, never what a caller typed. */
+  readonly to: string
+  /** Whose account the mail is about: it is not sent any more once the account is gone or has another address. */
+  readonly user?: { readonly id: string }
+  readonly tenantId?: string
+  /** Kept and shown to administrators: names and addresses, never a secret. */
+  readonly context: MailContext[Type]
+  /** Liquid instead of the template's subject; written by an administrator, never by a caller. */
+  readonly subject?: string
+}
+
+/**
+ * Accepts a mail in the caller's transaction: its svc_EmailLog row in state `queued`. Return `event` from the
+ * transaction's work, or nothing sends it. Secrets are made by the mail worker just before sending.
+ *
+ * @throws {AppError} 400 when `to` is not exactly one plain address of at most 254 characters
+ */
+export async function queueMail<Type extends MailType>(
+  tx: Tx,
+  { type, to, user, tenantId, context, subject }: MailRequest<Type>,
+): Promise<{ readonly emailLogId: string; readonly event: DomainEvent }> {
+  if (canonicalEmail(to)?.length !== to.length) throw errors.badBody('Invalid email address')
+  const emailLogId = await insertMail(tx, {
+    type,
+    to,
+    userId: user?.id,
+    tenantId,
+    context: { ...context, subject },
+    subject: oneLine(subject ?? subjectOf(templateOf(type, context))),
+  })
+  return {
+    emailLogId,
+    event: { type: 'mail.queued', data: { emailLogId, ...(tenantId !== undefined && { tenantId }) } },
+  }
+}

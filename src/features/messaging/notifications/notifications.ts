@@ -1,0 +1,61 @@
+import type { Readable } from 'node:stream'
+import { errors } from '../../../errors.ts'
+import type { Writes } from '../../../events/commit.ts'
+import type { Actor } from '../../../events/types.ts'
+import type { Writer } from '../../data/items/items.ts'
+import { changeItems, listItems } from '../../data/items/items.ts'
+import type { NotificationReads, NotificationWrites } from './capabilities.ts'
+import type { NewNotification } from './input.ts'
+import { notifications, ownNotifications } from './own.ts'
+import { deleteSomeOlderThan, isTenant, unknownUsers } from './queries.ts'
+
+export { newNotificationOf } from './input.ts'
+export { notifications, withOwnNotifications } from './own.ts'
+
+/** The reader's own notifications, as `/items` lists them, the newest first unless asked otherwise. */
+export function listNotifications(
+  rt: NotificationReads,
+  reader: Writer,
+  query: Readonly<Record<string, unknown>>,
+): Promise<string | Readable> {
+  const own = { ...reader, access: ownNotifications(reader.access) }
+  return listItems(rt, own, notifications, newestFirst(query))
+}
+
+/**
+ * One notification for each of the users, all or none, in one transaction; their ids in the order of the users. Who is
+ * connected hears of it as `svc_Notification:create`.
+ *
+ * @throws {AppError} 400 for users or a tenant that there are not
+ */
+export async function sendNotifications(
+  rt: NotificationWrites,
+  sender: Writer,
+  { userIds, tenantId, ...content }: NewNotification,
+): Promise<readonly string[]> {
+  const db = sender.scope?.tx ?? rt.db
+  const unknown = await unknownUsers(db, userIds)
+  if (unknown.length > 0) throw errors.badBody('userIds: unknown users', { unknown })
+  const tenant_Id = tenantId === undefined ? (sender.access.tenantId ?? null) : tenantId
+  if (tenant_Id !== null && !(await isTenant(db, tenant_Id))) throw errors.badBody('tenant_Id: unknown tenant')
+  const rows = userIds.map((userId) => ({ ...content, userId, tenant_Id }))
+  const { ids } = await changeItems(rt, sender, notifications, { action: 'create', payloads: rows })
+  return ids.map((id) => JSON.parse(id) as string)
+}
+
+/** Deletes everybody's notifications that are older than `days`, some at a time so that no lock is held for long. */
+export async function cleanUpNotifications(rt: Writes, actor: Actor, days: number): Promise<number> {
+  for (let deleted = 0; ; ) {
+    const some = await deleteSomeOlderThan(rt, actor, days, deletedAtOnce)
+    deleted += some
+    if (some < deletedAtOnce) return deleted
+  }
+}
+
+const deletedAtOnce = 2000
+
+/** Of groups there is no newest one. */
+function newestFirst(query: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const isChosen = Object.keys(query).some((key) => /^(sort|groupBy|aggregate|sortByRelevance)(\[|$)/.test(key))
+  return isChosen ? { ...query } : { ...query, sort: '-createdAt' }
+}

@@ -1,0 +1,99 @@
+import type { CurrentCatalog } from '../../../catalog/store.ts'
+import type { Configuration } from '../../../config/config.ts'
+import type { Clock } from '../../../db/clock.ts'
+import { type Reader, sql } from '../../../db/sql.ts'
+import type { Writes } from '../../../events/commit.ts'
+import { commitRow } from '../../../events/commit.ts'
+import { actorCte } from '../../../events/log.ts'
+import type { Actor } from '../../../events/types.ts'
+import type { Access } from '../../../query/access.ts'
+import { compileCondition } from '../../../query/compile.ts'
+import { resolveEnv } from '../../../query/env.ts'
+import { resolveCondition } from '../../../query/resolve.ts'
+import { createParams, type Params } from '../../../query/sql.ts'
+import { parameters } from '../../data/items/items.ts'
+import type { NotificationReads } from './capabilities.ts'
+import { notifications } from './own.ts'
+
+/** How many of the rows that `own` may read are not marked as seen. */
+export async function countUnseen(rt: NotificationReads, own: Access): Promise<number> {
+  const params = createParams()
+  const text = `select count(*)::int as count from "svc_Notification" t where ${ruleOf(rt, own, params)} and ${unseen}`
+  const [row] = await rt.db.run<{ count: number }>(text, params.values)
+  return row!.count
+}
+
+/** Marks these rows, or all, as seen, as far as `own` may read them; how many were not before. */
+export function markSeen(
+  rt: Writes & Clock & CurrentCatalog,
+  actor: Actor,
+  own: Access,
+  ids: readonly string[] | undefined,
+): Promise<number> {
+  return changeOwn(
+    rt,
+    actor,
+    own,
+    ids,
+    (where) => `update "svc_Notification" t set seen = true, "updatedAt" = now() from ctx where ${where} and ${unseen}`,
+  )
+}
+
+/** Deletes these rows, or all, as far as `own` may read them; how many there were. */
+export function deleteOwn(
+  rt: Writes & Clock & CurrentCatalog,
+  actor: Actor,
+  own: Access,
+  ids: readonly string[] | undefined,
+): Promise<number> {
+  return changeOwn(rt, actor, own, ids, (where) => `delete from "svc_Notification" t using ctx where ${where}`)
+}
+
+/** Deletes some of everybody's that were created more than `days` days ago; how many. */
+export async function deleteSomeOlderThan(rt: Writes, actor: Actor, days: number, atMost: number): Promise<number> {
+  const text = `${actorCte(1)}, gone as (
+    delete from "svc_Notification" t using ctx
+    where t.id in (
+      select id from "svc_Notification" where "createdAt" < now() - make_interval(days => $2) limit $3 for update skip locked)
+    returning 1)
+    select count(*)::int as count from gone`
+  const [row] = await commitRow<{ count: number }>(rt, actor, { text, values: [days, atMost] })
+  return row!.count
+}
+
+/** Those of the ids that are no user's. */
+export async function unknownUsers(db: Reader, ids: readonly string[]): Promise<readonly string[]> {
+  const rows = await db.any<{ id: string }>(sql.unsafe`
+    select given.id from unnest(${sql.array([...ids], 'uuid')}) given (id)
+    where not exists (select from "svc_User" u where u.id = given.id)`)
+  return rows.map(({ id }) => id)
+}
+
+/** Whether there is such a tenant. */
+export async function isTenant(db: Reader, id: string): Promise<boolean> {
+  return (await db.maybeOne(sql.unsafe`select 1 as one from "svc_Tenant" where id = ${id}`)) !== undefined
+}
+
+const unseen = 't.seen is not true'
+
+async function changeOwn(
+  rt: Writes & Clock & CurrentCatalog,
+  actor: Actor,
+  own: Access,
+  ids: readonly string[] | undefined,
+  change: (where: string) => string,
+): Promise<number> {
+  const { params, values } = parameters()
+  const named = ids === undefined ? '' : ` and t.id = any(${params.bind([...ids], 'uuid[]')})`
+  const where = `${ruleOf(rt, own, params)}${named}`
+  const text = `${actorCte(1)}, changed as (${change(where)} returning 1) select count(*)::int as count from changed`
+  const [row] = await commitRow<{ count: number }>(rt, actor, { text, values: values() })
+  return row!.count
+}
+
+/** The rule of a read, so that list, count, marks and deletions are about the same rows. */
+function ruleOf(rt: Clock & Configuration & CurrentCatalog, own: Access, params: Params): string {
+  const rule = resolveCondition(rt.catalog.current(), own, notifications, 'read', resolveEnv(rt))
+  if (rule === undefined) throw new Error('own notifications have no rule')
+  return compileCondition(rule, 't', params)
+}

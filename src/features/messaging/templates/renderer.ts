@@ -1,0 +1,97 @@
+import { once } from 'node:events'
+import { Worker } from 'node:worker_threads'
+import { TemplateError } from '../../../adapters/liquid.ts'
+import type { Template } from './built-in.ts'
+import type { RenderedMail } from './render.ts'
+
+/** Plain data; it is copied into the thread. */
+export type RenderJob = {
+  readonly template: Template
+  readonly variables: object
+  /** For `recordedSubject`: the same without secrets. */
+  readonly recordedVariables?: object
+}
+export type Rendered = RenderedMail & { readonly recordedSubject: string }
+export type RenderAnswer = { readonly rendered: Rendered } | { readonly problem: string }
+
+export type Renderer = {
+  /**
+   * Renders a mail within a second and 64 MB.
+   *
+   * @throws {TemplateError} for a template that is broken or needs more
+   */
+  render(job: RenderJob): Promise<Rendered>
+  close(): Promise<void>
+}
+
+/** Renders mails, in a thread of its own. */
+export type MailRenderer = { readonly renderer: Renderer }
+
+/** Real time: the thread does nothing else meanwhile. */
+const deadlineMs = 1000
+const resourceLimits = { maxOldGenerationSizeMb: 64, maxYoungGenerationSizeMb: 16, stackSizeMb: 4 }
+
+/**
+ * Renders templates in a thread of their own (ADR 0016): what one cannot end by itself ends with its thread, and
+ * whoever waits gets a new one. Starts with the first job; does not keep the process alive while idle.
+ */
+export function openRenderer(): Renderer {
+  let thread: Promise<Worker> | undefined
+  let line: Promise<unknown> = Promise.resolve()
+  const renderNow = async (job: RenderJob): Promise<Rendered> => {
+    thread ??= startThread()
+    try {
+      const answer = await answerOf(await thread, job)
+      if ('rendered' in answer) return answer.rendered
+      throw new TemplateError(answer.problem)
+    } catch (error) {
+      if (!(error instanceof TemplateError) || error instanceof OverrunError) await end()
+      throw error
+    }
+  }
+  const end = async () => {
+    const ending = thread
+    thread = undefined
+    await (await ending?.catch(() => undefined))?.terminate()
+  }
+  return {
+    render(job) {
+      const result = line.then(() => renderNow(job))
+      line = result.catch(() => undefined)
+      return result
+    },
+    close: end,
+  }
+}
+
+/** The thread was, or must be, ended. */
+class OverrunError extends TemplateError {}
+
+/** Knows nothing of the environment, so that no secret of it can be in its memory. */
+async function startThread(): Promise<Worker> {
+  const url = new URL('./render-thread.ts', import.meta.url)
+  const worker = new Worker(url, { resourceLimits, env: {}, execArgv: [], name: 'templates' })
+  await once(worker, 'message')
+  worker.unref()
+  return worker
+}
+
+async function answerOf(worker: Worker, job: RenderJob): Promise<RenderAnswer> {
+  const { promise, resolve, reject } = Promise.withResolvers<RenderAnswer>()
+  const onError = (error: Error & { code?: string }) =>
+    reject(error.code === 'ERR_WORKER_OUT_OF_MEMORY' ? new OverrunError('the template needs too much memory') : error)
+  const onExit = () => reject(new Error('the thread of the templates has ended'))
+  const overrun = () => reject(new OverrunError('the template takes longer than a second'))
+  // An answer that has come while this thread was busy counts: it is read before the callbacks of setImmediate.
+  const timer = setTimeout(() => setImmediate(overrun), deadlineMs)
+  worker.ref()
+  worker.once('message', resolve).once('error', onError).once('exit', onExit)
+  try {
+    worker.postMessage(job)
+    return await promise
+  } finally {
+    clearTimeout(timer)
+    worker.off('message', resolve).off('error', onError).off('exit', onExit)
+    worker.unref()
+  }
+}

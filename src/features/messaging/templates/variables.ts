@@ -1,0 +1,155 @@
+import type { Clock } from '../../../db/clock.ts'
+import { isObject } from '../../../query/guards.ts'
+import type { CurrentSettings, SettingsRow } from '../../settings/settings.ts'
+import { logoAddress } from './logo.ts'
+
+/** Who a mail is for, as templates see them. */
+export type Person = {
+  readonly firstName: string
+  readonly lastName: string | null
+  readonly email: string
+  readonly phone: string | null
+}
+
+/** A tenant's row. Templates see its name, logo, website, address, phone and email. */
+export type TenantRow = Readonly<Record<string, unknown>>
+
+/**
+ * The variables that every template has. What does not exist is the empty string, so that templates need no test for
+ * null.
+ */
+export function commonVariables(
+  settings: SettingsRow,
+  email: string,
+  person: Person | undefined,
+  tenant: TenantRow | undefined,
+  now: Date,
+) {
+  const firstName = person?.firstName ?? ''
+  const lastName = person?.lastName ?? ''
+  const fullName = `${firstName} ${lastName}`.trim()
+  return {
+    ...projectVariables(settings),
+    ...timeVariables(settings, now),
+    name: firstName,
+    user: { firstName, lastName, fullName, email, phone: person?.phone ?? '' },
+    tenant: picked(tenant ?? {}, ['name', 'logo', 'website', 'address', 'phone', 'email']),
+  }
+}
+
+/** Adds the other vocabulary's names, and when the secret expires, to what has not said so itself. */
+export function withSynonyms(
+  variables: Readonly<Record<string, unknown>>,
+  settings: SettingsRow,
+  expiresAt: Date | undefined,
+): Readonly<Record<string, unknown>> {
+  return {
+    magicLinkUrl: variables.magicLink ?? '',
+    code: variables.magicCode || variables.resetPasswordCode || '',
+    loginUrl: variables.loginLink ?? '',
+    expiresAt: expiresAt?.toISOString() ?? '',
+    expirationDate: expiresAt === undefined ? '' : timeVariables(settings, expiresAt).currentDate,
+    ...variables,
+  }
+}
+
+function projectVariables(settings: SettingsRow) {
+  const texts = picked(settings, ['project_name', 'project_color', 'project_url', 'app_url', 'email_signature'])
+  return {
+    ...texts,
+    project_color: texts.project_color || '#663399',
+    // The settings' `email_icon_Id` names a file, and nothing serves files yet.
+    logo_url: logoAddress,
+    loginLink: texts.app_url ? `${texts.app_url.replace(/\/+$/, '')}/login` : '',
+  }
+}
+
+/** In the time zone and form of the settings. */
+function timeVariables(settings: SettingsRow, now: Date) {
+  const part = partsOf(now, textIn(settings, 'timezone') || 'UTC')
+  const form = textIn(settings, 'date_format') || 'YYYY-MM-DD'
+  const date = form.replace(/YYYY|YY|MM|DD/g, (token) => part[token] ?? token)
+  return { currentDate: date, currentTime: `${part.HH}:${part.mm}`, currentYear: part.YYYY }
+}
+
+function partsOf(now: Date, timeZone: string): Record<string, string> {
+  const parts = clockIn(timeZone).formatToParts(now)
+  const get = (type: Intl.DateTimeFormatPartTypes) => parts.find((part) => part.type === type)?.value ?? ''
+  const year = get('year')
+  return { YYYY: year, YY: year.slice(-2), MM: get('month'), DD: get('day'), HH: get('hour'), mm: get('minute') }
+}
+
+/** A time zone that the settings have wrong must not stop a mail: then it is UTC. */
+function clockIn(timeZone: string): Intl.DateTimeFormat {
+  const options = { hourCycle: 'h23', dateStyle: 'short', timeStyle: 'short' } as const
+  try {
+    return new Intl.DateTimeFormat('sv-SE', { ...options, timeZone })
+  } catch (error) {
+    if (error instanceof RangeError) return new Intl.DateTimeFormat('sv-SE', { ...options, timeZone: 'UTC' })
+    throw error
+  }
+}
+
+function picked<const Key extends string>(
+  row: Readonly<Record<string, unknown>>,
+  keys: readonly Key[],
+): Record<Key, string> {
+  return Object.fromEntries(keys.map((key) => [key, textIn(row, key)])) as Record<Key, string>
+}
+
+function textIn(row: Readonly<Record<string, unknown>>, key: string): string {
+  const value = row[key]
+  return value === null || value === undefined ? '' : String(value)
+}
+
+const samplePerson = { firstName: 'Ada', lastName: 'Lovelace', email: 'ada@example.com', phone: '+44 20 7946 0000' }
+const sampleTenant = {
+  name: 'Analytical Engines',
+  logo: '',
+  website: 'https://engines.example.com',
+  address: '12 St James’s Square, London',
+  phone: '+44 20 7946 0001',
+  email: 'office@engines.example.com',
+}
+const sampleToken = 'sample'
+const sampleLifetimeMs = 3_600_000
+
+/**
+ * Every variable that a template may use, as in a mail to somebody, with the settings as they are. `data` takes the
+ * place of what it names, within `user` and `tenant` too.
+ */
+export function sampleVariables(
+  rt: Clock & CurrentSettings,
+  type = '',
+  tenantId?: string,
+  data: Readonly<Record<string, unknown>> = {},
+): Readonly<Record<string, unknown>> {
+  const settings = rt.settings.current(tenantId)
+  const now = rt.clock()
+  const base = String(settings.app_url ?? 'https://app.example.com').replace(/\/+$/, '')
+  const variables = {
+    ...commonVariables(settings, samplePerson.email, samplePerson, sampleTenant, now),
+    magicLink: type === 'magicLinkCode' ? '' : `${base}/auth/magiclink/${sampleToken}`,
+    magicCode: type === 'magicLinkCode' ? 'H7K2M4QX' : '',
+    resetPasswordLink: `${base}/auth/reset-password/${sampleToken}`,
+    resetUrl: `${base}/auth/reset-password/${sampleToken}`,
+    resetPasswordCode: '',
+    verificationLink: `${base}/auth/verify-email/${sampleToken}`,
+    verifyUrl: `${base}/auth/verify-email/${sampleToken}`,
+    oldEmail: 'ada@old.example.com',
+    newEmail: 'ada@new.example.com',
+    inviteLink: `${base}/accept-invite?token=${sampleToken}`,
+    inviterName: 'Charles Babbage',
+    existing: type === 'inviteExistingUser' ? 'true' : '',
+    notification_title: 'Your report is ready',
+    notification_message: 'It has 12 pages.',
+    action_url: base,
+    action_text: 'Read it',
+  }
+  const filled = withSynonyms({ ...variables, ...data }, settings, new Date(now.getTime() + sampleLifetimeMs))
+  return { ...filled, user: merged(variables.user, data.user), tenant: merged(variables.tenant, data.tenant) }
+}
+
+function merged(sample: object, given: unknown): unknown {
+  return isObject(given) ? { ...sample, ...given } : (given ?? sample)
+}

@@ -1,0 +1,149 @@
+import { type Static, Type } from 'typebox'
+import type { Reads } from '../../../db/pools.ts'
+import type { Writes } from '../../../events/commit.ts'
+import { type App, actorOf } from '../../../http/http.ts'
+import { type Declaration, route } from '../../../http/route.ts'
+import { Count, Moment, NullableId, NullableMoment, NullableText, OneOf, Said, Text } from '../../../http/shapes.ts'
+import { cancel, hurry, jobOr404, redrive } from './ops.ts'
+import { allQueues, type JobFilter, jobStates, jobsPage } from './queries.ts'
+import { queueRows, redriveQueue } from './queues.ts'
+
+/** What the workers have to do, and what they could not: for administrators. Emits: job.* and row changes. */
+export function opsRoutes(app: App, rt: Reads & Writes): void {
+  app.get('/ops/jobs', listRoute, (request) => jobsPage(rt.db, filterOf(request.query)))
+  app.get('/ops/jobs/:id', readRoute, async ({ params }) => ({ data: await jobOr404(rt, params.id) }))
+  app.post('/ops/jobs/:id/retry', retryRoute, async (request) => {
+    await hurry(rt, actorOf(request), request.params.id)
+    return { message: 'The job runs next' }
+  })
+  app.post('/ops/jobs/:id/redrive', redriveRoute, async (request) => {
+    await redrive(rt, actorOf(request), request.params.id, request.body)
+    return { message: 'The job is queued again' }
+  })
+  app.post('/ops/jobs/:id/cancel', cancelRoute, async (request) => {
+    await cancel(rt, actorOf(request), request.params.id)
+    return { message: 'The job is cancelled' }
+  })
+  app.get('/ops/queues', queuesRoute, async () => ({ data: await queueRows(rt) }))
+  app.post('/ops/queues/:queue/redrive', redriveQueueRoute, async (request) => {
+    const outcome = await redriveQueue(rt, actorOf(request), request.params.queue)
+    return { message: `${outcome.redriven} jobs are queued again`, ...outcome }
+  })
+}
+
+const Filter = Type.Object({
+  queue: Type.Optional(OneOf(allQueues)),
+  state: Type.Optional(OneOf(jobStates)),
+  since: Type.Optional(Moment({ description: 'Created from then on.' })),
+  until: Type.Optional(Moment({ description: 'Created before then.' })),
+  about: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 255,
+      description: 'Something that its data holds: the id of a mail, the type of a task.',
+      examples: ['0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'],
+    }),
+  ),
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, default: 25, examples: [25] })),
+  page: Type.Optional(Type.Integer({ minimum: 1, maximum: 100_000, default: 1, examples: [1] })),
+})
+
+function filterOf({ queue, state, since, until, about, limit = 25, page = 1 }: Static<typeof Filter>): JobFilter {
+  return { queue, state, since, until, about, limit, page }
+}
+
+const JobShape = Type.Object({
+  id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', { description: 'A UUID; of a task its number.' }),
+  queue: Text('mail'),
+  state: OneOf(jobStates),
+  data: Type.Record(Type.String(), Type.Unknown(), {
+    examples: [{ emailLogId: '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44' }],
+  }),
+  retries: Count(2, { description: 'Attempts after the first.' }),
+  retryLimit: Count(5),
+  createdAt: Moment(),
+  startAfter: Moment({ description: 'Not before this.' }),
+  startedAt: NullableMoment(),
+  completedAt: NullableMoment(),
+  reason: NullableText('Connection refused', { description: 'Why the last attempt failed.' }),
+  cause: Type.Union(
+    [
+      Type.Object({
+        position: Text('4711'),
+        type: Text('mail'),
+        action: Text('queued'),
+        createdAt: Text('2026-03-14T09:26:53.589Z'),
+        requestId: NullableText('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'),
+        userId: NullableId(),
+      }),
+      Type.Null(),
+    ],
+    { description: 'The event that the job came from.' },
+  ),
+})
+
+const JobParams = Type.Object({ id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44') })
+
+const declared = <const D extends Omit<Declaration, 'tag'>>(declaration: D) =>
+  route({ tag: 'Operations', ...declaration })
+
+const listRoute = declared({
+  summary: 'List jobs',
+  description: 'The newest first.',
+  query: Filter,
+  response: { 200: Type.Object({ data: Type.Array(JobShape), totalCount: Count(1) }) },
+})
+const readRoute = declared({
+  summary: 'Read a job',
+  params: JobParams,
+  response: { 200: Type.Object({ data: JobShape }) },
+})
+const retryRoute = declared({
+  summary: 'Have a waiting job run next',
+  params: JobParams,
+  response: { 200: Said('The job runs next') },
+})
+const redriveRoute = route({
+  summary: 'Queue a job again that was given up',
+  tag: 'Operations',
+  params: JobParams,
+  body: Type.Object({ to: Type.Optional(Text('ada@example.com', { description: 'Of a mail: the right address.' })) }),
+  response: { 200: Said('The job is queued again') },
+  // Each kind of job takes members of its own.
+  readElsewhere: 'all',
+})
+const cancelRoute = declared({
+  summary: 'Cancel a job',
+  params: JobParams,
+  response: { 200: Said('The job is cancelled') },
+})
+const queuesRoute = declared({
+  summary: 'List the queues and what is in them',
+  response: {
+    200: Type.Object({
+      data: Type.Array(
+        Type.Object({
+          queue: Text('mail'),
+          waiting: Count(3),
+          active: Count(1),
+          dead: Count(0, { description: 'Given up: they wait for an operator.' }),
+          overdueSeconds: Count(0, { description: 'Of the job that has been due the longest.' }),
+        }),
+      ),
+    }),
+  },
+})
+const redriveQueueRoute = declared({
+  summary: 'Queue all jobs of a queue again that were given up',
+  params: Type.Object({ queue: Text('mail') }),
+  response: {
+    200: Type.Object({
+      message: Text('2 jobs are queued again'),
+      redriven: Count(2),
+      refused: Type.Array(
+        Type.Object({ id: Text('4711'), reason: Text('The mail is sent; only one that has failed is sent again') }),
+      ),
+      more: Type.Boolean({ description: 'There were more than one request takes.' }),
+    }),
+  },
+})

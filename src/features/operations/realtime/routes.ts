@@ -1,0 +1,157 @@
+import { type TSchema, Type } from 'typebox'
+import type { CurrentCatalog } from '../../../catalog/store.ts'
+import type { Reads } from '../../../db/pools.ts'
+import { errors } from '../../../errors.ts'
+import type { Writes } from '../../../events/commit.ts'
+import type { Feed } from '../../../events/feed.ts'
+import { type App, actorOf } from '../../../http/http.ts'
+import { type Declaration, route } from '../../../http/route.ts'
+import { Count, NullableText, OneOf, Text } from '../../../http/shapes.ts'
+import {
+  changeActions,
+  collectionSetting,
+  disableCollection,
+  enableCollection,
+  enabledCollections,
+  validActions,
+} from './realtime.ts'
+import { realtimeStatus, replicationConfig } from './status.ts'
+
+/** The endpoints under /realtime (docs/realtime.md). Emits: schema.changed. `feed` is undefined where the channel is off. */
+export function realtimeRoutes(app: App, rt: Reads & Writes & CurrentCatalog, feed: Feed | undefined): void {
+  app.get('/realtime/status', statusRoute, async () => ({ data: await realtimeStatus(rt, feed) }))
+  app.get('/realtime/config', configRoute, async () => ({ data: await replicationConfig(rt) }))
+  app.get('/realtime/collections', listRoute, async () => ({ data: enabledCollections(rt) }))
+  app.get('/realtime/collections/:collection', readRoute, async ({ params }) => ({
+    data: collectionSetting(rt, params.collection),
+  }))
+  app.post('/realtime/collections/:collection/enable', enableRoute, async (request) => {
+    const done = await enableCollection(rt, actorOf(request), request.params.collection, request.body)
+    return { data: { ...done, walAvailable: feed?.status().source === 'wal' } }
+  })
+  app.post('/realtime/collections/:collection/disable', disableRoute, async (request) => ({
+    data: await disableCollection(rt, actorOf(request), request.params.collection),
+  }))
+  app.patch('/realtime/collections/:collection', changeRoute, async (request) => ({
+    data: await changeActions(rt, actorOf(request), request.params.collection, request.body.actions),
+  }))
+  // Every process follows the definitions by itself; both only make sure of it at once.
+  app.post('/realtime/reload', reloadRoute('Make sure that this process knows the realtime configuration'), async () =>
+    reloaded('Realtime configuration reloaded'),
+  )
+  app.post('/realtime/initialize', reloadRoute('Make sure that the realtime channel is open'), async () => {
+    if (feed === undefined) throw errors.badBody('The realtime channel is off: set SOCKET_ENABLED=true')
+    return reloaded('Realtime initialized')
+  })
+
+  async function reloaded(message: string) {
+    await rt.catalog.reload()
+    return { data: { message, status: await realtimeStatus(rt, feed) } }
+  }
+}
+
+const data = <Shape extends TSchema>(shape: Shape) => ({ 200: Type.Object({ data: shape }) })
+
+const declared = <const D extends Omit<Declaration, 'tag'>>(declaration: D) =>
+  route({ tag: 'Realtime', errors: 'realtime', ...declaration })
+
+const CollectionParams = Type.Object({ collection: Text('products') })
+
+const needsActions = 'actions is required and must be an array'
+const Actions = Type.Array(OneOf(validActions), {
+  description: 'Which changes are told.',
+  examples: [['insert', 'update']],
+  refusal: {
+    enum: (given: unknown) =>
+      `Invalid action: ${strangeActionOf(given).slice(0, 64)}. Valid actions are: ${validActions.join(', ')}`,
+    otherwise: needsActions,
+  },
+})
+
+/** The first that is none. */
+const strangeActionOf = (given: unknown): string =>
+  String((given as unknown[]).find((action) => !(validActions as readonly unknown[]).includes(action)))
+
+const ConfigShape = Type.Object({
+  enabled: Type.Literal(true),
+  actions: Type.Array(OneOf(validActions)),
+  replicaIdentityFull: Type.Optional(Type.Boolean()),
+})
+const EnabledShape = Type.Array(Type.Object({ collection: Text('products'), config: ConfigShape }))
+const ReplicationShape = Type.Object({
+  walLevel: Text('logical'),
+  maxReplicationSlots: Count(10),
+  maxWalSenders: Count(10),
+  isConfigured: Type.Boolean(),
+  issues: Type.Array(Text("wal_level is 'replica', it must be 'logical'")),
+})
+const StatusShape = Type.Object({
+  initialized: Type.Boolean({ description: 'The channel of this process is open.' }),
+  connected: Type.Boolean({ description: 'Its feed follows the WAL.' }),
+  walAvailable: Type.Boolean(),
+  isWalLeader: Type.Boolean(),
+  enabledCollections: EnabledShape,
+  publicationName: Text('daybook'),
+  slotName: NullableText('daybook_feed_7'),
+  replicationConfig: ReplicationShape,
+})
+
+const statusRoute = declared({ summary: 'Read the state of the realtime channel', response: data(StatusShape) })
+const configRoute = declared({
+  summary: 'Check whether the database can announce changes by its WAL',
+  response: data(ReplicationShape),
+})
+const listRoute = declared({ summary: 'List the collections with realtime', response: data(EnabledShape) })
+const readRoute = declared({
+  summary: 'Read whether a collection has realtime',
+  params: CollectionParams,
+  response: data(
+    Type.Object({
+      collection: Text('products'),
+      enabled: Type.Boolean(),
+      config: Type.Union([ConfigShape, Type.Null()]),
+    }),
+  ),
+})
+const enableRoute = declared({
+  summary: 'Switch realtime on for a collection',
+  params: CollectionParams,
+  body: Type.Object({
+    actions: Type.Optional(Actions),
+    replicaIdentityFull: Type.Optional(Type.Boolean({ refusal: 'replicaIdentityFull must be a boolean' })),
+  }),
+  response: data(
+    Type.Object({
+      message: Text('Realtime enabled for collection: products'),
+      collection: Text('products'),
+      config: ConfigShape,
+      replicaIdentityFull: Type.Boolean(),
+      walAvailable: Type.Boolean(),
+    }),
+  ),
+})
+const disableRoute = declared({
+  summary: 'Switch realtime off for a collection',
+  description: 'Subscriptions to it end.',
+  params: CollectionParams,
+  response: data(
+    Type.Object({ message: Text('Realtime disabled for collection: products'), collection: Text('products') }),
+  ),
+})
+const changeRoute = declared({
+  summary: 'Choose which changes of a collection are told',
+  params: CollectionParams,
+  body: Type.Object({ actions: Actions }),
+  response: data(
+    Type.Object({
+      message: Text('Realtime configuration updated for collection: products'),
+      collection: Text('products'),
+      config: ConfigShape,
+    }),
+  ),
+})
+const reloadRoute = (summary: string) =>
+  declared({
+    summary,
+    response: data(Type.Object({ message: Text('Realtime configuration reloaded'), status: StatusShape })),
+  })

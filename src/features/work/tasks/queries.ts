@@ -1,0 +1,196 @@
+import { type Reader, rawQuery, sql, type Tx } from '../../../db/sql.ts'
+import { actorCte } from '../../../events/log.ts'
+import { type AttemptClaim, windowHours } from './task.ts'
+
+/**
+ * The statements about svc_Tasks. `commitRow` runs those that are a value: their first parameter is the actor. A claim is
+ * `attempt_token`; `started_at` is when the attempt began, `heartbeat_at` the last sign of life of its worker.
+ */
+
+type Statement = { readonly text: string; readonly values: readonly unknown[]; readonly name: string }
+
+const claimable = `t.task_status = 'Not started' and t.status is distinct from 'archived'
+  and (t.retry_at is null or t.retry_at <= now())`
+
+const creatorLeft = `t."tenant_Id" is not null and t."userCreated_Id" is not null and not exists (
+    select from "svc_UserRole" r
+    where r."user_Id" = t."userCreated_Id" and (r."tenant_Id" is null or r."tenant_Id" = t."tenant_Id"))`
+
+const claimed = `t.id, t.type, t.attempt_token as token, t.task_data as data, t."tenant_Id", t."userCreated_Id",
+  t.attachment_id, to_json(t.scheduled_time at time zone 'UTC')#>>'{}' || 'Z' as scheduled_time, t.retry_count,
+  t.max_retries,
+  'task-' || t.id || '-' || (extract(epoch from t."createdAt") * 1000)::bigint as "idempotencyKey",
+  ${creatorLeft} as "creatorLeft"`
+
+const claim = `update "svc_Tasks" t
+  set task_status = 'Running', started_at = now(), heartbeat_at = now(), attempt_token = gen_random_uuid(),
+      retry_at = null, progress = null, progress_message = null, "updatedAt" = now()`
+
+/** What a worker may claim now. */
+export type Wanted = {
+  readonly types: readonly string[]
+  /** Isolated because they are likely to break the process that they run in: tasks of these types, and retries. */
+  readonly isolatedTypes: readonly string[]
+  /** At most so many of the tasks may be isolated ones. */
+  readonly isolatedAtMost: number
+}
+
+const isolated = (types: string) => `(t.retry_count > 0 or t.type = any(${types}::text[]))`
+
+/** Claims up to `limit` due tasks, those that have been due the longest. Of rows that others claim none. */
+export function claimDueTasks({ types, isolatedTypes, isolatedAtMost }: Wanted, limit: number): Statement {
+  return {
+    name: 'claim_due_tasks',
+    text: `${actorCte(1)}, earliest as materialized (
+    select t.id, t.scheduled_time, ${isolated('$4')} as isolated from "svc_Tasks" t
+    where ${claimable} and t.scheduled_time <= now() and t.type = any($2::text[])
+      and ($5::int > 0 or not ${isolated('$4')})
+    order by t.scheduled_time, t.id limit $3 for update skip locked),
+  counted as (
+    select id, isolated, count(*) filter (where isolated) over (order by scheduled_time, id) as so_far from earliest),
+  due as (select id from counted where not isolated or so_far <= $5)
+  ${claim} from ctx, due where t.id = due.id returning ${claimed}`,
+    values: [types, limit, isolatedTypes, isolatedAtMost],
+  }
+}
+
+/** Claims one task, due or not; no row when it is not to be had. */
+export function claimTaskById(id: number): Statement {
+  return {
+    name: 'claim_task',
+    text: `${actorCte(1)} ${claim} from ctx where t.id = $2 and ${claimable} returning ${claimed}`,
+    values: [id],
+  }
+}
+
+const released = 'started_at = null, heartbeat_at = null, attempt_token = null, "updatedAt" = now()'
+const held = `t.id = $2 and t.attempt_token = $3 and t.task_status = 'Running'`
+
+/** Ends an attempt in success; no row when it has lost its claim. `result` is JSON text. */
+export function completeClaimed({ id, token }: AttemptClaim, result: string | null): Statement {
+  return {
+    name: 'complete_task',
+    text: `${actorCte(1)} update "svc_Tasks" t
+  set task_status = 'Completed', result_data = $4::jsonb, error_data = null, progress = 1, ${released}
+  from ctx where ${held} returning t.id`,
+    values: [id, token, result],
+  }
+}
+
+/** Ends an attempt whose handler has failed. */
+export function failClaimed({ id, token }: AttemptClaim, message: string): Statement {
+  return {
+    name: 'fail_task',
+    text: `${actorCte(1)} update "svc_Tasks" t
+  set task_status = 'Error', error_data = jsonb_build_object('message', $4::text), ${released}
+  from ctx where ${held} returning t.id`,
+    values: [id, token, message],
+  }
+}
+
+/** Gives a task back that this worker cannot go on with: no attempt was spent. */
+export function giveBackClaimed({ id, token }: AttemptClaim): Statement {
+  return {
+    name: 'give_back_task',
+    text: `${actorCte(1)} update "svc_Tasks" t set task_status = 'Not started', ${released}
+  from ctx where ${held} returning t.id`,
+    values: [id, token],
+  }
+}
+
+// From 2 s, doubled with every retry, to half an hour.
+const setBack = (message: string) => `
+  set task_status = case when t.retry_count < t.max_retries then 'Not started' else 'Error' end,
+      retry_count = least(t.retry_count + 1, greatest(t.retry_count, t.max_retries)),
+      retry_at = case when t.retry_count < t.max_retries
+        then now() + make_interval(secs => least(2 * power(2, least(t.retry_count, 10)), 1800)) end,
+      error_data = jsonb_build_object('message', ${message}, 'stalled_at', now()), ${released}`
+
+/** Ends an attempt that came to no end by itself: the task is tried again while it has retries, else it fails. */
+export function setBackClaimed({ id, token }: AttemptClaim, message: string): Statement {
+  return {
+    name: 'set_back_task',
+    text: `${actorCte(1)} update "svc_Tasks" t ${setBack('$4::text')}
+  from ctx where ${held} returning t.id`,
+    values: [id, token, message],
+  }
+}
+
+/**
+ * Takes running tasks back that gave no sign of life for that long. A row that is locked is being written by the very
+ * attempt (`holdClaim`): that is one.
+ */
+export function recoverStalledTasks(stallSeconds: number): Statement {
+  return {
+    name: 'recover_tasks',
+    text: `${actorCte(1)}, stalled as materialized (
+    select id from "svc_Tasks"
+    where task_status = 'Running'
+      and coalesce(heartbeat_at, started_at, '-infinity') < now() - make_interval(secs => $2)
+    for update skip locked)
+  update "svc_Tasks" t ${setBack(`'Task stalled: no sign of life for ' || $2::int || ' s'`)}
+  from ctx, stalled where t.id = stalled.id returning t.id, t.task_status as status`,
+    values: [stallSeconds],
+  }
+}
+
+/**
+ * Whether the attempt still owns its task; then it keeps it until the transaction ends. `exclusively` for who is to
+ * change the row itself.
+ */
+export async function holdClaim(tx: Tx, { id, token }: AttemptClaim, exclusively = false): Promise<boolean> {
+  const lock = exclusively ? sql.fragment`for update` : sql.fragment`for share`
+  const row = await tx.maybeOne(sql.unsafe`
+    select id from "svc_Tasks"
+    where id = ${id} and attempt_token = ${token} and task_status = 'Running' ${lock}`)
+  return row !== undefined
+}
+
+/** Whether the task is a tenant's and its creator does not belong to that (any more). */
+export async function hasCreatorLeft(db: Reader, { id }: Pick<AttemptClaim, 'id'>): Promise<boolean> {
+  const row = await db.maybeOne<{ left: boolean }>(
+    rawQuery(`select ${creatorLeft} as left from "svc_Tasks" t where t.id = $1`, [id]),
+  )
+  return row?.left === true
+}
+
+/** `completeClaimed` as part of a transaction that has set its actor. */
+export async function completeHeld(tx: Tx, { id, token }: AttemptClaim, result: string | null): Promise<void> {
+  await tx.one(sql.unsafe`
+    update "svc_Tasks" t
+    set task_status = 'Completed', result_data = ${result}::jsonb, error_data = null, progress = 1,
+        started_at = null, heartbeat_at = null, attempt_token = null, "updatedAt" = now()
+    where t.id = ${id} and t.attempt_token = ${token} returning t.id`)
+}
+
+/** Milliseconds until the next task is due that may be claimed; 0 when one is, undefined when none waits. */
+export async function nextDueMs(
+  db: Reader,
+  { types, isolatedTypes, isolatedAtMost }: Wanted,
+): Promise<number | undefined> {
+  const row = await db.maybeOne<{ ms: number }>(
+    rawQuery(
+      `select (extract(epoch from greatest(t.scheduled_time, coalesce(t.retry_at, t.scheduled_time)) - now()) * 1000)::float8 as ms
+       from "svc_Tasks" t
+       where t.task_status = 'Not started' and t.status is distinct from 'archived' and t.type = any($1::text[])
+         and t.scheduled_time <= now() + make_interval(hours => $2) and ($4::int > 0 or not ${isolated('$3')})
+       order by 1 limit 1`,
+      [types, windowHours, isolatedTypes, isolatedAtMost],
+    ),
+  )
+  return row && Math.max(0, row.ms)
+}
+
+/** Every waiting task of the coming hours as it is shown to extensions, the earliest first. */
+export async function comingTasks(db: Reader): Promise<readonly Record<string, unknown>[]> {
+  const rows = await db.any<{ task: Record<string, unknown> }>(
+    rawQuery(
+      `select to_jsonb(t) - 'attempt_token' as task from "svc_Tasks" t
+       where t.task_status = 'Not started' and t.status is distinct from 'archived'
+         and t.scheduled_time <= now() + make_interval(hours => $1)
+       order by t.scheduled_time, t.id`,
+      [windowHours],
+    ),
+  )
+  return rows.map(({ task }) => task)
+}

@@ -1,0 +1,55 @@
+import type { FastifyRequest } from 'fastify'
+import type { Caller } from '../access/principal.ts'
+import { clientNetwork } from '../adapters/client-address.ts'
+import type { RepeatableRequest } from '../db/unlogged/idempotency.ts'
+import type { Actor } from '../events/types.ts'
+
+export type { App } from '../adapters/fastify.ts'
+
+/** Which of the specification's two error bodies a route answers with; realtime's validation errors are a third. */
+export type ErrorStyle = 'auth' | 'general' | 'realtime'
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Who calls; set before the handler of every route, the public role without a valid session. */
+    caller: Caller
+    /** What its session cookie is worth: `live` makes the caller, `dead` nobody. `none` too where the header decides. */
+    sessionCookie: 'none' | 'live' | 'dead'
+    /** Set where the client sent an Idempotency-Key. */
+    repeatable: RepeatableRequest | undefined
+  }
+  interface FastifyContextConfig {
+    errorStyle?: ErrorStyle
+    /** Every caller is the public role: other sites lead browsers here, so a cookie says nothing about who asks. */
+    ignoresSession?: boolean
+    /** The route reads the Authorization header itself, e.g. of another service that calls it; the platform does not. */
+    ownAuthorization?: boolean
+  }
+}
+
+/** Who acts, as the log records it. `caller` may stand for somebody else than the request's own, e.g. at login. */
+export function actorOf(
+  request: FastifyRequest,
+  caller: Pick<Caller, 'userId' | 'tenantId'> & { role: { id: string } } = request.caller,
+): Actor {
+  return {
+    userId: caller.userId,
+    roleId: caller.role.id,
+    tenantId: caller.tenantId,
+    ip: request.ip,
+    userAgent: request.headers['user-agent'],
+    requestId: request.id,
+    request: request.headers['x-request-id'] === request.id ? undefined : request,
+    repeatable: request.repeatable,
+  }
+}
+
+/** Who takes turns with others where work waits: users do, and of strangers the networks that they come from. */
+export const turnOf = ({ caller, ip }: FastifyRequest): string => caller.userId ?? clientNetwork(ip)
+
+/** Makes a body that only its handler can read part of what the request's Idempotency-Key stands for. */
+export function identifyBody(request: FastifyRequest, digest: string): void {
+  if (request.repeatable === undefined) return
+  const { fingerprint } = request.repeatable
+  request.repeatable = { ...request.repeatable, fingerprint: `${fingerprint} ${digest}` }
+}

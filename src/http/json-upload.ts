@@ -1,0 +1,59 @@
+import { createHash } from 'node:crypto'
+import type { FastifyRequest } from 'fastify'
+import { acceptMultipart } from '../adapters/multipart.ts'
+import type { Config } from '../config/config.ts'
+import { AppError, errors } from '../errors.ts'
+import { type App, identifyBody } from './http.ts'
+import { isTooDeep } from './json-depth.ts'
+import { decodeText, refuseUnkeepable } from './json-values.ts'
+
+/** Lets the routes of this scope take forms with one JSON file, as large as any other body; 413 beyond. */
+export function acceptJsonUploads(app: App, { server }: Config): void {
+  const size = server.bodySizeLimit
+  acceptMultipart(app, { fileSize: size, fieldSize: size })
+}
+
+/**
+ * What the JSON file (or field) in a part of a form says. 400 with the message `missing` where there is no such part,
+ * with others for what is no form, no JSON, or nested more deeply than any other body may be.
+ */
+export async function uploadedJson(request: FastifyRequest, part: string, missing: string): Promise<unknown> {
+  const text = request.isMultipart() ? await textOf(request, part) : undefined
+  if (text === undefined) throw errors.badBody(missing, `send it as the part ${part} of multipart/form-data`)
+  identifyBody(request, createHash('sha256').update(text).digest('base64url'))
+  if (isTooDeep(text)) throw errors.badBody(`${what} is nested too deeply`)
+  const value = jsonOf(text)
+  refuseUnkeepable(text, value, what)
+  return value
+}
+
+const what = 'The uploaded file'
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (error) {
+    if (error instanceof SyntaxError) throw errors.badBody('Invalid JSON file')
+    throw error
+  }
+}
+
+/** Every part is read to its end, or the connection would wait for it. */
+async function textOf(request: FastifyRequest, wanted: string): Promise<string | undefined> {
+  let text: string | undefined
+  let isJson = true
+  try {
+    for await (const part of request.parts()) {
+      const content = part.type === 'field' ? String(part.value) : decodeText(await part.toBuffer(), what)
+      if (part.fieldname !== wanted) continue
+      text = content
+      isJson = part.type === 'field' || /\.json$/i.test(part.filename) || /^application\/json\b/i.test(part.mimetype)
+    }
+  } catch (error) {
+    // Limits have a status of their own; what the parser throws is about bytes that are no form.
+    if (error instanceof AppError || (error as { statusCode?: number }).statusCode !== undefined) throw error
+    throw Object.assign(errors.badBody('The upload cannot be read'), { cause: error })
+  }
+  if (!isJson) throw errors.badBody('Invalid file type. Please upload a JSON file')
+  return text
+}

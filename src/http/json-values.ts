@@ -1,0 +1,81 @@
+import { isUtf8 } from 'node:buffer'
+import { AppError } from '../errors.ts'
+
+/*
+ * JSON says more than can be kept: a string may hold half of a pair of surrogates, which UTF-8 has no bytes for, and a
+ * number may be too large for a double. Both would be stored as something else (U+FFFD, null), so both are refused.
+ */
+
+/** The text of UTF-8 bytes; 400 for bytes that are none. `what` is named in the message: `The request body`. */
+export function decodeText(bytes: Buffer, what: string): string {
+  if (!isUtf8(bytes)) throw new AppError(400, `${what} is not valid UTF-8`, { code: 'INVALID_UTF8' })
+  return bytes.toString('utf8')
+}
+
+/**
+ * Refuses with 400 what JSON text has said that cannot be kept; `value` is what it was parsed to. Most texts can't say such
+ * a thing, which the text itself tells at little cost.
+ */
+export function refuseUnkeepable(text: string, value: unknown, what: string): void {
+  const refusal = mayBeUnkeepable(text) ? unkeepable(value, what) : undefined
+  if (refusal !== undefined) throw refusal
+}
+
+/** The refusal of a value whose text is gone; undefined where it can be kept. Binary parts are not JSON's. */
+export function unkeepable(value: unknown, what: string): AppError | undefined {
+  const problem = problemOf(value)
+  if (problem === 'text')
+    return new AppError(400, `${what} has text that is not valid Unicode`, { code: 'INVALID_TEXT' })
+  return problem && new AppError(400, `${what} has a number that is too large`, { code: 'NUMBER_TOO_LARGE' })
+}
+
+/** An escaped surrogate, a number with an exponent, or more digits than the largest double has. */
+function mayBeUnkeepable(text: string): boolean {
+  return escapedSurrogate.test(text) || exponent.test(text) || hasManyDigits(text)
+}
+
+const escapedSurrogate = /\\u[dD][89a-fA-F]/
+/** Numbers only: a digit and an `e` are in every other UUID. */
+const exponent = /(?:^|[:,[\s])-?\d+(?:\.\d+)?[eE]\+?\d/
+
+const mostDigits = 308
+
+/** Looks at every so many-th character only: a longer run of digits has one of them. */
+function hasManyDigits(text: string): boolean {
+  for (let at = mostDigits; at < text.length; at += mostDigits)
+    if (isDigit(text, at) && digitsAround(text, at) > mostDigits) return true
+  return false
+}
+
+function digitsAround(text: string, at: number): number {
+  let [from, to] = [at, at]
+  while (at - from <= mostDigits && isDigit(text, from - 1)) from -= 1
+  while (to - at <= mostDigits && isDigit(text, to + 1)) to += 1
+  return to - from + 1
+}
+
+function isDigit(text: string, at: number): boolean {
+  const code = text.charCodeAt(at)
+  return code >= 0x30 && code <= 0x39
+}
+
+/** Iterative, so that no depth can exhaust the stack. */
+function problemOf(root: unknown): 'text' | 'number' | undefined {
+  const pending = [root]
+  while (pending.length > 0) {
+    const value = pending.pop()
+    if (typeof value === 'string' && !value.isWellFormed()) return 'text'
+    if (typeof value === 'number' && !Number.isFinite(value)) return 'number'
+    if (Array.isArray(value)) for (const member of value) pending.push(member)
+    else if (isObject(value))
+      for (const [key, member] of Object.entries(value)) {
+        if (!key.isWellFormed()) return 'text'
+        pending.push(member)
+      }
+  }
+  return undefined
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && !ArrayBuffer.isView(value) && !(value instanceof ArrayBuffer)
+}

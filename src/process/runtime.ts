@@ -1,0 +1,248 @@
+import { availableParallelism } from 'node:os'
+import type { Logger } from 'pino'
+import { type AccessStore, type CurrentAccess, openAccessStore } from '../access/store.ts'
+import { type IdSource, newId } from '../adapters/ids.ts'
+import type { Logs } from '../adapters/logger.ts'
+import { hashing } from '../adapters/passwords.ts'
+import type { Tracing } from '../adapters/running-span.ts'
+import { openTracing, type Traces } from '../adapters/tracing.ts'
+import { goneSignal } from '../admission/asker.ts'
+import { type AdmissionLane, type Lane, openDoor, openLane } from '../admission/lane.ts'
+import { readPlaces } from '../admission/places.ts'
+import { openDataCache, type ResultCache } from '../cache/data-cache.ts'
+import { openSystemSync, type Synced } from '../cache/system-sync.ts'
+import { type CurrentCatalog, openCatalog } from '../catalog/store.ts'
+import { type Config, ConfigError, type Configuration } from '../config/config.ts'
+import type { ProcessVariables } from '../config/read.ts'
+import { type Clock, openDatabaseClock } from '../db/clock.ts'
+import { openLeases } from '../db/leases.ts'
+import type { Line, ServerLine } from '../db/line.ts'
+import { type Listening, openListener } from '../db/listener.ts'
+import { type PoolStates, stateOf } from '../db/pool-state.ts'
+import { lookAtDatabase, refuseLostSettings } from '../db/poolers.ts'
+import {
+  type Database,
+  type FeedReads,
+  openDatabase,
+  openPool,
+  poolShares,
+  type Reads,
+  type ReservedReads,
+  workerConnections,
+} from '../db/pools.ts'
+import { reachDatabase } from '../db/reach.ts'
+import { openReplicas, type ReplicaReads, type Replicas } from '../db/replicas.ts'
+import { sql, type UnloggedWrites } from '../db/sql.ts'
+import { forgetWriteMarks, storeWriteMarks } from '../db/unlogged/write-marks.ts'
+import { loadWriteMarks, openWriteMarks } from '../db/write-marks.ts'
+import { keyOf, openWritePool, type WritePool } from '../db/write-pool.ts'
+import { type Jobs, startBoss } from '../events/jobs.ts'
+import { openSessionStore, type Sessions } from '../features/accounts/auth/auth.ts'
+import { type ItemHooks, openHooks } from '../features/data/hooks/hooks.ts'
+import type { SystemRules } from '../features/data/items/context.ts'
+import { openSocketRegistry, type Sockets } from '../features/messaging/rooms/registry.ts'
+import { type MailLogo, type MailRenderer, openRenderer, readLogo } from '../features/messaging/templates/templates.ts'
+import { type Meters, openInstruments } from '../features/operations/metrics/instruments.ts'
+import { type CurrentSettings, openSettings, type SettingsStore } from '../features/settings/store.ts'
+import { openSystemRules } from './system-rules.ts'
+
+/**
+ * Everything a process shares: opened once, passed as a value, closed in reverse order. It can read; to write, call
+ * `commit` (events/commit.ts) or a statement of `db/unlogged/`.
+ */
+export type Runtime = Configuration &
+  ProcessVariables &
+  Logs &
+  Traces &
+  Meters &
+  Clock &
+  IdSource &
+  Connections &
+  ReplicaReads &
+  AdmissionLane &
+  Jobs &
+  Stores &
+  ResultCache &
+  MailRenderer &
+  MailLogo &
+  ItemHooks &
+  SystemRules &
+  Sockets & { readonly close: () => Promise<void> }
+
+/** The ways to the database. */
+type Connections = Reads & ReservedReads & FeedReads & UnloggedWrites & PoolStates & ServerLine & Listening
+
+/** What is read once and kept as it changes. */
+type Stores = CurrentCatalog & CurrentAccess & CurrentSettings & Sessions
+
+export type RuntimeOptions = {
+  config: Config
+  log: Logger
+  /** Name of the process in logs and in pg_stat_activity: `web`, `mail`, … */
+  name: string
+  /** Workers keep pg-boss's maintenance running; web processes only insert jobs. */
+  worker: boolean
+  env?: Readonly<Record<string, string | undefined>>
+}
+
+/** Opens pools, notification connection, job queue, catalog and caches. Fails if the database can't be reached. */
+export async function openRuntime(options: RuntimeOptions): Promise<Runtime> {
+  const { config, log, name, worker, env = {} } = options
+  const mailLogo = readLogo(config.server.extensionsDir)
+  await reachDatabase(config, log)
+  const line = await lookAtDatabase(config, log)
+  const closers: (() => Promise<void>)[] = []
+  const opened: Opened = (value, close) => {
+    closers.unshift(async () => close(value))
+    return value
+  }
+  const close = async () => {
+    for (const closer of closers) await closer()
+  }
+  try {
+    const tracing = opened(await openTracing(config, name, log), (t) => t.close())
+    const shares = sharesOf(options)
+    const opening = { ...options, line, tracing, shares, opened }
+    const { writePool, clock, reading, ...connections } = await openConnections(opening)
+    const stores = await openStores(opening, connections, reading)
+    const boss = opened(await startBoss({ db: { executeSql: writePool.script }, log, supervise: worker }), (b) =>
+      b.stop({ graceful: false, close: false }),
+    )
+    const replicas = worker ? undefined : openReplicaReads(opening, connections)
+    stores.catalog.onChange(() => replicas?.catalogChanged())
+    const runtime: Omit<Runtime, keyof SystemRules> = {
+      config,
+      log,
+      env,
+      tracing,
+      instruments: openInstruments(),
+      clock,
+      newId,
+      ...connections,
+      replicas,
+      admission: worker ? openDoor : openAdmission(config, shares, replicas),
+      boss,
+      ...stores,
+      dataCache: opened(openDataCache({ config, db: connections.reserved, log, boss }), (cache) => cache.close()),
+      renderer: opened(openRenderer(), (renderer) => renderer.close()),
+      mailLogo,
+      hooks: openHooks(log),
+      sockets: openSocketRegistry(),
+      close,
+    }
+    return Object.assign(runtime, { systemRules: openSystemRules(runtime) })
+  } catch (error) {
+    await close()
+    throw error
+  }
+}
+
+/** Notes how something is closed that was opened. */
+type Opened = <T>(value: T, close: (value: T) => void | Promise<void>) => T
+
+type Shares = ReturnType<typeof poolShares>
+
+type Opening = RuntimeOptions & {
+  readonly line: Line
+  readonly tracing: Tracing
+  readonly shares: Shares
+  readonly opened: Opened
+}
+
+function sharesOf({ config, worker }: RuntimeOptions): Shares {
+  const { poolMax } = config.database
+  return poolShares(worker ? Math.min(workerConnections, poolMax) : poolMax, !worker && config.realtime.enabled)
+}
+
+type Opens = Connections &
+  Clock & {
+    readonly writePool: WritePool
+    /** The pool of `db`, for reads that do not end with the asker's. */
+    readonly reading: Database
+  }
+
+async function openConnections(opening: Opening): Promise<Opens> {
+  const { config, log, line, name, worker, tracing, shares, opened } = opening
+  const pool = (share: 'read' | 'reserved' | 'feed') =>
+    opened(openPool({ config, log, line, max: shares[share], readOnly: true, name: `${name} ${share}` }), (p) =>
+      p.end(),
+    )
+  const reads = { log, logSql: config.database.logging, tracing, onLoss: 'repeat' } as const
+  const read = pool('read')
+  const db = openDatabase(read, { ...reads, ends: goneSignal })
+  const reserved = openDatabase(pool('reserved'), reads)
+  const feedDb = shares.feed > 0 ? openDatabase(pool('feed'), reads) : db
+  await checkSetUp(reserved)
+  const clock = opened(await openDatabaseClock(reserved, log), (c) => c.close())
+  const writePool = opened(
+    await openWritePool({ config, log, line, transactions: shares.write, hot: shares.hotWrite, name, tracing }),
+    (pool) => pool.close(),
+  )
+  await refuseLostSettings({ config, log, line, reading: reserved, writing: writePool.hot })
+  const listener = opened(await openListener({ config, log, db: reserved, leased: !worker }), (l) => l.close())
+  const pools = () => [
+    stateOf('read', db.pool),
+    stateOf('reserved', reserved.pool),
+    ...(feedDb === db ? [] : [stateOf('feed', feedDb.pool)]),
+    ...writePool.states(),
+  ]
+  const reading = openDatabase(read, reads)
+  return { db, reserved, feedDb, writes: keyOf(writePool), pools, line, listener, clock: clock.now, writePool, reading }
+}
+
+async function openStores(opening: Opening, connections: Connections, reading: Database): Promise<Stores> {
+  const { config, log, opened } = opening
+  const { reserved, listener } = connections
+  const leases = openLeases({ db: reserved, listener, log })
+  const catalog = await openCatalog(reading, listener, log, { multiTenant: config.tenancy.enabled })
+  const access = await openAccessStore(reserved, catalog, listener, log, config.systemCache.ttlSeconds)
+  const sessions = openSessionStore({ db: reserved, listener, leases, catalog, access, config, log })
+  const settings = await openSettings(reserved, listener, log, config.systemCache.ttlSeconds)
+  const synced = [syncedAccess(access), syncedSettings(settings)]
+  opened(openSystemSync({ config, log, synced }), (sync) => sync.close())
+  return { catalog, access, sessions, settings }
+}
+
+const syncedAccess = ({ current, reload, onChange }: AccessStore): Synced => ({
+  value: () => {
+    const { roles, permissions, acls } = current()
+    return [[...roles], [...permissions], [...acls]]
+  },
+  reload,
+  onChange,
+})
+
+const syncedSettings = ({ all, reload, onChange }: SettingsStore): Synced => ({ value: all, reload, onChange })
+
+function openReplicaReads(opening: Opening, { reserved, writes }: Connections): Replicas | undefined {
+  const { config, log, name, opened } = opening
+  const marks = openWriteMarks({
+    store: (callers) => storeWriteMarks({ writes }, callers),
+    load: (callers) => loadWriteMarks(reserved, callers),
+    log,
+  })
+  const forgetMarks = () => forgetWriteMarks({ writes })
+  const replicas = openReplicas({ config, log, name, primary: reserved, marks, forgetMarks })
+  return replicas && opened(replicas, (r) => r.close())
+}
+
+function openAdmission(config: Config, shares: Shares, replicas: Replicas | undefined): Lane {
+  const { all, heavy } = readPlaces(shares.read, config.overload.heavyReads)
+  // Asked of the system for every admission, the number of cores was a third of what a list costs.
+  const hasFewCores = availableParallelism() < 4
+  const places = () => {
+    // Each replica that serves bears as much again.
+    const servers = 1 + (replicas?.serving() ?? 0)
+    // A hash takes a core for as long as it lasts, and so does heavy work where the database is on the same machine.
+    const hashes = hasFewCores ? hashing.stats().running.heavy : 0
+    return { all: all * servers, heavy: Math.max(1, heavy * servers - hashes) }
+  }
+  return openLane({ places, refusal: 'Too much is being asked for at once. Please try again later.' })
+}
+
+async function checkSetUp(db: Database): Promise<void> {
+  const { done } = await db.one<{ done: boolean }>(
+    sql.unsafe`select to_regclass('"svc_SchemaDefinition"') is not null as done`,
+  )
+  if (!done) throw new ConfigError('DATABASE_URL: this database has not been set up yet: run node src/setup.ts')
+}

@@ -1,0 +1,24 @@
+import { enableCompileCache } from 'node:module'
+import { join } from 'node:path'
+import { setFlagsFromString } from 'node:v8'
+
+/** Where Node.js keeps what it makes of our files and those of the packages, for the next start. */
+export const compiledDirectory = join(import.meta.dirname, '../../.cache/compiled')
+
+/**
+ * To be called by the file that a process is started with, before it imports the program: hence the two files of a
+ * process. Starts from what an earlier one has compiled; where the directory can't be written nothing is kept. Whoever
+ * names it in NODE_COMPILE_CACHE spares the process the compiler of types too, which takes 20 MB for that first file.
+ *
+ * Most of what a start allocates stays, so V8 would double its young generation up to 32 MB, which a process that waits
+ * for work never needs. Until `growWithWork` it stays as small as it begins.
+ */
+export function startSmall(): void {
+  enableCompileCache(compiledDirectory)
+  setFlagsFromString('--semi-space-growth-factor=1')
+}
+
+/** The process is ready: its memory may follow its work, as V8 has it by default. */
+export function growWithWork(): void {
+  setFlagsFromString('--semi-space-growth-factor=2')
+}

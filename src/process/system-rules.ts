@@ -1,0 +1,103 @@
+import type { Clock } from '../db/clock.ts'
+import {
+  inviteRules,
+  membershipRules,
+  roleRules,
+  sessionRules,
+  tenantRules,
+  userRules,
+} from '../features/accounts/identity/rules.ts'
+import { checkRuleCells, checkRuleDelete } from '../features/accounts/permissions/permissions.ts'
+import {
+  type Cell,
+  type CollectionRules,
+  keyCell,
+  type PayloadContext,
+  type Rules,
+  type WriteAction,
+  withCells,
+} from '../features/data/items/context.ts'
+import { checkTemplateCells, type MailRenderer } from '../features/messaging/templates/templates.ts'
+import { checkSettingsDelete, settingsCells } from '../features/settings/cells.ts'
+import type { CurrentSettings } from '../features/settings/store.ts'
+
+/** What templates are tried with. */
+type RenderedSamples = Clock & CurrentSettings & MailRenderer
+
+const permissionRules: CollectionRules = {
+  beforeWrite: async (rt, { collection }, cells, id) => {
+    await checkRuleCells(rt, collection.name, cells, id)
+    return cells
+  },
+}
+
+/** A named rule that is in use stays. */
+const aclRules: CollectionRules = {
+  ...permissionRules,
+  beforeDelete: (rt, ids) => checkRuleDelete(rt, 'svc_ACL', ids),
+}
+
+const settingsRules: CollectionRules = {
+  beforeWrite: (rt, _context, cells, id) => settingsCells(rt, cells, id),
+  beforeDelete: checkSettingsDelete,
+}
+
+const templateRules = (rt: RenderedSamples): CollectionRules => ({
+  beforeWrite: async (_rt, _context, cells) => {
+    await checkTemplateCells(rt, cells)
+    return cells
+  },
+})
+
+/** A task begins as not started; afterwards only a permission that names the field may reset what workers write. */
+const stateOfTask = (_config: unknown, action: WriteAction) => (action === 'update' ? 'name' : 'nothing')
+
+const taskRules: CollectionRules = {
+  protectedFields: {
+    task_status: stateOfTask,
+    result_data: stateOfTask,
+    error_data: stateOfTask,
+    retry_count: stateOfTask,
+    started_at: stateOfTask,
+    progress: stateOfTask,
+    progress_message: stateOfTask,
+    attempt_token: stateOfTask,
+    heartbeat_at: stateOfTask,
+    retry_at: stateOfTask,
+  },
+  beforeWrite: async (rt, context, cells, id) => (id === undefined ? cells : statusCells(rt, context, cells)),
+}
+
+/**
+ * A status that somebody sets takes the task away from the attempt that runs it: `started_at` says since when it is
+ * Running, or that it is not.
+ */
+function statusCells(rt: Clock, { collection }: PayloadContext, cells: readonly Cell[]): readonly Cell[] {
+  const status = cells.find((cell) => cell.field.name === 'task_status')?.value
+  if (status === undefined) return cells
+  const startedAt = status === 'Running' ? rt.clock().toISOString() : null
+  const state = { started_at: startedAt, heartbeat_at: null, attempt_token: null, retry_at: null }
+  const set = Object.entries(state).map(([name, value]) => keyCell(collection.fields.get(name)!, value))
+  return withCells(cells, set)
+}
+
+const fileRules: CollectionRules = {
+  protectedFields: { isPublic: ({ files }) => (files.protectIsPublic ? 'name' : 'wildcard') },
+}
+
+/** THE list of what holds for rows of system collections, whichever way they are written. `items` knows none of them. */
+export const openSystemRules = (rt: RenderedSamples): Rules =>
+  new Map([
+    ['svc_User', userRules],
+    ['svc_UserRole', membershipRules],
+    ['svc_Role', roleRules],
+    ['svc_Tenant', tenantRules],
+    ['svc_Invite', inviteRules],
+    ['svc_Sessions', sessionRules],
+    ['svc_Permission', permissionRules],
+    ['svc_ACL', aclRules],
+    ['svc_Settings', settingsRules],
+    ['svc_Template', templateRules(rt)],
+    ['svc_Tasks', taskRules],
+    ['svc_File', fileRules],
+  ])

@@ -1,0 +1,21 @@
+import type { IdSource } from '../adapters/ids.ts'
+import type { ResultCache } from '../cache/data-cache.ts'
+import type { Clock } from '../db/clock.ts'
+import type { Listening } from '../db/listener.ts'
+import type { Reads } from '../db/pools.ts'
+import type { Writes } from '../events/commit.ts'
+import type { MailLogo, MailRenderer } from '../features/messaging/templates/templates.ts'
+import type { Meters } from '../features/operations/metrics/metrics.ts'
+import type { CurrentSettings } from '../features/settings/settings.ts'
+
+/** What this folder takes of the process where it changes. */
+export type WorkerWrites = Reads &
+  Writes &
+  Clock &
+  CurrentSettings &
+  IdSource &
+  Listening &
+  MailLogo &
+  MailRenderer &
+  Meters &
+  ResultCache
