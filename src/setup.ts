@@ -124,7 +124,7 @@ async function installQueues(config: Config, log: Logger): Promise<void> {
   }
 }
 
-/** Roles, settings and the default administrator; only what is missing (spec/schemas.md §4). */
+/** Roles, settings and the default administrator; only what is missing. */
 async function seed(tx: Tx, config: Config): Promise<SetupResult> {
   await tx.any(sql.unsafe`
     insert into "svc_Role" (name, description, "isTenantSpecific") values

@@ -4,7 +4,7 @@ import { awaiting, optional, optionalSecret, type Variable, variable } from './v
 import { socialProviderIds } from './variables/accounts.ts'
 import type { Parsed } from './variables.ts'
 
-/** A complete mail sender (spec: <SENDER>_SMTP_*). */
+/** A complete mail sender. */
 export type MailSender = Readonly<{
   name: string
   host: string
@@ -16,7 +16,7 @@ export type MailSender = Readonly<{
   from: string
 }>
 
-/** A storage service (spec: <SERVICE>_STORAGE_*). */
+/** A storage service. */
 export type StorageService = LocalStorageService | S3StorageService
 
 export type LocalStorageService = Readonly<{ name: string; driver: 'LOCAL'; path: string }>

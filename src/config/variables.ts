@@ -11,7 +11,7 @@ import { realtime, tasks, workflows } from './variables/realtime.ts'
 import { admin, project, server } from './variables/server.ts'
 
 /**
- * The one table of every variable (spec: Configuration variables, Authentication configuration variables, Limits).
+ * The one table of every variable.
  * Families of variables whose names are configured (`<SENDER>_SMTP_HOST`) are in families.ts.
  */
 export const groups = {

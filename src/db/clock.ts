@@ -2,7 +2,7 @@ import type { Logger } from 'pino'
 import type { Database } from './pools.ts'
 import { sql } from './sql.ts'
 
-/** The time of the database, as this process knows it (quality F-37). */
+/** The time of the database, as this process knows it. */
 export type DatabaseClock = {
   now(): Date
   close(): Promise<void>

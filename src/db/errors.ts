@@ -9,7 +9,7 @@ export function sqlState(error: unknown): string | undefined {
   return cause === undefined || cause === error ? undefined : sqlState(cause)
 }
 
-/** True when another process changed a table under a prepared plan: reload the catalog and try once more (design §7). */
+/** True when another process changed a table under a prepared plan: reload the catalog and try once more. */
 export function isStalePlan(error: unknown): boolean {
   const state = sqlState(error)
   return state === '0A000' || state === '42703' || state === '42P01' || state === '42704'
@@ -126,7 +126,7 @@ const answers: Readonly<Record<string, (error: unknown) => AppError | undefined>
     /jsonpath/.test(source(cause).message ?? '') ? errors.badQuery('malformed jsonpath') : undefined,
   '22': (cause) => answer('INVALID_VALUE', 400, 'Invalid value', 'A value does not fit its field', cause),
   '54': (cause) => answer('INVALID_VALUE', 400, 'Invalid value', 'A value is too large for its field', cause),
-  // The statement timeout: asked again it would take as long, so it is not a passing fault of ours (quality I-18).
+  // The statement timeout: asked again it would take as long, so it is not a passing fault of ours.
   '57014': (cause) => answer('REQUEST_TIMEOUT', 408, 'The request took too long', null, cause),
   '25P03': (cause) => unavailable(cause),
   '53300': (cause) => unavailable(cause),
@@ -156,7 +156,7 @@ function unavailable(cause: unknown): AppError {
 
 /**
  * Value lists of ENUM fields are constraints named `{collection}_{field}_check`, and a collection may declare its own
- * (spec/schemas.md §2). Those are told by their collection alone: a name may speak of fields that the caller does not see.
+ *. Those are told by their collection alone: a name may speak of fields that the caller does not see.
  */
 function checkAnswer(cause: unknown): AppError {
   const { table = '', constraint = '' } = source(cause)

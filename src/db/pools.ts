@@ -66,7 +66,7 @@ export const workerConnections = 5
 export type PoolShare = 'read' | 'hotWrite' | 'write' | 'reserved' | 'feed'
 
 /**
- * DATABASE_POOL_MAX is the sum of all pools of a process (design §2): two connections stay reserved for session and
+ * DATABASE_POOL_MAX is the sum of all pools of a process: two connections stay reserved for session and
  * health checks, and two for realtime where it is on, so that a flood of heavy reads can neither lock everybody out nor
  * delay changes; the rest is shared. One-row writes get most of it: each waits for the disk on a connection of its own, and
  * the more of them wait together, the fewer writes to the disk they cost.

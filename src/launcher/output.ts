@@ -65,7 +65,7 @@ function describeError(err: unknown): string {
   return visible(`: ${[type, message].filter(Boolean).join(': ')}`)
 }
 
-/** What clients send gets into messages: it must neither begin a line nor tell the terminal anything (quality I-12). */
+/** What clients send gets into messages: it must neither begin a line nor tell the terminal anything. */
 function visible(text: string): string {
   return text.replaceAll(
     /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,

@@ -3,7 +3,7 @@ import { group, optional, optionalSecret, secret, variable } from '../variable.t
 
 /* Who may sign in, how, and from where. */
 
-/** The 35 social sign-in providers (spec: auth §6), as they are written in AUTH_SERVICES_ENABLED. */
+/** The 35 social sign-in providers, as they are written in AUTH_SERVICES_ENABLED. */
 export const socialProviderIds = [
   ...['GOOGLE', 'FACEBOOK', 'APPLE', 'GITHUB', 'ATLASSIAN', 'COGNITO', 'DISCORD', 'DROPBOX', 'FIGMA', 'GITLAB'],
   ...['HUGGINGFACE', 'KAKAO', 'KICK', 'LINE', 'LINEAR', 'LINKEDIN', 'MICROSOFT', 'NAVER', 'NOTION', 'PAYBIN'],

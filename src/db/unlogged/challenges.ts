@@ -5,7 +5,7 @@ import { sql, type Tx } from '../sql.ts'
  * they are part of; hence they take a Tx.
  */
 
-/** By the database's clock (spec: Limits). */
+/** By the database's clock. */
 const challengeSeconds = 300
 
 export type Challenge = {

@@ -58,7 +58,7 @@ export async function consumeSecret(tx: Tx, wanted: Consumption): Promise<string
   return consumed?.email
 }
 
-/** How many codes may be wrong before the next is not even looked at, within a quarter of an hour (quality A-19). */
+/** How many codes may be wrong before the next is not even looked at, within a quarter of an hour. */
 const triesPerAccount = 5
 const triesPerClient = 10
 const triesWithoutAccount = 1000

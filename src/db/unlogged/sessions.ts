@@ -113,7 +113,7 @@ export async function deleteExpiredSessions(rt: UnloggedWrites, atMost: number):
   return rows.length
 }
 
-/** Moves the end of a live session to `seconds` from now, at most once a day (auth facts §1, sliding expiry). */
+/** Moves the end of a live session to `seconds` from now, at most once a day. */
 export async function extendSession(rt: UnloggedWrites, sessionId: string, seconds: number): Promise<void> {
   await run(
     rt,
