@@ -33,7 +33,7 @@ function codeOfStatus(status: number): string {
   return name.toUpperCase().replaceAll(/[^A-Z]+/g, '_')
 }
 
-export type AppErrorOptions = {
+type AppErrorOptions = {
   code?: string
   details?: unknown
   members?: Record<string, unknown>

@@ -33,7 +33,7 @@ export type Tracing = {
 }
 
 /** The span in which something happens, as far as others need to know it. */
-export type RunningSpan = {
+type RunningSpan = {
   /** The header of W3C Trace Context: ids and whether it is recorded, nothing else. */
   readonly traceparent: string
   readonly logged: { readonly trace_id: string; readonly span_id: string }

@@ -7,7 +7,7 @@ export type Presumed = 'cheap' | 'heavy'
  * Runs that hold a place for longer are slow. Milliseconds. Of what is cheap to most it takes more to doubt it: a machine
  * that is busy with other things makes everything slow.
  */
-export const slowMs: Readonly<Record<Presumed, number>> = { heavy: 100, cheap: 1000 }
+const slowMs: Readonly<Record<Presumed, number>> = { heavy: 100, cheap: 1000 }
 /** What has been quick before, or is of a kind that mostly is, may be slow for so long before that counts. */
 const graceMs = 1000
 /** The average of what may be heavy and never is. Milliseconds. */

@@ -4,7 +4,7 @@ import { type Asker, asker, clientGone } from './asker.ts'
 import { afterRun, type Cost, duringRun, type Presumed, unknownCost, weightOf } from './costs.ts'
 import { admissible, hasRoom, mayRefuse, type Places, type Room, step, type Weight, type Work } from './step.ts'
 
-export type Entering = {
+type Entering = {
   /** Work of one shape costs alike, such as a statement whatever its values. */
   readonly shape: string
   readonly presumed: Presumed
@@ -65,7 +65,7 @@ export const openDoor: Lane = {
   stats: () => ({ running: zero, waiting: zero, admitted: zero, refused: zero }),
 }
 
-export type LaneOptions = {
+type LaneOptions = {
   readonly places: () => Room
   /** What somebody is told who is refused. */
   readonly refusal: string

@@ -37,7 +37,7 @@ export type Places = {
 /** How many places there are, and how many of them heavy work may hold. */
 export type Room = Pick<Places, 'all' | 'heavy'>
 
-export type Standing<W extends Work> = {
+type Standing<W extends Work> = {
   readonly running: readonly Work[]
   /** In the order in which they came. */
   readonly waiting: readonly W[]
@@ -45,7 +45,7 @@ export type Standing<W extends Work> = {
   readonly servedAt: ReadonlyMap<string, number>
 }
 
-export type Step<W> = { readonly admitted: readonly W[]; readonly refused: readonly W[] }
+type Step<W> = { readonly admitted: readonly W[]; readonly refused: readonly W[] }
 
 /** What follows from how things stand now. */
 export function step<W extends Work>(standing: Standing<W>, places: Places, now: number): Step<W> {

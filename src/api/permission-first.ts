@@ -11,7 +11,7 @@ import type { WebWrites } from './capabilities.ts'
  * THE table: routes about one collection, and the actions of which a caller must have been granted one, or the body is not
  * even read. Everything finer (fields, rows, the second of two actions) is decided with the body, by the same words.
  */
-export const actionsOfRoutes: Readonly<Record<string, readonly Action[]>> = {
+const actionsOfRoutes: Readonly<Record<string, readonly Action[]>> = {
   'POST /items/:collection': ['create'],
   'PUT /items/:collection': ['create', 'update'],
   'PATCH /items/:collection/:id': ['update'],

@@ -10,7 +10,7 @@ export type RequestLimit = {
   close(): Promise<void>
 }
 
-export type RequestLimitOptions = { limit: number; windowMs: number; counters: Counters; log: Logger }
+type RequestLimitOptions = { limit: number; windowMs: number; counters: Counters; log: Logger }
 
 /** `unsent`: how much of the count the other processes do not know yet. */
 type Requests = Window & { unsent: number }

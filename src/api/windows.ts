@@ -5,7 +5,7 @@ export type Window = {
   endsAt: number
 }
 
-export type Windows<Known extends Window> = {
+type Windows<Known extends Window> = {
   /** Undefined when there is none or it is over. */
   live(key: string): Known | undefined
   begin(key: string, window: Known): Known

@@ -17,11 +17,11 @@ export type MailSender = Readonly<{
 }>
 
 /** A storage service. */
-export type StorageService = LocalStorageService | S3StorageService
+type StorageService = LocalStorageService | S3StorageService
 
-export type LocalStorageService = Readonly<{ name: string; driver: 'LOCAL'; path: string }>
+type LocalStorageService = Readonly<{ name: string; driver: 'LOCAL'; path: string }>
 
-export type S3StorageService = Readonly<{
+type S3StorageService = Readonly<{
   name: string
   driver: 'S3'
   accessKeyId: string
@@ -44,7 +44,7 @@ export type SocialProvider = Readonly<{
 }>
 
 /** What only some providers have. */
-export type SocialExtra = Readonly<
+type SocialExtra = Readonly<
   Partial<Record<'teamId' | 'keyId' | 'privateKey' | 'tenantId' | 'clientKey' | 'domain' | 'region', string>>
 >
 

@@ -3,7 +3,7 @@ import { addProblem, isSet, type Reading } from './read.ts'
 import { groups, type Parsed } from './variables.ts'
 
 /** What the rules look at: all values, before the config is put together. */
-export type Draft = Readonly<{ parsed: Parsed; families: Families; secretKey: string }>
+type Draft = Readonly<{ parsed: Parsed; families: Families; secretKey: string }>
 
 export type RuleOptions = Readonly<{ allowMissingSecret?: boolean; requireDatabase?: boolean }>
 

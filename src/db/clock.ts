@@ -3,7 +3,7 @@ import type { Database } from './pools.ts'
 import { sql } from './sql.ts'
 
 /** The time of the database, as this process knows it. */
-export type DatabaseClock = {
+type DatabaseClock = {
   now(): Date
   close(): Promise<void>
 }

@@ -8,7 +8,7 @@ import { freePort, probePort } from './free-port.ts'
 export const superuser = 'postgres'
 export const application = 'daybook'
 
-export type ClusterOptions = { log: Notes; durable: boolean }
+type ClusterOptions = { log: Notes; durable: boolean }
 
 /**
  * The address of the last start, else a new one with a random password; with another port when its own is taken by

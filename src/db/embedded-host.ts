@@ -42,7 +42,7 @@ export type Host = {
   account: Account
 }
 
-export type Account = { uid: number; gid: number } | { uid?: never; gid?: never }
+type Account = { uid: number; gid: number } | { uid?: never; gid?: never }
 
 /** The server and its tools see nothing of our environment: no secret, no `PG…` variable, no locale to trip over. */
 export const hostEnvironment = { PATH: '/usr/local/bin:/usr/bin:/bin', LC_ALL: 'C' }

@@ -155,8 +155,8 @@ function unavailable(cause: unknown): AppError {
 }
 
 /**
- * Value lists of ENUM fields are constraints named `{collection}_{field}_check`, and a collection may declare its own
- *. Those are told by their collection alone: a name may speak of fields that the caller does not see.
+ * Value lists of ENUM fields are constraints named `{collection}_{field}_check`, and a collection may declare its own.
+ * Those are told by their collection alone: a name may speak of fields that the caller does not see.
  */
 function checkAnswer(cause: unknown): AppError {
   const { table = '', constraint = '' } = source(cause)

@@ -15,7 +15,7 @@ export type Leases = {
   heardByAll(): Promise<void>
 }
 
-export type LeasesOptions = { readonly db: Database; readonly listener: Listener; readonly log: Logger }
+type LeasesOptions = { readonly db: Database; readonly listener: Listener; readonly log: Logger }
 
 export function openLeases({ db, listener, log }: LeasesOptions): Leases {
   const rounds = new Map<string, Round>()

@@ -33,7 +33,7 @@ export type ServerLine = { readonly line: Line }
 /** As without anything in between. */
 export const plainLine: LineFacts = { isPooled: false, keepsSessions: true, keepsSettings: true, keepsNames: true }
 
-export type LineOptions = {
+type LineOptions = {
   readonly facts?: LineFacts
   /** DATABASE_PREPARED_STATEMENTS. */
   readonly named: boolean

@@ -6,7 +6,7 @@ import { type LineFacts, plainLine } from './line.ts'
 import { tlsOptions, withoutOwnParameters } from './pools.ts'
 import { neededSettings, settingsOf } from './session-settings.ts'
 
-export type LookOptions = { readonly config: Config; readonly url: string; readonly patienceMs?: number }
+type LookOptions = { readonly config: Config; readonly url: string; readonly patienceMs?: number }
 
 /**
  * Looks at what lies between here and an address, over two connections at most. Rejects when the server can't be reached,

@@ -25,7 +25,7 @@ const lifeSql = `pg_stat_get_bgwriter_stat_reset_time()::text || ' ' || left(pg_
 /** SQL, a select list: the running transaction's {@link TransactionId}. It gets a number by that if it has none. */
 export const transactionIdSql = `pg_current_xact_id()::text as xid, ${lifeSql} as life`
 
-export type Ending = 'committed' | 'aborted' | 'unknown'
+type Ending = 'committed' | 'aborted' | 'unknown'
 
 /** What the server says of a transaction; `status` null where it has forgotten it, `future` where it has yet to begin. */
 export type Standing = {
@@ -47,7 +47,7 @@ export function endingOf({ status, isSameLife }: Standing): Ending | undefined {
 }
 
 /** How long it is waited for a transaction that has not ended, and for a server that does not answer. */
-export const outcomeWithinMs = 10_000
+const outcomeWithinMs = 10_000
 
 /**
  * Asks how a transaction ended, and waits for its end and for the server. Never rejects. One that waits for a client that

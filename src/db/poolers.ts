@@ -42,7 +42,7 @@ async function lookAt(variable: string, config: Config, url: string): Promise<Li
 }
 
 /** What the statements of a pool run under, as the server says. */
-export type Arrived = {
+type Arrived = {
   readonly settings: Readonly<Record<string, string>>
   /** Where tables are looked for. */
   readonly schemas: string
@@ -56,7 +56,7 @@ export async function readArrived(db: Database): Promise<Arrived> {
       (select oid from pg_database where datname = current_database()) || ' ' || extract(epoch from pg_postmaster_start_time()) as database`)
 }
 
-export type WaysOfDatabase = {
+type WaysOfDatabase = {
   readonly config: Config
   readonly log: Logger
   readonly line: Line

@@ -17,7 +17,6 @@ import { statementName } from './statement-names.ts'
 import { toldOfSessions } from './told.ts'
 import { withSettings } from './travelling.ts'
 
-export type PgPool = pg.Pool
 export type PgClient = pg.Client
 
 /** Under a name, planned once per connection; or by itself. */
@@ -63,7 +62,7 @@ export type FeedReads = { readonly feedDb: Database }
 /** Most connections of a worker's pools. */
 export const workerConnections = 5
 
-export type PoolShare = 'read' | 'hotWrite' | 'write' | 'reserved' | 'feed'
+type PoolShare = 'read' | 'hotWrite' | 'write' | 'reserved' | 'feed'
 
 /**
  * DATABASE_POOL_MAX is the sum of all pools of a process: two connections stay reserved for session and
@@ -80,7 +79,7 @@ export function poolShares(max: number, realtime: boolean): Record<PoolShare, nu
   return { reserved: few, feed, write, hotWrite, read: Math.max(1, rest - write - hotWrite) }
 }
 
-export type PoolOptions = {
+type PoolOptions = {
   config: Config
   log: Logger
   max: number
@@ -147,7 +146,7 @@ function clientOn(line: Line, settings: SessionSettings, readOnly: boolean): typ
   }
 }
 
-export type DatabaseOptions = {
+type DatabaseOptions = {
   readonly log: Logger
   /** Prints every statement's text, never its values (DATABASE_LOGGING). */
   readonly logSql: boolean

@@ -5,7 +5,7 @@ import { anybody } from './write-marks.ts'
 /** Who reads; a user, or anybody without one. */
 export type AnyReader = { readonly userId: string | undefined }
 
-export type AnywhereOptions<T> = {
+type AnywhereOptions<T> = {
   /** All transactions before this one must be there. */
   readonly horizon?: bigint | undefined
   /** Gets a result that came too late to be wanted. */

@@ -11,7 +11,7 @@ import { settingsOf } from './session-settings.ts'
 import { databaseIdentitySql, type WalPosition, walReplayedSql } from './wal.ts'
 
 /** What a replica has last said of itself. */
-export type Standing =
+type Standing =
   | { readonly isUp: true; readonly standby: boolean; readonly replayed: WalPosition; readonly identity: string }
   | { readonly isUp: false; readonly reason: string }
 
@@ -30,7 +30,7 @@ export type Replica = {
   close(): Promise<void>
 }
 
-export type ReplicaOptions = { config: Config; log: Logger; name: string; url: string; place: number }
+type ReplicaOptions = { config: Config; log: Logger; name: string; url: string; place: number }
 
 /** How often a replica is asked. */
 export const watchIntervalMs = 200

@@ -1,7 +1,7 @@
 import { quoteText } from './sql.ts'
 
 /** What the statements of a pool rely on, besides what the address itself asks for. */
-export type SessionNeeds = { readonly transactionTimeoutMs: number; readonly readOnly: boolean }
+type SessionNeeds = { readonly transactionTimeoutMs: number; readonly readOnly: boolean }
 
 /**
  * The settings that statements run under, in the two ways in which they get there: told to a session when it is opened,

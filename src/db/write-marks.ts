@@ -28,7 +28,7 @@ export type WriteMarks = {
   retry(): Promise<void>
 }
 
-export type WriteMarksOptions = {
+type WriteMarksOptions = {
   /** Stores the end of the log for these callers; later ones win. */
   readonly store: (callers: readonly CallerKey[]) => Promise<void>
   /** The stored positions; callers without one are left out. */

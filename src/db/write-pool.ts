@@ -116,7 +116,7 @@ export function writePoolOf({ writes }: UnloggedWrites): WritePool {
 
 export type TransactionConnection = DatabaseTransactionConnection
 
-export type TxOptions = {
+type TxOptions = {
   /** What the transaction means for sessions is added to it (told.ts). */
   readonly told: string[]
   readonly tracing: Tracing

@@ -11,7 +11,7 @@ export function fingerprintOf(request: FastifyRequest): string {
   )
 }
 
-export type ListFingerprint = { add(element: unknown): void; end(): void }
+type ListFingerprint = { add(element: unknown): void; end(): void }
 
 /** The same of a body that is a list, made while it comes in; undefined where nobody will ask for it. */
 export function fingerprintList(request: FastifyRequest): ListFingerprint | undefined {

@@ -6,7 +6,7 @@ import { Check, Errors } from 'typebox/value'
 import { AppError } from '../errors.ts'
 
 /** The words of a refusal, which may quote what was given; without a status it is 400. */
-export type Refusal =
+type Refusal =
   | string
   | ((given: unknown) => string)
   | { readonly message: string; readonly status: number; readonly code?: string; readonly details?: unknown }
@@ -15,7 +15,7 @@ export type Refusal =
  * What a shape says when a value does not fit, under `refusal`: the same words for every fault, or by the keyword that
  * failed (`required`, `type`, `maxLength` …) with `otherwise` for the rest.
  */
-export type Refusals = Refusal | { readonly otherwise: Refusal; readonly [keyword: string]: Refusal }
+type Refusals = Refusal | { readonly otherwise: Refusal; readonly [keyword: string]: Refusal }
 
 /** The refusal of a parameter, in the words that every malformed query is refused with. */
 export const badQuery = (details: string) => ({

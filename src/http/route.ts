@@ -18,7 +18,7 @@ export type Declaration = {
 }
 
 /** The chapters of the reference. */
-export type Tag =
+type Tag =
   | 'Items'
   | 'Reports'
   | 'History'

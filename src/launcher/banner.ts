@@ -4,7 +4,7 @@ import type { Config } from '../config/config.ts'
 /** The administrator that this start has created, with its password if it was made up. */
 export type Admin = { email: string; password: string | null } | undefined
 
-export type BannerFacts = { url: string; docs: string; config: Config; admin: Admin }
+type BannerFacts = { url: string; docs: string; config: Config; admin: Admin }
 
 /** What a person wants to know once everything runs. */
 export function banner({ url, docs, config: { database, project, mail, server }, admin }: BannerFacts): string {

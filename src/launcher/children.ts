@@ -13,7 +13,7 @@ export type ChildOptions = {
   onError?(text: string): void
 }
 
-export type SupervisedOptions = ChildOptions & {
+type SupervisedOptions = ChildOptions & {
   /** It died, `how` being `exit code 1` or `signal SIGKILL`, and is about to be started again. */
   onRestart(how: string): void
 }
@@ -25,7 +25,7 @@ export type Child = {
 }
 
 /** Rejects when the process keeps dying, with its last lines. */
-export type Supervised = Child & { readonly failed: Promise<never> }
+type Supervised = Child & { readonly failed: Promise<never> }
 
 const restartsPerMinute = 5
 const minuteMs = 60_000
@@ -59,7 +59,7 @@ export function supervise(options: SupervisedOptions): Supervised {
 }
 
 /** A process and how it ended: `exit code 1`, `signal SIGKILL`. */
-export type Running = Child & { readonly ended: Promise<string> }
+type Running = Child & { readonly ended: Promise<string> }
 
 const keptLines = 10
 /** Above the longest wait of a process for its own work (TASK_SHUTDOWN_WAIT_TIME, 30 s by default). */

@@ -75,7 +75,7 @@ type Connections = Reads & ReservedReads & FeedReads & UnloggedWrites & PoolStat
 /** What is read once and kept as it changes. */
 type Stores = CurrentCatalog & CurrentAccess & CurrentSettings & Sessions
 
-export type RuntimeOptions = {
+type RuntimeOptions = {
   config: Config
   log: Logger
   /** Name of the process in logs and in pg_stat_activity: `web`, `mail`, … */

@@ -13,7 +13,7 @@ const expired = {
   'task locks': ['svc_TaskLock', `"expiresAt" < now() - interval '1 day'`],
 } as const
 
-export type Expiring = keyof typeof expired
+type Expiring = keyof typeof expired
 export const expiringKinds = Object.keys(expired) as readonly Expiring[]
 
 /** For the cleanup worker; gives how many were deleted. Rows that somebody is using stay for the next time. */

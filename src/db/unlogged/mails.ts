@@ -15,7 +15,7 @@ export async function renewMailClaim(rt: UnloggedWrites, emailLogId: string, cla
 
 // The development inbox: mails that nobody sends, with the secrets in them. It has no rows in production.
 
-export type DevelopmentMail = {
+type DevelopmentMail = {
   readonly emailLogId: string
   readonly subject: string
   readonly html: string

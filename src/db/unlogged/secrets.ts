@@ -63,7 +63,7 @@ const triesPerAccount = 5
 const triesPerClient = 10
 const triesWithoutAccount = 1000
 
-export type CodeTry = Consumption & {
+type CodeTry = Consumption & {
   /** Who tries: an IP address or network. */
   readonly client: string
 }

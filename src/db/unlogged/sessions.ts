@@ -45,7 +45,7 @@ export async function insertSession(tx: Tx, session: NewSession): Promise<Opened
 }
 
 /** The role assignment that a session is for; null where its user has none there. */
-export type OpenedSession = { readonly userRoleId: string | null }
+type OpenedSession = { readonly userRoleId: string | null }
 
 const userRoleId = sql.fragment`(
   select ur.id from "svc_UserRole" ur

@@ -18,7 +18,7 @@ export type Sight = {
 }
 
 /** A place in an item's history: `position` undefined begins at the newest event. */
-export type Place = { readonly id: string; readonly position: string | undefined; readonly limit: number }
+type Place = { readonly id: string; readonly position: string | undefined; readonly limit: number }
 
 /**
  * One row per event, the newest first: `id`, and `data`, its JSON text. Images are rows of then and pass the same

@@ -100,7 +100,7 @@ export type GrantedBy = 'name' | 'wildcard' | 'nothing'
  * Decisions that look at stored rows, made in the transaction that writes, before its statement. Throws 403 for the first
  * row that is refused. The rows it reads stay locked, so that what was decided still holds when they are written.
  */
-export type Guard = {
+type Guard = {
   /** Whether a change passes the guard, and so needs a transaction. */
   readonly applies: (action: 'update' | 'delete', cells: readonly Cell[]) => boolean
   readonly inserts?: (run: Pick<Run, 'rt' | 'writer'>, rows: readonly (readonly Cell[])[]) => void

@@ -51,7 +51,7 @@ export const ReadQuery = Type.Object({
 })
 
 /** Of writes: what the answer has besides the id. */
-export const AnswerQuery = Type.Object(selection)
+const AnswerQuery = Type.Object(selection)
 
 /** Of reports, in a query string. */
 export const ReportQuery = Type.Object({ ...selection, ...choice, cache })

@@ -287,7 +287,7 @@ function stamps(
 }
 
 /** Where a nested payload hangs: the relations that lead to it, and what the request's own collection grants of them. */
-export type Via = { readonly root: FieldGrant | undefined; readonly path: readonly string[] }
+type Via = { readonly root: FieldGrant | undefined; readonly path: readonly string[] }
 
 /** On writes, no fields means none: the opposite of reading. */
 export function writeGrant(grant: Grant | undefined): FieldGrant | undefined {

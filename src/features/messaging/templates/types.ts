@@ -1,7 +1,7 @@
 import { builtInTemplates, type Template, type TemplateType } from './built-in.ts'
 
 /** A type of template as its author sees it. */
-export type TypeInfo = {
+type TypeInfo = {
   readonly type: string
   readonly label: string
   readonly description: string
