@@ -18,7 +18,7 @@ export const turnAwayFromHash = (caller: string): Promise<void> | undefined => h
 
 /** The hashes of this process: who is one too many is told so, 503 `OVERLOADED`, before a guess has cost anything. */
 export const hashing = openLane({
-  places: () => ({ all: concurrent, heavy: concurrent }),
+  places: () => ({ all: concurrent, heavy: concurrent, quick: concurrent }),
   refusal: 'Too many sign-in attempts at once',
 })
 

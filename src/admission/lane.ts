@@ -109,8 +109,8 @@ export function openLane({ places, refusal }: LaneOptions): Lane {
     if (costs.size > rememberedShapes) costs.delete(costs.keys().next().value!)
   }
   const bounds = (): Places => {
-    const { all, heavy } = places()
-    return { all, heavy, heavyLine: 2 * heavy, line: longestLine, deadlineMs }
+    const { all, heavy, quick } = places()
+    return { all, heavy, quick, heavyLine: 2 * heavy, line: longestLine, deadlineMs }
   }
   const assess = ({ shape, presumed }: Entering, now: number) => {
     const cost = costOf(shape)

@@ -26,6 +26,8 @@ export type Places = {
   readonly all: number
   /** How many of them heavy work may hold. */
   readonly heavy: number
+  /** How many of them work that is not cheap may hold, where it is quick. */
+  readonly quick: number
   /** Heavy work that may wait. */
   readonly heavyLine: number
   /** Work of any kind that may wait: nobody shall find out how much memory a line takes. */
@@ -34,8 +36,8 @@ export type Places = {
   readonly deadlineMs: number
 }
 
-/** How many places there are, and how many of them heavy work may hold. */
-export type Room = Pick<Places, 'all' | 'heavy'>
+/** How many places there are, and for what. */
+export type Room = Pick<Places, 'all' | 'heavy' | 'quick'>
 
 type Standing<W extends Work> = {
   readonly running: readonly Work[]
@@ -83,9 +85,9 @@ export function hasRoom(weight: Weight, running: ReadonlySet<Work>, places: Room
 }
 
 /** Of the places, how many work of this weight may find taken by work that is not cheap. */
-function placesOf(weight: Weight, { all, heavy }: Room): number {
+function placesOf(weight: Weight, { heavy, quick }: Room): number {
   if (weight === 'cheap') return Number.POSITIVE_INFINITY
-  return weight === 'quick' ? Math.max(heavy, all - 1) : heavy
+  return weight === 'quick' ? quick : heavy
 }
 
 /**

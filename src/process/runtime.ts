@@ -227,7 +227,7 @@ function openReplicaReads(opening: Opening, { reserved, writes }: Connections): 
 }
 
 function openAdmission(config: Config, shares: Shares, replicas: Replicas | undefined): Lane {
-  const { all, heavy } = readPlaces(shares.read, config.overload.heavyReads)
+  const { all, heavy, quick } = readPlaces(shares.read, config.overload.heavyReads)
   // Asked of the system for every admission, the number of cores was a third of what a list costs.
   const hasFewCores = availableParallelism() < 4
   const places = () => {
@@ -235,7 +235,7 @@ function openAdmission(config: Config, shares: Shares, replicas: Replicas | unde
     const servers = 1 + (replicas?.serving() ?? 0)
     // A hash takes a core for as long as it lasts, and so does heavy work where the database is on the same machine.
     const hashes = hasFewCores ? hashing.stats().running.heavy : 0
-    return { all: all * servers, heavy: Math.max(1, heavy * servers - hashes) }
+    return { all: all * servers, heavy: Math.max(1, heavy * servers - hashes), quick: quick * servers }
   }
   return openLane({ places, refusal: 'Too much is being asked for at once. Please try again later.' })
 }

@@ -6,7 +6,7 @@ import { readPlaces } from '../../src/admission/places.ts'
 import { mayRefuse, type Places, step, type Weight, type Work } from '../../src/admission/step.ts'
 import { waitFor } from '../support/wait.ts'
 
-const places: Places = { all: 4, heavy: 2, heavyLine: 4, line: 100, deadlineMs: 5000 }
+const places: Places = { all: 4, heavy: 2, quick: 3, heavyLine: 4, line: 100, deadlineMs: 5000 }
 const nobodyServed = new Map<string, number>()
 
 const work = (caller: string, more: Partial<Work> = {}): Work => ({
@@ -167,19 +167,19 @@ describe('the cost of a shape', () => {
 describe('the places of reads', () => {
   it('leave connections to what is never admitted, where there are several', () => {
     expect([1, 2, 4, 6, 12].map((connections) => readPlaces(connections, undefined))).toEqual([
-      { all: 1, heavy: 1 },
-      { all: 1, heavy: 1 },
-      { all: 3, heavy: 1 },
-      { all: 4, heavy: 2 },
-      { all: 10, heavy: 5 },
+      { all: 1, heavy: 1, quick: 1 },
+      { all: 1, heavy: 1, quick: 1 },
+      { all: 3, heavy: 1, quick: 2 },
+      { all: 4, heavy: 2, quick: 3 },
+      { all: 10, heavy: 5, quick: 9 },
     ])
-    expect(readPlaces(6, 1)).toEqual({ all: 4, heavy: 1 })
-    expect(readPlaces(6, 9)).toEqual({ all: 4, heavy: 4 })
+    expect(readPlaces(6, 1)).toEqual({ all: 4, heavy: 1, quick: 1 })
+    expect(readPlaces(6, 9)).toEqual({ all: 4, heavy: 4, quick: 4 })
   })
 })
 
 describe('a lane', () => {
-  const open = (all = 1) => openLane({ places: () => ({ all, heavy: all }), refusal: 'Busy' })
+  const open = (all = 1) => openLane({ places: () => ({ all, heavy: all, quick: all }), refusal: 'Busy' })
   const heavy = { shape: 'a report', presumed: 'heavy' } as const
   const somebody = (gone?: AbortSignal): Asker => ({ caller: 'somebody', gone, places: 0 })
   const enter = (lane: ReturnType<typeof open>, who = somebody()) => workFor(who, () => lane.enter(heavy))
