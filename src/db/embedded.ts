@@ -206,11 +206,14 @@ async function asSuperuser<T>(url: URL, work: (client: pg.Client) => Promise<T>)
 
 const tailBytes = 16_384
 
+/** Said to the launcher, which asks until it is let in. */
+const isTooEarly = (line: string): boolean => /starting up|not yet accepting connections/.test(line)
+
 /** What the server wrote since `from`: the last three lines that name a problem, else the last three. */
 async function lastLines(logFile: string, from: number): Promise<string> {
   const { size } = await stat(logFile)
   const tail = await text(createReadStream(logFile, { start: Math.max(from, size - tailBytes) }))
   const lines = tail.trim().split('\n')
-  const problems = lines.filter((line) => /\b(FATAL|PANIC|ERROR|HINT)\b/.test(line) && !line.includes('starting up'))
+  const problems = lines.filter((line) => /\b(FATAL|PANIC|ERROR|HINT)\b/.test(line) && !isTooEarly(line))
   return (problems.length > 0 ? problems : lines).slice(-3).join(' | ')
 }
