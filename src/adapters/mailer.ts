@@ -7,7 +7,7 @@ import { ForbiddenAddressError, isForbiddenLiteral, lookUpPublic } from './publi
 
 const nodemailer = onFirstUse<typeof import('nodemailer')>('nodemailer')
 
-/** `publicOnly`: its host came over the API, so only mail ports of the public internet are reached (quality G-06). */
+/** `publicOnly`: its host came over the API, so only mail ports of the public internet are reached. */
 export type SmtpSender = MailSender & { readonly publicOnly?: boolean }
 
 /** An image that travels within its mail. */

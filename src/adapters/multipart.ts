@@ -6,7 +6,7 @@ export type { MultipartFile } from '@fastify/multipart'
 /** Largest parts in bytes; a field's default is 1 MB. */
 type PartLimits = { readonly fileSize: number; readonly fieldSize?: number }
 
-/** Lets the routes of this scope take multipart bodies of one file and a few fields (quality S-05). */
+/** Lets the routes of this scope take multipart bodies of one file and a few fields. */
 export function acceptMultipart(app: App, limits: PartLimits): void {
   if (app.hasContentTypeParser('multipart/form-data')) return
   app.register(multipart, { limits: { ...limits, files: 1, fields: 10, parts: 11 } })

@@ -8,7 +8,7 @@ import { deriveKey, hashSecret } from './tokens.ts'
  */
 export type SecretForm = 'token' | 'code'
 
-/** 30 symbols of which no two look alike: no 0, O, 1, I, L, U (auth facts §3). */
+/** 30 symbols of which no two look alike: no 0, O, 1, I, L, U. */
 const alphabet = '23456789ABCDEFGHJKMNPQRSTVWXYZ'
 const codeLength = 8
 

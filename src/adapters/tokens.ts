@@ -4,7 +4,7 @@ import type { Config } from '../config/config.ts'
 import { longestLifeSeconds } from '../config/variables/accounts.ts'
 import { oncePer } from '../language/once-per.ts'
 
-/** What an access token says (auth facts §1). Only `sessionToken` opens anything; the session's row is the truth. */
+/** What an access token says. Only `sessionToken` opens anything; the session's row is the truth. */
 export type TokenClaims = {
   readonly userId: string
   readonly roleId: string

@@ -1,6 +1,6 @@
 import { Secret, TOTP } from 'otpauth'
 
-/** Time-based one-time passwords as every authenticator app knows them: SHA-1, 6 digits, steps of 30 s (auth facts §4). */
+/** Time-based one-time passwords as every authenticator app knows them: SHA-1, 6 digits, steps of 30 s. */
 const shape = { algorithm: 'SHA1', digits: 6, period: 30 } as const
 
 /** 160 random bits in base32, which is what an app asks for. */

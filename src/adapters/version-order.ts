@@ -1,7 +1,7 @@
 import semver from 'semver'
 
 /**
- * The one total order of migration versions (spec: Versioning 1). Semantic versions come first, in the order of
+ * The one total order of migration versions. Semantic versions come first, in the order of
  * semver.org (a prerelease before its release; what differs in build metadata only, by that). Timestamps come after all
  * of them, by time, then by sequence number, then by the text that follows: an installation's own steps build on the
  * releases they were written for. What is neither comes last, by its text.

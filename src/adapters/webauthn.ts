@@ -28,7 +28,7 @@ const timeout = 300_000
 /** EdDSA, ES256, RS256 (IANA COSE numbers); the library would add what this Node.js calls experimental. */
 const algorithms = [-8, -7, -257]
 
-/** `PublicKeyCredentialCreationOptionsJSON` (auth facts §5); passkeys that the user has already are not made again. */
+/** `PublicKeyCredentialCreationOptionsJSON`; passkeys that the user has already are not made again. */
 export async function registrationOptions({ rpId, rpName }: PasskeyConfig, person: Person, known: readonly string[]) {
   const { generateRegistrationOptions } = await library()
   return generateRegistrationOptions({

@@ -16,7 +16,7 @@ export type BatchReader<Row> = {
 }
 
 /**
- * Reads a result of any size in batches, in one read-only snapshot; memory stays flat whatever its size (quality P5).
+ * Reads a result of any size in batches, in one read-only snapshot; memory stays flat whatever its size.
  * Aborting `signal`, by default the asker's, cancels the statement that runs, and so does closing.
  */
 export async function openBatches<Row>(

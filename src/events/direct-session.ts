@@ -10,7 +10,7 @@ import { settingsOf } from '../db/session-settings.ts'
 import { type Reader, sql, type Tx } from '../db/sql.ts'
 import { type Actor, actorJson } from './types.ts'
 
-/** What a migration script exports (spec: Migration record). */
+/** What a migration script exports. */
 export type MigrationScript = {
   readonly version: string
   readonly name: string

@@ -14,7 +14,7 @@ type RoomMember = {
 }
 
 /**
- * The realtime channel for extensions (realtime facts §1, docs/rooms.md). What it sends reaches the sockets of all web
+ * The realtime channel for extensions (docs/rooms.md). What it sends reaches the sockets of all web
  * processes, in a before-hook if and when the change is committed. What it asks is known in web processes only.
  */
 export type SocketService = {

@@ -4,7 +4,7 @@ export type WaitingTask = { readonly id: number; readonly type: string; readonly
 >
 
 /**
- * Tasks for schedules that want to run them themselves (realtime facts §3). It is the task worker's: slots, claims and
+ * Tasks for schedules that want to run them themselves. It is the task worker's: slots, claims and
  * statistics are those of its process, whichever handler asks. Times to live are in seconds.
  */
 export type TasksService = {

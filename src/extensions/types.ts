@@ -4,7 +4,7 @@ import type { App } from '../http/http.ts'
 import type { ExtensionContext } from './context.ts'
 
 /**
- * What an extension's file exports by default (realtime facts §5, docs/extensions.md). In this checkout an extension
+ * What an extension's file exports by default (docs/extensions.md). In this checkout an extension
  * takes these types from `#extensions`.
  */
 

@@ -4,7 +4,7 @@ import { isUuid } from '../../language/uuid.ts'
 import { isObject } from '../../query/guards.ts'
 
 /**
- * Every key of the settings that somebody may set (spec: Settings record): what its values must be, and whether the
+ * Every key of the settings that somebody may set: what its values must be, and whether the
  * public may see them. Null takes a key back to the installation's value, or to none.
  */
 type Key = {

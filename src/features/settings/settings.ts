@@ -16,7 +16,7 @@ export const passwordMask = '********'
 const sealedFor = { purpose: 'settings', owner: 'smtp_pass' } as const
 
 /**
- * What everybody may know (spec: Settings record): an allow-list, and of the session limits the default alone, as
+ * What everybody may know: an allow-list, and of the session limits the default alone, as
  * `{ web, mobile }` and once more as `web_session_limit` and `mobile_session_limit`; -1 where there is none.
  */
 export function publicSettings(row: SettingsRow): Readonly<Record<string, unknown>> {

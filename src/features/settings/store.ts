@@ -9,7 +9,7 @@ export type SettingsRow = Readonly<Record<string, unknown>> & { readonly id: num
 
 export type SettingsStore = {
   /**
-   * The installation's settings, overridden key by key by the tenant's own (realtime facts §9); the same object until they
+   * The installation's settings, overridden key by key by the tenant's own; the same object until they
    * are read again.
    */
   current(tenantId?: string): SettingsRow

@@ -9,7 +9,7 @@ import type { Runner } from './runner.ts'
 import { type LoadedScript, loadScripts, loadSystemScripts } from './scripts.ts'
 
 /**
- * An installation from before migrations were recorded has svc_User and no svc_Migration (spec: Migration status). Its
+ * An installation from before migrations were recorded has svc_User and no svc_Migration. Its
  * table is made, and every script up to MIGRATIONS_UPGRADE_BASELINE is recorded as done without being run: the newest of
  * the program's own by default and for `true`. Does nothing to any other database.
  *

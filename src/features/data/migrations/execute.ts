@@ -117,7 +117,7 @@ function reportProgress(
 
 type ContextRunner = Pick<Runner, 'session' | 'config' | 'env'>
 
-/** What a script's functions receive (spec: Migration record). `db` is its transaction, or its session without one. */
+/** What a script's functions receive. `db` is its transaction, or its session without one. */
 export function contextOf(
   runner: ContextRunner,
   script: LoadedScript,

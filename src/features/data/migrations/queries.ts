@@ -5,7 +5,7 @@ import type { LoadedScript } from './scripts.ts'
 export type MigrationStatus = 'pending' | 'running' | 'completed' | 'failed' | 'rolled_back' | 'skipped'
 export type Direction = 'up' | 'down'
 
-/** A row of svc_Migration (spec: Migration record). */
+/** A row of svc_Migration. */
 export type MigrationRow = {
   readonly id: string
   readonly version: string

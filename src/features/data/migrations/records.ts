@@ -88,7 +88,7 @@ export type Selection = { readonly version?: string | undefined; readonly toVers
 
 /**
  * The migrations that a run executes, in order. A failed one stops every run that would pass it, since later ones may
- * build on it; its row has to be set to `pending` first (spec: Migration status).
+ * build on it; its row has to be set to `pending` first.
  *
  * @throws AppError 400 for versions that are not known, 409 for a version that cannot be run now and for failed ones
  */

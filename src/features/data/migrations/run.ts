@@ -24,7 +24,7 @@ export type RunResult = {
   readonly summary: { readonly total: number; readonly completed: number; readonly failed: number }
 }
 
-/** Runs what is selected as one batch, in order, up to the first that fails (spec: POST /migrations/run). */
+/** Runs what is selected as one batch, in order, up to the first that fails. */
 export async function runMigrations(runner: Runner, selection: Selection): Promise<RunResult> {
   return runBatch(runner, selectRun(await migrationsOf(runner), selection))
 }
@@ -59,7 +59,7 @@ export async function migrateAtStart(host: Host): Promise<void> {
   })
 }
 
-/** The preview of a run: its records, none of which is stored, nothing executed (spec/realtime-tasks-workflows.md §10). */
+/** The preview of a run: its records, none of which is stored, nothing executed. */
 export function previewRun(migrations: readonly Migration[], selection: Selection): RunResult {
   const results = selectRun(migrations, selection).map(({ record }) => ({
     ...record,

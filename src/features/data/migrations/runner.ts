@@ -81,7 +81,7 @@ export async function finishRun({ session, config }: Runner, scripts: readonly L
 }
 
 /**
- * At a process's start: finds what a runner that was killed has left `running` (spec: Migration status). Does nothing
+ * At a process's start: finds what a runner that was killed has left `running`. Does nothing
  * while somebody is the runner.
  */
 export async function findInterrupted(host: Host): Promise<void> {

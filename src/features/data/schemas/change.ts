@@ -49,7 +49,7 @@ type Preview = { readonly sql: readonly string[]; readonly findings: readonly Fi
 
 /**
  * Changes definitions and tables in one transaction, with an event per collection touched. What cannot be done answers
- * 400 or 409 under the operation's message, its reason in `details` (spec/schemas.md §1); 503 with Retry-After when a
+ * 400 or 409 under the operation's message, its reason in `details`; 503 with Retry-After when a
  * table is in use for longer than a second. With `dryRun` nothing is changed, and nothing waits for it.
  */
 export async function changeSchemas(

@@ -54,7 +54,7 @@ function sortsDescending(sort: string | undefined): boolean {
   return match[1] !== undefined || match[2]?.toLowerCase() === 'desc'
 }
 
-/** An administrator edits whole definitions; to everybody else hidden fields do not exist (quality P-21). */
+/** An administrator edits whole definitions; to everybody else hidden fields do not exist. */
 function visibleDefinition(catalog: Catalog, collection: Collection, admin: boolean): CollectionDefinition {
   const { name: collectionName, fields } = collection
   const schema = shownSchema(catalog, collection)

@@ -16,7 +16,7 @@ import type { Actor } from '../../../events/types.ts'
 import { changeSchemas, type SchemaChanged } from './change.ts'
 import type { ChangeOptions } from './schemas.ts'
 
-/** Creates a relationship with its column, index, junction and relation back (spec/schemas.md §3). */
+/** Creates a relationship with its column, index, junction and relation back. */
 export function createRelationship(
   rt: Reads & Writes,
   actor: Actor,

@@ -25,7 +25,7 @@ import { differences, type SchemaSummary, summary } from './differences.ts'
 import { checkChange, isOwn } from './guards.ts'
 import type { ChangeOptions } from './schemas.ts'
 
-/** Definitions on their way from one installation to another (spec/schemas.md §1). */
+/** Definitions on their way from one installation to another. */
 
 type SchemaImport = {
   readonly version?: unknown

@@ -5,7 +5,7 @@ import { smtpPassword } from '../../settings/settings.ts'
 
 /**
  * Who sends a mail of the tenant, or of the installation: SMTP of the tenant's settings, else of the installation's,
- * where it is switched on and complete, else MAIL_DEFAULT_SENDER (realtime facts §9). Outside production the inbox
+ * where it is switched on and complete, else MAIL_DEFAULT_SENDER. Outside production the inbox
  * keeps what nobody can send; in production it is undefined, and the mail waits.
  */
 export function senderOf(rt: Configuration & CurrentSettings, tenantId: string | undefined): SmtpSender | undefined {

@@ -21,7 +21,7 @@ type Wanted = {
 const longest = 30_000
 
 /**
- * Sends one mail at once, past the queue, so that the caller hears what became of it (spec: POST /settings/test-email).
+ * Sends one mail at once, past the queue, so that the caller hears what became of it.
  * It is in svc_EmailLog like any other; there is one attempt.
  *
  * @throws {AppError} 400 without one plain address; 404 for an unknown tenant; 500 `Failed to send test email` with a

@@ -27,7 +27,7 @@ export type LinkOrCode = { readonly mode: 'link'; readonly link: string } | { re
 export type MailType = keyof MailContext
 
 /**
- * What a one-time secret is good for; the first part of its identifier in svc_Verification (auth facts §3). That of an
+ * What a one-time secret is good for; the first part of its identifier in svc_Verification. That of an
  * invitation is kept in its row of svc_Invite: an address may have several at a time.
  */
 export type SecretPurpose = 'email-verification' | 'email-change' | 'magic-link' | 'password-reset' | 'invite'
@@ -135,12 +135,12 @@ export const mailTypes: { readonly [Type in MailType]: MailTypeEntry<Type> } = {
   custom: { template: undefined, purpose: undefined, variables: ({ variables }) => variables },
 }
 
-/** A code lives shorter because it can be guessed (auth facts §3). */
+/** A code lives shorter because it can be guessed. */
 function linkOrCode({ mode }: LinkOrCode): Omit<MailSecret, 'purpose'> {
   return mode === 'link' ? { form: 'token', lifetimeSeconds: hour } : { form: 'code', lifetimeSeconds: 15 * minute }
 }
 
-/** The frontend's route that calls the API's (spec: Email link shapes). */
+/** The frontend's route that calls the API's. */
 function below(link: string, route: string, token: string): string {
   return `${link.replace(/\/+$/, '')}/auth/${route}/${token}`
 }

@@ -14,7 +14,7 @@ const largest = 256 * 1024
 const signature = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a])
 
 /**
- * The PNG at `templates/logo/logo.png` of the extensions, else the default logo (spec: Email template). It goes to
+ * The PNG at `templates/logo/logo.png` of the extensions, else the default logo. It goes to
  * strangers, so nothing may lead elsewhere: a link is refused.
  *
  * @throws {ConfigError} for a link, for what is no PNG and for what is too large

@@ -9,7 +9,7 @@ type TypeInfo = {
   readonly variables: readonly string[]
 }
 
-/** The variables of every template (spec: Email template; realtime facts §9). */
+/** The variables of every template. */
 export const commonVariableNames: readonly string[] = [
   ...['project_name', 'project_color', 'project_url', 'app_url', 'logo_url', 'email_signature', 'name'],
   ...['user.firstName', 'user.lastName', 'user.fullName', 'user.email', 'user.phone'],

@@ -2,7 +2,7 @@ import type { Actor } from '../../../events/types.ts'
 import { systemActor } from '../../../events/types.ts'
 
 /**
- * Tasks (realtime facts §3). A row of svc_Tasks goes `Not started` → `Running` → `Completed` | `Error`. Who runs it holds
+ * A row of svc_Tasks goes `Not started` → `Running` → `Completed` | `Error`. Who runs it holds
  * the token of its attempt: whatever an attempt wants to record needs that token, so one that was given up on (its
  * process stood still, the time was over, somebody set the row back) changes nothing any more.
  */
@@ -33,7 +33,7 @@ export type ClaimedTask = {
 /** Who may still write for an attempt. */
 export type AttemptClaim = Pick<ClaimedTask, 'id' | 'token'>
 
-/** Why a task of a tenant ends in Error when its creator does not belong to the tenant any more (quality T-09). */
+/** Why a task of a tenant ends in Error when its creator does not belong to the tenant any more. */
 export const creatorLeftMessage = 'The user who created the task is not in its tenant any more'
 
 /** Tasks further ahead than this are not listed. */
