@@ -75,7 +75,7 @@ export async function openAccessStore(
   let refreshing = false
   const handlers: (() => void)[] = []
 
-  // Whoever keeps something made from the rules hears of new ones before anybody can see them.
+  // Keepers of what was made from the rules hear of new ones before anybody can see them.
   const swap = (next: AccessRules) => {
     rules = next
     for (const handler of handlers) handler()

@@ -15,7 +15,7 @@ export function totpUrl(secret: string, issuer: string, account: string): string
 
 /**
  * The step that a code belongs to: the present one, or one to either side for clocks that differ. Undefined when it is
- * the code of none of them. Whoever accepts a code remembers its step, because within a step it stays the same.
+ * the code of none of them. The caller that accepts a code remembers its step, because within a step it stays the same.
  *
  * @param now milliseconds since 1970, by the database's clock
  */

@@ -78,7 +78,7 @@ const rememberedCallers = 10_000
 /** How often those who wait are looked at again: work that runs may turn out to be slow. */
 const tickMs = 100
 /**
- * Who asks again at once is told after a moment: refusing costs little, but not nothing, and many who do so together would
+ * A refusal comes after a moment: refusing costs little, but not nothing, and many clients that ask again at once would
  * be all that the process does.
  */
 const refusalMs = 300

@@ -145,7 +145,7 @@ function first<W extends Work>(line: readonly Turn<W>[], isMeant: (turn: Turn<W>
   return found
 }
 
-/** Who has waited too long or would, and whom there is no room for; the others in their turns. */
+/** The work that has waited too long or would, or that there is no room for; the rest keeps its turns. */
 function refusedFrom<W extends Work>(
   waiting: readonly W[],
   running: readonly Work[],

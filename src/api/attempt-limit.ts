@@ -20,7 +20,7 @@ const rememberedAtMost = 50_000
 /** Another process may have given something back since then. Milliseconds. */
 const trustedMs = 1000
 
-/** `own`: how often this process has counted here. Whoever counted, the counter has come to that much. */
+/** `own`: how often this process has counted here. The counter has come to that much, with the counts of others. */
 type Counted = Window & { readonly own: number; readonly seenAt: number }
 type Step = { readonly key: string; readonly add: number; readonly window: string }
 

@@ -46,7 +46,7 @@ export function openCounters(rt: UnloggedWrites & Configuration & Logs): Counter
 const cleaningEveryMs = 10_000
 const cleanedAtMost = 5000
 
-/** Whoever counts also cleans up, now and then and beside the request. */
+/** Counting also cleans up, now and then and beside the request. */
 function postgresCounters(rt: UnloggedWrites & Logs): Counters {
   let cleanedAt = performance.now()
   let cleaning: Promise<void> | undefined

@@ -120,7 +120,7 @@ function replicasCheck({ replicas }: ReplicaReads): Check {
   return { ok: true, enabled: true, serving: standings.filter(({ serving }) => serving).length, replicas: standings }
 }
 
-/** Whoever asks gives up after a few seconds, and would not hear what is wrong. */
+/** A probe gives up after a few seconds, and would not learn what is wrong. */
 const patienceMs = 5000
 
 async function check(rt: Logs, look: () => Promise<object>): Promise<Check> {

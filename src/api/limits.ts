@@ -68,7 +68,7 @@ const challenge =
     const id = textIn(request.body, member)
     return id === undefined ? undefined : { key: `challenge ${id}` }
   }
-/** Whoever has stolen a session does not know the password yet. */
+/** The thief of a session does not know the password yet. */
 const user: BudgetOf = ({ caller }) =>
   caller.userId === undefined ? undefined : { key: `user ${caller.userId}`, isGivenBack: true }
 /** The same where a password or factor is shown besides. */

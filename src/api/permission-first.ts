@@ -47,7 +47,7 @@ export function checkPermissionFirst(app: App, rt: WebWrites): void {
   })
 }
 
-/** Who is refused waits for it; many at once cost the database one look in this time. */
+/** A refused caller waits for it; many at once cost the database one look in this time. */
 const refreshEveryMs = 20
 
 type Hooks = Extract<NonNullable<RouteOptions['onRequest']>, readonly unknown[]>

@@ -31,7 +31,7 @@ export function askForBodies(app: App): void {
 export function sendBeforeBody(request: FastifyRequest, reply: FastifyReply, text: string): FastifyReply {
   const { raw } = request
   reply.header('connection', 'close').header('content-length', Buffer.byteLength(text))
-  // Who has asked and was not told to go on sends nothing.
+  // A client that has asked and got no 100 sends nothing.
   if (asking.delete(raw)) return reply.send(text)
   return reply.send(Readable.from(thenDrained(raw, text)))
 }

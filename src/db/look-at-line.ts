@@ -93,7 +93,7 @@ async function tryOut(one: pg.Client, two: pg.Client): Promise<Kept> {
   try {
     for (let round = 0; round < rounds; round += 1) {
       const first = await ask(one)
-      // Who is not given a session while somebody else does nothing with his own: they are not shared.
+      // A second client gets no session while the first one does nothing with its own: they are not shared.
       if (!(await inTime(() => begin(two)))) return { keepsSessions: await inTime(() => ask(one)), keepsNames: false }
       const held = await ask(two)
       if (held === first) return { keepsSessions: false, keepsNames: true }

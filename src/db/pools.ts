@@ -320,7 +320,7 @@ export function connectionLifetimeSeconds(evictMs: number): number {
   return Math.max(1, Math.round((evictMs * 1800) / 1000))
 }
 
-/** Takes a connection of a pool; 503 where none becomes free in time. Who is gone does not wait for one. */
+/** Takes a connection of a pool; 503 where none becomes free in time. A client that is gone does not wait for one. */
 export async function acquire(pool: pg.Pool, signal: AbortSignal | undefined): Promise<pg.PoolClient> {
   if (signal?.aborted) throw clientGone()
   const coming = pool.connect()

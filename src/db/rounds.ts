@@ -13,7 +13,7 @@ export function inRounds<Key, Answer>(
     while (next !== undefined) {
       const { keys, answer } = next
       next = undefined
-      // Whoever waits for the answer hears of the failure.
+      // The caller that waits for the answer gets the failure.
       await ask([...keys]).then(answer.resolve, answer.reject)
     }
     running = false

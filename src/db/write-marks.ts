@@ -3,7 +3,7 @@ import type { Database } from './pools.ts'
 import { inRounds } from './rounds.ts'
 import type { WalPosition } from './wal.ts'
 
-/** Whoever shall read its own writes: the id of a user, or {@link anybody} for all who have none. */
+/** A caller that reads its own writes: the id of a user, or {@link anybody} for all who have none. */
 export type CallerKey = string
 
 /** Callers without a user can't be told apart over processes and addresses, so each of them waits for all of them. */

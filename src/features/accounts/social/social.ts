@@ -261,7 +261,7 @@ function trade(
   parameters: Readonly<Record<string, unknown>>,
 ): Promise<Tokens> {
   const callback = new URL(redirectUri)
-  // Whose issuer is not known has nothing to compare it with.
+  // A provider whose issuer is not known has nothing to compare it with.
   for (const name of ['code', 'state', ...(hasIdTokens(provider) ? ['iss'] : [])]) {
     const value = textIn(parameters[name])
     if (value !== undefined) callback.searchParams.set(name, value)

@@ -4,7 +4,7 @@ import type { ClaimedMail, Verdict } from './queries.ts'
 
 /** What is known of the account and the tenant that a claimed mail names. */
 export type Addressing = {
-  /** Whose address the mail goes to, where that is not the one which its account has now. */
+  /** The owner of the address that the mail goes to, where that is not the one which its account has now. */
   readonly addressee: 'wanted' | 'former' | undefined
   readonly person: Person | undefined
   /** The address that the account is to have once it is confirmed. */

@@ -27,7 +27,7 @@ export type MailRequest<Type extends MailType> = {
   readonly type: Type
   /** The stored address of the account, never what a caller typed. */
   readonly to: string
-  /** Whose account the mail is about: it is not sent any more once the account is gone or has another address. */
+  /** The account that the mail is about: it is not sent any more once the account is gone or has another address. */
   readonly user?: { readonly id: string }
   readonly tenantId?: string
   /** Kept and shown to administrators: names and addresses, never a secret. */

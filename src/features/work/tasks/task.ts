@@ -2,9 +2,9 @@ import type { Actor } from '../../../events/types.ts'
 import { systemActor } from '../../../events/types.ts'
 
 /**
- * A row of svc_Tasks goes `Not started` → `Running` → `Completed` | `Error`. Who runs it holds
- * the token of its attempt: whatever an attempt wants to record needs that token, so one that was given up on (its
- * process stood still, the time was over, somebody set the row back) changes nothing any more.
+ * A row of svc_Tasks goes `Not started` → `Running` → `Completed` | `Error`. Its runner holds the
+ * token of the attempt. Recording anything needs that token, so an attempt that was given up on (its process stood still, the
+ * time was over, somebody set the row back) changes nothing any more.
  */
 
 /** Whom the log names. */
@@ -30,7 +30,7 @@ export type ClaimedTask = {
   readonly creatorLeft: boolean
 }
 
-/** Who may still write for an attempt. */
+/** The proof that an attempt may still write. */
 export type AttemptClaim = Pick<ClaimedTask, 'id' | 'token'>
 
 /** Why a task of a tenant ends in Error when its creator does not belong to the tenant any more. */
