@@ -85,13 +85,15 @@ type Kept = Pick<LineFacts, 'keepsSessions' | 'keepsNames'>
 
 /**
  * Whether two clients share sessions, and what then becomes of names: one client asks, another one takes a session for a
- * transaction and asks, and while it has it, the first one asks again. Names are new each time: others' may be there still.
+ * transaction and asks, and while it has it, the first one asks again. Names are new each time: old ones may be there still.
  */
 async function tryOut(one: pg.Client, two: pg.Client): Promise<Kept> {
-  const statement = { name: `svc_look_${randomBytes(9).toString('base64url')}`, text: 'select pg_backend_pid() as pid' }
-  const ask = async (client: pg.Client): Promise<number> => (await client.query(statement)).rows[0].pid
   try {
     for (let round = 0; round < rounds; round += 1) {
+      // A name of an earlier round may be known to several sessions by now, so that a change of sessions does not show.
+      const name = `svc_look_${randomBytes(9).toString('base64url')}`
+      const ask = async (client: pg.Client): Promise<number> =>
+        (await client.query({ name, text: 'select pg_backend_pid() as pid' })).rows[0].pid
       const first = await ask(one)
       // A second client gets no session while the first one does nothing with its own: they are not shared.
       if (!(await inTime(() => begin(two)))) return { keepsSessions: await inTime(() => ask(one)), keepsNames: false }
