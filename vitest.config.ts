@@ -13,7 +13,7 @@ const shared = {
 }
 
 /** Test files at a time: many wait for processes to start and faults to be noticed, so more than there are cores. */
-const atOnce = 4
+const atOnce = 3
 
 /** The groups run one after the other, so that a broken rule shows before a process is started. */
 export default defineConfig({
