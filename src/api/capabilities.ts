@@ -1,54 +1,19 @@
 import type { CurrentAccess } from '../access/store.ts'
-import type { IdSource } from '../adapters/ids.ts'
 import type { Logs } from '../adapters/logger.ts'
-import type { AdmissionLane } from '../admission/lane.ts'
-import type { ResultCache } from '../cache/data-cache.ts'
-import type { CurrentCatalog } from '../catalog/store.ts'
 import type { Configuration } from '../config/config.ts'
 import type { ProcessVariables } from '../config/read.ts'
-import type { Clock } from '../db/clock.ts'
 import type { ServerLine } from '../db/line.ts'
 import type { Listening } from '../db/listener.ts'
 import type { PoolStates } from '../db/pool-state.ts'
-import type { FeedReads, Reads, ReservedReads } from '../db/pools.ts'
+import type { ReservedReads } from '../db/pools.ts'
 import type { ReplicaReads } from '../db/replicas.ts'
-import type { UnloggedWrites } from '../db/sql.ts'
-import type { Writes } from '../events/commit.ts'
-import type { Sessions } from '../features/accounts/auth/auth.ts'
-import type { ItemHooks } from '../features/data/hooks/hooks.ts'
-import type { SystemRules } from '../features/data/items/items.ts'
 import type { Sockets } from '../features/messaging/rooms/rooms.ts'
 import type { MailLogo, MailRenderer } from '../features/messaging/templates/templates.ts'
 import type { Meters } from '../features/operations/metrics/metrics.ts'
-import type { CurrentSettings } from '../features/settings/settings.ts'
+import type { RealtimeWrites } from './realtime/capabilities.ts'
 
 /** What this folder takes of the process where it changes. */
-export type WebWrites = Reads &
-  FeedReads &
-  ReservedReads &
-  ReplicaReads &
-  Writes &
-  UnloggedWrites &
-  AdmissionLane &
-  Clock &
-  Configuration &
-  CurrentAccess &
-  CurrentCatalog &
-  CurrentSettings &
-  IdSource &
-  ItemHooks &
-  Listening &
-  Logs &
-  MailLogo &
-  MailRenderer &
-  Meters &
-  PoolStates &
-  ProcessVariables &
-  ResultCache &
-  ServerLine &
-  Sessions &
-  Sockets &
-  SystemRules
+export type WebWrites = RealtimeWrites & MailLogo & MailRenderer & Meters & PoolStates & ProcessVariables & ServerLine
 
 /** What this folder takes of the process where it reads. */
 export type WebReads = ReservedReads &

@@ -1,36 +1,7 @@
-import type { CurrentAccess } from '../../../access/store.ts'
-import type { Logs } from '../../../adapters/logger.ts'
-import type { AdmissionLane } from '../../../admission/lane.ts'
-import type { ResultCache } from '../../../cache/data-cache.ts'
-import type { CurrentCatalog } from '../../../catalog/store.ts'
-import type { Configuration } from '../../../config/config.ts'
-import type { Clock } from '../../../db/clock.ts'
-import type { Reads } from '../../../db/pools.ts'
-import type { ReplicaReads } from '../../../db/replicas.ts'
-import type { Writes } from '../../../events/commit.ts'
-import type { ItemHooks } from '../hooks/hooks.ts'
-import type { SystemRules } from '../items/items.ts'
+import type { ItemReads, ItemWrites } from '../items/items.ts'
 
-/** What this folder takes of the process where it reads. */
-export type HistoryReads = Reads &
-  ReplicaReads &
-  AdmissionLane &
-  Clock &
-  Configuration &
-  CurrentAccess &
-  CurrentCatalog &
-  ItemHooks &
-  Logs &
-  ResultCache &
-  SystemRules
+/** What this folder takes of the process where it reads: what reading items takes. */
+export type HistoryReads = ItemReads
 
-/** What this folder takes of the process where it changes. */
-export type HistoryWrites = Reads &
-  Writes &
-  AdmissionLane &
-  Clock &
-  CurrentAccess &
-  CurrentCatalog &
-  ItemHooks &
-  ResultCache &
-  SystemRules
+/** What this folder takes of the process where it changes: what changing items takes. */
+export type HistoryWrites = ItemWrites

@@ -6,6 +6,8 @@ export {
   type Cell,
   type CollectionRules,
   type Guarded,
+  type ItemReads,
+  type ItemWrites,
   keyCell,
   openProblems,
   type PayloadContext,
