@@ -15,7 +15,7 @@ export type Floor = {
 const ground: readonly string[] = ['language', 'errors']
 
 const platform = ['access', 'query', 'cache', 'events', 'catalog', 'db', 'adapters', 'admission', 'config']
-const slices = ['operations', 'accounts', 'messaging', 'work', 'settings', 'data']
+const slices = ['operations', 'accounts', 'messaging', 'work', 'files', 'settings', 'data']
 
 export const floors: readonly Floor[] = [
   {
@@ -28,7 +28,7 @@ export const floors: readonly Floor[] = [
     name: 'cli',
     places: ['cli/'],
     hides: '`npx daybook`: `main.ts` is THE list of commands',
-    mayImport: ['doctor', 'process', 'data', 'events', 'adapters', 'config'],
+    mayImport: ['doctor', 'process', 'files', 'data', 'events', 'adapters', 'config'],
   },
   {
     name: 'doctor',
@@ -62,7 +62,7 @@ export const floors: readonly Floor[] = [
     places: ['extensions/'],
     hides:
       'loads the code of `EXTENSIONS_DIR`, the only code found by file name, and gives it its context: `docs/extensions.md`',
-    mayImport: ['messaging', 'work', 'data', 'http', ...platform],
+    mayImport: ['messaging', 'work', 'files', 'data', 'http', ...platform],
   },
   {
     name: 'process',
@@ -76,26 +76,33 @@ export const floors: readonly Floor[] = [
     places: ['features/operations/'],
     hides:
       'running an installation: jobs and mails to be done again (`ops`), `metrics`, the state of `realtime`, `project-info`',
-    mayImport: ['messaging', 'work', 'settings', 'data', 'http', ...platform],
+    mayImport: ['messaging', 'work', 'files', 'settings', 'data', 'http', ...platform],
   },
   {
     name: 'accounts',
     places: ['features/accounts/'],
     hides:
       'who signs in, by which proof, and what an administrator grants: `auth`, `two-factor`, `passkeys`, `social`, `api-keys`, `tenants`, `identity` (who may change an account), `permissions` (routes, review, explain)',
-    mayImport: ['messaging', 'settings', 'data', 'http', ...platform],
+    mayImport: ['messaging', 'files', 'settings', 'data', 'http', ...platform],
   },
   {
     name: 'messaging',
     places: ['features/messaging/'],
     hides: 'what people are sent: `mail`, `templates`, `inbox`, `notifications`, and the `rooms` of the socket channel',
-    mayImport: ['settings', 'data', 'http', ...platform],
+    mayImport: ['files', 'settings', 'data', 'http', ...platform],
   },
   {
     name: 'work',
     places: ['features/work/'],
     hides: 'work that is claimed row by row: `tasks`',
     mayImport: platform,
+  },
+  {
+    name: 'files',
+    places: ['features/files/'],
+    hides:
+      'content outside of the database: `storage` (services, LOCAL and S3), `files` (rows of svc_File, how content comes, is replaced and goes)',
+    mayImport: ['settings', 'data', 'http', ...platform],
   },
   {
     name: 'settings',
@@ -181,7 +188,7 @@ export const floors: readonly Floor[] = [
 
 /** Wings that are one slice; in the others each folder is one. */
 const wholeWings = ['settings']
-const dividedWings = ['accounts', 'data', 'messaging', 'operations', 'work']
+const dividedWings = ['accounts', 'data', 'files', 'messaging', 'operations', 'work']
 
 export type Rule = {
   readonly name: string

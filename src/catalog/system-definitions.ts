@@ -445,7 +445,11 @@ const file = define('svc_File', {
     originalFilename: required(string),
     type: required(string),
     folder: string,
-    size: required(integer),
+    size: required({ type: 'BigInt' }),
+    // The sha256 of the content; null for rows that were made before there was one.
+    hash: string,
+    // Whether the content itself says that it is of its type; otherwise only its sender did.
+    typeProven: no,
     description: text,
     storage: required(string),
     storage_folder: string,

@@ -1,6 +1,7 @@
+import { join } from 'node:path'
 import { boolean, integer, matching, oneOf, password, pem, text, url } from './parsers.ts'
-import { type Findings, type Reading, readVariables } from './read.ts'
-import { awaiting, optional, optionalSecret, type Variable, variable } from './variable.ts'
+import { addProblem, type Findings, type Reading, readVariables } from './read.ts'
+import { optional, optionalSecret, type Variable, variable } from './variable.ts'
 import { socialProviderIds } from './variables/accounts.ts'
 import type { Parsed } from './variables.ts'
 
@@ -16,12 +17,12 @@ export type MailSender = Readonly<{
   from: string
 }>
 
-/** A storage service. */
-type StorageService = LocalStorageService | S3StorageService
+/** A place for files. */
+export type StorageService = LocalStorageService | S3StorageService
 
-type LocalStorageService = Readonly<{ name: string; driver: 'LOCAL'; path: string }>
+export type LocalStorageService = Readonly<{ name: string; driver: 'LOCAL'; path: string }>
 
-type S3StorageService = Readonly<{
+export type S3StorageService = Readonly<{
   name: string
   driver: 'S3'
   accessKeyId: string
@@ -67,7 +68,7 @@ const senderVariables = {
   from: optional('_FROM_ADDRESS', matching(/@/, 'e-mail address'), 'Address that mails come from'),
 }
 
-const serviceVariables = awaiting('files', {
+const serviceVariables = {
   driver: optional('_STORAGE_DRIVER', oneOf('LOCAL', 'S3'), 'Kind of the service'),
   path: optional('_STORAGE_PATH', text, 'LOCAL: root directory'),
   accessKeyId: serviceKey(optional('_STORAGE_ACCESS_KEY_ID', text, 'S3: key id')),
@@ -75,7 +76,9 @@ const serviceVariables = awaiting('files', {
   region: serviceKey(optional('_STORAGE_REGION', text, 'S3: region')),
   bucket: serviceKey(optional('_STORAGE_BUCKET', text, 'S3: bucket')),
   endpoint: serviceKey(optional('_STORAGE_ENDPOINT', url('https', 'http'), 'S3: address of a compatible server')),
-})
+}
+
+const serviceDocs = new Map(Object.values(serviceVariables).map(({ name, doc }) => [name, doc]))
 
 const providerVariables = {
   clientId: optional('_CLIENT_ID', text, 'OAuth client id'),
@@ -120,7 +123,7 @@ export function readFamilies(parsed: Parsed, reading: Reading): Families {
   const listed: readonly string[] = parsed.auth.servicesEnabled
   return {
     senders: record(distinct(parsed.mail.sendersEnabled).map((name) => readSender(name, reading))),
-    services: record(distinct(parsed.storage.servicesEnabled).map((name) => readService(name, reading))),
+    services: readServices(parsed, reading),
     providers: record(socialProviderIds.filter((id) => listed.includes(id)).map((id) => readProvider(id, reading))),
   }
 }
@@ -143,11 +146,28 @@ function readSender(name: string, reading: Reading): [string, MailSender] | unde
   return [name, { name, ...complete, secure: secure ?? complete.port === 465 }]
 }
 
-/** An incomplete service is left out; as long as nothing stores files that is no problem. */
+/**
+ * Without any, files are kept beside the data of the embedded server. In production an operator says where: what is
+ * written into a container is gone with it.
+ */
+function readServices({ storage, database }: Parsed, reading: Reading): Families['services'] {
+  const names = distinct(storage.servicesEnabled)
+  if (names.length === 0 && reading.environment !== 'production')
+    return record([['local', { name: 'local', driver: 'LOCAL', path: join(database.dataDir, 'files') }]])
+  return record(names.map((name) => readService(name, reading)))
+}
+
+/** An incomplete service is a problem: the files in it would be gone without a word. */
 function readService(name: string, reading: Reading): [string, StorageService] | undefined {
   const prefix = variablePrefix(name)
   const { driver, path, endpoint, ...keys } = readVariables(serviceVariables, reading, prefix)
   const required = driver === undefined ? { driver } : driver === 'LOCAL' ? { path } : keys
+  for (const missing of missingNames(required, serviceVariables, prefix))
+    addProblem(reading.findings, {
+      variable: missing,
+      message: `is missing; it is required because STORAGE_SERVICES_ENABLED names ${name}`,
+      doc: serviceDocs.get(missing.slice(prefix.length)) ?? '',
+    })
   if (missingNames(required, serviceVariables, prefix).length > 0) return undefined
   if (driver === 'LOCAL') return [name, { name, driver, path: path as string }]
   return [name, { name, driver: 'S3', ...(keys as Complete<typeof keys>), endpoint }]

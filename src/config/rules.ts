@@ -124,6 +124,9 @@ function checkDefaults({ parsed, families }: Draft, reading: Reading): void {
       reading,
       `MAIL_DEFAULT_SENDER ${defaultSender} is not a complete sender of MAIL_SENDERS_ENABLED; the first complete one is used`,
     )
+  const { defaultService } = parsed.storage
+  if (defaultService !== undefined && !includesName(Object.keys(families.services), defaultService))
+    complain(reading, 'STORAGE_DEFAULT_SERVICE', 'names no service of STORAGE_SERVICES_ENABLED')
 }
 
 function warnOfDoubts({ parsed, families }: Draft, reading: Reading): void {

@@ -1,13 +1,68 @@
+import { randomUUID } from 'node:crypto'
 import { constants } from 'node:fs'
 import { access, mkdtemp, rmdir, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
+import { text } from 'node:stream/consumers'
 import type { Config } from '../config/config.ts'
-import { type Finding, ok, problem, reasonOf } from './finding.ts'
+import { variablePrefix } from '../config/families.ts'
+import { openStorages, type Storage } from '../features/files/storage/storage.ts'
+import { type Finding, ok, problem, reasonOf, warning } from './finding.ts'
 
-/** The directory that uploads are written to, and the one that migrations are read from. */
-export async function checkStorage({ storage, migrations }: Config): Promise<Finding[]> {
+/** Every storage service, the directory of uploads in progress, and the one that migrations are read from. */
+export async function checkStorage(config: Config): Promise<Finding[]> {
+  const { storage, migrations } = config
   const temp = storage.tempPath === undefined ? [] : [await checkWritable('STORAGE_TEMP_PATH', storage.tempPath)]
-  return [...temp, await checkReadable('MIGRATIONS_DIR', migrations.dir)]
+  return [...(await checkServices(config)), ...temp, await checkReadable('MIGRATIONS_DIR', migrations.dir)]
+}
+
+/** Each writes a probe, reads it and deletes it. */
+async function checkServices(config: Config): Promise<Finding[]> {
+  const storages = openStorages(config)
+  try {
+    if (storages.all.length === 0)
+      return [warning('storage', 'no service is configured: uploads answer 503', 'set STORAGE_SERVICES_ENABLED')]
+    return await Promise.all(storages.all.map((storage) => checkService(storage)))
+  } finally {
+    storages.close()
+  }
+}
+
+async function checkService(storage: Storage): Promise<Finding> {
+  const key = `daybook-doctor-${randomUUID()}`
+  try {
+    await storage.write(key, probe())
+    const content = await storage.read(key)
+    const found = content === undefined ? 'nothing' : await text(content)
+    await storage.delete(key)
+    if (found !== probeText) throw new Error(`what was written was not read again: ${found.slice(0, 100)}`)
+    return ok('storage', `${storage.name}: content can be written, read and deleted`)
+  } catch (error) {
+    const reason = (error as Error).cause ?? error
+    return problem('storage', `${storage.name}: ${reasonOf(reason)}`, remedyOf(storage, reason))
+  }
+}
+
+const probeText = 'a probe'
+
+async function* probe(): AsyncGenerator<Uint8Array> {
+  yield Buffer.from(probeText)
+}
+
+const remedies: Readonly<Record<string, string>> = {
+  NoSuchBucket: 'make the bucket, or correct _STORAGE_BUCKET',
+  InvalidAccessKeyId: 'correct _STORAGE_ACCESS_KEY_ID',
+  SignatureDoesNotMatch: 'correct _STORAGE_SECRET_ACCESS_KEY',
+  AccessDenied: 'allow the key to get, put, list and delete objects of the bucket',
+  PermanentRedirect: 'correct _STORAGE_REGION',
+  AuthorizationHeaderMalformed: 'correct _STORAGE_REGION',
+}
+
+function remedyOf({ name, driver }: Storage, reason: unknown): string {
+  const prefix = variablePrefix(name)
+  if (driver === 'LOCAL') return `let this user write to the directory, or correct ${prefix}_STORAGE_PATH`
+  const { name: kind = '' } = reason as { name?: string }
+  const remedy = remedies[kind] ?? 'see that the server of _STORAGE_ENDPOINT or _STORAGE_REGION can be reached'
+  return remedy.replaceAll(/(?<= )(?=_STORAGE)/g, prefix)
 }
 
 /** By making a directory in it, or where it will be made. */

@@ -59,7 +59,16 @@ async function bringUp(it: Launch, dir: string, processEnv: NodeJS.ProcessEnv): 
     PORT: String(port),
     SECRET_KEY: await secretKey(config),
   }
-  if (config.database.url === undefined) env.DATABASE_URL = await startDatabase(it, config)
+  if (config.database.url === undefined) {
+    env.DATABASE_URL = await startDatabase(it, config)
+    // In production nothing is kept beside the data unless somebody has said so; running the server here says so.
+    if (config.storage.defaultService === undefined)
+      Object.assign(env, {
+        STORAGE_SERVICES_ENABLED: 'local',
+        LOCAL_STORAGE_DRIVER: 'LOCAL',
+        LOCAL_STORAGE_PATH: join(config.database.dataDir, 'files'),
+      })
+  }
   const admin = await setUp(it, env)
   it.aborted.throwIfAborted()
   // The workers stop after the web process, whose last requests may still need them, but start after it as well:

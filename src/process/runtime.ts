@@ -40,6 +40,7 @@ import { type Jobs, startBoss } from '../events/jobs.ts'
 import { openSessionStore, type Sessions } from '../features/accounts/auth/auth.ts'
 import { type ItemHooks, openHooks } from '../features/data/hooks/hooks.ts'
 import type { SystemRules } from '../features/data/items/context.ts'
+import { openStorages, type StorageServices } from '../features/files/storage/storage.ts'
 import { openSocketRegistry, type Sockets } from '../features/messaging/rooms/registry.ts'
 import { type MailLogo, type MailRenderer, openRenderer, readLogo } from '../features/messaging/templates/templates.ts'
 import { type Meters, openInstruments } from '../features/operations/metrics/instruments.ts'
@@ -67,6 +68,7 @@ export type Runtime = Configuration &
   MailLogo &
   ItemHooks &
   SystemRules &
+  StorageServices &
   Sockets & { readonly close: () => Promise<void> }
 
 /** The ways to the database. */
@@ -127,6 +129,7 @@ export async function openRuntime(options: RuntimeOptions): Promise<Runtime> {
       renderer: opened(openRenderer(), (renderer) => renderer.close()),
       mailLogo,
       hooks: openHooks(log),
+      storages: opened(openStorages(config), (storages) => storages.close()),
       sockets: openSocketRegistry(),
       close,
     }

@@ -75,7 +75,8 @@ describe('a database of an earlier development version', () => {
     await expect(setUp(database)).rejects.toThrow(`made this database, and its migrations ${missing} are missing`)
     expect(await records(database)).toEqual(before)
     const ready = await (await startApi({}, database)).anonymous('GET', '/ready')
-    expect([ready.status, ready.body.migrations]).toEqual([503, { ok: false, pending: missing.split(', ') }])
+    const pending = expect.arrayContaining(missing.split(', '))
+    expect([ready.status, ready.body.migrations]).toEqual([503, { ok: false, pending }])
   })
 
   it('is refused where only the first was recorded', async () => {

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { chmod, mkdtemp, rm } from 'node:fs/promises'
+import { chmod, mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { PostgreSqlContainer } from '@testcontainers/postgresql'
@@ -7,7 +7,7 @@ import pg from 'pg'
 import pino from 'pino'
 import { dropDatabase } from '../../scripts/drop-database.ts'
 import { startEmbedded } from '../../src/db/embedded.ts'
-import { prepareDatabase } from './prepare.ts'
+import { prepareDatabase, testFiles } from './prepare.ts'
 
 /** The server that all test files share, and the database on it that theirs are copies of. */
 export type TestServer = {
@@ -27,7 +27,10 @@ export async function startTestServer(): Promise<TestServer & { stop(): Promise<
   const { url, stop } = await startServer()
   const prefix = `daybook_test_${randomBytes(3).toString('hex')}_`
   const template = `${prefix}template`
-  const end = () => dropDatabases(url, prefix).finally(stop)
+  const end = async () => {
+    await dropDatabases(url, prefix).finally(stop)
+    await removeFiles(prefix)
+  }
   try {
     await withClient(url, (client) => client.query(`create database ${template}`))
     await prepareDatabase(urlOf(url, template))
@@ -84,6 +87,11 @@ async function startContainer(): Promise<Server> {
     .withCommand(['postgres', ...['wal_level=logical', 'max_connections=400', 'fsync=off'].flatMap((s) => ['-c', s])])
     .start()
   return { url: container.getConnectionUri(), stop: async () => void (await container.stop()) }
+}
+
+async function removeFiles(prefix: string): Promise<void> {
+  const names = await readdir(testFiles).catch(() => [])
+  for (const name of names) if (name.startsWith(prefix)) await rm(join(testFiles, name), { recursive: true })
 }
 
 async function dropDatabases(url: string, prefix: string): Promise<void> {

@@ -541,7 +541,10 @@ describe('families', () => {
     })
     expect(config.storage.defaultService).toBe('s3')
     expect(parse(localStorage()).storage.defaultService).toBe('local')
-    expect(parse().storage.defaultService).toBeUndefined()
+    const { services, defaultService } = parse({ DAYBOOK_DATA_DIR: '/data' }).storage
+    expect(services).toEqual({ local: { name: 'local', driver: 'LOCAL', path: '/data/files' } })
+    expect(defaultService).toBe('local')
+    expect(parse(production()).storage).toMatchObject({ services: {}, defaultService: undefined })
   })
 
   it('accept the short spelling of S3 variables', () => {
@@ -556,18 +559,17 @@ describe('families', () => {
   })
 
   it.each([
-    ...[{ LOCAL_STORAGE_DRIVER: '' }, { LOCAL_STORAGE_DRIVER: 'FTP' }, { LOCAL_STORAGE_PATH: '' }],
-    { STORAGE_DEFAULT_SERVICE: 'other', LOCAL_STORAGE_PATH: '' },
-  ])('leave out a local service with %j, while nothing stores files', (env: Env) => {
-    expect(parse({ ...localStorage(), ...env }).storage).toMatchObject({ services: {}, defaultService: undefined })
+    [{ LOCAL_STORAGE_DRIVER: '' }, ['LOCAL_STORAGE_DRIVER']],
+    [{ LOCAL_STORAGE_DRIVER: 'FTP' }, ['LOCAL_STORAGE_DRIVER']],
+    [{ LOCAL_STORAGE_PATH: '' }, ['LOCAL_STORAGE_PATH']],
+    [{ STORAGE_DEFAULT_SERVICE: 'other' }, ['STORAGE_DEFAULT_SERVICE']],
+  ])('refuse a local service with %j', (env: Env, wrong) => {
+    expect(problems({ ...localStorage(), ...env })).toEqual(wrong)
   })
 
-  it.each(['ACCESS_KEY_ID', 'SECRET_ACCESS_KEY', 'REGION', 'BUCKET'])(
-    'leave out an S3 service without %s',
-    (suffix) => {
-      expect(parse({ ...s3Storage(), [`S3_STORAGE_${suffix}`]: undefined }).storage.services).toEqual({})
-    },
-  )
+  it.each(['ACCESS_KEY_ID', 'SECRET_ACCESS_KEY', 'REGION', 'BUCKET'])('refuse an S3 service without %s', (suffix) => {
+    expect(problems({ ...s3Storage(), [`S3_STORAGE_${suffix}`]: undefined })).toEqual([`S3_STORAGE_${suffix}`])
+  })
 
   it('are taken for the nearest of their bounds where tasks can bear it, with a warning', () => {
     const { tasks, warnings } = parse({
@@ -586,17 +588,13 @@ describe('families', () => {
 
   it('have no effect, nor problems, where their part is not there yet: each that is set is one warning', () => {
     const { warnings } = parse({
-      ...localStorage(),
       ASSET_MAX_DIMENSION: 'huge',
       MCP_ENABLED: 'true',
       OPENAPI_ENABLED: '',
     })
     expect(warnings).toEqual([
-      'STORAGE_SERVICES_ENABLED is set and has no effect yet: files and assets are not there yet',
       'ASSET_MAX_DIMENSION is set and has no effect yet: files and assets are not there yet',
       'MCP_ENABLED is set and has no effect yet: the MCP endpoint is not there yet',
-      'LOCAL_STORAGE_DRIVER is set and has no effect yet: files and assets are not there yet',
-      'LOCAL_STORAGE_PATH is set and has no effect yet: files and assets are not there yet',
     ])
   })
 

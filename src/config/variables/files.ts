@@ -6,44 +6,51 @@ import { awaiting, group, optional, variable } from '../variable.ts'
 const contentType = matching(/^[a-z]+(\/[a-z0-9][a-z0-9.+-]*)?$/i, 'content type or its first half')
 
 export const storage = group('Storage', {
-  ...awaiting('files', {
-    servicesEnabled: variable(
-      'STORAGE_SERVICES_ENABLED',
-      list(plainName),
-      '',
-      'Names of the storage services; each name in upper case begins the names of its variables',
-    ),
-    defaultService: optional(
-      'STORAGE_DEFAULT_SERVICE',
-      plainName,
-      'Service of files that name none; the first one when unset',
-    ),
-    pathConfinement: variable(
-      'STORAGE_PATH_CONFINEMENT',
-      boolean,
-      'true',
-      'Confine local file operations to the storage’s root; null bytes are always refused',
-    ),
-    folderStructure: variable(
-      'STORAGE_FOLDER_STRUCTURE',
-      boolean,
-      'false',
-      'Lay files out by tenant and user; existing files stay where they are',
-    ),
-  }),
+  servicesEnabled: variable(
+    'STORAGE_SERVICES_ENABLED',
+    list(plainName),
+    '',
+    'Names of the storage services; each name in upper case begins the names of its variables. When empty, outside production, there is one, `local`, under DAYBOOK_DATA_DIR',
+  ),
+  defaultService: optional(
+    'STORAGE_DEFAULT_SERVICE',
+    plainName,
+    'Service of files that name none; the first one when unset',
+  ),
+  pathConfinement: variable(
+    'STORAGE_PATH_CONFINEMENT',
+    boolean,
+    'true',
+    'Confine local file operations to the storage’s root; null bytes are always refused',
+  ),
+  folderStructure: variable(
+    'STORAGE_FOLDER_STRUCTURE',
+    boolean,
+    'false',
+    'Lay files out by tenant and user; existing files stay where they are',
+  ),
+  quotaTenant: optional(
+    'STORAGE_QUOTA_TENANT',
+    size('mb'),
+    'What the files of one tenant may come to in all; no limit when unset',
+  ),
   tempPath: optional('STORAGE_TEMP_PATH', text, 'Directory of uploads in progress; the system’s when unset'),
 })
 
 export const files = group('Files', {
   maxUploadFileSize: variable('MAX_UPLOAD_FILE_SIZE', size('mb'), '50', 'Largest file, uploaded or fetched from a URL'),
-  ...awaiting('files', {
-    urlFetchTimeoutMs: variable(
-      'URL_FETCH_TIMEOUT_MS',
-      milliseconds(1),
-      '15000',
-      'Longest wait for the first answer to each request or redirect of an upload from a URL',
-    ),
-  }),
+  urlFetchTimeoutMs: variable(
+    'URL_FETCH_TIMEOUT_MS',
+    milliseconds(1),
+    '15000',
+    'Longest wait for the first answer to each request or redirect of an upload from a URL',
+  ),
+  retentionDays: variable(
+    'FILE_RETENTION_DAYS',
+    integer({ min: 0, max: 3650 }),
+    '0',
+    'How long the content of deleted and replaced files is kept, so that a restored file gets it back',
+  ),
   allowPrivateUrlFetch: variable(
     'SSRF_ALLOW_PRIVATE_URL_FETCH',
     boolean,

@@ -1,0 +1,215 @@
+import { existsSync, constants as flags } from 'node:fs'
+import { type FileHandle, link, lstat, mkdir, open, opendir, realpath, unlink } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+import { badPath, type Driver, type Listed, type Stored } from './driver.ts'
+
+/**
+ * Content in files beneath a directory. No link beneath the root is followed, also not one that somebody makes between a
+ * look and the use: on Linux each folder is opened from the one above it, and files are named from the open folder.
+ */
+export function openDirectory(path: string, { confined }: { readonly confined: boolean }): Driver {
+  const root = resolve(path)
+  /** Does something with a file by a name for it that leads nowhere else. */
+  const at = async <T>(key: string, mode: Mode, work: (file: string, folder: Folder) => Promise<T>): Promise<T> => {
+    const folders = key.split('/')
+    const leaf = folders.pop()!
+    const folder = confined ? await enter(root, folders, mode) : await plain(root, folders, mode)
+    try {
+      return await work(join(folder.path, leaf), folder)
+    } finally {
+      await folder.close()
+    }
+  }
+  const write: Driver['write'] = (key, content) =>
+    at(key, 'make', async (file, folder) => {
+      const handle = await open(file, flags.O_WRONLY | flags.O_CREAT | flags.O_EXCL | flags.O_NOFOLLOW, 0o640)
+      try {
+        for await (const piece of content) await writeWhole(handle, piece)
+        await handle.sync()
+        await handle.close()
+        await folder.sync()
+      } catch (error) {
+        await handle.close().catch(() => undefined)
+        await unlink(file)
+        throw error
+      }
+    })
+  const read: Driver['read'] = (key, range) =>
+    orNothing(
+      at(key, 'find', async (file) => {
+        const handle = await open(file, flags.O_RDONLY | noLink(confined))
+        if (!(await handle.stat()).isFile()) {
+          await handle.close()
+          return undefined
+        }
+        return handle.createReadStream({ ...range, highWaterMark: readAtOnce })
+      }),
+    )
+  return {
+    write,
+    read,
+    stat: (key) =>
+      orNothing(
+        at(key, 'find', async (file) => {
+          const found = await lstat(file)
+          return found.isFile() ? { size: found.size, modifiedAt: found.mtime } : undefined
+        }),
+      ),
+    copy: (from, to) =>
+      at(from, 'find', (source) =>
+        at(to, 'make', async (target, folder) => {
+          // Content is never changed, so a second name for it is a copy.
+          await link(source, target)
+          await folder.sync()
+        }),
+      ),
+    delete: async (key) => {
+      await orNothing(
+        at(key, 'find', async (file, folder) => {
+          await unlink(file)
+          await folder.sync()
+          return undefined
+        }),
+      )
+    },
+    list: (prefix) => list(root, prefix, confined),
+    presign: async () => undefined,
+    close: () => undefined,
+  }
+}
+
+const readAtOnce = 256 * 1024
+const noLink = (confined: boolean): number => (confined ? flags.O_NOFOLLOW : 0)
+
+/** An open folder; `path` names it until it is closed. */
+type Folder = { readonly path: string; sync(): Promise<void>; close(): Promise<void> }
+type Mode = 'find' | 'make'
+
+/** Linux names what a descriptor stands for, so a path can begin at an open folder. */
+const descriptors = '/proc/self/fd'
+const hasDescriptors = existsSync(descriptors)
+
+async function enter(root: string, folders: readonly string[], mode: Mode): Promise<Folder> {
+  if (mode === 'make' && !existsSync(root)) await mkdir(root, { recursive: true, mode: 0o750 })
+  // Nothing is between the root and the file; the root itself is the operator's and may be a link.
+  if (folders.length === 0) return named(root)
+  if (!hasDescriptors) return enterByName(root, folders, mode)
+  let handle = await open(root, flags.O_RDONLY | flags.O_DIRECTORY)
+  try {
+    for (const folder of folders) {
+      const inner = await enterOne(handle, folder, mode)
+      await handle.close()
+      handle = inner
+    }
+  } catch (error) {
+    await handle.close()
+    throw error
+  }
+  return { path: `${descriptors}/${handle.fd}`, sync: () => handle.sync(), close: () => handle.close() }
+}
+
+async function enterOne(above: FileHandle, name: string, mode: Mode): Promise<FileHandle> {
+  const path = `${descriptors}/${above.fd}/${name}`
+  try {
+    return await open(path, flags.O_RDONLY | flags.O_DIRECTORY | flags.O_NOFOLLOW)
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'ELOOP' || code === 'ENOTDIR') throw badPath(error)
+    if (code !== 'ENOENT' || mode === 'find') throw error
+  }
+  await mkdir(path, { mode: 0o750 }).catch(unlessThere)
+  await above.sync()
+  return enterOne(above, name, 'find')
+}
+
+/** Where descriptors have no names: each folder is looked at before it is used. */
+async function enterByName(root: string, folders: readonly string[], mode: Mode): Promise<Folder> {
+  let path = await realpath(root)
+  for (const folder of folders) {
+    const above = path
+    path = join(path, folder)
+    if (mode === 'make') {
+      await mkdir(path, { mode: 0o750 }).catch(unlessThere)
+      await named(above).sync()
+    }
+    if (!(await lstat(path)).isDirectory()) throw badPath()
+  }
+  return named(path)
+}
+
+/** STORAGE_PATH_CONFINEMENT=false: links are followed. */
+async function plain(root: string, folders: readonly string[], mode: Mode): Promise<Folder> {
+  const path = join(root, ...folders)
+  if (mode === 'make') await mkdir(path, { recursive: true, mode: 0o750 })
+  return named(path)
+}
+
+const named = (path: string): Folder => ({
+  path,
+  close: async () => undefined,
+  sync: async () => {
+    const handle = await open(path, flags.O_RDONLY | flags.O_DIRECTORY)
+    try {
+      await handle.sync()
+    } finally {
+      await handle.close()
+    }
+  },
+})
+
+function unlessThere(error: NodeJS.ErrnoException): void {
+  if (error.code !== 'EEXIST') throw error
+}
+
+async function orNothing<T>(work: Promise<T | undefined>): Promise<T | undefined> {
+  try {
+    return await work
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT') return undefined
+    // The file itself is a link.
+    if (code === 'ELOOP') throw badPath(error)
+    throw error
+  }
+}
+
+async function writeWhole(handle: FileHandle, piece: Uint8Array): Promise<void> {
+  for (let written = 0; written < piece.length; )
+    written += (await handle.write(piece, written, piece.length - written)).bytesWritten
+}
+
+async function* list(root: string, prefix: string, confined: boolean): AsyncGenerator<Listed> {
+  const folders = prefix.split('/')
+  const beginning = folders.pop()!
+  yield* listFolder(root, folders, beginning, confined)
+}
+
+async function* listFolder(
+  root: string,
+  folders: readonly string[],
+  beginning: string,
+  confined: boolean,
+): AsyncGenerator<Listed> {
+  const folder = await orNothing(confined ? enter(root, folders, 'find') : plain(root, folders, 'find'))
+  if (folder === undefined) return
+  const inner: string[] = []
+  try {
+    const entries = await orNothing(opendir(folder.path))
+    if (entries === undefined) return
+    for await (const entry of entries) {
+      if (!entry.name.startsWith(beginning)) continue
+      if (entry.isDirectory()) inner.push(entry.name)
+      // Deleted meanwhile, it is not listed.
+      const found = entry.isFile() ? await orNothing(storedAt(join(folder.path, entry.name))) : undefined
+      if (found !== undefined) yield { key: [...folders, entry.name].join('/'), ...found }
+    }
+  } finally {
+    await folder.close()
+  }
+  for (const name of inner) yield* listFolder(root, [...folders, name], '', confined)
+}
+
+async function storedAt(path: string): Promise<Stored> {
+  const { size, mtime } = await lstat(path)
+  return { size, modifiedAt: mtime }
+}
