@@ -1,14 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { Metrics, Reading } from '../adapters/metrics.ts'
 import type { Feed } from '../events/feed.ts'
-import {
-  holdsMetricsToken,
-  registerAdmissionGauges,
-  registerCacheGauges,
-  registerDatabaseGauges,
-  registerProcessGauges,
-  registerReplicaGauges,
-} from '../features/operations/metrics/metrics.ts'
+import { holdsMetricsToken, registerGauges } from '../features/operations/metrics/metrics.ts'
 import type { App } from '../http/http.ts'
 import { route } from '../http/route.ts'
 import { Text } from '../http/shapes.ts'
@@ -27,11 +20,7 @@ export function metricsRoutes(
   { realtime, limits }: { realtime: Realtime | undefined; limits: Limits },
 ): void {
   const { metrics } = rt.instruments
-  registerProcessGauges(rt)
-  registerAdmissionGauges(rt)
-  registerDatabaseGauges(rt)
-  registerCacheGauges(rt)
-  registerReplicaGauges(rt)
+  registerGauges(rt)
   if (realtime !== undefined) registerRealtimeGauges(metrics, realtime)
   const holdsToken = ({ headers }: FastifyRequest) => holdsMetricsToken(rt.config, headers.authorization)
   const checkAdministrator = accessCheck(rt, 'admin', limits)
@@ -71,7 +60,7 @@ function registerRealtimeGauges(metrics: Metrics, { feed, counts }: Realtime): v
   metrics.gauge(
     {
       name: 'daybook_feed_source',
-      help: '1 for what rings for the feed: wal, poll or starting.',
+      help: '1 for the source of the feed: wal, poll or starting.',
       labelNames: ['source'],
     },
     () => feedSources(feed),

@@ -1,9 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseEnv } from 'node:util'
-import { firstMalformedLine } from './env-file.ts'
+import { editDistance } from '../language/near-names.ts'
 import { type Families, families as familyTable, readFamilies, variablePrefix } from './families.ts'
-import { nearMisses } from './near-misses.ts'
 import { type Env, isSet, openReading, type Problem, type Reading, readVariables } from './read.ts'
 import { checkRules, type RuleOptions } from './rules.ts'
 import { groups, type Parsed } from './variables.ts'
@@ -197,4 +196,50 @@ function deepFreeze<T>(value: T): T {
     for (const inner of Object.values(value)) deepFreeze(inner)
   }
   return value
+}
+
+/**
+ * The number of the first line of a .env file that is no assignment, comment or blank, or whose quote is never
+ * closed. `parseEnv` drops such lines silently, but a slip in a secret's line must not pass as "unset".
+ */
+function firstMalformedLine(content: string): number | undefined {
+  const text = content.replaceAll('\r\n', '\n').replace(/^\uFEFF/, '')
+  let end = 0
+  while (end < text.length) {
+    statement.lastIndex = end
+    if (!statement.test(text)) return text.slice(0, end).split('\n').length
+    end = statement.lastIndex
+  }
+  return undefined
+}
+
+const blanks = /[^\S\n]*/.source
+const comment = /#[^\n]*/.source
+const quoted = /"[^"]*"|'[^']*'|`[^`]*`/.source
+const bare = /(?!["'`])[^\n]*/.source
+const key = /(?:export[^\S\n]+)?[A-Za-z_][\w.-]*/.source
+const assignment = `${key}${blanks}=${blanks}(?:(?:${quoted})${blanks}(?:${comment})?|${bare})`
+
+/** One statement with its line end; sticky, so that it is matched exactly where the last one ended. */
+const statement = new RegExp(`${blanks}(?:${comment}|${assignment})?(?:\\n|$)`, 'y')
+
+/**
+ * Warnings for variables that look like a misspelling of one of ours: unknown, at most two edits away, sharing
+ * a word with it, and the right one unset. Short names are left alone: too many would match by accident.
+ */
+function nearMisses(reading: Reading): string[] {
+  const known = [...reading.asked].filter((name) => name.length >= shortest && !isSet(reading, name))
+  return Object.keys(reading.env)
+    .filter((name) => name.length >= shortest && !reading.asked.has(name) && isSet(reading, name))
+    .flatMap((name) => {
+      const meant = known.find((candidate) => sharesWord(name, candidate) && editDistance(name, candidate) <= 2)
+      return meant === undefined ? [] : [`${name} is not a variable of Daybook; did you mean ${meant}?`]
+    })
+}
+
+const shortest = 8
+
+function sharesWord(left: string, right: string): boolean {
+  const words = left.split('_')
+  return right.split('_').some((word) => words.includes(word))
 }

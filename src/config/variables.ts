@@ -3,12 +3,11 @@ import { auth, cookie, cors, oauth, passkey } from './variables/accounts.ts'
 import { dataCache, systemCache, upstash } from './variables/caches.ts'
 import { database, migrations } from './variables/database.ts'
 import { assets, files, storage } from './variables/files.ts'
-import { mcp, openapi } from './variables/interfaces.ts'
 import { access, overload, query, rateLimit, tenancy } from './variables/limits.ts'
 import { mail } from './variables/mail.ts'
 import { log, observability } from './variables/observability.ts'
 import { realtime, tasks, workflows } from './variables/realtime.ts'
-import { admin, project, server } from './variables/server.ts'
+import { admin, mcp, openapi, project, server } from './variables/server.ts'
 
 /**
  * The one table of every variable.

@@ -9,7 +9,7 @@ import { type Database, directUrl, tlsOptions, withoutSslMode } from './pools.ts
 import { statementName } from './statement-names.ts'
 import { leaveLease, renewLease } from './unlogged/leases.ts'
 
-/** The channels of the platform; payloads are short keys, never data, but for what sockets are pushed (features/messaging/rooms/push.ts). */
+/** The channels of the platform; payloads are short keys, never data, but for what sockets are pushed (features/messaging/rooms/rooms.ts). */
 const channels = [
   'svc_catalog',
   'svc_access',

@@ -4,16 +4,15 @@ import type { Env } from '../config/read.ts'
 import type { Variable } from '../config/variable.ts'
 import { groups } from '../config/variables.ts'
 import { type Database, databaseUrl, directUrl } from '../db/pools.ts'
-import { judgeCapacity } from './capacity.ts'
 import { readConfiguration } from './configuration.ts'
-import { lookForLine, openForLooking, placeOf, unreachable } from './connection.ts'
-import { checkDefinitions } from './definitions.ts'
 import { type Finding, ok, problem, reasonOf } from './finding.ts'
 import {
+  checkDefinitions,
   checkExtensions,
   checkMigrations,
   checkOwner,
   checkPartitions,
+  checkPermissions,
   checkPublication,
   checkQueues,
   checkRegistration,
@@ -21,15 +20,23 @@ import {
   isSetUp,
   notSetUp,
 } from './installation.ts'
-import { checkNotifications, checkSessionSettings, judgePooler, judgeSkew, readSkew, sharedSessions } from './line.ts'
-import { checkMail } from './mail.ts'
-import { checkPermissions } from './permissions.ts'
-import { checkRedis } from './redis.ts'
-import { checkReplicas } from './replicas.ts'
-import { judgeReplication, judgeServer, judgeSuperuser, readServerFacts } from './server.ts'
+import {
+  checkNotifications,
+  checkReplicas,
+  checkSessionSettings,
+  judgePooler,
+  judgeSkew,
+  lookForLine,
+  openForLooking,
+  placeOf,
+  readSkew,
+  sharedSessions,
+  unreachable,
+} from './line.ts'
+import { checkMail, checkTenantMail } from './mail.ts'
+import { checkRedis, checkUpstash } from './redis.ts'
+import { judgeCapacity, judgeReplication, judgeServer, judgeSuperuser, readServerFacts } from './server.ts'
 import { checkStorage } from './storage.ts'
-import { checkTenantMail } from './tenant-mail.ts'
-import { checkUpstash } from './upstash.ts'
 import { checkBacklog, checkSchedules, checkTasks, checkWorkers } from './work.ts'
 
 /**

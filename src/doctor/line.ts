@@ -1,10 +1,12 @@
 import { randomBytes } from 'node:crypto'
+import { openLogger } from '../adapters/logger.ts'
 import type { Config } from '../config/config.ts'
-import type { Line, LineFacts } from '../db/line.ts'
+import { type Line, type LineFacts, openLine } from '../db/line.ts'
+import { lookAtLine } from '../db/look-at-line.ts'
 import { lostSettings, readArrived } from '../db/poolers.ts'
-import type { Database } from '../db/pools.ts'
+import { type Database, openDatabase, openPool } from '../db/pools.ts'
 import { type Reader, rawQuery, sql } from '../db/sql.ts'
-import { type Finding, ok, problem, warning } from './finding.ts'
+import { type Finding, ok, problem, reasonOf, warning } from './finding.ts'
 
 const longestWaitMs = 3000
 
@@ -105,4 +107,97 @@ export function judgeSkew(skewMs: number): Finding {
     `${(off / 1000).toFixed(1)} s ${direction} the database's`,
     'synchronise both machines by NTP, e.g. chrony or systemd-timesyncd',
   )
+}
+
+const longestLagSeconds = 10
+const check = 'read replica'
+
+/** Each replica: there, a standby, and not far behind. None where they are not enabled. */
+export async function checkReplicas(config: Config): Promise<Finding[]> {
+  const { readReplicaEnabled, readReplicaUrls } = config.database
+  return readReplicaEnabled ? Promise.all(readReplicaUrls.map((url) => checkReplica(config, url))) : []
+}
+
+async function checkReplica(config: Config, url: string): Promise<Finding> {
+  let db: Database | undefined
+  try {
+    db = openForLooking(config, url, await lookForLine(config, url))
+    return judgeReplica(placeOf(url), await readReplicaFacts(db))
+  } catch (error) {
+    return unreachable(check, 'DATABASE_READ_REPLICA_URLS', url, error)
+  } finally {
+    await db?.pool.end()
+  }
+}
+
+type ReplicaFacts = { readonly recovering: boolean; readonly lagSeconds: number }
+
+/** A standby that has replayed all it received is not behind, however long nothing was written. */
+function readReplicaFacts(db: Reader): Promise<ReplicaFacts> {
+  return db.one<ReplicaFacts>(sql.unsafe`
+    select pg_is_in_recovery() as recovering,
+      case when not pg_is_in_recovery() or pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() then 0
+        else coalesce(extract(epoch from now() - pg_last_xact_replay_timestamp()), 0) end::float8 as "lagSeconds"`)
+}
+
+export function judgeReplica(place: string, { recovering, lagSeconds }: ReplicaFacts): Finding {
+  if (!recovering)
+    return warning(
+      check,
+      `${place} is no standby: it answers what it has itself`,
+      'name a streaming standby in DATABASE_READ_REPLICA_URLS',
+    )
+  if (lagSeconds > longestLagSeconds)
+    return warning(
+      check,
+      `${place} is ${lagSeconds.toFixed(0)} s behind`,
+      'look for long queries and a full disk on the standby',
+    )
+  return ok(check, `${place} is a standby and up to date`)
+}
+
+const connectTimeoutMs = 5000
+
+/** A few read-only connections to one address, opened as the processes open theirs but with less patience. */
+export function openForLooking(config: Config, url: string, line?: Line): Database {
+  const impatient: Config = { ...config, database: { ...config.database, poolAcquireMs: connectTimeoutMs } }
+  const pool = openPool({ config: impatient, log, max: 2, readOnly: true, name: 'doctor', url, ...(line && { line }) })
+  return openDatabase(pool, { log, logSql: false, onLoss: 'fail' })
+}
+
+/** What lies on the way to an address, as the processes would find it. */
+export async function lookForLine(config: Config, url: string): Promise<Line> {
+  const facts = await lookAtLine({ config, url, patienceMs: connectTimeoutMs })
+  return openLine({ facts, named: config.database.preparedStatements, log })
+}
+
+const log = openLogger({ level: 'silent', name: 'doctor', stderr: true })
+
+/** Server and database of an address, without who signs in. */
+export function placeOf(url: string): string {
+  const { host, pathname } = new URL(url)
+  return `${host}${pathname}`
+}
+
+/** Why an address gives no connection, and what would help; `variable` holds the address. */
+export function unreachable(check: string, variable: string, url: string, thrown: unknown): Finding {
+  const cause = (thrown as { cause?: unknown }).cause ?? thrown
+  const { code = '' } = cause as { code?: string }
+  const remedy =
+    remedies[code] ?? `see that the server runs, that a firewall lets you through, and that ${variable} is right`
+  return problem(check, `${placeOf(url)} cannot be reached: ${reasonOf(cause)}`, remedy.replaceAll('$', variable))
+}
+
+/** By the codes of the operating system and of PostgreSQL; `$` is the variable. */
+const remedies: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'start PostgreSQL there, or correct host and port in $',
+  ENOTFOUND: 'correct the host in $',
+  EAI_AGAIN: 'correct the host in $, or repair the name service',
+  '28P01': 'correct user or password in $',
+  '28000': 'let this user and client in by pg_hba.conf, or correct the user in $',
+  '3D000': 'create the database, or correct its name in $',
+  '42501': 'grant the user CONNECT on the database',
+  '53300': 'raise max_connections, or lower DATABASE_POOL_MAX of the processes that run',
+  '57P03': 'wait until the server has started or recovered',
+  '08P01': 'take what the pooler does not know out of $, or name the server itself there',
 }

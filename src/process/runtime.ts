@@ -41,7 +41,7 @@ import { openSessionStore, type Sessions } from '../features/accounts/auth/auth.
 import { type ItemHooks, openHooks } from '../features/data/hooks/hooks.ts'
 import type { SystemRules } from '../features/data/items/context.ts'
 import { openStorages, type StorageServices } from '../features/files/storage/storage.ts'
-import { openSocketRegistry, type Sockets } from '../features/messaging/rooms/registry.ts'
+import { openSocketRegistry, type Sockets } from '../features/messaging/rooms/rooms.ts'
 import { type MailLogo, type MailRenderer, openRenderer, readLogo } from '../features/messaging/templates/templates.ts'
 import { type Meters, openInstruments } from '../features/operations/metrics/instruments.ts'
 import { type CurrentSettings, openSettings, type SettingsStore } from '../features/settings/store.ts'

@@ -6,7 +6,7 @@ import {
   sessionRules,
   tenantRules,
   userRules,
-} from '../features/accounts/identity/rules.ts'
+} from '../features/accounts/identity/identity.ts'
 import { checkRuleCells, checkRuleDelete } from '../features/accounts/permissions/permissions.ts'
 import {
   type Cell,

@@ -10,9 +10,9 @@ import {
   touchTasks,
 } from '../../src/db/unlogged/tasks.ts'
 import { commit } from '../../src/events/commit.ts'
-import { claimById, claimDue, record, recoverTasks } from '../../src/features/work/tasks/outcomes.ts'
 import { comingTasks, holdClaim, nextDueMs } from '../../src/features/work/tasks/queries.ts'
 import { tasksActor } from '../../src/features/work/tasks/task.ts'
+import { claimById, claimDue, record, recoverTasks } from '../../src/features/work/tasks/tasks.ts'
 import { openInstanceLock } from '../../src/workers/tasks/instance-lock.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { administrator, testConfig } from '../support/prepare.ts'

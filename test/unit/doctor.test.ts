@@ -1,12 +1,17 @@
 import { describe, expect, it } from 'vitest'
 import { parseConfig } from '../../src/config/config.ts'
-import { connectionsOfEach, judgeCapacity } from '../../src/doctor/capacity.ts'
 import { judgeSecretKey, readConfiguration } from '../../src/doctor/configuration.ts'
 import type { Finding } from '../../src/doctor/finding.ts'
-import { judgeSkew } from '../../src/doctor/line.ts'
+import { judgeReplica, judgeSkew } from '../../src/doctor/line.ts'
 import { judgeEviction } from '../../src/doctor/redis.ts'
-import { judgeReplica } from '../../src/doctor/replicas.ts'
-import { judgeReplication, judgeServer, judgeSuperuser, type ServerFacts } from '../../src/doctor/server.ts'
+import {
+  connectionsOfEach,
+  judgeCapacity,
+  judgeReplication,
+  judgeServer,
+  judgeSuperuser,
+  type ServerFacts,
+} from '../../src/doctor/server.ts'
 
 const env = { DATABASE_URL: 'postgres://u@db.example/d', SECRET_KEY: 'Kq8#vZ1!tR5@yW9$eU3%iO7^pA2&sD6*' }
 const configOf = (more: Record<string, string>) => parseConfig({ ...env, ...more })

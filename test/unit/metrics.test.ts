@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { openMetrics } from '../../src/adapters/metrics.ts'
-import { askAtScrape } from '../../src/features/operations/metrics/ask-at-scrape.ts'
+import { askAtScrape } from '../../src/features/operations/metrics/database.ts'
 import { samplesOf } from '../support/exposition.ts'
 
 describe('the figures of a runtime', () => {

@@ -1,12 +1,13 @@
 import { type Principal, type PrincipalRow, principalOf, principalSql } from '../../../access/principal.ts'
+import type { CurrentAccess } from '../../../access/store.ts'
+import type { Logs } from '../../../adapters/logger.ts'
 import { hashSecret, newSecret } from '../../../adapters/tokens.ts'
 import type { Catalog } from '../../../catalog/catalog.ts'
-import type { CurrentCatalog } from '../../../catalog/store.ts'
-import { withFreshPlan } from '../../../catalog/store.ts'
+import { type CurrentCatalog, withFreshPlan } from '../../../catalog/store.ts'
+import type { Configuration } from '../../../config/config.ts'
 import type { ReservedReads } from '../../../db/pools.ts'
 import { errors } from '../../../errors.ts'
 import { oncePer } from '../../../language/once-per.ts'
-import type { ApiKeyReads } from './capabilities.ts'
 
 /** A live key, and whom it stands in for now: its user, with the role that the user has at the key's tenant. */
 type KeyPrincipal = Principal & {
@@ -94,3 +95,6 @@ const shape = /^dbk_[0-9a-f]{72}$/
 function checksumOf(body: string): string {
   return hashSecret(body).slice(0, checksumLength)
 }
+
+/** What this folder takes of the process where it reads. */
+type ApiKeyReads = ReservedReads & Configuration & CurrentAccess & CurrentCatalog & Logs

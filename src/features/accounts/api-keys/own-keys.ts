@@ -1,17 +1,16 @@
 import type { FastifyRequest } from 'fastify'
-import type { Static } from 'typebox'
+import { type Static, Type } from 'typebox'
 import { signedIn } from '../../../access/principal.ts'
 import { hashSecret } from '../../../adapters/tokens.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Reads } from '../../../db/pools.ts'
+import { type Reader, sql, type Tx } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
-import type { Writes } from '../../../events/commit.ts'
-import { commit } from '../../../events/commit.ts'
+import { commit, type Writes } from '../../../events/commit.ts'
 import { actorOf } from '../../../http/http.ts'
-import { membershipsOf, requireFreshProof } from '../auth/auth.ts'
+import { Filled, Id, Moment, NullableId, NullableText, Text } from '../../../http/shapes.ts'
+import { membershipsOf, Proof, requireFreshProof } from '../auth/auth.ts'
 import { hintOf, newApiKey } from './api-keys.ts'
-import { apiKeysOf, countApiKeys, deleteApiKey, insertApiKey } from './queries.ts'
-import { type NewKeyBody, noEnd } from './schema.ts'
 
 const keysAtMost = 50
 
@@ -80,3 +79,99 @@ async function scopeOf(rt: Reads & CurrentCatalog, { caller }: FastifyRequest, r
 }
 
 const badEnd = () => new AppError(400, noEnd)
+
+type NewApiKey = {
+  readonly name: string
+  readonly userId: string
+  /** Null: the role that the user has at the tenant, whichever that is. */
+  readonly roleId: string | null
+  readonly tenantId: string | null
+  readonly hash: string
+  readonly hint: string
+  /** ISO 8601 with a zone; null: no end. */
+  readonly expiresAt: string | null
+}
+
+/** A key as its owner sees it; times in wire form. */
+type ApiKey = {
+  readonly id: string
+  readonly name: string
+  readonly hint: string
+  readonly role_Id: string | null
+  readonly tenant_Id: string | null
+  readonly expiresAt: string | null
+  readonly lastUsedAt: string | null
+  readonly createdAt: string
+}
+
+/** Undefined when the key would have ended already, by the database's clock. */
+function insertApiKey(tx: Tx, key: NewApiKey): Promise<ApiKey | undefined> {
+  return tx.maybeOne<ApiKey>(sql.unsafe`
+    insert into "svc_ApiKey" (name, "user_Id", "role_Id", "tenant_Id", hash, hint, "expiresAt")
+    select ${key.name}, ${key.userId}::uuid, ${key.roleId}::uuid, ${key.tenantId}::uuid, ${key.hash}, ${key.hint}, ends.at
+    from (select ${key.expiresAt}::timestamptz as at) ends
+    where ends.at is null or ends.at > now()
+    returning ${shown}`)
+}
+
+/** How many keys a user has. Others who ask wait until this transaction has ended. */
+async function countApiKeys(tx: Tx, userId: string): Promise<number> {
+  await tx.any(sql.unsafe`select from "svc_User" where id = ${userId} for no key update`)
+  const { count } = await tx.one<{ count: number }>(sql.unsafe`
+    select count(*)::int as count from "svc_ApiKey" where "user_Id" = ${userId}`)
+  return count
+}
+
+/** A user's keys, the newest first, ended ones too. */
+function apiKeysOf(db: Reader, userId: string): Promise<readonly ApiKey[]> {
+  return db.any<ApiKey>(sql.unsafe`
+    select ${shown} from "svc_ApiKey" where "user_Id" = ${userId} order by "createdAt" desc, id`)
+}
+
+/** False when the user has no such key. */
+async function deleteApiKey(tx: Tx, userId: string, id: string): Promise<boolean> {
+  const rows = await tx.any(sql.unsafe`
+    delete from "svc_ApiKey" where id::text = ${id.toLowerCase()} and "user_Id" = ${userId} returning id`)
+  return rows.length === 1
+}
+
+const wire = (column: string) =>
+  sql.fragment`to_char(${sql.identifier([column])} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as ${sql.identifier([column])}`
+
+const shown = sql.fragment`id, name, hint, "role_Id", "tenant_Id", ${wire('expiresAt')}, ${wire('lastUsedAt')}, ${wire('createdAt')}`
+
+/* The bodies that the endpoints take and answer; `key` by creation only. */
+
+const noEnd = 'expiresAt must be a time to come, e.g. 2030-01-31T12:00:00Z'
+
+export const NewKeyBody = Type.Object(
+  {
+    name: Filled('Nightly import', { refusal: 'name is required', description: 'At most 100 characters.' }),
+    expiresAt: Type.Optional(Moment({ refusal: noEnd, examples: ['2030-01-31T12:00:00Z'] })),
+    role_Id: Type.Optional(
+      Filled('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', {
+        refusal: 'role_Id must be the id of a role',
+        description: 'The key lives while you have just this role; without it the key has whichever you have.',
+      }),
+    ),
+    ...Proof,
+  },
+  { examples: [{ name: 'Nightly import', expiresAt: '2030-01-31T12:00:00Z' }] },
+)
+
+const ApiKeyShape = Type.Object({
+  id: Id(),
+  name: Text('Nightly import'),
+  hint: Text('dbk_…4f2a'),
+  role_Id: NullableId(),
+  tenant_Id: NullableId(),
+  expiresAt: NullableText('2030-01-31T12:00:00Z'),
+  lastUsedAt: NullableText('2026-03-14T09:26:53.589Z'),
+  createdAt: Text('2026-03-14T09:26:53.589Z'),
+})
+
+export const CreatedKeyShape = Type.Object({ key: Text('dbk_5f1d7a84db00d2fce00b31a7fc73224f'), apiKey: ApiKeyShape })
+
+export const KeysShape = Type.Object({ keys: Type.Array(ApiKeyShape) })
+
+export const DeletedShape = Type.Object({ deleted: Type.Literal(true) })

@@ -5,8 +5,15 @@ import type { Writes } from '../../../events/commit.ts'
 import type { App } from '../../../http/http.ts'
 import { Text } from '../../../http/shapes.ts'
 import { authRoute, prepare } from '../auth/auth.ts'
-import { createApiKey, listApiKeys, revokeApiKey } from './own-keys.ts'
-import { CreatedKeyShape, DeletedShape, KeysShape, NewKeyBody } from './schema.ts'
+import {
+  CreatedKeyShape,
+  createApiKey,
+  DeletedShape,
+  KeysShape,
+  listApiKeys,
+  NewKeyBody,
+  revokeApiKey,
+} from './own-keys.ts'
 
 /** A user's own API keys; never by means of one. They emit auth.key_created and auth.key_revoked. */
 export function apiKeyRoutes(app: App, rt: Reads & Writes & CurrentCatalog): void {

@@ -7,7 +7,6 @@ export { deliver, deliveryTo, personBody, prepare, roleAndPermissions, signInMod
 export { bearerOf, callerOfToken, publicCaller, resolveCaller } from './authenticate.ts'
 export { cookieNamesOf, isTrustedOrigin, refuseForeignPage, setSessionCookie, tokenOfCookies } from './browser.ts'
 export { signInRefusal } from './decisions.ts'
-export { holdsProof, requireFreshProof } from './fresh-proof.ts'
 export {
   type AuthMode,
   checkNewPassword,
@@ -20,7 +19,7 @@ export {
   TokenParams,
 } from './input.ts'
 export { defaultLink, trustedLink, trustedReturn } from './links.ts'
-export { endAccess, type ProvenAccount, proveOwnership } from './ownership.ts'
+export { endAccess, holdsProof, type ProvenAccount, proveOwnership, requireFreshProof } from './ownership.ts'
 export {
   type Account,
   accountOf,

@@ -1,7 +1,10 @@
 import type { FastifyRequest } from 'fastify'
+import { signedIn } from '../../../access/principal.ts'
 import { clientNetwork } from '../../../adapters/client-address.ts'
 import { presentedSecret } from '../../../adapters/one-time-secrets.ts'
+import { verifyPassword } from '../../../adapters/passwords.ts'
 import type { Configuration } from '../../../config/config.ts'
+import type { Reads, ReservedReads } from '../../../db/pools.ts'
 import type { Tx } from '../../../db/sql.ts'
 import { deleteChallengesOf } from '../../../db/unlogged/challenges.ts'
 import {
@@ -12,11 +15,18 @@ import {
   deleteSecrets,
 } from '../../../db/unlogged/secrets.ts'
 import { deleteOtherSessions } from '../../../db/unlogged/sessions.ts'
-import type { AppError } from '../../../errors.ts'
+import { withoutWaiting } from '../../../db/without-waiting.ts'
+import { AppError, errors } from '../../../errors.ts'
+import { commit, type Writes } from '../../../events/commit.ts'
 import type { DomainEvent } from '../../../events/types.ts'
+import { actorOf } from '../../../http/http.ts'
+import { isObject } from '../../../query/guards.ts'
 import { type SecretPurpose, secretIdentifier } from '../../messaging/mail/mail.ts'
+import { credentialIdsOf, usePasskey } from '../passkeys/passkeys.ts'
+import { acceptCode, hasSecondFactor } from '../two-factor/two-factor.ts'
 import { decideOwnership, decideRedemption } from './decisions.ts'
-import { type Account, dropCredentials, findAccount, lockHolder, verifyWithoutPassword } from './queries.ts'
+import type { Proven } from './input.ts'
+import { type Account, accountOf, dropCredentials, findAccount, lockHolder, verifyWithoutPassword } from './queries.ts'
 
 type Presented = {
   readonly purpose: SecretPurpose
@@ -102,3 +112,85 @@ export async function endAccess(
 }
 
 const mailedSecrets: readonly SecretPurpose[] = ['email-verification', 'magic-link', 'password-reset']
+
+/**
+ * Asks for a proof that the user is there just now, before something is made that opens the account for good: in the
+ * body one of `currentPassword`, `twoFactorCode` and `passkey: {challengeId, response}`. A caller with the
+ * session cookie must show one: any script of the origin can do what the cookie can. A bearer of the token need not, but
+ * one that is shown is checked. A session that was opened a moment ago proves nothing: a script may be there at that moment, too.
+ *
+ * @throws {AppError} 403 `FRESH_PROOF_REQUIRED` with `methods`, those that the account has; `FRESH_PROOF_REFUSED`
+ */
+export async function requireFreshProof(rt: Reads & Writes, request: FastifyRequest, proof: Proven): Promise<void> {
+  if (!holdsProof(proof) && request.sessionCookie !== 'live') return
+  const { userId } = signedIn(request.caller)
+  const account = await accountOf(withoutWaiting(rt), userId)
+  if (account === undefined) throw errors.unauthorized('Unauthorized')
+  if (!holdsProof(proof)) throw required(await methodsOf(rt, account))
+  if (!(await isProven(rt, request, account, proof))) throw await refused(rt, request, userId)
+}
+
+/** Whether the body has a member that shows who somebody is, right or wrong. */
+export function holdsProof(body: unknown): boolean {
+  const { currentPassword, twoFactorCode, passkey } = isObject(body) ? body : {}
+  return [currentPassword, twoFactorCode, passkey].some((member) => member !== undefined && member !== null)
+}
+
+/** The first that is there decides, so that one request is one try. */
+async function isProven(
+  rt: Reads & Writes,
+  request: FastifyRequest,
+  account: Account,
+  { currentPassword, twoFactorCode, passkey }: Proven,
+): Promise<boolean> {
+  if (currentPassword !== undefined)
+    return verifyPassword(textIn(currentPassword) ?? '', account.password, rt.config.auth.passwordHashCost)
+  if (twoFactorCode !== undefined) return isCode(rt, request, account.id, textIn(twoFactorCode))
+  return isPasskey(rt, request, account.id, isObject(passkey) ? passkey : {})
+}
+
+/** A wrong code is committed as one: that it was tried must outlast the refusal. */
+async function isCode(rt: Writes, request: FastifyRequest, userId: string, code: string | undefined): Promise<boolean> {
+  if (code === undefined || code.trim() === '' || !rt.config.auth.twoFactor) return false
+  return commit(rt, actorOf(request), async (tx) => ({ result: await acceptCode(rt, tx, userId, code) }))
+}
+
+async function isPasskey(
+  rt: Reads & Writes,
+  request: FastifyRequest,
+  userId: string,
+  { challengeId, response }: Readonly<Record<string, unknown>>,
+): Promise<boolean> {
+  const id = textIn(challengeId)
+  if (rt.config.passkey === undefined || id === undefined) return false
+  return usePasskey(rt, request, { challengeId: id, response: isObject(response) ? response : {} }, userId)
+}
+
+const textIn = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined)
+
+async function methodsOf(rt: Reads & ReservedReads & Configuration, { id, password }: Account): Promise<string[]> {
+  const { auth, passkey } = rt.config
+  const hasCode = auth.twoFactor && (await hasSecondFactor(withoutWaiting(rt), id))
+  const hasPasskey = passkey !== undefined && (await credentialIdsOf(withoutWaiting(rt), id)).length > 0
+  return [
+    ...(password === null ? [] : ['currentPassword']),
+    ...(hasCode ? ['twoFactorCode'] : []),
+    ...(hasPasskey ? ['passkey'] : []),
+  ]
+}
+
+function required(methods: readonly string[]): AppError {
+  const message =
+    methods.length === 0
+      ? 'Please set a password first, then confirm with it that it is you'
+      : `Please confirm that it is you: ${methods.join(', ')}`
+  return new AppError(403, message, { code: 'FRESH_PROOF_REQUIRED', members: { methods } })
+}
+
+async function refused(rt: Writes, request: FastifyRequest, userId: string): Promise<AppError> {
+  await commit(rt, actorOf(request), async () => ({
+    result: undefined,
+    events: [{ type: 'auth.proof_failed', data: { userId } }],
+  }))
+  return new AppError(403, 'This does not confirm that it is you', { code: 'FRESH_PROOF_REFUSED' })
+}

@@ -28,7 +28,6 @@ import {
   ResetQuery,
   TokenParams,
 } from './input.ts'
-import { requestMagicLink, signInByMagicLink } from './magic-link.ts'
 import {
   changeOwnPassword,
   changePasswordOf,
@@ -56,7 +55,7 @@ import {
   me,
   refreshSession,
 } from './sessions.ts'
-import { checkLocal, login } from './sign-in.ts'
+import { checkLocal, login, requestMagicLink, signInByMagicLink } from './sign-in.ts'
 
 /** Scanners look at mailed links with HEAD: that must not use a token up. */
 const opened = <const D extends Declaration>(declaration: D) => authRoute(declaration, { exposeHeadRoute: false })

@@ -1,19 +1,26 @@
 import type { FastifyRequest } from 'fastify'
+import type { CurrentAccess } from '../../../access/store.ts'
 import { hashSecret } from '../../../adapters/tokens.ts'
-import { type Assertion, userHandleOf, verifyAssertion } from '../../../adapters/webauthn.ts'
+import {
+  type Assertion,
+  type KnownCredential,
+  type NewCredential,
+  userHandleOf,
+  verifyAssertion,
+} from '../../../adapters/webauthn.ts'
+import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration, PasskeyConfig } from '../../../config/config.ts'
+import type { Clock } from '../../../db/clock.ts'
 import type { Reads } from '../../../db/pools.ts'
+import { type Reader, sql, type Tx } from '../../../db/sql.ts'
 import { takeChallenge } from '../../../db/unlogged/challenges.ts'
 import { withoutWaiting } from '../../../db/without-waiting.ts'
 import { AppError } from '../../../errors.ts'
-import type { Writes } from '../../../events/commit.ts'
-import { commit } from '../../../events/commit.ts'
+import { commit, type Writes } from '../../../events/commit.ts'
 import { actorOf } from '../../../http/http.ts'
 import { isObject } from '../../../query/guards.ts'
+import type { CurrentSettings } from '../../settings/settings.ts'
 import { hasSecondFactor } from '../two-factor/two-factor.ts'
-import { findCredential, noteUse, type StoredCredential } from './queries.ts'
-
-export { credentialIdsOf } from './queries.ts'
 
 /** 400 unless PASSKEY is listed in AUTH_SERVICES_ENABLED and all of PASSKEY_RP_ID, _RP_NAME and _ORIGIN are set. */
 export function enabledPasskeys({ config }: Configuration): PasskeyConfig {
@@ -78,3 +85,76 @@ function namesOwner(response: object, userId: string): boolean {
 
 /** The database knows a challenge by this. */
 export const challengeKey = (challengeId: string) => `passkey:auth:${hashSecret(challengeId)}`
+
+/** A passkey as its owner sees it; times in wire form. */
+type Passkey = {
+  readonly id: string
+  readonly name: string
+  readonly deviceType: string | null
+  readonly backedUp: boolean
+  readonly createdAt: string
+  readonly lastUsedAt: string | null
+}
+
+/** A user's passkeys, the oldest first. */
+export function passkeysOf(db: Reader, userId: string): Promise<readonly Passkey[]> {
+  return db.any<Passkey>(sql.unsafe`
+    select id, name, "deviceType", "backedUp", ${wire('createdAt')}, ${wire('lastUsedAt')}
+    from "svc_Passkey" where "user_Id" = ${userId} order by "createdAt", id`)
+}
+
+export async function credentialIdsOf(db: Reader, userId: string): Promise<readonly string[]> {
+  const rows = await db.any<{ credentialID: string }>(sql.unsafe`
+    select "credentialID" from "svc_Passkey" where "user_Id" = ${userId}`)
+  return rows.map((row) => row.credentialID)
+}
+
+/** The new row; undefined when the credential is known already, whosever it is. */
+export function insertPasskey(
+  tx: Tx,
+  userId: string,
+  name: string,
+  credential: NewCredential,
+): Promise<Pick<Passkey, 'id' | 'name'> | undefined> {
+  const { credentialId, publicKey, counter, deviceType, backedUp, transports, aaguid } = credential
+  return tx.maybeOne<Pick<Passkey, 'id' | 'name'>>(sql.unsafe`
+    insert into "svc_Passkey" ("user_Id", name, "credentialID", "publicKey", counter, "deviceType", "backedUp", transports, aaguid)
+    values (${userId}, ${name}, ${credentialId}, ${publicKey}, ${counter}, ${deviceType}, ${backedUp},
+            ${sql.jsonb(transports as never)}, ${aaguid})
+    on conflict ("credentialID") do nothing
+    returning id, name`)
+}
+
+export type StoredCredential = KnownCredential & { readonly id: string; readonly userId: string }
+
+function findCredential(db: Reader, credentialId: string): Promise<StoredCredential | undefined> {
+  return db.maybeOne<StoredCredential>(sql.unsafe`
+    select id, "user_Id" as "userId", "credentialID" as "credentialId", "publicKey", counter::float8 as counter
+    from "svc_Passkey" where "credentialID" = ${credentialId}`)
+}
+
+/**
+ * Notes a use; false when the passkey is gone, or another use with this counter was noted meanwhile. Authenticators
+ * without a counter always say 0.
+ */
+export async function noteUse(tx: Tx, id: string, counter: number, backedUp: boolean): Promise<boolean> {
+  const rows = await tx.any(sql.unsafe`
+    update "svc_Passkey"
+    set counter = ${counter}::bigint, "lastUsedAt" = now(), "backedUp" = ${backedUp}
+    where id = ${id} and (counter < ${counter}::bigint or (counter = 0 and ${counter}::bigint = 0))
+    returning id`)
+  return rows.length === 1
+}
+
+/** False when the user has no such passkey. */
+export async function deletePasskey(tx: Tx, userId: string, id: string): Promise<boolean> {
+  const rows = await tx.any(sql.unsafe`
+    delete from "svc_Passkey" where id::text = ${id.toLowerCase()} and "user_Id" = ${userId} returning id`)
+  return rows.length === 1
+}
+
+const wire = (column: string) =>
+  sql.fragment`to_char(${sql.identifier([column])} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as ${sql.identifier([column])}`
+
+/** What this folder takes of the process where it changes. */
+export type PasskeyWrites = Reads & Writes & Clock & CurrentAccess & CurrentCatalog & CurrentSettings

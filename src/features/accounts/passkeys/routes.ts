@@ -4,19 +4,22 @@ import type { Writes } from '../../../events/commit.ts'
 import type { App } from '../../../http/http.ts'
 import { Text } from '../../../http/shapes.ts'
 import { authRoute, deliver, ProofBody, prepare, SignedInShape, signInMode } from '../auth/auth.ts'
-import type { PasskeyWrites } from './capabilities.ts'
-import { beginRegistration, finishRegistration, listPasskeys, removePasskey } from './own-passkeys.ts'
-import { enabledPasskeys } from './passkeys.ts'
 import {
   AuthenticateBody,
   AuthenticationOptionsShape,
+  beginAuthentication,
+  beginRegistration,
   DeletedShape,
+  finishAuthentication,
+  finishRegistration,
+  listPasskeys,
   OptionsShape,
   PasskeysShape,
   RegisteredPasskeyShape,
   RegisterPasskeyBody,
-} from './schema.ts'
-import { beginAuthentication, finishAuthentication } from './sign-in.ts'
+  removePasskey,
+} from './ceremonies.ts'
+import { enabledPasskeys, type PasskeyWrites } from './passkeys.ts'
 
 /** Signing in with a passkey. Emits auth.login and auth.login_failed. */
 export function passkeyPublicRoutes(app: App, rt: PasskeyWrites): void {

@@ -6,10 +6,17 @@ import type { App } from '../../../http/http.ts'
 import { Text } from '../../../http/shapes.ts'
 import { isObject } from '../../../query/guards.ts'
 import { authRoute, deliver, deliveryTo, prepare, SignedInShape, setSessionCookie, signInMode } from '../auth/auth.ts'
-import type { SocialWrites } from './capabilities.ts'
 import { journeyCookie } from './journey.ts'
 import { CallbackShape, SocialBody, SocialLinkQuery, StartedShape } from './schema.ts'
-import { type Ended, endSocialSignIn, type Start, signInByIdToken, startByLink, startByRequest } from './social.ts'
+import {
+  type Ended,
+  endSocialSignIn,
+  type SocialWrites,
+  type Start,
+  signInByIdToken,
+  startByLink,
+  startByRequest,
+} from './social.ts'
 
 /**
  * Social sign-in. The callbacks and POST /auth/social/signin emit auth.register, auth.social_linked,

@@ -1,5 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { Static } from 'typebox'
+import type { CurrentAccess } from '../../../access/store.ts'
+import type { IdSource } from '../../../adapters/ids.ts'
 import {
   authorizationUrl,
   codeChallenge,
@@ -9,11 +11,12 @@ import {
   type Tokens,
   verifyIdToken,
 } from '../../../adapters/oauth.ts'
+import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { SocialProvider } from '../../../config/families.ts'
+import type { Clock } from '../../../db/clock.ts'
 import { AppError } from '../../../errors.ts'
-import type { Writes } from '../../../events/commit.ts'
-import { commit } from '../../../events/commit.ts'
+import { commit, type Writes } from '../../../events/commit.ts'
 import { actorOf } from '../../../http/http.ts'
 import { isObject } from '../../../query/guards.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
@@ -26,7 +29,6 @@ import {
   signIn,
   trustedReturn,
 } from '../auth/auth.ts'
-import type { SocialWrites } from './capabilities.ts'
 import { type Client, clientOf, hasIdTokens, readProfile } from './client.ts'
 import { beginJourney, endJourney, type Journey, journeyCookie, secretsOf } from './journey.ts'
 import { type Identity, linkedAccount } from './link.ts'
@@ -371,3 +373,6 @@ async function enter(
   if (answer === undefined) throw new AppError(403, 'The account can not be signed in to')
   return answer
 }
+
+/** What this folder takes of the process where it changes. */
+export type SocialWrites = Writes & Clock & CurrentAccess & CurrentCatalog & CurrentSettings & IdSource

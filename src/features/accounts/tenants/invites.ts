@@ -5,8 +5,7 @@ import { hashSecret, newSecret } from '../../../adapters/tokens.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Tx } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
-import type { Writes } from '../../../events/commit.ts'
-import { commit } from '../../../events/commit.ts'
+import { commit, type Writes } from '../../../events/commit.ts'
 import { actorOf } from '../../../http/http.ts'
 import { isUuid } from '../../../language/uuid.ts'
 import { inviteLifetimeSeconds, queueMail } from '../../messaging/mail/mail.ts'
@@ -21,7 +20,6 @@ import {
   tenantBody,
   trustedLink,
 } from '../auth/auth.ts'
-import type { TenantWrites } from './capabilities.ts'
 import { decideAcceptance, decideInvitedRole, decideInvitedTenant, inviteeRefusal } from './decisions.ts'
 import {
   acceptInvite,
@@ -33,7 +31,7 @@ import {
   lockInvitee,
 } from './queries.ts'
 import { type InviteBody, untrusted } from './schema.ts'
-import { invalidInvite, openInvite } from './tenants.ts'
+import { invalidInvite, openInvite, type TenantWrites } from './tenants.ts'
 
 /**
  * Invites an address to a tenant, in a role that the caller's own may invite to. The token is made when

@@ -17,10 +17,10 @@ import {
   type SessionType,
   tenantBody,
 } from '../auth/auth.ts'
-import type { TenantWrites } from './capabilities.ts'
 import { type AtTenant, decideSwitch, isAtTenant } from './decisions.ts'
 import { findTenant } from './queries.ts'
 import type { SwitchBody } from './schema.ts'
+import type { TenantWrites } from './tenants.ts'
 
 /** 400 outside multi-tenant mode. */
 export function checkMultiTenant({ config }: Configuration): void {

@@ -1,10 +1,13 @@
+import type { CurrentAccess } from '../../../access/store.ts'
 import { hashSecret } from '../../../adapters/tokens.ts'
+import type { CurrentCatalog } from '../../../catalog/store.ts'
+import type { Clock } from '../../../db/clock.ts'
 import type { Reads } from '../../../db/pools.ts'
 import { withoutWaiting } from '../../../db/without-waiting.ts'
 import { AppError } from '../../../errors.ts'
-import type { Writes } from '../../../events/commit.ts'
-import { commit, commitRow } from '../../../events/commit.ts'
+import { commit, commitRow, type Writes } from '../../../events/commit.ts'
 import { systemActor } from '../../../events/types.ts'
+import type { CurrentSettings } from '../../settings/settings.ts'
 import { expireInvites, expireOldInvites, findInvite, type Invite } from './queries.ts'
 
 // Tenants, memberships and invitations as ways to sign in and the workers use them. What callers do with their own
@@ -35,3 +38,6 @@ export async function endInvites(rt: Writes, signal: AbortSignal): Promise<void>
     if (count > 0) rt.log.info({ invitations: count }, 'invitations have expired')
   }
 }
+
+/** What this folder takes of the process where it changes. */
+export type TenantWrites = Reads & Writes & Clock & CurrentAccess & CurrentCatalog & CurrentSettings

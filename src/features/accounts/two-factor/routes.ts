@@ -2,10 +2,17 @@ import type { Reads } from '../../../db/pools.ts'
 import type { Writes } from '../../../events/commit.ts'
 import type { App } from '../../../http/http.ts'
 import { authRoute, deliver, ProofBody, prepare, SignedInShape } from '../auth/auth.ts'
-import type { SecondFactorWrites } from './capabilities.ts'
 import { beginSetup, checkEnabled, disable, finishSetup } from './enrolment.ts'
-import { CodeBody, DisabledShape, EnabledShape, PasswordBody, SetupShape, VerifyBody } from './schema.ts'
-import { verifyTwoFactor } from './verify.ts'
+import {
+  CodeBody,
+  DisabledShape,
+  EnabledShape,
+  PasswordBody,
+  type SecondFactorWrites,
+  SetupShape,
+  VerifyBody,
+  verifyTwoFactor,
+} from './verify.ts'
 
 /** The second step of signing in. Emits auth.login and auth.2fa_failed. */
 export function twoFactorPublicRoutes(app: App, rt: SecondFactorWrites): void {

@@ -1,9 +1,16 @@
 import type { FastifyRequest } from 'fastify'
-import type { Static } from 'typebox'
+import { type Static, Type } from 'typebox'
+import type { CurrentAccess } from '../../../access/store.ts'
+import type { CurrentCatalog } from '../../../catalog/store.ts'
+import type { Configuration } from '../../../config/config.ts'
+import type { Clock } from '../../../db/clock.ts'
+import type { Reads, ReservedReads } from '../../../db/pools.ts'
 import type { Tx } from '../../../db/sql.ts'
 import { attemptChallenge, takeChallenge } from '../../../db/unlogged/challenges.ts'
 import { withoutWaiting } from '../../../db/without-waiting.ts'
-import { commit, type Outcome } from '../../../events/commit.ts'
+import { commit, type Outcome, type Writes } from '../../../events/commit.ts'
+import { Filled, Text } from '../../../http/shapes.ts'
+import type { CurrentSettings } from '../../settings/settings.ts'
 import {
   type AuthMode,
   accountOf,
@@ -13,13 +20,12 @@ import {
   membershipOf,
   type PendingSignIn,
   refuseForeignPage,
+  SignIn,
   type SignInAnswer,
   signInAtOnce,
   signingIn,
 } from '../auth/auth.ts'
-import type { SecondFactorReads, SecondFactorWrites } from './capabilities.ts'
 import { findChallenge } from './queries.ts'
-import type { VerifyBody } from './schema.ts'
 import { acceptCode, challengeIdentifier, passwordMark, wrongCode } from './two-factor.ts'
 
 /** After this many wrong codes a challenge is of no use: the account's own count goes on. */
@@ -79,3 +85,40 @@ async function answerChallenge(
   await takeChallenge(tx, identifier)
   return signInAtOnce(rt, tx, request, factor)
 }
+
+/** What this folder takes of the process where it changes. */
+export type SecondFactorWrites = Reads & Writes & Clock & CurrentAccess & CurrentCatalog & CurrentSettings
+
+/** What this folder takes of the process where it reads. */
+type SecondFactorReads = Reads &
+  ReservedReads &
+  Clock &
+  Configuration &
+  CurrentAccess &
+  CurrentCatalog &
+  CurrentSettings
+
+/* The bodies that the endpoints take and answer. */
+
+const bothNeeded = 'twoFactorToken and code are required'
+export const VerifyBody = Type.Object({
+  twoFactorToken: Filled('0f3a5d1f0c2b7e44', { refusal: bothNeeded }),
+  code: Filled('123456', { refusal: bothNeeded, description: 'Of the app, or one of the backup codes.' }),
+  authMode: SignIn.authMode,
+})
+
+export const CodeBody = Type.Object({ code: Filled('123456', { refusal: 'code is required' }) })
+
+export const PasswordBody = Type.Object({
+  password: Type.String({ minLength: 1, examples: ['correct horse battery'], refusal: 'Password is required' }),
+})
+
+export const SetupShape = Type.Object({
+  secret: Text('JBSWY3DPEHPK3PXP'),
+  otpauthUrl: Text('otpauth://totp/Acme:ada@example.com?secret=JBSWY3DPEHPK3PXP&issuer=Acme'),
+  backupCodes: Type.Array(Text('7k2m-9q4x')),
+})
+
+export const EnabledShape = Type.Object({ enabled: Type.Literal(true) })
+
+export const DisabledShape = Type.Object({ disabled: Type.Literal(true) })

@@ -1,20 +1,25 @@
 import { admitted } from '../../../admission/lane.ts'
-import type { Reads } from '../../../db/pools.ts'
+import type { Catalog, Collection, Field } from '../../../catalog/catalog.ts'
+import { logTable } from '../../../catalog/log-triggers.ts'
+import type { ParamValue, TypedValue } from '../../../catalog/values.ts'
+import type { Database, Reads } from '../../../db/pools.ts'
 import { readFromNowOn } from '../../../db/read-anywhere.ts'
 import type { ReplicaReads } from '../../../db/replicas.ts'
 import { errors } from '../../../errors.ts'
 import { type Cursor, encodeCursor } from '../../../events/cursor.ts'
+import { eventIdSql } from '../../../events/log.ts'
 import { currentCursor, type LogEvent, oldestMoment, pullRound } from '../../../events/log-reader.ts'
 import type { Access } from '../../../query/access.ts'
+import { compileCondition } from '../../../query/compile.ts'
+import { projectionSql } from '../../../query/compile-rows.ts'
 import { resolveEnv } from '../../../query/env.ts'
-import type { ChangesReads } from './capabilities.ts'
-import { type ChangedRow, changedRows, viewOf } from './changed-rows.ts'
+import type { Filter } from '../../../query/parse.ts'
+import { type ResolvedFilter, type ResolveEnv, resolveCondition } from '../../../query/resolve.ts'
+import { ident, literal, type Params } from '../../../query/sql.ts'
 import { disturbedCollections } from './disturbances.ts'
-import { type ChangesRequest, type Followed, readRequest } from './request.ts'
+import { type ChangesReads, type ChangesRequest, type Followed, readRequest } from './request.ts'
 
-export { type ChangedRow, changedRows, type View, viewOf } from './changed-rows.ts'
-export { disturbedCollections } from './disturbances.ts'
-export { type RuleSources, ruleSources } from './rule-sources.ts'
+export { disturbedCollections, type RuleSources, ruleSources } from './disturbances.ts'
 
 /**
  * `GET /changes`: what happened after the cursor `since` to the rows that the caller may read, by position, as the text
@@ -93,4 +98,119 @@ function actionOf({ action, visible, was_visible: wasVisible }: ChangedRow): str
   if (action === 'delete') return wasSeen ? 'delete' : undefined
   if (!isSeen) return wasSeen ? 'remove' : undefined
   return wasSeen ? 'update' : 'create'
+}
+
+/** One event as its viewers may see it. */
+export type ChangedRow = {
+  readonly position: string
+  readonly action: string
+  /** JSON text of the asked fields after the change; before it for a delete. */
+  readonly data: string
+  /** Who may see the row after the change, for a delete the row before it: numbers of viewers, from 1. */
+  readonly visible: readonly number[]
+  /** The same for the row before the change; nobody for a create. */
+  readonly was_visible: readonly number[]
+  /** JSON text of the primary key. */
+  readonly key: string
+}
+
+type Seen = {
+  readonly catalog: Catalog
+  readonly access: Access
+  readonly collection: Collection
+  readonly fields: readonly Field[]
+  readonly env: ResolveEnv
+  /** False: every row counts as visible. */
+  readonly scoped: boolean
+  /** The viewer's own filter, within the rule; only where `scoped`. */
+  readonly filter?: Filter | undefined
+}
+
+/** How somebody sees a collection: the shape of it as a statement, and the values that are somebody's own. */
+export type View = {
+  /** Equal for all who differ in their values only; they share one run of it. */
+  readonly text: string
+  readonly values: readonly TypedValue[]
+}
+
+/**
+ * The statement that shows events of a collection, by position: their images become rows of today's table and go
+ * through the projection and the condition of a read, so there is no second evaluator. The values of all viewers are
+ * joined in as rows. Erased events are left out.
+ */
+export function viewOf({ catalog, access, collection, fields, env, scoped, filter }: Seen): View {
+  const members = fields.flatMap((field) => [literal(field.name), projectionSql(field, 't')])
+  const rule = scoped ? resolveCondition(catalog, access, collection.name, 'read', env, { filter }) : undefined
+  const after = conditionOn(rule, 't')
+  const before = conditionOn(rule, 'old')
+  const image = (value: string) => `lateral jsonb_populate_record(null::${ident(collection.name)}, ${value})`
+  const text = `with "$viewers" as materialized (${viewersSql(after.values)})
+    select e.position::text as position, e.action, (${jsonObject(members)})::text as data, seen.visible,
+      case when e.action = 'create' then '{}' else seen.was_visible end as was_visible,
+      to_json(${projectionSql(collection.primaryKey, 't')})::text as key
+    from ${ident(logTable)} e,
+      ${image(`coalesce(e.changes->'after', e.changes->'before')`)} t,
+      ${image(`coalesce(e.changes->'after', '{}') || coalesce(e.changes->'before', '{}')`)} old,
+      lateral (select coalesce(array_agg(v.n) filter (where ${after.sql}), '{}') as visible,
+        coalesce(array_agg(v.n) filter (where ${before.sql}), '{}') as was_visible from "$viewers" v) seen
+    where e.id = any(array(select ${eventIdSql('position')} from unnest($1::bigint[]) position)) and not e.changes ? 'erased' order by e.position`
+  return { text, values: after.values }
+}
+
+/** Runs what viewers have in common, for all of them: `viewers` are their values. */
+export function changedRows(
+  db: Database,
+  { text }: View,
+  viewers: readonly View['values'][],
+  positions: readonly string[],
+  signal?: AbortSignal,
+): Promise<ChangedRow[]> {
+  return db.run<ChangedRow>(text, [positions, ...viewerValues(viewers)], 'prepared', signal)
+}
+
+/** Compiled once for the row before and once for the row after, the values come in the same order. */
+function conditionOn(rule: ResolvedFilter | undefined, alias: string): { sql: string; values: readonly TypedValue[] } {
+  const values: TypedValue[] = []
+  const params: Params = { bind: (value, pgType) => `v.p${values.push({ value, pgType })}` }
+  return { sql: rule === undefined ? 'true' : compileCondition(rule, alias, params), values }
+}
+
+/** Within PostgreSQL's limit of 100 arguments to a function. */
+function jsonObject(members: readonly string[]): string {
+  const parts: string[] = []
+  for (let i = 0; i < members.length; i += 80) parts.push(`jsonb_build_object(${members.slice(i, i + 80)})`)
+  return parts.length === 0 ? `'{}'::jsonb` : parts.join(' || ')
+}
+
+/**
+ * A select of a row per viewer: `n`, from 1, and `p1`, `p2`, … of the types of the given values. Its parameters begin at
+ * `$2` and are columns: see {@link viewerValues}. Without values of their own all are one viewer.
+ */
+function viewersSql(values: readonly TypedValue[]): string {
+  if (values.length === 0) return 'select 1 as n'
+  const columns = values.map(({ pgType }, i) => `$${i + 2}::${isList(pgType) ? 'text' : pgType}[]`)
+  const names = values.map((_value, i) => `p${i + 1}`)
+  // unnest takes lists apart to their last member, so they come as text.
+  const typed = values.map(({ pgType }, i) => `v.p${i + 1}${isList(pgType) ? `::${pgType}` : ''} as p${i + 1}`)
+  return `select v.n::int as n, ${typed} from unnest(${columns}) with ordinality v(${names}, n)`
+}
+
+/** The parameters of {@link viewersSql} for viewers who differ in their values only. */
+function viewerValues(viewers: readonly (readonly TypedValue[])[]): unknown[] {
+  const types = viewers[0] ?? []
+  return types.map(({ pgType }, i) =>
+    viewers.map((values) => (isList(pgType) ? listText(values[i]!.value) : values[i]!.value)),
+  )
+}
+
+const isList = (pgType: string): boolean => pgType.endsWith('[]')
+
+/** PostgreSQL's text form of an array. */
+function listText(value: ParamValue): string | null {
+  return Array.isArray(value) ? `{${value.map(memberText).join(',')}}` : (value as string | null)
+}
+
+function memberText(value: ParamValue): string {
+  if (Array.isArray(value)) return listText(value)!
+  return value === null ? 'NULL' : `"${String(value).replace(/[\\"]/g, '\\$&')}"`
 }

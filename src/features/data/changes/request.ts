@@ -1,4 +1,11 @@
+import type { CurrentAccess } from '../../../access/store.ts'
+import type { AdmissionLane } from '../../../admission/lane.ts'
 import type { Catalog, Collection, Field } from '../../../catalog/catalog.ts'
+import type { CurrentCatalog } from '../../../catalog/store.ts'
+import type { Configuration } from '../../../config/config.ts'
+import type { Clock } from '../../../db/clock.ts'
+import type { Reads } from '../../../db/pools.ts'
+import type { ReplicaReads } from '../../../db/replicas.ts'
 import { errors } from '../../../errors.ts'
 import { type Cursor, parseCursor } from '../../../events/cursor.ts'
 import type { Access } from '../../../query/access.ts'
@@ -82,3 +89,6 @@ function fieldsByCollection(entries: readonly string[]): ReadonlyMap<string, rea
 function refuse(entry: string): never {
   throw errors.badQuery(`fields: ${quoted(entry)} is not collection.field`)
 }
+
+/** What this folder takes of the process where it reads. */
+export type ChangesReads = Reads & ReplicaReads & AdmissionLane & Clock & Configuration & CurrentAccess & CurrentCatalog

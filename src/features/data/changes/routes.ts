@@ -3,8 +3,8 @@ import type { App } from '../../../http/http.ts'
 import { route } from '../../../http/route.ts'
 import { OneOf, Row, Text } from '../../../http/shapes.ts'
 import { Key, queryOf } from '../items/items.ts'
-import type { ChangesReads } from './capabilities.ts'
 import { readChanges } from './changes.ts'
+import type { ChangesReads } from './request.ts'
 
 /** Pull synchronisation: open to whoever may read a collection, like the items themselves. */
 export function changesRoutes(app: App, rt: ChangesReads): void {

@@ -1,9 +1,15 @@
 import type { FastifyRequest } from 'fastify'
+import type { SettingsInForce } from '../../../access/principal.ts'
+import type { CurrentAccess } from '../../../access/store.ts'
+import type { Logs } from '../../../adapters/logger.ts'
+import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
+import type { ProcessVariables } from '../../../config/read.ts'
+import type { Clock } from '../../../db/clock.ts'
 import type { Reads } from '../../../db/pools.ts'
 import { readFromNowOn } from '../../../db/read-anywhere.ts'
+import type { ReplicaReads } from '../../../db/replicas.ts'
 import { type App, actorOf } from '../../../http/http.ts'
-import type { MigrationReads } from './capabilities.ts'
 import { createMigration } from './create.ts'
 import { previewSql } from './preview.ts'
 import { checkOf, findMigration, type MigrationRecord, pendingOf, readMigrations, statusOf } from './records.ts'
@@ -97,3 +103,14 @@ async function asRunner<T>(
     await readFromNowOn(rt, request.caller)
   }
 }
+
+/** What this folder takes of the process where it reads. */
+type MigrationReads = Reads &
+  ReplicaReads &
+  Clock &
+  Configuration &
+  CurrentAccess &
+  CurrentCatalog &
+  SettingsInForce &
+  Logs &
+  ProcessVariables

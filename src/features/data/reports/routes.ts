@@ -8,12 +8,18 @@ import { type App, turnOf } from '../../../http/http.ts'
 import { route } from '../../../http/route.ts'
 import { Count, Row, Text } from '../../../http/shapes.ts'
 import type { ListQuery } from '../../../query/parse.ts'
-import type { DependencyRecorder } from '../items/items.ts'
-import { CollectionParams, queryOf, ReportBody, ReportQuery, readCached, type Served } from '../items/items.ts'
+import {
+  CollectionParams,
+  type DependencyRecorder,
+  queryOf,
+  ReportBody,
+  ReportQuery,
+  readCached,
+  type Served,
+} from '../items/items.ts'
 import type { ReportReads } from './capabilities.ts'
 import { failure, parseReport, parseReportParameters, readReport, reportError } from './report.ts'
-import { readStats } from './stats.ts'
-import { parseStats, parseStatsParameters, type Stat } from './stats-request.ts'
+import { parseStats, parseStatsParameters, readStats, type Stat } from './stats.ts'
 
 /** `/reports/{collection}` and `/reports/stats`, by POST with a body or by GET with parameters. */
 export function reportRoutes(app: App, rt: ReportReads): void {

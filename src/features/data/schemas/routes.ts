@@ -1,12 +1,12 @@
 import type { FastifyRequest } from 'fastify'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
+import type { Clock } from '../../../db/clock.ts'
 import type { Reads } from '../../../db/pools.ts'
 import { errors } from '../../../errors.ts'
 import type { Writes } from '../../../events/commit.ts'
 import { type App, actorOf } from '../../../http/http.ts'
 import { acceptJsonUploads, uploadedJson } from '../../../http/json-upload.ts'
-import type { SchemaWrites } from './capabilities.ts'
 import type { SchemaChanged } from './change.ts'
 import {
   addIndexRoute,
@@ -27,9 +27,16 @@ import {
   removeRoute,
 } from './declarations.ts'
 import { addIndex, migrateIndexes, removeIndex } from './indexes.ts'
-import { listSchemas, oneSchema } from './list.ts'
 import { createRelationship, deleteRelationship, updateRelationship } from './relationships.ts'
-import { type ChangeOptions, createSchema, deleteField, deleteSchema, updateSchema } from './schemas.ts'
+import {
+  type ChangeOptions,
+  createSchema,
+  deleteField,
+  deleteSchema,
+  listSchemas,
+  oneSchema,
+  updateSchema,
+} from './schemas.ts'
 import { exportSchemas, importSchemas, previewImport, readImport } from './transfer.ts'
 
 /** Reading definitions: anybody with SCHEMAS_PUBLIC, otherwise with read permission on svc_SchemaDefinition. */
@@ -139,3 +146,6 @@ function transferRoutes(app: App, rt: SchemaWrites): void {
 function uploaded(request: FastifyRequest): Promise<unknown> {
   return uploadedJson(request, 'schema', 'No schema file uploaded')
 }
+
+/** What this folder takes of the process where it changes. */
+type SchemaWrites = Reads & Writes & Clock & CurrentCatalog

@@ -20,9 +20,7 @@ import { sql } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
 import type { Writes } from '../../../events/commit.ts'
 import type { Actor } from '../../../events/types.ts'
-import { applyChange, previewChange, reasonOf } from './change.ts'
-import { differences, type SchemaSummary, summary } from './differences.ts'
-import { checkChange, isOwn } from './guards.ts'
+import { applyChange, checkChange, isOwn, previewChange, reasonOf } from './change.ts'
 import type { ChangeOptions } from './schemas.ts'
 
 /** Definitions on their way from one installation to another. */
@@ -205,4 +203,34 @@ function importedSystem(door: Door, collection: Collection, schema: SchemaJson, 
 function isDefinition(value: unknown): value is CollectionDefinition {
   const { collectionName, schema } = Object(value) as Partial<CollectionDefinition>
   return typeof collectionName === 'string' && schema !== null && typeof schema === 'object' && !Array.isArray(schema)
+}
+
+/** What a new schema brings, for the preview of an import. */
+type SchemaSummary = { fields: string[]; relations: string[]; indexes: number }
+
+function summary({ fields, indexes }: SchemaJson): SchemaSummary {
+  const names = (isRelation: boolean) =>
+    Object.entries(Object(fields) as SchemaJson['fields'])
+      .filter(([, field]) => (Object(field).relType !== undefined) === isRelation)
+      .map(([name]) => name)
+  return { fields: names(false), relations: names(true), indexes: Array.isArray(indexes) ? indexes.length : 0 }
+}
+
+/** From one schema to the next in words: `field price added`, `timestamps changed`. */
+function differences(before: SchemaJson, after: SchemaJson): string[] {
+  const { fields, ...others } = before
+  const { fields: nextFields, ...nextOthers } = after
+  return [
+    ...compared(fields, Object(nextFields)).map((difference) => `field ${difference}`),
+    ...compared(others, nextOthers),
+  ]
+}
+
+function compared(before: Readonly<Record<string, unknown>>, after: Readonly<Record<string, unknown>>): string[] {
+  const names = [...new Set([...Object.keys(before), ...Object.keys(after)])].sort()
+  return names.flatMap((name) => {
+    if (!Object.hasOwn(before, name)) return [`${name} added`]
+    if (!Object.hasOwn(after, name)) return [`${name} removed`]
+    return isDeepStrictEqual(before[name], after[name]) ? [] : [`${name} changed`]
+  })
 }

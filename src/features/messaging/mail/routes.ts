@@ -1,11 +1,19 @@
 import { Type } from 'typebox'
-import { openMailer } from '../../../adapters/mailer.ts'
+import { canonicalEmail } from '../../../adapters/email-address.ts'
+import { type Mailer, openMailer } from '../../../adapters/mailer.ts'
+import type { Reads } from '../../../db/pools.ts'
+import { AppError } from '../../../errors.ts'
+import { commit } from '../../../events/commit.ts'
+import type { Actor } from '../../../events/types.ts'
 import { type App, actorOf } from '../../../http/http.ts'
 import { route } from '../../../http/route.ts'
 import { Text } from '../../../http/shapes.ts'
-import { TenantQuery } from '../../settings/settings.ts'
+import { isUuid } from '../../../language/uuid.ts'
+import { settingsNotFound, TenantQuery } from '../../settings/settings.ts'
 import type { MailWrites } from './capabilities.ts'
-import { sendTestMail } from './test-mail.ts'
+import { attemptMail } from './jobs.ts'
+import { queueMail } from './mail.ts'
+import { tenantOf } from './queries.ts'
 
 /** Less patient than the worker: somebody is waiting. */
 const timeouts = { connect: 10_000, greeting: 10_000, silence: 20_000 }
@@ -36,3 +44,47 @@ const testRoute = route({
   response: { 200: Type.Object({ success: Type.Boolean(), message: Text('Test email sent successfully') }) },
   readElsewhere: 'query',
 })
+
+type Wanted = {
+  readonly to: string | undefined
+  /** Whose settings are tried; the installation's without one. */
+  readonly tenantId: unknown
+}
+
+/** Long enough for a slow server, short enough for whoever waits. Milliseconds. */
+const longest = 30_000
+
+/**
+ * Sends one mail at once, past the queue, so that the caller hears what became of it.
+ * It is in svc_EmailLog like any other; there is one attempt.
+ *
+ * @throws {AppError} 400 without one plain address; 404 for an unknown tenant; 500 `Failed to send test email` with a
+ *   reason that repeats nothing of what the server said
+ */
+async function sendTestMail(rt: MailWrites, mailer: Mailer, actor: Actor, wanted: Wanted): Promise<void> {
+  const to = recipientOf(wanted.to)
+  const tenantId = await knownTenant(rt, wanted.tenantId)
+  const id = await commit(rt, actor, async (tx) => {
+    const { emailLogId } = await queueMail(tx, { type: 'test', to, context: {}, ...(tenantId && { tenantId }) })
+    return { result: emailLogId }
+  })
+  const attempt = { retryCount: 0, retryLimit: 0, signal: AbortSignal.timeout(longest) }
+  const delivery = await attemptMail(rt, mailer, id, attempt)
+  if (delivery === undefined || delivery === 'busy') throw failed('The mail was given up')
+  if (delivery.outcome !== 'accepted') throw failed(delivery.problem)
+}
+
+function recipientOf(typed: string | undefined): string {
+  if (typed === undefined || typed === '') throw new AppError(400, 'Email address is required')
+  const address = canonicalEmail(typed)
+  if (address === undefined) throw new AppError(400, 'Invalid email address')
+  return address
+}
+
+async function knownTenant(rt: Reads, tenantId: unknown): Promise<string | undefined> {
+  if (tenantId === undefined || tenantId === '') return undefined
+  if (!isUuid(tenantId) || (await tenantOf(rt.db, tenantId)) === undefined) throw settingsNotFound()
+  return tenantId.toLowerCase()
+}
+
+const failed = (reason: string) => new AppError(500, 'Failed to send test email', { details: { reason } })

@@ -2,15 +2,20 @@ import type { Readable } from 'node:stream'
 import { errors } from '../../../errors.ts'
 import type { Writes } from '../../../events/commit.ts'
 import type { Actor } from '../../../events/types.ts'
-import type { Writer } from '../../data/items/items.ts'
-import { changeItems, listItems } from '../../data/items/items.ts'
-import type { NotificationReads, NotificationWrites } from './capabilities.ts'
+import { changeItems, listItems, type Writer } from '../../data/items/items.ts'
 import type { NewNotification } from './input.ts'
-import { notifications, ownNotifications } from './own.ts'
-import { deleteSomeOlderThan, isTenant, unknownUsers } from './queries.ts'
+import {
+  deleteSomeOlderThan,
+  isTenant,
+  type NotificationReads,
+  type NotificationWrites,
+  notifications,
+  ownNotifications,
+  unknownUsers,
+} from './queries.ts'
 
 export { newNotificationOf } from './input.ts'
-export { notifications, withOwnNotifications } from './own.ts'
+export { notifications, withOwnNotifications } from './queries.ts'
 
 /** The reader's own notifications, as `/items` lists them, the newest first unless asked otherwise. */
 export function listNotifications(

@@ -2,18 +2,15 @@ import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Clock } from '../../../db/clock.ts'
 import { type Reader, sql } from '../../../db/sql.ts'
-import type { Writes } from '../../../events/commit.ts'
-import { commitRow } from '../../../events/commit.ts'
+import { commitRow, type Writes } from '../../../events/commit.ts'
 import { actorCte } from '../../../events/log.ts'
 import type { Actor } from '../../../events/types.ts'
-import type { Access } from '../../../query/access.ts'
+import { type Access, type Grant, withGrants } from '../../../query/access.ts'
 import { compileCondition } from '../../../query/compile.ts'
 import { resolveEnv } from '../../../query/env.ts'
 import { resolveCondition } from '../../../query/resolve.ts'
 import { createParams, type Params } from '../../../query/sql.ts'
-import { parameters } from '../../data/items/items.ts'
-import type { NotificationReads } from './capabilities.ts'
-import { notifications } from './own.ts'
+import { type ItemReads, type ItemWrites, parameters } from '../../data/items/items.ts'
 
 /** How many of the rows that `own` may read are not marked as seen. */
 export async function countUnseen(rt: NotificationReads, own: Access): Promise<number> {
@@ -97,3 +94,40 @@ function ruleOf(rt: Clock & Configuration & CurrentCatalog, own: Access, params:
   if (rule === undefined) throw new Error('own notifications have no rule')
   return compileCondition(rule, 't', params)
 }
+
+export const notifications = 'svc_Notification'
+
+/**
+ * What a user may do with notifications by the endpoints of this slice: read the own ones,
+ * whatever the role says of the collection. Administrators too read only their own here. What is behind relations is
+ * theirs to read as always.
+ */
+export function ownNotifications(access: Access): Access {
+  const grant: Access['grant'] = (collection, action) => {
+    if (collection === notifications) return action === 'read' ? ownRows(access.userId) : undefined
+    return access.admin ? everything : access.grant(collection, action)
+  }
+  return withGrants(access, grant, { admin: false })
+}
+
+/** As the role has it; a role without a permission for notifications reads the user's own. */
+export function withOwnNotifications(access: Access): Access {
+  if (access.admin || access.grant(notifications, 'read') !== undefined) return access
+  const own = ownNotifications(access)
+  return withGrants(access, (collection, action) =>
+    collection === notifications ? own.grant(collection, action) : access.grant(collection, action),
+  )
+}
+
+const everything: Grant = { fields: ['*'], conditions: null, relConditions: null, defaultValues: null }
+
+/** Without a user there is nothing that could match: a condition on null is not written as one that means "any". */
+function ownRows(userId: string | undefined): Grant | undefined {
+  return userId === undefined ? undefined : { ...everything, conditions: { userId: { eq: userId } } }
+}
+
+/** What this folder takes of the process where it reads: what reading items takes. */
+export type NotificationReads = ItemReads
+
+/** What this folder takes of the process where it changes: what changing items takes. */
+export type NotificationWrites = ItemWrites

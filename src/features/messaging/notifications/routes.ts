@@ -3,11 +3,9 @@ import { type App, actorOf } from '../../../http/http.ts'
 import { type Declaration, route } from '../../../http/route.ts'
 import { Count, Id, Text } from '../../../http/shapes.ts'
 import { ItemsShape, ListQuery, queryOf, writerOf } from '../../data/items/items.ts'
-import type { NotificationWrites } from './capabilities.ts'
 import { CleanupShape, idsOfQuery, NamedShape, NewNotificationShape, newNotificationOf } from './input.ts'
 import { cleanUpNotifications, listNotifications, sendNotifications } from './notifications.ts'
-import { ownNotifications } from './own.ts'
-import { countUnseen, deleteOwn, markSeen } from './queries.ts'
+import { countUnseen, deleteOwn, markSeen, type NotificationWrites, ownNotifications } from './queries.ts'
 
 /** `/notifications`: the caller's own, nobody else's. Row events are appended by the database. */
 export function notificationRoutes(app: App, rt: NotificationWrites): void {

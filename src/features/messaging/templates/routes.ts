@@ -1,10 +1,19 @@
 import { Type } from 'typebox'
+import { TemplateError } from '../../../adapters/liquid.ts'
+import type { Clock } from '../../../db/clock.ts'
+import type { Reads } from '../../../db/pools.ts'
+import { AppError } from '../../../errors.ts'
 import type { App } from '../../../http/http.ts'
 import { route } from '../../../http/route.ts'
 import { Text } from '../../../http/shapes.ts'
-import type { TemplateReads } from './capabilities.ts'
-import { previewTemplate } from './preview.ts'
+import { isUuid } from '../../../language/uuid.ts'
+import type { CurrentSettings } from '../../settings/settings.ts'
+import { type MailLogo, withEmbeddedLogo } from './logo.ts'
+import type { RenderedMail } from './render.ts'
+import type { MailRenderer } from './renderer.ts'
+import { templateById } from './templates.ts'
 import { commonVariableNames as commonVariables, defaultTemplate, templateTypes } from './types.ts'
+import { sampleVariables } from './variables.ts'
 
 /** What an editor of templates offers. */
 export function templateRoutes(app: App, _rt: object): void {
@@ -92,3 +101,30 @@ const previewRoute = route({
     }),
   },
 })
+
+/**
+ * A stored template as a mail to somebody: the settings of its tenant, sample data, and `data` in place of what it
+ * names. For a browser: the logo is in the HTML.
+ *
+ * @throws {AppError} 404 for an unknown template; 400 when it cannot be rendered
+ */
+async function previewTemplate(
+  rt: TemplateReads,
+  id: string,
+  data: Readonly<Record<string, unknown>>,
+): Promise<RenderedMail> {
+  const stored = isUuid(id) ? await templateById(rt.db, id) : undefined
+  if (stored === undefined) throw new AppError(404, 'Template not found')
+  const variables = sampleVariables(rt, stored.type, stored.tenantId ?? undefined, data)
+  const { subject, html, text } = await rt.renderer.render({ template: stored, variables }).catch(explain)
+  return { subject, html: withEmbeddedLogo(html, rt.mailLogo), text }
+}
+
+function explain(error: unknown): never {
+  if (error instanceof TemplateError)
+    throw new AppError(400, 'The template cannot be rendered', { details: error.message })
+  throw error
+}
+
+/** What this folder takes of the process where it reads. */
+type TemplateReads = Reads & Clock & CurrentSettings & MailLogo & MailRenderer

@@ -1,14 +1,34 @@
+import { canonicalEmail } from '../../../adapters/email-address.ts'
 import type { Reads } from '../../../db/pools.ts'
-import type { Tx } from '../../../db/sql.ts'
+import { rawQuery, type Tx } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
-import type { Writes } from '../../../events/commit.ts'
-import { commit } from '../../../events/commit.ts'
-import { cancelJob, hurryJob, type Job, type QueueName, queues, removeJob } from '../../../events/jobs.ts'
+import { commit, type Writes } from '../../../events/commit.ts'
+import {
+  bossSchema,
+  cancelJob,
+  deadLetterQueues,
+  hurryJob,
+  type Job,
+  type QueueName,
+  queues,
+  removeJob,
+} from '../../../events/jobs.ts'
 import type { Actor, DomainEvent } from '../../../events/types.ts'
 import { isUuid } from '../../../language/uuid.ts'
-import { type JobRow, type JobState, jobById, lockedJob, type StoredJob, taskJobById } from './queries.ts'
-import { membersOf, subjectOf } from './subjects.ts'
-import { changeTask, taskDeeds, taskIdOf } from './tasks.ts'
+import { isObject } from '../../../query/guards.ts'
+import { cancelMail, mailStatus, requeueMail } from '../../messaging/mail/mail.ts'
+import { cancelTask, countTasks, hurryTask, lockTask, redriveTask, type TaskState } from '../../work/tasks/tasks.ts'
+import {
+  allQueues,
+  deadJobs,
+  type JobRow,
+  type JobState,
+  jobById,
+  lockedJob,
+  type QueueFilter,
+  type StoredJob,
+  taskJobById,
+} from './queries.ts'
 
 /** 404 `Job not found`. */
 export async function jobOr404(rt: Reads, id: string): Promise<JobRow> {
@@ -46,7 +66,7 @@ export async function cancel(rt: Writes, actor: Actor, id: string): Promise<void
  */
 export async function redrive(rt: Writes, actor: Actor, id: string, body: unknown): Promise<void> {
   const taskId = taskIdOf(id)
-  if (taskId !== undefined) return redriveTask(rt, actor, taskId, body)
+  if (taskId !== undefined) return redriveTaskOf(rt, actor, taskId, body)
   await change(
     rt,
     actor,
@@ -63,7 +83,7 @@ export async function redrive(rt: Writes, actor: Actor, id: string, body: unknow
   )
 }
 
-async function redriveTask(rt: Writes, actor: Actor, taskId: number, body: unknown): Promise<void> {
+async function redriveTaskOf(rt: Writes, actor: Actor, taskId: number, body: unknown): Promise<void> {
   membersOf(body, [])
   await changeTask(rt, actor, taskId, taskDeeds.redrive)
 }
@@ -92,3 +112,145 @@ async function change(
 const isKnown = (queue: string): queue is QueueName => Object.hasOwn(queues, queue)
 
 const jobNotFound = () => new AppError(404, 'Job not found')
+
+/** The row that a job is about, which has a state of its own and follows what happens to the job. */
+type Subject = {
+  /** Makes the row ready for another job, changed by the request's body; throws where there is nothing to do again. */
+  redrive(tx: Tx, data: Readonly<Record<string, unknown>>, body: unknown): Promise<void>
+  cancel(tx: Tx, data: Readonly<Record<string, unknown>>): Promise<void>
+}
+
+const mail: Subject = {
+  async redrive(tx, { emailLogId }, body) {
+    const to = recipientIn(body)
+    const id = String(emailLogId)
+    if (!isUuid(id)) throw errors.conflict('The job names no mail')
+    if (await requeueMail(tx, id, to)) return
+    throw errors.conflict(
+      `The mail is ${(await mailStatus(tx, id)) ?? 'deleted'}; only one that has failed is sent again`,
+    )
+  },
+  async cancel(tx, { emailLogId }) {
+    if (isUuid(String(emailLogId))) await cancelMail(tx, String(emailLogId))
+  },
+}
+
+const withoutRow: Subject = {
+  redrive: async (_tx, _data, body) => void membersOf(body, []),
+  cancel: async () => undefined,
+}
+
+const subjects: Partial<Readonly<Record<QueueName, Subject>>> = { mail }
+
+function subjectOf(queue: QueueName): Subject {
+  return subjects[queue] ?? withoutRow
+}
+
+/** `{ to }`: the address, corrected. */
+function recipientIn(body: unknown): string | undefined {
+  const { to } = membersOf(body, ['to'])
+  if (to === undefined) return undefined
+  const address = typeof to === 'string' ? canonicalEmail(to) : undefined
+  if (address === undefined) throw new AppError(400, 'Invalid email address')
+  return address
+}
+
+/** The members of a body; 400 for one that is not known. */
+function membersOf(body: unknown, known: readonly string[]): Readonly<Record<string, unknown>> {
+  if (body === undefined || body === null) return {}
+  const unknown = isObject(body) ? Object.keys(body).filter((name) => !known.includes(name)) : ['the body']
+  if (unknown.length > 0) throw errors.badBody(`Unknown: ${unknown.map((name) => name.slice(0, 64)).join(', ')}`)
+  return body as Readonly<Record<string, unknown>>
+}
+
+/** Tasks among the jobs: they are rows of their own and no jobs of a queue, but operators ask the same of them. */
+
+const largestId = 2_147_483_647
+
+/** The number of a task; undefined for the id of a job. */
+function taskIdOf(id: string): number | undefined {
+  return /^\d{1,10}$/.test(id) && Number(id) <= largestId ? Number(id) : undefined
+}
+
+type Deed = {
+  /** Of which states. */
+  readonly states: readonly TaskState[]
+  readonly act: (tx: Tx, id: number) => Promise<void>
+  readonly event: Extract<DomainEvent['type'], `task.${string}`>
+}
+
+const taskDeeds = {
+  hurry: { states: ['created', 'retry'], act: hurryTask, event: 'task.hurried' },
+  cancel: { states: ['created', 'retry', 'active'], act: cancelTask, event: 'task.cancelled' },
+  redrive: { states: ['failed', 'completed'], act: redriveTask, event: 'task.redriven' },
+} satisfies Record<string, Deed>
+
+/** 404 for an unknown task, 409 for one in another state. */
+async function changeTask(rt: Writes, actor: Actor, taskId: number, { states, act, event }: Deed): Promise<void> {
+  await commit(rt, actor, async (tx) => {
+    const state = await lockTask(tx, taskId)
+    if (state === undefined) throw new AppError(404, 'Job not found')
+    if (!states.includes(state)) throw errors.conflict(`The task is ${state}`)
+    await act(tx, taskId)
+    return { result: null, events: [{ type: event, data: { taskId } }] }
+  })
+}
+
+type QueueRow = {
+  readonly queue: string
+  /** For their turn, or for another attempt. */
+  readonly waiting: number
+  readonly active: number
+  /** Given up: they wait for an operator. */
+  readonly dead: number
+  /** Of the one that has been due the longest. */
+  readonly overdueSeconds: number
+}
+
+/** Every queue, also the empty ones, and the tasks. */
+export async function queueRows(rt: Reads): Promise<readonly QueueRow[]> {
+  const found = await rt.db.any<QueueRow>(
+    rawQuery(
+      `select coalesce(source_name, name) as queue,
+         count(*) filter (where state < 'active' and name <> all ($1))::int as waiting,
+         count(*) filter (where state = 'active')::int as active,
+         count(*) filter (where state < 'completed' and name = any ($1))::int as dead,
+         coalesce(extract(epoch from now() - min(start_after)
+           filter (where state < 'active' and name <> all ($1) and start_after < now())), 0)::int as "overdueSeconds"
+       from ${bossSchema}.job group by 1`,
+      [deadLetterQueues],
+    ),
+  )
+  const empty = { waiting: 0, active: 0, dead: 0, overdueSeconds: 0 }
+  const known = Object.keys(queues).map((queue) => found.find((row) => row.queue === queue) ?? { queue, ...empty })
+  const unknown = found.filter(({ queue }) => !Object.hasOwn(queues, queue))
+  return [...known, ...unknown, { queue: 'tasks', ...(await countTasks(rt.db)) }]
+}
+
+const atMost = 500
+
+type Redriven = {
+  readonly redriven: number
+  /** Those that are still given up, and why. */
+  readonly refused: readonly { readonly id: string; readonly reason: string }[]
+  /** There were more than one request takes. */
+  readonly more: boolean
+}
+
+/** Has what was given up in a queue done again, the oldest first, each in a transaction of its own. 404 for no queue. */
+export async function redriveQueue(rt: Reads & Writes, actor: Actor, queue: string): Promise<Redriven> {
+  const known = allQueues.find((name) => name === queue)
+  if (known === undefined) throw new AppError(404, 'Queue not found')
+  const ids = await deadJobs(rt.db, known satisfies QueueFilter, atMost + 1)
+  const refused: { id: string; reason: string }[] = []
+  for (const id of ids.slice(0, atMost)) {
+    try {
+      await redrive(rt, actor, id, undefined)
+    } catch (error) {
+      // What cannot be done again must not keep the others waiting; somebody else may have been first.
+      if (!(error instanceof AppError) || error.status >= 500) throw error
+      refused.push({ id, reason: error.message })
+    }
+  }
+  return { redriven: Math.min(ids.length, atMost) - refused.length, refused, more: ids.length > atMost }
+}

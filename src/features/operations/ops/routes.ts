@@ -4,9 +4,8 @@ import type { Writes } from '../../../events/commit.ts'
 import { type App, actorOf } from '../../../http/http.ts'
 import { type Declaration, route } from '../../../http/route.ts'
 import { Count, Moment, NullableId, NullableMoment, NullableText, OneOf, Said, Text } from '../../../http/shapes.ts'
-import { cancel, hurry, jobOr404, redrive } from './ops.ts'
+import { cancel, hurry, jobOr404, queueRows, redrive, redriveQueue } from './ops.ts'
 import { allQueues, type JobFilter, jobStates, jobsPage } from './queries.ts'
-import { queueRows, redriveQueue } from './queues.ts'
 
 /** What the workers have to do, and what they could not: for administrators. Emits: job.* and row changes. */
 export function opsRoutes(app: App, rt: Reads & Writes): void {

@@ -1,7 +1,0 @@
-import type { CurrentCatalog } from '../../../catalog/store.ts'
-import type { Clock } from '../../../db/clock.ts'
-import type { Reads } from '../../../db/pools.ts'
-import type { Writes } from '../../../events/commit.ts'
-
-/** What this folder takes of the process where it changes. */
-export type SchemaWrites = Reads & Writes & Clock & CurrentCatalog
