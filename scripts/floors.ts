@@ -101,7 +101,7 @@ export const floors: readonly Floor[] = [
     name: 'files',
     places: ['features/files/'],
     hides:
-      'content outside of the database: `storage` (services, LOCAL and S3), `files` (rows of svc_File, how content comes, is replaced and goes)',
+      'content outside of the database: `storage` (services, LOCAL and S3), `images` (decoded in processes of their own), `assets` (content as browsers get it), `files` (rows of svc_File, how content comes, is replaced and goes)',
     mayImport: ['settings', 'data', 'http', ...platform],
   },
   {
@@ -180,7 +180,8 @@ export const floors: readonly Floor[] = [
   {
     name: 'language',
     places: ['language/'],
-    hides: 'what JavaScript lacks: made once per object, near names, UUIDs, a pause in long work',
+    hides:
+      'what JavaScript lacks: made once per object, near names, UUIDs, a pause in long work, limits for a child process',
     mayImport: [],
   },
   { name: 'errors', places: ['errors.ts'], hides: 'every refusal: status, code, message', mayImport: [] },

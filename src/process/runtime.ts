@@ -40,6 +40,7 @@ import { type Jobs, startBoss } from '../events/jobs.ts'
 import { openSessionStore, type Sessions } from '../features/accounts/auth/auth.ts'
 import { type ItemHooks, openHooks } from '../features/data/hooks/hooks.ts'
 import type { SystemRules } from '../features/data/items/context.ts'
+import { type ImageProcessing, openImages } from '../features/files/images/images.ts'
 import { openStorages, type StorageServices } from '../features/files/storage/storage.ts'
 import { openSocketRegistry, type Sockets } from '../features/messaging/rooms/rooms.ts'
 import { type MailLogo, type MailRenderer, openRenderer, readLogo } from '../features/messaging/templates/templates.ts'
@@ -69,6 +70,7 @@ export type Runtime = Configuration &
   ItemHooks &
   SystemRules &
   StorageServices &
+  ImageProcessing &
   Sockets & { readonly close: () => Promise<void> }
 
 /** The ways to the database. */
@@ -130,6 +132,7 @@ export async function openRuntime(options: RuntimeOptions): Promise<Runtime> {
       mailLogo,
       hooks: openHooks(log),
       storages: opened(openStorages(config), (storages) => storages.close()),
+      images: opened(openImages(config, log), (images) => images.close()),
       sockets: openSocketRegistry(),
       close,
     }

@@ -19,10 +19,10 @@ import {
   resultJson,
   tasksActor,
 } from '../../features/work/tasks/tasks.ts'
+import { watchOver } from '../../language/watchdog.ts'
 import { openRuntime, type Runtime } from '../../process/runtime.ts'
 import { systemAccess } from '../../query/access.ts'
 import { aliveMs, type FromRunner, type Order, type ToRunner } from './protocol.ts'
-import { watchOver } from './watchdog.ts'
 
 /*
  * A process that runs the handlers of extensions for the task worker, which starts it, gives it one task at a time and

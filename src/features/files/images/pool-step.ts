@@ -1,0 +1,144 @@
+/* Which job runs where: decided from what has happened, without processes and clocks. */
+
+export type Job = {
+  readonly id: number
+  /** Who takes turns with others. */
+  readonly turn: string
+  /** Reads a header for an upload: it goes first and is never refused, because it takes no time. */
+  readonly isQuick: boolean
+  /** Processes that have died under it, by no fault that is known to be its own. */
+  readonly deaths: number
+}
+
+type Child = { readonly id: number; readonly isStarted: boolean; readonly job: Job | undefined }
+
+export type PoolState = {
+  readonly children: readonly Child[]
+  readonly queue: readonly Job[]
+  /** The last turns that were served, the latest last. */
+  readonly served: readonly string[]
+  readonly lastChild: number
+  /** Children that have died in succession before they could do anything. */
+  readonly failedStarts: number
+}
+
+export type PoolInput =
+  | { readonly kind: 'asked'; readonly job: Job }
+  /** Nobody waits for it any more. */
+  | { readonly kind: 'abandoned'; readonly job: number }
+  | { readonly kind: 'started'; readonly child: number }
+  | { readonly kind: 'finished'; readonly child: number }
+  /** `isGuilty`: its job took too much memory or time. */
+  | { readonly kind: 'ended'; readonly child: number; readonly isGuilty: boolean }
+  | { readonly kind: 'unused for long' }
+
+export type PoolEffect =
+  | { readonly kind: 'start'; readonly child: number }
+  | { readonly kind: 'run'; readonly job: number; readonly child: number }
+  | { readonly kind: 'end'; readonly child: number }
+  /** Too many wait. */
+  | { readonly kind: 'refuse'; readonly job: number }
+  /** It cannot be done: processes die of it, or none can be started. */
+  | { readonly kind: 'break'; readonly job: number; readonly why: 'deadly' | 'no process' }
+
+export const atOnce = 2
+export const mostWaiting = 100
+const mostDeaths = 2
+const mostFailedStarts = 3
+
+export const emptyPool: PoolState = { children: [], queue: [], served: [], lastChild: 0, failedStarts: 0 }
+
+type Step = [PoolState, readonly PoolEffect[]]
+
+export function stepPool(state: PoolState, input: PoolInput): Step {
+  switch (input.kind) {
+    case 'asked':
+      return ask(state, input.job)
+    case 'abandoned':
+      return [{ ...state, queue: state.queue.filter(({ id }) => id !== input.job) }, []]
+    case 'started':
+      return dispatch({ ...withChild(state, { id: input.child, isStarted: true, job: undefined }), failedStarts: 0 })
+    case 'finished':
+      return dispatch(withChild(state, { id: input.child, isStarted: true, job: undefined }))
+    case 'ended':
+      return end(state, input.child, input.isGuilty)
+    case 'unused for long':
+      return [
+        { ...state, children: state.children.filter((child) => !isIdle(child)) },
+        state.children.filter(isIdle).map(({ id }) => ({ kind: 'end', child: id })),
+      ]
+  }
+}
+
+const isIdle = ({ isStarted, job }: Child): boolean => isStarted && job === undefined
+
+/** Where too many wait, one of those goes who have the most waiting; a newcomer among equals. */
+function ask(state: PoolState, job: Job): Step {
+  const waiting = state.queue.filter(({ isQuick }) => !isQuick)
+  if (job.isQuick || waiting.length < mostWaiting) return dispatch({ ...state, queue: [...state.queue, job] })
+  const counts = Map.groupBy(waiting, ({ turn }) => turn)
+  const [, most] = [...counts].toSorted(([, a], [, b]) => b.length - a.length)[0]!
+  const own = counts.get(job.turn)?.length ?? 0
+  if (most.length <= own + 1) return [state, [{ kind: 'refuse', job: job.id }]]
+  const last = most.at(-1)!
+  const [next, effects] = dispatch({ ...state, queue: [...state.queue.filter((one) => one !== last), job] })
+  return [next, [{ kind: 'refuse', job: last.id }, ...effects]]
+}
+
+function end(state: PoolState, id: number, isGuilty: boolean): Step {
+  const child = state.children.find((one) => one.id === id)
+  if (child === undefined) return [state, []]
+  const left = { ...state, children: state.children.filter((one) => one !== child) }
+  if (child.job !== undefined) return bereave(left, child.job, isGuilty)
+  if (child.isStarted) return dispatch(left)
+  const failedStarts = state.failedStarts + 1
+  if (failedStarts < mostFailedStarts) return dispatch({ ...left, failedStarts })
+  const broken = state.queue.map((job): PoolEffect => ({ kind: 'break', job: job.id, why: 'no process' }))
+  return [{ ...left, queue: [], failedStarts: 0 }, broken]
+}
+
+/** A job whose process died under it may be innocent: it is tried once more, before others. */
+function bereave(state: PoolState, job: Job, isGuilty: boolean): Step {
+  const deaths = job.deaths + 1
+  if (!isGuilty && deaths < mostDeaths) return dispatch({ ...state, queue: [{ ...job, deaths }, ...state.queue] })
+  const [next, effects] = dispatch(state)
+  return [next, [{ kind: 'break', job: job.id, why: 'deadly' }, ...effects]]
+}
+
+/** Gives waiting jobs to idle children, and starts children where there are too few. */
+function dispatch(state: PoolState): Step {
+  if (state.queue.length === 0) return [state, []]
+  const idle = state.children.find(isIdle)
+  if (idle === undefined) return hire(state)
+  const job = nextOf(state)
+  const [next, effects] = dispatch({
+    ...withChild(state, { ...idle, job }),
+    queue: state.queue.filter((one) => one !== job),
+    served: [...state.served.filter((turn) => turn !== job.turn), job.turn].slice(-mostWaiting),
+  })
+  return [next, [{ kind: 'run', job: job.id, child: idle.id }, ...effects]]
+}
+
+function hire(state: PoolState): Step {
+  const starting = state.children.filter(({ isStarted }) => !isStarted).length
+  if (state.children.length >= atOnce || starting >= state.queue.length) return [state, []]
+  const child = state.lastChild + 1
+  const [next, effects] = hire(
+    withChild({ ...state, lastChild: child }, { id: child, isStarted: false, job: undefined }),
+  )
+  return [next, [{ kind: 'start', child }, ...effects]]
+}
+
+/** What is quick or was tried before; then of those who were served the longest ago, or never. */
+function nextOf({ queue, served }: PoolState): Job {
+  const rank = ({ isQuick, deaths, turn }: Job) => (isQuick || deaths > 0 ? -2 : served.indexOf(turn))
+  return queue.reduce((first, job) => (rank(job) < rank(first) ? job : first))
+}
+
+function withChild(state: PoolState, child: Child): PoolState {
+  const isKnown = state.children.some(({ id }) => id === child.id)
+  const children = isKnown
+    ? state.children.map((one) => (one.id === child.id ? child : one))
+    : [...state.children, child]
+  return { ...state, children }
+}

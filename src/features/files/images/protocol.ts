@@ -1,0 +1,34 @@
+import type { ImageFacts } from '../../../adapters/image-processing.ts'
+import type { MediaFacts } from '../../../adapters/media-metadata.ts'
+import type { Transform } from './transform.ts'
+
+/** What the pool and its processes say to each other. */
+
+export type ImageLimits = { readonly maxInputPixels: number; readonly maxDimension: number }
+
+/** Paths are those of files in ASSET_TEMP_DIR. */
+export type Task =
+  | { readonly kind: 'transform'; readonly source: string; readonly target: string; readonly transform: Transform }
+  | { readonly kind: 'image'; readonly source: string }
+  /** Its bytes are asked for. */
+  | { readonly kind: 'media'; readonly size: number; readonly type: string }
+
+export type ToChild =
+  | { readonly kind: 'task'; readonly task: Task; readonly limits: ImageLimits }
+  | { readonly kind: 'bytes'; readonly bytes: Uint8Array }
+  | { readonly kind: 'no bytes'; readonly message: string }
+
+export type Result = ImageFacts | MediaFacts | undefined
+
+/** `too many pixels`: the image was not decoded; `unreadable`: it could not be. */
+export type Fault = 'too many pixels' | 'unreadable'
+
+export type FromChild =
+  | { readonly kind: 'ready' }
+  | { readonly kind: 'done'; readonly result: Result }
+  | { readonly kind: 'failed'; readonly fault: Fault; readonly message: string }
+  /** From `start` up to, but without, `end`. */
+  | { readonly kind: 'read'; readonly start: number; readonly end: number }
+
+/** The argument of a process: how many megabytes it may take. */
+export const memoryFlag = '--memory-mb='

@@ -1,0 +1,28 @@
+import { isMainThread, Worker, workerData } from 'node:worker_threads'
+
+/*
+ * A thread beside what a child process does for its parent. It sees what that can hide by never yielding: that the parent
+ * is gone, and that memory runs out which the heap's own limit does not count, such as buffers.
+ */
+
+const lookMs = 100
+
+/** The signal that ends a process which takes too much memory, where its parent is to tell that from other ends. */
+export const tooLargeSignal = 'SIGUSR2'
+
+/** Ends this process at once when its parent has, or, by the signal, when it takes more memory than that. */
+export function watchOver(memoryLimitMb: number, signal: NodeJS.Signals = 'SIGKILL'): void {
+  new Worker(new URL(import.meta.url), {
+    workerData: { parent: process.ppid, memoryLimit: memoryLimitMb * 1_048_576, signal },
+    execArgv: [],
+  }).unref()
+}
+
+if (!isMainThread && workerData?.parent !== undefined) {
+  const { parent, memoryLimit, signal } = workerData as { parent: number; memoryLimit: number; signal: NodeJS.Signals }
+  setInterval(() => {
+    const isOrphan = process.ppid !== parent
+    const isTooLarge = process.memoryUsage.rss() > memoryLimit
+    if (isOrphan || isTooLarge) process.kill(process.pid, isOrphan ? 'SIGKILL' : signal)
+  }, lookMs)
+}
