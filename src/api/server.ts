@@ -2,8 +2,11 @@ import type { Server } from 'node:http'
 import cors from '@fastify/cors'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import Fastify, { type FastifyBaseLogger, type FastifyReply, type FastifyRequest, LogController } from 'fastify'
+import type { IdSource } from '../adapters/ids.ts'
 import type { Logs } from '../adapters/logger.ts'
 import type { Config } from '../config/config.ts'
+import { AppError } from '../errors.ts'
+import type { Agent } from '../events/types.ts'
 import type { Extensions } from '../extensions/extensions.ts'
 import { isTrustedOrigin } from '../features/accounts/auth/auth.ts'
 import type { App } from '../http/http.ts'
@@ -54,6 +57,8 @@ export async function buildServer(rt: WebWrites, { endpoints = [] }: Partial<Ext
   if (connections > 0 && config.server.trustProxy === false) limitConnections(app.server, connections)
   app.decorateRequest('caller', null as never)
   app.decorateRequest('sessionCookie', 'none')
+  app.decorateRequest('logId', '')
+  app.decorateRequest('agent', undefined)
   traceRequests(app, rt)
   registerErrorBodies(app, { exposeDetails: config.server.exposeErrorDetails })
   acceptJsonBodies(app)
@@ -63,6 +68,7 @@ export async function buildServer(rt: WebWrites, { endpoints = [] }: Partial<Ext
   app.addHook('onRequest', (request, reply, done) => {
     // An answer that depends on its caller is nobody else's; routes may say more, e.g. `no-store`.
     reply.header('x-request-id', request.id).header('cache-control', 'private, no-cache')
+    nameForLog(rt, request, reply)
     done()
   })
   app.addHook('onResponse', (request, reply, done) => {
@@ -113,6 +119,27 @@ function closeWith(app: App, close: () => Promise<void>): void {
   })
 }
 
+/** An id that the client chose may be that of several requests, so the log gets one of its own, and the client is told. */
+function nameForLog({ newId }: IdSource, request: FastifyRequest, reply: FastifyReply): void {
+  request.logId = request.id
+  if (request.headers['x-request-id'] === request.id) {
+    request.logId = newId()
+    reply.header('x-log-request-id', request.logId)
+  }
+  request.agent = agentOf(request.headers['x-svc-agent'])
+}
+
+const agentName = /^([\w .,@/:+()-]{1,100})(?:;\s*tool=([\w.@/:+-]{1,100}))?$/
+
+/** `name`, or `name; tool=name`. 400 for anything else: what is logged must be what was said. */
+function agentOf(header: string | string[] | undefined): Agent | undefined {
+  if (header === undefined) return undefined
+  const [, name, tool] = (typeof header === 'string' && agentName.exec(header)) || []
+  if (name === undefined)
+    throw new AppError(400, 'x-svc-agent must be `name` or `name; tool=name`, each of at most 100 characters')
+  return tool === undefined ? { name } : { name, tool }
+}
+
 const requestId = /^[A-Za-z0-9._:-]{1,128}$/
 
 /** Ids of callers are taken over when they are safe to log. */
@@ -129,7 +156,15 @@ function corsOptions(config: Config) {
       decide(null, origin !== undefined && isTrustedOrigin(config, origin)),
     credentials: config.cors.credentials,
     methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'],
-    exposedHeaders: ['x-request-id', 'retry-after', 'etag', 'x-cache', 'www-authenticate', ...rateLimitHeaders],
+    exposedHeaders: [
+      'x-request-id',
+      'x-log-request-id',
+      'retry-after',
+      'etag',
+      'x-cache',
+      'www-authenticate',
+      ...rateLimitHeaders,
+    ],
     maxAge: 600,
   }
 }

@@ -137,10 +137,10 @@ function settingsOf(collections: readonly Collection[]): (keyof typeof imageSett
  */
 function append(collection: Collection, rows: string): string {
   return `insert into "${logTable}" (entity, "entityId", action, changes, "tenant_Id",
-      "userId", "roleId", ipaddress, "userAgent", "requestId", horizon)
+      "userId", "roleId", ipaddress, "userAgent", "requestId", "logRequestId", agent, cause, horizon)
     select ${quoteText(collection.name)}, event."entityId", event.action, event.changes, coalesce(event.tenant, (actor->>'tenant')::uuid),
       (actor->>'user')::uuid, (actor->>'role')::uuid, actor->>'ip', actor->>'agent', actor->>'request',
-      pg_snapshot_xmin(pg_current_snapshot())
+      (actor->>'id')::uuid, actor->'by', actor->'cause', pg_snapshot_xmin(pg_current_snapshot())
     from (${rows}) event;`
 }
 

@@ -194,11 +194,14 @@ async function rowFromLog<Row>(
   fromLog: ((events: readonly RowEvent[]) => Row | undefined) | undefined,
 ): Promise<Row> {
   if (!(error instanceof AnswerLost)) throw error
-  const { requestId, request } = actor
+  const { logRequestId, request } = actor
   const isOnly = () => request !== undefined && writesOf.get(request) === 1
-  const events = requestId !== undefined && isOnly() ? await eventsOfLost(rt, error, requestId) : []
+  const events = logRequestId !== undefined && isOnly() ? await eventsOfLost(rt, error, logRequestId) : []
   const row = isOnly() && events.length > 0 ? fromLog?.(events) : undefined
-  rt.log.warn({ err: error, requestId, events: events.length }, 'the connection was lost while a row was written')
+  rt.log.warn(
+    { err: error, requestId: actor.requestId, events: events.length },
+    'the connection was lost while a row was written',
+  )
   if (row === undefined) throw errors.outcomeUnknown(error, events.length > 0)
   return row
 }
@@ -211,14 +214,14 @@ export type RowEvent = { readonly entity: string; readonly entityId: string | nu
  * else. They are there when it has committed. None says nothing: what is not logged may have been written all the same,
  * and the statement may still be running where its process cannot be found, behind a pooler.
  */
-async function eventsOfLost(rt: Writes, lost: AnswerLost, requestId: string): Promise<readonly RowEvent[]> {
+async function eventsOfLost(rt: Writes, lost: AnswerLost, logRequestId: string): Promise<readonly RowEvent[]> {
   const { transactionTimeoutMs } = rt.config.database
   let looks = 0
   const found = await untilKnown(rt.log, async () => {
     const { running } = await rt.reserved.one<{ running: boolean }>(rawQuery(runningSql, [lost.processId]))
     // After it has ended: what it wrote is seen by now.
     const events = await rt.reserved.any<RowEvent & { xid: string }>(
-      rawQuery(eventsSql, [requestId, transactionTimeoutMs + marginMs]),
+      rawQuery(eventsSql, [logRequestId, transactionTimeoutMs + marginMs]),
     )
     looks += 1
     return events.length > 0 || (!running && looks >= leastLooks) ? events : undefined
@@ -238,7 +241,7 @@ const runningSql = `
 /** By the time of the events, since requests have no index. */
 const eventsSql = `
   select entity, "entityId", action, xid::text from "${logTable}"
-  where "createdAt" > clock_timestamp() - make_interval(secs => $2::float8 / 1000) and "requestId" = $1
+  where "createdAt" > clock_timestamp() - make_interval(secs => $2::float8 / 1000) and "logRequestId" = $1
   order by position limit 1000`
 
 /**
@@ -279,10 +282,13 @@ export async function appendEvent(tx: Tx, actor: Actor, event: DomainEvent): Pro
   const [group = '', action = ''] = event.type.split('.')
   const { type, entity } = eventKinds[group]!
   await tx.any(sql.unsafe`
-    insert into "svc_AuditLog" (type, entity, "entityId", action, changes, ipaddress, "userId", "roleId", "tenant_Id", "requestId", "userAgent")
+    insert into "svc_AuditLog" (type, entity, "entityId", action, changes, ipaddress, "userId", "roleId", "tenant_Id", "requestId", "userAgent", "logRequestId", agent, cause)
     values (${type}, ${entity}, ${entityIdOf(event)}, ${action}, ${sql.jsonb(detailsOf(event) as never)}, ${actor.ip ?? null},
-            ${actor.userId ?? null}, ${actor.roleId ?? null}, ${actor.tenantId ?? null}, ${actor.requestId ?? null}, ${actor.userAgent ?? null})`)
+            ${actor.userId ?? null}, ${actor.roleId ?? null}, ${actor.tenantId ?? null}, ${actor.requestId ?? null}, ${actor.userAgent ?? null},
+            ${actor.logRequestId ?? null}, ${jsonOf(actor.agent)}, ${jsonOf(actor.cause)})`)
 }
+
+const jsonOf = (value: object | undefined) => (value === undefined ? null : sql.jsonb(value as never))
 
 function entityIdOf({ type, data }: DomainEvent): string | null {
   if (type === 'migration.run' || type === 'migration.rolled_back' || type === 'migration.marked_completed')

@@ -42,11 +42,15 @@ export function logTableSql(): string[] {
   "tenant_Id" uuid,
   "requestId" text,
   "userAgent" text,
+  "logRequestId" uuid,
+  agent jsonb,
+  cause jsonb,
   primary key (id, "createdAt")
 ) partition by range ("createdAt")`,
     `create index if not exists "${logTable}_xid_idx" on "${logTable}" (xid)`,
     `create index if not exists "${logTable}_entity_idx" on "${logTable}" (entity, "entityId", position)`,
     `create index if not exists "${logTable}_createdAt_action_idx" on "${logTable}" ("createdAt", action)`,
+    causesSql,
     ...floorSql,
     ...historySql(),
     shownSql,
@@ -139,8 +143,21 @@ const ownIdSql = eventIdSql(`currval('"${logTable}_position"')`)
 
 const storedColumns = [
   'position, id, xid, horizon, "createdAt", type, entity, "entityId", action, changes',
-  'ipaddress, "userId", "roleId", "tenant_Id", "requestId", "userAgent"',
+  'ipaddress, "userId", "roleId", "tenant_Id", "requestId", "userAgent", "logRequestId", agent, cause',
 ].join(', ')
+
+/** Events that have a cause are few, and no other is in this index. */
+const causesSql = `create index if not exists "${logTable}_cause_idx" on "${logTable}" ((cause->>'request')) where cause is not null`
+
+/** For a log that was made before requests had an id of the log's own, agents and causes. Safe to run again. */
+export function requestColumnsSql(): string[] {
+  return [
+    `alter table "${logTable}" add column if not exists "logRequestId" uuid, add column if not exists agent jsonb,
+  add column if not exists cause jsonb`,
+    causesSql,
+    ...logGuardSql(),
+  ]
+}
 
 /**
  * An event's changes as the API shows them: both images whole, null where there is none, without the fields that are
@@ -209,9 +226,9 @@ const logGuardSql = (): string[] => [
   `create or replace function ${guardFunction}() returns trigger language plpgsql as $fn$
 begin
   if tg_op = 'UPDATE' and ${isThrough('erase')} and row(
-      new.position, new.id, new.xid, new.horizon, new."createdAt", new.type, new.entity, new."entityId", new.action, new."tenant_Id"
+      new.position, new.id, new.xid, new.horizon, new."createdAt", new.type, new.entity, new."entityId", new.action, new."tenant_Id", new."logRequestId", new.cause
     ) is not distinct from row(
-      old.position, old.id, old.xid, old.horizon, old."createdAt", old.type, old.entity, old."entityId", old.action, old."tenant_Id"
+      old.position, old.id, old.xid, old.horizon, old."createdAt", old.type, old.entity, old."entityId", old.action, old."tenant_Id", old."logRequestId", old.cause
     ) then
     return new;
   elsif tg_op = 'UPDATE' and ${isThrough('adopt')} then

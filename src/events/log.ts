@@ -16,8 +16,8 @@ export const logDoors = {
 } as const
 
 /**
- * Sets the actor of the transaction. The only value is JSON text with any of the keys `user`, `role`, `tenant` (UUIDs),
- * `ip`, `agent`, `request` (text); absent or null means unknown.
+ * Sets the actor of the transaction. The only value is JSON text with any of the keys `user`, `role`, `tenant`, `id` (UUIDs),
+ * `ip`, `agent`, `request` (text), `by` and `cause` (JSON, see `Agent` and `Cause`); absent or null means unknown.
  */
 export const setActorSql = `select set_config('svc.actor', $1, true)`
 

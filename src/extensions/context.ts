@@ -3,9 +3,10 @@ import type { CurrentAccess } from '../access/store.ts'
 import { withFreshCatalog } from '../catalog/store.ts'
 import type { Tx } from '../db/sql.ts'
 import type { Action } from '../errors.ts'
-import { type Actor, systemActor } from '../events/types.ts'
+import { type Actor, type Cause, systemActor } from '../events/types.ts'
 import {
   type Accountability,
+  actorOfHook,
   type HookDb,
   inTransaction,
   readingDb,
@@ -88,17 +89,25 @@ type ContextOptions = {
   readonly tasksService?: TasksService | undefined
   /** Asked before every write. */
   readonly guard?: Actor['guard']
+  /** What led to all that it does. */
+  readonly cause?: Cause | undefined
 }
 
 export function contextFor(
   rt: ExtensionWrites,
   extension: string,
-  { tasksService, guard }: ContextOptions = {},
+  { tasksService, guard, cause }: ContextOptions = {},
 ): ExtensionContext {
-  const actor: Actor = { ...systemActor, userAgent: `daybook ${extension}`, guard }
+  // What it does in nobody's name is a request of its own to the log; in a hook it is one with what else the hook does.
+  const actor = (): Actor => {
+    const own = { ...systemActor, userAgent: `daybook ${extension}`, guard }
+    const hook = actorOfHook(rt)
+    if (hook === undefined) return { ...own, logRequestId: rt.newId(), cause }
+    return { ...own, requestId: hook.requestId, logRequestId: hook.logRequestId, agent: hook.agent, cause: hook.cause }
+  }
   const writer = () => {
     const scope = scopeOfHook(rt)
-    return { actor: scope?.actor ?? actor, access: systemAccess, scope }
+    return { actor: scope === undefined ? actor() : (actorOfHook(rt) ?? scope.actor), access: systemAccess, scope }
   }
   const db = () => {
     const scope = scopeOfHook(rt)

@@ -4,6 +4,7 @@ import type { Actor } from '../events/types.ts'
 import type { Writer } from '../features/data/items/items.ts'
 import {
   type Accountability,
+  actorOfHook,
   type Change,
   changeItems,
   listItems,
@@ -42,8 +43,8 @@ export type ItemsService = {
 
 export type ItemsServiceClass = new (collection: string, options?: ItemsServiceOptions) => ItemsService
 
-/** The class for one extension; `actor` is whom the log names for what it does in nobody's name. */
-export function itemsServiceFor(rt: ExtensionWrites, actor: Actor): ItemsServiceClass {
+/** The class for one extension; `actor` says whom the log names for what it does in nobody's name. */
+export function itemsServiceFor(rt: ExtensionWrites, actor: () => Actor): ItemsServiceClass {
   return class implements ItemsService {
     readonly #collection: string
     readonly #accountability: Accountability | null
@@ -103,8 +104,9 @@ export function itemsServiceFor(rt: ExtensionWrites, actor: Actor): ItemsService
     /** In a transaction the log names the one whose change it is. */
     #writer(): Writer {
       const scope = scopeOfHook(rt)
-      const own = this.#accountability === null ? { actor, access: systemAccess } : writerBehind(this.#accountability)
-      return { ...own, actor: scope?.actor ?? own.actor, scope }
+      const own =
+        this.#accountability === null ? { actor: actor(), access: systemAccess } : writerBehind(this.#accountability)
+      return { ...own, actor: scope === undefined ? own.actor : (actorOfHook(rt) ?? scope.actor), scope }
     }
   }
 }

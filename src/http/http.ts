@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify'
 import type { Caller } from '../access/principal.ts'
 import { clientNetwork } from '../adapters/client-address.ts'
 import type { RepeatableRequest } from '../db/unlogged/idempotency.ts'
-import type { Actor } from '../events/types.ts'
+import type { Actor, Agent } from '../events/types.ts'
 
 export type { App } from '../adapters/fastify.ts'
 
@@ -15,6 +15,10 @@ declare module 'fastify' {
     caller: Caller
     /** What its session cookie is worth: `live` makes the caller, `dead` nobody. `none` too where the header decides. */
     sessionCookie: 'none' | 'live' | 'dead'
+    /** The log's own id of it: `id`, unless the client chose that. */
+    logId: string
+    /** The program that acts for the user, where it names itself. */
+    agent: Agent | undefined
     /** Set where the client sent an Idempotency-Key. */
     repeatable: RepeatableRequest | undefined
   }
@@ -39,7 +43,9 @@ export function actorOf(
     ip: request.ip,
     userAgent: request.headers['user-agent'],
     requestId: request.id,
-    request: request.headers['x-request-id'] === request.id ? undefined : request,
+    logRequestId: request.logId,
+    agent: request.agent,
+    request,
     repeatable: request.repeatable,
   }
 }

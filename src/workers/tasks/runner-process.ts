@@ -1,6 +1,7 @@
 import { openLogger } from '../../adapters/logger.ts'
 import { type Config, ConfigError, loadEnv, parseConfig } from '../../config/config.ts'
 import type { Tx } from '../../db/sql.ts'
+import type { Actor } from '../../events/types.ts'
 import { contextFor } from '../../extensions/context.ts'
 import { type Extensions, loadExtensions } from '../../extensions/extensions.ts'
 import { schedulesOf } from '../../extensions/schedules.ts'
@@ -10,6 +11,7 @@ import { insideScope, inTransaction } from '../../features/data/items/items.ts'
 import type { Outcome } from '../../features/work/tasks/tasks.ts'
 import {
   type ClaimedTask,
+  causeOfTask,
   completeHeld,
   creatorLeftMessage,
   hasCreatorLeft,
@@ -118,7 +120,8 @@ async function attempt(
 ): Promise<Outcome> {
   try {
     const { definition, name } = tasks.find((loaded) => loaded.definition.type === task.type)!
-    const context = contextFor(rt, name, { tasksService, guard: (tx) => mayWrite(rt, tx, task) })
+    const cause = await causeOfTask(rt.db, task)
+    const context = contextFor(rt, name, { tasksService, guard: (tx) => mayWrite(rt, tx, task), cause })
     const { token: _token, creatorLeft: _left, ...shown } = task
     let isFinished = false
     const toDo: TaskToDo = {
@@ -128,7 +131,7 @@ async function attempt(
         onProgress(progress.share, progress.message)
       },
       finish: async (work) => {
-        await finish(rt, task, work)
+        await finish(rt, task, { ...tasksActor, logRequestId: rt.newId(), cause }, work)
         isFinished = true
       },
     }
@@ -155,8 +158,8 @@ async function mayWrite(rt: Runtime, tx: Tx, task: ClaimedTask, exclusively = fa
 }
 
 /** The effects, the completion and the result in one transaction, with the row locked from its beginning. */
-async function finish(rt: Runtime, task: ClaimedTask, work: () => unknown): Promise<void> {
-  await inTransaction(rt, { actor: tasksActor, access: systemAccess }, async ({ tx, scope }) => {
+async function finish(rt: Runtime, task: ClaimedTask, actor: Actor, work: () => unknown): Promise<void> {
+  await inTransaction(rt, { actor, access: systemAccess }, async ({ tx, scope }) => {
     await mayWrite(rt, tx, task, true)
     const result = await insideScope(rt, scope, async () => work())
     await completeHeld(tx, task, resultJson(result))

@@ -13,6 +13,7 @@ import type { ReplicaReads } from '../../../db/replicas.ts'
 import { rawQuery, type Tx } from '../../../db/sql.ts'
 import { type Action, AppError, errors, type FieldProblem } from '../../../errors.ts'
 import type { Writes } from '../../../events/commit.ts'
+import { setActorSql } from '../../../events/log.ts'
 import { type Actor, actorJson, type DomainEvent } from '../../../events/types.ts'
 import type { Access, Grant } from '../../../query/access.ts'
 import type { ResolveEnv } from '../../../query/resolve.ts'
@@ -194,11 +195,27 @@ export async function runWrite<Answer = { id: string }>(
   place: Place = {},
 ): Promise<readonly Answer[]> {
   try {
+    namedIn.set(tx, writer.actor)
     return await tx.any<Answer>(rawQuery(text, [actorJson(writer.actor), ...values]))
   } catch (error) {
     throw placed(error, place)
   }
 }
+
+/** Has the log name this actor for the statements that follow in the transaction and do not say so themselves. */
+export async function nameActor(tx: Tx, actor: Actor): Promise<void> {
+  if (namedIn.get(tx) === actor) return
+  await tx.any(rawQuery(setActorSql, [actorJson(actor)]))
+  namedIn.set(tx, actor)
+}
+
+/** Notes whom the log names in a transaction that has just begun. */
+export function noteNamed(tx: Tx, actor: Actor): void {
+  namedIn.set(tx, actor)
+}
+
+/** Whom the setting of a transaction names. */
+const namedIn = new WeakMap<Tx, Actor>()
 
 /**
  * The answer to a reference that was refused, by `svc_refer`, whose message is the relation, or by the database's

@@ -8,22 +8,25 @@ import { isStalePlan } from '../../../db/errors.ts'
 import type { Reads } from '../../../db/pools.ts'
 import { type Reader, rawQuery, type Tx } from '../../../db/sql.ts'
 import { commit } from '../../../events/commit.ts'
+import { type Actor, consequenceOf } from '../../../events/types.ts'
 import { systemAccess } from '../../../query/access.ts'
 import { projectionList } from '../../../query/compile-rows.ts'
 import { isObject } from '../../../query/guards.ts'
 import { plainQuery, readBoolean } from '../../../query/parse.ts'
 import { createParams, ident } from '../../../query/sql.ts'
 import type { HookEvent, ItemHooks } from '../hooks/hooks.ts'
-import type {
-  ChangeAction,
-  Document,
-  ItemReads,
-  ItemWrites,
-  Run,
-  Scope,
-  WriteContext,
-  Writer,
-  WrittenRow,
+import {
+  type ChangeAction,
+  type Document,
+  type ItemReads,
+  type ItemWrites,
+  nameActor,
+  noteNamed,
+  type Run,
+  type Scope,
+  type WriteContext,
+  type Writer,
+  type WrittenRow,
 } from './context.ts'
 import { relationOfColumn } from './payload.ts'
 import { readList, readVersion, type Via } from './reads.ts'
@@ -128,9 +131,13 @@ async function beforeRead<Members extends { readonly query: Record<string, unkno
   collection: string,
   members: Members,
 ): Promise<Members> {
-  const db = writer.scope === undefined ? readingDb(rt) : writingDb(writer.scope)
-  const context = { ...members, collection, accountability: accountabilityOf(rt, writer), db }
-  return nested(rt, writer.scope, () => rt.hooks.before(event, context))
+  const { scope } = writer
+  const db = scope === undefined ? readingDb(rt) : writingDb(scope)
+  const hook = inHook(writer)
+  const context = { ...members, collection, accountability: accountabilityOf(rt, hook), db }
+  const left = await nested(rt, scope, hook.actor, () => rt.hooks.before(event, context))
+  if (scope !== undefined) await nameActor(scope.tx, writer.actor)
+  return left
 }
 
 /** Runs after-hooks; they can change nothing any more. */
@@ -141,9 +148,21 @@ async function notifyAfter(
   collection: string,
   members: object,
 ): Promise<void> {
-  const context = { ...members, collection, accountability: accountabilityOf(rt, writer), db: readingDb(rt) }
-  await nested(rt, writer.scope?.isOver === false ? writer.scope : undefined, () => rt.hooks.after(event, context))
+  const hook = inHook(writer)
+  const scope = writer.scope?.isOver === false ? writer.scope : undefined
+  const context = { ...members, collection, accountability: accountabilityOf(rt, hook), db: readingDb(rt) }
+  await nested(rt, scope, hook.actor, () => rt.hooks.after(event, context))
+  if (scope !== undefined) await nameActor(scope.tx, writer.actor)
 }
+
+/** The writer of what hooks do: to the log a request of its own, the same one for all that the writer's changes lead to. */
+function inHook(writer: Writer): Writer {
+  const actor = hookActors.get(writer.actor) ?? consequenceOf(writer.actor, 'hook')
+  hookActors.set(writer.actor, actor)
+  return { ...writer, actor }
+}
+
+const hookActors = new WeakMap<Actor, Actor>()
 
 /**
  * Runs `work` in the transaction that the writer takes part in, or in one of its own; hooks are notified of what was
@@ -155,10 +174,14 @@ export async function inTransaction<Result>(
   work: (run: Run) => Promise<Result>,
 ): Promise<Result> {
   const { scope } = writer
-  if (scope !== undefined) return work({ rt, writer, tx: scope.tx, scope })
+  if (scope !== undefined) {
+    await nameActor(scope.tx, writer.actor)
+    return work({ rt, writer, tx: scope.tx, scope })
+  }
   let notifications: readonly (() => Promise<void>)[] = []
   const result = await commit(rt, writer.actor, async (tx) => {
     const own: Scope = { tx, actor: writer.actor, written: [], events: [], isOver: false }
+    noteNamed(tx, writer.actor)
     try {
       const done = await work({ rt, writer, tx, scope: own })
       notifications = await afterwards(rt, own)
@@ -181,7 +204,13 @@ export function scopeOfHook(rt: object): Scope | undefined {
 
 /** Runs code of an extension so that all it does with its context belongs to this transaction. */
 export function insideScope<Result>(rt: object, scope: Scope, work: () => Promise<Result>): Promise<Result> {
-  return nested(rt, scope, work)
+  return nested(rt, scope, scope.actor, work)
+}
+
+/** Whom the log names for what the hook that asks does; undefined outside of hooks. */
+export function actorOfHook(rt: object): Actor | undefined {
+  const inside = ambient.getStore()
+  return inside?.rt === rt ? inside.actor : undefined
 }
 
 export function readingDb({ db }: Reads): HookDb {
@@ -192,6 +221,8 @@ export function writingDb(scope: Scope): HookDb {
   return {
     query: async (text, values) => {
       if (scope.isOver) throw new Error('the transaction is over: a hook must await what it begins')
+      // A plain read is not worth a round trip more.
+      if (!/^\s*select\s/i.test(text)) await nameActor(scope.tx, ambient.getStore()?.actor ?? scope.actor)
       return runOwn(scope.tx, text, values)
     },
   }
@@ -222,16 +253,26 @@ function holdsRows(collection: Collection, payload: unknown): boolean {
   )
 }
 
-type Ambient = { readonly rt: object; readonly depth: number; readonly scope: Scope | undefined }
+type Ambient = {
+  readonly rt: object
+  readonly depth: number
+  readonly scope: Scope | undefined
+  readonly actor: Actor
+}
 
 const ambient = new AsyncLocalStorage<Ambient>()
 const deepest = 16
 
 /** What a hook does can meet hooks again, but not without end. */
-function nested<Result>(rt: object, scope: Scope | undefined, work: () => Promise<Result>): Promise<Result> {
+function nested<Result>(
+  rt: object,
+  scope: Scope | undefined,
+  actor: Actor,
+  work: () => Promise<Result>,
+): Promise<Result> {
   const depth = (ambient.getStore()?.depth ?? 0) + 1
   if (depth > deepest) throw new RangeError(`hooks that cause each other are more than ${deepest} deep`)
-  return ambient.run({ rt, depth, scope }, work)
+  return ambient.run({ rt, depth, scope, actor }, work)
 }
 
 async function notifyBefore<Members extends object>(
@@ -241,8 +282,11 @@ async function notifyBefore<Members extends object>(
   members: Members,
 ): Promise<Members> {
   const db = writingDb(scope)
-  const context = { ...members, collection: name, accountability: accountabilityOf(rt, writer), db, transaction: db }
-  return nested(rt, scope, () => rt.hooks.before(event, context))
+  const hook = inHook(writer)
+  const context = { ...members, collection: name, accountability: accountabilityOf(rt, hook), db, transaction: db }
+  const left = await nested(rt, scope, hook.actor, () => rt.hooks.before(event, context))
+  await nameActor(scope.tx, writer.actor)
+  return left
 }
 
 type Found = { readonly id: string; readonly document: Document }

@@ -32,6 +32,7 @@ export {
 export {
   type Accountability,
   accountabilityOf,
+  actorOfHook,
   type HookDb,
   insideScope,
   inTransaction,

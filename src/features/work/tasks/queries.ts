@@ -1,5 +1,6 @@
 import { type Reader, rawQuery, sql, type Tx } from '../../../db/sql.ts'
 import { actorCte } from '../../../events/log.ts'
+import type { Cause } from '../../../events/types.ts'
 import { type AttemptClaim, windowHours } from './task.ts'
 
 /**
@@ -193,4 +194,13 @@ export async function comingTasks(db: Reader): Promise<readonly Record<string, u
     ),
   )
   return rows.map(({ task }) => task)
+}
+
+/** The request that created the task, as the cause of what it does; undefined where none did or the log is gone. */
+export async function causeOfTask(db: Reader, { id }: Pick<AttemptClaim, 'id'>): Promise<Cause | undefined> {
+  const created = await db.maybeOne<{ request: string; depth: number }>(sql.unsafe`
+    select "logRequestId"::text as request, coalesce((cause->>'depth')::int, 0) as depth from "svc_AuditLog"
+    where type = 'data' and entity = 'svc_Tasks' and "entityId" = ${String(id)} and action = 'create' and "logRequestId" is not null
+    order by position desc limit 1`)
+  return created === undefined ? undefined : { request: created.request, depth: created.depth + 1, by: 'task' }
 }

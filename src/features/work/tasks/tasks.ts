@@ -14,7 +14,7 @@ import {
 } from './queries.ts'
 import { type AttemptClaim, type ClaimedTask, tasksActor } from './task.ts'
 
-export { comingTasks, completeHeld, hasCreatorLeft, holdClaim, nextDueMs, type Wanted } from './queries.ts'
+export { causeOfTask, comingTasks, completeHeld, hasCreatorLeft, holdClaim, nextDueMs, type Wanted } from './queries.ts'
 export {
   type AttemptClaim,
   type ClaimedTask,

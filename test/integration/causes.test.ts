@@ -1,0 +1,163 @@
+import { beforeAll, describe, expect, it } from 'vitest'
+import { contextFor, type ExtensionContext } from '../../src/extensions/context.ts'
+import { causeOfTask } from '../../src/features/work/tasks/tasks.ts'
+import { type Answer, type Api, startApi } from '../support/api.ts'
+
+/** What the log says of requests: their own ids, the agents that made them, and what they led to. */
+
+let api: Api
+let extension: ExtensionContext
+
+beforeAll(async () => {
+  api = await startApi()
+  extension = contextFor(api.rt, 'svc-hook-test')
+  for (const collectionName of ['cause', 'inside', 'after', 'byservice', 'bysql'])
+    await api.admin('POST', '/schemas', { collectionName, schema: { fields: { name: { type: 'String' } } } })
+})
+
+type Event = { entity: string; requestId: string | null; logRequestId: string | null; agent: any; cause: any }
+
+const events = (entity: string): Promise<Event[]> =>
+  api.sql(
+    `select entity, "requestId", "logRequestId", agent, cause from "svc_AuditLog"
+     where entity = $1 and type = 'data' order by position`,
+    [entity],
+  )
+const create = (headers: Record<string, string> = {}): Promise<Answer> =>
+  api.admin('POST', '/items/cause', { name: 'x' }, headers)
+const last = async (entity: string) => (await events(entity)).at(-1)!
+
+describe('the log has an id of each request', () => {
+  it('which is that of the answer, where the server made it', async () => {
+    const { headers } = await create()
+    const { requestId, logRequestId } = await last('cause')
+    expect([requestId, logRequestId]).toEqual([headers['x-request-id'], headers['x-request-id']])
+    expect(headers['x-log-request-id']).toBeUndefined()
+  })
+
+  it('and its own beside one that the client chose, which two requests may share', async () => {
+    const [first, second] = [await create({ 'x-request-id': 'same' }), await create({ 'x-request-id': 'same' })]
+    const [one, two] = (await events('cause')).slice(-2)
+    expect([one!.requestId, two!.requestId, first.headers['x-request-id']]).toEqual(['same', 'same', 'same'])
+    expect([one!.logRequestId, two!.logRequestId]).toEqual([
+      first.headers['x-log-request-id'],
+      second.headers['x-log-request-id'],
+    ])
+    expect(one!.logRequestId! < two!.logRequestId!).toBe(true)
+  })
+
+  it('also with domain events', async () => {
+    const { headers } = await api.admin('PATCH', '/settings', { title: 'A title' })
+    const [event] = await api.sql(
+      `select "logRequestId" as id from "svc_AuditLog" where type = 'system' and action = 'settings'`,
+    )
+    expect(event.id).toBe(headers['x-request-id'])
+  })
+})
+
+describe('x-svc-agent names the program that acts', () => {
+  it.each([
+    ['claude-desktop', { name: 'claude-desktop' }],
+    ['My script 1.2; tool=items.update', { name: 'My script 1.2', tool: 'items.update' }],
+  ])('%s', async (header, agent) => {
+    expect((await create({ 'x-svc-agent': header })).status).toBe(201)
+    expect((await last('cause')).agent).toEqual(agent)
+  })
+
+  it.each(['', 'a'.repeat(101), 'a; b=c', 'a"b', 'a; tool='])('and is refused as %j', async (header) => {
+    const before = (await events('cause')).length
+    const { status, body } = await create({ 'x-svc-agent': header })
+    expect([status, body.error.message]).toEqual([400, expect.stringContaining('x-svc-agent must be')])
+    expect(await events('cause')).toHaveLength(before)
+  })
+})
+
+describe('what a request leads to names it as its cause', () => {
+  it('in hooks before and after, whoever writes, and what follows of the request itself does not', async () => {
+    const on = (event: string, run: (context: any) => unknown) =>
+      api.rt.hooks.register('svc-hook-test', 'cause', event, run)
+    const { ItemsService } = extension
+    on('items.create', async ({ data, accountability, db }) => {
+      if (data.name !== 'hooked') return
+      await new ItemsService('inside', { accountability }).createOne({ name: 'as the caller' })
+      await db.query(`insert into bysql (name) values ('by SQL')`)
+      await new ItemsService('byservice').createOne({ name: 'as the platform' })
+    })
+    on('items.create.after', async ({ document }) => {
+      if (document.name === 'hooked') await new ItemsService('after').createOne({ name: 'later' })
+    })
+    api.rt.hooks.register('svc-hook-test', 'inside', 'items.create', async () => {
+      await new ItemsService('byservice').createOne({ name: 'further' })
+    })
+    const { headers, status } = await api.admin('POST', '/items/cause/bulk', [{ name: 'hooked' }, { name: 'hooked' }], {
+      'x-svc-agent': 'robot',
+    })
+    expect(status).toBe(201)
+    const request = headers['x-request-id']
+    const own = (await events('cause')).slice(-2)
+    expect(own.map(({ logRequestId, cause }) => [logRequestId, cause])).toEqual([
+      [request, null],
+      [request, null],
+    ])
+    const byHook = { request, depth: 1, by: 'hook' }
+    const [inside, sql, after] = [await events('inside'), await events('bysql'), await events('after')]
+    for (const found of [inside, sql, after]) expect(found.map(({ cause }) => cause)).toEqual([byHook, byHook])
+    expect(inside[0]!.requestId).toBe(request)
+    expect(inside[0]!.agent).toEqual({ name: 'robot' })
+    const hook = inside[0]!.logRequestId
+    // All that hooks do for the request is one request to the log.
+    expect(new Set([...inside, ...sql].map(({ logRequestId }) => logRequestId))).toEqual(new Set([hook]))
+    expect(hook).not.toBe(request)
+    const services = await events('byservice')
+    expect(services.map(({ cause }) => cause)).toEqual([
+      { request: hook, depth: 2, by: 'hook' },
+      byHook,
+      { request: hook, depth: 2, by: 'hook' },
+      byHook,
+    ])
+  })
+
+  it('in tasks, which are asked for by the row that the request made', async () => {
+    const { headers, body } = await api.admin('POST', '/items/svc_Tasks', {
+      type: 'work',
+      scheduled_time: '2030-01-01',
+    })
+    const cause = await causeOfTask(api.rt.db, { id: body.data.id })
+    expect(cause).toEqual({ request: headers['x-request-id'], depth: 1, by: 'task' })
+    await new (contextFor(api.rt, 'svc-task-test', { cause }).ItemsService)('after').createOne({ name: 'by a task' })
+    const [first, second] = [await last('after'), cause]
+    expect(first.cause).toEqual(second)
+    expect(first.logRequestId).not.toBe(headers['x-request-id'])
+    const [{ id }] = await api.sql(`insert into "svc_Tasks" (type) values ('by SQL') returning id`)
+    expect(await causeOfTask(api.rt.db, { id })).toBeUndefined()
+  })
+})
+
+describe('a log of before', () => {
+  it('gets the columns and the functions of its triggers by the migration', async () => {
+    const { up } = await import('../../migrations/0.1.3_requests_of_the_log.ts')
+    const manager = await import('../../src/catalog/change.ts')
+    const { rawQuery } = await import('../../src/db/sql.ts')
+    const { openDirectSession } = await import('../../src/events/direct-session.ts')
+    const { systemActor } = await import('../../src/events/types.ts')
+    await api.sql(`alter table "svc_AuditLog" drop column "logRequestId", drop column agent, drop column cause cascade`)
+    const session = await openDirectSession(api.rt.config)
+    try {
+      // Twice: it has nothing to do the second time.
+      for (const _ of [1, 2])
+        await session.transaction(systemActor, async (db) => {
+          await up({
+            db,
+            sql: (text, values = []) => db.any(rawQuery(text, values)),
+            schemaManager: manager,
+            env: {},
+            log: () => undefined,
+          })
+        })
+    } finally {
+      await session.close()
+    }
+    const { headers } = await create()
+    expect((await last('cause')).logRequestId).toBe(headers['x-request-id'])
+  })
+})
