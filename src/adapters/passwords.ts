@@ -19,6 +19,8 @@ export const turnAwayFromHash = (caller: string): Promise<void> | undefined => h
 /** The hashes of this process: who is one too many is told so, 503 `OVERLOADED`, before a guess has cost anything. */
 export const hashing = openLane({
   places: () => ({ all: concurrent, heavy: concurrent, quick: concurrent }),
+  // As many as come to their turn before the deadline even where a flood has made each of them take five times as long.
+  longestLine: 12 * concurrent,
   refusal: 'Too many sign-in attempts at once',
 })
 
@@ -59,7 +61,11 @@ function nobody(cost: number): Promise<string> {
   return hash
 }
 
-function inTurn<T>(work: () => Promise<T>): Promise<T> {
+/**
+ * Does work that computes a hash when it is its turn to. Whatever is read for the hash belongs inside: a flood would
+ * otherwise queue for the database before anybody refuses it. 503 when too many hashes are waiting.
+ */
+export function inTurn<T>(work: () => Promise<T>): Promise<T> {
   const isPatient = asker() === undefined
   return admitted(hashing, { ...oneHash, isPatient }, work)
 }

@@ -67,12 +67,13 @@ export const openDoor: Lane = {
 
 type LaneOptions = {
   readonly places: () => Room
+  /** How much work may wait, where all of it costs alike; else it depends on how heavy it is. */
+  readonly longestLine?: number
   /** What somebody is told who is refused. */
   readonly refusal: string
 }
 
 const deadlineMs = 5000
-const longestLine = 1000
 const rememberedShapes = 2000
 const rememberedCallers = 10_000
 /** How often those who wait are looked at again: work that runs may turn out to be slow. */
@@ -91,7 +92,7 @@ type Waiting = Running & {
   readonly refuse: (error: AppError) => void
 }
 
-export function openLane({ places, refusal }: LaneOptions): Lane {
+export function openLane({ places, longestLine, refusal }: LaneOptions): Lane {
   const costs = new Map<string, Cost>()
   const running = new Set<Running>()
   let waiting: Waiting[] = []
@@ -110,7 +111,7 @@ export function openLane({ places, refusal }: LaneOptions): Lane {
   }
   const bounds = (): Places => {
     const { all, heavy, quick } = places()
-    return { all, heavy, quick, heavyLine: 2 * heavy, line: longestLine, deadlineMs }
+    return { all, heavy, quick, heavyLine: longestLine ?? 2 * heavy, line: longestLine ?? 1000, deadlineMs }
   }
   const assess = ({ shape, presumed }: Entering, now: number) => {
     const cost = costOf(shape)

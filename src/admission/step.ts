@@ -113,6 +113,12 @@ export function mayRefuse<W extends Work>(
   return ms + (oldest === undefined ? 0 : now - oldest.since) > places.deadlineMs
 }
 
+/**
+ * Work that has waited for so long keeps its turn until the deadline, whatever is foreseen: a refusal comes soon or hardly
+ * ever. Milliseconds.
+ */
+const settledMs = 500
+
 type Turn<W> = { readonly work: W; readonly piece: number; readonly servedAt: number }
 
 /**
@@ -159,7 +165,8 @@ function refusedFrom<W extends Work>(
   return waiting.filter((work) => {
     if (work.isPatient) return false
     const line = isNotCheap(work) ? inHeavy : inAll
-    const isLate = now - work.since + line.wait() > places.deadlineMs
+    const waited = now - work.since
+    const isLate = waited + (waited > settledMs ? 0 : line.wait()) > places.deadlineMs
     if (isLate || length >= places.line || (isHeavy(work) && heavyLength >= places.heavyLine)) return true
     line.add(work)
     length += 1

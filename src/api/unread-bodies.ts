@@ -30,6 +30,7 @@ export function askForBodies(app: App): void {
  */
 export function sendBeforeBody(request: FastifyRequest, reply: FastifyReply, text: string): FastifyReply {
   const { raw } = request
+  if (!asking.has(raw) && isSoonOver(raw)) return reply.send(text)
   reply.header('connection', 'close').header('content-length', Buffer.byteLength(text))
   // A client that has asked and got no 100 sends nothing.
   if (asking.delete(raw)) return reply.send(text)
@@ -43,6 +44,16 @@ export function isBodyComing({ raw }: FastifyRequest): boolean {
     complete === false && (headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0)
   )
 }
+
+/**
+ * Whether the rest of a body is so short that reading it costs less than another connection: Node reads it after the answer
+ * and keeps the line. A client that is refused over and over, such as in a flood of sign-ins, would otherwise connect each time.
+ */
+function isSoonOver({ headers }: IncomingMessage): boolean {
+  return Number(headers['content-length'] ?? Number.POSITIVE_INFINITY) <= soonOverBytes
+}
+
+const soonOverBytes = 16_384
 
 const asking = new WeakSet<IncomingMessage>()
 

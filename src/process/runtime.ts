@@ -1,6 +1,7 @@
 import { availableParallelism } from 'node:os'
 import type { Logger } from 'pino'
 import { type AccessStore, type CurrentAccess, openAccessStore } from '../access/store.ts'
+import { isLoopback } from '../adapters/client-address.ts'
 import { type IdSource, newId } from '../adapters/ids.ts'
 import type { Logs } from '../adapters/logger.ts'
 import { hashing } from '../adapters/passwords.ts'
@@ -22,6 +23,7 @@ import { type PoolStates, stateOf } from '../db/pool-state.ts'
 import { lookAtDatabase, refuseLostSettings } from '../db/poolers.ts'
 import {
   type Database,
+  databaseUrl,
   type FeedReads,
   openDatabase,
   openPool,
@@ -233,17 +235,25 @@ function openReplicaReads(opening: Opening, { reserved, writes }: Connections): 
 }
 
 function openAdmission(config: Config, shares: Shares, replicas: Replicas | undefined): Lane {
-  const { all, heavy, quick } = readPlaces(shares.read, config.overload.heavyReads)
   // Asked of the system for every admission, the number of cores was a third of what a list costs.
-  const hasFewCores = availableParallelism() < 4
+  const cores = availableParallelism()
+  const sharesCores = isHere(databaseUrl(config))
+  const { all, heavy, quick } = readPlaces(shares.read, config.overload.heavyReads, sharesCores ? cores : Infinity)
+  const hasFewCores = cores < 4
   const places = () => {
     // Each replica that serves bears as much again.
     const servers = 1 + (replicas?.serving() ?? 0)
-    // A hash takes a core for as long as it lasts, and so does heavy work where the database is on the same machine.
-    const hashes = hasFewCores ? hashing.stats().running.heavy : 0
+    // A hash takes a core for as long as it lasts, and so does heavy work.
+    const hashes = hasFewCores && sharesCores ? hashing.stats().running.heavy : 0
     return { all: all * servers, heavy: Math.max(1, heavy * servers - hashes), quick: quick * servers }
   }
   return openLane({ places, refusal: 'Too much is being asked for at once. Please try again later.' })
+}
+
+/** Whether a database shares this machine: its address is a loopback one or a socket file. */
+function isHere(url: string): boolean {
+  const { hostname } = new URL(url)
+  return hostname === '' || hostname === 'localhost' || isLoopback(hostname)
 }
 
 async function checkSetUp(db: Database): Promise<void> {

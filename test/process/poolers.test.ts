@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { type Answer, type Cluster, startCluster, type Web } from '../support/cluster.ts'
+import { type Answer, type Cluster, startCluster, untilAdmitted, type Web } from '../support/cluster.ts'
 import { describeWithPgbouncer, startPgbouncer, type TestPgbouncer } from '../support/pgbouncer.ts'
 import { createDatabase } from '../support/postgres.ts'
 import { administrator } from '../support/prepare.ts'
@@ -82,7 +82,8 @@ for (const size of [4, 1])
         expectOf(answer, answer.text === `{"data":{"of_${name(i)}":"${name(i)} ${i % rowsOfEach}"}}`, 'by key')
       }
       const whole = async (i: number) => {
-        const answer = await web(i).call('GET', `/items/${name(i)}/export?format=json&fields=n`)
+        // With four connections there is one place for exports.
+        const answer = await untilAdmitted(() => web(i).call('GET', `/items/${name(i)}/export?format=json&fields=n`))
         expectOf(answer, answer.status === 200, 'export')
       }
       const write = async (i: number) => {

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { deadLetterQueues, queues } from '../../src/events/jobs.ts'
 import { workerNames } from '../../src/workers/names.ts'
-import { type Cluster, startCluster } from '../support/cluster.ts'
+import { type Cluster, startCluster, untilAdmitted } from '../support/cluster.ts'
 import { changesOf, logFaults, streamFaults } from '../support/ledger.ts'
 import { createEmptyDatabase } from '../support/postgres.ts'
 import { administrator, testEnv } from '../support/prepare.ts'
@@ -30,7 +30,14 @@ describe('two web processes and two of each worker', () => {
     const addresses = Array.from({ length: 42 }, (_, i) => `new${i}@mail.example`)
     smtp.answer(...addresses.map(() => ({ hold: released })))
     const registrations = addresses.map((email, i) =>
-      webOf(i).call('POST', '/auth/register', { email, password: 'long enough', firstName: 'N', lastName: 'N' }, null),
+      untilAdmitted(() =>
+        webOf(i).call(
+          'POST',
+          '/auth/register',
+          { email, password: 'long enough', firstName: 'N', lastName: 'N' },
+          null,
+        ),
+      ),
     )
     expect((await Promise.all(registrations)).map(({ status }) => status)).toEqual(addresses.map(() => 200))
     await waitFor(() => smtp.received.length === 2 * connectionsAtOnce)

@@ -143,7 +143,7 @@ function readProc(path: string): string {
 type Running = TestProcess & { script: string; child: ChildProcess }
 
 const running = new Set<Running>()
-const gentleLimitMs = 10_000
+const gentleLimitMs = 30_000
 
 // Registered when the test file imports this module, so it runs after all hooks of the file itself.
 afterAll(async () => {

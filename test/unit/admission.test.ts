@@ -115,6 +115,12 @@ describe('a step', () => {
     expect(stepOf(running, waiting, 1).refused).toEqual(waiting.slice(2))
   })
 
+  it('lets who has waited for a while keep the turn until the deadline', () => {
+    const running = many(2, 'a', { expectedMs: 9000 })
+    const [settled, fresh] = [work('b', { since: 0 }), work('c', { since: 900 })]
+    expect(stepOf(running, [settled, fresh], 1000).refused).toEqual([fresh])
+  })
+
   it('never refuses the patient', () => {
     const waiting = many(9, 'a', { isPatient: true })
     expect(stepOf(many(2, 'b'), waiting, 60_000)).toEqual({ admitted: [], refused: [] })
@@ -166,15 +172,21 @@ describe('the cost of a shape', () => {
 
 describe('the places of reads', () => {
   it('leave connections to what is never admitted, where there are several', () => {
-    expect([1, 2, 4, 6, 12].map((connections) => readPlaces(connections, undefined))).toEqual([
+    expect([1, 2, 4, 6, 12].map((connections) => readPlaces(connections, undefined, Infinity))).toEqual([
       { all: 1, heavy: 1, quick: 1 },
       { all: 1, heavy: 1, quick: 1 },
       { all: 3, heavy: 1, quick: 2 },
       { all: 4, heavy: 2, quick: 3 },
       { all: 10, heavy: 5, quick: 9 },
     ])
-    expect(readPlaces(6, 1)).toEqual({ all: 4, heavy: 1, quick: 1 })
-    expect(readPlaces(6, 9)).toEqual({ all: 4, heavy: 4, quick: 4 })
+    expect(readPlaces(6, 1, Infinity)).toEqual({ all: 4, heavy: 1, quick: 1 })
+    expect(readPlaces(6, 9, Infinity)).toEqual({ all: 4, heavy: 4, quick: 4 })
+  })
+
+  it('are for no more heavy work than there are cores beside the database, unless configured', () => {
+    expect(readPlaces(20, undefined, 2)).toEqual({ all: 18, heavy: 2, quick: 17 })
+    expect(readPlaces(20, undefined, 64)).toEqual({ all: 18, heavy: 9, quick: 17 })
+    expect(readPlaces(20, 6, 2)).toEqual({ all: 18, heavy: 6, quick: 6 })
   })
 })
 

@@ -43,7 +43,7 @@ export const overload = group('Overload', {
   heavyReads: optional(
     'HEAVY_READS_AT_ONCE',
     count(1, 1000),
-    'Heavy work of one web process at a time: slow reports and lists, exports, imports; half of the places of reads when unset (docs/overload.md)',
+    'Heavy work of one web process at a time: slow reports and lists, exports, imports; when unset half of the places of reads, and no more than the machine has cores where the database is on the same one (docs/overload.md)',
   ),
   bulkItems: variable('BULK_MAX_ITEMS', count(1, 10_000_000), '100000', 'Most items in the body of a bulk request'),
 })

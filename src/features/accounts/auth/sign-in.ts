@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { Static } from 'typebox'
 import type { CurrentAccess } from '../../../access/store.ts'
-import { verifyPassword } from '../../../adapters/passwords.ts'
+import { inTurn, verifyPassword } from '../../../adapters/passwords.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Reads } from '../../../db/pools.ts'
@@ -35,8 +35,10 @@ export async function login(
   request: FastifyRequest,
   { email, password, tenant_Id: tenantId, authType: type = 'default', authMode = 'jwt' }: Static<typeof LoginBody>,
 ): Promise<SignInAnswer> {
-  const account = await findAccount(withoutWaiting(rt), emailOf(email))
-  const matches = await verifyPassword(password, account?.password, rt.config.auth.passwordHashCost)
+  const { account, matches } = await inTurn(async () => {
+    const account = await findAccount(withoutWaiting(rt), emailOf(email))
+    return { account, matches: await verifyPassword(password, account?.password, rt.config.auth.passwordHashCost) }
+  })
   const decided = decidePassword(account, matches, rt.config.auth)
   if (decided.refusal !== undefined) throw refuseLogin(rt, request, decided)
   const membership = await membershipOf(rt, withoutWaiting(rt), decided.account.id, tenantId)
