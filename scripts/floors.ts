@@ -48,7 +48,7 @@ export const floors: readonly Floor[] = [
     name: 'workers',
     places: ['workers/'],
     hides:
-      'the worker processes: `workers.ts` is THE list, `loop.ts` fetches and completes jobs, `tasks/` claims tasks and watches the processes that run their handlers',
+      'the worker processes: `workers.ts` is THE list, `loop.ts` fetches and completes jobs, `consumers.ts` hosts consumers of the log, `tasks/` claims tasks and watches the processes that run their handlers',
     mayImport: ['extensions', 'process', ...slices, ...platform],
   },
   {
@@ -147,7 +147,7 @@ export const floors: readonly Floor[] = [
     name: 'events',
     places: ['events/'],
     hides:
-      '`types.ts` (every event), `jobs.ts` (every queue), `reactions.ts` (what follows from an event), `commit.ts` (the door for changes), `direct-session.ts` (setup and migrations), `log.ts` (table and publication), `feed*.ts`, `cursor.ts`',
+      '`types.ts` (every event), `jobs.ts` (every queue), `reactions.ts` (what follows from an event), `commit.ts` (the door for changes), `direct-session.ts` (setup and migrations), `log.ts` (table and publication), `feed*.ts`, `cursor.ts`, `consumer.ts` (who follows the log and misses nothing)',
     mayImport: ['catalog', 'db', 'adapters', 'admission', 'config'],
   },
   {

@@ -5,6 +5,10 @@ import { type Command, UsageError } from './command.ts'
 
 /** THE list: every command of `npx daybook`, with the line that help prints. */
 const commands: Readonly<Record<string, { readonly about: string; readonly load: () => Promise<{ run: Command }> }>> = {
+  consumers: {
+    about: 'list, reset, skip and retry: who follows the log, where they are, and what they have set aside',
+    load: () => import('./consumers.ts'),
+  },
   doctor: {
     about: 'checks configuration, database, Redis, SMTP and storage, and says how to mend what is wrong; --json',
     load: () => import('./doctor.ts'),

@@ -37,7 +37,7 @@ import { checkMail, checkTenantMail } from './mail.ts'
 import { checkRedis, checkUpstash } from './redis.ts'
 import { judgeCapacity, judgeReplication, judgeServer, judgeSuperuser, readServerFacts } from './server.ts'
 import { checkStorage } from './storage.ts'
-import { checkBacklog, checkSchedules, checkTasks, checkWorkers } from './work.ts'
+import { checkBacklog, checkConsumers, checkSchedules, checkTasks, checkWorkers } from './work.ts'
 
 /**
  * Looks at everything an installation stands on, changes nothing, and says what it found, in the order in which one would
@@ -125,6 +125,7 @@ async function examineInstallation(db: Database, config: Config, now: () => numb
     ['schedules', () => checkSchedules(db)],
     ['backlog', () => checkBacklog(db)],
     ['tasks', () => checkTasks(db, config)],
+    ['consumers', () => checkConsumers(db)],
     ['permissions', () => checkPermissions(db, config, new Date(now()))],
   ]
   const found: Finding[] = []

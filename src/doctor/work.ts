@@ -1,8 +1,9 @@
 import type { Config } from '../config/config.ts'
 import { type Reader, rawQuery, sql } from '../db/sql.ts'
+import { consumerStates } from '../events/consumer-state.ts'
 import { bossSchema, deadLetterQueues } from '../events/jobs.ts'
 import { workersWithWork } from '../workers/names.ts'
-import { type Finding, ok, warning } from './finding.ts'
+import { type Finding, ok, problem, warning } from './finding.ts'
 
 const start = (name: string) => `node src/workers/main.ts ${name}`
 
@@ -82,4 +83,30 @@ export async function checkTasks(db: Reader, { tasks }: Config): Promise<Finding
   if (!tasks.enabled)
     return [warning('tasks', says, 'set TASK_SERVICE_ENABLED=true and run node src/workers/main.ts tasks')]
   return [warning('tasks', says, 'start a worker, or more of it: node src/workers/main.ts tasks')]
+}
+
+/** Who follows the log, and whether they can go on. */
+export async function checkConsumers(db: Reader): Promise<Finding[]> {
+  const states = await consumerStates(db)
+  const found = states.flatMap(({ name, state, reason, lagSeconds, setAside }) => [
+    ...(state === 'halted'
+      ? [problem('consumers', `${name} has halted: ${reason}`, `mend it, then npx daybook consumers skip ${name}`)]
+      : []),
+    ...(state === 'stopped'
+      ? [problem('consumers', `${name} has stopped: ${reason}`, `npx daybook consumers reset ${name} --to beginning`)]
+      : []),
+    ...(state === 'running' && lagSeconds > lateSeconds
+      ? [warning('consumers', `${name} is ${Math.round(lagSeconds / 60)} minutes behind`, 'start its worker')]
+      : []),
+    ...(setAside > 0
+      ? [
+          warning(
+            'consumers',
+            `${name} has set ${setAside} events aside`,
+            `npx daybook consumers list says why; then retry or skip them`,
+          ),
+        ]
+      : []),
+  ])
+  return found.length > 0 ? found : [ok('consumers', states.length === 0 ? 'none' : `${states.length} follow the log`)]
 }

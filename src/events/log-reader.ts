@@ -65,6 +65,19 @@ export async function pullRound(db: LogDb, cursor: Cursor, options: PullOptions 
   return (await nextOfDenseRound(db, request)) ?? (await nextOfRound(db, request))
 }
 
+/** Events by their positions, those that are kept; each with a cursor that all before its transaction has been seen at. */
+export async function readEvents(db: LogDb, positions: readonly string[]): Promise<LogEvent[]> {
+  const { rows } = await db.query(
+    `select ${eventColumns} from "${logTable}" e
+     where e.id = any(array(select ${eventIdSql('p')} from unnest($1::bigint[]) p)) order by e.position`,
+    [positions],
+  )
+  return rows.map((row: Omit<LogEvent, 'cursor'>) => {
+    const next = BigInt(row.xid) + 1n
+    return { ...row, cursor: eventCursors(`${row.xid}:${row.xid}:`, `${next}:${next}:`)(row.position) }
+  })
+}
+
 /** The cursor of a reader that knows the state of this moment; take it before reading that state. */
 export async function currentCursor(db: LogDb): Promise<Cursor> {
   const { rows } = await db.query('select pg_current_snapshot()::text as snapshot')
@@ -142,6 +155,10 @@ function toEvent(
   return { ...row, position, cursor: cursorOf(position) }
 }
 
+/** What a reader is told of an event. */
+const eventColumns = `e.position::text, e.xid::text, e.type, e.entity, e."entityId", e.action, e."userId", e."tenant_Id" as "tenantId",
+  to_char(e."createdAt" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt"`
+
 /**
  * Both statements find the same events, each by an index of its own, and leave the planner no other: its estimates for
  * the newest transactions are poor, and a round of three events read by id walks the whole log.
@@ -170,7 +187,7 @@ function page(where: string, order: string): string {
   return `with round as materialized (
   select coalesce($1::pg_snapshot, pg_current_snapshot()) as up_to, (select removed from ${logSchema}.floor) as removed
 ), page as (
-  select e.position, e.xid, e.type, e.entity, e."entityId", e.action, e."userId", e."tenant_Id", e."createdAt"
+  select ${eventColumns}
   from "${logTable}" e, round
   ${where}
     and pg_visible_in_snapshot(e.xid, round.up_to)
@@ -178,9 +195,7 @@ function page(where: string, order: string): string {
   order by ${order}
   limit $6
 )
-select round.up_to::text as "upTo", pg_current_snapshot()::text as now, coalesce(round.removed, '0')::text as removed, page.position::text, page.xid::text,
-  page.type, page.entity, page."entityId", page.action, page."userId", page."tenant_Id" as "tenantId",
-  to_char(page."createdAt" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt"
+select round.up_to::text as "upTo", pg_current_snapshot()::text as now, coalesce(round.removed, '0')::text as removed, page.*
 from round left join page on true
-order by page.position`
+order by page.position::bigint`
 }

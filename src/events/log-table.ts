@@ -1,4 +1,5 @@
 import { logSchema, logTable } from '../catalog/log-triggers.ts'
+import { logRemoved, placesLockSql } from '../db/unlogged/consumers.ts'
 import { eventIdSql, logDoors, publicationName } from './log.ts'
 
 /*
@@ -136,6 +137,55 @@ begin
   end if;
 end
 $do$`,
+  ]
+}
+
+/**
+ * The tables of the consumers of the log (consumer.ts), beside it and not in it: what they say of themselves is no event.
+ * Safe to run again.
+ *
+ * `snapshot`, `"upTo"` and `position` are the cursor; `lineage` names the history of the database that the cursor belongs
+ * to, where that is known. `unread_from()` is the oldest transaction of which a consumer may have events to read, and
+ * keeps every place where it is until the transaction ends; `stop_unread()` stops those whose events were removed. A fill factor leaves room for updates in place: a busy cursor moves many times a second.
+ */
+export function consumerTablesSql(): string[] {
+  return [
+    `create table if not exists ${logSchema}.consumer (
+  name text primary key,
+  snapshot pg_snapshot not null,
+  "upTo" pg_snapshot,
+  position bigint not null default 0,
+  lineage text,
+  state text not null default 'running' check (state in ('running', 'halted', 'stopped')),
+  reason text,
+  "failedPosition" bigint,
+  token uuid,
+  holder text,
+  "leaseUntil" timestamptz,
+  "advancedAt" timestamptz not null default clock_timestamp()
+) with (fillfactor = 50)`,
+    `create table if not exists ${logSchema}.set_aside (
+  consumer text not null references ${logSchema}.consumer (name) on delete cascade,
+  position bigint not null,
+  reason text not null,
+  attempts integer not null default 1,
+  "failedAt" timestamptz not null default clock_timestamp(),
+  "retryAt" timestamptz,
+  primary key (consumer, position)
+)`,
+    // In functions, because each of their statements sees what was committed before the lock was had.
+    `create or replace function ${logSchema}.unread_from() returns xid8
+  language plpgsql volatile set search_path = public, pg_temp as $fn$
+begin
+  perform ${placesLockSql};
+  return (select min(pg_snapshot_xmin(snapshot)) from ${logSchema}.consumer where state <> 'stopped');
+end
+$fn$`,
+    `create or replace function ${logSchema}.stop_unread(removed xid8) returns void
+  language sql volatile set search_path = public, pg_temp as $fn$
+  update ${logSchema}.consumer set state = 'stopped', reason = '${logRemoved}', token = null, "leaseUntil" = null
+  where state <> 'stopped' and pg_snapshot_xmin(snapshot) <= removed
+$fn$`,
   ]
 }
 

@@ -31,15 +31,21 @@ const lockAttempts = 5
  * the next time. Throws when a month was in use, so that the job is tried again.
  */
 export async function cleanAuditLog(rt: Configuration & Logs, signal: AbortSignal): Promise<void> {
-  const { auditCleanupEnabled, auditRetentionDays } = rt.config.log
+  const { auditCleanupEnabled, auditRetentionDays, consumerKeepDays, consumerKeepGb } = rt.config.log
   if (!auditCleanupEnabled) return
   const session = await openDirectSession(rt.config)
   try {
     if (!(await session.tryLock('daybook log cleanup'))) return rt.log.info('another worker cleans the log')
     const before = await limitOf(session, auditRetentionDays)
-    const options = { signal, lockAttempts, onProgress: reportTo(rt) }
+    const forConsumers = { days: consumerKeepDays, bytes: consumerKeepGb * 2 ** 30 }
+    const options = { signal, lockAttempts, forConsumers, onProgress: reportTo(rt) }
     const expiry = await expireEvents(logDbOf(session), before, options)
     rt.log.info({ ...expiry, before }, 'the log is clean')
+    if (expiry.held.length > 0)
+      rt.log.warn(
+        { partitions: expiry.held },
+        'expired months of the log stay for consumers that have yet to read them',
+      )
     if (expiry.postponed.length > 0) throw new Error(`in use, to be dropped later: ${expiry.postponed.join(', ')}`)
   } finally {
     await session.close()

@@ -5,13 +5,15 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import { openLogger } from '../adapters/logger.ts'
 import { ConfigError, loadEnv, parseConfig } from '../config/config.ts'
+import { onceASecond } from '../db/rounds.ts'
+import { sql } from '../db/sql.ts'
 import { holdsMetricsToken, registerProcessGauges } from '../features/operations/metrics/metrics.ts'
 import { exitWithParent } from '../process/parent.ts'
 import { openRuntime, type Runtime } from '../process/runtime.ts'
 import { growWithWork } from '../process/start-up.ts'
 import { runQueue } from './loop.ts'
 import { type WorkerName, workerNames } from './names.ts'
-import { type QueueWorker, type Service, workers } from './workers.ts'
+import { type OpenedService, type QueueWorker, type Service, workers } from './workers.ts'
 
 /*
  * A worker process, which main.ts starts: `node src/workers/main.ts <name>`. SIGTERM and SIGINT let running jobs finish for
@@ -67,13 +69,18 @@ async function endAfter(ms: number, log: Logger): Promise<void> {
 type Life = { readonly begin: () => void; readonly stop: Promise<void> }
 
 async function serveMeasured(life: Life, rt: Runtime, worker: WorkerName): Promise<void> {
-  const metrics = await showMetrics(rt, worker)
-  await serveFor(life, rt, workers[worker]).finally(() => metrics?.close())
+  const services: OpenedService[] = []
+  const metrics = await showMetrics(rt, worker, services)
+  await serveFor(life, rt, workers[worker], services).finally(() => metrics?.close())
 }
 
-async function serveFor({ begin, stop }: Life, rt: Runtime, parts: readonly (QueueWorker | Service)[]): Promise<void> {
+async function serveFor(
+  { begin, stop }: Life,
+  rt: Runtime,
+  parts: readonly (QueueWorker | Service)[],
+  services: OpenedService[],
+): Promise<void> {
   const queues = parts.filter((part) => 'queue' in part)
-  const services = []
   for (const part of parts)
     if ('service' in part) {
       services.push(await part.open(rt))
@@ -92,6 +99,8 @@ async function serveFor({ begin, stop }: Life, rt: Runtime, parts: readonly (Que
   await Promise.all([...runs, ...services].map((run) => run.stop(rt.config.tasks.shutdownWaitSeconds * 1000)))
   for (const run of runs) run.close()
 }
+
+const jsonHeaders = { 'content-type': 'application/json; charset=utf-8', 'cache-control': 'no-store' }
 
 /** Any number of processes may do it: a schedule is a row. One that was missed while no worker ran is made up for. */
 async function scheduleAll(rt: Runtime, queues: readonly QueueWorker[]): Promise<void> {
@@ -116,16 +125,21 @@ function stopSignal(): Promise<void> {
 }
 
 /**
- * `GET /metrics` of a worker process, for the holder of METRICS_TOKEN: at METRICS_PORT for the first worker of the list,
+ * `GET /ready` of a worker process for anybody, and `GET /metrics` for the holder of METRICS_TOKEN: at METRICS_PORT for the first worker of the list,
  * one port further for each after it, so that all of them can run on one machine. Undefined when it is not set. What the
  * database knows is told by the web processes.
  */
-async function showMetrics(rt: Runtime, worker: WorkerName): Promise<{ close(): Promise<void> } | undefined> {
+async function showMetrics(
+  rt: Runtime,
+  worker: WorkerName,
+  services: readonly OpenedService[],
+): Promise<{ close(): Promise<void> } | undefined> {
   const { metricsPort } = rt.config.observability
   if (metricsPort === undefined) return undefined
   registerProcessGauges(rt)
+  const parts = onceASecond(() => readiness(rt, services))
   const server = createServer({ requestTimeout: 5000, headersTimeout: 5000 }, (request, response) => {
-    answer(rt, request, response).catch((error: unknown) => {
+    answer(rt, parts, request, response).catch((error: unknown) => {
       rt.log.error({ err: error }, 'the metrics could not be shown')
       response.destroy()
     })
@@ -146,13 +160,37 @@ async function showMetrics(rt: Runtime, worker: WorkerName): Promise<{ close(): 
   }
 }
 
-async function answer(rt: Runtime, request: IncomingMessage, response: ServerResponse): Promise<void> {
+type Parts = Readonly<Record<string, { readonly ok: boolean }>>
+
+/** What the process works for, part by part. */
+async function readiness(rt: Runtime, services: readonly OpenedService[]): Promise<Parts> {
+  try {
+    await rt.reserved.one(sql.unsafe`select 1 as one`)
+    const found = await Promise.all(services.map((service) => service.readiness?.() ?? {}))
+    return Object.assign({ database: { ok: true } }, ...found)
+  } catch (error) {
+    rt.log.warn({ err: error }, 'a readiness check failed')
+    return { database: { ok: false } }
+  }
+}
+
+async function answer(
+  rt: Runtime,
+  parts: () => Promise<Parts>,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
   const refuse = (status: number, message: string) =>
-    response
-      .writeHead(status, { 'content-type': 'application/json; charset=utf-8' })
-      .end(JSON.stringify({ error: { message } }))
-  if (request.url?.split('?', 1)[0] !== '/metrics') return void refuse(404, 'Not found')
+    response.writeHead(status, jsonHeaders).end(JSON.stringify({ error: { message } }))
+  const path = request.url?.split('?', 1)[0]
+  if (path !== '/metrics' && path !== '/ready') return void refuse(404, 'Not found')
   if (request.method !== 'GET') return void refuse(405, 'Only GET is answered here')
+  if (path === '/ready') {
+    const found = await parts()
+    const isReady = Object.values(found).every(({ ok }) => ok)
+    const body = JSON.stringify({ status: isReady ? 'ready' : 'not ready', ...found })
+    return void response.writeHead(isReady ? 200 : 503, jsonHeaders).end(body)
+  }
   if (!holdsMetricsToken(rt.config, request.headers.authorization)) return void refuse(401, 'Authentication required')
   const { contentType, text } = await rt.instruments.metrics.scrape()
   response.writeHead(200, { 'content-type': contentType, 'cache-control': 'no-store' }).end(text)

@@ -46,7 +46,13 @@ type OpenedWorker<Name extends QueueName = QueueName> = {
 /** What a worker process does besides serving queues. */
 export type Service = {
   readonly service: string
-  open(rt: WorkerWrites): Promise<{ stop(waitMs: number): Promise<void> }>
+  open(rt: WorkerWrites): Promise<OpenedService>
+}
+
+export type OpenedService = {
+  stop(waitMs: number): Promise<void>
+  /** What it says of itself at `GET /ready` of the process. */
+  readiness?(): Promise<Readonly<Record<string, { readonly ok: boolean }>>>
 }
 
 /** THE list: every worker process by its name, the queues it serves and what else it does. */

@@ -180,7 +180,17 @@ describe('the installation', () => {
     await query(
       `insert into "svc_Tasks" (type, task_status, scheduled_time) values ('t', 'Not started', now() - interval '1 hour')`,
     )
+    await query(
+      `insert into svc_log.consumer (name, snapshot, state, reason) values ('strict', '3:3:', 'halted', 'why')`,
+    )
+    await query(`insert into svc_log.set_aside values ('strict', 1, 'why')`)
     const findings = await look()
+    expect(of(findings, 'consumers')).toEqual([
+      'problem: strict has halted: why',
+      'warning: strict has set 1 events aside',
+    ])
+    await query('delete from svc_log.consumer')
+    expect(of(await look(), 'consumers')).toEqual(['ok: none'])
     expect(of(findings, 'backlog')).toEqual(['warning: 1 jobs of mail are overdue, the oldest by 60 minutes'])
     expect(of(findings, 'dead letters')).toEqual(['warning: 1 in mail-dead'])
     expect(of(findings, 'tasks')).toEqual(['warning: 1 tasks are overdue'])

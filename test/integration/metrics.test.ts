@@ -123,6 +123,8 @@ describe('what the metrics say', () => {
       values ('mail-dead', 'mail', now() + interval '1 day', 'standard')`)
     await api.sql(`insert into "svc_Tasks" (type, task_status, scheduled_time) values
       ('report', 'Running', now()), ('report', 'Error', now()), ('report', 'Not started', now() - interval '10 minutes')`)
+    await api.sql(`insert into svc_log.consumer (name, snapshot, state) values ('lagging', '3:3:', 'halted')`)
+    await api.sql(`insert into svc_log.set_aside values ('lagging', 1, 'why'), ('lagging', 2, 'why')`)
     const samples = await waitFor(async () => {
       const now = await scrape()
       return now.get('daybook_queue_jobs{queue="mail",state="dead"}') === 1 && now
@@ -135,6 +137,9 @@ describe('what the metrics say', () => {
     expect(samples.get('daybook_tasks_oldest_due_seconds')).toBeGreaterThanOrEqual(600)
     expect(samples.get('daybook_mails{state="queued"}')).toBe(2)
     expect(samples.get('daybook_mails{state="failed"}')).toBe(1)
+    expect(samples.get('daybook_consumer_running{consumer="lagging"}')).toBe(0)
+    expect(samples.get('daybook_consumer_lag_seconds{consumer="lagging"}')).toBeGreaterThan(0)
+    expect(samples.get('daybook_consumer_events_set_aside{consumer="lagging"}')).toBe(2)
     expect(samples.get('daybook_log_partitions')).toBeGreaterThanOrEqual(1)
     expect(samples.get('daybook_log_size_bytes')).toBeGreaterThan(0)
   })

@@ -34,6 +34,37 @@ it('erases an item and exports what is left about a user', async () => {
   })
 })
 
+it('lists consumers of the log, and tells them where to go on', async () => {
+  const { url } = await createDatabase()
+  const env = testEnv(url)
+  await withClient(url, async (client) => {
+    await client.query(`insert into svc_log.consumer (name, snapshot, "upTo", state, reason, "failedPosition") values
+      ('a', '3:3:', null, 'stopped', 'log removed', null), ('b', '3:3:', '9:9:', 'halted', 'no use', 2)`)
+    await client.query(`insert into svc_log.set_aside values ('a', 1, 'no number')`)
+  })
+  const said = async (...args: string[]) => {
+    const { code, lines } = await run(['consumers', ...args], env)
+    return [code, lines.join('\n')]
+  }
+  expect(await said('list')).toEqual([
+    0,
+    expect.stringMatching(
+      /a +stopped: log removed, \d+ s behind, 1 set aside\nb +halted: no use.*\n +a set aside 1 .*: no number/s,
+    ),
+  ])
+  expect(await said('reset', 'a', '--to', 'now')).toEqual([0, 'a goes on at now'])
+  expect(await said('skip', 'b')).toEqual([0, 'b goes on after position 2, which is set aside'])
+  expect((await said('skip'))[0]).toBe(2)
+  const state = await withClient(
+    url,
+    async (client) => (await client.query('select name, state from svc_log.consumer order by name')).rows,
+  )
+  expect(state).toEqual([
+    { name: 'a', state: 'running' },
+    { name: 'b', state: 'running' },
+  ])
+})
+
 it('finds the embedded database by every command, with neither address nor key in its variables', async () => {
   const { url } = await createDatabase()
   const dir = await mkdtemp(join(tmpdir(), 'daybook-cli-'))
@@ -44,6 +75,7 @@ it('finds the embedded database by every command, with neither address nor key i
     ['export-user', '--id', id],
     ['erase', '--collection', 'svc_User', '--id', id],
     ['migrate', 'status'],
+    ['consumers', 'list'],
     ['doctor'],
   ]
   const verify = async () => (await startProcess('scripts/log-verify.ts', [], env).exited).code

@@ -3,7 +3,7 @@ import pino from 'pino'
 import type { Catalog, Collection, Field, Kind } from '../../src/catalog/catalog.ts'
 import { logTriggersSql } from '../../src/catalog/log-triggers.ts'
 import { logDoors } from '../../src/events/log.ts'
-import { logTableSql, publicationSql } from '../../src/events/log-table.ts'
+import { consumerTablesSql, logTableSql, publicationSql } from '../../src/events/log-table.ts'
 import { createEmptyDatabase } from './postgres.ts'
 
 export const silent = pino({ level: 'silent' })
@@ -12,7 +12,7 @@ export const silent = pino({ level: 'silent' })
 export async function createLogDatabase(): Promise<string> {
   const { url } = await createEmptyDatabase()
   const client = await connect(url)
-  await run(client, [...logTableSql(), ...publicationSql()])
+  await run(client, [...logTableSql(), ...consumerTablesSql(), ...publicationSql()])
   await client.end()
   return url
 }

@@ -13,6 +13,18 @@ export const log = group('Logs and their retention', {
     '90',
     'Age at which they are deleted',
   ),
+  consumerKeepDays: variable(
+    'LOG_CONSUMER_KEEP_DAYS',
+    integer({ min: 0, max: 36_500, unit: 'days' }),
+    '7',
+    'How much longer the change log is kept for consumers that have yet to read it; beyond that they are stopped',
+  ),
+  consumerKeepGb: variable(
+    'LOG_CONSUMER_KEEP_GB',
+    integer({ min: 0, max: 1_000_000, unit: 'GB' }),
+    '10',
+    'How much of the change log is kept for them at most',
+  ),
   emailCleanupEnabled: variable('EMAIL_LOG_CLEANUP_ENABLED', boolean, 'false', 'Delete old rows of the mail log'),
   emailRetentionDays: variable(
     'EMAIL_LOG_RETENTION_DAYS',

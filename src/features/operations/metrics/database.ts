@@ -4,6 +4,7 @@ import { logTable } from '../../../catalog/log-triggers.ts'
 import type { Reads, ReservedReads } from '../../../db/pools.ts'
 import { onceASecond } from '../../../db/rounds.ts'
 import { rawQuery, sql } from '../../../db/sql.ts'
+import { consumerStatesSql } from '../../../events/consumer-state.ts'
 import { bossSchema, deadLetterQueues, queues } from '../../../events/jobs.ts'
 import type { Meters } from './instruments.ts'
 
@@ -63,6 +64,25 @@ export function registerDatabaseGauges(rt: DatabaseReads & Meters): void {
   gauge('daybook_mails', 'Mails of svc_EmailLog that are not sent, by state.', ['state'], ({ mails }) =>
     byLabel('state', mails),
   )
+  gauge(
+    'daybook_consumer_lag_seconds',
+    'How long the oldest event has been waiting that a consumer of the log has not passed.',
+    ['consumer'],
+    ({ consumers }) => consumers.map(({ name, lagSeconds }) => ({ labels: { consumer: name }, value: lagSeconds })),
+  )
+  gauge(
+    'daybook_consumer_running',
+    '1 unless a consumer of the log has halted or was stopped.',
+    ['consumer'],
+    ({ consumers }) =>
+      consumers.map(({ name, state }) => ({ labels: { consumer: name }, value: state === 'running' ? 1 : 0 })),
+  )
+  gauge(
+    'daybook_consumer_events_set_aside',
+    'Events that a consumer could not handle.',
+    ['consumer'],
+    ({ consumers }) => consumers.map(({ name, setAside }) => ({ labels: { consumer: name }, value: setAside })),
+  )
   gauge('daybook_log_partitions', 'Partitions of svc_AuditLog.', [], ({ log }) => [{ value: log.partitions }])
   gauge('daybook_log_size_bytes', 'Size of svc_AuditLog with its indexes.', [], ({ log }) => [{ value: log.bytes }])
 }
@@ -117,7 +137,15 @@ type Figures = {
     readonly overdue: number
   }
   readonly mails: Readonly<Record<'queued' | 'sending' | 'failed', number>>
+  readonly consumers: readonly ConsumerFigures[]
   readonly log: { readonly partitions: number; readonly bytes: number }
+}
+
+type ConsumerFigures = {
+  readonly name: string
+  readonly state: string
+  readonly lagSeconds: number
+  readonly setAside: number
 }
 
 type QueueFigures = {
@@ -134,7 +162,7 @@ type QueueFigures = {
 
 /**
  * All figures in one statement. It looks at unfinished jobs only, by their index: a week of finished ones is not read,
- * nor is the log.
+ * nor is the log, but for the first events that consumers have yet to read.
  */
 export function figuresQuery() {
   return rawQuery(
@@ -167,7 +195,8 @@ export function figuresQuery() {
        from pg_partition_tree($3::regclass) where isleaf)
      select (select coalesce(jsonb_agg(to_jsonb(listed)), '[]') from listed) as queues,
        (select to_jsonb(task) from task) as tasks, (select to_jsonb(mail) from mail) as mails,
-       (select to_jsonb(log) from log) as log`,
+       (select to_jsonb(log) from log) as log,
+       (select coalesce(jsonb_agg(to_jsonb(c)), '[]') from (${consumerStatesSql}) c) as consumers`,
     [deadLetterQueues, Object.keys(queues), `"${logTable}"`],
   )
 }

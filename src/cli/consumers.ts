@@ -1,0 +1,83 @@
+import { parseArgs } from 'node:util'
+import { AppError } from '../errors.ts'
+import {
+  type ConsumerState,
+  consumerStates,
+  forgetSetAside,
+  moveTo,
+  retrySetAside,
+  type SetAsideEvent,
+  setAsideEvents,
+  skipEvent,
+} from '../events/consumer-state.ts'
+import type { Runtime } from '../process/runtime.ts'
+import { type Command, UsageError } from './command.ts'
+import { withRuntime } from './runtime.ts'
+
+const usage = `Usage: daybook consumers <command>
+  list [--json]                  every consumer of the log, and what they have set aside
+  reset <name> --to PLACE        has one go on at: now, beginning, a moment such as 2026-03-14T09:26:53Z, or a cursor
+  skip <name>                    has a halted one go on after the event that it halts at, which is set aside
+  skip <name> --position P|all   forgets events that were set aside
+  retry <name> [--position P]    has events that were set aside handled again, all of them by default
+`
+
+/** Where the consumers of the log are, and where they shall go on (docs/consumers.md). */
+export const run: Command = (args) => {
+  const { values, positionals } = parseArgs({
+    args: [...args],
+    options: { json: { type: 'boolean' }, to: { type: 'string' }, position: { type: 'string' } },
+    allowPositionals: true,
+  })
+  const [command = '', name, ...more] = positionals
+  const act = Object.hasOwn(commands, command) ? commands[command] : undefined
+  const isComplete = command === 'list' ? name === undefined : name !== undefined
+  if (act === undefined || !isComplete || more.length > 0) throw new UsageError(usage)
+  return withRuntime(async (rt) => {
+    process.stdout.write(await act(rt, name ?? '', values))
+  })
+}
+
+type Values = { readonly json?: boolean; readonly to?: string; readonly position?: string }
+
+const commands: Readonly<Record<string, (rt: Runtime, name: string, values: Values) => Promise<string>>> = {
+  list: async (rt, _name, { json }) => {
+    const [consumers, aside] = [await consumerStates(rt.db), await setAsideEvents(rt.db, mostShown)]
+    if (json) return `${JSON.stringify({ consumers, setAside: aside }, null, 2)}\n`
+    return [...consumers.map(consumerLine), ...aside.map(eventLine)].join('')
+  },
+  reset: async (rt, name, { to }) => {
+    if (to === undefined) throw new UsageError(usage)
+    await moveTo(rt, name, to)
+    return `${name} goes on at ${to}\n`
+  },
+  skip: async (rt, name, { position }) => {
+    if (position !== undefined) {
+      const forgotten = await forgetSetAside(rt, name, position === 'all' ? undefined : [positionIn(position)])
+      return `${forgotten} events are not handled\n`
+    }
+    const skipped = await skipEvent(rt, name)
+    if (skipped === undefined) throw new AppError(409, `${name} is not halted before an event`)
+    return `${name} goes on after position ${skipped}, which is set aside\n`
+  },
+  retry: async (rt, name, { position }) => {
+    const count = await retrySetAside(rt, name, position === undefined ? undefined : [positionIn(position)])
+    return `${count} events are tried again\n`
+  },
+}
+
+const mostShown = 1000
+
+function positionIn(text: string): string {
+  if (!/^\d{1,18}$/.test(text)) throw new UsageError(usage)
+  return text
+}
+
+function consumerLine({ name, state, reason, held, lagSeconds, setAside }: ConsumerState): string {
+  const work = state === 'running' ? (held ? 'running' : 'nobody works for it') : `${state}: ${reason ?? ''}`
+  return `${name.padEnd(20)} ${work}, ${Math.round(lagSeconds)} s behind, ${setAside} set aside\n`
+}
+
+function eventLine({ consumer, position, entity, action, reason, attempts }: SetAsideEvent): string {
+  return `  ${consumer} set aside ${position} (${action ?? 'gone'} ${entity ?? ''}), failed ${attempts} times: ${reason}\n`
+}

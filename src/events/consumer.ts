@@ -1,0 +1,306 @@
+/**
+ * Consumers: whoever follows the log and must miss nothing of it, whoever has written (ADR 39). A consumer is at a place
+ * of the log that is kept in the database, and what it does with a page of events commits together with its next place:
+ * in the database each event is handled exactly once. What it wants done elsewhere becomes a job of the same transaction.
+ *
+ * The processes that host consumers are in `workers/consumers.ts`; what operators see of them is in `consumer-state.ts`.
+ */
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Logs } from '../adapters/logger.ts'
+import { logTable } from '../catalog/log-triggers.ts'
+import { isPassing } from '../db/errors.ts'
+import type { Reads } from '../db/pools.ts'
+import { type Reader, rawQuery, type Tx } from '../db/sql.ts'
+import {
+  type HeldConsumer,
+  moveConsumer,
+  moveIdleConsumer,
+  type StoredCursor,
+  setEventAside,
+  takeSetAside,
+} from '../db/unlogged/consumers.ts'
+import { commit, type Writes } from './commit.ts'
+import { type Cursor, cursorAt, parseCursor } from './cursor.ts'
+import { eventIdSql } from './log.ts'
+import { type LogEvent, pullRound, readEvents } from './log-reader.ts'
+import { type DomainEvent, systemActor } from './types.ts'
+
+export type Consumer = {
+  /** Under which its place is kept, for good. */
+  readonly name: string
+  /** Asked before every page. */
+  wants(): Wants
+  /**
+   * What becomes of an event that fails on its own again and again: it is `set-aside` and the consumer goes on, or the
+   * consumer is `halt`ed before it, until an operator decides.
+   */
+  readonly onFailure: 'set-aside' | 'halt'
+  /**
+   * Handles a page in the transaction that moves the consumer's place. Per record its events are in the order of the
+   * writes. SQL only: it may be run again, for the same page or for single events of it. An event may have been erased
+   * before it is handled, see {@link imagesOf}. Events that it returns are appended, with the jobs that follow from them.
+   */
+  handle(tx: Tx, page: ConsumerPage): Promise<Handled | undefined>
+}
+
+type Handled = { readonly events?: readonly DomainEvent[] }
+
+/** `collections` and `actions` default to all; domain events have their entity for a collection. */
+export type Wants = { readonly collections?: readonly string[]; readonly actions?: readonly string[] }
+
+export type ConsumerPage = {
+  /** One or more, by position. */
+  readonly events: readonly LogEvent[]
+  /** The round that they are of: what became visible after `from` until `upTo`, both `pg_snapshot` texts. */
+  readonly round: { readonly from: string; readonly upTo: string }
+  /** Whether it is a single event out of its place, which was set aside before. */
+  readonly isRetry: boolean
+}
+
+/** What a consumer's process uses. */
+export type ConsumerWrites = Reads & Writes & Logs
+
+/** A consumer that this process works for; `cursor` is where it has read to, `stored` the place that is kept. */
+export type Held = {
+  readonly lease: Pick<HeldConsumer, 'name' | 'token'>
+  readonly cursor: Cursor
+  readonly stored: StoredCursor
+  /** Events of the next page: fewer after a page that took long. */
+  readonly limit: number
+}
+
+/** What has come of a page. */
+export type Progress =
+  | { readonly is: 'handled'; readonly held: Held; readonly events: number; readonly more: boolean }
+  /** The event at `position` cannot be handled: the consumer is to be halted. */
+  | { readonly is: 'failed'; readonly held: Held; readonly position: string; readonly reason: string }
+  /** The log does not reach back to its place any more. */
+  | { readonly is: 'gone' }
+  /** Somebody else works for it, or has moved it. */
+  | { readonly is: 'lost' }
+
+const mostEvents = 500
+/** A page that takes longer than this is too large. */
+const longestPageMs = 1000
+const attempts = 3
+const pauseMs = 100
+
+export function heldFrom({ name, token, snapshot, upTo, position }: HeldConsumer): Held {
+  const stored = { snapshot, upTo, position }
+  return { lease: { name, token }, cursor: cursorOf(stored), stored, limit: mostEvents }
+}
+
+/**
+ * Handles the next page, and moves the consumer past it. The page is read before the transaction begins that handles it:
+ * a transaction has its number from then on, so once it has committed no number of its snapshot can be given out again,
+ * not even by a server that crashed (ADR 39). Throws what passes, such as a lost connection: then the place is to be read
+ * again, because nobody knows whether the page was handled.
+ */
+export async function handleNext(rt: ConsumerWrites, consumer: Consumer, held: Held): Promise<Progress> {
+  const { collections, actions } = consumer.wants()
+  const page = await pullRound(rt.db, held.cursor, { collections, limit: held.limit })
+  if (page.resync) return { is: 'gone' }
+  const events = actions === undefined ? page.events : page.events.filter(({ action }) => actions.includes(action))
+  const { more } = page
+  if (events.length === 0) return { is: 'handled', held: { ...held, cursor: page.cursor }, events: 0, more }
+  const startedAt = performance.now()
+  const progress = await handlePage(rt, consumer, held, { events, reached: page.cursor })
+  if (progress.is !== 'handled') return progress
+  const limit = nextLimit(held.limit, performance.now() - startedAt)
+  return { ...progress, held: { ...progress.held, limit }, more }
+}
+
+/** Keeps the place of a consumer that has found nothing it wants for a while; false when it is not its process's any more. */
+export async function keepPlace(rt: Writes, held: Held): Promise<Held | undefined> {
+  const to = storedOf(held.cursor)
+  const isKept = await moveIdleConsumer(rt, { ...held.lease, from: held.stored, to })
+  return isKept ? { ...held, stored: to } : undefined
+}
+
+/** Whether it has read further than the place that is kept. */
+export function isAhead({ cursor, stored }: Held): boolean {
+  const { snapshot, upTo, position } = storedOf(cursor)
+  return snapshot !== stored.snapshot || upTo !== stored.upTo || position !== stored.position
+}
+
+/** Handles an event that was set aside. What fails again stays there. */
+export async function handleSetAside(
+  rt: ConsumerWrites,
+  consumer: Consumer,
+  { lease }: Held,
+  position: string,
+): Promise<void> {
+  const [event] = await readEvents(rt.db, [position])
+  try {
+    await commit(rt, systemActor, async (tx) => {
+      // The event is forgotten with the log that held it.
+      if (!(await takeSetAside(tx, lease, position)) || event === undefined) return { result: null }
+      const { snapshot: from, upTo } = parseCursor(event.cursor)
+      return outcomeOf(await consumer.handle(tx, { events: [event], round: { from, upTo: upTo! }, isRetry: true }))
+    })
+  } catch (error) {
+    if (isPassing(error)) throw error
+    rt.log.warn({ err: error, consumer: consumer.name, position }, 'an event that was set aside has failed again')
+    await commit(rt, systemActor, async (tx) => {
+      await setEventAside(tx, consumer.name, { position, reason: reasonOf(error) })
+      return { result: null }
+    })
+  }
+}
+
+/** The images of events as the log has them now, by position; null where they were erased. */
+export async function imagesOf(
+  db: Reader,
+  positions: readonly string[],
+): Promise<ReadonlyMap<string, EventImages | null>> {
+  const rows = await db.any<{ position: string; changes: EventImages & { erased?: true } }>(
+    rawQuery(imagesSql, [positions]),
+  )
+  return new Map(rows.map(({ position, changes }) => [position, changes?.erased ? null : changes]))
+}
+
+/** Of a row: whole after a change, for a delete before it; `before` of an update has what changed. */
+export type EventImages = {
+  readonly before?: Readonly<Record<string, unknown>>
+  readonly after?: Readonly<Record<string, unknown>>
+}
+
+const imagesSql = `select position::text, changes from "${logTable}"
+  where id = any(array(select ${eventIdSql('p')} from unnest($1::bigint[]) p))`
+
+/** Events, and where the log has been read to with them. */
+type Part = { readonly events: readonly LogEvent[]; readonly reached: Cursor }
+
+async function handlePage(rt: ConsumerWrites, consumer: Consumer, held: Held, page: Part): Promise<Progress> {
+  try {
+    return await commitPart(rt, consumer, held, page)
+  } catch (error) {
+    if (error instanceof LeaseLost) return { is: 'lost' }
+    if (isPassing(error)) throw error
+    rt.log.warn({ err: error, consumer: consumer.name, events: page.events.length }, 'a page of the log failed')
+    return page.events.length === 1
+      ? handleAlone(rt, consumer, held, page, error)
+      : handleOneByOne(rt, consumer, held, page)
+  }
+}
+
+/** A page that fails as a whole is handled event by event, so that only what fails alone is left out. */
+async function handleOneByOne(rt: ConsumerWrites, consumer: Consumer, held: Held, page: Part): Promise<Progress> {
+  const round = roundOf(held.cursor, page.reached)
+  let now = held
+  for (const [i, event] of page.events.entries()) {
+    const isLast = i === page.events.length - 1
+    const reached = isLast ? page.reached : within(round, event.position)
+    const progress = await handleAlone(rt, consumer, now, { events: [event], reached })
+    if (progress.is !== 'handled') return progress
+    now = progress.held
+  }
+  return { is: 'handled', held: now, events: page.events.length, more: true }
+}
+
+/** A single event, several times; then it is set aside, or the consumer is to halt before it. */
+async function handleAlone(
+  rt: ConsumerWrites,
+  consumer: Consumer,
+  held: Held,
+  part: Part,
+  before?: unknown,
+): Promise<Progress> {
+  let last = before
+  for (let attempt = before === undefined ? 1 : 2; attempt <= attempts; attempt += 1) {
+    if (attempt > 1) await delay(pauseMs * 2 ** attempt)
+    try {
+      return await commitPart(rt, consumer, held, part)
+    } catch (error) {
+      if (error instanceof LeaseLost) return { is: 'lost' }
+      if (isPassing(error)) throw error
+      last = error
+      // A definition may have changed under a statement.
+      await rt.catalog.reload()
+    }
+  }
+  const { position } = part.events[0]!
+  const reason = reasonOf(last)
+  rt.log.error({ err: last, consumer: consumer.name, position }, 'an event of the log cannot be handled')
+  if (consumer.onFailure === 'halt') {
+    // Within its round, so that an operator may have it go on behind the event.
+    const cursor = within(roundOf(held.cursor, part.reached), held.cursor.position)
+    return { is: 'failed', held: { ...held, cursor }, position, reason }
+  }
+  return setAside(rt, held, part, reason)
+}
+
+async function setAside(rt: ConsumerWrites, held: Held, part: Part, reason: string): Promise<Progress> {
+  const { position } = part.events[0]!
+  const next = after(held, part)
+  try {
+    await commit(rt, systemActor, async (tx) => {
+      await setEventAside(tx, held.lease.name, { position, reason })
+      await move(tx, held, next)
+      return { result: null }
+    })
+    return { is: 'handled', held: next, events: 1, more: true }
+  } catch (error) {
+    if (error instanceof LeaseLost) return { is: 'lost' }
+    throw error
+  }
+}
+
+async function commitPart(rt: ConsumerWrites, consumer: Consumer, held: Held, part: Part): Promise<Progress> {
+  const { events, reached } = part
+  const next = after(held, part)
+  const round = roundOf(held.cursor, reached)
+  await commit(rt, systemActor, async (tx) => {
+    const outcome = outcomeOf(await consumer.handle(tx, { events, round, isRetry: false }))
+    // Last, so that no lock is held while the handler runs.
+    await move(tx, held, next)
+    return outcome
+  })
+  return { is: 'handled', held: next, events: events.length, more: true }
+}
+
+const after = (held: Held, { reached }: Part): Held => ({ ...held, cursor: reached, stored: storedOf(reached) })
+
+async function move(tx: Tx, { lease, stored }: Held, next: Held): Promise<void> {
+  if (!(await moveConsumer(tx, { ...lease, from: stored, to: next.stored }))) throw new LeaseLost()
+}
+
+/** Somebody else works for the consumer, or an operator has moved it: nothing of this page may be. */
+class LeaseLost extends Error {
+  override readonly name = 'LeaseLost'
+}
+
+function outcomeOf(handled: Handled | undefined) {
+  return { result: null, ...(handled?.events !== undefined && { events: handled.events }) }
+}
+
+function roundOf(from: Cursor, reached: Cursor): ConsumerPage['round'] {
+  return { from: from.snapshot, upTo: reached.upTo ?? reached.snapshot }
+}
+
+const within = ({ from, upTo }: ConsumerPage['round'], position: string): Cursor => ({
+  ...cursorAt(from),
+  upTo,
+  position,
+})
+
+/** Halved by a page that took too long, doubled by one that was quick. */
+export function nextLimit(limit: number, tookMs: number): number {
+  if (tookMs > longestPageMs) return Math.max(1, Math.floor(limit / 2))
+  return tookMs < longestPageMs / 4 ? Math.min(mostEvents, limit * 2) : limit
+}
+
+function cursorOf({ snapshot, upTo, position }: StoredCursor): Cursor {
+  return { ...cursorAt(snapshot), upTo: upTo ?? undefined, position }
+}
+
+function storedOf({ snapshot, upTo, position }: Cursor): StoredCursor {
+  return { snapshot, upTo: upTo ?? null, position }
+}
+
+const longestReason = 1000
+
+function reasonOf(error: unknown): string {
+  const { message, cause } = error as { message?: string; cause?: { message?: string } }
+  return (cause?.message ?? message ?? String(error)).replace(/\s+/g, ' ').slice(0, longestReason)
+}

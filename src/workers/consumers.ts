@@ -1,0 +1,288 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { pauseAfter } from '../adapters/retry.ts'
+import { logTable } from '../catalog/log-triggers.ts'
+import {
+  claimConsumers,
+  type HeldConsumer,
+  logRemoved,
+  positionsToRetry,
+  registerConsumers,
+  releaseConsumers,
+  renewConsumers,
+  stopConsumer,
+} from '../db/unlogged/consumers.ts'
+import {
+  type Consumer,
+  type ConsumerWrites,
+  type Held,
+  handleNext,
+  handleSetAside,
+  heldFrom,
+  isAhead,
+  keepPlace,
+  type Progress,
+} from '../events/consumer.ts'
+import { type ConsumerState, consumerStates } from '../events/consumer-state.ts'
+import { currentCursor } from '../events/log-reader.ts'
+import { openWakeup, within } from './wakeup.ts'
+
+export type Consumers = {
+  stop(waitMs: number): Promise<void>
+  /** Whether each can go on and keeps up, whichever process works for it. */
+  readiness(): Promise<Readonly<Record<string, ConsumerReadiness>>>
+}
+
+type ConsumerReadiness = Pick<ConsumerState, 'state' | 'reason' | 'lagSeconds' | 'setAside'> & { readonly ok: boolean }
+
+type Timing = {
+  /** A process that has not renewed for this long is succeeded. */
+  readonly leaseMs: number
+  /** How often the log is looked at for something new. */
+  readonly lookMs: number
+  /** A place that moves past nothing that is wanted is kept this often. */
+  readonly keepMs: number
+}
+
+const defaultTiming: Timing = { leaseMs: 6000, lookMs: 200, keepMs: 5000 }
+
+/**
+ * Works for consumers of the log until stopped, for each that no other process works for; of several processes the others
+ * take over within the time of a lease. A consumer that was never seen before begins with what happens from now on.
+ */
+export async function openConsumers(
+  rt: ConsumerWrites,
+  consumers: readonly Consumer[],
+  timing: Partial<Timing> = {},
+): Promise<Consumers> {
+  const shell: Shell = {
+    rt,
+    timing: { ...defaultTiming, ...timing },
+    places: consumers.map((consumer) => ({ consumer, wakeup: openWakeup(), held: undefined, retries: false })),
+    holder: `${process.pid}`,
+    log: { position: '', changedAt: performance.now() },
+    stopping: new AbortController(),
+  }
+  const from = await currentCursor(rt.db)
+  const names = consumers.map(({ name }) => name)
+  const registered = await registerConsumers(rt, names, from.snapshot)
+  if (registered.length > 0) rt.log.info({ consumers: registered }, 'consumers begin to follow the log')
+  const work = [hold(shell), watchLog(shell), ...shell.places.map((place) => follow(shell, place))]
+  return { stop: (waitMs) => stop(shell, Promise.all(work), waitMs), readiness: () => readinessOf(rt, names) }
+}
+
+/** Longer behind than this is a reason to look. */
+const latestSeconds = 300
+
+async function readinessOf(rt: ConsumerWrites, names: readonly string[]) {
+  const states = (await consumerStates(rt.db)).filter(({ name }) => names.includes(name))
+  return Object.fromEntries(
+    states.map(({ name, state, reason, lagSeconds, setAside }) => {
+      const ok = state === 'running' && lagSeconds < latestSeconds
+      return [name, { ok, state, reason, lagSeconds, setAside }]
+    }),
+  )
+}
+
+type Shell = {
+  readonly rt: ConsumerWrites
+  readonly timing: Timing
+  readonly places: readonly Place[]
+  readonly holder: string
+  /** The newest position that was given out, and since when it is known. */
+  readonly log: { position: string; changedAt: number }
+  readonly stopping: AbortController
+}
+
+/** A consumer, and what this process has of it. */
+type Place = {
+  readonly consumer: Consumer
+  readonly wakeup: ReturnType<typeof openWakeup>
+  held: Held | undefined
+  /** Something that was set aside is to be tried again. */
+  retries: boolean
+}
+
+async function stop({ rt, places, stopping }: Shell, ended: Promise<unknown>, waitMs: number): Promise<void> {
+  stopping.abort()
+  for (const { wakeup } of places) wakeup.wake()
+  await within(waitMs, ended)
+  const leases = places.flatMap(({ held }) => (held === undefined ? [] : [held.lease]))
+  try {
+    if (leases.length > 0) await releaseConsumers(rt, leases)
+  } catch (error) {
+    rt.log.warn({ err: error }, 'consumers could not be given up; others take over when their leases have ended')
+  }
+}
+
+/** Renews what this process holds, and takes what nobody does. */
+async function hold(shell: Shell): Promise<void> {
+  const { rt, timing, places, stopping } = shell
+  while (!stopping.signal.aborted) {
+    try {
+      await renew(shell)
+      const free = places.filter(({ held }) => held === undefined).map(({ consumer }) => consumer.name)
+      const claimed = free.length === 0 ? [] : await claimConsumers(rt, free, shell.holder, timing.leaseMs)
+      for (const row of claimed) take(placeOf(shell, row)!, row)
+      if (claimed.length > 0) rt.log.info({ consumers: claimed.map(({ name }) => name) }, 'consumers were taken')
+    } catch (error) {
+      rt.log.warn({ err: error }, 'the leases of consumers could not be renewed')
+    }
+    await pause(shell, timing.leaseMs / 4)
+  }
+}
+
+async function renew(shell: Shell): Promise<void> {
+  const { rt, timing, places } = shell
+  const before = places.filter(({ held }) => held !== undefined)
+  if (before.length === 0) return
+  const leases = before.map(({ held }) => held!.lease)
+  const renewed = await renewConsumers(rt, leases, timing.leaseMs)
+  for (const [i, place] of before.entries()) {
+    const row = renewed.find(({ token }) => token === leases[i]!.token)
+    if (row === undefined && place.held?.lease === leases[i]) lose(shell, place)
+    else if (row?.retries) retry(place)
+  }
+}
+
+const placeOf = ({ places }: Shell, { name }: HeldConsumer) => places.find(({ consumer }) => consumer.name === name)
+
+function take(place: Place, row: HeldConsumer): void {
+  place.held = heldFrom(row)
+  place.retries = row.retries
+  place.wakeup.wake()
+}
+
+function retry(place: Place): void {
+  place.retries = true
+  place.wakeup.wake()
+}
+
+function lose({ rt }: Shell, place: Place): void {
+  place.held = undefined
+  rt.log.warn({ consumer: place.consumer.name }, 'a consumer is worked for by another process, or was moved')
+}
+
+/**
+ * Wakes the consumers when something may have been appended: positions are given out before their events can be seen,
+ * so a change is reason to look until it has been quiet for a while. It costs the log nothing, and needs no slot of
+ * the WAL for every process.
+ */
+async function watchLog(shell: Shell): Promise<void> {
+  const { rt, timing, places, log, stopping } = shell
+  while (!stopping.signal.aborted) {
+    try {
+      const [row] = await rt.db.run<{ position: string }>(newestSql, [], 'prepared')
+      if (row!.position !== log.position) Object.assign(log, { position: row!.position, changedAt: performance.now() })
+      if (performance.now() - log.changedAt < attentiveMs) for (const { wakeup } of places) wakeup.wake()
+    } catch (error) {
+      rt.log.debug({ err: error }, 'the log could not be looked at')
+    }
+    await pause(shell, timing.lookMs)
+  }
+}
+
+const newestSql = `select last_value::text as position from "${logTable}_position"`
+const attentiveMs = 1000
+/** A transaction may take long between its events and its commit. */
+const unwokenMs = 1000
+const backoff = { firstMs: 100, longestMs: 5000 }
+
+async function follow(shell: Shell, place: Place): Promise<void> {
+  const { rt, stopping } = shell
+  const kept = { at: performance.now(), log: '' }
+  let failures = 0
+  while (!stopping.signal.aborted) {
+    try {
+      const isDone = await advance(shell, place, kept)
+      failures = 0
+      if (isDone) await place.wakeup.wait(unwokenMs)
+    } catch (error) {
+      failures += 1
+      rt.log.warn({ err: error, consumer: place.consumer.name }, 'a consumer could not go on; it tries again')
+      await pause(shell, pauseAfter(failures, backoff))
+      await readAgain(shell, place)
+    }
+  }
+}
+
+/** Nobody knows whether the last page was handled: its place does. */
+async function readAgain({ rt, timing }: Shell, place: Place): Promise<void> {
+  const { held } = place
+  if (held === undefined) return
+  try {
+    const [row] = await renewConsumers(rt, [held.lease], timing.leaseMs)
+    // A page that takes longer than a transaction may is passed in smaller ones.
+    place.held = row && { ...heldFrom(row), limit: Math.max(1, Math.floor(held.limit / 4)) }
+  } catch (error) {
+    place.held = undefined
+    rt.log.debug({ err: error, consumer: place.consumer.name }, 'the place of a consumer could not be read')
+  }
+}
+
+type Kept = { at: number; log: string }
+
+/** True when there is nothing to do until something happens. */
+async function advance(shell: Shell, place: Place, kept: Kept): Promise<boolean> {
+  const { rt } = shell
+  const { consumer, held } = place
+  if (held === undefined) return true
+  if (place.retries) await handleRetries(shell, place, held)
+  const progress = await handleNext(rt, consumer, held)
+  // Somebody else may hold it by now, or it was stopped in between: then this says nothing any more.
+  if (place.held !== held) return false
+  switch (progress.is) {
+    case 'handled':
+      place.held = progress.held
+      if (!progress.more) await keepSometimes(shell, place, progress.held, kept)
+      return !progress.more
+    case 'lost':
+      lose(shell, place)
+      return true
+    default:
+      await end(shell, place, progress)
+      return true
+  }
+}
+
+async function handleRetries({ rt }: Shell, place: Place, held: Held): Promise<void> {
+  const positions = await positionsToRetry(rt, place.consumer.name, mostRetries)
+  for (const position of positions) await handleSetAside(rt, place.consumer, held, position)
+  place.retries = positions.length === mostRetries
+}
+
+const mostRetries = 100
+
+/** Not while nothing is written: then the place that is kept is as good as the newest, and the server may rest. */
+async function keepSometimes({ rt, timing, log }: Shell, place: Place, held: Held, kept: Kept): Promise<void> {
+  const waited = performance.now() - kept.at
+  const isDue = waited > (kept.log === log.position ? rarelyMs : timing.keepMs)
+  if (!isDue || !isAhead(held)) return
+  const position = log.position
+  const next = await keepPlace(rt, held)
+  if (next === undefined) place.held = undefined
+  else place.held = next
+  Object.assign(kept, { at: performance.now(), log: position })
+}
+
+/** Where the log is at rest: so that the numbers of the transactions of a place do not grow old without end. */
+const rarelyMs = 600_000
+
+async function end({ rt }: Shell, place: Place, progress: Extract<Progress, { is: 'failed' | 'gone' }>): Promise<void> {
+  const { held, consumer } = place
+  place.held = undefined
+  if (progress.is === 'gone') {
+    rt.log.error({ consumer: consumer.name }, 'a consumer has stopped: the log does not reach back to its place')
+    return stopConsumer(rt, held!.lease, 'stopped', { reason: logRemoved })
+  }
+  const { position: failedPosition, reason } = progress
+  rt.log.error(
+    { consumer: consumer.name, position: failedPosition },
+    'a consumer has halted before an event that fails',
+  )
+  if ((await keepPlace(rt, progress.held)) !== undefined)
+    await stopConsumer(rt, held!.lease, 'halted', { reason, failedPosition })
+}
+
+function pause({ stopping }: Shell, ms: number): Promise<void> {
+  return delay(ms, undefined, { signal: stopping.signal }).catch(() => undefined)
+}
