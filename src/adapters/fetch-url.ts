@@ -11,6 +11,8 @@ type UrlRequest = {
   readonly allowPrivate: boolean
   /** Of the whole request, redirects and body included. Milliseconds. */
   readonly timeoutMs: number
+  /** Of each redirect and of the answer until they begin, and of each pause of the body. Without it `timeoutMs` is all. */
+  readonly firstByteMs?: number
   /** Of the decoded body. Bytes. */
   readonly maxBytes: number
   /** How many redirects of a GET are followed; each is checked like the first address. Default: none. */
@@ -46,7 +48,7 @@ export class UrlFetchError extends Error {
  * connection, so no second answer of its DNS server can lead elsewhere; every redirect is checked anew. No proxy, no
  * cookies, and credentials in URLs are refused.
  */
-async function openUrl(address: string | URL, wanted: UrlRequest): Promise<UrlResponse> {
+export async function fetchUrlStream(address: string | URL, wanted: UrlRequest): Promise<UrlResponse> {
   const signal = AbortSignal.timeout(wanted.timeoutMs)
   let url = webAddress(address)
   for (let left = wanted.redirects ?? 0; ; left -= 1) {
@@ -71,7 +73,7 @@ export async function fetchUrl(
   address: string | URL,
   wanted: UrlRequest,
 ): Promise<Omit<UrlResponse, 'body'> & { readonly body: Buffer }> {
-  const { body, ...answer } = await openUrl(address, wanted)
+  const { body, ...answer } = await fetchUrlStream(address, wanted)
   const chunks: Buffer[] = []
   for await (const chunk of body) chunks.push(chunk as Buffer)
   return { ...answer, body: Buffer.concat(chunks) }
@@ -91,7 +93,16 @@ function answerOf(url: URL, wanted: UrlRequest, signal: AbortSignal): Promise<In
     const fail = (error: unknown) => reject(failureOf(error, signal))
     try {
       const sent = send(url, wanted, signal)
-      sent.once('response', resolve).once('error', fail).end(wanted.body)
+      const { firstByteMs } = wanted
+      const late = () => sent.destroy(new UrlFetchError('time', 'The URL did not answer in time'))
+      const timer = firstByteMs === undefined ? undefined : setTimeout(late, firstByteMs)
+      sent.once('close', () => clearTimeout(timer))
+      sent.once('response', (answer) => {
+        clearTimeout(timer)
+        if (firstByteMs !== undefined) sent.setTimeout(firstByteMs, () => answer.destroy(stalled()))
+        resolve(answer)
+      })
+      sent.once('error', fail).end(wanted.body)
     } catch (error) {
       fail(error)
     }
@@ -105,6 +116,7 @@ function send(url: URL, { method = 'GET', headers, allowPrivate }: UrlRequest, s
   return request(url, { method, headers: { 'user-agent': 'daybook', ...headers }, agent: false, signal, ...lookUp })
 }
 
+const stalled = () => new UrlFetchError('time', 'The URL did not go on with its answer in time')
 const forbidden = () => new UrlFetchError('address', 'The URL leads to an address that is not allowed')
 
 function failureOf(error: unknown, signal: AbortSignal): UrlFetchError {

@@ -7,13 +7,21 @@ import type { Listening } from '../db/listener.ts'
 import type { PoolStates } from '../db/pool-state.ts'
 import type { ReservedReads } from '../db/pools.ts'
 import type { ReplicaReads } from '../db/replicas.ts'
+import type { StorageServices } from '../features/files/storage/storage.ts'
 import type { Sockets } from '../features/messaging/rooms/rooms.ts'
 import type { MailLogo, MailRenderer } from '../features/messaging/templates/templates.ts'
 import type { Meters } from '../features/operations/metrics/metrics.ts'
 import type { RealtimeWrites } from './realtime/capabilities.ts'
 
 /** What this folder takes of the process where it changes. */
-export type WebWrites = RealtimeWrites & MailLogo & MailRenderer & Meters & PoolStates & ProcessVariables & ServerLine
+export type WebWrites = RealtimeWrites &
+  MailLogo &
+  MailRenderer &
+  Meters &
+  PoolStates &
+  ProcessVariables &
+  ServerLine &
+  StorageServices
 
 /** What this folder takes of the process where it reads. */
 export type WebReads = ReservedReads &

@@ -73,7 +73,7 @@ export function ownParameters({ schema }: Pick<RouteOptions, 'schema'>): readonl
 }
 
 /** Mailed links, callbacks, assets and the routes of extensions have parameters of others, too. */
-export const isOfData = (url: string): boolean => /^\/(items|reports|schemas|changes|permissions)(\/|$)/.test(url)
+export const isOfData = (url: string): boolean => /^\/(items|files|reports|schemas|changes|permissions)(\/|$)/.test(url)
 
 function refuseUnknown(
   query: Readonly<Record<string, unknown>>,

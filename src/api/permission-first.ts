@@ -8,10 +8,15 @@ import type { App } from '../http/http.ts'
 import type { WebWrites } from './capabilities.ts'
 
 /**
- * THE table: routes about one collection, and the actions of which a caller must have been granted one, or the body is not
+ * THE table: routes about one collection (those of files are about svc_File), and the actions of which a caller must have been granted one, or the body is not
  * even read. Everything finer (fields, rows, the second of two actions) is decided with the body, by the same words.
  */
 const actionsOfRoutes: Readonly<Record<string, readonly Action[]>> = {
+  'POST /files': ['create'],
+  'POST /files/upload-from-url': ['create'],
+  'POST /files/import': ['create'],
+  'PATCH /files/:id': ['update'],
+  'DELETE /files/:id': ['delete'],
   'POST /items/:collection': ['create'],
   'PUT /items/:collection': ['create', 'update'],
   'PATCH /items/:collection/:id': ['update'],
@@ -68,7 +73,7 @@ async function refuseStill(
 }
 
 function problemOf(rt: CurrentCatalog, { params, caller, routeOptions }: FastifyRequest, actions: readonly Action[]) {
-  const { collection: name } = params as { collection: string }
+  const { collection: name = 'svc_File' } = params as { collection?: string }
   if (!rt.catalog.current().collections.has(name))
     return routeOptions.url?.startsWith('/reports/') ? unknownModel() : errors.unknownCollection(name)
   const isGranted = caller.admin || actions.some((action) => caller.access.grant(name, action) !== undefined)

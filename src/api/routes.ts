@@ -20,6 +20,7 @@ import { itemBearerRoutes, itemRoutes } from '../features/data/items/routes.ts'
 import { migrationRoutes } from '../features/data/migrations/routes.ts'
 import { reportRoutes } from '../features/data/reports/routes.ts'
 import { schemaAdminRoutes, schemaRoutes } from '../features/data/schemas/routes.ts'
+import { fileRoutes } from '../features/files/files/routes.ts'
 import { inboxRoutes } from '../features/messaging/inbox/routes.ts'
 import { mailAdminRoutes } from '../features/messaging/mail/routes.ts'
 import { notificationAdminRoutes, notificationRoutes } from '../features/messaging/notifications/routes.ts'
@@ -67,6 +68,7 @@ const groups: readonly RouteGroup[] = [
   { access: 'public', register: itemRoutes, isRetried: true },
   { access: 'bearer', register: itemBearerRoutes, isRetried: true },
   { access: 'bearer', register: itemImportRoutes },
+  { access: 'public', register: fileRoutes },
   { access: 'public', register: historyRoutes, isRetried: true },
   { access: 'admin', register: historyAdminRoutes },
   { access: 'bearer', register: reportRoutes, isRetried: true },

@@ -21,6 +21,7 @@ import { openEngine, realtimeServerFactory } from './realtime/connections.ts'
 import { openRealtime } from './realtime.ts'
 import { RequestLog } from './request-log.ts'
 import { registerRoutes } from './routes.ts'
+import { limitBodyTimes } from './slow-bodies.ts'
 import { traceRequests } from './tracing.ts'
 import { askForBodies } from './unread-bodies.ts'
 
@@ -51,6 +52,7 @@ export async function buildServer(rt: WebWrites, { endpoints = [] }: Partial<Ext
     routerOptions: { maxParamLength: 500, ignoreTrailingSlash: true },
   }).withTypeProvider<TypeBoxTypeProvider>() as App
   limitTimes(app.server)
+  limitBodyTimes(app)
   drainOnClose(app.server, config.server.shutdownGraceMs)
   const { connections } = config.rateLimit
   // Behind proxies all connections are theirs.
@@ -97,10 +99,9 @@ function loggedPath({ url, routeOptions }: FastifyRequest): string | undefined {
   return /^\/auth\/|%/i.test(path) ? routeOptions.url : path
 }
 
-/** A client that sends slowly or not at all must not hold a connection. Milliseconds. */
+/** A client that sends nothing must not hold a connection; bodies have times of their own. Milliseconds. */
 function limitTimes(server: Server): void {
   server.headersTimeout = 15_000
-  server.requestTimeout = 30_000
   server.keepAliveTimeout = 72_000
   server.setTimeout(60_000)
 }

@@ -14,6 +14,8 @@ export function limitAnonymousBodies(app: App): void {
   app.addHook('preParsing', (request, _reply, payload, done) => {
     if (request.caller.userId !== undefined) done(null, payload)
     else if (Number(request.headers['content-length']) > anonymousBodyLimit) done(tooLarge())
+    // A form is read past this stream.
+    else if (isOfUnknownLength(request) && isForm(request)) done(new AppError(411, 'Content-Length is required'))
     else done(null, isOfUnknownLength(request) ? payload.pipe(atMost(anonymousBodyLimit)) : payload)
   })
 }
@@ -25,6 +27,7 @@ export function refuseUnknownPaths(app: App): void {
   })
 }
 
+const isForm = ({ headers }: FastifyRequest) => headers['content-type']?.startsWith('multipart/') === true
 const isOfUnknownLength = ({ headers }: FastifyRequest) => headers['transfer-encoding'] !== undefined
 
 function atMost(limit: number): Transform {

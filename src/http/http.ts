@@ -28,6 +28,8 @@ declare module 'fastify' {
     ignoresSession?: boolean
     /** The route reads the Authorization header itself, e.g. of another service that calls it; the platform does not. */
     ownAuthorization?: boolean
+    /** The body is read as it comes, and may come for as long as it moves. */
+    streamedBody?: boolean
   }
 }
 

@@ -32,6 +32,7 @@ type Tag =
   | 'Two-factor'
   | 'API keys'
   | 'Tenants'
+  | 'Files'
   | 'Settings'
   | 'Templates'
   | 'Notifications'

@@ -17,6 +17,7 @@ import {
   type WriteAction,
   withCells,
 } from '../features/data/items/context.ts'
+import { fileRules } from '../features/files/files/rules.ts'
 import { checkTemplateCells, type MailRenderer } from '../features/messaging/templates/templates.ts'
 import { checkSettingsDelete, settingsCells } from '../features/settings/cells.ts'
 import type { CurrentSettings } from '../features/settings/store.ts'
@@ -79,10 +80,6 @@ function statusCells(rt: Clock, { collection }: PayloadContext, cells: readonly 
   const state = { started_at: startedAt, heartbeat_at: null, attempt_token: null, retry_at: null }
   const set = Object.entries(state).map(([name, value]) => keyCell(collection.fields.get(name)!, value))
   return withCells(cells, set)
-}
-
-const fileRules: CollectionRules = {
-  protectedFields: { isPublic: ({ files }) => (files.protectIsPublic ? 'name' : 'wildcard') },
 }
 
 /** THE list of what holds for rows of system collections, whichever way they are written. `items` knows none of them. */

@@ -12,10 +12,11 @@ export async function upload(
   path: string,
   parts: readonly Part[],
   headers: Record<string, string> = {},
+  method: 'POST' | 'PATCH' = 'POST',
 ): Promise<Answer> {
   const { type, payload } = await formOf(parts)
   const response = await api.app.inject({
-    method: 'POST',
+    method,
     url: path,
     headers: { 'content-type': type, ...(token !== undefined && { authorization: `Bearer ${token}` }), ...headers },
     payload,
@@ -24,7 +25,8 @@ export async function upload(
   return { status: response.statusCode, body: JSON.parse(text), text, headers: response.headers }
 }
 
-async function formOf(parts: readonly Part[]): Promise<{ type: string; payload: Buffer }> {
+/** The same as bytes, to be sent by hand. */
+export async function formOf(parts: readonly Part[]): Promise<{ type: string; payload: Buffer }> {
   const form = new FormData()
   for (const part of parts) {
     if ('value' in part) form.append(part.name, part.value)

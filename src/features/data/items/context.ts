@@ -34,6 +34,14 @@ export type Writer = {
   readonly sessionId?: string | undefined
   /** The transaction to write in; without one the write has its own. */
   readonly scope?: Scope | undefined
+  /** What the platform itself writes into the row that the change is about. */
+  readonly platform?: PlatformValues | undefined
+}
+
+/** Values of columns that no payload sets (`serversOwn`), for one row of a collection. */
+export type PlatformValues = {
+  readonly collection: string
+  readonly values: Readonly<Record<string, unknown>>
 }
 
 export type ChangeAction = Exclude<Action, 'read'>
@@ -54,6 +62,7 @@ export type PayloadContext = {
   readonly rules: Rules
   /** Stands for the caller's own grant of the action. */
   readonly grant?: Grant | undefined
+  readonly platform?: PlatformValues['values'] | undefined
 }
 
 /** What decides what one kind of change of one collection may do. */
@@ -76,6 +85,10 @@ export type CollectionRules = {
   readonly checkCaller?: (rt: Configuration & CurrentAccess, access: Access, action: ChangeAction) => void
   /** What it takes to write a field, where `*` may not be enough. */
   readonly protectedFields?: Readonly<Partial<Record<string, (config: Config, action: WriteAction) => GrantedBy>>>
+  /** Columns that only the platform writes: payloads may repeat them, which means nothing. */
+  readonly serversOwn?: ReadonlySet<string>
+  /** What is answered (400) to whoever creates rows otherwise than with values of the platform. */
+  readonly createdElsewhere?: string
   /** Its rows are the tenants that rows of other collections belong to. */
   readonly holdsTenants?: boolean
   /** New rows belong to no tenant until a membership says so. */

@@ -237,14 +237,17 @@ export const fileBody = (part: string, more: TProperties = {}) =>
   Type.Object({ [part]: Text('(a file)', { format: 'binary' }), ...more }, { contentMediaType: 'multipart/form-data' })
 
 const importRoute = <const Format extends 'CSV' | 'JSON'>(format: Format, part: string) =>
-  route({
-    ...dynamic,
-    summary: `Import items from a ${format} file`,
-    description: 'All or none.',
-    params: CollectionParams,
-    query: Type.Object({ tenant: described(someIds[0]!, 'The tenant that the items are for.') }),
-    body: fileBody(part, { tenant: described(someIds[0]!, 'The same in the form.') }),
-    response: { 200: ImportedShape },
-  })
+  route(
+    {
+      ...dynamic,
+      summary: `Import items from a ${format} file`,
+      description: 'All or none.',
+      params: CollectionParams,
+      query: Type.Object({ tenant: described(someIds[0]!, 'The tenant that the items are for.') }),
+      body: fileBody(part, { tenant: described(someIds[0]!, 'The same in the form.') }),
+      response: { 200: ImportedShape },
+    },
+    { config: { streamedBody: true } },
+  )
 export const importCsvRoute = importRoute('CSV', 'csvFile')
 export const importJsonRoute = importRoute('JSON', 'jsonFile')

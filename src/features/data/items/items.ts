@@ -11,6 +11,7 @@ export {
   keyCell,
   openProblems,
   type PayloadContext,
+  type PlatformValues,
   type RowChange,
   type Run,
   type SystemRules,
@@ -55,6 +56,6 @@ export {
   readOne,
   readVersion,
 } from './reads.ts'
-export { queryOf, writerOf } from './routes.ts'
+export { answerItem, answerList, queryOf, writerOf } from './routes.ts'
 export { canonicalKey, keyCondition, parameters, ruleSql } from './statements.ts'
 export { type OpenAnswer, openList, streamRows } from './stream.ts'

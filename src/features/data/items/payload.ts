@@ -16,6 +16,7 @@ import {
   type Cell,
   type GrantedBy,
   isJunction,
+  keyCell,
   openProblems,
   type PayloadContext,
   type Problems,
@@ -63,10 +64,15 @@ export function readPayload(context: PayloadContext, payload: unknown, options: 
   const { access, action, collection } = context
   const grant = access.admin ? undefined : (context.grant ?? access.grant(collection.name, action))
   if (!access.admin && grant === undefined) throw errors.actionDenied(action, collection.name)
+  const { createdElsewhere } = rulesOf(context) ?? {}
+  if (createdElsewhere !== undefined && action === 'create' && context.platform === undefined)
+    throw errors.badBody(createdElsewhere)
   const tenant = ownTenant(context)
   const entries = entriesOf(context, grant, tenant, payload, options)
   const problems = options.problems ?? openProblems()
   const cells = readCells(context, grant, entries, problems.fields, options.label ?? '')
+  for (const [name, value] of Object.entries(context.platform ?? {}))
+    cells.set(name, keyCell(collection.fields.get(name)!, value))
   if (action === 'create') reportMissing(collection, cells, filledKeys(entries, options), problems.fields, options)
   if (options.problems === undefined) refuseProblems(problems)
   const sortsLast = action === 'create' && collection.sortEnabled && cells.get('sort')?.value == null
@@ -155,8 +161,10 @@ function idAlone({ targetKey }: Relation, value: unknown): unknown {
 }
 
 /** Columns that are not the payload's to set. */
-function isServersOwn({ collection, action }: PayloadContext, grant: Grant | undefined, field: Field | undefined) {
+function isServersOwn(context: PayloadContext, grant: Grant | undefined, field: Field | undefined) {
   if (field === undefined) return false
+  const { collection, action } = context
+  if (rulesOf(context)?.serversOwn?.has(field.name) === true) return true
   if (action === 'update' && field.primaryKey) return true
   const isTimestamp = collection.timestamps && (field.name === 'createdAt' || field.name === 'updatedAt')
   return isTimestamp && grant !== undefined && grant.fields?.includes(field.name) !== true

@@ -40,7 +40,7 @@ type OpenOptions = {
  */
 export function openWrite<A extends ChangeAction>(
   rt: ItemReads,
-  { access }: Writer,
+  { access, platform }: Writer,
   name: string,
   action: A,
   { asPart = false }: OpenOptions = {},
@@ -56,7 +56,8 @@ export function openWrite<A extends ChangeAction>(
   const rules = rt.systemRules
   rules.get(name)?.checkCaller?.(rt, access, action)
   const env = exempted(resolveEnv(rt), rules, collection, action, isPart)
-  return { catalog, collection, access, action, grant, config: rt.config, now: env.now, env, rules }
+  const own = platform?.collection === name && !isPart ? platform.values : undefined
+  return { catalog, collection, access, action, grant, config: rt.config, now: env.now, env, rules, platform: own }
 }
 
 /** Rows that have no tenant of their own: a junction's have their parent's, those of some collections get one only later. */

@@ -31,25 +31,9 @@ export function itemRoutes(app: App, rt: ItemWrites): void {
 }
 
 function readRoutes(app: App, rt: ItemReads): void {
-  app.get('/items/:collection', listRoute, async (request, reply) => {
-    const { collection } = request.params
-    const query = queryOf(request)
-    return answer(
-      request,
-      reply,
-      await readCached(rt, request, reply, {
-        collections: [collection],
-        isPlain: query.changesCursor === undefined && !isHooked(rt, collection, 'items.read'),
-        read: async (recorder) => ({
-          body: await listItems(rt, writerOf(request), collection, query, {
-            ...viaOf(request, recorder),
-            defaultLimit: rt.config.query.defaultLimit,
-          }),
-        }),
-        tagOf: listTag,
-      }),
-    )
-  })
+  app.get('/items/:collection', listRoute, (request, reply) =>
+    answerList(rt, request, reply, request.params.collection),
+  )
   app.get('/items/:collection/export', exportRoute, async (request, reply) => {
     const { content, type, name } = await exportItems(
       rt,
@@ -60,21 +44,50 @@ function readRoutes(app: App, rt: ItemReads): void {
     )
     return reply.type(type).header('content-disposition', `attachment; filename="${name}"`).send(content)
   })
-  app.get('/items/:collection/:id', readRoute, async (request, reply) => {
-    const { collection, id } = request.params
-    const query = queryOf(request)
-    return answer(
-      request,
-      reply,
-      await readCached(rt, request, reply, {
-        collections: [collection],
-        isPlain: !isHooked(rt, collection, 'items.read.one'),
-        read: (recorder) => readItem(rt, writerOf(request), collection, id, query, viaOf(request, recorder)),
-        tagOf: tagOfItem,
-        isStill: async ({ version }) => version === (await versionOf(rt, collection, id)),
+  app.get('/items/:collection/:id', readRoute, (request, reply) =>
+    answerItem(rt, request, reply, request.params.collection, request.params.id),
+  )
+}
+
+/** Answers a request for the items of a collection, as its query asks. */
+export async function answerList(
+  rt: ItemReads,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  collection: string,
+): Promise<FastifyReply> {
+  const query = queryOf(request)
+  const served = await readCached(rt, request, reply, {
+    collections: [collection],
+    isPlain: query.changesCursor === undefined && !isHooked(rt, collection, 'items.read'),
+    read: async (recorder) => ({
+      body: await listItems(rt, writerOf(request), collection, query, {
+        ...viaOf(request, recorder),
+        defaultLimit: rt.config.query.defaultLimit,
       }),
-    )
+    }),
+    tagOf: listTag,
   })
+  return answer(request, reply, served)
+}
+
+/** Answers a request for one item. */
+export async function answerItem(
+  rt: ItemReads,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  collection: string,
+  id: string,
+): Promise<FastifyReply> {
+  const query = queryOf(request)
+  const served = await readCached(rt, request, reply, {
+    collections: [collection],
+    isPlain: !isHooked(rt, collection, 'items.read.one'),
+    read: (recorder) => readItem(rt, writerOf(request), collection, id, query, viaOf(request, recorder)),
+    tagOf: tagOfItem,
+    isStill: async ({ version }) => version === (await versionOf(rt, collection, id)),
+  })
+  return answer(request, reply, served)
 }
 
 function changeRoutes(app: App, rt: ItemWrites): void {

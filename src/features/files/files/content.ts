@@ -1,0 +1,141 @@
+import { createHash } from 'node:crypto'
+import { provenType, tellingBytes } from '../../../adapters/file-type.ts'
+import { type Content, forgetContent, holdContent, renewHold } from '../../../db/unlogged/file-removals.ts'
+import { AppError, errors } from '../../../errors.ts'
+import { keyOf } from '../storage/storage.ts'
+import type { ContentWrites } from './capabilities.ts'
+import { typeOf } from './type.ts'
+
+/** Content that is stored and held, and that no row names yet. */
+export type StoredContent = Place & {
+  readonly size: number
+  /** Its sha256, in hex. */
+  readonly hash: string
+  readonly type: string
+  readonly typeProven: boolean
+  /** What it was sent as. */
+  readonly originalFilename: string
+}
+
+/** Where content is; the folder is null in a flat layout. */
+export type Place = { readonly storage: string; readonly folder: string | null; readonly filename: string }
+
+export const contentOf = ({ storage, folder, filename }: Place): Content => ({ storage, key: keyOf(folder, filename) })
+
+/** Content on its way: its bytes, and what its sender says of it. */
+export type Incoming = {
+  readonly content: AsyncIterable<Uint8Array>
+  readonly name: string
+  readonly declared: string | undefined
+}
+
+/** How long content may be on its way without a byte, and be without a row. Seconds. */
+const holdSeconds = 3600
+const renewEveryMs = 300_000
+
+/**
+ * Stores content while it comes, at most `most` bytes (413), and holds it until a row names it. Nothing is left where it
+ * throws: what cannot be removed at once is removed when the hold is over.
+ */
+export async function storeContent(
+  rt: ContentWrites,
+  place: Place,
+  { content, name, declared }: Incoming,
+  most: number,
+): Promise<StoredContent> {
+  const service = rt.storages.holding(place.storage)
+  const held = contentOf(place)
+  await holdContent(rt, held, holdSeconds)
+  const digest = createHash('sha256')
+  let size = 0
+  let renewedAt = performance.now()
+  async function* measured(): AsyncGenerator<Uint8Array> {
+    for await (const piece of content) {
+      size += piece.length
+      if (size > most) throw tooLarge()
+      digest.update(piece)
+      if (performance.now() - renewedAt > renewEveryMs) {
+        renewedAt = performance.now()
+        if (!(await renewHold(rt, held, holdSeconds))) throw tookTooLong()
+      }
+      yield piece
+    }
+  }
+  try {
+    const { head, whole } = await beginningOf(measured())
+    const found = typeOf({ proven: await provenType(head), declared, name })
+    await service.write(held.key, whole, { type: found.type })
+    return { ...place, ...found, size, hash: digest.digest('hex'), originalFilename: name }
+  } catch (error) {
+    await discardContent(rt, place)
+    throw error
+  }
+}
+
+/** Moves content that no row names yet to where its row will be. */
+export async function moveContent(rt: ContentWrites, stored: StoredContent, to: Place): Promise<StoredContent> {
+  const [from, target] = [contentOf(stored), contentOf(to)]
+  if (from.storage === target.storage && from.key === target.key) return stored
+  try {
+    await holdContent(rt, target, holdSeconds)
+    await copyContent(rt, from, target, stored.type)
+  } catch (error) {
+    await discardContent(rt, to)
+    throw error
+  } finally {
+    await discardContent(rt, stored)
+  }
+  return { ...stored, ...to }
+}
+
+/** Copies content within a service or to another one. The target must be held. */
+export async function copyContent(
+  { storages }: Pick<ContentWrites, 'storages'>,
+  from: Content,
+  to: Content,
+  type: string,
+): Promise<void> {
+  const source = storages.holding(from.storage)
+  if (from.storage === to.storage) return source.copy(from.key, to.key)
+  const content = await source.read(from.key)
+  if (content === undefined) throw contentGone()
+  await storages.holding(to.storage).write(to.key, content, { type })
+}
+
+/** Removes content that no row can name any more. What fails is done when the hold is over. */
+export async function discardContent(rt: ContentWrites, place: Place): Promise<void> {
+  const content = contentOf(place)
+  try {
+    // Without a hold a row names it, or somebody has removed it.
+    if (!(await renewHold(rt, content, holdSeconds))) return
+    await rt.storages.holding(content.storage).delete(content.key)
+    await forgetContent(rt, content)
+  } catch (error) {
+    rt.log.warn({ err: error, ...content }, 'content of an upload that failed stays until its hold is over')
+  }
+}
+
+export const tooLarge = (): AppError => new AppError(413, 'The file is too large', { code: 'FILE_TOO_LARGE' })
+export const tookTooLong = (): AppError => errors.unavailable('The upload took too long')
+export const contentGone = (): AppError => new AppError(409, 'content is gone', { code: 'CONTENT_GONE' })
+
+/** The first bytes of content, and all of it. */
+async function beginningOf(content: AsyncGenerator<Uint8Array>) {
+  const first: Uint8Array[] = []
+  let size = 0
+  while (size < tellingBytes) {
+    const { value, done } = await content.next()
+    if (done === true) break
+    first.push(value)
+    size += value.length
+  }
+  async function* whole(): AsyncGenerator<Uint8Array> {
+    try {
+      yield* first
+      yield* content
+    } finally {
+      await content.return(undefined)
+    }
+  }
+  return { head: Buffer.concat(first), whole: whole() }
+}

@@ -1,0 +1,85 @@
+import { Type } from 'typebox'
+import { route } from '../../../http/route.ts'
+import { Nothing, Row, Said, Text } from '../../../http/shapes.ts'
+import { fileBody, ItemsShape, ListQuery, ReadQuery } from '../../data/items/items.ts'
+
+const tag = 'Files'
+const id = '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'
+const Params = Type.Object({ id: Text(id) })
+const Saved = Type.Object({ data: Text(id, { description: 'The id of the file.' }) })
+const said = (example: string, description: string) => Type.Optional(Text(example, { description }))
+
+/** What a sender says of a file; all of it is text in a form. */
+const spoken = {
+  title: said('Portrait', 'The name of the file unless given.'),
+  description: said('Ada at her desk', 'Free text.'),
+  folder: said('portraits', 'A label to sort files by; no path.'),
+  storage: said('local', 'The storage service; STORAGE_DEFAULT_SERVICE unless given.'),
+  isPublic: said('false', 'Whether everybody may read it.'),
+  originalFilename: said('ada.png', 'The name that downloads have; that of the upload unless given.'),
+  metadata: said('{"camera":"box"}', 'JSON.'),
+}
+
+/** The body is a stream: it may take as long as it moves. */
+const streamed = { config: { streamedBody: true } } as const
+
+export const listRoute = route({
+  summary: 'List files',
+  description: 'As `GET /items/svc_File`.',
+  tag,
+  query: ListQuery,
+  response: { 200: ItemsShape, 304: Nothing },
+  readElsewhere: 'all',
+  sendsText: true,
+})
+export const readRoute = route({
+  summary: 'Read what is known of a file',
+  tag,
+  params: Params,
+  query: ReadQuery,
+  response: { 200: Type.Object({ data: Row }), 304: Nothing },
+  readElsewhere: 'all',
+  sendsText: true,
+})
+export const uploadRoute = route(
+  {
+    summary: 'Upload a file',
+    description: 'As a form. Fields may precede the file or follow it.',
+    tag,
+    body: fileBody('file', spoken),
+    response: { 200: Saved },
+    readElsewhere: 'all',
+  },
+  streamed,
+)
+export const fromUrlRoute = route({
+  summary: 'Fetch a file from a URL',
+  tag,
+  body: Type.Object(
+    { url: Text('https://example.com/ada.png', { refusal: 'url must be an http or https address' }) },
+    { additionalProperties: true },
+  ),
+  response: { 200: Saved },
+})
+export const changeRoute = route(
+  {
+    summary: 'Change a file',
+    description: 'JSON for what is said of it, a form to replace its content as well.',
+    tag,
+    params: Params,
+    body: Type.Object(
+      { file: Type.Optional(Text('(a file)', { format: 'binary' })), ...spoken },
+      { additionalProperties: true },
+    ),
+    response: { 200: Saved },
+    readElsewhere: 'all',
+  },
+  streamed,
+)
+export const deleteRoute = route({
+  summary: 'Delete a file',
+  description: 'With its content and everything that was made of it.',
+  tag,
+  params: Params,
+  response: { 200: Said('File deleted successfully') },
+})

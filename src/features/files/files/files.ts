@@ -1,0 +1,293 @@
+/* What other slices and the processes use of this folder; its other files are its own. */
+
+import type { FastifyRequest } from 'fastify'
+import { withFreshCatalog } from '../../../catalog/store.ts'
+import type { Tx } from '../../../db/sql.ts'
+import { releaseContent } from '../../../db/unlogged/file-removals.ts'
+import { AppError, errors } from '../../../errors.ts'
+import { identifyBody } from '../../../http/http.ts'
+import { isUuid } from '../../../language/uuid.ts'
+import { changeItems, inTransaction, openWrite, type Writer, writerOf } from '../../data/items/items.ts'
+import type { FileWrites } from './capabilities.ts'
+import {
+  contentOf,
+  discardContent,
+  type Incoming,
+  moveContent,
+  type Place,
+  type StoredContent,
+  storeContent,
+  tookTooLong,
+  tooLarge,
+} from './content.ts'
+import { type Fields, filePart, payloadOf, readForm } from './form.ts'
+import { folderOf, nameOfReplacement, newName, type Owner, shownName } from './place.ts'
+import { changeableFile, type FileRow, lockedFile, tenantOf, usedBytes, usedBytesNow } from './queries.ts'
+
+export type { FileReads, FileWrites } from './capabilities.ts'
+export { fileRules } from './rules.ts'
+
+const collection = 'svc_File'
+
+/** A new file from a form; its id. 400 without a file in it. */
+export async function uploadFile(rt: FileWrites, request: FastifyRequest): Promise<string> {
+  const writer = writerOf(request)
+  if (!request.isMultipart()) throw noFile()
+  await requireRoom(rt, writer, declaredSize(request))
+  const upload = newUpload(rt, writer)
+  try {
+    const { fields, stored } = await readForm(request, (file, before) =>
+      upload.store({ content: file.file, name: file.filename, declared: file.mimetype }, before),
+    )
+    if (stored === undefined) throw noFile()
+    identifyBody(request, JSON.stringify([stored.hash, ...fields]))
+    // An Idempotency-Key stands for the file too, so the actor is made anew.
+    return await upload.finish(writerOf(request), fields)
+  } catch (error) {
+    await upload.discard()
+    throw error
+  }
+}
+
+/** A new file of content that comes from elsewhere than a form; its id. */
+export async function saveFile(
+  rt: FileWrites,
+  writer: Writer,
+  incoming: Incoming,
+  fields: Fields = new Map(),
+): Promise<string> {
+  const upload = newUpload(rt, writer)
+  try {
+    await upload.store(incoming, fields)
+    return await upload.finish(writer, fields)
+  } catch (error) {
+    await upload.discard()
+    throw error
+  }
+}
+
+/** Changes what is said of a file, and its content where a form holds one. 404 for a file that the caller may not change. */
+export async function changeFile(rt: FileWrites, request: FastifyRequest, id: string): Promise<string> {
+  const writer = writerOf(request)
+  const context = openWrite(rt, writer, collection, 'update')
+  const row = isUuid(id) ? await changeableFile(rt, context, id) : undefined
+  if (row === undefined) throw new AppError(404, 'File not found')
+  if (!request.isMultipart()) return update(rt, writer, row, request.body)
+  await requireRoom(rt, writer, declaredSize(request))
+  const upload = replacement(rt, row)
+  try {
+    const { fields, stored } = await readForm(request, (file, before) =>
+      upload.store({ content: file.file, name: file.filename, declared: file.mimetype }, before),
+    )
+    identifyBody(request, JSON.stringify([stored?.hash, ...fields]))
+    if (stored !== undefined) return await upload.finish(writerOf(request), fields)
+    fields.delete('storage')
+    return await update(rt, writerOf(request), row, payloadOf(context.collection, fields))
+  } catch (error) {
+    await upload.discard()
+    throw error
+  }
+}
+
+/** Deletes the row; its content follows by the log. */
+export async function deleteFile(rt: FileWrites, request: FastifyRequest, id: string): Promise<void> {
+  await changeItems(rt, writerOf(request), collection, { action: 'delete', ids: [id] })
+}
+
+async function update(rt: FileWrites, writer: Writer, { id }: FileRow, payload: unknown): Promise<string> {
+  await withFreshCatalog(rt.catalog, () =>
+    changeItems(rt, writer, collection, { action: 'update', changes: [{ id, payload }] }),
+  )
+  return id
+}
+
+/** Content on its way to a row. */
+type Upload = {
+  /** Stores it where the fields that are known already say. */
+  store(incoming: Incoming, fields: Fields): Promise<StoredContent>
+  /** Moves it to where all fields say, and commits the row that names it; the row's id. */
+  finish(writer: Writer, fields: Fields): Promise<string>
+  /** Nothing of it stays, unless a row names it. */
+  discard(): Promise<void>
+}
+
+type Target = {
+  readonly placeOf: (originalFilename: string, fields: Fields) => Place
+  readonly commit: (writer: Writer, stored: StoredContent, fields: Fields) => Promise<string>
+}
+
+function openUpload(rt: FileWrites, { placeOf, commit }: Target): Upload {
+  let stored: StoredContent | undefined
+  return {
+    store: async (incoming, fields) => {
+      const name = shownName(incoming.name)
+      const place = placeOf(name, fields)
+      stored = await storeContent(rt, place, { ...incoming, name }, rt.config.files.maxUploadFileSize)
+      return stored
+    },
+    finish: async (writer, fields) => {
+      const { originalFilename, filename } = stored!
+      // A service that is not there is refused before anything is moved.
+      const { storage, folder } = placeOf(originalFilename, fields)
+      stored = await moveContent(rt, stored!, { storage, folder, filename })
+      const id = await withFreshCatalog(rt.catalog, () => commit(writer, stored!, fields))
+      return id
+    },
+    discard: async () => {
+      if (stored !== undefined) await discardContent(rt, stored)
+    },
+  }
+}
+
+function newUpload(rt: FileWrites, writer: Writer): Upload {
+  let named: { readonly id: string; readonly filename: string } | undefined
+  const upload = openUpload(rt, {
+    placeOf: (originalFilename, fields) => {
+      named ??= newName(originalFilename)
+      return { ...serviceFor(rt, fields, ownerOf(rt, writer, fields)), filename: named.filename }
+    },
+    commit: (by, stored, fields) => commitNew(rt, by, named!.id, stored, fields),
+  })
+  return {
+    ...upload,
+    finish: async (by, fields) => {
+      const id = await upload.finish(by, fields)
+      // The same request was done before, with content of its own.
+      if (id !== named!.id) await upload.discard()
+      return id
+    },
+  }
+}
+
+function replacement(rt: FileWrites, row: FileRow): Upload {
+  let filename: string | undefined
+  return openUpload(rt, {
+    placeOf: (originalFilename, fields) => {
+      filename ??= nameOfReplacement(row.id, originalFilename)
+      const owner = { tenantId: row.tenant_Id ?? undefined, userId: row.userCreated_Id ?? undefined }
+      const chosen = fields.get('storage') ? fields : new Map(fields).set('storage', row.storage)
+      return { ...serviceFor(rt, chosen, owner), filename }
+    },
+    commit: (by, stored, fields) => commitReplacement(rt, by, row.id, stored, fields),
+  })
+}
+
+async function commitNew(
+  rt: FileWrites,
+  writer: Writer,
+  id: string,
+  stored: StoredContent,
+  fields: Fields,
+): Promise<string> {
+  const payload = payloadFrom(rt, fields)
+  const values = { id, ...named(payload, stored), ...columnsOf(stored) }
+  const platform = { collection, values }
+  return inTransaction(rt, writer, async ({ tx, scope }) => {
+    await release(tx, stored)
+    const change = { action: 'create', payloads: [payload] } as const
+    await changeItems(rt, { ...writer, platform, scope }, collection, change)
+    await requireQuota(rt, tx, id)
+    return id
+  })
+}
+
+async function commitReplacement(
+  rt: FileWrites,
+  writer: Writer,
+  id: string,
+  stored: StoredContent,
+  fields: Fields,
+): Promise<string> {
+  const payload = payloadFrom(rt, fields)
+  const { originalFilename } = named(payload, stored)
+  const values = { ...(originalFilename !== undefined && { originalFilename }), ...columnsOf(stored) }
+  const platform = { collection, values }
+  return inTransaction(rt, writer, async ({ tx, scope }) => {
+    await release(tx, stored)
+    const before = await lockedFile(tx, id)
+    const change = { action: 'update', changes: [{ id, payload }] } as const
+    await changeItems(rt, { ...writer, platform, scope }, collection, change)
+    if (before !== undefined && stored.size > Number(before.size)) await requireQuota(rt, tx, id)
+    return id
+  })
+}
+
+/** From here on the row names the content. */
+async function release(tx: Tx, stored: StoredContent): Promise<void> {
+  if (!(await releaseContent(tx, contentOf(stored)))) throw tookTooLong()
+}
+
+function payloadFrom(rt: FileWrites, fields: Fields): Record<string, unknown> {
+  const {
+    id: _id,
+    storage: _storage,
+    ...payload
+  } = payloadOf(rt.catalog.current().collections.get(collection)!, fields)
+  return payload
+}
+
+/** What a file is called unless its sender says otherwise. */
+function named(payload: Readonly<Record<string, unknown>>, { originalFilename }: StoredContent) {
+  return {
+    ...(payload.title === undefined && { title: originalFilename }),
+    ...((payload.originalFilename ?? '') === '' && { originalFilename }),
+  }
+}
+
+const columnsOf = ({ filename, storage, folder, size, type, typeProven, hash }: StoredContent) => ({
+  filename,
+  storage,
+  storage_folder: folder,
+  size,
+  type,
+  typeProven,
+  hash,
+  // Of the content before.
+  width: null,
+  height: null,
+})
+
+function serviceFor(rt: FileWrites, fields: Fields, owner: Owner): Omit<Place, 'filename'> {
+  const wanted = fields.get('storage')
+  const service = typeof wanted === 'string' && wanted !== '' ? rt.storages.named(wanted) : rt.storages.usual()
+  return { storage: service.name, folder: rt.config.storage.folderStructure ? folderOf(owner) : null }
+}
+
+/** Whether the caller may say so is decided with the row. */
+function ownerOf({ config }: FileWrites, { access }: Writer, fields: Fields): Owner {
+  const said = (name: string, own: string | undefined) => {
+    const value = fields.get(name)
+    return isUuid(value) ? value.toLowerCase() : own
+  }
+  return {
+    tenantId: said('tenant_Id', config.tenancy.enabled ? access.tenantId : undefined),
+    userId: said('userCreated_Id', access.userId),
+  }
+}
+
+/** Parts of a form that are not the file. Bytes. */
+const roomForFields = 2 * 1024 * 1024
+
+/** The size of the file, if not less; undefined where the request does not say. */
+function declaredSize({ headers }: FastifyRequest): number | undefined {
+  const length = Number(headers['content-length'])
+  return Number.isSafeInteger(length) ? Math.max(0, length - roomForFields) : undefined
+}
+
+/** What would be refused at the end is refused before the body is read. */
+export async function requireRoom(rt: FileWrites, { access }: Writer, size = 0): Promise<void> {
+  if (size > rt.config.files.maxUploadFileSize) throw tooLarge()
+  const { quotaTenant } = rt.config.storage
+  if (quotaTenant === undefined || access.tenantId === undefined || !rt.config.tenancy.enabled) return
+  if ((await usedBytes(rt, access.tenantId)) + size >= quotaTenant) throw quotaExceeded()
+}
+
+async function requireQuota(rt: FileWrites, tx: Tx, id: string): Promise<void> {
+  const { quotaTenant } = rt.config.storage
+  const tenant = quotaTenant === undefined ? null : await tenantOf(tx, id)
+  if (tenant !== null && (await usedBytesNow(tx, tenant)) > quotaTenant!) throw quotaExceeded()
+}
+
+const quotaExceeded = () => new AppError(413, 'The storage of this tenant is full', { code: 'STORAGE_QUOTA' })
+
+const noFile = () => errors.badBody(`No file uploaded. Please provide a file with the field name '${filePart}'.`)

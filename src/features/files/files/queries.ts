@@ -1,0 +1,51 @@
+import type { Reads } from '../../../db/pools.ts'
+import { type Reader, rawQuery, sql, type Tx } from '../../../db/sql.ts'
+import { createParams } from '../../../query/sql.ts'
+import { keyCondition, ruleSql, type WriteContext } from '../../data/items/items.ts'
+
+/** What a row says of where its content is, and whose it is. */
+export type FileRow = {
+  readonly id: string
+  readonly storage: string
+  readonly storage_folder: string | null
+  readonly filename: string
+  readonly tenant_Id: string | null
+  readonly userCreated_Id: string | null
+  readonly size: string | number
+}
+
+const columns = 'id, storage, storage_folder, filename, "tenant_Id", "userCreated_Id", size'
+
+/** The row, where the caller may change it so. */
+export async function changeableFile({ db }: Reads, context: WriteContext, id: string): Promise<FileRow | undefined> {
+  const params = createParams()
+  const where = `${keyCondition(context.collection, [id], params)} and ${ruleSql(context, 't', params)}`
+  return db.maybeOne<FileRow>(rawQuery(`select ${columns} from "svc_File" t where ${where}`, params.values))
+}
+
+/** The row as it is, until the end of the transaction. */
+export function lockedFile(tx: Tx, id: string): Promise<FileRow | undefined> {
+  return tx.maybeOne<FileRow>(rawQuery(`select ${columns} from "svc_File" where id = $1 for update`, [id]))
+}
+
+/** What the files of a tenant come to. Bytes. */
+export async function usedBytes({ db }: { readonly db: Reader }, tenant: string): Promise<number> {
+  const { bytes } = await db.one<{ bytes: string | number }>(
+    sql.unsafe`select coalesce(sum(bytes), 0)::text as bytes from "svc_FileUsage" where tenant = ${tenant}::uuid`,
+  )
+  return Number(bytes)
+}
+
+/** The same in a transaction that adds to it, after those that added before: two cannot both be the last. */
+export async function usedBytesNow(tx: Tx, tenant: string): Promise<number> {
+  await tx.any(sql.unsafe`select pg_advisory_xact_lock(hashtextextended('svc_FileUsage ' || ${tenant}, 0))`)
+  return usedBytes({ db: tx }, tenant)
+}
+
+/** The tenant of a row that this transaction has written. */
+export async function tenantOf(tx: Tx, id: string): Promise<string | null> {
+  const { tenant } = await tx.one<{ tenant: string | null }>(
+    sql.unsafe`select "tenant_Id" as tenant from "svc_File" where id = ${id}::uuid`,
+  )
+  return tenant
+}

@@ -1,0 +1,79 @@
+/** What is known of content when its first bytes are here. */
+type Clues = {
+  /** What the first bytes prove. */
+  readonly proven: string | undefined
+  /** What the sender says. */
+  readonly declared: string | undefined
+  /** The name it was sent under. */
+  readonly name: string
+}
+
+/**
+ * The type of content, and whether the content itself proves it. Pure. First bytes win; what is declared beside them counts
+ * only where nothing contradicts it, and proves nothing.
+ */
+export function typeOf({ proven, declared, name }: Clues): { readonly type: string; readonly typeProven: boolean } {
+  const said = usual(declared)
+  if (proven === undefined) return { type: said ?? byExtension(name) ?? unknown, typeProven: false }
+  const shown = usual(proven) ?? unknown
+  // A picture that is sent as one of another format is still a picture.
+  if (said === undefined || said === shown || (isMedia(said) && halfOf(said) === halfOf(shown)))
+    return { type: shown, typeProven: true }
+  // Office documents and many others are archives or XML inside.
+  if (isContainer(shown) && !isMedia(said) && !isExecutable(said)) return { type: said, typeProven: false }
+  return { type: shown, typeProven: false }
+}
+
+const unknown = 'application/octet-stream'
+
+/** Without parameters, in lower case, by its registered name; undefined where nothing is said. */
+function usual(type: string | undefined): string | undefined {
+  const bare = type?.split(';', 1)[0]?.trim().toLowerCase() ?? ''
+  if (!/^[a-z0-9][a-z0-9!#$&^_.+-]{0,126}\/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}$/.test(bare) || bare === unknown)
+    return undefined
+  return synonyms[bare] ?? bare
+}
+
+const synonyms: Readonly<Record<string, string>> = {
+  'image/jpg': 'image/jpeg',
+  'image/pjpeg': 'image/jpeg',
+  'image/x-png': 'image/png',
+  'image/vnd.microsoft.icon': 'image/x-icon',
+  'audio/mp3': 'audio/mpeg',
+  'audio/x-wav': 'audio/wav',
+  'audio/wave': 'audio/wav',
+  'audio/vnd.wave': 'audio/wav',
+  'audio/x-m4a': 'audio/mp4',
+  'audio/m4a': 'audio/mp4',
+  'application/x-zip-compressed': 'application/zip',
+  'application/x-gzip': 'application/gzip',
+  'text/xml': 'application/xml',
+}
+
+const halfOf = (type: string): string => type.split('/', 1)[0]!
+const isMedia = (type: string): boolean => /^(image|audio|video)\//.test(type)
+const isContainer = (type: string): boolean => /^application\/(zip|xml|x-cfb|ogg|gzip)$/.test(type)
+/** What a browser would run. */
+const isExecutable = (type: string): boolean => /html|svg|javascript|ecmascript|xml$/.test(type)
+
+const byExtension = (name: string): string | undefined =>
+  extensions[/\.([a-z0-9]+)$/i.exec(name)?.[1]?.toLowerCase() ?? '']
+
+const extensions: Readonly<Record<string, string>> = {
+  txt: 'text/plain',
+  log: 'text/plain',
+  csv: 'text/csv',
+  md: 'text/markdown',
+  json: 'application/json',
+  xml: 'application/xml',
+  html: 'text/html',
+  htm: 'text/html',
+  svg: 'image/svg+xml',
+  css: 'text/css',
+  js: 'text/javascript',
+  mjs: 'text/javascript',
+  ics: 'text/calendar',
+  vcf: 'text/vcard',
+  yaml: 'application/yaml',
+  yml: 'application/yaml',
+}
