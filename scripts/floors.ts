@@ -160,7 +160,7 @@ export const floors: readonly Floor[] = [
     name: 'db',
     places: ['db/'],
     hides:
-      'pools, the read-only pool of the routes, read replicas, the embedded server; `unlogged/` is the second and last door for writes',
+      'pools, the read-only pool of the routes and how statements get to PostgreSQL; `poolers/` what lies on the way there, `replicas/` reads from standbys, `embedded/` the server that comes along; `unlogged/` is the second and last door for writes',
     mayImport: ['adapters', 'admission', 'config'],
   },
   {

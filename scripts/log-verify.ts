@@ -3,8 +3,8 @@ import { compileCatalog } from '../src/catalog/compile.ts'
 import { readDefinitions } from '../src/catalog/store.ts'
 import { type Config, loadEnv } from '../src/config/config.ts'
 import { parseInstallation } from '../src/config/installation.ts'
+import { settingsOf } from '../src/db/poolers/session-settings.ts'
 import { directUrl, readerOf, tlsOptions, withoutOwnParameters } from '../src/db/pools.ts'
-import { settingsOf } from '../src/db/session-settings.ts'
 import { type Verification, verifyLog } from '../src/events/verify.ts'
 
 /*

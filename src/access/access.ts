@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import type { Catalog, Collection, Field } from '../catalog/catalog.ts'
 import { AppError, errors } from '../errors.ts'
-import { oncePer } from '../language/once-per.ts'
+import { oncePer } from '../language/once.ts'
 import { type Access, type Grant, systemAccess, type VariableName } from '../query/access.ts'
 import { isObject } from '../query/guards.ts'
 import { isToMany } from '../query/plan.ts'

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { onFirstUse } from './on-first-use.ts'
+import { onFirstUse } from '../language/once.ts'
 
 const csvParse = onFirstUse<typeof import('csv-parse')>('csv-parse')
 const csvStringify = onFirstUse<typeof import('csv-stringify/sync')>('csv-stringify/sync')

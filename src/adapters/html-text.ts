@@ -1,5 +1,5 @@
 import type { HtmlToTextOptions, SelectorDefinition } from 'html-to-text'
-import { onFirstUse } from './on-first-use.ts'
+import { onFirstUse } from '../language/once.ts'
 
 const htmlToText = onFirstUse<typeof import('html-to-text')>('html-to-text')
 

@@ -1,5 +1,5 @@
 import type { Liquid } from 'liquidjs'
-import { onFirstUse } from './on-first-use.ts'
+import { onFirstUse } from '../language/once.ts'
 
 const liquidjs = onFirstUse<typeof import('liquidjs')>('liquidjs')
 

@@ -2,7 +2,7 @@ import { connect, type Socket } from 'node:net'
 import { isDeepStrictEqual } from 'node:util'
 import type { NodemailerError } from 'nodemailer'
 import type { MailSender } from '../config/families.ts'
-import { onFirstUse } from './on-first-use.ts'
+import { onFirstUse } from '../language/once.ts'
 import { ForbiddenAddressError, isForbiddenLiteral, lookUpPublic } from './public-address.ts'
 
 const nodemailer = onFirstUse<typeof import('nodemailer')>('nodemailer')

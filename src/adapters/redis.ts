@@ -1,6 +1,6 @@
 import type { Redis as Client } from 'ioredis'
 import type { Logger } from 'pino'
-import { onFirstUse } from './on-first-use.ts'
+import { onFirstUse } from '../language/once.ts'
 
 const ioredis = onFirstUse<typeof import('ioredis')>('ioredis')
 

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream'
 import type * as Client from '@aws-sdk/client-s3'
 import type { S3StorageService } from '../config/families.ts'
-import { onFirstUse } from './on-first-use.ts'
+import { onFirstUse } from '../language/once.ts'
 
 const sdk = onFirstUse<typeof import('@aws-sdk/client-s3')>('@aws-sdk/client-s3')
 const uploads = onFirstUse<typeof import('@aws-sdk/lib-storage')>('@aws-sdk/lib-storage')

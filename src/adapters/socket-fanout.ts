@@ -1,7 +1,7 @@
 import type { Redis as Client } from 'ioredis'
 import type { Logger } from 'pino'
 import type { Server } from 'socket.io'
-import { onFirstUse } from './on-first-use.ts'
+import { onFirstUse } from '../language/once.ts'
 import { connectRedis } from './redis.ts'
 
 const redisAdapter = onFirstUse<typeof import('@socket.io/redis-adapter')>('@socket.io/redis-adapter')

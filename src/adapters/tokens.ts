@@ -2,7 +2,7 @@ import { createHash, createSecretKey, hkdfSync, type KeyObject, randomBytes } fr
 import jwt from 'jsonwebtoken'
 import type { Config } from '../config/config.ts'
 import { longestLifeSeconds } from '../config/variables/accounts.ts'
-import { oncePer } from '../language/once-per.ts'
+import { oncePer } from '../language/once.ts'
 
 /** What an access token says. Only `sessionToken` opens anything; the session's row is the truth. */
 export type TokenClaims = {

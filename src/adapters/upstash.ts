@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import { onFirstUse } from './on-first-use.ts'
+import { onFirstUse } from '../language/once.ts'
 
 const upstash = onFirstUse<typeof import('@upstash/redis')>('@upstash/redis')
 

@@ -1,8 +1,22 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { AppError } from '../errors.ts'
 import { type Asker, asker, clientGone } from './asker.ts'
-import { afterRun, type Cost, duringRun, type Presumed, unknownCost, weightOf } from './costs.ts'
-import { admissible, hasRoom, mayRefuse, type Places, type Room, step, type Weight, type Work } from './step.ts'
+import {
+  admissible,
+  afterRun,
+  type Cost,
+  duringRun,
+  hasRoom,
+  mayRefuse,
+  type Places,
+  type Presumed,
+  type Room,
+  step,
+  unknownCost,
+  type Weight,
+  type Work,
+  weightOf,
+} from './step.ts'
 
 type Entering = {
   /** Work of one shape costs alike, such as a statement whatever its values. */

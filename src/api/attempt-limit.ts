@@ -1,5 +1,4 @@
-import type { Counters } from './counters.ts'
-import { openWindows, type Verdict, verdictOf, type Window } from './windows.ts'
+import { type Counters, openWindows, type Verdict, verdictOf, type Window } from './counters.ts'
 
 /** What an attempt is counted against. */
 export type Budget = {

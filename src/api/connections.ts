@@ -1,6 +1,9 @@
-import type { Server } from 'node:http'
+import type { Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import { clientNetwork } from '../adapters/client-address.ts'
+import { type Asker, workFor } from '../admission/asker.ts'
+import { type App, turnOf } from '../http/http.ts'
 
 /** Cuts the connections of an address beyond `limit`, so that no client alone can take all of them. */
 export function limitConnections(server: Server, limit: number): void {
@@ -16,4 +19,92 @@ export function limitConnections(server: Server, limit: number): void {
       else open.delete(client)
     })
   })
+}
+
+/**
+ * Makes `server.close()` end every connection in a way that its client has been told of: answers say `Connection: close`,
+ * and a connection is closed after such an answer. One that waits for a request stays open for `graceMs`, because its
+ * client may be sending one right now, which is answered. Node by itself cuts connections as idle although a request is on
+ * its way, or an answer to a slow client, and keeps those whose answer comes later until the client leaves.
+ */
+export function drainOnClose(server: Server, graceMs: number): void {
+  const answersOf = new Map<Socket, Set<ServerResponse>>()
+  let closing = false
+  let isGraceOver = false
+  server.on('connection', (socket) => {
+    answersOf.set(socket, new Set())
+    socket.once('close', () => answersOf.delete(socket))
+  })
+  server.on('upgrade', ({ socket }) => answersOf.delete(socket))
+  server.prependListener('request', ({ socket }, answer) => {
+    if (closing) answer.setHeader('connection', 'close')
+    const answers = answersOf.get(socket)
+    answers?.add(answer)
+    answer.once('close', () => {
+      answers?.delete(answer)
+      // Not half-closed: a request that came in meanwhile would be carried out and never answered.
+      if (closing && answers?.size === 0 && (isLast(answer) || isGraceOver)) socket.destroy()
+    })
+  })
+  const endIdle = () => {
+    isGraceOver = true
+    for (const [socket, answers] of answersOf) if (answers.size === 0) socket.destroy()
+  }
+  // Called by `close()`, perhaps more than once.
+  server.closeIdleConnections = () => {
+    if (closing) return
+    closing = true
+    for (const answers of answersOf.values())
+      for (const answer of answers) if (!answer.headersSent) answer.setHeader('connection', 'close')
+    // Alone it must not keep the process alive: without connections nothing is left to do.
+    setTimeout(endIdle, graceMs).unref()
+  }
+}
+
+/** Whether the client was told that no other answer follows on this connection. */
+const isLast = (answer: ServerResponse): boolean => !answer.shouldKeepAlive
+
+/**
+ * Lets the work of every handler know for whom it is done (src/admission/asker.ts). What comes before handlers is shared by
+ * requests, such as a session that several of them are read for, and does not end with one of them.
+ */
+export function knowAskers(app: App): void {
+  app.addHook('preHandler', (request, reply, done) => workFor(new RequestAsker(request, reply), done))
+}
+
+/** Most requests never need the signal. */
+class RequestAsker implements Asker {
+  places = 0
+  readonly #request: FastifyRequest
+  readonly #reply: FastifyReply
+  #leaving: AbortController | undefined
+
+  constructor(request: FastifyRequest, reply: FastifyReply) {
+    this.#request = request
+    this.#reply = reply
+  }
+
+  get caller(): string {
+    return turnOf(this.#request)
+  }
+
+  get gone(): AbortSignal | undefined {
+    if (endsByItself(this.#request)) return undefined
+    this.#leaving ??= untilClosed(this.#reply)
+    return this.#leaving.signal
+  }
+}
+
+/** A session must end although the page that asked for it is closed already. */
+const endsByItself = ({ routeOptions: { url = '' } }: FastifyRequest): boolean => /^\/auth(\/|$)/.test(url)
+
+/** The framework's own signal also aborts when the body of a request has arrived. */
+function untilClosed({ raw }: FastifyReply): AbortController {
+  const leaving = new AbortController()
+  const onClose = () => {
+    if (!raw.writableEnded) leaving.abort()
+  }
+  if (raw.closed || raw.destroyed) onClose()
+  else raw.once('close', onClose)
+  return leaving
 }

@@ -5,7 +5,7 @@ import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { clientError, sqlState } from '../db/errors.ts'
 import { AppError } from '../errors.ts'
 import type { App, ErrorStyle } from '../http/http.ts'
-import { isBodyComing, sendBeforeBody } from './unread-bodies.ts'
+import { isBodyComing, sendBeforeBody } from './bodies.ts'
 
 /**
  * The one place where an error becomes an answer: `{ message, code, … }` under /auth, `{ error: message, code }` for

@@ -11,9 +11,8 @@ import { holdsProof } from '../features/accounts/auth/auth.ts'
 import type { App } from '../http/http.ts'
 import { isObject } from '../query/guards.ts'
 import { type Attempt, type AttemptLimit, type Budget, openAttemptLimit } from './attempt-limit.ts'
-import { openCounters } from './counters.ts'
+import { openCounters, type Verdict } from './counters.ts'
 import { openRequestLimit, type RequestLimit } from './request-limit.ts'
-import type { Verdict } from './windows.ts'
 
 /** A budget of a request, `times` AUTH_RATE_LIMIT per window. */
 type Wanted = { readonly key: string; readonly times?: number; readonly isGivenBack?: boolean }

@@ -1,6 +1,5 @@
 import type { Logger } from 'pino'
-import type { Counters } from './counters.ts'
-import { openWindows, type Verdict, verdictOf, type Window } from './windows.ts'
+import { type Counters, openWindows, type Verdict, verdictOf, type Window } from './counters.ts'
 
 export type RequestLimit = {
   /** Counts a request, or refuses it. Does not wait for anything. */

@@ -30,7 +30,7 @@ import { projectInfoRoutes } from '../features/operations/project-info/routes.ts
 import { realtimeRoutes } from '../features/operations/realtime/routes.ts'
 import { settingsAdminRoutes, settingsRoutes } from '../features/settings/routes.ts'
 import type { App } from '../http/http.ts'
-import { type AccessClass, registerAccess } from './access.ts'
+import { type AccessClass, limitAnonymousBodies, refuseUnknownPaths, registerAccess } from './access.ts'
 import type { WebWrites } from './capabilities.ts'
 import { pathsTaken, registerEndpoints } from './extension-endpoints.ts'
 import { healthRoutes } from './health.ts'
@@ -40,7 +40,6 @@ import { metricsRoutes } from './metrics.ts'
 import { checkParameters } from './parameters.ts'
 import { checkPermissionFirst } from './permission-first.ts'
 import type { Realtime } from './realtime.ts'
-import { limitAnonymousBodies, refuseUnknownPaths } from './unknown-callers.ts'
 
 type RouteGroup = {
   readonly access: AccessClass

@@ -2,7 +2,7 @@
  * The catalog: every collection, compiled from its stored definition into one immutable value that is swapped as a
  * whole. Queries, validation, DDL, redaction and the API description are functions of it.
  */
-import { oncePer } from '../language/once-per.ts'
+import { oncePer } from '../language/once.ts'
 
 /** The stored JSON of a collection, kept as it was written. */
 export type CollectionDefinition = { readonly collectionName: string; readonly schema: SchemaJson }

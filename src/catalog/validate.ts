@@ -1,7 +1,7 @@
 import { isIP } from 'node:net'
 import { RE2JS, RE2JSException } from 're2js'
 import type { FieldProblem } from '../errors.ts'
-import { oncePer } from '../language/once-per.ts'
+import { oncePer } from '../language/once.ts'
 import type { Field, Kind } from './catalog.ts'
 
 /**

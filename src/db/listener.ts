@@ -6,8 +6,8 @@ import type { Config } from '../config/config.ts'
 import { Connection } from './connection.ts'
 import { isConnectionLoss } from './errors.ts'
 import { type Database, directUrl, tlsOptions, withoutSslMode } from './pools.ts'
-import { statementName } from './statement-names.ts'
-import { leaveLease, renewLease } from './unlogged/leases.ts'
+import { statementName } from './statements.ts'
+import { leaveLease, renewLease } from './unlogged/processes.ts'
 
 /** The channels of the platform; payloads are short keys, never data, but for what sockets are pushed (features/messaging/rooms/rooms.ts). */
 const channels = [

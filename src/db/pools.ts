@@ -6,16 +6,14 @@ import type { SpanOptions, Tracing } from '../adapters/running-span.ts'
 import { clientGone } from '../admission/asker.ts'
 import type { Config } from '../config/config.ts'
 import { AppError, errors } from '../errors.ts'
-import { oncePer } from '../language/once-per.ts'
+import { oncePer } from '../language/once.ts'
 import { cancellable } from './cancel.ts'
-import { Connection, type ConnectionConfig, processOf } from './connection.ts'
+import { Connection, type ConnectionConfig, processOf, toldOfSessions } from './connection.ts'
 import { AnswerLost, isChangedResult, isConnectionLoss, isNameError } from './errors.ts'
-import { type Line, openLine } from './line.ts'
-import { type SessionSettings, settingsOf } from './session-settings.ts'
+import { type Line, openLine } from './poolers/line.ts'
+import { type SessionSettings, settingsOf } from './poolers/session-settings.ts'
 import type { Query, Reader } from './sql.ts'
-import { statementName } from './statement-names.ts'
-import { toldOfSessions } from './told.ts'
-import { withSettings } from './travelling.ts'
+import { statementName, withSettings } from './statements.ts'
 
 export type PgClient = pg.Client
 
@@ -391,4 +389,29 @@ function nameOn(client: object, text: string): string | undefined {
   const name = statementName(text)
   known.set(text, name)
   return name
+}
+
+/**
+ * The read-only pool of the routes while it has a connection to spare, else the reserved one: for the short statements
+ * about who somebody is, which must be answered while slow reads hold all the others.
+ */
+export function withoutWaiting({ db, reserved }: Reads & ReservedReads): Database {
+  const { options, totalCount, idleCount, waitingCount } = db.pool
+  return waitingCount < idleCount + options.max - totalCount ? db : reserved
+}
+
+/** Connections of a pool, and who waits for one. */
+export type PoolState = {
+  readonly name: string
+  readonly max: number
+  readonly open: number
+  readonly idle: number
+  readonly waiting: number
+}
+
+/** How busy every pool is, the writing ones too. */
+export type PoolStates = { readonly pools: () => readonly PoolState[] }
+
+export function stateOf(name: string, { options, totalCount, idleCount, waitingCount }: pg.Pool): PoolState {
+  return { name, max: options.max, open: totalCount, idle: idleCount, waiting: waitingCount }
 }

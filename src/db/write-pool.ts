@@ -1,11 +1,18 @@
 import type { QueryResult } from 'pg'
 import type { Logger } from 'pino'
-import { createPool, type DatabaseTransactionConnection, type Interceptor } from 'slonik'
+import {
+  createDriverFactory,
+  createPool,
+  type DatabaseTransactionConnection,
+  type DriverFactory,
+  type Interceptor,
+} from 'slonik'
 import type { Tracing } from '../adapters/running-span.ts'
 import type { Config } from '../config/config.ts'
 import { cancelledBy } from './cancel.ts'
-import type { Line } from './line.ts'
-import { type PoolState, stateOf } from './pool-state.ts'
+import { Connection, type ConnectionConfig, toldOfSessions } from './connection.ts'
+import type { Line } from './poolers/line.ts'
+import { settingsOf } from './poolers/session-settings.ts'
 import {
   connectionLifetimeSeconds,
   type Database,
@@ -13,16 +20,15 @@ import {
   longestSilenceMs,
   openDatabase,
   openPool,
+  type PoolState,
   readerOf,
   spanName,
   statementSpan,
+  stateOf,
   tlsOptions,
   withoutOwnParameters,
 } from './pools.ts'
-import { settingsOf } from './session-settings.ts'
-import { driverFor } from './slonik-driver.ts'
 import { type Query, rawQuery, type Tx, type UnloggedWrites, type WriteKey } from './sql.ts'
-import { toldOfSessions } from './told.ts'
 
 /**
  * The connections that may write. Only `events/commit.ts`, `db/unlogged/`, `events/direct-session.ts`, `process/runtime.ts` and
@@ -152,4 +158,36 @@ function logInterceptor(log: Logger): Interceptor {
       return null
     },
   }
+}
+
+/**
+ * Lets slonik's transactions run on connections of ours: with their deadlines, and with the errors of the database as they
+ * are.
+ */
+function driverFor(config: ConnectionConfig): DriverFactory {
+  return createDriverFactory(async () => ({
+    createPoolClient: async ({ clientEventEmitter }) => {
+      const client = new Connection({ ...config, isSpare: true })
+      client.on('error', (error) => clientEventEmitter.emit('error', error))
+      client.on('notice', ({ message }) => {
+        if (message !== undefined) clientEventEmitter.emit('notice', { message })
+      })
+      return {
+        connect: async () => void (await client.connect()),
+        end: () => client.end(),
+        query: async (text, values) => {
+          const { command, fields, rowCount, rows } = await client.query(text, values as unknown[])
+          return {
+            command: command as 'SELECT',
+            fields: fields.map(({ dataTypeID, name }) => ({ dataTypeId: dataTypeID, name })),
+            rowCount,
+            rows,
+          }
+        },
+        stream: () => {
+          throw new Error('transactions do not stream')
+        },
+      }
+    },
+  }))
 }

@@ -1,5 +1,5 @@
 import type { Config } from '../config/config.ts'
-import type { LineFacts } from '../db/line.ts'
+import type { LineFacts } from '../db/poolers/line.ts'
 import { poolShares, workerConnections } from '../db/pools.ts'
 import { type Reader, sql } from '../db/sql.ts'
 import { workersWithWork } from '../workers/names.ts'

@@ -4,8 +4,7 @@ import { acceptMultipart } from '../adapters/multipart.ts'
 import type { Config } from '../config/config.ts'
 import { AppError, errors } from '../errors.ts'
 import { type App, identifyBody } from './http.ts'
-import { isTooDeep } from './json-depth.ts'
-import { decodeText, refuseUnkeepable } from './json-values.ts'
+import { decodeText, isTooDeep, refuseUnkeepable } from './json-values.ts'
 
 /** Lets the routes of this scope take forms with one JSON file, as large as any other body; 413 beyond. */
 export function acceptJsonUploads(app: App, { server }: Config): void {

@@ -1,8 +1,8 @@
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Config, ConfigError, loadEnv, parseConfig } from '../config/config.ts'
-import { startEmbedded } from '../db/embedded.ts'
-import { EmbeddedError } from '../db/embedded-host.ts'
+import { startEmbedded } from '../db/embedded/embedded.ts'
+import { EmbeddedError } from '../db/embedded/host.ts'
 import { compiledDirectory } from '../process/start-up.ts'
 import { workersWithWork } from '../workers/names.ts'
 import { type Admin, addressOf, banner, docsAddress } from './banner.ts'
@@ -97,7 +97,7 @@ function listenForSignals({ ending, stages }: Launch): void {
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, onSignal)
 }
 
-/** PostgreSQL recovers from this; its guardian sees to it that it ends after us (db/embedded.ts). */
+/** PostgreSQL recovers from this; its guardian sees to it that it ends after us (db/embedded/embedded.ts). */
 function forceEnd(stages: readonly Child[][]): never {
   for (const part of stages.flat()) part.kill()
   process.exit(forcedExitCode)

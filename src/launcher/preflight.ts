@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Config } from '../config/config.ts'
-import { freePort, probePort } from '../db/free-port.ts'
+import { freePort, probePort } from '../db/embedded/free-port.ts'
 
 /** A fault of the surroundings, told in one sentence that names the variable; no stack is shown for it. */
 export class StartError extends Error {

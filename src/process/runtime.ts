@@ -9,7 +9,7 @@ import type { Tracing } from '../adapters/running-span.ts'
 import { openTracing, type Traces } from '../adapters/tracing.ts'
 import { goneSignal } from '../admission/asker.ts'
 import { type AdmissionLane, type Lane, openDoor, openLane } from '../admission/lane.ts'
-import { readPlaces } from '../admission/places.ts'
+import { readPlaces } from '../admission/step.ts'
 import { openDataCache, type ResultCache } from '../cache/data-cache.ts'
 import { openSystemSync, type Synced } from '../cache/system-sync.ts'
 import { type CurrentCatalog, openCatalog } from '../catalog/store.ts'
@@ -17,26 +17,27 @@ import { type Config, ConfigError, type Configuration } from '../config/config.t
 import type { ProcessVariables } from '../config/read.ts'
 import { type Clock, openDatabaseClock } from '../db/clock.ts'
 import { openLeases } from '../db/leases.ts'
-import type { Line, ServerLine } from '../db/line.ts'
 import { type Listening, openListener } from '../db/listener.ts'
-import { type PoolStates, stateOf } from '../db/pool-state.ts'
-import { lookAtDatabase, refuseLostSettings } from '../db/poolers.ts'
+import type { Line, ServerLine } from '../db/poolers/line.ts'
+import { lookAtDatabase, refuseLostSettings } from '../db/poolers/poolers.ts'
 import {
   type Database,
   databaseUrl,
   type FeedReads,
   openDatabase,
   openPool,
+  type PoolStates,
   poolShares,
   type Reads,
   type ReservedReads,
+  stateOf,
   workerConnections,
 } from '../db/pools.ts'
 import { reachDatabase } from '../db/reach.ts'
-import { openReplicas, type ReplicaReads, type Replicas } from '../db/replicas.ts'
+import { openReplicas, type ReplicaReads, type Replicas } from '../db/replicas/replicas.ts'
+import { loadWriteMarks, openWriteMarks } from '../db/replicas/write-marks.ts'
 import { sql, type UnloggedWrites } from '../db/sql.ts'
-import { forgetWriteMarks, storeWriteMarks } from '../db/unlogged/write-marks.ts'
-import { loadWriteMarks, openWriteMarks } from '../db/write-marks.ts'
+import { forgetWriteMarks, storeWriteMarks } from '../db/unlogged/processes.ts'
 import { keyOf, openWritePool, type WritePool } from '../db/write-pool.ts'
 import { type Jobs, startBoss } from '../events/jobs.ts'
 import { openSessionStore, type Sessions } from '../features/accounts/auth/auth.ts'

@@ -6,7 +6,7 @@
 import type { Catalog, Collection } from '../catalog/catalog.ts'
 import { identityCollections } from '../catalog/system-collections.ts'
 import type { Action } from '../errors.ts'
-import { oncePer } from '../language/once-per.ts'
+import { oncePer } from '../language/once.ts'
 
 export type Access = {
   /** The administrator role: no condition, every field but hidden ones. */

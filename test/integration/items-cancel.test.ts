@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { openBatches } from '../../src/db/cursor-stream.ts'
+import { openBatches } from '../../src/db/long-reads.ts'
 import { type Api, call, startApi } from '../support/api.ts'
 import { configured } from '../support/configured.ts'
 import { administrator } from '../support/prepare.ts'

@@ -5,7 +5,7 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { type Embedded, startEmbedded } from '../../src/db/embedded.ts'
+import { type Embedded, startEmbedded } from '../../src/db/embedded/embedded.ts'
 import { processesWith, root, startProcess, waitFor } from '../support/processes.ts'
 import { withClient } from '../support/server.ts'
 

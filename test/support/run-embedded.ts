@@ -1,5 +1,5 @@
 import pino from 'pino'
-import { startEmbedded } from '../../src/db/embedded.ts'
+import { startEmbedded } from '../../src/db/embedded/embedded.ts'
 
 /** A process that holds an embedded server, for tests that kill it: `node run-embedded.ts <data directory>`. */
 const log = pino()

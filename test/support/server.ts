@@ -6,7 +6,7 @@ import { PostgreSqlContainer } from '@testcontainers/postgresql'
 import pg from 'pg'
 import pino from 'pino'
 import { dropDatabase } from '../../scripts/drop-database.ts'
-import { startEmbedded } from '../../src/db/embedded.ts'
+import { startEmbedded } from '../../src/db/embedded/embedded.ts'
 import { prepareDatabase, testFiles } from './prepare.ts'
 
 /** The server that all test files share, and the database on it that theirs are copies of. */

@@ -1,9 +1,18 @@
 import { describe, expect, it } from 'vitest'
 import { type Asker, workFor } from '../../src/admission/asker.ts'
-import { afterRun, duringRun, unknownCost, weightOf } from '../../src/admission/costs.ts'
 import { admitted, openLane, type Place } from '../../src/admission/lane.ts'
-import { readPlaces } from '../../src/admission/places.ts'
-import { mayRefuse, type Places, step, type Weight, type Work } from '../../src/admission/step.ts'
+import {
+  afterRun,
+  duringRun,
+  mayRefuse,
+  type Places,
+  readPlaces,
+  step,
+  unknownCost,
+  type Weight,
+  type Work,
+  weightOf,
+} from '../../src/admission/step.ts'
 import { waitFor } from '../support/wait.ts'
 
 const places: Places = { all: 4, heavy: 2, quick: 3, heavyLine: 4, line: 100, deadlineMs: 5000 }

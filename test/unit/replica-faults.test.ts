@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { isReplicaFault } from '../../src/db/replica-faults.ts'
+import { isReplicaFault } from '../../src/db/replicas/replicas.ts'
 import { AppError, errors } from '../../src/errors.ts'
 
 const sql = (code: string) => Object.assign(new Error('of the database'), { code })

@@ -1,6 +1,6 @@
 import pino from 'pino'
 import { describe, expect, it } from 'vitest'
-import { openWriteMarks } from '../../src/db/write-marks.ts'
+import { openWriteMarks } from '../../src/db/replicas/write-marks.ts'
 
 /** A table of marks whose log grows by ten with every mark. */
 function table() {

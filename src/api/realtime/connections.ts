@@ -8,7 +8,7 @@ import { clientNetwork, forwardedAddress } from '../../adapters/client-address.t
 import type { Config } from '../../config/config.ts'
 import { AppError } from '../../errors.ts'
 import { isTrustedOrigin } from '../../features/accounts/auth/auth.ts'
-import { openWindows } from '../windows.ts'
+import { openWindows } from '../counters.ts'
 
 /*
  * Connections below the messages: who may connect, how much clients may send, and how much may wait for them.

@@ -5,10 +5,10 @@ import type { Logs } from '../../adapters/logger.ts'
 import type { Clock } from '../../db/clock.ts'
 import { AppError } from '../../errors.ts'
 import { statedRefusal } from '../../features/data/hooks/hooks.ts'
-import type { LiveRooms } from '../../features/messaging/rooms/rooms.ts'
 import {
   type Joining,
   type Left,
+  type LiveRooms,
   openMemoryStore,
   openRedisStore,
   type Person,
@@ -18,10 +18,19 @@ import {
   roomBounds,
   roomKey,
 } from '../../features/messaging/rooms/rooms.ts'
-import { callerOf, socketRoom, socketUser, tenantOf, tenantRoom, userOf, userRoom } from './callers.ts'
 import type { RealtimeReads } from './capabilities.ts'
 import type { Cluster } from './cluster.ts'
-import { jsonOf, readMessage } from './messages.ts'
+import {
+  callerOf,
+  jsonOf,
+  readMessage,
+  socketRoom,
+  socketUser,
+  tenantOf,
+  tenantRoom,
+  userOf,
+  userRoom,
+} from './messages.ts'
 
 /** Custom rooms (docs/rooms.md). */
 export type RoomChannel = {

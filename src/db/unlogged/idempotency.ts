@@ -1,6 +1,5 @@
-import type { Reads, ReservedReads } from '../pools.ts'
+import { type Reads, type ReservedReads, withoutWaiting } from '../pools.ts'
 import { sql, type Tx, type UnloggedWrites } from '../sql.ts'
-import { withoutWaiting } from '../without-waiting.ts'
 import { run } from './run.ts'
 
 /**

@@ -2,7 +2,7 @@ import type { Logger } from 'pino'
 import type { Listener } from '../../db/listener.ts'
 import { inRounds } from '../../db/rounds.ts'
 import { type Reader, sql } from '../../db/sql.ts'
-import { oncePer } from '../../language/once-per.ts'
+import { oncePer } from '../../language/once.ts'
 
 /** A row of svc_Settings in its wire form. */
 export type SettingsRow = Readonly<Record<string, unknown>> & { readonly id: number; readonly tenant_Id: string | null }

@@ -7,7 +7,7 @@ import { type CurrentCatalog, withFreshPlan } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { ReservedReads } from '../../../db/pools.ts'
 import { errors } from '../../../errors.ts'
-import { oncePer } from '../../../language/once-per.ts'
+import { oncePer } from '../../../language/once.ts'
 
 /** A live key, and whom it stands in for now: its user, with the role that the user has at the key's tenant. */
 type KeyPrincipal = Principal & {

@@ -1,5 +1,5 @@
 import type { Logs } from '../../../adapters/logger.ts'
-import { oncePer } from '../../../language/once-per.ts'
+import { oncePer } from '../../../language/once.ts'
 
 /**
  * Does something beside the answer to a request: its time must not show in the answer (whether an account exists would

@@ -10,6 +10,7 @@ export { signInRefusal } from './decisions.ts'
 export {
   type AuthMode,
   checkNewPassword,
+  defaultLink,
   emailOf,
   Link,
   Proof,
@@ -17,8 +18,9 @@ export {
   type Proven,
   SignIn,
   TokenParams,
+  trustedLink,
+  trustedReturn,
 } from './input.ts'
-export { defaultLink, trustedLink, trustedReturn } from './links.ts'
 export { endAccess, holdsProof, type ProvenAccount, proveOwnership, requireFreshProof } from './ownership.ts'
 export {
   type Account,

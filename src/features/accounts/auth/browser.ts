@@ -3,7 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { CurrentAccess } from '../../../access/store.ts'
 import type { Config, Configuration } from '../../../config/config.ts'
 import { AppError } from '../../../errors.ts'
-import { oncePer } from '../../../language/once-per.ts'
+import { oncePer } from '../../../language/once.ts'
 
 /**
  * What the session cookie of an installation is called. Browsers send cookies to every port of a host, so installations

@@ -4,18 +4,17 @@ import { clientNetwork } from '../../../adapters/client-address.ts'
 import { presentedSecret } from '../../../adapters/one-time-secrets.ts'
 import { verifyPassword } from '../../../adapters/passwords.ts'
 import type { Configuration } from '../../../config/config.ts'
-import type { Reads, ReservedReads } from '../../../db/pools.ts'
+import { type Reads, type ReservedReads, withoutWaiting } from '../../../db/pools.ts'
 import type { Tx } from '../../../db/sql.ts'
-import { deleteChallengesOf } from '../../../db/unlogged/challenges.ts'
 import {
   type CodeOutcome,
   type Consumption,
   consumeCode,
   consumeSecret,
+  deleteChallengesOf,
   deleteSecrets,
 } from '../../../db/unlogged/secrets.ts'
 import { deleteOtherSessions } from '../../../db/unlogged/sessions.ts'
-import { withoutWaiting } from '../../../db/without-waiting.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { commit, type Writes } from '../../../events/commit.ts'
 import type { DomainEvent } from '../../../events/types.ts'

@@ -2,12 +2,10 @@ import type { FastifyRequest } from 'fastify'
 import type { Static } from 'typebox'
 import { signedIn } from '../../../access/principal.ts'
 import { hashPassword, verifyPassword } from '../../../adapters/passwords.ts'
-import type { Reads } from '../../../db/pools.ts'
+import { type Reads, withoutWaiting } from '../../../db/pools.ts'
 import type { Tx } from '../../../db/sql.ts'
-import { withoutWaiting } from '../../../db/without-waiting.ts'
 import { AppError } from '../../../errors.ts'
-import type { Writes } from '../../../events/commit.ts'
-import { commit, type Outcome } from '../../../events/commit.ts'
+import { commit, type Outcome, type Writes } from '../../../events/commit.ts'
 import { actorOf } from '../../../http/http.ts'
 import { isUuid } from '../../../language/uuid.ts'
 import { queueMail } from '../../messaging/mail/mail.ts'
@@ -16,12 +14,13 @@ import { afterwards } from './afterwards.ts'
 import {
   checkNewPassword,
   type LinkBody,
+  type LinkRequest,
+  linkRequestOf,
   optionalEmailOf,
   type PasswordChangeBody,
   type PasswordOfBody,
   type ResetBody,
 } from './input.ts'
-import { type LinkRequest, linkRequestOf } from './links.ts'
 import { endAccess, redeem } from './ownership.ts'
 import { type Account, accountOf, findAccount, lockAccount, setPassword } from './queries.ts'
 

@@ -11,7 +11,7 @@ import type { Listener } from '../../../db/listener.ts'
 import type { Database } from '../../../db/pools.ts'
 import type { SessionType } from '../../../db/unlogged/sessions.ts'
 import { errors } from '../../../errors.ts'
-import { oncePer } from '../../../language/once-per.ts'
+import { oncePer } from '../../../language/once.ts'
 
 export type { SessionType } from '../../../db/unlogged/sessions.ts'
 

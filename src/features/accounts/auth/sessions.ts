@@ -7,7 +7,7 @@ import { hashSecret, newSecret, signToken } from '../../../adapters/tokens.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Clock } from '../../../db/clock.ts'
-import type { Reads, ReservedReads } from '../../../db/pools.ts'
+import { type Reads, type ReservedReads, withoutWaiting } from '../../../db/pools.ts'
 import type { Tx, UnloggedWrites } from '../../../db/sql.ts'
 import {
   deleteExpiredSessions,
@@ -20,10 +20,8 @@ import {
   takeSession,
   touchLastAccess,
 } from '../../../db/unlogged/sessions.ts'
-import { withoutWaiting } from '../../../db/without-waiting.ts'
 import { AppError, errors } from '../../../errors.ts'
-import type { Writes } from '../../../events/commit.ts'
-import { commit } from '../../../events/commit.ts'
+import { commit, type Writes } from '../../../events/commit.ts'
 import { actorOf } from '../../../http/http.ts'
 import { isUuid } from '../../../language/uuid.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'

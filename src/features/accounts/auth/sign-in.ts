@@ -4,9 +4,8 @@ import type { CurrentAccess } from '../../../access/store.ts'
 import { inTurn, verifyPassword } from '../../../adapters/passwords.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
-import type { Reads } from '../../../db/pools.ts'
+import { type Reads, withoutWaiting } from '../../../db/pools.ts'
 import type { Reader, Tx } from '../../../db/sql.ts'
-import { withoutWaiting } from '../../../db/without-waiting.ts'
 import { AppError } from '../../../errors.ts'
 import { commit, type Outcome, type Writes } from '../../../events/commit.ts'
 import type { Actor } from '../../../events/types.ts'
@@ -18,8 +17,16 @@ import { afterwards } from './afterwards.ts'
 import { personBody, roleAndPermissions, tenantBody } from './answers.ts'
 import type { AuthReads, AuthWrites } from './capabilities.ts'
 import { decideMembership, decidePassword, type PasswordDecision, signInRefusal, wrongPassword } from './decisions.ts'
-import { type AuthMode, emailOf, type LinkBody, type LoginBody, type MagicLinkQuery, optionalEmailOf } from './input.ts'
-import { type LinkRequest, linkRequestOf } from './links.ts'
+import {
+  type AuthMode,
+  emailOf,
+  type LinkBody,
+  type LinkRequest,
+  type LoginBody,
+  linkRequestOf,
+  type MagicLinkQuery,
+  optionalEmailOf,
+} from './input.ts'
 import { type Redeemed, redeem } from './ownership.ts'
 import { type Account, findAccount, type Membership, membershipsOf } from './queries.ts'
 import type { SessionType } from './session-store.ts'

@@ -1,5 +1,5 @@
 import { type Reader, sql, type Tx } from '../../../db/sql.ts'
-import type { Challenge } from '../../../db/unlogged/challenges.ts'
+import type { Challenge } from '../../../db/unlogged/secrets.ts'
 
 /** Whether a user must be asked for a second factor. */
 export async function hasSecondFactor(db: Reader, userId: string): Promise<boolean> {

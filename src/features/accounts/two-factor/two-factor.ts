@@ -4,7 +4,7 @@ import { hashSecret, newSecret } from '../../../adapters/tokens.ts'
 import { totpStep } from '../../../adapters/totp.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Tx } from '../../../db/sql.ts'
-import { insertChallenge } from '../../../db/unlogged/challenges.ts'
+import { insertChallenge } from '../../../db/unlogged/secrets.ts'
 import { AppError } from '../../../errors.ts'
 import {
   acceptBackupCode,

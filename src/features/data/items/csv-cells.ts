@@ -1,8 +1,7 @@
 import type { CsvCell } from '../../../adapters/csv.ts'
 import type { Field, Kind, Relation } from '../../../catalog/catalog.ts'
 import { errors } from '../../../errors.ts'
-import { isTooDeep } from '../../../http/json-depth.ts'
-import { refuseUnkeepable } from '../../../http/json-values.ts'
+import { isTooDeep, refuseUnkeepable } from '../../../http/json-values.ts'
 
 /**
  * Values as cells of CSV files and back, so that what was exported is imported unchanged: null is an empty cell, empty

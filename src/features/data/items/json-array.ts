@@ -1,5 +1,4 @@
-import { deepestJson } from '../../../http/json-depth.ts'
-import { refuseUnkeepable } from '../../../http/json-values.ts'
+import { deepestJson, refuseUnkeepable } from '../../../http/json-values.ts'
 
 /** An element of a JSON array, and how much text it was, in characters. */
 type Element = { readonly value: unknown; readonly length: number }

@@ -1,6 +1,6 @@
 import { type BoundedMemory, openBoundedMemory } from '../../../adapters/bounded-memory.ts'
 import type { Catalog } from '../../../catalog/catalog.ts'
-import { oncePer } from '../../../language/once-per.ts'
+import { oncePer } from '../../../language/once.ts'
 import type { Access } from '../../../query/access.ts'
 import { plainFilter } from '../../../query/parse.ts'
 import type { Plan } from '../../../query/resolve.ts'

@@ -5,7 +5,7 @@ import { type ParamValue, parameterType, readValue } from '../../../catalog/valu
 import { AppError, errors, refusals } from '../../../errors.ts'
 import type { RowEvent } from '../../../events/commit.ts'
 import { actorCondition, actorCte } from '../../../events/log.ts'
-import { oncePer } from '../../../language/once-per.ts'
+import { oncePer } from '../../../language/once.ts'
 import { type Access, withGrants } from '../../../query/access.ts'
 import { compileCondition } from '../../../query/compile.ts'
 import { projectionSql } from '../../../query/compile-rows.ts'

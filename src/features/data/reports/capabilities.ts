@@ -6,7 +6,7 @@ import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Clock } from '../../../db/clock.ts'
 import type { Reads } from '../../../db/pools.ts'
-import type { ReplicaReads } from '../../../db/replicas.ts'
+import type { ReplicaReads } from '../../../db/replicas/replicas.ts'
 import type { ItemHooks } from '../hooks/hooks.ts'
 import type { SystemRules } from '../items/items.ts'
 

@@ -4,6 +4,75 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { AppError } from '../errors.ts'
 import type { App } from '../http/http.ts'
+import { decodeText, excessOf, refuseUnkeepable } from '../http/json-values.ts'
+
+/**
+ * JSON bodies: empty ones count as absent, because clients send `Content-Type: application/json` on requests without a
+ * body; keys that would reach a prototype, more than 500 levels, bytes that are no UTF-8 and values that cannot be kept
+ * are refused with 400, more than a million values with 413.
+ */
+export function acceptJsonBodies(app: App): void {
+  const parser = app.getDefaultJsonParser('error', 'ignore')
+  const parse = (request: FastifyRequest, text: string): Outcome => {
+    let outcome: Outcome = { error: null, value: undefined }
+    // It answers at once, and takes what its callback throws for a fault of the text.
+    parser(request, text, (error, value) => {
+      outcome = { error, value }
+    })
+    return outcome
+  }
+  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body, done) => {
+    const { error, value } = body.length === 0 ? empty : outcomeOf(body as Buffer, (text) => parse(request, text))
+    done(error, value)
+  })
+}
+
+type Outcome = { readonly error: Error | null; readonly value: unknown }
+
+const empty: Outcome = { error: null, value: undefined }
+const what = 'The request body'
+
+function outcomeOf(body: Buffer, parse: (text: string) => Outcome): Outcome {
+  try {
+    const text = decodeText(body, what)
+    const excess = excessOf(text)
+    if (excess !== undefined) throw excess
+    const outcome = parse(text)
+    if (outcome.error === null) refuseUnkeepable(text, outcome.value, what)
+    return outcome
+  } catch (error) {
+    return { error: error as Error, value: undefined }
+  }
+}
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** The route reads what its bodies are encoded with by itself; extensions may. */
+    decodesBodies?: boolean
+  }
+}
+
+/**
+ * Bodies are taken as they are: one that says it is compressed is refused with 415 before it is read, and
+ * `Accept-Encoding` says what is accepted (RFC 9110, 15.5.16). What little gzip saves on a request would be paid for
+ * with bodies that grow a thousandfold here.
+ */
+export function refuseEncodedBodies(app: App): void {
+  app.addHook('preParsing', (request, _reply, payload, done) => {
+    const encoding = request.headers['content-encoding']
+    const isPlain = encoding === undefined || /^\s*(?:identity)?\s*$/i.test(encoding)
+    if (isPlain || request.routeOptions.config.decodesBodies === true) done(null, payload)
+    else done(refusal(encoding))
+  })
+}
+
+function refusal(encoding: string): AppError {
+  const shown = encoding.length > 40 ? `${encoding.slice(0, 40)}…` : encoding
+  return new AppError(415, `Content-Encoding ${JSON.stringify(shown)} is not supported: send the body uncompressed`, {
+    code: 'UNSUPPORTED_CONTENT_ENCODING',
+    headers: { 'accept-encoding': 'identity' },
+  })
+}
 
 /** How much of a body that nobody wants is read, so that its sender hears why, and for how long. */
 const most = { bytes: 1_048_576, ms: 1000 }

@@ -1,10 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from 'pino'
-import type { Config } from '../config/config.ts'
-import type { Database } from './pools.ts'
-import { openSamples, type Sample, type Samples } from './primary-samples.ts'
+import type { Config } from '../../config/config.ts'
+import { AppError } from '../../errors.ts'
+import { isConnectionLoss, isStalePlan, sqlState } from '../errors.ts'
+import type { Database } from '../pools.ts'
 import { openReplica, type Replica, watchIntervalMs } from './replica.ts'
-import { isReplicaFault } from './replica-faults.ts'
+import { databaseIdentitySql, type WalPosition, walEndSql } from './wal.ts'
 import { type CallerKey, floor, type WriteMarks } from './write-marks.ts'
 
 /** The caller who reads, and from which state of the database on the answer is right. */
@@ -227,3 +228,74 @@ function watchPrimary({ log, marks, forgetMarks }: ReplicasOptions, samples: Sam
     await watching
   }
 }
+
+/** The primary at a moment of `performance.now()`: what had committed before `at` is below `position`. */
+type Sample = {
+  readonly at: number
+  readonly position: WalPosition
+  /** Every transaction before this one had ended. */
+  readonly horizon: bigint
+  readonly identity: string
+}
+
+type Samples = {
+  /** Asks the primary now. */
+  take(): Promise<void>
+  latest(): Sample | undefined
+  /** The newest moment that somebody who has replayed this much shows; undefined when it is too long ago. */
+  reached(position: WalPosition): Sample | undefined
+}
+
+/** Two minutes at the pace at which they are taken: how long ago a replica's state can be told. */
+const mostSamples = 600
+
+function openSamples(db: Database): Samples {
+  const samples: Sample[] = []
+  return {
+    take: async () => {
+      const sample = await sampleOf(db)
+      samples.push(sample)
+      if (samples.length > mostSamples) samples.shift()
+    },
+    latest: () => samples.at(-1),
+    reached: (position) => samples.findLast((sample) => sample.position <= position),
+  }
+}
+
+// The statement's snapshot is taken before the end of the log is asked for, so the horizon is none too new.
+const text = `select ${walEndSql}::text as position, pg_snapshot_xmin(pg_current_snapshot())::text as horizon,
+  ${databaseIdentitySql} as identity`
+
+async function sampleOf(db: Database): Promise<Sample> {
+  const at = performance.now()
+  const [row] = await db.run<{ position: string; horizon: string; identity: string }>(text, [], 'prepared')
+  const { position, horizon, identity } = row!
+  return { at, position: BigInt(position), horizon: BigInt(horizon), identity }
+}
+
+/**
+ * Whether a read that failed on a replica may succeed on the primary: the replica is lost or full, replaying a change got
+ * in its way, or a table is not yet, or no longer, what the statement expects. Not a statement that took too long: it had
+ * all the time that it may have.
+ */
+export function isReplicaFault(error: unknown): boolean {
+  const state = sqlState(error)
+  if (state !== undefined) return faults.has(state) || faults.has(state.slice(0, 2)) || isStalePlan(error)
+  return isConnectionLoss(error) || (error instanceof AppError && error.status === 503)
+}
+
+/** SQLSTATEs and classes of them. */
+const faults: ReadonlySet<string> = new Set([
+  '08', // connection
+  '40', // conflict with recovery, deadlock with it
+  '53', // too many connections, no memory, no disk
+  '58', // a file is missing or unreadable
+  'XX', // internal, corrupted data
+  '55000', // recovery is in progress
+  '55P03', // lock not available: replay holds it
+  '57P01', // shut down
+  '57P02', // crashed
+  '57P03', // starting up
+  '57P04', // the database was dropped
+  'SV416', // a moment that has not come here yet
+])

@@ -5,7 +5,7 @@ import { platform } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
-import { EmbeddedError, type Notes } from './embedded-host.ts'
+import { EmbeddedError, type Notes } from './host.ts'
 
 /**
  * Makes this process the only one that runs a server on `dataDir` and returns how to give it up. A claim left by a

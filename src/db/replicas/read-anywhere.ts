@@ -1,4 +1,4 @@
-import type { Database, Reads } from './pools.ts'
+import type { Database, Reads } from '../pools.ts'
 import type { ReplicaReads } from './replicas.ts'
 import { anybody } from './write-marks.ts'
 

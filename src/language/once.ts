@@ -1,3 +1,5 @@
+import { createRequire } from 'node:module'
+
 /** Gives what `make` makes of an object: made at the first question, kept for as long as the object is. */
 export function oncePer<Source extends object, Made extends NonNullable<unknown>>(
   make: (source: Source) => Made,
@@ -10,4 +12,15 @@ export function oncePer<Source extends object, Made extends NonNullable<unknown>
     made.set(source, fresh)
     return fresh
   }
+}
+
+const require = createRequire(import.meta.url)
+
+/**
+ * A package that is loaded by its first use: for those that are large and that most processes never need. Name it twice,
+ * as a type and as text: `onFirstUse<typeof import('ioredis')>('ioredis')`.
+ */
+export function onFirstUse<Package>(name: string): () => Package {
+  let loaded: Package | undefined
+  return () => (loaded ??= require(name) as Package)
 }

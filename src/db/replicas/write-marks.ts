@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
-import type { Database } from './pools.ts'
-import { inRounds } from './rounds.ts'
+import type { Database } from '../pools.ts'
+import { inRounds } from '../rounds.ts'
 import type { WalPosition } from './wal.ts'
 
 /** A caller that reads its own writes: the id of a user, or {@link anybody} for all who have none. */

@@ -1,4 +1,4 @@
-import { quoteText } from './sql.ts'
+import { quoteText } from '../sql.ts'
 
 /** What the statements of a pool rely on, besides what the address itself asks for. */
 type SessionNeeds = { readonly transactionTimeoutMs: number; readonly readOnly: boolean }

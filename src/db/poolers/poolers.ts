@@ -1,10 +1,10 @@
 import type { Logger } from 'pino'
-import { type Config, ConfigError } from '../config/config.ts'
+import { type Config, ConfigError } from '../../config/config.ts'
+import { type Database, databaseUrl, directUrl, openDatabase, openPool } from '../pools.ts'
+import { sql } from '../sql.ts'
 import { type Line, type LineFacts, openLine } from './line.ts'
 import { lookAtLine } from './look-at-line.ts'
-import { type Database, databaseUrl, directUrl, openDatabase, openPool } from './pools.ts'
 import { neededSettings } from './session-settings.ts'
-import { sql } from './sql.ts'
 
 /**
  * Looks at the ways to the database before anything relies on them. Throws a ConfigError that names the variable where

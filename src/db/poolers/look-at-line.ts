@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
-import { type Config, ConfigError } from '../config/config.ts'
-import { isNameError, sqlState } from './errors.ts'
+import { type Config, ConfigError } from '../../config/config.ts'
+import { isNameError, sqlState } from '../errors.ts'
+import { tlsOptions, withoutOwnParameters } from '../pools.ts'
 import { type LineFacts, plainLine } from './line.ts'
-import { tlsOptions, withoutOwnParameters } from './pools.ts'
 import { neededSettings, settingsOf } from './session-settings.ts'
 
 type LookOptions = { readonly config: Config; readonly url: string; readonly patienceMs?: number }
