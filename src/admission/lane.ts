@@ -5,13 +5,15 @@ import {
   admissible,
   afterRun,
   type Cost,
+  cheapStep,
+  copyOf,
   duringRun,
   hasRoom,
   mayRefuse,
   type Places,
   type Presumed,
   type Room,
-  step,
+  refusesComer,
   unknownCost,
   type Weight,
   type Work,
@@ -82,7 +84,7 @@ export const openDoor: Lane = {
 type LaneOptions = {
   readonly places: () => Room
   /** How much work may wait, where all of it costs alike; else it depends on how heavy it is. */
-  readonly longestLine?: number
+  readonly longestLine?: number | undefined
   /** What somebody is told who is refused. */
   readonly refusal: string
 }
@@ -106,188 +108,221 @@ type Waiting = Running & {
   readonly refuse: (error: AppError) => void
 }
 
-export function openLane({ places, longestLine, refusal }: LaneOptions): Lane {
-  const costs = new Map<string, Cost>()
-  const running = new Set<Running>()
-  let waiting: Waiting[] = []
-  const servedAt = new Map<string, number>()
-  let served = 0
-  let timer: NodeJS.Timeout | undefined
-  let assessedAt = 0
-  let refusing = 0
-  const total = { admitted: { ...zero }, refused: { ...zero } }
+/** The work in a lane; the functions below change it by what `step.ts` decides. */
+type LaneState = {
+  readonly places: () => Room
+  readonly longestLine: number | undefined
+  readonly refusal: string
+  readonly costs: Costs
+  readonly running: Set<Running>
+  waiting: Waiting[]
+  /** A number per caller, higher for those who have got a place later. */
+  readonly servedAt: Map<string, number>
+  served: number
+  assessedAt: number
+  /** Refusals on their way. */
+  refusing: number
+  timer: NodeJS.Timeout | undefined
+  readonly total: Record<'admitted' | 'refused', { light: number; heavy: number }>
+}
 
+export function openLane({ places, longestLine, refusal }: LaneOptions): Lane {
+  const state: LaneState = {
+    places,
+    longestLine,
+    refusal,
+    costs: openCosts(),
+    running: new Set(),
+    waiting: [],
+    servedAt: new Map(),
+    served: 0,
+    assessedAt: 0,
+    refusing: 0,
+    timer: undefined,
+    total: { admitted: { ...zero }, refused: { ...zero } },
+  }
+  return {
+    enter: (entering) => enter(state, entering, asker()),
+    turnAway: (entering, caller) => turnAway(state, entering, caller),
+    stats: () => ({
+      running: byKind(state.running),
+      waiting: byKind(state.waiting),
+      admitted: { ...state.total.admitted },
+      refused: { ...state.total.refused },
+    }),
+  }
+}
+
+/** What work of each shape costs, as it was seen here. */
+type Costs = {
+  assess(entering: Entering, now: number): Pick<Work, 'weight' | 'expectedMs'>
+  /** After a run that began at `since`. */
+  ended(entering: Entering, since: number, now: number): void
+  /** While a run lasts that began at `since`. */
+  lasts(entering: Entering, since: number, now: number): void
+}
+
+function openCosts(): Costs {
+  const costs = new Map<string, Cost>()
   const costOf = (shape: string): Cost => costs.get(shape) ?? unknownCost
   const learn = (shape: string, cost: Cost) => {
     costs.delete(shape)
     costs.set(shape, cost)
     if (costs.size > rememberedShapes) costs.delete(costs.keys().next().value!)
   }
-  const bounds = (): Places => {
-    const { all, heavy, quick } = places()
-    return { all, heavy, quick, heavyLine: longestLine ?? 2 * heavy, line: longestLine ?? 1000, deadlineMs }
-  }
-  const assess = ({ shape, presumed }: Entering, now: number) => {
-    const cost = costOf(shape)
-    // One slow run of what is cheap to most foretells nothing.
-    return { weight: weightOf(cost, presumed, now), expectedMs: presumed === 'heavy' ? (cost.ms ?? 0) : 0 }
-  }
-
-  const hold = (entering: Entering, caller: string, weight: Weight, who: Asker | undefined): Place => {
-    const since = performance.now()
-    const { shape, presumed, isPatient = false } = entering
-    const run: Running = { caller, since, isPatient, entering, ...assess(entering, since), weight }
-    running.add(run)
-    if (who !== undefined) who.places += 1
-    served += 1
-    if (servedAt.size >= rememberedCallers) servedAt.clear()
-    servedAt.set(caller, served)
-    total.admitted[kindOf(weight)] += 1
-    return {
-      leave: () => {
-        if (!running.delete(run)) return
-        if (who !== undefined) who.places -= 1
-        learn(shape, afterRun(costOf(shape), presumed, since, performance.now()))
-        if (waiting.length > 0) admitNext()
-        else if (running.size === 0) servedAt.clear()
-      },
-      another: () => {
-        if (waiting.length > 0 || !hasRoom(weight, running, places())) return undefined
-        return hold(entering, caller, weight, who)
-      },
-    }
-  }
-
-  /** Work that runs, or has run meanwhile, shows what its like costs; once a tick is often enough to see it. */
-  const reassess = (now: number) => {
-    if (now - assessedAt < tickMs) return
-    assessedAt = now
-    for (const run of running) {
-      const { shape, presumed } = run.entering
-      const cost = costOf(shape)
-      const next = duringRun(cost, presumed, run.since, now)
-      if (next !== cost) learn(shape, next)
-      Object.assign(run, assess(run.entering, now))
-    }
-    for (const work of waiting) Object.assign(work, assess(work.entering, now))
-  }
-
-  const standing = () => ({ running: [...running], waiting, servedAt })
-
-  const look = () => {
-    const now = performance.now()
-    leaveGone()
-    reassess(now)
-    const bound = bounds()
-    const mayEnd = mayRefuse({ running, waiting }, bound, now)
-    const { admitted, refused } = mayEnd
-      ? step(standing(), bound, now)
-      : { admitted: admissible(standing(), bound), refused: [] }
-    admit(admitted)
-    refuse(refused)
-    watch()
-  }
-
-  /** A place has become free: nobody is refused for that. */
-  const admitNext = () => {
-    leaveGone()
-    reassess(performance.now())
-    admit(admissible(standing(), places()))
-  }
-
-  const admit = (works: readonly Waiting[]) => {
-    remove(works)
-    for (const { admit, entering, caller, weight, asker: who } of works) admit(hold(entering, caller, weight, who))
-  }
-
-  const refuse = (works: readonly Waiting[]) => {
-    remove(works)
-    for (const { refuse, weight, expectedMs } of works) {
-      total.refused[kindOf(weight)] += 1
-      const error = overloaded(refusal, expectedMs)
-      void afterMoment().then(() => refuse(error))
-    }
-  }
-
-  const leaveGone = () => {
-    const gone = waiting.filter(({ asker: who }) => who?.gone?.aborted === true)
-    remove(gone)
-    for (const { refuse } of gone) refuse(clientGone())
-  }
-
-  const remove = (works: readonly Waiting[]) => {
-    if (works.length === 1) waiting.splice(waiting.indexOf(works[0]!), 1)
-    else if (works.length > 1) {
-      const gone = new Set(works)
-      waiting = waiting.filter((work) => !gone.has(work))
-    }
-  }
-
-  /** The timer outlives short waits: most of them end before it is due. */
-  const watch = () => {
-    timer ??= setInterval(() => {
-      if (waiting.length > 0) return look()
-      clearInterval(timer)
-      timer = undefined
-    }, tickMs).unref()
-  }
-
-  const afterMoment = async () => {
-    if (refusing >= refusalsAtOnce) return
-    refusing += 1
-    await delay(refusalMs)
-    refusing -= 1
-  }
-
-  const wait = (entering: Entering, caller: string, who: Asker | undefined): Promise<Place> =>
-    new Promise((admit, refuse) => {
-      const since = performance.now()
-      const { isPatient = false } = entering
-      const { weight, expectedMs } = assess(entering, since)
-      waiting.push({ caller, since, isPatient, entering, weight, expectedMs, asker: who, admit, refuse })
-      const now = bounds()
-      if (hasRoom(weight, running, now) || mayRefuse({ running, waiting }, now, since)) look()
-      else watch()
-    })
-
   return {
-    enter: (entering) => {
-      const who = asker()
-      if (who === undefined ? entering.isPatient !== true : who.places > 0) return freePlace
-      if (who?.gone?.aborted) return Promise.reject(clientGone())
-      const caller = who?.caller ?? ''
-      const { weight } = assess(entering, performance.now())
-      return waiting.length === 0 && hasRoom(weight, running, places())
-        ? hold(entering, caller, weight, who)
-        : wait(entering, caller, who)
+    assess: ({ shape, presumed }, now) => {
+      const cost = costOf(shape)
+      // One slow run of what is cheap to most foretells nothing.
+      return { weight: weightOf(cost, presumed, now), expectedMs: presumed === 'heavy' ? (cost.ms ?? 0) : 0 }
     },
-    turnAway: (entering, caller) => {
-      if (waiting.length === 0) return undefined
-      const now = performance.now()
-      const { weight, expectedMs } = assess(entering, now)
-      const comer: Work = {
-        caller,
-        since: now,
-        isPatient: false,
-        weight: entering.isHeavy ? 'heavy' : weight,
-        expectedMs,
-      }
-      const bound = bounds()
-      if (!mayRefuse({ running, waiting }, bound, now, comer)) return undefined
-      const withComer = { ...standing(), waiting: [...waiting, comer] }
-      if (!step<Work>(withComer, bound, now).refused.includes(comer)) return undefined
-      total.refused[kindOf(comer.weight)] += 1
-      return afterMoment().then(() => {
-        throw overloaded(refusal, expectedMs)
-      })
+    ended: ({ shape, presumed }, since, now) => learn(shape, afterRun(costOf(shape), presumed, since, now)),
+    lasts: ({ shape, presumed }, since, now) => {
+      const cost = costOf(shape)
+      const next = duringRun(cost, presumed, since, now)
+      if (next !== cost) learn(shape, next)
     },
-    stats: () => ({
-      running: byKind(running),
-      waiting: byKind(waiting),
-      admitted: { ...total.admitted },
-      refused: { ...total.refused },
-    }),
   }
+}
+
+function enter(state: LaneState, entering: Entering, who: Asker | undefined): Place | Promise<Place> {
+  if (who === undefined ? entering.isPatient !== true : who.places > 0) return freePlace
+  if (who?.gone?.aborted) return Promise.reject(clientGone())
+  const caller = who?.caller ?? ''
+  const { weight } = state.costs.assess(entering, performance.now())
+  return state.waiting.length === 0 && hasRoom(weight, state.running, state.places())
+    ? hold(state, entering, caller, weight, who)
+    : wait(state, entering, caller, who)
+}
+
+function hold(state: LaneState, entering: Entering, caller: string, weight: Weight, who: Asker | undefined): Place {
+  const { running, servedAt, costs } = state
+  const since = performance.now()
+  const { isPatient = false } = entering
+  const run: Running = { caller, since, isPatient, entering, ...costs.assess(entering, since), weight }
+  running.add(run)
+  if (who !== undefined) who.places += 1
+  state.served += 1
+  if (servedAt.size >= rememberedCallers) servedAt.clear()
+  servedAt.set(caller, state.served)
+  state.total.admitted[kindOf(weight)] += 1
+  return {
+    leave: () => {
+      if (!running.delete(run)) return
+      if (who !== undefined) who.places -= 1
+      costs.ended(entering, since, performance.now())
+      if (state.waiting.length > 0) admitNext(state)
+      else if (running.size === 0) servedAt.clear()
+    },
+    another: () => {
+      if (state.waiting.length > 0 || !hasRoom(weight, running, state.places())) return undefined
+      return hold(state, entering, caller, weight, who)
+    },
+  }
+}
+
+function wait(state: LaneState, entering: Entering, caller: string, who: Asker | undefined): Promise<Place> {
+  return new Promise((admit, refuse) => {
+    const since = performance.now()
+    const { isPatient = false } = entering
+    const { weight, expectedMs } = state.costs.assess(entering, since)
+    state.waiting.push({ caller, since, isPatient, entering, weight, expectedMs, asker: who, admit, refuse })
+    const bounds = boundsOf(state)
+    if (hasRoom(weight, state.running, bounds) || mayRefuse(state, bounds, since)) look(state)
+    else watch(state)
+  })
+}
+
+function turnAway(state: LaneState, entering: Entering & { readonly isHeavy?: boolean }, caller: string) {
+  if (state.waiting.length === 0) return undefined
+  const now = performance.now()
+  const { weight: assessed, expectedMs } = state.costs.assess(entering, now)
+  const weight = entering.isHeavy ? 'heavy' : assessed
+  if (!refusesComer(state, boundsOf(state), now, { caller, since: now, isPatient: false, weight, expectedMs }))
+    return undefined
+  state.total.refused[kindOf(weight)] += 1
+  return aMoment(state).then(() => {
+    throw overloaded(state.refusal, expectedMs)
+  })
+}
+
+function boundsOf({ places, longestLine }: LaneState): Places {
+  const { all, heavy, quick } = places()
+  return { all, heavy, quick, heavyLine: longestLine ?? 2 * heavy, line: longestLine ?? 1000, deadlineMs }
+}
+
+/** Looks at everybody who waits: somebody may have come, or have waited too long. */
+function look(state: LaneState): void {
+  const now = performance.now()
+  leaveGone(state)
+  reassess(state, now)
+  const { admitted, refused } = cheapStep(state, boundsOf(state), now)
+  admit(state, admitted)
+  refuse(state, refused)
+  watch(state)
+}
+
+/** A place has become free: nobody is refused for that. */
+function admitNext(state: LaneState): void {
+  leaveGone(state)
+  reassess(state, performance.now())
+  admit(state, admissible(copyOf(state), state.places()))
+}
+
+/** Work that runs, or has run meanwhile, shows what its like costs; once a tick is often enough to see it. */
+function reassess(state: LaneState, now: number): void {
+  const { costs, running, waiting } = state
+  if (now - state.assessedAt < tickMs) return
+  state.assessedAt = now
+  for (const run of running) {
+    costs.lasts(run.entering, run.since, now)
+    Object.assign(run, costs.assess(run.entering, now))
+  }
+  for (const work of waiting) Object.assign(work, costs.assess(work.entering, now))
+}
+
+function admit(state: LaneState, works: readonly Waiting[]): void {
+  remove(state, works)
+  for (const { admit, entering, caller, weight, asker: who } of works) admit(hold(state, entering, caller, weight, who))
+}
+
+function refuse(state: LaneState, works: readonly Waiting[]): void {
+  remove(state, works)
+  for (const { refuse, weight, expectedMs } of works) {
+    state.total.refused[kindOf(weight)] += 1
+    const error = overloaded(state.refusal, expectedMs)
+    void aMoment(state).then(() => refuse(error))
+  }
+}
+
+function leaveGone(state: LaneState): void {
+  const gone = state.waiting.filter(({ asker: who }) => who?.gone?.aborted === true)
+  remove(state, gone)
+  for (const { refuse } of gone) refuse(clientGone())
+}
+
+function remove(state: LaneState, works: readonly Waiting[]): void {
+  if (works.length === 1) state.waiting.splice(state.waiting.indexOf(works[0]!), 1)
+  else if (works.length > 1) {
+    const gone = new Set(works)
+    state.waiting = state.waiting.filter((work) => !gone.has(work))
+  }
+}
+
+/** The timer outlives short waits: most of them end before it is due. */
+function watch(state: LaneState): void {
+  state.timer ??= setInterval(() => {
+    if (state.waiting.length > 0) return look(state)
+    clearInterval(state.timer)
+    state.timer = undefined
+  }, tickMs).unref()
+}
+
+async function aMoment(state: LaneState): Promise<void> {
+  if (state.refusing >= refusalsAtOnce) return
+  state.refusing += 1
+  await delay(refusalMs)
+  state.refusing -= 1
 }
 
 /** `Retry-After` is the time in which as much work is done, within reason. */

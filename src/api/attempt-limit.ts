@@ -34,7 +34,28 @@ type Step = { readonly key: string; readonly add: number; readonly window: strin
  * Rejects when nobody can count: an attempt that is not counted is not made.
  */
 export function openAttemptLimit(counters: Counters, windowMs: number): AttemptLimit {
+  const book = openBook(counters, windowMs)
+  return async (budgets) => {
+    const refusals = book.usedUp(budgets)
+    if (refusals.length > 0) return { ...tightest(refusals), giveBack: async () => tightest(refusals) }
+    const verdicts = await book.count(budgets)
+    const endsAt = book.endOf(budgets)
+    const verdict = tightest(verdicts)
+    if (!verdict.allowed) await book.giveBack(budgets, endsAt)
+    return {
+      ...verdict,
+      giveBack: async () => {
+        await book.giveBack(budgets, endsAt)
+        return tightest(budgets.map((budget, i) => book.knownOf(budget, true) ?? verdicts[i]!))
+      },
+    }
+  }
+}
+
+/** What this process knows of the shared counters of attempts. */
+function openBook(counters: Counters, windowMs: number) {
   const windows = openWindows<Counted>(rememberedAtMost)
+  const add = (steps: readonly Step[]) => addSteps(counters, windows, windowMs, steps)
 
   const knownOf = ({ key, limit, isGivenBack }: Budget, allowed: boolean): Verdict | undefined => {
     const made = windows.live(key)
@@ -43,66 +64,60 @@ export function openAttemptLimit(counters: Counters, windowMs: number): AttemptL
     return verdictOf(limit, { count: made.count - back, endsAt: made.endsAt }, allowed)
   }
 
-  const usedUp = (budgets: readonly Budget[]): Verdict[] =>
-    budgets.flatMap((budget) => {
-      const known = knownOf(budget, false)
-      if (known === undefined || known.remaining > 0) return []
-      const isFresh = performance.now() - windows.live(budget.key)!.seenAt < trustedMs
-      return !budget.isGivenBack || isFresh ? [known] : []
-    })
-
-  const add = async (steps: readonly Step[]): Promise<number[]> => {
-    const additions = () =>
-      steps.map(({ key, add, window }) => {
-        const endsAt = windows.live(window)?.endsAt
-        const remainingMs = endsAt === undefined ? windowMs : endsAt - performance.now()
-        return { key, add, atLeast: windows.live(key)?.count ?? 0, windowMs: remainingMs }
+  return {
+    knownOf,
+    /** The refusals that need no question. */
+    usedUp: (budgets: readonly Budget[]): Verdict[] =>
+      budgets.flatMap((budget) => {
+        const known = knownOf(budget, false)
+        if (known === undefined || known.remaining > 0) return []
+        const isFresh = performance.now() - windows.live(budget.key)!.seenAt < trustedMs
+        return !budget.isGivenBack || isFresh ? [known] : []
+      }),
+    count: async (budgets: readonly Budget[]): Promise<Verdict[]> => {
+      const given = budgets.filter(({ isGivenBack }) => isGivenBack)
+      const counted = await add([
+        ...budgets.map(({ key }) => ({ key, add: 1, window: key })),
+        ...given.map(({ key }) => ({ key: backOf(key), add: 0, window: key })),
+      ])
+      return budgets.map((budget, i) => {
+        const back = budget.isGivenBack ? counted[budgets.length + given.indexOf(budget)]! : 0
+        return knownOf(budget, counted[i]! - back <= budget.limit) ?? verdictOf(budget.limit, ended, true)
       })
-    const counts = await counters.add(additions)
-    return steps.map(({ key, add }, i) => {
-      const { count, remainingMs } = counts[i]!
-      const known = windows.live(key)
-      const own = (known?.own ?? 0) + add
-      const seenAt = performance.now()
-      const highest = Math.max(count, known?.count ?? 0, own)
-      windows.begin(key, { count: highest, own, seenAt, endsAt: seenAt + remainingMs })
-      return count
+    },
+    endOf: (budgets: readonly Budget[]): number =>
+      Math.min(...budgets.map(({ key }) => windows.live(key)?.endsAt ?? 0)),
+    /** Of windows that are not over: in the next one it was never counted. */
+    giveBack: async (budgets: readonly Budget[], endsAt: number): Promise<void> => {
+      const open = performance.now() < endsAt ? budgets.filter(({ isGivenBack }) => isGivenBack) : []
+      if (open.length > 0) await add(open.map(({ key }) => ({ key: backOf(key), add: 1, window: key })))
+    },
+  }
+}
+
+/** Adds to the shared counters and notes what they say. */
+async function addSteps(
+  counters: Counters,
+  windows: ReturnType<typeof openWindows<Counted>>,
+  windowMs: number,
+  steps: readonly Step[],
+): Promise<number[]> {
+  const additions = () =>
+    steps.map(({ key, add, window }) => {
+      const endsAt = windows.live(window)?.endsAt
+      const remainingMs = endsAt === undefined ? windowMs : endsAt - performance.now()
+      return { key, add, atLeast: windows.live(key)?.count ?? 0, windowMs: remainingMs }
     })
-  }
-
-  const count = async (budgets: readonly Budget[]): Promise<Verdict[]> => {
-    const given = budgets.filter(({ isGivenBack }) => isGivenBack)
-    const counted = await add([
-      ...budgets.map(({ key }) => ({ key, add: 1, window: key })),
-      ...given.map(({ key }) => ({ key: backOf(key), add: 0, window: key })),
-    ])
-    return budgets.map((budget, i) => {
-      const back = budget.isGivenBack ? counted[budgets.length + given.indexOf(budget)]! : 0
-      return knownOf(budget, counted[i]! - back <= budget.limit) ?? verdictOf(budget.limit, ended, true)
-    })
-  }
-
-  /** Of windows that are not over: in the next one it was never counted. */
-  const giveBack = async (budgets: readonly Budget[], endsAt: number): Promise<void> => {
-    const open = performance.now() < endsAt ? budgets.filter(({ isGivenBack }) => isGivenBack) : []
-    if (open.length > 0) await add(open.map(({ key }) => ({ key: backOf(key), add: 1, window: key })))
-  }
-
-  return async (budgets) => {
-    const refusals = usedUp(budgets)
-    if (refusals.length > 0) return { ...tightest(refusals), giveBack: async () => tightest(refusals) }
-    const verdicts = await count(budgets)
-    const endsAt = Math.min(...budgets.map(({ key }) => windows.live(key)?.endsAt ?? 0))
-    const verdict = tightest(verdicts)
-    if (!verdict.allowed) await giveBack(budgets, endsAt)
-    return {
-      ...verdict,
-      giveBack: async () => {
-        await giveBack(budgets, endsAt)
-        return tightest(budgets.map((budget, i) => knownOf(budget, true) ?? verdicts[i]!))
-      },
-    }
-  }
+  const counts = await counters.add(additions)
+  return steps.map(({ key, add }, i) => {
+    const { count, remainingMs } = counts[i]!
+    const known = windows.live(key)
+    const own = (known?.own ?? 0) + add
+    const seenAt = performance.now()
+    const highest = Math.max(count, known?.count ?? 0, own)
+    windows.begin(key, { count: highest, own, seenAt, endsAt: seenAt + remainingMs })
+    return count
+  })
 }
 
 const backOf = (key: string) => `${key} back`

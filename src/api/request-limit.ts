@@ -27,33 +27,16 @@ export function openRequestLimit({ limit, windowMs, counters, log }: RequestLimi
   const toShare = new Map<string, Requests>()
   let timer: NodeJS.Timeout | undefined
   let sharing = Promise.resolve()
-  let failed = false
+  let hasFailed = false
 
   const share = async (): Promise<void> => {
     const entries = [...toShare].filter(([, window]) => window.endsAt > performance.now())
     toShare.clear()
     if (entries.length === 0) return
-    const additions = entries.map(([key, window]) => {
-      const add = window.unsent
-      window.unsent = 0
-      const atLeast = window.count - add
-      return { key: `requests of ${key}`, add, atLeast, windowMs: window.endsAt - performance.now() }
-    })
-    try {
-      const counts = await counters.add(() => additions)
-      failed = false
-      entries.forEach(([, window], i) => {
-        // What came meanwhile is not in the shared count yet.
-        window.count = counts[i]!.count + window.unsent
-        window.endsAt = performance.now() + counts[i]!.remainingMs
-      })
-    } catch (error) {
-      entries.forEach(([, window], i) => {
-        window.unsent += additions[i]!.add
-      })
-      if (!failed) log.warn({ err: error }, 'the limit of requests is not shared: each process counts by itself')
-      failed = true
-    }
+    const error = await shareCounts(counters, entries)
+    if (error !== undefined && !hasFailed)
+      log.warn({ err: error }, 'the limit of requests is not shared: each process counts by itself')
+    hasFailed = error !== undefined
   }
 
   const inTurn = (): Promise<void> => {
@@ -82,5 +65,29 @@ export function openRequestLimit({ limit, windowMs, counters, log }: RequestLimi
       clearTimeout(timer)
       await sharing
     },
+  }
+}
+
+/** Adds what is unsent to the shared counters and learns what they say; gives the error where they cannot be reached. */
+async function shareCounts(counters: Counters, entries: readonly (readonly [string, Requests])[]): Promise<unknown> {
+  const additions = entries.map(([key, window]) => {
+    const add = window.unsent
+    window.unsent = 0
+    const atLeast = window.count - add
+    return { key: `requests of ${key}`, add, atLeast, windowMs: window.endsAt - performance.now() }
+  })
+  try {
+    const counts = await counters.add(() => additions)
+    entries.forEach(([, window], i) => {
+      // What came meanwhile is not in the shared count yet.
+      window.count = counts[i]!.count + window.unsent
+      window.endsAt = performance.now() + counts[i]!.remainingMs
+    })
+    return undefined
+  } catch (error) {
+    entries.forEach(([, window], i) => {
+      window.unsent += additions[i]!.add
+    })
+    return error
   }
 }

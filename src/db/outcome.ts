@@ -28,7 +28,7 @@ export const transactionIdSql = `pg_current_xact_id()::text as xid, ${lifeSql} a
 type Ending = 'committed' | 'aborted' | 'unknown'
 
 /** What the server says of a transaction; `status` null where it has forgotten it, `future` where it has yet to begin. */
-export type Standing = {
+export type TransactionStatus = {
   readonly status: 'committed' | 'aborted' | 'in progress' | 'future' | null
   readonly isSameLife: boolean
 }
@@ -40,7 +40,7 @@ export type Standing = {
  * survives a crash, so its number is not given out again: `committed` may be the other's, everything else says that ours
  * did not survive.
  */
-export function endingOf({ status, isSameLife }: Standing): Ending | undefined {
+export function endingOf({ status, isSameLife }: TransactionStatus): Ending | undefined {
   if (status === null) return 'unknown'
   if (isSameLife) return status === 'in progress' ? undefined : status === 'future' ? 'unknown' : status
   return status === 'committed' ? 'unknown' : 'aborted'
@@ -55,7 +55,7 @@ const outcomeWithinMs = 10_000
  */
 export async function endOfTransaction(db: Database, log: Logger, id: TransactionId): Promise<Ending> {
   return untilKnown(log, async () => {
-    const ending = endingOf(await standingOf(db, id))
+    const ending = endingOf(await statusOf(db, id))
     if (ending === undefined) await db.any(endAbandoned(id))
     return ending
   }).then((ending) => ending ?? 'unknown')
@@ -81,13 +81,13 @@ const unanswered = (log: Logger) => (error: unknown) => {
   return undefined
 }
 
-type Said = { readonly status: Standing['status']; readonly life: string }
+type Said = { readonly status: TransactionStatus['status']; readonly life: string }
 
-const standingSql = `select pg_xact_status($1::xid8) as status, ${lifeSql} as life`
+const statusSql = `select pg_xact_status($1::xid8) as status, ${lifeSql} as life`
 
-async function standingOf(db: Database, { xid, life }: TransactionId): Promise<Standing> {
+async function statusOf(db: Database, { xid, life }: TransactionId): Promise<TransactionStatus> {
   try {
-    const { status, life: now } = await db.one<Said>(rawQuery(standingSql, [xid]))
+    const { status, life: now } = await db.one<Said>(rawQuery(statusSql, [xid]))
     return { status, isSameLife: now === life }
   } catch (error) {
     if (sqlState(error) !== notYetBegun) throw error

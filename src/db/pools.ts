@@ -164,78 +164,86 @@ type DatabaseOptions = {
 
 /** Wraps a pool for statements one by one. */
 export function openDatabase(pool: pg.Pool, options: DatabaseOptions): Database {
-  const { log, logSql, tracing, onLoss, ends } = options
+  const { tracing } = options
   const { line, settings } = ways.get(pool)!
-  const query = (...[text, values, sending, signal, onNotice]: Parameters<typeof queryNow>) =>
-    tracing?.isOn === true
-      ? tracing.part(spanName(text), statementSpan(sending === 'prepared' ? statementName(text) : undefined), () =>
-          queryNow(text, values, sending, signal, onNotice),
-        )
-      : queryNow(text, values, sending, signal, onNotice)
-  const queryNow = async (
-    text: string,
-    values: readonly unknown[],
-    sending: Sending = 'unnamed',
-    signal = ends?.(),
-    onNotice?: (notice: { readonly message?: string | undefined }) => void,
-    isRepeated = false,
-  ): Promise<pg.QueryResult> => {
-    if (logSql) log.info({ sql: text }, 'sql')
-    const client = await acquire(pool, signal)
-    if (onNotice !== undefined) client.on('notice', onNotice)
-    try {
-      const name = sending === 'prepared' && line.isNamed() ? nameOn(client, text) : undefined
-      const statement = { text, values: values as unknown[], name }
-      const result = await cancellable(client, signal, () => answerOn(client, statement))
-      client.release()
-      return result
-    } catch (error) {
-      const isLost = isConnectionLoss(error)
-      client.release(isLost ? (error as Error) : undefined)
-      if (isLost && onLoss === 'repeat' && !isRepeated && signal?.aborted !== true)
-        return queryNow(text, values, sending, signal, onNotice, true)
-      if (isLost && onLoss === 'tell' && !wasRefused(error)) throw new AnswerLost(error, processOf(client))
-      // Its own stack ends at the socket; this one leads to whoever has asked.
-      Error.captureStackTrace(error as Error)
-      throw error
-    } finally {
-      if (onNotice !== undefined) client.off('notice', onNotice)
-    }
-  }
-  /**
-   * A name that did not hold, and a plan that a change of its table has made useless, cost another round trip and nothing
-   * else: the statement is a transaction of its own, so nothing of it has happened.
-   */
-  const answerOn = async (client: pg.PoolClient, statement: Statement) => {
-    try {
-      return await answerTo(client, statement, send)
-    } catch (error) {
-      const isLost = isNameError(error)
-      if (statement.name === undefined || !(isLost || isChangedResult(error))) throw error
-      if (isLost) line.nameLost(error)
-      preparedTexts(client).set(statement.text, false)
-      return answerTo(client, { ...statement, name: undefined }, send)
-    }
-  }
-  const send = (client: pg.PoolClient, statement: Statement, callback: Callback) => {
-    if (line.facts().keepsSettings) client.query(statement, callback)
-    else client.query(withSettings(settings.ofTransaction, statement, callback))
+  const query = (text: string, values: readonly unknown[], sending?: Sending, more: More = {}) => {
+    const begin = () => queryOn(pool, options, { text, values, sending }, more)
+    if (tracing?.isOn !== true) return begin()
+    return tracing.part(spanName(text), statementSpan(sending === 'prepared' ? statementName(text) : undefined), begin)
   }
   const runTold = async (text: string, values: readonly unknown[], sending?: Sending, signal?: AbortSignal) => {
     const told: string[] = []
-    const { rows } = await query(text, values, sending, signal, ({ message }) => {
+    const onNotice = ({ message }: Notice) => {
       const said = toldOfSessions(message)
       if (said !== undefined) told.push(said)
-    })
+    }
+    const { rows } = await query(text, values, sending, { signal, onNotice })
     return { rows: rows as never, told }
   }
   return {
     ...readerOf((text, values) => query(text, values)),
-    run: async (text, values, sending, signal) => (await query(text, values, sending, signal)).rows as never,
+    run: async (text, values, sending, signal) => (await query(text, values, sending, { signal })).rows as never,
     runTold,
     query: (text, values = []) => query(text, values),
     beginSql: (mode) => (line.facts().keepsSettings ? `begin ${mode}` : `begin ${mode}; ${settings.ofTransaction}`),
     pool,
+  }
+}
+
+type Notice = { readonly message?: string | undefined }
+type Asked = { readonly text: string; readonly values: readonly unknown[]; readonly sending?: Sending | undefined }
+type More = {
+  readonly signal?: AbortSignal | undefined
+  readonly onNotice?: (notice: Notice) => void
+  readonly isRepeated?: boolean
+}
+
+/** Runs a statement on a connection of the pool, and once more where its loss does no harm. */
+async function queryOn(pool: pg.Pool, options: DatabaseOptions, asked: Asked, more: More): Promise<pg.QueryResult> {
+  const { log, logSql, onLoss, ends } = options
+  const { text, values, sending } = asked
+  const { signal = ends?.(), onNotice, isRepeated } = more
+  const way = ways.get(pool)!
+  if (logSql) log.info({ sql: text }, 'sql')
+  const client = await acquire(pool, signal)
+  if (onNotice !== undefined) client.on('notice', onNotice)
+  try {
+    const name = sending === 'prepared' && way.line.isNamed() ? nameOn(client, text) : undefined
+    const statement = { text, values: values as unknown[], name }
+    const result = await cancellable(client, signal, () => answerOn(client, statement, way))
+    client.release()
+    return result
+  } catch (error) {
+    const isLost = isConnectionLoss(error)
+    client.release(isLost ? (error as Error) : undefined)
+    if (isLost && onLoss === 'repeat' && !isRepeated && signal?.aborted !== true)
+      return queryOn(pool, options, asked, { ...more, signal, isRepeated: true })
+    if (isLost && onLoss === 'tell' && !wasRefused(error)) throw new AnswerLost(error, processOf(client))
+    // Its own stack ends at the socket; this one leads to whoever has asked.
+    Error.captureStackTrace(error as Error)
+    throw error
+  } finally {
+    if (onNotice !== undefined) client.off('notice', onNotice)
+  }
+}
+
+/**
+ * A name that did not hold, and a plan that a change of its table has made useless, cost another round trip and nothing
+ * else: the statement is a transaction of its own, so nothing of it has happened.
+ */
+async function answerOn(client: pg.PoolClient, statement: Statement, { line, settings }: Way) {
+  const send = (client: pg.PoolClient, statement: Statement, callback: Callback) => {
+    if (line.facts().keepsSettings) client.query(statement, callback)
+    else client.query(withSettings(settings.ofTransaction, statement, callback))
+  }
+  try {
+    return await answerTo(client, statement, send)
+  } catch (error) {
+    const isLost = isNameError(error)
+    if (statement.name === undefined || !(isLost || isChangedResult(error))) throw error
+    if (isLost) line.nameLost(error)
+    preparedTexts(client).set(statement.text, false)
+    return answerTo(client, { ...statement, name: undefined }, send)
   }
 }
 

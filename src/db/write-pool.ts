@@ -3,6 +3,7 @@ import type { Logger } from 'pino'
 import {
   createDriverFactory,
   createPool,
+  type DatabasePool,
   type DatabaseTransactionConnection,
   type DriverFactory,
   type Interceptor,
@@ -12,7 +13,7 @@ import type { Config } from '../config/config.ts'
 import { cancelledBy } from './cancel.ts'
 import { Connection, type ConnectionConfig, toldOfSessions } from './connection.ts'
 import type { Line } from './poolers/line.ts'
-import { settingsOf } from './poolers/session-settings.ts'
+import { type SessionSettings, settingsOf } from './poolers/session-settings.ts'
 import {
   connectionLifetimeSeconds,
   type Database,
@@ -45,7 +46,7 @@ export type WritePool = {
   close(): Promise<void>
 }
 
-export async function openWritePool(options: {
+type WritePoolOptions = {
   config: Config
   log: Logger
   line: Line
@@ -53,31 +54,16 @@ export async function openWritePool(options: {
   hot: number
   name: string
   tracing: Tracing
-}): Promise<WritePool> {
+}
+
+export async function openWritePool(options: WritePoolOptions): Promise<WritePool> {
   const { config, log, line } = options
   const { database } = config
-  const url = databaseUrl(config)
-  const settings = settingsOf(url, { transactionTimeoutMs: database.transactionTimeoutMs, readOnly: false })
-  const driver = driverFor({
-    connectionString: withoutOwnParameters(url),
-    application_name: `daybook ${options.name} write`,
-    options: line.facts().keepsSettings ? settings.ofSession : settings.ofAddress,
-    ssl: tlsOptions(config),
-    connectionTimeoutMillis: database.poolAcquireMs,
-    silenceMs: longestSilenceMs(config),
+  const settings = settingsOf(databaseUrl(config), {
+    transactionTimeoutMs: database.transactionTimeoutMs,
+    readOnly: false,
   })
-  const slonik = await createPool(withoutOwnParameters(url), {
-    driverFactory: driver,
-    maxPoolSize: options.transactions,
-    connectionTimeout: database.poolAcquireMs,
-    idleTimeout: database.poolIdleMs,
-    maximumConnectionAge: connectionLifetimeSeconds(database.poolEvictMs) * 1000,
-    typeParsers: [],
-    // Our settings are local to a transaction, so nothing is left to reset; DISCARD ALL would cost a round trip.
-    resetConnection: async () => {},
-    interceptors: database.logging ? [logInterceptor(log)] : [],
-  })
-  slonik.on('error', (error) => log.warn({ err: error, pool: 'write' }, 'a database connection was lost'))
+  const slonik = await openTransactions(options, settings)
   const hot = openPool({ config, log, line, max: options.hot, readOnly: false, name: `${options.name} hot` })
   const { tracing } = options
   const hotDatabase = openDatabase(hot, { log, logSql: database.logging, tracing, onLoss: 'tell' })
@@ -106,6 +92,34 @@ export async function openWritePool(options: {
   }
 }
 
+/** The pool of the transactions. */
+async function openTransactions(options: WritePoolOptions, settings: SessionSettings): Promise<DatabasePool> {
+  const { config, log, line } = options
+  const { database } = config
+  const url = withoutOwnParameters(databaseUrl(config))
+  const driver = driverFor({
+    connectionString: url,
+    application_name: `daybook ${options.name} write`,
+    options: line.facts().keepsSettings ? settings.ofSession : settings.ofAddress,
+    ssl: tlsOptions(config),
+    connectionTimeoutMillis: database.poolAcquireMs,
+    silenceMs: longestSilenceMs(config),
+  })
+  const slonik = await createPool(url, {
+    driverFactory: driver,
+    maxPoolSize: options.transactions,
+    connectionTimeout: database.poolAcquireMs,
+    idleTimeout: database.poolIdleMs,
+    maximumConnectionAge: connectionLifetimeSeconds(database.poolEvictMs) * 1000,
+    typeParsers: [],
+    // Our settings are local to a transaction, so nothing is left to reset; DISCARD ALL would cost a round trip.
+    resetConnection: async () => {},
+    interceptors: database.logging ? [logInterceptor(log)] : [],
+  })
+  slonik.on('error', (error) => log.warn({ err: error, pool: 'write' }, 'a database connection was lost'))
+  return slonik
+}
+
 const pools = new WeakMap<WriteKey, WritePool>()
 
 export function keyOf(pool: WritePool): WriteKey {
@@ -123,7 +137,7 @@ export function writePoolOf({ writes }: UnloggedWrites): WritePool {
 export type TransactionConnection = DatabaseTransactionConnection
 
 type TxOptions = {
-  /** What the transaction means for sessions is added to it (told.ts). */
+  /** What the transaction means for sessions is added to it (connection.ts). */
   readonly told: string[]
   readonly tracing: Tracing
   /** Ends the statement that runs, and keeps others from beginning; COMMIT is none of them. */

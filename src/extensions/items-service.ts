@@ -45,68 +45,80 @@ export type ItemsServiceClass = new (collection: string, options?: ItemsServiceO
 
 /** The class for one extension; `actor` says whom the log names for what it does in nobody's name. */
 export function itemsServiceFor(rt: ExtensionWrites, actor: () => Actor): ItemsServiceClass {
-  return class implements ItemsService {
-    readonly #collection: string
-    readonly #accountability: Accountability | null
-
+  return class extends Items {
     constructor(collection: string, { accountability = null }: ItemsServiceOptions = {}) {
-      this.#collection = collection
-      this.#accountability = accountability
-      if (accountability !== null) writerBehind(accountability)
+      super(rt, actor, collection, accountability)
     }
+  }
+}
 
-    async readByQuery(query: Row = {}) {
-      const list = await this.#fresh((reader) => listItems(rt, reader, this.#collection, query))
-      return JSON.parse(typeof list === 'string' ? list : await text(list))
-    }
+class Items implements ItemsService {
+  readonly #rt: ExtensionWrites
+  readonly #actor: () => Actor
+  readonly #collection: string
+  readonly #accountability: Accountability | null
 
-    async readOne(id: Id, query: Row = {}) {
-      const { body } = await this.#fresh((reader) => readItem(rt, reader, this.#collection, String(id), query))
-      return JSON.parse(body).data
-    }
+  constructor(rt: ExtensionWrites, actor: () => Actor, collection: string, accountability: Accountability | null) {
+    this.#rt = rt
+    this.#actor = actor
+    this.#collection = collection
+    this.#accountability = accountability
+    if (accountability !== null) writerBehind(accountability)
+  }
 
-    async createOne(data: Row) {
-      return (await this.#change({ action: 'create', payloads: [data] }))[0]!
-    }
+  async readByQuery(query: Row = {}) {
+    const list = await this.#fresh((reader) => listItems(this.#rt, reader, this.#collection, query))
+    return JSON.parse(typeof list === 'string' ? list : await text(list))
+  }
 
-    async createMany(data: readonly Row[]) {
-      return this.#change({ action: 'create', payloads: data, asList: true })
-    }
+  async readOne(id: Id, query: Row = {}) {
+    const { body } = await this.#fresh((reader) => readItem(this.#rt, reader, this.#collection, String(id), query))
+    return JSON.parse(body).data
+  }
 
-    async updateOne(id: Id, data: Row) {
-      return (await this.#change({ action: 'update', changes: [{ id: String(id), payload: data }] }))[0]!
-    }
+  async createOne(data: Row) {
+    return (await this.#change({ action: 'create', payloads: [data] }))[0]!
+  }
 
-    async updateMany(changes: readonly ({ id: Id } & Row)[]) {
-      return this.#change({ action: 'update', changes: updatesIn(changes) })
-    }
+  async createMany(data: readonly Row[]) {
+    return this.#change({ action: 'create', payloads: data, asList: true })
+  }
 
-    async deleteOne(id: Id) {
-      const [gone] = await this.deleteMany([id])
-      return gone!
-    }
+  async updateOne(id: Id, data: Row) {
+    return (await this.#change({ action: 'update', changes: [{ id: String(id), payload: data }] }))[0]!
+  }
 
-    async deleteMany(ids: readonly Id[]) {
-      return this.#change({ action: 'delete', ids })
-    }
+  async updateMany(changes: readonly ({ id: Id } & Row)[]) {
+    return this.#change({ action: 'update', changes: updatesIn(changes) })
+  }
 
-    async #change(change: Change): Promise<Id[]> {
-      const { ids } = await this.#fresh((writer) => changeItems(rt, writer, this.#collection, change))
-      return ids.map((id) => JSON.parse(id))
-    }
+  async deleteOne(id: Id) {
+    const [gone] = await this.deleteMany([id])
+    return gone!
+  }
 
-    /** What is part of a transaction can only be run again together with all of it. */
-    #fresh<Result>(work: (writer: Writer) => Promise<Result>): Promise<Result> {
-      const writer = this.#writer()
-      return writer.scope === undefined ? withFreshCatalog(rt.catalog, () => work(writer)) : work(writer)
-    }
+  async deleteMany(ids: readonly Id[]) {
+    return this.#change({ action: 'delete', ids })
+  }
 
-    /** In a transaction the log names the one whose change it is. */
-    #writer(): Writer {
-      const scope = scopeOfHook(rt)
-      const own =
-        this.#accountability === null ? { actor: actor(), access: systemAccess } : writerBehind(this.#accountability)
-      return { ...own, actor: scope === undefined ? own.actor : (actorOfHook(rt) ?? scope.actor), scope }
-    }
+  async #change(change: Change): Promise<Id[]> {
+    const { ids } = await this.#fresh((writer) => changeItems(this.#rt, writer, this.#collection, change))
+    return ids.map((id) => JSON.parse(id))
+  }
+
+  /** What is part of a transaction can only be run again together with all of it. */
+  #fresh<Result>(work: (writer: Writer) => Promise<Result>): Promise<Result> {
+    const writer = this.#writer()
+    return writer.scope === undefined ? withFreshCatalog(this.#rt.catalog, () => work(writer)) : work(writer)
+  }
+
+  /** In a transaction the log names the one whose change it is. */
+  #writer(): Writer {
+    const scope = scopeOfHook(this.#rt)
+    const own =
+      this.#accountability === null
+        ? { actor: this.#actor(), access: systemAccess }
+        : writerBehind(this.#accountability)
+    return { ...own, actor: scope === undefined ? own.actor : (actorOfHook(this.#rt) ?? scope.actor), scope }
   }
 }

@@ -3,10 +3,12 @@ import { type Asker, workFor } from '../../src/admission/asker.ts'
 import { admitted, openLane, type Place } from '../../src/admission/lane.ts'
 import {
   afterRun,
+  cheapStep,
   duringRun,
   mayRefuse,
   type Places,
   readPlaces,
+  refusesComer,
   step,
   unknownCost,
   type Weight,
@@ -138,6 +140,30 @@ describe('a step', () => {
   it('bounds the line of all work', () => {
     const { refused } = stepOf(many(4, 'a', { weight: 'cheap' }), many(120, 'b', { weight: 'cheap' }))
     expect(refused).toHaveLength(20)
+  })
+})
+
+describe('a step at less cost', () => {
+  const lane = (running: Work[], waiting: Work[]) => ({ running: new Set(running), waiting, servedAt: nobodyServed })
+
+  it('is the step, whether somebody may be refused or not', () => {
+    for (const [running, waiting, now] of [
+      [[], many(2, 'a'), 10],
+      [many(2, 'a'), many(3, 'b', { expectedMs: 10 }), 10],
+      [many(2, 'a', { expectedMs: 3000 }), many(4, 'b', { expectedMs: 3000 }), 1],
+      [many(2, 'a'), many(9, 'b'), 10],
+      [many(2, 'a'), [work('b'), work('c', { since: 1000 })], 5001],
+    ] as const)
+      expect(cheapStep(lane([...running], [...waiting]), places, now)).toEqual(stepOf([...running], [...waiting], now))
+  })
+
+  it('tells whether one more would be refused, without making that one wait', () => {
+    const full = lane(many(2, 'a'), many(4, 'a'))
+    expect(refusesComer(full, places, 10, work('a', { since: 10 }))).toBe(true)
+    // Somebody else comes to their turn before the second piece of the first.
+    expect(refusesComer(full, places, 10, work('b', { since: 10 }))).toBe(false)
+    expect(refusesComer(full, places, 10, work('a', { since: 10, weight: 'cheap' }))).toBe(false)
+    expect(full.waiting).toHaveLength(4)
   })
 })
 

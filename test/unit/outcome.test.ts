@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
-import { endingOf, type Standing } from '../../src/db/outcome.ts'
+import { endingOf, type TransactionStatus } from '../../src/db/outcome.ts'
 
-it.each<[Standing['status'], boolean, ReturnType<typeof endingOf>]>([
+it.each<[TransactionStatus['status'], boolean, ReturnType<typeof endingOf>]>([
   ['committed', true, 'committed'],
   ['aborted', true, 'aborted'],
   ['in progress', true, undefined],

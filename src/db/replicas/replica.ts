@@ -4,14 +4,14 @@ import type { Logger } from 'pino'
 import { goneSignal } from '../../admission/asker.ts'
 import type { Config } from '../../config/config.ts'
 import { Connection, streamOf } from '../connection.ts'
-import { openLine } from '../poolers/line.ts'
+import { type Line, openLine } from '../poolers/line.ts'
 import { lookAtLine } from '../poolers/look-at-line.ts'
 import { settingsOf } from '../poolers/session-settings.ts'
 import { type Database, openDatabase, openPool, type PgClient, tlsOptions, withoutOwnParameters } from '../pools.ts'
 import { databaseIdentitySql, type WalPosition, walReplayedSql } from './wal.ts'
 
-/** What a replica has last said of itself. */
-type Standing =
+/** The last answer of a replica about itself. */
+type ReplicaState =
   | { readonly isUp: true; readonly standby: boolean; readonly replayed: WalPosition; readonly identity: string }
   | { readonly isUp: false; readonly reason: string }
 
@@ -19,7 +19,7 @@ type Standing =
 export type Replica = {
   /** Its place in DATABASE_READ_REPLICA_URLS, from 1: addresses are secrets. */
   readonly place: number
-  standing(): Standing
+  state(): ReplicaState
   /** Connections that are in use or waited for. */
   load(): number
   /**
@@ -59,51 +59,19 @@ export function openReplica({ config, log, name, url, place }: ReplicaOptions): 
   const connections = new Set<pg.PoolClient>()
   pool.on('connect', (client) => connections.add(client))
   pool.on('remove', (client) => connections.delete(client))
-
   const running = new Set<(error: Error) => void>()
-  const stopped = new AbortController()
-  let standing: Standing = { isUp: false, reason: 'not asked yet' }
-  let isAway = false
 
   const lose = (reason: string) => {
-    if (!isAway) log.warn({ replica: place, reason }, 'a read replica is away')
-    isAway = true
-    standing = { isUp: false, reason }
     const error = replicaLost(reason)
     for (const reject of running) reject(error)
     // What hangs would keep its place in the pool.
     for (const connection of connections) streamOf(connection).destroy(error)
   }
-
-  const watch = async () => {
-    let client: PgClient | undefined
-    let pause = watchIntervalMs
-    while (!stopped.signal.aborted) {
-      try {
-        if (client === undefined) {
-          line.found(await lookAtLine({ config, url, patienceMs }))
-          client = await connect({ config, name, url }, lose)
-        }
-        const next = await ask(client)
-        if (isAway) log.info({ replica: place }, 'a read replica is back')
-        isAway = false
-        standing = next
-        pause = watchIntervalMs
-      } catch (error) {
-        lose((error as Error).message)
-        drop(client, log)
-        client = undefined
-        pause = Math.min(pause * 2, longestPauseMs)
-      }
-      await delay(pause, undefined, { signal: stopped.signal, ref: false }).catch(() => undefined)
-    }
-    await client?.end()
-  }
-  const watching = watch()
+  const watcher = openWatch({ config, log, name, url, place }, { line, lose })
 
   return {
     place,
-    standing: () => standing,
+    state: watcher.state,
     load: () => pool.totalCount - pool.idleCount + pool.waitingCount,
     use: async (work, discard) => {
       const lost = Promise.withResolvers<never>()
@@ -119,9 +87,58 @@ export function openReplica({ config, log, name, url, place }: ReplicaOptions): 
       }
     },
     close: async () => {
+      await watcher.close()
+      await pool.end()
+    },
+  }
+}
+
+type Watched = { readonly line: Line; readonly lose: (reason: string) => void }
+
+/** Asks a replica again and again how it is, on a connection of its own. */
+function openWatch({ config, log, name, url, place }: ReplicaOptions, { line, lose }: Watched) {
+  const stopped = new AbortController()
+  let state: ReplicaState = { isUp: false, reason: 'not asked yet' }
+  let isAway = false
+
+  const onLost = (reason: string) => {
+    if (!isAway) log.warn({ replica: place, reason }, 'a read replica is away')
+    isAway = true
+    state = { isUp: false, reason }
+    lose(reason)
+  }
+
+  const watch = async () => {
+    let client: PgClient | undefined
+    let pause = watchIntervalMs
+    while (!stopped.signal.aborted) {
+      try {
+        if (client === undefined) {
+          line.found(await lookAtLine({ config, url, patienceMs }))
+          client = await connect({ config, name, url }, onLost)
+        }
+        const next = await ask(client)
+        if (isAway) log.info({ replica: place }, 'a read replica is back')
+        isAway = false
+        state = next
+        pause = watchIntervalMs
+      } catch (error) {
+        onLost((error as Error).message)
+        drop(client, log)
+        client = undefined
+        pause = Math.min(pause * 2, longestPauseMs)
+      }
+      await delay(pause, undefined, { signal: stopped.signal, ref: false }).catch(() => undefined)
+    }
+    await client?.end()
+  }
+  const watching = watch()
+
+  return {
+    state: () => state,
+    close: async () => {
       stopped.abort()
       await watching
-      await pool.end()
     },
   }
 }
@@ -144,7 +161,7 @@ async function connect({ config, name, url }: Address, onLost: (reason: string) 
   return client
 }
 
-async function ask(client: PgClient): Promise<Standing> {
+async function ask(client: PgClient): Promise<ReplicaState> {
   const { rows } = await client.query(
     `select pg_is_in_recovery() as standby, ${walReplayedSql}::text as replayed, ${databaseIdentitySql} as identity`,
   )

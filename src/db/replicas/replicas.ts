@@ -164,32 +164,32 @@ type Bounds = { readonly maxLagMs: number; readonly catalogSince: number; readon
 
 /** Why a replica may not serve; undefined where it may. */
 function unfitnessOf(replica: Replica, samples: Samples, { maxLagMs, catalogSince, now }: Bounds): string | undefined {
-  const standing = replica.standing()
-  if (!standing.isUp) return 'away'
+  const state = replica.state()
+  if (!state.isUp) return 'away'
   const latest = samples.latest()
   if (latest === undefined) return 'the primary has not been asked yet'
-  if (standing.identity !== latest.identity) return 'it is not a copy of this database'
-  if (!standing.standby) return 'it is no standby: it takes writes of its own'
-  const reached = samples.reached(standing.replayed)
+  if (state.identity !== latest.identity) return 'it is not a copy of this database'
+  if (!state.standby) return 'it is no standby: it takes writes of its own'
+  const reached = samples.reached(state.replayed)
   if (reached === undefined || now - reached.at > maxLagMs) return 'behind'
   return reached.at < catalogSince ? 'it does not have the present collections yet' : undefined
 }
 
 function reachedBy(replica: Replica, samples: Samples): Sample | undefined {
-  const standing = replica.standing()
-  return standing.isUp ? samples.reached(standing.replayed) : undefined
+  const state = replica.state()
+  return state.isUp ? samples.reached(state.replayed) : undefined
 }
 
 function hasReplayed(replica: Replica, position: bigint): boolean {
-  const standing = replica.standing()
-  return standing.isUp && standing.replayed >= position
+  const state = replica.state()
+  return state.isUp && state.replayed >= position
 }
 
 function statsOf({ replica, reads, faults }: Member, samples: Samples, reason: string | undefined): ReplicaStats {
-  const standing = replica.standing()
+  const state = replica.state()
   const latest = samples.latest()
   const reached = reachedBy(replica, samples)
-  const behind = standing.isUp && latest !== undefined ? Number(latest.position - standing.replayed) : undefined
+  const behind = state.isUp && latest !== undefined ? Number(latest.position - state.replayed) : undefined
   return {
     replica: replica.place,
     serving: reason === undefined,

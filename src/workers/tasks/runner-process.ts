@@ -1,4 +1,3 @@
-import { isMainThread, Worker, workerData } from 'node:worker_threads'
 import { openLogger } from '../../adapters/logger.ts'
 import { type Config, ConfigError, loadEnv, parseConfig } from '../../config/config.ts'
 import type { Tx } from '../../db/sql.ts'
@@ -9,6 +8,7 @@ import { schedulesOf } from '../../extensions/schedules.ts'
 import { type TasksService, tasksServiceMethods } from '../../extensions/tasks-service.ts'
 import type { TaskToDo } from '../../extensions/types.ts'
 import { insideScope, inTransaction } from '../../features/data/items/items.ts'
+import type { Outcome } from '../../features/work/tasks/tasks.ts'
 import {
   type ClaimedTask,
   causeOfTask,
@@ -17,7 +17,6 @@ import {
   hasCreatorLeft,
   holdClaim,
   messageOf,
-  type Outcome,
   progressOf,
   resultJson,
   tasksActor,
@@ -175,28 +174,4 @@ try {
 } catch (error) {
   process.stderr.write(`${error instanceof ConfigError ? error.message : (error as Error).stack}\n`)
   process.exit(1)
-}
-
-/*
- * A thread beside the handlers of a runner. It sees what they can hide by never yielding: that the worker is gone, and
- * that memory runs out which the heap's own limit does not count, such as buffers.
- */
-
-const lookMs = 100
-
-/** Ends this process at once when its parent has, or when it takes more memory than that. */
-function watchOver(memoryLimitMb: number): void {
-  new Worker(new URL(import.meta.url), {
-    workerData: { parent: process.ppid, memoryLimit: memoryLimitMb * 1_048_576 },
-    execArgv: [],
-  }).unref()
-}
-
-if (!isMainThread && workerData?.parent !== undefined) {
-  const { parent, memoryLimit } = workerData as { parent: number; memoryLimit: number }
-  setInterval(() => {
-    const isOrphan = process.ppid !== parent
-    const isTooLarge = process.memoryUsage.rss() > memoryLimit
-    if (isOrphan || isTooLarge) process.kill(process.pid, 'SIGKILL')
-  }, lookMs)
 }
