@@ -18,6 +18,8 @@ export type Access = {
   readonly tenantSpecific: boolean
   /** The caller came with an API key: it may not change passwords. */
   readonly byKey?: boolean
+  /** The caller came with the session cookie: any script of the origin may have sent the request. */
+  readonly byCookie?: boolean
   /**
    * Everything that this access is made of, as a short text for the keys of caches; undefined where that is not known. The
    * user is part of it where a rule of the role names a variable, or the request may (`namesVariables`).

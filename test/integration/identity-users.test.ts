@@ -191,11 +191,25 @@ describe('the own account', () => {
     const own = (action: string) => ({
       collection: 'svc_User',
       action,
-      fields: ['*', 'emailVerified'],
+      fields: ['*', 'emailVerified', ...(action === 'update' ? ['password'] : [])],
       conditions: { id: '$CURRENT_USER' },
     })
     await grant(api, role, ...['read', 'update', 'delete'].map(own))
     self = await signedInAs(role)
+  })
+
+  it('gets another password by no write of its row that came with the cookie, and by one with the token', async () => {
+    const login = { email: self.email, password: 'password of a user', authMode: 'cookie' }
+    const signedIn = await api.anonymous('POST', '/auth/login', login)
+    expect(signedIn.status, signedIn.text).toBe(200)
+    const cookie = String(signedIn.headers['set-cookie']).split(';')[0]!
+    const before = await api.position()
+    const write = ['PATCH', `/items/svc_User/${self.id}`, { password: 'another long one' }] as const
+    const refused = await api.anonymous(...write, { cookie, 'sec-fetch-site': 'same-origin' })
+    expect([refused.status, refused.body.error.code], refused.text).toEqual([403, 'FRESH_PROOF_REQUIRED'])
+    expect(refused.body.error.message).toContain('POST /auth/password/change')
+    expect(await factsSince(api, before)).toEqual([])
+    expect((await self.call('PATCH', `/items/svc_User/${self.id}`, { password: login.password })).status).toBe(200)
   })
 
   it('gets another address by no write of its row, an administrator neither', async () => {

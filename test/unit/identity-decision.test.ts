@@ -18,6 +18,7 @@ const manager: Decider = {
   userId: 'manager',
   admin: false,
   byKey: false,
+  byCookie: false,
   tenant: { id: 'one' },
   assignable: new Set(['member', 'editor']),
 }
@@ -104,6 +105,13 @@ describe('a change of the own account', () => {
   it('of the address goes by a confirmation, whoever it is', () => {
     for (const decider of [manager, admin])
       expect(change(decider, decider.userId!, ['email'], [])).toBe('403 EMAIL_CHANGE_NEEDS_CONFIRMATION')
+  })
+
+  it('of the password is no write of the row by cookie, which scripts of the origin hold, too', () => {
+    const browser = { ...manager, byCookie: true }
+    expect(change(browser, 'manager', ['password'], [at('member')])).toBe('403 FRESH_PROOF_REQUIRED')
+    expect(change(browser, 'manager', ['status'], [at('member')])).toEqual(nothing)
+    expect(change(browser, 'other', ['password'])).toEqual(nothing)
   })
 
   it('is of password and status, not of what others say', () => {

@@ -83,7 +83,13 @@ function byCookie({ rt, request, reply, ignoresSession }: Visit, session: LiveSe
   }
   if (ignoresSession) return publicCaller(rt)
   refuseForgedWrite(rt.config, request)
-  return admitted(rt, session) as Caller | Promise<Caller>
+  const caller = admitted(rt, session) as Caller | Promise<Caller>
+  return caller instanceof Promise ? caller.then(withCookie) : withCookie(caller)
+}
+
+/** The same caller, known to have come with the cookie, which scripts of the origin can use, too. */
+function withCookie(caller: Caller): Caller {
+  return remembered(caller, () => ({ ...caller, access: { ...caller.access, byCookie: true } }))
 }
 
 function admitted(rt: AuthWrites, session: LiveSession): Found | Promise<Caller> {

@@ -16,6 +16,8 @@ export type Decider = {
   readonly admin: boolean
   /** Came with an API key. */
   readonly byKey: boolean
+  /** Came with the session cookie. */
+  readonly byCookie: boolean
   /** The tenant outside of which it decides nothing; undefined for those who are kept inside none. */
   readonly tenant: { readonly id: string | null } | undefined
   /** Ids of the roles that it may give and take. */
@@ -116,8 +118,12 @@ const isOwn = ({ userId }: Decider, other: string | undefined) => userId !== und
 /** Fields that only a proof or somebody else may say of a user. */
 const saidByOthers: readonly IdentityField[] = ['emailVerified', 'role_Id', 'tenant_Id']
 
-function checkOwn({ admin, byKey }: Decider, changed: readonly IdentityField[]): void {
+function checkOwn({ admin, byKey, byCookie }: Decider, changed: readonly IdentityField[]): void {
   if (byKey) throw errors.sessionNeeded()
+  if (byCookie && changed.includes('password'))
+    throw new AppError(403, 'Change your own password with POST /auth/password/change {currentPassword, newPassword}', {
+      code: 'FRESH_PROOF_REQUIRED',
+    })
   if (changed.includes('email'))
     throw new AppError(403, 'Change your own e-mail address with POST /auth/email/change {email, currentPassword}', {
       code: 'EMAIL_CHANGE_NEEDS_CONFIRMATION',

@@ -139,12 +139,13 @@ export const roleRules: CollectionRules = {
 
 /** A caller as decisions about identities see it. */
 function deciderOf(rt: Configuration & CurrentAccess, access: Access): Decider {
-  const { admin, userId, byKey = false, roleId, tenantId = null } = access
+  const { admin, userId, byKey = false, byCookie = false, roleId, tenantId = null } = access
   const rules = rt.access.current()
   return {
     userId,
     admin,
     byKey,
+    byCookie,
     tenant: isScoped(access, rt.config) ? { id: tenantId } : undefined,
     assignable: assignableRoles(rules, rules.roles.get(roleId), admin),
   }
