@@ -154,7 +154,7 @@ export const floors: readonly Floor[] = [
     name: 'catalog',
     places: ['catalog/'],
     hides: 'definitions → catalog → DDL, and the triggers that write the log',
-    mayImport: ['db'],
+    mayImport: ['db', 'adapters'],
   },
   {
     name: 'db',

@@ -1,5 +1,5 @@
-import { type TSchema, Type } from 'typebox'
-import { Check } from 'typebox/value'
+import type { TSchema } from 'typebox'
+import { fits, Type } from '../adapters/typebox.ts'
 import { nearName, plain } from '../language/near-names.ts'
 import { fieldTypes } from './fields.ts'
 import { advicesOf, relationWords, type ShapeName, synonymOf, typeSynonymOf, typeSynonyms } from './synonyms.ts'
@@ -193,7 +193,7 @@ export function memberProblems(names: readonly ShapeName[], json: Json, path: st
     const shape = names.find((name) => Object.hasOwn(membersOf(name), word))
     if (shape === undefined) return [{ path: at, message: unknownMember(names, word, value) }]
     const member = membersOf(shape)[word]!
-    if (member.expects === undefined || Check(member, value)) return []
+    if (member.expects === undefined || fits(member, value)) return []
     return [{ path: at, message: `must be ${member.expects}` }]
   })
 }

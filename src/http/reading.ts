@@ -1,8 +1,6 @@
 import type { FastifySchemaCompiler } from 'fastify'
 import type { Static, TObject, TSchema } from 'typebox'
-import { Compile } from 'typebox/compile'
-import { Set as setFormat } from 'typebox/format'
-import { Check, Errors } from 'typebox/value'
+import { compiled, fits, problemsOf } from '../adapters/typebox.ts'
 import { AppError } from '../errors.ts'
 
 /** The words of a refusal, which may quote what was given; without a status it is 400. */
@@ -36,11 +34,6 @@ export type Reading = {
 
 type Annotated = TSchema & Reading & { readonly type?: unknown; readonly required?: readonly string[] }
 
-// What PostgreSQL reads as a time, and as text.
-const moment = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)$/
-setFormat('date-time', (value) => moment.test(value) && !Number.isNaN(Date.parse(value)))
-setFormat('unicode', (value) => value.isWellFormed() && !value.includes('\0'))
-
 type Outcome = true | { readonly value: unknown } | { readonly error: AppError }
 
 /**
@@ -52,13 +45,10 @@ type Outcome = true | { readonly value: unknown } | { readonly error: AppError }
  * is required.
  */
 export const readerOf: FastifySchemaCompiler<TSchema> = ({ schema, httpPart = 'body' }) => {
-  let fits: ((value: unknown) => boolean) | undefined
+  let check: ((value: unknown) => boolean) | undefined
   return (value: unknown): Outcome => {
-    if (fits === undefined) {
-      const compiled = Compile(schema)
-      fits = (given) => compiled.Check(given)
-    }
-    if (fits(value)) return true
+    check ??= compiled(schema)
+    if (check(value)) return true
     try {
       return { value: readSlowly(schema, value, httpPart) }
     } catch (error) {
@@ -70,7 +60,7 @@ export const readerOf: FastifySchemaCompiler<TSchema> = ({ schema, httpPart = 'b
 
 /** The same for what comes from elsewhere, e.g. an extension. 400 where it does not fit. */
 export function readAs<Shape extends TSchema>(shape: Shape, value: unknown): Static<Shape> {
-  return (Check(shape, value) ? value : readSlowly(shape, value, 'body')) as Static<Shape>
+  return (fits(shape, value) ? value : readSlowly(shape, value, 'body')) as Static<Shape>
 }
 
 type Members = Readonly<Record<string, unknown>>
@@ -96,7 +86,7 @@ function readMembers(shape: TObject, members: Members, part: string): Members {
     const given = part === 'body' ? members[name] : converted(member, members[name])
     read[name] = given
     const isGiven = given !== undefined && given !== null
-    if (given !== undefined && (Check(member, given) || (isGiven && member.unchecked === true))) continue
+    if (given !== undefined && (fits(member, given) || (isGiven && member.unchecked === true))) continue
     if (isGiven && member.lenient !== true) throw refused(member, given, `${part}/${name}`)
     if (required.has(name)) throw missing(member, name, part)
     delete read[name]
@@ -113,7 +103,7 @@ function converted({ type }: Annotated, given: unknown): unknown {
 }
 
 function refused(shape: TSchema, value: unknown, place: string): AppError {
-  const problems = Errors(shape, value)
+  const problems = problemsOf(shape, value)
   const { refusal } = shape as Annotated
   if (refusal !== undefined) return inWords(refusal, value, new Set(problems.map(({ keyword }) => keyword as string)))
   const problem = problems.at(-1)

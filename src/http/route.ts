@@ -1,5 +1,6 @@
 import type { RouteShorthandOptions } from 'fastify'
-import { type Static, type TObject, type TSchema, type TUnsafe, Type } from 'typebox'
+import type { Static, TObject, TSchema, TUnsafe } from 'typebox'
+import { Type } from '../adapters/typebox.ts'
 import { readerOf } from './reading.ts'
 import { AuthError, GeneralError, RealtimeError } from './shapes.ts'
 

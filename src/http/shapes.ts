@@ -1,4 +1,5 @@
-import { type TSchemaOptions, Type } from 'typebox'
+import type { TSchemaOptions } from 'typebox'
+import { Type } from '../adapters/typebox.ts'
 import type { Reading } from './reading.ts'
 
 /** The shapes that many routes share. Each has an example, so that the example of a whole is made from its parts. */

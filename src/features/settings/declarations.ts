@@ -1,4 +1,5 @@
-import { type TProperties, Type } from 'typebox'
+import type { TProperties } from 'typebox'
+import { Type } from '../../adapters/typebox.ts'
 import { route } from '../../http/route.ts'
 import { Count, Id, Moment, NullableId, Said } from '../../http/shapes.ts'
 import { settingsKeys } from './keys.ts'

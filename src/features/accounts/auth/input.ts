@@ -1,5 +1,6 @@
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 import { canonicalEmail } from '../../../adapters/email-address.ts'
+import { Type } from '../../../adapters/typebox.ts'
 import type { Configuration } from '../../../config/config.ts'
 import { AppError } from '../../../errors.ts'
 import { Filled, OneOf, Text } from '../../../http/shapes.ts'

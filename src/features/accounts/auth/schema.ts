@@ -1,4 +1,4 @@
-import { Type } from 'typebox'
+import { Type } from '../../../adapters/typebox.ts'
 import { type Declaration, type Options, route } from '../../../http/route.ts'
 import { Anything, Count, Id, NullableId, NullableText, OneOf, Row, Text } from '../../../http/shapes.ts'
 

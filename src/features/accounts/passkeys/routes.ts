@@ -1,4 +1,4 @@
-import { Type } from 'typebox'
+import { Type } from '../../../adapters/typebox.ts'
 import type { Reads } from '../../../db/pools.ts'
 import type { Writes } from '../../../events/commit.ts'
 import type { App } from '../../../http/http.ts'

@@ -1,4 +1,5 @@
-import { type TProperties, Type } from 'typebox'
+import type { TProperties } from 'typebox'
+import { Type } from '../../../adapters/typebox.ts'
 import { badQuery } from '../../../http/reading.ts'
 import { route } from '../../../http/route.ts'
 import { Anything, Id, Nothing, NullableId, NullableText, OneOf, Said, Text } from '../../../http/shapes.ts'

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { Type } from 'typebox'
 import type { CurrentAccess } from '../../../access/store.ts'
+import { Type } from '../../../adapters/typebox.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { App } from '../../../http/http.ts'
 import { Text } from '../../../http/shapes.ts'

@@ -1,4 +1,4 @@
-import { Type } from 'typebox'
+import { Type } from '../../../adapters/typebox.ts'
 import { Filled, Text } from '../../../http/shapes.ts'
 import { SignedInShape, SignIn } from '../auth/auth.ts'
 

@@ -1,4 +1,4 @@
-import { Type } from 'typebox'
+import { Type } from '../../../adapters/typebox.ts'
 import { Anything, Filled, Id, Text } from '../../../http/shapes.ts'
 import { authRoute, Link, SignedInShape, SignIn, TokenParams } from '../auth/auth.ts'
 

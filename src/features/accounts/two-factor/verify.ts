@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify'
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 import type { CurrentAccess } from '../../../access/store.ts'
+import { Type } from '../../../adapters/typebox.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Clock } from '../../../db/clock.ts'

@@ -1,4 +1,4 @@
-import { Type } from 'typebox'
+import { Type } from '../../../adapters/typebox.ts'
 import type { Collection, Field } from '../../../catalog/catalog.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import { AppError } from '../../../errors.ts'

@@ -1,4 +1,5 @@
-import { type TProperties, type TSchema, Type } from 'typebox'
+import type { TProperties, TSchema } from 'typebox'
+import { Type } from '../../../adapters/typebox.ts'
 import { route } from '../../../http/route.ts'
 import { Anything, Count, Id, Nothing, OneOf, Row, Text } from '../../../http/shapes.ts'
 

@@ -1,4 +1,4 @@
-import { Type } from 'typebox'
+import { Type } from '../../../adapters/typebox.ts'
 import { type Declaration, route } from '../../../http/route.ts'
 import { Count, NullableId, NullableText, OneOf, Text } from '../../../http/shapes.ts'
 import { migrationTypes } from './scripts.ts'

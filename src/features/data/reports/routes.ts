@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { Type } from 'typebox'
+import { Type } from '../../../adapters/typebox.ts'
 import type { ResultCache } from '../../../cache/data-cache.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'

@@ -1,4 +1,5 @@
-import { type TProperties, Type } from 'typebox'
+import type { TProperties } from 'typebox'
+import { Type } from '../../../adapters/typebox.ts'
 import { membersOf } from '../../../catalog/shape.ts'
 import type { ShapeName } from '../../../catalog/synonyms.ts'
 import { badQuery } from '../../../http/reading.ts'

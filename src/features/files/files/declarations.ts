@@ -1,4 +1,4 @@
-import { Type } from 'typebox'
+import { Type } from '../../../adapters/typebox.ts'
 import { route } from '../../../http/route.ts'
 import { Nothing, Row, Said, Text } from '../../../http/shapes.ts'
 import { fileBody, ItemsShape, ListQuery, ReadQuery } from '../../data/items/items.ts'

@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { type TObject, Type } from 'typebox'
+import type { TObject } from 'typebox'
 import { isLoopback } from '../../../adapters/client-address.ts'
+import { Type } from '../../../adapters/typebox.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Reads } from '../../../db/pools.ts'
 import { type Reader, sql } from '../../../db/sql.ts'

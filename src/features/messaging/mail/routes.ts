@@ -1,6 +1,6 @@
-import { Type } from 'typebox'
 import { canonicalEmail } from '../../../adapters/email-address.ts'
 import { type Mailer, openMailer } from '../../../adapters/mailer.ts'
+import { Type } from '../../../adapters/typebox.ts'
 import type { Reads } from '../../../db/pools.ts'
 import { AppError } from '../../../errors.ts'
 import { commit } from '../../../events/commit.ts'

@@ -1,4 +1,4 @@
-import { Type } from 'typebox'
+import { Type } from '../../../adapters/typebox.ts'
 import { errors } from '../../../errors.ts'
 import { readAs } from '../../../http/reading.ts'
 import { Anything, Filled, Id } from '../../../http/shapes.ts'

@@ -1,4 +1,4 @@
-import { Type } from 'typebox'
+import { Type } from '../../../adapters/typebox.ts'
 import { type App, actorOf } from '../../../http/http.ts'
 import { type Declaration, route } from '../../../http/route.ts'
 import { Count, Id, Text } from '../../../http/shapes.ts'

@@ -1,5 +1,5 @@
-import { Type } from 'typebox'
 import { TemplateError } from '../../../adapters/liquid.ts'
+import { Type } from '../../../adapters/typebox.ts'
 import type { Clock } from '../../../db/clock.ts'
 import type { Reads } from '../../../db/pools.ts'
 import { AppError } from '../../../errors.ts'

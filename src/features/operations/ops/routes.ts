@@ -1,4 +1,5 @@
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
+import { Type } from '../../../adapters/typebox.ts'
 import type { Reads } from '../../../db/pools.ts'
 import type { Writes } from '../../../events/commit.ts'
 import { type App, actorOf } from '../../../http/http.ts'

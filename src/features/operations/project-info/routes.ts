@@ -1,4 +1,4 @@
-import { Type } from 'typebox'
+import { Type } from '../../../adapters/typebox.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { App } from '../../../http/http.ts'
 import { route } from '../../../http/route.ts'

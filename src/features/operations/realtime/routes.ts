@@ -1,4 +1,5 @@
-import { type TSchema, Type } from 'typebox'
+import type { TSchema } from 'typebox'
+import { Type } from '../../../adapters/typebox.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Reads } from '../../../db/pools.ts'
 import { errors } from '../../../errors.ts'
