@@ -1,4 +1,7 @@
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import type { Counter, Gauge, Registry } from 'prom-client'
+import { onFirstUse } from '../language/once.ts'
+
+const prometheus = onFirstUse<typeof import('prom-client')>('prom-client')
 
 type Labels = Readonly<Record<string, string | number>>
 /** One value of a gauge, with the labels that tell it from the others. */
@@ -18,13 +21,26 @@ export type Metrics = {
 }
 
 export function openMetrics(): Metrics {
-  const registry = new Registry()
-  const registers = [registry]
+  const unmade: ((registers: Registry[]) => void)[] = []
+  let registry: Registry | undefined
   let isWatchingNode = false
+  /** Makes what was defined since the last time, in the order of definition: at the first scrape, or when something is timed. */
+  const made = (): Registry => {
+    registry ??= new (prometheus().Registry)()
+    for (const make of unmade.splice(0)) make([registry])
+    return registry
+  }
   return {
     histogram: ({ name, help, labelNames = [] }, bounds) => {
-      const histogram = new Histogram({ name, help, labelNames, buckets: [...bounds], registers })
-      return (labels, seconds) => histogram.observe(labels, seconds)
+      let observe: ((labels: Labels, seconds: number) => void) | undefined
+      unmade.push((registers) => {
+        const histogram = new (prometheus().Histogram)({ name, help, labelNames, buckets: [...bounds], registers })
+        observe = (labels, seconds) => histogram.observe(labels, seconds)
+      })
+      return (labels, seconds) => {
+        if (observe === undefined) made()
+        observe!(labels, seconds)
+      }
     },
     gauge: ({ name, help, labelNames = [] }, read) => {
       const collect = async function (this: Gauge) {
@@ -34,19 +50,20 @@ export function openMetrics(): Metrics {
         if (readings.length === 0) this.remove({})
         for (const { labels = {}, value } of readings) this.set(labels, value)
       }
-      new Gauge({ name, help, labelNames, registers, collect })
+      unmade.push((registers) => new (prometheus().Gauge)({ name, help, labelNames, registers, collect }))
     },
     counter: ({ name, help, labelNames = [] }, read) => {
       const collect = function (this: Counter) {
         this.reset()
         for (const { labels = {}, value } of read()) this.inc(labels, value)
       }
-      new Counter({ name, help, labelNames, registers, collect })
+      unmade.push((registers) => new (prometheus().Counter)({ name, help, labelNames, registers, collect }))
     },
     scrape: async () => {
-      if (!isWatchingNode) collectDefaultMetrics({ register: registry })
+      const register = made()
+      if (!isWatchingNode) prometheus().collectDefaultMetrics({ register })
       isWatchingNode = true
-      return { contentType: registry.contentType, text: await registry.metrics() }
+      return { contentType: register.contentType, text: await register.metrics() }
     },
   }
 }

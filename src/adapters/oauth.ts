@@ -1,22 +1,17 @@
-import {
-  createRemoteJWKSet,
-  importPKCS8,
-  type JWTPayload,
-  type JWTVerifyGetKey,
-  errors as joseErrors,
-  customFetch as joseFetch,
-  jwtVerify,
-  SignJWT,
-} from 'jose'
-import * as oauth from 'openid-client'
+import type { JWTPayload, JWTVerifyGetKey } from 'jose'
+import type { ClientAuth, Configuration, CustomFetch } from 'openid-client'
+import { onFirstUse } from '../language/once.ts'
 import { UrlFetchError } from './fetch-url.ts'
 import { type FetchInit, fetchResponse, type TokenEndpointAdapter, tokenEndpointFetch } from './oauth-fetch.ts'
+
+const oauth = onFirstUse<typeof import('openid-client')>('openid-client')
+const jose = onFirstUse<typeof import('jose')>('jose')
 
 type OAuthClientOptions = {
   readonly clientId: string
   readonly server: OAuthServer
   /** Puts the client's proof into a request to the token endpoint. */
-  readonly authenticate: oauth.ClientAuth
+  readonly authenticate: ClientAuth
   /** Of its ID tokens where it is none of its published keys that signs them but the client's secret (HS256). */
   readonly hmacSecret?: string | undefined
   /** Repairs what a token endpoint does otherwise than the standard. */
@@ -46,7 +41,7 @@ export type Tokens = {
 
 export type OAuthClient = {
   readonly clientId: string
-  readonly config: oauth.Configuration
+  readonly config: Configuration
   readonly options: OAuthClientOptions
 }
 
@@ -62,18 +57,18 @@ export async function openOAuthClient(options: OAuthClientOptions): Promise<OAut
   const config =
     'discover' in server
       ? await saying(() => discover(server.discover, options, metadata))
-      : new oauth.Configuration(metadataOf(server), clientId, metadata, authenticate)
-  if (allowPrivate) oauth.allowInsecureRequests(config)
-  config[oauth.customFetch] = fetchOf(options, config.serverMetadata().token_endpoint)
+      : new (oauth().Configuration)(metadataOf(server), clientId, metadata, authenticate)
+  if (allowPrivate) oauth().allowInsecureRequests(config)
+  config[oauth().customFetch] = fetchOf(options, config.serverMetadata().token_endpoint)
   // What the client's secret signs has come from the token endpoint over TLS (OpenID Connect Core 3.1.3.7, 6).
   if (hmacSecret === undefined && config.serverMetadata().jwks_uri !== undefined)
-    oauth.enableNonRepudiationChecks(config)
+    oauth().enableNonRepudiationChecks(config)
   return { clientId, config, options }
 }
 
 /** The address to send the browser to. */
 export function authorizationUrl({ config }: OAuthClient, parameters: Readonly<Record<string, string>>): URL {
-  return oauth.buildAuthorizationUrl(config, parameters)
+  return oauth().buildAuthorizationUrl(config, parameters)
 }
 
 type CodeChecks = {
@@ -93,7 +88,7 @@ type CodeChecks = {
  */
 export async function exchangeCode({ config }: OAuthClient, callback: URL, checks: CodeChecks): Promise<Tokens> {
   const answer = await saying(() =>
-    oauth.authorizationCodeGrant(
+    oauth().authorizationCodeGrant(
       config,
       callback,
       {
@@ -135,7 +130,7 @@ export async function verifyIdToken(client: OAuthClient, token: string, nonce: s
 
 /** S256 (RFC 7636). */
 export function codeChallenge(verifier: string): Promise<string> {
-  return oauth.calculatePKCECodeChallenge(verifier)
+  return oauth().calculatePKCECodeChallenge(verifier)
 }
 
 /** A JWT that stands for a client's secret, signed with its private key (ES256, PKCS#8 in PEM), for five minutes. */
@@ -146,29 +141,29 @@ export async function signedClientSecret(key: {
   readonly subject: string
   readonly audience: string
 }): Promise<string> {
-  return new SignJWT()
+  return new (jose().SignJWT)()
     .setProtectedHeader({ alg: 'ES256', kid: key.keyId })
     .setIssuer(key.issuer)
     .setSubject(key.subject)
     .setAudience(key.audience)
     .setIssuedAt()
     .setExpirationTime('5 minutes')
-    .sign(await importPKCS8(key.privateKey, 'ES256'))
+    .sign(await jose().importPKCS8(key.privateKey, 'ES256'))
 }
 
-export const clientSecretBasic: (secret: string) => oauth.ClientAuth = oauth.ClientSecretBasic
-export const clientSecretPost: (secret: string) => oauth.ClientAuth = oauth.ClientSecretPost
-export type ClientAuthentication = oauth.ClientAuth
+export const clientSecretBasic = (secret: string): ClientAuth => oauth().ClientSecretBasic(secret)
+export const clientSecretPost = (secret: string): ClientAuth => oauth().ClientSecretPost(secret)
+export type ClientAuthentication = ClientAuth
 
-function fetchOf({ adapt = {}, allowPrivate }: OAuthClientOptions, endpoint: string | undefined): oauth.CustomFetch {
+function fetchOf({ adapt = {}, allowPrivate }: OAuthClientOptions, endpoint: string | undefined): CustomFetch {
   const fetch = tokenEndpointFetch(endpoint, adapt, allowPrivate)
   return (url, init) => fetch(url, init as FetchInit)
 }
 
 function discover(issuer: string, { clientId, authenticate, allowPrivate }: OAuthClientOptions, metadata: object) {
-  return oauth.discovery(new URL(issuer), clientId, metadata, authenticate, {
-    [oauth.customFetch]: (url, init) => fetchResponse(url, init as FetchInit, allowPrivate),
-    execute: allowPrivate ? [oauth.allowInsecureRequests] : [],
+  return oauth().discovery(new URL(issuer), clientId, metadata, authenticate, {
+    [oauth().customFetch]: (url, init) => fetchResponse(url, init as FetchInit, allowPrivate),
+    execute: allowPrivate ? [oauth().allowInsecureRequests] : [],
   })
 }
 
@@ -185,21 +180,23 @@ async function signedClaims({ clientId, config, options }: OAuthClient, token: s
   const demands = { audience: clientId, requiredClaims: ['iss', 'sub', 'exp', 'iat', 'nonce'] }
   if (options.hmacSecret !== undefined) {
     const key = new TextEncoder().encode(options.hmacSecret)
-    return (await jwtVerify(token, key, { ...demands, algorithms: ['HS256'] })).payload
+    return (await jose().jwtVerify(token, key, { ...demands, algorithms: ['HS256'] })).payload
   }
-  return (await jwtVerify(token, keysOf(config, options), { ...demands, algorithms: signatures })).payload
+  return (await jose().jwtVerify(token, keysOf(config, options), { ...demands, algorithms: signatures })).payload
 }
 
 const signatures = ['RS256', 'PS256', 'ES256', 'EdDSA']
 
-const keysByConfig = new WeakMap<oauth.Configuration, JWTVerifyGetKey>()
+const keysByConfig = new WeakMap<Configuration, JWTVerifyGetKey>()
 
-function keysOf(config: oauth.Configuration, { allowPrivate }: OAuthClientOptions): JWTVerifyGetKey {
+function keysOf(config: Configuration, { allowPrivate }: OAuthClientOptions): JWTVerifyGetKey {
   const { jwks_uri } = config.serverMetadata()
   if (jwks_uri === undefined) throw new OAuthRefusal('the provider publishes no keys')
   const keys =
     keysByConfig.get(config) ??
-    createRemoteJWKSet(new URL(jwks_uri), { [joseFetch]: (url, init) => fetchResponse(url, init, allowPrivate) })
+    jose().createRemoteJWKSet(new URL(jwks_uri), {
+      [jose().customFetch]: (url, init) => fetchResponse(url, init, allowPrivate),
+    })
   keysByConfig.set(config, keys)
   return keys
 }
@@ -218,11 +215,11 @@ async function saying<T>(ask: () => Promise<T>): Promise<T> {
 
 function isRefusal(error: unknown): boolean {
   return (
-    error instanceof oauth.ResponseBodyError ||
-    error instanceof oauth.AuthorizationResponseError ||
-    error instanceof oauth.ClientError ||
-    error instanceof oauth.WWWAuthenticateChallengeError ||
-    error instanceof joseErrors.JOSEError
+    error instanceof oauth().ResponseBodyError ||
+    error instanceof oauth().AuthorizationResponseError ||
+    error instanceof oauth().ClientError ||
+    error instanceof oauth().WWWAuthenticateChallengeError ||
+    error instanceof jose().errors.JOSEError
   )
 }
 

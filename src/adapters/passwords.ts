@@ -1,8 +1,10 @@
 import { createHmac } from 'node:crypto'
 import { availableParallelism } from 'node:os'
-import bcrypt from 'bcrypt'
 import { asker } from '../admission/asker.ts'
 import { admitted, openLane } from '../admission/lane.ts'
+import { onFirstUse } from '../language/once.ts'
+
+const bcrypt = onFirstUse<typeof import('bcrypt')>('bcrypt')
 
 const scheme = 'b1:'
 /**
@@ -30,7 +32,7 @@ export const hashing = openLane({
  * 503 when too many hashes are waiting.
  */
 export async function hashPassword(password: string, cost: number): Promise<string> {
-  return scheme + (await inTurn(() => bcrypt.hash(preHash(password), cost)))
+  return scheme + (await inTurn(() => bcrypt().hash(preHash(password), cost)))
 }
 
 /**
@@ -44,7 +46,7 @@ export async function verifyPassword(
 ): Promise<boolean> {
   const known = stored?.startsWith(scheme) === true
   const hash = known ? stored.slice(scheme.length) : await nobody(cost)
-  const matches = await inTurn(() => bcrypt.compare(preHash(password), hash))
+  const matches = await inTurn(() => bcrypt().compare(preHash(password), hash))
   return matches && known
 }
 
@@ -56,7 +58,7 @@ function preHash(password: string): string {
 const nobodies = new Map<number, Promise<string>>()
 
 function nobody(cost: number): Promise<string> {
-  const hash = nobodies.get(cost) ?? bcrypt.hash(preHash('nobody has this password'), cost)
+  const hash = nobodies.get(cost) ?? bcrypt().hash(preHash('nobody has this password'), cost)
   nobodies.set(cost, hash)
   return hash
 }

@@ -1,8 +1,10 @@
 import { createHash, createSecretKey, hkdfSync, type KeyObject, randomBytes } from 'node:crypto'
-import jwt from 'jsonwebtoken'
+import type { JwtPayload, VerifyOptions } from 'jsonwebtoken'
 import type { Config } from '../config/config.ts'
 import { longestLifeSeconds } from '../config/variables/accounts.ts'
-import { oncePer } from '../language/once.ts'
+import { oncePer, onFirstUse } from '../language/once.ts'
+
+const jwt = onFirstUse<typeof import('jsonwebtoken')>('jsonwebtoken')
 
 /** What an access token says. Only `sessionToken` opens anything; the session's row is the truth. */
 export type TokenClaims = {
@@ -31,7 +33,7 @@ export function signToken(config: Config, claims: TokenClaims, now: Date): strin
     iat,
     exp: iat + config.auth.accessTokenExpiresIn,
   }
-  return jwt.sign(payload, signingKeys(config)[0]!, { algorithm: 'HS256' })
+  return jwt().sign(payload, signingKeys(config)[0]!, { algorithm: 'HS256' })
 }
 
 /**
@@ -99,13 +101,13 @@ function secretOf(config: Config): string {
   return config.auth.secretKey
 }
 
-function payloadOf(token: string, key: KeyObject, options: jwt.VerifyOptions): jwt.JwtPayload | undefined {
+function payloadOf(token: string, key: KeyObject, options: VerifyOptions): JwtPayload | undefined {
   try {
     // The library reads members of whatever the payload is, also of null.
-    if (!isObject(jwt.decode(token))) return undefined
-    return jwt.verify(token, key, options) as jwt.JwtPayload
+    if (!isObject(jwt().decode(token))) return undefined
+    return jwt().verify(token, key, options) as JwtPayload
   } catch (error) {
-    if (error instanceof jwt.JsonWebTokenError || error instanceof SyntaxError) return undefined
+    if (error instanceof jwt().JsonWebTokenError || error instanceof SyntaxError) return undefined
     throw error
   }
 }
@@ -115,10 +117,7 @@ const clockLeewaySeconds = 86_400
 
 const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null && !Array.isArray(value)
 
-function claimsOf(
-  { id, role_Id, tenant_Id, sessionToken, exp }: jwt.JwtPayload,
-  now: Date,
-): VerifiedClaims | undefined {
+function claimsOf({ id, role_Id, tenant_Id, sessionToken, exp }: JwtPayload, now: Date): VerifiedClaims | undefined {
   if (typeof id !== 'string' || typeof role_Id !== 'string' || typeof sessionToken !== 'string') return undefined
   if (exp === undefined || exp > now.getTime() / 1000 + longestLifeSeconds + clockLeewaySeconds) return undefined
   if (!/^[0-9a-f]{64}$/.test(sessionToken)) return undefined

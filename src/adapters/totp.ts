@@ -1,16 +1,23 @@
-import { Secret, TOTP } from 'otpauth'
+import { onFirstUse } from '../language/once.ts'
+
+const otpauth = onFirstUse<typeof import('otpauth')>('otpauth')
 
 /** Time-based one-time passwords as every authenticator app knows them: SHA-1, 6 digits, steps of 30 s. */
 const shape = { algorithm: 'SHA1', digits: 6, period: 30 } as const
 
 /** 160 random bits in base32, which is what an app asks for. */
 export function newTotpSecret(): string {
-  return new Secret({ size: 20 }).base32
+  return new (otpauth().Secret)({ size: 20 }).base32
 }
 
 /** What the QR code of an enrolment says. */
 export function totpUrl(secret: string, issuer: string, account: string): string {
-  return new TOTP({ ...shape, issuer, label: account, secret: Secret.fromBase32(secret) }).toString()
+  return new (otpauth().TOTP)({
+    ...shape,
+    issuer,
+    label: account,
+    secret: otpauth().Secret.fromBase32(secret),
+  }).toString()
 }
 
 /**
@@ -20,12 +27,12 @@ export function totpUrl(secret: string, issuer: string, account: string): string
  * @param now milliseconds since 1970, by the database's clock
  */
 export function totpStep(secret: string, code: string, now: number): number | undefined {
-  const delta = TOTP.validate({
+  const delta = otpauth().TOTP.validate({
     ...shape,
-    secret: Secret.fromBase32(secret),
+    secret: otpauth().Secret.fromBase32(secret),
     token: code,
     timestamp: now,
     window: 1,
   })
-  return delta === null ? undefined : TOTP.counter({ period: shape.period, timestamp: now }) + delta
+  return delta === null ? undefined : otpauth().TOTP.counter({ period: shape.period, timestamp: now }) + delta
 }

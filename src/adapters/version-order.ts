@@ -1,4 +1,5 @@
-import semver from 'semver'
+import compareBuild from 'semver/functions/compare-build.js'
+import valid from 'semver/functions/valid.js'
 
 /**
  * The one total order of migration versions. Semantic versions come first, in the order of
@@ -9,7 +10,7 @@ import semver from 'semver'
 export function compareVersions(a: string, b: string): number {
   const [left, right] = [readVersion(a), readVersion(b)]
   if (left.kind !== right.kind) return kinds.indexOf(left.kind) - kinds.indexOf(right.kind)
-  if (left.kind === 'semantic') return semver.compareBuild(a, b) || compareText(a, b)
+  if (left.kind === 'semantic') return compareBuild(a, b) || compareText(a, b)
   return compareKeys(left.key, right.key) || compareText(a, b)
 }
 
@@ -20,7 +21,7 @@ export function isVersion(text: string): boolean {
 
 /** Whether this is a release `0.y.z`, without prerelease or build. */
 export function isInitialRelease(text: string): boolean {
-  return /^0\.\d+\.\d+$/.test(text) && semver.valid(text) === text
+  return /^0\.\d+\.\d+$/.test(text) && valid(text) === text
 }
 
 type Key = readonly [time: string, sequence: bigint, rest: string]
@@ -36,7 +37,7 @@ const timestamp = /^(\d{8}(?:\d{2}){0,3})(?:[_-](\d+)(?![A-Za-z0-9.]))?(?:[_-]([
 function readVersion(text: string): Version {
   if (text.length > longest) return { kind: 'other', key: noKey }
   // semver would also read `v1.0.0` and ` 1.0.0`, a second spelling of the same version.
-  if (/^\d+\.\d/.test(text) && semver.valid(text) !== null) return { kind: 'semantic', key: noKey }
+  if (/^\d+\.\d/.test(text) && valid(text) !== null) return { kind: 'semantic', key: noKey }
   const [matched, time = '', sequence = '-1', rest = ''] = timestamp.exec(text) ?? []
   if (matched === undefined) return { kind: 'other', key: noKey }
   return { kind: 'timestamp', key: [time.padEnd(14, '0'), BigInt(sequence), rest] }

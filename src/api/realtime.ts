@@ -1,4 +1,4 @@
-import { Server, type Socket } from 'socket.io'
+import type { Server, Socket } from 'socket.io'
 import { collectionsWithRowRules } from '../access/access.ts'
 import type { Caller } from '../access/principal.ts'
 import type { CurrentAccess } from '../access/store.ts'
@@ -9,6 +9,7 @@ import { AppError } from '../errors.ts'
 import { type Feed, openFeed } from '../events/feed.ts'
 import { bearerOf, callerOfToken, cookieNamesOf, tokenOfCookies } from '../features/accounts/auth/auth.ts'
 import { withOwnNotifications } from '../features/messaging/notifications/notifications.ts'
+import { onFirstUse } from '../language/once.ts'
 import type { RealtimeReads, RealtimeWrites } from './realtime/capabilities.ts'
 import { openCluster } from './realtime/cluster.ts'
 import { type openEngine, openOutbox, type SocketLimits } from './realtime/connections.ts'
@@ -18,6 +19,8 @@ import { openPushes, openTaskProgress, type TaskProgress } from './realtime/push
 import { type LiveReports, openLiveReports } from './realtime/reports.ts'
 import { openRooms, type RoomChannel } from './realtime/rooms.ts'
 import { inOneMessage, readSubscribeRequest } from './realtime/views.ts'
+
+const socketIo = onFirstUse<typeof import('socket.io')>('socket.io')
 
 /** The realtime channel: socket.io on SOCKET_PATH, fed from the log (docs/realtime.md). */
 export type Realtime = {
@@ -54,7 +57,7 @@ export async function openRealtime(
     walEnabled: config.realtime.walConsumerEnabled,
   })
   const cluster = openCluster(rt)
-  const io = new Server({ serveClient: false, connectTimeout: handshakeMs, ...cluster.options })
+  const io: Server = new (socketIo().Server)({ serveClient: false, connectTimeout: handshakeMs, ...cluster.options })
   const outbox = openOutbox(config, io)
   engine.on('connection', (conn: Socket['conn']) => {
     outbox.watch(conn)

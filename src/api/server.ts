@@ -2,6 +2,7 @@ import type { Server } from 'node:http'
 import cors from '@fastify/cors'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import Fastify, { type FastifyBaseLogger, type FastifyReply, type FastifyRequest, LogController } from 'fastify'
+import { buildSerializers } from '../adapters/fastify.ts'
 import type { IdSource } from '../adapters/ids.ts'
 import type { Logs } from '../adapters/logger.ts'
 import type { Config } from '../config/config.ts'
@@ -45,6 +46,8 @@ export async function buildServer(rt: WebWrites, { endpoints = [] }: Partial<Ext
     clientErrorHandler: answerBrokenRequest,
     ...(sockets !== undefined && { serverFactory: realtimeServerFactory(config, sockets.engine) as never }),
     routerOptions: { maxParamLength: 500, ignoreTrailingSlash: true },
+    // Routes of ours bring their own; Fastify asks for these where a route of an extension has a schema.
+    schemaController: { compilersFactory: { buildSerializer: buildSerializers as never } },
   }).withTypeProvider<TypeBoxTypeProvider>() as App
   limitTimes(app.server)
   limitBodyTimes(app)

@@ -1,8 +1,9 @@
 import { isIP } from 'node:net'
-import { RE2JS, RE2JSException } from 're2js'
 import type { FieldProblem } from '../errors.ts'
-import { oncePer } from '../language/once.ts'
+import { oncePer, onFirstUse } from '../language/once.ts'
 import type { Field, Kind } from './catalog.ts'
+
+const re2js = onFirstUse<typeof import('re2js')>('re2js')
 
 /**
  * The problems of a value of a payload beyond its type: the rules of `validate` and the limits a type
@@ -247,6 +248,7 @@ function shown(field: Field, value: unknown): unknown {
 /** Reads a pattern in JavaScript's spelling; undefined when it is too long or no RE2 pattern. */
 function compilePattern(source: string, ignoreCase: boolean): ((text: string) => boolean) | undefined {
   if (source.length > maxPatternLength) return undefined
+  const { RE2JS, RE2JSException } = re2js()
   try {
     const pattern = RE2JS.compile(RE2JS.translateRegExp(source), ignoreCase ? RE2JS.CASE_INSENSITIVE : 0)
     return (text) => pattern.test(text)

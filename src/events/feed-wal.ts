@@ -6,12 +6,15 @@ import { randomBytes } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { ConnectionOptions as TlsOptions } from 'node:tls'
 import type { Client, ClientConfig, QueryConfig } from 'pg'
-import { LogicalReplicationService, PgoutputPlugin } from 'pg-logical-replication'
+import type { LogicalReplicationService, PgoutputPlugin } from 'pg-logical-replication'
 import type { Logger } from 'pino'
 import { pauseAfter } from '../adapters/retry.ts'
 import { Connection } from '../db/connection.ts'
+import { onFirstUse } from '../language/once.ts'
 import { publicationName } from './log.ts'
 import type { LogDb } from './log-reader.ts'
+
+const replication = onFirstUse<typeof import('pg-logical-replication')>('pg-logical-replication')
 
 export type Wal = {
   status(): WalStatus
@@ -152,7 +155,9 @@ async function listen(options: WalOptions, signal: AbortSignal, { onSlot, onLive
  * begins a little after it is up, and one that comes in between would end the process.
  */
 function openService(config: ClientConfig): LogicalReplicationService {
-  const service = new LogicalReplicationService(config, { acknowledge: { auto: false, timeoutSeconds: 0 } })
+  const service = new (replication().LogicalReplicationService)(config, {
+    acknowledge: { auto: false, timeoutSeconds: 0 },
+  })
   const connect = async () => {
     await service.stop()
     const client = new Connection({ ...config, replication: 'database' } as ClientConfig)
@@ -171,7 +176,7 @@ function openService(config: ClientConfig): LogicalReplicationService {
  * its commit and undefined before. Rows are not looked at: none can be too many, or of a type that is not understood.
  */
 function commitPlugin(beforeSlot: (backendPid: number) => void): PgoutputPlugin {
-  const plugin = new PgoutputPlugin({ protoVersion: 1, publicationNames: [publicationName] })
+  const plugin = new (replication().PgoutputPlugin)({ protoVersion: 1, publicationNames: [publicationName] })
   const { start } = plugin
   let xid: number | undefined
   return Object.assign(plugin, {

@@ -1,6 +1,9 @@
-import { PgBoss, type Queue } from 'pg-boss'
+import type { PgBoss, Queue } from 'pg-boss'
 import type { Logger } from 'pino'
 import { type Reader, rawQuery, sql, type Tx } from '../db/sql.ts'
+import { onFirstUse } from '../language/once.ts'
+
+const pgBoss = onFirstUse<typeof import('pg-boss')>('pg-boss')
 
 /** The job queue. */
 export type Jobs = { readonly boss: PgBoss }
@@ -124,7 +127,7 @@ type BossOptions = {
 
 /** Starts pg-boss on our pool. `install` is for setup only; elsewhere missing tables are an error. */
 export async function startBoss({ db, log, supervise, install = false }: BossOptions): Promise<PgBoss> {
-  const boss = new PgBoss({
+  const boss = new (pgBoss().PgBoss)({
     db: db as never,
     schema: bossSchema,
     supervise,

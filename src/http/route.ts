@@ -1,5 +1,6 @@
 import type { RouteShorthandOptions } from 'fastify'
 import type { Static, TObject, TSchema, TUnsafe } from 'typebox'
+import { serializerOf } from '../adapters/fastify.ts'
 import { Type } from '../adapters/typebox.ts'
 import { readerOf } from './reading.ts'
 import { AuthError, GeneralError, RealtimeError } from './shapes.ts'
@@ -106,7 +107,7 @@ export function route<const D extends Declaration & Treatment>(
     ...options,
     schema,
     validatorCompiler: readers[declaration.readElsewhere ?? 'none'],
-    ...(declaration.exact !== true && { serializerCompiler: asItIs }),
+    serializerCompiler: declaration.exact === true ? serializerOf : asItIs,
   } as never
 }
 

@@ -1,8 +1,8 @@
 import { subscribe } from 'node:diagnostics_channel'
 import type { RouteOptions } from 'fastify'
 import type { TSchema } from 'typebox'
-import { Check, Errors } from 'typebox/value'
 import { afterAll, expect } from 'vitest'
+import { fits, problemsOf } from '../../src/adapters/typebox.ts'
 import type { App } from '../../src/http/http.ts'
 
 /** Answers longer than this are not looked at. Characters. */
@@ -39,8 +39,8 @@ function shapeOf(response: Record<string, TSchema>, status: number): TSchema | u
 function look(place: string, shape: TSchema | undefined, text: string): void {
   if (shape === undefined) return void found.set(`${place} is not declared`, text)
   const answer: unknown = JSON.parse(text)
-  if (Check(shape, answer)) return
-  const error = Errors(shape, answer).at(-1)
+  if (fits(shape, answer)) return
+  const error = problemsOf(shape, answer).at(-1)
   found.set(`${place}: ${error?.instancePath} ${error?.message}`, text.slice(0, 500))
 }
 

@@ -2,13 +2,16 @@ import type { EventEmitter } from 'node:events'
 import { createServer, type Server as HttpServer, type IncomingMessage, type RequestListener } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
-import { Server as Engine } from 'engine.io'
+import type { Server as Engine } from 'engine.io'
 import type { Server, Socket } from 'socket.io'
 import { clientNetwork, forwardedAddress } from '../../adapters/client-address.ts'
 import type { Config } from '../../config/config.ts'
 import { AppError } from '../../errors.ts'
 import { isTrustedOrigin } from '../../features/accounts/auth/auth.ts'
+import { onFirstUse } from '../../language/once.ts'
 import { openWindows } from '../counters.ts'
+
+const engineIo = onFirstUse<typeof import('engine.io')>('engine.io')
 
 /*
  * Connections below the messages: who may connect, how much clients may send, and how much may wait for them.
@@ -42,7 +45,7 @@ export function realtimeServerFactory(config: Config, engine: Engine) {
 export function openEngine(config: Config): { engine: Engine; limits: SocketLimits } {
   const { messageBytes, messagesPerSecond } = config.realtime
   const limits = openSocketLimits(config)
-  const engine = new Engine({
+  const engine = new (engineIo().Server)({
     pingInterval: 25_000,
     pingTimeout: 60_000,
     maxHttpBufferSize: messageBytes,
@@ -179,15 +182,14 @@ type WebSocketServer = {
   handleUpgrade(...args: [...request: unknown[], done: (socket: WebSocket, ...rest: unknown[]) => void]): void
 }
 
-/** The one that the engine uses by itself. */
-const Plain: new (options: object) => WebSocketServer = new Engine().opts.wsEngine
-
 /**
  * A WebSocket server for the engine that bounds the pings of the protocol itself, which no limit of messages sees. By itself
  * it answers every one at once: who pings and never reads filled the memory with answers. Here a ping stays unanswered while
  * answers wait, and more of them in a second than a client may send messages end the connection.
  */
 function boundedWebSocketServer(pingsPerSecond: number): new (options: object) => WebSocketServer {
+  // The one that the engine uses by itself.
+  const Plain: new (options: object) => WebSocketServer = new (engineIo().Server)().opts.wsEngine
   return class extends Plain {
     constructor(options: object) {
       super({ ...options, autoPong: false })
