@@ -1,6 +1,8 @@
 #!/usr/bin/env node
+import { enableCompileCache } from 'node:module'
 import { ConfigError } from '../config/config.ts'
 import { AppError } from '../errors.ts'
+import { compiledDirectory } from '../process/start-up.ts'
 import { type Command, UsageError } from './command.ts'
 
 /** THE list: every command of `npx daybook`, with the line that help prints. */
@@ -39,6 +41,8 @@ function help(): string {
   return ['Usage:', ...lines, ''].join('\n')
 }
 
+// Before a command is loaded, which is most of what it takes.
+enableCompileCache(compiledDirectory)
 try {
   process.exitCode = await main(process.argv.slice(2))
 } catch (error) {

@@ -1,14 +1,10 @@
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import type { TestProject } from 'vitest/node'
+import { compiledDirectory } from '../../src/process/start-up.ts'
 import { startTestServer, type TestServer } from './server.ts'
 
 declare module 'vitest' {
   export interface ProvidedContext {
     server: TestServer
-    /** Where the processes of a run keep what they compiled: most of what a start costs, and there are hundreds. */
-    compileCache: string
   }
 }
 
@@ -16,23 +12,17 @@ declare module 'vitest' {
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   shared.users += 1
   shared.server ??= startTestServer()
-  shared.compileCache ??= mkdtemp(join(tmpdir(), 'daybook-compiled-'))
-  const compileCache = await shared.compileCache
   const { stop, ...server } = await shared.server
   project.provide('server', server)
-  project.provide('compileCache', compileCache)
-  // Inherited by the processes that run the test files.
-  process.env.NODE_COMPILE_CACHE = compileCache
+  // Inherited by the processes that run the test files. It outlives the run: to compile takes longer than all else of a start.
+  process.env.NODE_COMPILE_CACHE = compiledDirectory
   return async () => {
     shared.users -= 1
-    if (shared.users > 0) return
-    await stop()
-    // The process of the last test file may still be writing what it compiled.
-    await rm(compileCache, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 })
+    if (shared.users === 0) await stop()
   }
 }
 
-type Shared = { users: number; server?: ReturnType<typeof startTestServer>; compileCache?: Promise<string> }
+type Shared = { users: number; server?: ReturnType<typeof startTestServer> }
 
 // Each project evaluates this module for itself; the process is what they share.
 const place = globalThis as { daybookTestServer?: Shared }

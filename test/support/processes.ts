@@ -4,7 +4,8 @@ import { once } from 'node:events'
 import { readdirSync, readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { createInterface } from 'node:readline'
-import { afterAll, inject } from 'vitest'
+import { afterAll } from 'vitest'
+import { compiledDirectory } from '../../src/process/start-up.ts'
 // First, so that its hook runs after ours: a database is dropped when the processes that use it have ended.
 import './postgres.ts'
 import { waitFor } from './wait.ts'
@@ -40,7 +41,7 @@ export const root = resolve(import.meta.dirname, '../..')
 
 /**
  * Runs a script of the checkout as a real Node process. Of our environment it sees only PATH, HOME and NODE_ENV=test, and
- * it shares what it compiles with the other processes of the run.
+ * it keeps what it compiles where every process of the checkout does.
  *
  * After the test file everything still running gets SIGTERM. What does not end by itself within ten seconds, or
  * leaves a process of its own behind, is killed and fails the file.
@@ -55,7 +56,7 @@ export function startProcess(
   const child = spawn(process.execPath, [resolve(root, script), ...args], {
     cwd,
     detached,
-    env: { PATH, HOME, NODE_ENV: 'test', NODE_COMPILE_CACHE: inject('compileCache'), ...env, [markName]: mark },
+    env: { PATH, HOME, NODE_ENV: 'test', NODE_COMPILE_CACHE: compiledDirectory, ...env, [markName]: mark },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   const exited = once(child, 'close').then(([code, signal]): Exit => ({ code, signal }))
