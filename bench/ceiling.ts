@@ -4,7 +4,9 @@
  * no log. A process of its own, configured by variables.
  */
 import { createHmac, createSecretKey } from 'node:crypto'
+import { open } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
+import { basename, join } from 'node:path'
 import bcrypt from 'bcrypt'
 import Fastify, { type FastifyRequest } from 'fastify'
 import jwt from 'jsonwebtoken'
@@ -29,7 +31,7 @@ declare module 'fastify' {
   }
 }
 
-const { DATABASE_URL, SECRET_KEY, ADMIN_ROLE_ID, PORT = '0' } = process.env
+const { DATABASE_URL, SECRET_KEY, ADMIN_ROLE_ID, FILES_DIR = '', PORT = '0' } = process.env
 const key = createSecretKey(SECRET_KEY!, 'utf8')
 const pool = new pg.Pool({
   connectionString: DATABASE_URL,
@@ -78,6 +80,17 @@ app.register(async (api) => {
   api.get('/auth/me', async ({ claims }, reply) => {
     const [row] = await rows(meSql, [claims.id])
     return reply.type(json).send(row!.data)
+  })
+  api.get<{ Params: { name: string } }>('/static/:name', async ({ params, headers }, reply) => {
+    const file = await open(join(FILES_DIR, basename(params.name)))
+    const { size, mtimeMs } = await file.stat()
+    const etag = `"${size}-${mtimeMs}"`
+    if (headers['if-none-match'] === etag) {
+      await file.close()
+      return reply.code(304).header('etag', etag).send()
+    }
+    const type = /webp$/.test(params.name) ? 'image/webp' : 'application/octet-stream'
+    return reply.headers({ etag, 'content-length': size, 'content-type': type }).send(file.createReadStream())
   })
   for (const table of twins) tableRoutes(table)
 

@@ -41,6 +41,13 @@ export async function openPlace(serverUrl: string | undefined, cleanup: AsyncDis
   return { url: server.url, serverPid: server.pid }
 }
 
+/** A directory for files that is gone when the run is over. */
+export async function openFiles(cleanup: AsyncDisposableStack): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), 'daybook-bench-files-'))
+  cleanup.defer(() => rm(directory, { recursive: true, force: true }))
+  return directory
+}
+
 /** Statements of the bench itself, on one connection that lasts for the run. */
 export async function openSql(url: string, cleanup: AsyncDisposableStack): Promise<pg.Client> {
   const client = new pg.Client({ connectionString: url, application_name: 'daybook bench' })

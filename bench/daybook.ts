@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { join } from 'node:path'
 import type pg from 'pg'
 import { type Call, callerOf, expectStatus } from '../scripts/http.ts'
 import { type Launch, runScript, type Server, startServer } from './processes.ts'
@@ -21,7 +22,7 @@ export const password = randomBytes(15).toString('base64url')
 const emails = { admin: 'admin@bench.example', limited: 'limited@bench.example' }
 
 /** The production environment with its limits out of the way; everything else is as shipped. */
-export function environment(databaseUrl: string): Record<string, string> {
+export function environment(databaseUrl: string, filesDir: string): Record<string, string> {
   return {
     NODE_ENV: 'production',
     HOST: '127.0.0.1',
@@ -34,6 +35,10 @@ export function environment(databaseUrl: string): Record<string, string> {
     AUTH_RATE_LIMIT_DISABLED: 'true',
     CONNECTION_LIMIT: '0',
     DATA_CACHE_ENABLED: 'false',
+    STORAGE_SERVICES_ENABLED: 'local',
+    LOCAL_STORAGE_DRIVER: 'LOCAL',
+    LOCAL_STORAGE_PATH: filesDir,
+    ASSET_TEMP_DIR: join(filesDir, 'temp'),
   }
 }
 

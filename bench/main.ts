@@ -1,4 +1,5 @@
-import { openPlace, openSql, type Place } from './database.ts'
+import { measureAssets } from './assets.ts'
+import { openFiles, openPlace, openSql, type Place } from './database.ts'
 import { cacheOn, environment, type Prepared, prepareDaybook, startDaybook, webScript } from './daybook.ts'
 import { assertSameAnswers } from './equal.ts'
 import type { Figure } from './figures.ts'
@@ -28,15 +29,20 @@ async function bench(options: Options, cleanup: AsyncDisposableStack): Promise<R
   const sql = await openSql(place.url, cleanup)
   const machine = await describeMachine(sql)
   say(`${sentenceOf(machine)}\nseeding`)
-  const prepared = await prepareDaybook(environment(place.url), sql, sizesOf(options))
+  const filesDir = await openFiles(cleanup)
+  const prepared = await prepareDaybook(environment(place.url, filesDir), sql, sizesOf(options))
   const launches = {
-    ceiling: { script: 'bench/ceiling.ts', env: { ...prepared.env, ADMIN_ROLE_ID: prepared.accounts.admin.roleId } },
+    ceiling: {
+      script: 'bench/ceiling.ts',
+      env: { ...prepared.env, ADMIN_ROLE_ID: prepared.accounts.admin.roleId, FILES_DIR: filesDir },
+    },
     daybook: { script: webScript, env: prepared.env },
   }
   const contest = await startContest(options, place, prepared, launches.ceiling, cleanup)
   const lines = await runRounds(options, contest)
   const figures = await runParts(options, {
     P9: () => measureMixed(contest),
+    P12: () => measureAssets(contest, { sql, filesDir }, options.quick),
     W10: () => measureRealtime(prepared, options.quick),
     W11: () => measureStart(contest, launches, options.quick ? 1 : 5),
     W13: () => measureJobs(prepared, options.quick),

@@ -6,6 +6,7 @@ import type { Listening } from '../db/listener.ts'
 import type { ServerLine } from '../db/poolers/line.ts'
 import type { PoolStates, ReservedReads } from '../db/pools.ts'
 import type { ReplicaReads } from '../db/replicas/replicas.ts'
+import type { ImageProcessing } from '../features/files/images/images.ts'
 import type { StorageServices } from '../features/files/storage/storage.ts'
 import type { Sockets } from '../features/messaging/rooms/rooms.ts'
 import type { MailLogo, MailRenderer } from '../features/messaging/templates/templates.ts'
@@ -14,6 +15,7 @@ import type { RealtimeWrites } from './realtime/capabilities.ts'
 
 /** What this folder takes of the process where it changes. */
 export type WebWrites = RealtimeWrites &
+  ImageProcessing &
   MailLogo &
   MailRenderer &
   Meters &

@@ -126,7 +126,7 @@ export type Limits = {
 }
 
 /**
- * Both limiters: RATE_LIMIT on every route but those that say `unlimited`, and
+ * Both limiters: RATE_LIMIT (for assets ASSET_RATE_LIMIT) on every route but those that say `unlimited`, and
  * AUTH_RATE_LIMIT on those of the table. 429 with Retry-After; RateLimit-Limit, -Remaining and -Reset (seconds) on every
  * answer, of the attempts where they are counted.
  */
@@ -137,8 +137,15 @@ export function registerLimits(app: App, rt: UnloggedWrites & Configuration & Lo
   if (!rateLimit.authDisabled) limitAttempts(app, rt, openAttemptLimit(counters, rateLimit.authIntervalMs))
   if (rateLimit.disabled) return { countCaller: () => undefined }
   const { limit, intervalMs: windowMs } = rateLimit
-  return limitRequests(app, rt, openRequestLimit({ limit, windowMs, counters, log: rt.log }))
+  const shared = { windowMs, counters, log: rt.log }
+  return limitRequests(app, rt, {
+    requests: openRequestLimit({ ...shared, limit }),
+    assets: openRequestLimit({ ...shared, limit: rt.config.assets.rateLimit }),
+  })
 }
+
+/** A page with a hundred pictures is no attack, so these count apart. */
+type RequestLimits = Readonly<Record<'requests' | 'assets', RequestLimit>>
 
 function limitAttempts(app: App, rt: Configuration & Logs, attempt: AttemptLimit): void {
   app.decorateRequest('attempt', undefined)
@@ -187,19 +194,22 @@ function budgetsOf(rt: Configuration, request: FastifyRequest, budgets: readonly
 }
 
 /** By address before anything else is done for the request; by user as soon as that is known. */
-function limitRequests(app: App, rt: Configuration, requests: RequestLimit): Limits {
+function limitRequests(app: App, rt: Configuration, limits: RequestLimits): Limits {
   const { byUser } = rt.config.rateLimit
-  app.addHook('onClose', () => requests.close())
-  const count = (reply: FastifyReply, key: string) =>
-    obey(reply, requests.take(key), 'Too many requests, please try again later.')
+  app.addHook('onClose', async () => void (await Promise.all(Object.values(limits).map((limit) => limit.close()))))
+  const count = (request: FastifyRequest, reply: FastifyReply, who: string) => {
+    const { limitedAs = 'requests' } = request.routeOptions.config ?? {}
+    const key = limitedAs === 'assets' ? `assets ${who}` : who
+    obey(reply, limits[limitedAs].take(key), 'Too many requests, please try again later.')
+  }
   app.addHook('onRequest', (request, reply, done) => {
-    if ((!byUser || request.is404) && !isUnlimited(request)) count(reply, clientOf(request))
+    if ((!byUser || request.is404) && !isUnlimited(request)) count(request, reply, clientOf(request))
     done()
   })
   return {
     countCaller: (request, reply) => {
       if (!byUser || isUnlimited(request)) return
-      count(reply, request.caller.userId ?? clientOf(request))
+      count(request, reply, request.caller.userId ?? clientOf(request))
     },
   }
 }
@@ -236,5 +246,7 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** Not counted by RATE_LIMIT: what those who watch the process ask. */
     unlimited?: boolean | ((request: FastifyRequest) => boolean)
+    /** Whose limit counts it; `requests` where nothing is said. */
+    limitedAs?: 'requests' | 'assets'
   }
 }

@@ -20,6 +20,7 @@ import { itemBearerRoutes, itemRoutes } from '../features/data/items/routes.ts'
 import { migrationRoutes } from '../features/data/migrations/routes.ts'
 import { reportRoutes } from '../features/data/reports/routes.ts'
 import { schemaAdminRoutes, schemaRoutes } from '../features/data/schemas/routes.ts'
+import { assetBearerRoutes, assetRoutes } from '../features/files/assets/routes.ts'
 import { fileRoutes } from '../features/files/files/routes.ts'
 import { inboxRoutes } from '../features/messaging/inbox/routes.ts'
 import { mailAdminRoutes } from '../features/messaging/mail/routes.ts'
@@ -72,6 +73,8 @@ const groups: readonly RouteGroup[] = [
   { access: 'admin', register: historyAdminRoutes },
   { access: 'bearer', register: reportRoutes, isRetried: true },
   { access: 'public', register: changesRoutes, isRetried: true },
+  { access: 'public', register: assetRoutes, isRetried: true },
+  { access: 'bearer', register: assetBearerRoutes, isRetried: true },
   { access: 'public', register: schemaRoutes },
   { access: 'admin', register: schemaAdminRoutes },
   { access: 'public', register: permissionRoutes, isRetried: true },

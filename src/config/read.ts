@@ -39,7 +39,6 @@ export function readVariables<V extends Record<string, Variable<unknown>>>(
 }
 
 const notThereYet: Readonly<Record<Part, string>> = {
-  files: 'files and assets are not there yet',
   workflows: 'workflows are not there yet',
   MCP: 'the MCP endpoint is not there yet',
   OpenAPI: 'the OpenAPI document is not there yet',

@@ -16,7 +16,7 @@ export type Variable<T> = Readonly<{
 }>
 
 /** What is specified and not built yet. */
-export type Part = 'files' | 'workflows' | 'MCP' | 'OpenAPI'
+export type Part = 'workflows' | 'MCP' | 'OpenAPI'
 
 /** A default; an object where it depends on NODE_ENV. */
 export type Fallback = string | Readonly<{ production?: string; test?: string; otherwise: string }>

@@ -30,6 +30,8 @@ declare module 'fastify' {
     ownAuthorization?: boolean
     /** The body is read as it comes, and may come for as long as it moves. */
     streamedBody?: boolean
+    /** The parameter `access_token` stands for an Authorization header where there is none: pages cannot send one with an image. */
+    takesTokenInQuery?: boolean
   }
 }
 

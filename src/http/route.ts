@@ -25,6 +25,8 @@ type Tag =
   | 'Reports'
   | 'History'
   | 'Changes'
+  | 'Files'
+  | 'Assets'
   | 'Schemas'
   | 'Permissions'
   | 'Signing in'

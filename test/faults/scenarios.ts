@@ -4,6 +4,7 @@ import { runF20 } from './crowd.ts'
 import { runF01 } from './kills.ts'
 import { runF24 } from './mails.ts'
 import { runOverload } from './overload.ts'
+import { runPictures } from './pictures.ts'
 import type { Scenario } from './scenario.ts'
 import { runF43 } from './senders.ts'
 import { runF26 } from './starts.ts'
@@ -66,6 +67,11 @@ export const scenarios: readonly Scenario[] = [
     id: 'overload',
     title: 'two hundred clients ask for heavy reports, and others sign in',
     run: (seed) => runOverload(seed, { ...crowd, seconds: rounds(60), isTimed: true }),
+  },
+  {
+    id: 'pictures',
+    title: 'a hundred clients ask for a hundred sizes of one large picture',
+    run: (seed) => runPictures(seed, { seconds: rounds(60), clients: 100, megapixels: 24, isTimed: true }),
   },
   {
     id: 'F-43',

@@ -21,6 +21,7 @@ export function testEnv(url: string): Record<string, string> {
     STORAGE_SERVICES_ENABLED: 'local',
     LOCAL_STORAGE_DRIVER: 'LOCAL',
     LOCAL_STORAGE_PATH: join(testFiles, new URL(url).pathname),
+    ASSET_TEMP_DIR: join(testFiles, `${new URL(url).pathname}-images`),
   }
 }
 

@@ -57,6 +57,16 @@ describe('delivery', () => {
       'content-security-policy': expect.stringContaining('sandbox'),
     }))
 
+  it('shows plain text, which nothing can prove, as text', () =>
+    expect(
+      deliveryHeaders({ ...file, type: 'text/plain', isTypeProven: false }, config({ ASSET_NOSNIFF: 'false' }), false),
+    ).toMatchObject({
+      'content-type': 'text/plain',
+      'content-disposition': 'inline',
+      'x-content-type-options': 'nosniff',
+      'content-security-policy': expect.stringContaining('sandbox'),
+    }))
+
   it('obeys ASSET_XSS_PROTECTION and ASSET_NOSNIFF, but scripts stay off', () => {
     const off = config({ ASSET_XSS_PROTECTION: 'false', ASSET_NOSNIFF: 'false' })
     const headers = deliveryHeaders({ ...file, type: 'text/html' }, off, false)

@@ -588,12 +588,12 @@ describe('families', () => {
 
   it('have no effect, nor problems, where their part is not there yet: each that is set is one warning', () => {
     const { warnings } = parse({
-      ASSET_MAX_DIMENSION: 'huge',
+      WORKFLOWS_ENABLED: 'perhaps',
       MCP_ENABLED: 'true',
       OPENAPI_ENABLED: '',
     })
     expect(warnings).toEqual([
-      'ASSET_MAX_DIMENSION is set and has no effect yet: files and assets are not there yet',
+      'WORKFLOWS_ENABLED is set and has no effect yet: workflows are not there yet',
       'MCP_ENABLED is set and has no effect yet: the MCP endpoint is not there yet',
     ])
   })

@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { mkdtemp, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import pino from 'pino'
 import sharp from 'sharp'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -32,7 +33,15 @@ const transform = (content: Content, wanted: Partial<Transform> = {}) =>
   images.transform(
     content,
     { format: 'png', ...wanted },
-    { turn: 'a', isMade: nothingMade, use: (path) => readFile(path) },
+    {
+      turn: 'a',
+      isMade: nothingMade,
+      // It is there for as long as it is used.
+      use: async (path) => {
+        await delay(5)
+        return readFile(path)
+      },
+    },
   )
 
 /** Color of a pixel. */

@@ -1,9 +1,15 @@
 import { boolean, integer, list, matching, milliseconds, oneOf, plainName, size, text } from '../parsers.ts'
-import { awaiting, group, optional, variable } from '../variable.ts'
+import { group, optional, variable } from '../variable.ts'
 
 /* Where files are, how they come and what is made of them. */
 
 const contentType = matching(/^[a-z]+(\/[a-z0-9][a-z0-9.+-]*)?$/i, 'content type or its first half')
+
+/** `thumb=width:200;height:200` */
+const preset = matching(
+  /^[\w-]{1,64}=(width|height|fit|quality|format|withoutEnlargement):\w+(;(width|height|fit|quality|format|withoutEnlargement):\w+)*$/,
+  'name, `=` and parameters such as width:200;format:webp',
+)
 
 export const storage = group('Storage', {
   servicesEnabled: variable(
@@ -65,42 +71,75 @@ export const files = group('Files', {
   ),
 })
 
-export const assets = group(
-  'Assets',
-  awaiting('files', {
-    tempDir: variable('ASSET_TEMP_DIR', text, './asset-temp', 'Working directory of image transforms'),
-    maxDimension: variable(
-      'ASSET_MAX_DIMENSION',
-      integer({ min: 1, max: 65535, unit: 'px' }),
-      '5000',
-      'Widest and highest image transform; larger requests are clamped',
-    ),
-    maxInputPixels: variable(
-      'ASSET_MAX_INPUT_PIXELS',
-      integer({ min: 1, unit: 'px' }),
-      '100000000',
-      'Largest image that is decoded',
-    ),
-    proxyEnabled: variable(
-      'ASSET_PROXY_ENABLED',
-      boolean,
-      'false',
-      'Stream S3 assets through the API instead of redirecting to a signed URL',
-    ),
-    secureProxyTypes: variable(
-      'ASSET_SECURE_PROXY_URLS',
-      list(contentType),
-      '',
-      'Content types (video, audio, image or full ones) that need a signed-in request with a custom header',
-    ),
-    xssProtection: variable('ASSET_XSS_PROTECTION', boolean, 'true', 'Executable types are downloaded, never shown'),
-    nosniff: variable('ASSET_NOSNIFF', boolean, 'true', 'Send X-Content-Type-Options: nosniff'),
-    sharedAccessMode: variable(
-      'SHARED_ASSET_ACCESS_MODE',
-      oneOf('off', 'public', 'authenticated'),
-      'off',
-      'Callers that may read the files of the shared tenants',
-    ),
-    sharedTenantIds: variable('SHARED_ASSET_TENANT_IDS', list(text), '', 'Ids of the tenants whose files are shared'),
-  }),
-)
+export const assets = group('Assets', {
+  tempDir: variable('ASSET_TEMP_DIR', text, './asset-temp', 'Working directory of image transforms'),
+  transforms: variable(
+    'ASSET_TRANSFORMS',
+    oneOf('all', 'signed', 'presets', 'off'),
+    'all',
+    'Image transforms that are made: all, those of signed addresses and presets, presets alone, or none',
+  ),
+  presets: variable(
+    'ASSET_PRESETS',
+    list(preset),
+    '',
+    'Transforms by name, for `?preset=name`: `thumb=width:200;height:200;format:webp`',
+  ),
+  maxDimension: variable(
+    'ASSET_MAX_DIMENSION',
+    integer({ min: 1, max: 65535, unit: 'px' }),
+    '5000',
+    'Widest and highest image transform; larger requests are clamped',
+  ),
+  maxInputPixels: variable(
+    'ASSET_MAX_INPUT_PIXELS',
+    integer({ min: 1, unit: 'px' }),
+    '100000000',
+    'Largest image that is decoded. A process that decodes may take 200 MB and 8 bytes for each of them',
+  ),
+  variantsPerFile: variable(
+    'ASSET_VARIANTS_PER_FILE',
+    integer({ min: 1, max: 10_000 }),
+    '100',
+    'Transforms of one image that are kept; the oldest goes first',
+  ),
+  cacheSeconds: variable(
+    'ASSET_CACHE_SECONDS',
+    integer({ min: 0, max: 31_536_000 }),
+    '0',
+    'How long browsers and proxies may show a public asset again without asking, also after it has changed or is private',
+  ),
+  rateLimit: variable(
+    'ASSET_RATE_LIMIT',
+    integer({ min: 1, max: 1_000_000_000 }),
+    '1000',
+    'Reads of assets per RATE_LIMIT_INTERVAL; they do not count in RATE_LIMIT',
+  ),
+  signedUrlTtlSeconds: variable(
+    'ASSET_SIGNED_URL_TTL',
+    integer({ min: 1, max: 604_800 }),
+    '300',
+    'Seconds that an address of S3 lives to which a read of an asset is redirected',
+  ),
+  proxyEnabled: variable(
+    'ASSET_PROXY_ENABLED',
+    boolean,
+    'false',
+    'Stream S3 assets through the API instead of redirecting to a signed URL',
+  ),
+  secureProxyTypes: variable(
+    'ASSET_SECURE_PROXY_URLS',
+    list(contentType),
+    '',
+    'Content types (video, audio, image or full ones) that need, with ASSET_PROXY_ENABLED, a signed-in request with a custom header',
+  ),
+  xssProtection: variable('ASSET_XSS_PROTECTION', boolean, 'true', 'Executable types are downloaded, never shown'),
+  nosniff: variable('ASSET_NOSNIFF', boolean, 'true', 'Send X-Content-Type-Options: nosniff'),
+  sharedAccessMode: variable(
+    'SHARED_ASSET_ACCESS_MODE',
+    oneOf('off', 'public', 'authenticated'),
+    'off',
+    'Callers that may read the files of the shared tenants',
+  ),
+  sharedTenantIds: variable('SHARED_ASSET_TENANT_IDS', list(text), '', 'Ids of the tenants whose files are shared'),
+})

@@ -30,12 +30,18 @@ export function resolveCaller(
   reply: FastifyReply,
 ): Caller | CredentialFault | Promise<Caller | CredentialFault> {
   const { authorization = '', cookie } = request.headers
-  const { ignoresSession = false, ownAuthorization = false } = request.routeOptions.config ?? {}
+  const {
+    ignoresSession = false,
+    ownAuthorization = false,
+    takesTokenInQuery = false,
+  } = request.routeOptions.config ?? {}
   // An empty one is how some clients say that they have none.
   if (authorization !== '' && !ownAuthorization) {
     const found = callerOfHeader(rt, authorization)
     return ignoresSession ? forgotten(rt, found) : found
   }
+  const inQuery = takesTokenInQuery ? (request.query as { access_token?: unknown }).access_token : undefined
+  if (inQuery !== undefined && inQuery !== '') return callerOfCredential(rt, String(inQuery))
   if (cookie === undefined) return publicCaller(rt)
   const token = tokenOfCookies(cookieNamesOf(rt), cookie)
   if (token === undefined) return publicCaller(rt)
@@ -46,7 +52,10 @@ export function resolveCaller(
 
 function callerOfHeader(rt: AuthWrites, authorization: string): Found | Promise<Found> {
   const token = bearerOf(authorization)
-  if (token === undefined) return 'INVALID_TOKEN'
+  return token === undefined ? 'INVALID_TOKEN' : callerOfCredential(rt, token)
+}
+
+function callerOfCredential(rt: AuthWrites, token: string): Found | Promise<Found> {
   if (readsLikeApiKey(token)) return callerOfKey(rt, token).then((found) => found?.caller ?? 'INVALID_API_KEY')
   const session = liveSession(rt, token)
   return session instanceof Promise ? session.then((found) => admitted(rt, found)) : admitted(rt, session)

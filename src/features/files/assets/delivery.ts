@@ -6,7 +6,7 @@ import type { Config } from '../../../config/config.ts'
 export type Delivered = {
   /** A content type. */
   readonly type: string
-  /** The content itself shows that it is of the type, or the type can't do harm. */
+  /** The content itself shows that it is of the type. */
   readonly isTypeProven: boolean
   /** What it is saved as. */
   readonly name: string
@@ -35,9 +35,18 @@ export const isExecutable = (type: string): boolean => {
 /** `text/html` of `Text/HTML; charset=utf-8`. */
 export const essenceOf = (type: string): string => type.split(';', 1)[0]!.trim().toLowerCase()
 
+/** Texts prove nothing by their content. As long as a browser does not guess, these are shown as what they are. */
+const harmlessTexts = new Set([
+  'text/plain',
+  'text/csv',
+  'text/tab-separated-values',
+  'text/markdown',
+  'application/json',
+])
+
 /** Whether such a file may be opened in a browser, rather than saved. */
 export function isShown({ type, isTypeProven }: Delivered, { assets }: Config): boolean {
-  return isTypeProven && !(assets.xssProtection && isExecutable(type))
+  return (isTypeProven || harmlessTexts.has(essenceOf(type))) && !(assets.xssProtection && isExecutable(type))
 }
 
 /** The headers that say what a file is and what may be done with it. */
@@ -47,7 +56,7 @@ export function deliveryHeaders(file: Delivered, config: Config, asDownload: boo
   return {
     'content-type': xssProtection && isExecutable(file.type) ? 'application/octet-stream' : file.type,
     'content-disposition': isBarred || asDownload ? attachment(file.name) : 'inline',
-    ...((nosniff || isBarred) && { 'x-content-type-options': 'nosniff' }),
+    ...((nosniff || isBarred || !file.isTypeProven) && { 'x-content-type-options': 'nosniff' }),
     'content-security-policy': policyOf(file, isBarred),
     // The address may hold a token.
     'referrer-policy': 'no-referrer',

@@ -88,7 +88,8 @@ export function openImages({ assets }: Config, log: Logger): Images {
         .catch((error: unknown) => {
           throw error instanceof JobFault ? refusalOf(error, maxInputPixels) : error
         })
-      return made !== undefined && 'ready' in made ? made.ready : use(target)
+      // Its files stay until it has been used.
+      return made !== undefined && 'ready' in made ? made.ready : await use(target)
     },
     async describe(content) {
       try {

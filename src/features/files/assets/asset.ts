@@ -1,0 +1,73 @@
+import { accessOfPrincipal, type Caller, principalOf } from '../../../access/principal.ts'
+import { AppError, errors } from '../../../errors.ts'
+import { isUuid } from '../../../language/uuid.ts'
+import { compileCondition } from '../../../query/compile.ts'
+import { resolveEnv } from '../../../query/env.ts'
+import { resolveCondition } from '../../../query/resolve.ts'
+import { createParams, type Statement, statement } from '../../../query/sql.ts'
+import { assetAccess } from './access.ts'
+import type { AssetReads } from './capabilities.ts'
+import { type AssetRow, assetRow, principalRow } from './queries.ts'
+
+export type Asset = AssetRow & {
+  /** Whoever asks gets the same. */
+  readonly isForAll: boolean
+}
+
+/** Who asks for a file. */
+export type Reader = Pick<Caller, 'userId' | 'access'>
+
+export const fileNotFound = () => new AppError(404, 'File not found')
+
+/** The file, where the reader may have its content. 404 where there is none, 403 where it is not the reader's to see. */
+export async function readableAsset(rt: AssetReads, reader: Reader, id: string): Promise<Asset> {
+  if (!isUuid(id)) throw fileNotFound()
+  const { rule, refusal } = readRule(rt, reader, id)
+  const row = await assetRow(rt, rule)
+  if (row === undefined) throw fileNotFound()
+  const access = assetAccess(row, reader, rt.config)
+  if (access === 'permission' && !row.readable) throw refusal ?? errors.itemDenied('read')
+  return { ...row, isForAll: access === 'anyone' }
+}
+
+/** Images that the settings name; everybody sees them. */
+const settingsImages = new Set([
+  ...['project_logo_light', 'project_logo_dark', 'project_logo_full', 'project_logo_transparent'],
+  ...['project_favicon', 'project_icon', 'email_icon'],
+])
+
+export const isSettingsImage = (name: string): boolean => settingsImages.has(name)
+
+/** Undefined where the settings of the tenant, or of the installation, name none. */
+export async function settingsAsset(rt: AssetReads, name: string, tenantId: unknown): Promise<Asset | undefined> {
+  const tenant = typeof tenantId === 'string' && isUuid(tenantId) ? tenantId.toLowerCase() : undefined
+  const id = rt.settings.current(tenant)[`${name}_Id`]
+  if (typeof id !== 'string') return undefined
+  const row = await assetRow(rt, statement('true', [id]))
+  return row && { ...row, isForAll: true }
+}
+
+/** Who reads in the name of the one who signed. 403 where that one may do nothing any more. */
+export async function signerOf(rt: AssetReads, membership: string): Promise<Reader> {
+  const row = isUuid(membership) ? await principalRow(rt, membership) : undefined
+  if (row === undefined) throw badSignature()
+  const principal = await principalOf(rt.db, rt.access.current(), rt.config.tenancy.enabled, row, rt.log)
+  return { userId: principal.userId, access: accessOfPrincipal(rt, principal) }
+}
+
+export const badSignature = () =>
+  new AppError(403, 'The signature of this address is not valid', { code: 'INVALID_SIGNATURE' })
+
+/** The condition of the reader's grant as SQL; false with its refusal where there is none, which public files need not. */
+function readRule(rt: AssetReads, { access }: Reader, id: string): { rule: Statement; refusal?: AppError } {
+  const params = createParams()
+  params.bind(id, 'uuid')
+  try {
+    const rule = resolveCondition(rt.catalog.current(), access, 'svc_File', 'read', resolveEnv(rt))
+    const text = rule === undefined ? 'true' : compileCondition(rule, 't', params)
+    return { rule: statement(text, params.values) }
+  } catch (error) {
+    if (!(error instanceof AppError)) throw error
+    return { rule: statement('false', [id]), refusal: error }
+  }
+}

@@ -1,0 +1,65 @@
+import type { Caller } from '../../../access/principal.ts'
+import { AppError } from '../../../errors.ts'
+import { canonical } from '../images/images.ts'
+import { type Asset, readableAsset } from './asset.ts'
+import type { AssetReads } from './capabilities.ts'
+import { membershipId } from './queries.ts'
+import { checkTransform, wantedOf } from './request.ts'
+import { signatureOf } from './signing.ts'
+
+export type ToSign = {
+  readonly id: string
+  readonly expiresIn: number
+  readonly transform?: Readonly<Record<string, unknown>>
+  readonly download?: boolean
+}
+
+export type SignedUrl = { readonly id: string; readonly url: string; readonly expiresAt: string }
+
+/** What a signature calls the content of a file: it is another one as soon as the content is. */
+export const contentOf = ({ hash, filename }: Asset): string => hash ?? filename
+
+/** Addresses of files that the caller may read; all or none. Read only, so as many as wanted are under way at once. */
+export async function signAssets(
+  rt: AssetReads,
+  caller: Caller,
+  files: readonly ToSign[],
+): Promise<readonly SignedUrl[]> {
+  const signer = await membershipId(rt, caller)
+  if (signer === undefined) throw new AppError(403, 'Only a user with a role can sign addresses')
+  const signed: SignedUrl[] = []
+  for (const file of files) signed.push(await sign(rt, caller, signer, file))
+  return signed
+}
+
+async function sign(rt: AssetReads, caller: Caller, signer: string, file: ToSign): Promise<SignedUrl> {
+  const { id, expiresIn, transform: asked = {}, download = false } = file
+  const query = Object.fromEntries(Object.entries(asked).map(([name, value]) => [name, String(value)]))
+  const wanted = wantedOf(query, rt.config)
+  checkTransform({ ...wanted, signature: { signer, expires: 0, text: '' } }, rt.config)
+  const asset = await readableAsset(rt, caller, id)
+  const expires = Math.floor(rt.clock().getTime() / 1000) + expiresIn
+  const transform = wanted.transform === undefined ? '' : canonical(wanted.transform)
+  const signature = signatureOf(rt.config, {
+    fileId: asset.id,
+    content: contentOf(asset),
+    transform,
+    download,
+    signer,
+    expires,
+  })
+  const shown = wanted.isPreset ? `preset=${encodeURIComponent(String(query.preset))}` : transform
+  const parts = [
+    shown,
+    download ? 'download=true' : '',
+    `expires=${expires}`,
+    `signer=${signer}`,
+    `signature=${signature}`,
+  ]
+  const path = `/assets/${asset.id}?${parts.filter((part) => part !== '').join('&')}`
+  return {
+    id: asset.id,
+    url: `${rt.config.server.baseUrl?.replace(/\/$/, '') ?? ''}${path}`,
+    expiresAt: new Date(expires * 1000).toISOString(),
+  }
+}
