@@ -3,7 +3,7 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import { get } from 'node:http'
 import { join } from 'node:path'
 import type pg from 'pg'
-import sharp from 'sharp'
+import sharp, { type Sharp } from 'sharp'
 import type { Side } from './cases.ts'
 import type { Figure } from './figures.ts'
 import { shoot } from './load.ts'
@@ -52,7 +52,7 @@ async function store({ sql, filesDir }: Place, name: string, content: Buffer): P
   return { id, name: filename }
 }
 
-function noise(width: number, height: number): sharp.Sharp {
+function noise(width: number, height: number): Sharp {
   return sharp(randomBytes(width * height * 3), { raw: { width, height, channels: 3 } }).blur(2)
 }
 

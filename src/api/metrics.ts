@@ -21,6 +21,7 @@ export function metricsRoutes(
 ): void {
   const { metrics } = rt.instruments
   registerGauges(rt)
+  registerImageGauges(rt)
   if (realtime !== undefined) registerRealtimeGauges(metrics, realtime)
   const holdsToken = ({ headers }: FastifyRequest) => holdsMetricsToken(rt.config, headers.authorization)
   const checkAdministrator = accessCheck(rt, 'admin', limits)
@@ -44,6 +45,13 @@ export function metricsRoutes(
       return reply.type(contentType).header('cache-control', 'no-store').send(text)
     },
   )
+}
+
+function registerImageGauges({ instruments: { metrics }, images }: WebWrites): void {
+  const one = (name: string, help: string, read: () => number) =>
+    metrics.gauge({ name, help }, (): Reading[] => [{ value: read() }])
+  one('daybook_images_waiting', 'Images that wait to be processed.', () => images.load().waiting)
+  one('daybook_image_processes', 'Processes that process images.', () => images.load().processes)
 }
 
 function registerRealtimeGauges(metrics: Metrics, { feed, counts }: Realtime): void {

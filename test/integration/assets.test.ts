@@ -2,10 +2,12 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import sharp from 'sharp'
 import { beforeAll, describe, expect, it } from 'vitest'
+import { variantKey } from '../../src/features/files/assets/content.ts'
 import { type Api, startApi } from '../support/api.ts'
-import { noise, plain } from '../support/images.ts'
+import { noise, plain, wav } from '../support/images.ts'
 import { storedContent, storeFile } from '../support/stored-files.ts'
 import { createRole, createTenant, createUser, grant } from '../support/tenants.ts'
+import { type Part, upload } from '../support/upload.ts'
 import { waitFor } from '../support/wait.ts'
 
 let api: Api
@@ -267,6 +269,27 @@ describe('transforms', () => {
     expect(await storedContent(api, key)).toBeDefined()
   })
 
+  it('are never taken from what somebody has only begun to write', async () => {
+    const { id, filename } = await storeFile(api, { content: picture, isPublic: true })
+    const key = variantKey({ folder: null, filename }, { width: 31, fit: 'cover', format: 'png' })
+    const begin = (ago: string) =>
+      api.sql(
+        `insert into "svc_FileVariant" (storage, key, original, "createdAt") values ('local', $1, $2, now() - $3::interval)
+         on conflict (storage, key) do update set "createdAt" = excluded."createdAt"`,
+        [key, filename, ago],
+      )
+    await api.rt.storages.usual().write(key, [Buffer.from('half of a')] as never)
+    await begin('1 second')
+    const meanwhile = await get(`/assets/${id}?width=31&format=png`)
+    expect(await sharp(meanwhile.bytes).metadata()).toMatchObject({ width: 31 })
+    expect((await storedContent(api, key))?.toString()).toBe('half of a')
+    // Whoever began it was killed.
+    await begin('1 hour')
+    const made = await get(`/assets/${id}?width=31&format=png`)
+    expect(await storedContent(api, key)).toEqual(made.bytes)
+    expect(await variants(filename)).toEqual([{ key, size: made.bytes.length }])
+  })
+
   it('are not more than ASSET_VARIANTS_PER_FILE of one file', async () => {
     const { id, filename } = await storeFile(api, { content: picture, isPublic: true })
     const keys: string[] = []
@@ -486,6 +509,56 @@ describe('limits and stores', () => {
     expect(await asked(bearer(user.token))).toEqual(missing)
     expect(await asked({ ...bearer(user.token), 'x-svc-user-auth': randomUUID() })).toEqual(missing)
     expect((await asked({ ...bearer(user.token), 'x-svc-user-auth': user.id })).status).toBe(503)
+  })
+})
+
+describe('uploads', () => {
+  it('are described by their headers, and told apart after a replacement', async () => {
+    const { token } = await api.user(
+      ['create', 'read', 'update'].map((action) => ({ collection: 'svc_File', action, fields: ['*'] })),
+    )
+    const form = (content: Buffer, filename: string, type: string): Part[] => [
+      { name: 'file', filename, type, content },
+    ]
+    const lying = await noise(40, 20).withMetadata({ orientation: 6 }).jpeg().toBuffer()
+    const { body } = await upload(api, token, '/files', form(lying, 'lying.jpg', 'image/jpeg'))
+    const read = async () => (await api.admin('GET', `/files/${body.data}`)).body.data
+    expect(await read()).toMatchObject({
+      width: 20,
+      height: 40,
+      metadata: { format: 'jpeg', space: 'srgb', orientation: 6 },
+    })
+    const { url } = (await api.admin('POST', `/files/${body.data}/signed-url`, { expiresIn: 60 })).body.data
+    const before = await get(url)
+    expect(before.bytes).toEqual(lying)
+    const small = await get(`/assets/${body.data}?width=10`, bearer(token))
+    expect(await sharp(small.bytes).metadata()).toMatchObject({ width: 10, height: 20 })
+    expect(
+      (await upload(api, token, `/files/${body.data}`, form(picture, 'other.png', 'image/png'), {}, 'PATCH')).status,
+    ).toBe(200)
+    expect(await read()).toMatchObject({ width: 120, height: 90, metadata: { format: 'png' } })
+    expect((await get(url)).status).toBe(403)
+    const after = await get(`/assets/${body.data}?width=10`, bearer(token))
+    expect(await sharp(after.bytes).metadata()).toMatchObject({ width: 10, height: 8 })
+    expect(after.headers.etag).not.toBe(small.headers.etag)
+  })
+
+  it('keep what their sender says of them, and are taken where nothing can be read', async () => {
+    const { token } = await api.user(
+      ['create', 'read'].map((action) => ({ collection: 'svc_File', action, fields: ['*'] })),
+    )
+    const recording = { name: 'file', filename: 'silence.wav', type: 'audio/wav', content: wav(2) }
+    const { body } = await upload(api, token, '/files', [recording])
+    const read = async (id: string) => (await api.admin('GET', `/files/${id}`)).body.data
+    expect(await read(body.data)).toMatchObject({
+      metadata: { duration: 2, streams: [{ type: 'audio', sampleRate: 8000 }] },
+    })
+    const shown = { name: 'file', filename: 'shown.png', type: 'image/png', content: picture }
+    const said = await upload(api, token, '/files', [{ name: 'metadata', value: '{"camera":"box"}' }, shown])
+    expect(await read(said.body.data)).toMatchObject({ width: 120, metadata: { camera: 'box' } })
+    const broken = await upload(api, token, '/files', [{ ...shown, content: picture.subarray(0, 30) }])
+    expect(broken.status).toBe(200)
+    expect(await read(broken.body.data)).toMatchObject({ type: 'image/png', metadata: null })
   })
 })
 

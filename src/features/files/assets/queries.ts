@@ -4,7 +4,7 @@ import { type CurrentCatalog, withFreshPlan } from '../../../catalog/store.ts'
 import type { ParamValue } from '../../../catalog/values.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Reads } from '../../../db/pools.ts'
-import { oncePer } from '../../../language/once-per.ts'
+import { oncePer } from '../../../language/once.ts'
 import type { Statement } from '../../../query/sql.ts'
 
 /** What a row says of its content. */

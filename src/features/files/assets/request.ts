@@ -1,6 +1,6 @@
 import type { Config } from '../../../config/config.ts'
 import { AppError } from '../../../errors.ts'
-import { oncePer } from '../../../language/once-per.ts'
+import { oncePer } from '../../../language/once.ts'
 import { type Transform, transformOf } from '../images/images.ts'
 
 /* What a request for an asset asks for, as its query says it. */

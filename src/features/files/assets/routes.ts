@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
-import { Type } from 'typebox'
 import { identified } from '../../../access/principal.ts'
+import { Type } from '../../../adapters/typebox.ts'
 import { AppError } from '../../../errors.ts'
 import type { App } from '../../../http/http.ts'
 import { route } from '../../../http/route.ts'

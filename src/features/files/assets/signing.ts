@@ -1,7 +1,7 @@
 import { createHmac, type KeyObject, timingSafeEqual } from 'node:crypto'
 import { deriveKeys } from '../../../adapters/tokens.ts'
 import type { Config } from '../../../config/config.ts'
-import { oncePer } from '../../../language/once-per.ts'
+import { oncePer } from '../../../language/once.ts'
 
 /* Addresses that let whoever has them read one file, in one form, for a while, in the name of who signed them. */
 

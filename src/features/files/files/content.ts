@@ -2,20 +2,22 @@ import { createHash } from 'node:crypto'
 import { provenType, tellingBytes } from '../../../adapters/file-type.ts'
 import { type Content, forgetContent, holdContent, renewHold } from '../../../db/unlogged/file-removals.ts'
 import { AppError, errors } from '../../../errors.ts'
+import type { Content as Described, MediaDescription } from '../images/images.ts'
 import { keyOf } from '../storage/storage.ts'
 import type { ContentWrites } from './capabilities.ts'
 import { typeOf } from './type.ts'
 
 /** Content that is stored and held, and that no row names yet. */
-export type StoredContent = Place & {
-  readonly size: number
-  /** Its sha256, in hex. */
-  readonly hash: string
-  readonly type: string
-  readonly typeProven: boolean
-  /** What it was sent as. */
-  readonly originalFilename: string
-}
+export type StoredContent = Place &
+  MediaDescription & {
+    readonly size: number
+    /** Its sha256, in hex. */
+    readonly hash: string
+    readonly type: string
+    readonly typeProven: boolean
+    /** What it was sent as. */
+    readonly originalFilename: string
+  }
 
 /** Where content is; the folder is null in a flat layout. */
 export type Place = { readonly storage: string; readonly folder: string | null; readonly filename: string }
@@ -65,11 +67,22 @@ export async function storeContent(
     const { head, whole } = await beginningOf(measured())
     const found = typeOf({ proven: await provenType(head), declared, name })
     await service.write(held.key, whole, { type: found.type })
-    return { ...place, ...found, size, hash: digest.digest('hex'), originalFilename: name }
+    const described = found.typeProven ? await describe(rt, held, found.type, size) : {}
+    return { ...place, ...found, ...described, size, hash: digest.digest('hex'), originalFilename: name }
   } catch (error) {
     await discardContent(rt, place)
     throw error
   }
+}
+
+/** What an image or a recording says of itself. */
+function describe(rt: ContentWrites, { storage, key }: Content, type: string, size: number): Promise<MediaDescription> {
+  const read: Described['read'] = async (range) => {
+    const content = await rt.storages.holding(storage).read(key, range)
+    if (content === undefined) throw contentGone()
+    return content
+  }
+  return rt.images.describe({ size, type, read })
 }
 
 /** Moves content that no row names yet to where its row will be. */

@@ -199,8 +199,8 @@ async function commitReplacement(
   fields: Fields,
 ): Promise<string> {
   const payload = payloadFrom(rt, fields)
-  const { originalFilename } = named(payload, stored)
-  const values = { ...(originalFilename !== undefined && { originalFilename }), ...columnsOf(stored) }
+  const { title: _title, ...said } = named(payload, stored)
+  const values = { ...said, ...columnsOf(stored) }
   const platform = { collection, values }
   return inTransaction(rt, writer, async ({ tx, scope }) => {
     await release(tx, stored)
@@ -226,15 +226,16 @@ function payloadFrom(rt: FileWrites, fields: Fields): Record<string, unknown> {
   return payload
 }
 
-/** What a file is called unless its sender says otherwise. */
-function named(payload: Readonly<Record<string, unknown>>, { originalFilename }: StoredContent) {
+/** What a file is called, and what is known of its content, unless its sender says otherwise. */
+function named(payload: Readonly<Record<string, unknown>>, { originalFilename, metadata }: StoredContent) {
   return {
+    ...(payload.metadata === undefined && metadata !== undefined && { metadata }),
     ...(payload.title === undefined && { title: originalFilename }),
     ...((payload.originalFilename ?? '') === '' && { originalFilename }),
   }
 }
 
-const columnsOf = ({ filename, storage, folder, size, type, typeProven, hash }: StoredContent) => ({
+const columnsOf = ({ filename, storage, folder, size, type, typeProven, hash, width, height }: StoredContent) => ({
   filename,
   storage,
   storage_folder: folder,
@@ -242,9 +243,9 @@ const columnsOf = ({ filename, storage, folder, size, type, typeProven, hash }: 
   type,
   typeProven,
   hash,
-  // Of the content before.
-  width: null,
-  height: null,
+  // Never those of the content before.
+  width: width ?? null,
+  height: height ?? null,
 })
 
 function serviceFor(rt: FileWrites, fields: Fields, owner: Owner): Omit<Place, 'filename'> {

@@ -37,7 +37,7 @@ export type Images = {
    * turn has come, that it has been made already, that is the answer.
    */
   transform<T>(content: Content, transform: Transform, work: TransformWork<T>): Promise<T>
-  /** What the header says; nothing of a file that is broken or of another kind. Never refuses. */
+  /** What the header says; nothing of a file that is broken or of another kind. Never refuses and never throws. */
   describe(content: Content): Promise<MediaDescription>
   load(): { readonly waiting: number; readonly processes: number }
   close(): Promise<void>
@@ -96,8 +96,11 @@ export function openImages({ assets }: Config, log: Logger): Images {
         if (headerTypes.test(content.type)) return await imageDescription(await files.hold(), pool, content)
         return mediaTypes.test(content.type) ? await mediaDescription(pool, content) : {}
       } catch (error) {
-        if (!(error instanceof JobFault)) throw error
-        log.info({ reason: error.message, type: content.type }, 'the header of a file could not be read')
+        const { type } = content
+        // A file is worth more than what is said of it.
+        if (error instanceof JobFault)
+          log.info({ reason: error.message, type }, 'a file has no header that is understood')
+        else log.warn({ err: error, type }, 'the header of a file could not be read')
         return {}
       }
     },
