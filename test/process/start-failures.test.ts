@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -7,7 +7,13 @@ import { describe, expect, it, onTestFinished } from 'vitest'
 import { asSuperuser } from '../support/log.ts'
 import { createDatabase, createEmptyDatabase } from '../support/postgres.ts'
 import { testEnv } from '../support/prepare.ts'
-import { startProcess } from '../support/processes.ts'
+import { type OutputLine, root, startProcess, type TestProcess } from '../support/processes.ts'
+
+/** Of the packages that the program names; another one belongs behind its first use, or here with a reason. */
+const neededByTheStart = (
+  '@fastify/cors @fastify/multipart @opentelemetry/api fastify ipaddr.js lru-cache p-limit p-retry ' +
+  'pg pg-boss pg-cursor pino semver slonik uuid'
+).split(' ')
 
 const unreachable = 'postgres://nobody:hidden@127.0.0.1:1/none'
 
@@ -51,16 +57,20 @@ describe.each([
 })
 
 describe('the web process', () => {
-  it('warns once when it signs in as a superuser, and otherwise not', async () => {
+  it('warns once when it signs in as a superuser', async () => {
     const { url } = await createDatabase()
-    const warnings = async (address: string) => {
-      const web = startProcess('src/api/main.ts', [], { ...testEnv(address), PORT: '0', SOCKET_ENABLED: 'false' })
-      await web.waitForLine(({ msg }) => msg === 'ready')
-      await web.kill('SIGTERM')
-      return web.lines.filter(({ msg }) => /superuser/.test(String(msg))).map(({ role }) => role)
-    }
-    expect(await warnings(asSuperuser(url))).toEqual(['postgres'])
-    expect(await warnings(url)).toEqual([])
+    const web = await readyAndEnded(testEnv(asSuperuser(url)))
+    expect(web.lines.filter(warnsOfSuperuser).map(({ role }) => role)).toEqual(['postgres'])
+  })
+
+  it('is otherwise silent about its role, and ready before it has loaded what its first requests may need', async () => {
+    const { url } = await createDatabase()
+    const NODE_OPTIONS = `--import=${join(root, 'test/support/loaded-packages.ts')}`
+    const web = await readyAndEnded({ ...testEnv(url), NODE_OPTIONS })
+    expect(web.lines.filter(warnsOfSuperuser)).toEqual([])
+    const loaded = web.lines.find(({ packages }) => Array.isArray(packages))?.packages as string[]
+    const { dependencies } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
+    expect(loaded.filter((name) => name in dependencies).toSorted()).toEqual(neededByTheStart)
   })
 
   it('does not start on a port that is taken, and names it', async () => {
@@ -87,6 +97,15 @@ describe('the web process with an extension that cannot be loaded', () => {
     expect(said).toBe(`EXTENSIONS_DIR: ${file} failed: no such service`)
   })
 })
+
+const warnsOfSuperuser = ({ msg }: OutputLine) => /superuser/.test(String(msg))
+
+async function readyAndEnded(env: Record<string, string>): Promise<TestProcess> {
+  const web = startProcess('src/api/main.ts', [], { ...env, PORT: '0', SOCKET_ENABLED: 'false' })
+  await web.waitForLine(({ msg }) => msg === 'ready')
+  await web.kill('SIGTERM')
+  return web
+}
 
 /** What a process that fails to start tells people: everything but its log lines. */
 async function refusal(script: string, args: readonly string[], env: Record<string, string>): Promise<string> {

@@ -1,0 +1,19 @@
+import { writeSync } from 'node:fs'
+import { registerHooks } from 'node:module'
+
+/*
+ * Preloaded by a process (`NODE_OPTIONS=--import=…`): says at its end which packages it has loaded, one line of JSON.
+ */
+
+const packages = new Set<string>()
+
+registerHooks({
+  resolve: (specifier, context, next) => {
+    const found = next(specifier, context)
+    const [, name] = /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(found.url) ?? []
+    if (name !== undefined) packages.add(name)
+    return found
+  },
+})
+
+process.on('exit', () => writeSync(1, `${JSON.stringify({ packages: [...packages] })}\n`))
