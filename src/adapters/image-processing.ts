@@ -34,6 +34,11 @@ export class UnreadableImageError extends Error {
   override readonly name = 'UnreadableImageError'
 }
 
+/** The image is not at fault: what was made of it could not be written. */
+export class UnwritableImageError extends Error {
+  override readonly name = 'UnwritableImageError'
+}
+
 /**
  * The decoders that files of strangers may reach. SVG is not among them, which loads other files and runs long, nor is
  * whatever the library comes to know.
@@ -74,7 +79,8 @@ export async function readImageFacts(path: string): Promise<ImageFacts> {
 
 /**
  * Renders the first frame of an image file, upright, in sRGB of eight bits, transparency on white where the format has
- * none. `decide` says how, once the size is known. Throws {@link TooManyPixelsError} or {@link UnreadableImageError}.
+ * none. `decide` says how, once the size is known. Throws {@link TooManyPixelsError}, {@link UnreadableImageError} or
+ * {@link UnwritableImageError}.
  */
 export async function renderImage(
   { source, target, maxInputPixels }: { source: string; target: string; maxInputPixels: number },
@@ -113,6 +119,7 @@ async function attempted<T>(work: () => Promise<T>): Promise<T> {
   } catch (error) {
     const { message } = error as Error
     if (/pixel limit/i.test(message)) throw new TooManyPixelsError(message, { cause: error })
+    if (/write error|open for write/i.test(message)) throw new UnwritableImageError(message, { cause: error })
     throw new UnreadableImageError(message, { cause: error })
   }
 }

@@ -69,6 +69,11 @@ describe('who may read an asset', () => {
     const cookie = String([headers['set-cookie']].flat()[0]).split(';', 1)[0]!
     expect((await get(`/assets/${shown.id}`, { cookie })).status).toBe(200)
     expect((await get(`/assets/${hidden.id}`, { cookie })).status).toBe(403)
+    // The cookie is dropped, and that is no answer to keep for others.
+    const open = await storeFile(api, { content: picture, isPublic: true })
+    const dropped = await get(`/assets/${open.id}`, { cookie: cookie.replace(/=.*/, '=dead') })
+    expect(dropped).toMatchObject({ status: 200, headers: { 'cache-control': 'private, no-cache' } })
+    expect(dropped.headers['set-cookie']).toBeDefined()
     // What is said in the address comes before what the browser sends along.
     expect((await get(`/assets/${shown.id}?access_token=${without.token}`, { cookie })).status).toBe(403)
     expect(await get(`/assets/${shown.id}?access_token=nonsense`)).toMatchObject({
@@ -230,6 +235,20 @@ describe('what is answered', () => {
     expect(await saved('download=true')).toBe(`attachment; filename="holiday.png"; filename*=UTF-8''holiday.png`)
     expect(await saved('download=true&width=10&format=webp')).toContain('filename="holiday.webp"')
   })
+})
+
+it('lets readers finish what they have begun, after the file is gone', async () => {
+  const content = Buffer.alloc(20_000_000, 'abcdefg')
+  const { id, filename } = await storeFile(api, { content, type: 'application/zip', isPublic: true })
+  const address = await api.app.listen({ port: 0, host: '127.0.0.1' })
+  const response = await fetch(`${address}/assets/${id}`)
+  const reader = response.body!.getReader()
+  let read = (await reader.read()).value!.length
+  await api.sql('delete from "svc_File" where id = $1', [id])
+  await api.rt.storages.usual().delete(filename)
+  expect((await get(`/assets/${id}`)).status).toBe(404)
+  for (let next = await reader.read(); !next.done; next = await reader.read()) read += next.value.length
+  expect(read).toBe(content.length)
 })
 
 describe('transforms', () => {
@@ -470,6 +489,7 @@ describe('limits and stores', () => {
       type: 'video/mp4',
       name: 'film.mp4',
       storage: 'far',
+      isStored: false,
       isPublic: true,
     })
     const answer = await get(`/assets/${film.id}`, {}, on)
@@ -487,6 +507,7 @@ describe('limits and stores', () => {
       type: 'video/mp4',
       typeProven: false,
       storage: 'far',
+      isStored: false,
       isPublic: true,
     })
     expect((await get(`/assets/${unproven.id}`, {}, on)).status).toBe(503)

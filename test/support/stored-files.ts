@@ -11,6 +11,8 @@ export type Given = {
   readonly tenant?: string
   readonly folder?: string
   readonly storage?: string
+  /** Without, there is the row alone. */
+  readonly isStored?: boolean
   readonly width?: number
   readonly height?: number
 }
@@ -23,8 +25,7 @@ export async function storeFile(api: Api, given: Given): Promise<{ id: string; f
   const filename = `${id}-${name.replaceAll(/[^A-Za-z0-9._-]/g, '_')}`
   const storage = given.storage ?? api.rt.storages.usual().name
   const key = folder === null ? filename : `${folder}/${filename}`
-  if (api.rt.storages.named(storage).driver === 'LOCAL')
-    await api.rt.storages.named(storage).write(key, one(bytes), { type })
+  if (given.isStored !== false) await api.rt.storages.named(storage).write(key, one(bytes), { type })
   await api.sql(
     `insert into "svc_File" (id, title, filename, "originalFilename", type, "typeProven", size, hash, storage, storage_folder,
        "isPublic", "tenant_Id", width, height, "createdAt", "updatedAt")

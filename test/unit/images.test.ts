@@ -257,6 +257,15 @@ describe('processes for images', () => {
     })
   })
 
+  it('tells a disk that is full from an image that is broken', async () => {
+    await withPool(776, async (pool, path) => {
+      const source = await path(await plain(9, 9).png().toBuffer())
+      const task = { kind: 'transform', source, target: '/dev/full', transform: { format: 'webp' } } as const
+      const full = pool.run({ turn: 'a', isQuick: false, timeLimitMs: 30_000, prepare: async () => ({ task }) })
+      await expect(full).rejects.toMatchObject({ fault: 'unwritable' })
+    })
+  })
+
   it('does once more what was running in a process that somebody killed', async () => {
     await withPool(777, async (pool, path) => {
       const running = pool.run(avif(await path(await noise(1200, 1200).png().toBuffer())))

@@ -55,7 +55,8 @@ export async function answerAsset(
 /** Who may keep the answer, for how long, and how it is asked for again. */
 function keepingHeaders({ config }: AssetWrites, reply: FastifyReply, asset: Asset, { tag, modified }: Validators) {
   return {
-    'cache-control': cacheControl(asset, config.assets.cacheSeconds),
+    // A cookie that is dropped with the answer is one client's own.
+    'cache-control': cacheControl(asset.isForAll && !reply.hasHeader('set-cookie'), config.assets.cacheSeconds),
     etag: tag,
     'last-modified': modified.toUTCString(),
     ...(!asset.isForAll && { vary: varied(reply) }),
@@ -69,7 +70,7 @@ function validatorsOf({ hash: digest, filename, modified }: Asset, transform: Tr
   return { tag: `"${content.slice(0, 40)}${made}"`, modified: new Date(modified) }
 }
 
-function cacheControl({ isForAll }: Asset, seconds: number): string {
+function cacheControl(isForAll: boolean, seconds: number): string {
   if (!isForAll) return 'private, no-cache'
   return seconds === 0 ? 'public, no-cache' : `public, max-age=${seconds}`
 }

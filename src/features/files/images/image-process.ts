@@ -1,8 +1,21 @@
-import { readImageFacts, renderImage, TooManyPixelsError } from '../../../adapters/image-processing.ts'
+import {
+  readImageFacts,
+  renderImage,
+  TooManyPixelsError,
+  UnwritableImageError,
+} from '../../../adapters/image-processing.ts'
 import { readMediaFacts } from '../../../adapters/media-metadata.ts'
 import { yieldProcessors } from '../../../language/priority.ts'
 import { tooLargeSignal, watchOver } from '../../../language/watchdog.ts'
-import { type FromChild, type ImageLimits, memoryFlag, type Result, type Task, type ToChild } from './protocol.ts'
+import {
+  type Fault,
+  type FromChild,
+  type ImageLimits,
+  memoryFlag,
+  type Result,
+  type Task,
+  type ToChild,
+} from './protocol.ts'
 import { resizeOf } from './transform.ts'
 
 /*
@@ -31,9 +44,13 @@ async function answer(task: Task, limits: ImageLimits): Promise<void> {
   try {
     say({ kind: 'done', result: await resultOf(task, limits) })
   } catch (error) {
-    const fault = error instanceof TooManyPixelsError ? 'too many pixels' : 'unreadable'
-    say({ kind: 'failed', fault, message: (error as Error).message.slice(0, 500) })
+    say({ kind: 'failed', fault: faultOf(error), message: (error as Error).message.slice(0, 500) })
   }
+}
+
+function faultOf(error: unknown): Fault {
+  if (error instanceof TooManyPixelsError) return 'too many pixels'
+  return error instanceof UnwritableImageError ? 'unwritable' : 'unreadable'
 }
 
 async function resultOf(task: Task, { maxInputPixels, maxDimension }: ImageLimits): Promise<Result> {

@@ -33,7 +33,7 @@ export type MediaDescription = {
 export type Images = {
   /**
    * Makes a transform of an image in a temporary file, and gives its path to `use`; the file is gone afterwards. 400 for an
-   * image with too many pixels, 422 for one that cannot be decoded, 503 where too many wait. Where `isMade` finds, when its
+   * image with too many pixels, 422 for one that cannot be decoded, 503 where too many wait, 507 without room. Where `isMade` finds, when its
    * turn has come, that it has been made already, that is the answer.
    */
   transform<T>(content: Content, transform: Transform, work: TransformWork<T>): Promise<T>
@@ -86,7 +86,7 @@ export function openImages({ assets }: Config, log: Logger): Images {
           },
         })
         .catch((error: unknown) => {
-          throw error instanceof JobFault ? refusalOf(error, maxInputPixels) : error
+          throw refusalOf(error, maxInputPixels)
         })
       // Its files stay until it has been used.
       return made !== undefined && 'ready' in made ? made.ready : await use(target)
@@ -138,10 +138,16 @@ async function mediaDescription(pool: ReturnType<typeof openPool>, content: Cont
   return { ...(video && { width: video.width!, height: video.height! }), metadata }
 }
 
-function refusalOf({ fault }: JobFault, maxInputPixels: number): AppError {
-  if (fault === 'too many pixels')
+/** What a client is told of a fault; what is none of a job's own stays as it is. */
+function refusalOf(error: unknown, maxInputPixels: number): unknown {
+  const isFull = ['ENOSPC', 'EDQUOT'].includes((error as NodeJS.ErrnoException).code ?? '')
+  if (isFull || (error instanceof JobFault && error.fault === 'unwritable'))
+    return new AppError(507, 'There is no room to process images', { code: 'STORAGE_FULL', cause: error })
+  if (!(error instanceof JobFault)) return error
+  if (error.fault === 'too many pixels')
     return new AppError(400, `The image has more than ${maxInputPixels} pixels`, { code: 'TOO_MANY_PIXELS' })
-  const message = fault === 'deadly' ? 'The image takes too much to be processed' : 'The image cannot be processed'
+  const isDeadly = error.fault === 'deadly'
+  const message = isDeadly ? 'The image takes too much to be processed' : 'The image cannot be processed'
   return new AppError(422, message, { code: 'IMAGE_NOT_PROCESSED' })
 }
 

@@ -20,8 +20,8 @@ export type ToChild =
 
 export type Result = ImageFacts | MediaFacts | undefined
 
-/** `too many pixels`: the image was not decoded; `unreadable`: it could not be. */
-export type Fault = 'too many pixels' | 'unreadable'
+/** `too many pixels`: the image was not decoded; `unreadable`: it could not be; `unwritable`: the result could not be kept. */
+export type Fault = 'too many pixels' | 'unreadable' | 'unwritable'
 
 export type FromChild =
   | { readonly kind: 'ready' }
