@@ -8,11 +8,12 @@ import { variablePrefix } from '../config/families.ts'
 import { openStorages, type Storage } from '../features/files/storage/storage.ts'
 import { type Finding, ok, problem, reasonOf, warning } from './finding.ts'
 
-/** Every storage service, the directory of uploads in progress, and the one that migrations are read from. */
+/** Every storage service, the directories of uploads and images in progress, and the one that migrations are read from. */
 export async function checkStorage(config: Config): Promise<Finding[]> {
-  const { storage, migrations } = config
+  const { storage, assets, migrations } = config
   const temp = storage.tempPath === undefined ? [] : [await checkWritable('STORAGE_TEMP_PATH', storage.tempPath)]
-  return [...(await checkServices(config)), ...temp, await checkReadable('MIGRATIONS_DIR', migrations.dir)]
+  const images = await checkWritable('ASSET_TEMP_DIR', assets.tempDir)
+  return [...(await checkServices(config)), ...temp, images, await checkReadable('MIGRATIONS_DIR', migrations.dir)]
 }
 
 /** Each writes a probe, reads it and deletes it. */

@@ -95,7 +95,7 @@ describe('the database', () => {
     expect(of(findings, 'database')).toEqual([
       expect.stringMatching(/^problem: 127.0.0.1:1\/d cannot be reached: .*ECONNREFUSED/),
     ])
-    expect(of(findings, 'storage')).toHaveLength(2)
+    expect(of(findings, 'storage')).toHaveLength(3)
     expect(JSON.stringify(findings)).not.toContain('pass9word')
   })
 
@@ -393,6 +393,7 @@ describe('storage', () => {
     expect(of(await look({ STORAGE_TEMP_PATH: temp }), 'storage')).toEqual([
       expect.stringMatching(/^ok: local: /),
       expect.stringMatching(/^problem: STORAGE_TEMP_PATH: .*doctor\.test\.ts\/files cannot be written to/),
+      expect.stringMatching(/^ok: ASSET_TEMP_DIR: /),
       expect.stringMatching(/^ok: MIGRATIONS_DIR: /),
     ])
   })
@@ -413,6 +414,7 @@ describe('storage', () => {
       'ok: good: content can be written, read and deleted',
       expect.stringMatching(/^problem: bad: .*(ENOTDIR|EEXIST)/),
       expect.stringMatching(/^problem: s3: .*ECONNREFUSED/),
+      expect.stringMatching(/^ok: ASSET_TEMP_DIR: /),
       expect.stringMatching(/^ok: MIGRATIONS_DIR: /),
     ])
     expect(await readdir(files)).toEqual([])

@@ -1,4 +1,5 @@
 import { type ChildProcess, fork } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { AppError, errors } from '../../../errors.ts'
@@ -26,6 +27,7 @@ export type PoolJob<T> = {
   readonly turn: string
   /** Goes first and is never refused. */
   readonly isQuick: boolean
+  /** How long its process may compute. */
   readonly timeLimitMs: number
   /** Aborts when nobody waits for it any more. */
   readonly signal?: AbortSignal | undefined
@@ -61,6 +63,8 @@ export type PoolOptions = {
 }
 
 const unusedMs = 30_000
+/** A client hears of it before its connection is given up. */
+const longestWaitMs = 45_000
 /** A child that is asked for a file may read so much of it: what containers say stands at their ends. */
 const mostRead = 32 * 1_048_576
 const mostReadAtOnce = 4 * 1_048_576
@@ -108,15 +112,18 @@ class PoolShell {
     const job: Job = { id, turn: wanted.turn, isQuick: wanted.isQuick, deaths: 0 }
     const pending: Pending = { ...wanted, ...Promise.withResolvers() }
     this.#jobs.set(id, pending)
-    const onAbort = () => {
+    const giveUp = (reason: unknown) => {
       // What runs comes to its end, and its files with it.
       if (!this.#state.queue.some((waiting) => waiting.id === id)) return
       this.#apply({ kind: 'abandoned', job: id })
-      pending.reject(wanted.signal?.reason)
+      pending.reject(reason)
     }
+    const onAbort = () => giveUp(wanted.signal?.reason)
     wanted.signal?.addEventListener('abort', onAbort, { once: true })
+    const timer = setTimeout(() => giveUp(tooMany()), longestWaitMs).unref()
     this.#apply({ kind: 'asked', job })
     return (pending.promise as Promise<Result | T>).finally(() => {
+      clearTimeout(timer)
       wanted.signal?.removeEventListener('abort', onAbort)
       this.#jobs.delete(id)
     })
@@ -219,13 +226,15 @@ class PoolShell {
     const reading = readingFor(child.process, read)
     child.onAnswer = (message) => (message.kind === 'read' ? void reading(message) : resolve(message))
     void child.ended.then(() => resolve(undefined))
-    const timer = setTimeout(() => {
+    const stopTimer = limitTime(child.process.pid!, pending.timeLimitMs, (isStarved) => {
+      if (isStarved)
+        pending.reject(errors.unavailable('This machine has no time for images now. Please try again later.'))
       child.isGuilty = true
       child.process.kill('SIGKILL')
-    }, pending.timeLimitMs)
+    })
     child.process.send({ kind: 'task', task, limits: this.#options.limits } satisfies ToChild)
     const answer = await promise
-    clearTimeout(timer)
+    stopTimer()
     child.onAnswer = undefined
     if (answer === undefined) return false
     if (answer.kind === 'done') pending.resolve(answer.result)
@@ -238,6 +247,39 @@ class PoolShell {
     clearTimeout(this.#unused)
     if (this.#isClosed || this.#state.children.length === 0) return
     this.#unused = setTimeout(() => this.#apply({ kind: 'unused for long' }), unusedMs).unref()
+  }
+}
+
+/** A process that yields to all others may not get its time within so many times as long. */
+const patience = 4
+
+/**
+ * Calls back when a process has computed for so long, or had no chance to. Where the system does not tell, time passes for
+ * all processes alike.
+ */
+function limitTime(pid: number, limitMs: number, onOverrun: (isStarved: boolean) => void): () => void {
+  const began = performance.now()
+  const before = computedMs(pid)
+  const look = () => {
+    const passed = performance.now() - began
+    const now = computedMs(pid)
+    const computed = now === undefined || before === undefined ? passed : now - before
+    if (computed >= limitMs) onOverrun(false)
+    else if (passed >= patience * limitMs) onOverrun(true)
+    else timer = setTimeout(look, Math.max(limitMs / 10, limitMs - computed))
+  }
+  let timer = setTimeout(look, limitMs)
+  return () => clearTimeout(timer)
+}
+
+/** Linux tells in hundredths of a second. */
+function computedMs(pid: number): number | undefined {
+  try {
+    const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? []
+    return (Number(fields[11]) + Number(fields[12])) * 10
+  } catch {
+    // It has just ended, or this is another system.
+    return undefined
   }
 }
 
