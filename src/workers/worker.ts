@@ -22,6 +22,7 @@ import { type OpenedService, type QueueWorker, type Service, workers } from './w
 
 const unknownWorker = 2
 const interrupted = 130
+const jsonHeaders = { 'content-type': 'application/json; charset=utf-8', 'cache-control': 'no-store' }
 /** What is to be told, undone and closed after the work has ended, or had its time. */
 const farewellMs = 10_000
 
@@ -99,8 +100,6 @@ async function serveFor(
   await Promise.all([...runs, ...services].map((run) => run.stop(rt.config.tasks.shutdownWaitSeconds * 1000)))
   for (const run of runs) run.close()
 }
-
-const jsonHeaders = { 'content-type': 'application/json; charset=utf-8', 'cache-control': 'no-store' }
 
 /** Any number of processes may do it: a schedule is a row. One that was missed while no worker ran is made up for. */
 async function scheduleAll(rt: Runtime, queues: readonly QueueWorker[]): Promise<void> {
