@@ -1,6 +1,11 @@
 import type { Account, Role } from './daybook.ts'
 
-export type Request = { readonly method: 'GET' | 'POST' | 'PATCH'; readonly path: string; readonly body?: string }
+export type Request = {
+  readonly method: 'GET' | 'POST' | 'PATCH'
+  readonly path: string
+  readonly body?: string
+  readonly headers?: Readonly<Record<string, string>>
+}
 
 /** The servers that are compared: the bare one, Daybook without and with its data cache. */
 export const sides = ['ceiling', 'daybook', 'cached'] as const

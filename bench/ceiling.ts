@@ -3,10 +3,11 @@
  * It checks the token's signature and nothing else: no session, no permission but the owner's condition, no validation,
  * no log. A process of its own, configured by variables.
  */
-import { createHmac, createSecretKey } from 'node:crypto'
-import { open } from 'node:fs/promises'
+import { createHash, createHmac, createSecretKey, randomUUID } from 'node:crypto'
+import { open as openFile } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { basename, join } from 'node:path'
+import multipart from '@fastify/multipart'
 import bcrypt from 'bcrypt'
 import Fastify, { type FastifyRequest } from 'fastify'
 import jwt from 'jsonwebtoken'
@@ -82,7 +83,7 @@ app.register(async (api) => {
     return reply.type(json).send(row!.data)
   })
   api.get<{ Params: { name: string } }>('/static/:name', async ({ params, headers }, reply) => {
-    const file = await open(join(FILES_DIR, basename(params.name)))
+    const file = await openFile(join(FILES_DIR, basename(params.name)))
     const { size, mtimeMs } = await file.stat()
     const etag = `"${size}-${mtimeMs}"`
     if (headers['if-none-match'] === etag) {
@@ -93,6 +94,27 @@ app.register(async (api) => {
     return reply.headers({ etag, 'content-length': size, 'content-type': type }).send(file.createReadStream())
   })
   for (const table of twins) tableRoutes(table)
+
+  await pool.query(
+    'create table if not exists public.plain_file (id uuid primary key, name text, size bigint, hash text)',
+  )
+  api.register(multipart, { limits: { fileSize: 50 * 1024 * 1024 } })
+  api.post('/files', async (request) => {
+    const part = (await request.file())!
+    const id = randomUUID()
+    const file = await openFile(join(FILES_DIR, `plain-${id}`), 'wx')
+    const digest = createHash('sha256')
+    let size = 0
+    for await (const piece of part.file) {
+      size += piece.length
+      digest.update(piece)
+      await file.write(piece)
+    }
+    await file.sync()
+    await file.close()
+    await rows('insert into public.plain_file values ($1, $2, $3, $4)', [id, part.filename, size, digest.digest('hex')])
+    return { data: id }
+  })
 
   function tableRoutes(table: Twin): void {
     type List = { Querystring: { category: string; from: string; to: string } }

@@ -31,7 +31,14 @@ export function fire({ what, role, as, kind, server, next }: Load, amount: numbe
     amount,
     connections: what.connections,
     status: what.status,
-    requests: [{ setupRequest: (request) => ({ ...request, ...what.request({ n: next(), as, role, kind }) }) }],
+    requests: [
+      {
+        setupRequest: (request) => {
+          const asked = what.request({ n: next(), as, role, kind })
+          return { ...request, ...asked, headers: { ...request.headers, ...asked.headers } }
+        },
+      },
+    ],
     verifyBody: (body) => what.accepts(String(body)),
   })
 }

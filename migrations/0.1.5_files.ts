@@ -39,6 +39,23 @@ const removals = [
     primary key (storage, key)
   )`,
   `create index "svc_FileVariant_original_idx" on "svc_FileVariant" (storage, original, "createdAt")`,
+  // Uploads that come in several requests: where they are, the keys of what is stored of them, and who adds to them.
+  `create table "svc_Upload" (
+    id uuid primary key,
+    "user_Id" uuid not null references "svc_User" (id) on delete cascade,
+    tenant uuid,
+    length bigint not null,
+    "offset" bigint not null default 0,
+    metadata jsonb not null,
+    storage text not null,
+    parts text[] not null default '{}',
+    "file_Id" uuid,
+    claim uuid,
+    "claimedUntil" timestamptz,
+    "expiresAt" timestamptz not null
+  )`,
+  `create index "svc_Upload_expiresAt_idx" on "svc_Upload" ("expiresAt")`,
+  `create index "svc_Upload_user_idx" on "svc_Upload" ("user_Id")`,
   // Content is looked for by what names it.
   `create index "svc_File_content_idx" on "svc_File" (storage, filename)`,
 ]

@@ -101,7 +101,7 @@ export const floors: readonly Floor[] = [
     name: 'files',
     places: ['features/files/'],
     hides:
-      'content outside of the database: `storage` (services, LOCAL and S3), `images` (decoded in processes of their own), `assets` (content as browsers get it), `files` (rows of svc_File, how content comes, is replaced and goes)',
+      'content outside of the database: `storage` (services, LOCAL and S3), `images` (decoded in processes of their own), `assets` (content as browsers get it), `files` (rows of svc_File, how content comes, is replaced and goes), `tus` (uploads that go on after a break)',
     mayImport: ['settings', 'data', 'http', ...platform],
   },
   {

@@ -15,6 +15,7 @@ const actionsOfRoutes: Readonly<Record<string, readonly Action[]>> = {
   'POST /files': ['create'],
   'POST /files/upload-from-url': ['create'],
   'POST /files/import': ['create'],
+  'POST /files/tus': ['create'],
   'PATCH /files/:id': ['update'],
   'DELETE /files/:id': ['delete'],
   'POST /items/:collection': ['create'],

@@ -21,7 +21,8 @@ import { migrationRoutes } from '../features/data/migrations/routes.ts'
 import { reportRoutes } from '../features/data/reports/routes.ts'
 import { schemaAdminRoutes, schemaRoutes } from '../features/data/schemas/routes.ts'
 import { assetBearerRoutes, assetRoutes } from '../features/files/assets/routes.ts'
-import { fileRoutes } from '../features/files/files/routes.ts'
+import { fileAdminRoutes, fileRoutes } from '../features/files/files/routes.ts'
+import { tusRoutes } from '../features/files/tus/routes.ts'
 import { inboxRoutes } from '../features/messaging/inbox/routes.ts'
 import { mailAdminRoutes } from '../features/messaging/mail/routes.ts'
 import { notificationAdminRoutes, notificationRoutes } from '../features/messaging/notifications/routes.ts'
@@ -69,6 +70,8 @@ const groups: readonly RouteGroup[] = [
   { access: 'bearer', register: itemBearerRoutes, isRetried: true },
   { access: 'bearer', register: itemImportRoutes },
   { access: 'public', register: fileRoutes },
+  { access: 'admin', register: fileAdminRoutes },
+  { access: 'bearer', register: tusRoutes },
   { access: 'public', register: historyRoutes, isRetried: true },
   { access: 'admin', register: historyAdminRoutes },
   { access: 'bearer', register: reportRoutes, isRetried: true },

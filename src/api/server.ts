@@ -146,6 +146,11 @@ function acceptedRequestId(header: string | string[] | undefined): string | unde
   return typeof header === 'string' && requestId.test(header) ? header : undefined
 }
 
+/** Of files and of uploads that are gone on with. */
+const fileHeaders = [
+  ...['location', 'upload-offset', 'upload-length', 'upload-expires', 'tus-resumable', 'tus-version', 'x-file-id'],
+  ...['content-range', 'accept-ranges', 'content-disposition', 'last-modified'],
+]
 const rateLimitHeaders = ['ratelimit-limit', 'ratelimit-remaining', 'ratelimit-reset']
 
 /** Trusted frontends only, by exact origin; never `*` with credentials. */
@@ -162,6 +167,7 @@ function corsOptions(config: Config) {
       'etag',
       'x-cache',
       'www-authenticate',
+      ...fileHeaders,
       ...rateLimitHeaders,
     ],
     maxAge: 600,

@@ -23,6 +23,10 @@ const commands: Readonly<Record<string, { readonly about: string; readonly load:
     about: 'everything the log holds about a user, one JSON object a line',
     load: () => import('./export-user.ts'),
   },
+  files: {
+    about: 'verify: compares files with their content; migrate: moves them to another service or to folders',
+    load: () => import('./files.ts'),
+  },
   migrate: {
     about: 'status, run, rollback, create and lint: the migrations of this installation',
     load: () => import('./migrate.ts'),

@@ -18,6 +18,7 @@ export type JobData = {
   'email-log-cleanup': Record<string, never>
   'expired-cleanup': Record<string, never>
   'task-recovery': Record<string, never>
+  'file-removal': Record<string, never>
   /** The first of the transactions that changed the table. */
   'cache-invalidation': { table: string; xid: string }
 }
@@ -94,6 +95,15 @@ export const queues: Readonly<Record<QueueName, Omit<Queue, 'name'>>> = {
   'expired-cleanup': cleanup,
   // The next one comes within a minute.
   'task-recovery': { retryLimit: 0, expireInSeconds: 60, retentionSeconds: day, deleteAfterSeconds: day },
+  // The next one comes within a minute, and what is due stays due.
+  'file-removal': {
+    retryLimit: 3,
+    retryDelay: 5,
+    expireInSeconds: 600,
+    heartbeatSeconds: 60,
+    retentionSeconds: day,
+    deleteAfterSeconds: 3600,
+  },
   // What is not deleted in time ends by its own time limit.
   'cache-invalidation': {
     retryLimit: 5,

@@ -53,7 +53,9 @@ const reactions: { readonly [Type in EventType]: (data: EventData[Type]) => Reac
   'task.hurried': () => nothing,
   'task.cancelled': () => nothing,
   'schema.changed': () => ({ stale: ['catalog'] }),
-  'history.erased': () => nothing,
+  // What the images said is to be removed is removed at once.
+  'history.erased': ({ collection }) =>
+    collection === 'svc_File' ? { jobs: [{ queue: 'file-removal', data: {} }] } : nothing,
   'system.settings': () => ({ stale: ['settings'] }),
   // What migrations change announces itself by the NOTIFY of its tables.
   'migration.run': () => nothing,

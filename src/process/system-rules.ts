@@ -17,13 +17,13 @@ import {
   type WriteAction,
   withCells,
 } from '../features/data/items/context.ts'
-import { fileRules } from '../features/files/files/rules.ts'
+import { type ContentWrites, fileRules } from '../features/files/files/files.ts'
 import { checkTemplateCells, type MailRenderer } from '../features/messaging/templates/templates.ts'
 import { checkSettingsDelete, settingsCells } from '../features/settings/cells.ts'
 import type { CurrentSettings } from '../features/settings/store.ts'
 
-/** What templates are tried with. */
-type RenderedSamples = Clock & CurrentSettings & MailRenderer
+/** What templates are tried with, and where content is. */
+type RenderedSamples = Clock & CurrentSettings & MailRenderer & ContentWrites
 
 const permissionRules: CollectionRules = {
   beforeWrite: async (rt, { collection }, cells, id) => {
@@ -96,5 +96,5 @@ export const openSystemRules = (rt: RenderedSamples): Rules =>
     ['svc_Settings', settingsRules],
     ['svc_Template', templateRules(rt)],
     ['svc_Tasks', taskRules],
-    ['svc_File', fileRules],
+    ['svc_File', fileRules(rt)],
   ])

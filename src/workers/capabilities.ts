@@ -4,6 +4,7 @@ import type { Clock } from '../db/clock.ts'
 import type { Listening } from '../db/listener.ts'
 import type { Reads } from '../db/pools.ts'
 import type { Writes } from '../events/commit.ts'
+import type { StorageServices } from '../features/files/storage/storage.ts'
 import type { MailLogo, MailRenderer } from '../features/messaging/templates/templates.ts'
 import type { Meters } from '../features/operations/metrics/metrics.ts'
 import type { CurrentSettings } from '../features/settings/settings.ts'
@@ -18,4 +19,5 @@ export type WorkerWrites = Reads &
   MailLogo &
   MailRenderer &
   Meters &
-  ResultCache
+  ResultCache &
+  StorageServices

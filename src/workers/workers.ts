@@ -6,6 +6,7 @@ import type { Configuration } from '../config/config.ts'
 import type { Writes } from '../events/commit.ts'
 import { installationGroup, type QueueName } from '../events/jobs.ts'
 import { deleteOldSessions } from '../features/accounts/auth/auth.ts'
+import { contentConsumer, removeDueContent } from '../features/files/files/files.ts'
 import {
   cleanMailLog,
   inbox,
@@ -18,6 +19,7 @@ import {
 import { recoverTasks } from '../features/work/tasks/tasks.ts'
 import { isUuid } from '../language/uuid.ts'
 import type { WorkerWrites } from './capabilities.ts'
+import { openConsumers } from './consumers.ts'
 import { cleanAuditLog, deleteWhatExpired, ensureLogPartitions } from './log-cleanup.ts'
 import { type Admission, type Handler, PermanentError } from './loop.ts'
 import type { WorkerName } from './names.ts'
@@ -100,6 +102,13 @@ export const workers = {
       secondsAfterStart: 10,
       open: () => stateless(deleteWhatExpired),
     }),
+    serve({
+      queue: 'file-removal',
+      concurrency: 1,
+      schedule: '* * * * *',
+      open: (rt) => stateless((_rt, signal) => removeDueContent(rt, signal)),
+    }),
+    { service: 'removal of content', open: (rt) => openConsumers(rt, [contentConsumer(rt)]) },
   ],
   'cache-invalidation': [serve({ queue: 'cache-invalidation', concurrency: 4, open: openInvalidation })],
 } satisfies Readonly<Record<WorkerName, readonly (QueueWorker | Service)[]>>

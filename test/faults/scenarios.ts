@@ -1,6 +1,7 @@
 import { runF05 } from './bad-tasks.ts'
 import { runF41 } from './cleanup.ts'
 import { runF20 } from './crowd.ts'
+import { runF42 } from './files.ts'
 import { runF01 } from './kills.ts'
 import { runF24 } from './mails.ts'
 import { runOverload } from './overload.ts'
@@ -72,6 +73,11 @@ export const scenarios: readonly Scenario[] = [
     id: 'pictures',
     title: 'a hundred clients ask for a hundred sizes of one large picture',
     run: (seed) => runPictures(seed, { seconds: rounds(60), clients: 100, megapixels: 24, isTimed: true }),
+  },
+  {
+    id: 'F-42',
+    title: 'web processes and the worker are killed while files are uploaded, replaced, deleted and moved',
+    run: (seed) => runF42(seed, { kills: rounds(50) }),
   },
   {
     id: 'F-43',

@@ -200,7 +200,7 @@ describe('the cleanup of expired sessions', () => {
   })
 
   it('is due every hour and five seconds after a start', () => {
-    const worker = workers['log-cleanup'].find(({ queue }) => queue === 'session-cleanup')
+    const worker = workers['log-cleanup'].find((one) => 'queue' in one && one.queue === 'session-cleanup')
     expect(worker).toMatchObject({ schedule: expect.stringMatching(/^\d+ \* \* \* \*$/), secondsAfterStart: 5 })
   })
 })

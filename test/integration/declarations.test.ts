@@ -106,6 +106,8 @@ const bodiless: ReadonlySet<string> = new Set([
   'POST /auth/logout',
   'POST /auth/passkey/authenticate/options',
   'POST /settings/reload',
+  'POST /files/migrate-storage-structure',
+  'POST /files/tus',
   'POST /permissions/reload',
   'POST /schemas/indexes/migrate',
   'POST /ops/jobs/:id/retry',

@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest'
+import { runF42 } from '../faults/files.ts'
 import { runF43 } from '../faults/senders.ts'
 import { runF10 } from '../faults/storm.ts'
 
@@ -18,4 +19,12 @@ it('F-43, a small form: mails arrive beside those of senders whose servers fail'
   const { faults, figures } = await runF43(seed, { healthy: 40, others: 10 })
   process.stderr.write(`F-43: ${JSON.stringify(figures)}\n`)
   expect(faults).toEqual([])
+})
+
+it('F-42, a small seed: files and their content stay together through every kill', { timeout: 120_000 }, async () => {
+  const seed = Number(process.env.TEST_SEED ?? Math.floor(Math.random() * 2 ** 32))
+  const { faults, figures } = await runF42(seed, { kills: 3 })
+  process.stderr.write(`F-42: ${JSON.stringify(figures)}\n`)
+  expect(faults).toEqual([])
+  expect(figures.answered).toBeGreaterThan(10)
 })

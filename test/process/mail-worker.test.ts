@@ -116,6 +116,7 @@ describe('the mail worker', () => {
       { name: 'audit-log-cleanup', cron: '23 3 * * *', timezone: 'UTC' },
       { name: 'email-log-cleanup', cron: '53 3 * * *', timezone: 'UTC' },
       { name: 'expired-cleanup', cron: '29 * * * *', timezone: 'UTC' },
+      { name: 'file-removal', cron: '* * * * *', timezone: 'UTC' },
       { name: 'log-partitions', cron: '17 2 * * *', timezone: 'UTC' },
       { name: 'mail-sweep', cron: '7 * * * *', timezone: 'UTC' },
       { name: 'session-cleanup', cron: '41 * * * *', timezone: 'UTC' },

@@ -51,6 +51,12 @@ export const files = group('Files', {
     '15000',
     'Longest wait for the first answer to each request or redirect of an upload from a URL',
   ),
+  tusExpiryHours: variable(
+    'TUS_EXPIRY_HOURS',
+    integer({ min: 1, max: 8760 }),
+    '24',
+    'How long a resumable upload may be gone on with',
+  ),
   retentionDays: variable(
     'FILE_RETENTION_DAYS',
     integer({ min: 0, max: 3650 }),

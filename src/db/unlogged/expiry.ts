@@ -10,6 +10,7 @@ const expired = {
   challenges: ['svc_Challenge', '"expiresAt" <= now()'],
   'idempotency keys': ['svc_IdempotencyKey', '"expiresAt" <= now()'],
   'rate limits': ['svc_RateLimit', '"endsAt" <= now()'],
+  uploads: ['svc_Upload', '"expiresAt" <= now()'],
   'task locks': ['svc_TaskLock', `"expiresAt" < now() - interval '1 day'`],
 } as const
 

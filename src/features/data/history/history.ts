@@ -16,7 +16,7 @@ import { resolveEnv } from '../../../query/env.ts'
 import { readInteger, readString } from '../../../query/parse.ts'
 import { readableFields, resolveCondition } from '../../../query/resolve.ts'
 import type { Statement } from '../../../query/sql.ts'
-import { canonicalKey, readOne, streamRows } from '../items/items.ts'
+import { canonicalKey, readOne, type SystemRules, streamRows } from '../items/items.ts'
 import type { HistoryReads } from './capabilities.ts'
 import {
   eraseImages,
@@ -88,7 +88,7 @@ export async function readNow(rt: Reads): Promise<{ data: { cursor: string; time
  * when stays, and so does the item itself. The erasure is an event. Answers the number of events; 404 when there are none.
  */
 export async function eraseItem(
-  rt: Writes & CurrentCatalog,
+  rt: Writes & CurrentCatalog & SystemRules,
   actor: Actor,
   collection: string,
   id: string,
@@ -96,6 +96,7 @@ export async function eraseItem(
   const known = rt.catalog.current().collections.get(collection)
   const item = known === undefined ? id : canonicalKey(known, id)
   return commit(rt, actor, async (tx) => {
+    await rt.systemRules.get(collection)?.beforeErase?.(tx, item)
     const events = await eraseImages(tx, collection, item)
     if (events === 0) throw new AppError(404, `The log holds nothing about this item of ${collection}`)
     return { result: events, events: [{ type: 'history.erased', data: { collection, item, events } }] }

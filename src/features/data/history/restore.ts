@@ -6,7 +6,7 @@ import { readAs } from '../../../http/reading.ts'
 import { Text } from '../../../http/shapes.ts'
 import { readableFields } from '../../../query/resolve.ts'
 import type { Writer } from '../items/items.ts'
-import { changeItems, readOne, readVersion } from '../items/items.ts'
+import { type Change, changeItems, inTransaction, readOne, readVersion } from '../items/items.ts'
 import type { HistoryReads, HistoryWrites } from './capabilities.ts'
 import { readEventVersion } from './history.ts'
 
@@ -38,15 +38,41 @@ export async function restoreItem(
   const fields = restorable(rt, writer, name)
   const version = await versionOf(rt, writer, name, id, body, fields)
   const present = await presentOf(rt, writer, name, id, fields)
-  const { primaryKey } = rt.catalog.current().collections.get(name)!
+  return write(rt, writer, name, changeBack(rt, name, id, { fields, version, present }), { version, present })
+}
+
+type Versions = { readonly version: Values; readonly present: Present | undefined }
+type Present = { readonly values: Values; readonly version: string }
+
+/** What differs, as a change of the caller's. */
+function changeBack(
+  rt: CurrentCatalog,
+  name: string,
+  id: string,
+  { fields, version, present }: Versions & { readonly fields: readonly Field[] },
+): Change {
   if (present === undefined) {
-    const payloads = [{ ...picked(version, fields), [primaryKey.name]: id }]
-    return (await changeItems(rt, writer, name, { action: 'create', payloads })).ids[0]!
+    const { primaryKey } = rt.catalog.current().collections.get(name)!
+    return { action: 'create', payloads: [{ ...picked(version, fields), [primaryKey.name]: id }] }
   }
   const changed = fields.filter((field) => !same(version[field.name], present.values[field.name]))
-  const changes = [{ id, payload: picked(version, changed) }]
-  const ifMatch = [present.version]
-  return (await changeItems(rt, writer, name, { action: 'update', changes, ifMatch })).ids[0]!
+  return { action: 'update', changes: [{ id, payload: picked(version, changed) }], ifMatch: [present.version] }
+}
+
+async function write(
+  rt: HistoryWrites,
+  writer: Writer,
+  name: string,
+  change: Change,
+  { version, present }: Versions,
+): Promise<string> {
+  const restoring = await rt.systemRules.get(name)?.restores?.(rt, version, present?.values)
+  if (restoring === undefined) return (await changeItems(rt, writer, name, change)).ids[0]!
+  const platform = { collection: name, values: restoring.values }
+  return inTransaction(rt, writer, async ({ tx, scope }) => {
+    await restoring.during(tx)
+    return (await changeItems(rt, { ...writer, platform, scope }, name, change)).ids[0]!
+  })
 }
 
 async function versionOf(

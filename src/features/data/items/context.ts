@@ -105,7 +105,21 @@ export type CollectionRules = {
   /** Throws where one of these rows must stay. */
   readonly beforeDelete?: (rt: Reads & CurrentCatalog, ids: readonly string[]) => Promise<void>
   readonly guard?: Guard
+  /**
+   * What it takes to bring a row back to a version, besides writing what a payload may: `present` is the row as it is,
+   * undefined for one that is gone. Throws where it cannot be brought back.
+   */
+  readonly restores?: (
+    rt: ItemReads,
+    version: Readonly<Record<string, unknown>>,
+    present: Readonly<Record<string, unknown>> | undefined,
+  ) => Promise<Restoring | undefined>
+  /** In the transaction that erases all images of a row from the log, before it does. */
+  readonly beforeErase?: (tx: Tx, id: string) => Promise<void>
 }
+
+/** Values of columns that no payload sets, and what belongs into the transaction that writes them. */
+export type Restoring = { readonly values: PlatformValues['values']; readonly during: (tx: Tx) => Promise<void> }
 
 /** The grant that opens a field: one that names it, `*` too, or none at all. */
 export type GrantedBy = 'name' | 'wildcard' | 'nothing'

@@ -12,6 +12,7 @@ export {
   openProblems,
   type PayloadContext,
   type PlatformValues,
+  type Restoring,
   type RowChange,
   type Run,
   type SystemRules,

@@ -47,7 +47,7 @@ export async function storeContent(
 ): Promise<StoredContent> {
   const service = rt.storages.holding(place.storage)
   const held = contentOf(place)
-  await holdContent(rt, held, holdSeconds)
+  if (!(await holdContent(rt, held, holdSeconds))) throw tookTooLong()
   const digest = createHash('sha256')
   let size = 0
   let renewedAt = performance.now()
@@ -90,7 +90,7 @@ export async function moveContent(rt: ContentWrites, stored: StoredContent, to: 
   const [from, target] = [contentOf(stored), contentOf(to)]
   if (from.storage === target.storage && from.key === target.key) return stored
   try {
-    await holdContent(rt, target, holdSeconds)
+    if (!(await holdContent(rt, target, holdSeconds))) throw tookTooLong()
     await copyContent(rt, from, target, stored.type)
   } catch (error) {
     await discardContent(rt, to)
@@ -109,15 +109,20 @@ export async function copyContent(
   type: string,
 ): Promise<void> {
   const source = storages.holding(from.storage)
-  if (from.storage === to.storage) return source.copy(from.key, to.key)
+  if (from.storage === to.storage) {
+    if ((await source.stat(from.key)) === undefined) throw contentGone()
+    return source.copy(from.key, to.key)
+  }
   const content = await source.read(from.key)
   if (content === undefined) throw contentGone()
   await storages.holding(to.storage).write(to.key, content, { type })
 }
 
 /** Removes content that no row can name any more. What fails is done when the hold is over. */
-export async function discardContent(rt: ContentWrites, place: Place): Promise<void> {
-  const content = contentOf(place)
+export const discardContent = (rt: ContentWrites, place: Place): Promise<void> => discardKey(rt, contentOf(place))
+
+/** The same by its key. */
+export async function discardKey(rt: ContentWrites, content: Content): Promise<void> {
   try {
     // Without a hold a row names it, or somebody has removed it.
     if (!(await renewHold(rt, content, holdSeconds))) return

@@ -1,6 +1,6 @@
 import { Type } from '../../../adapters/typebox.ts'
 import { route } from '../../../http/route.ts'
-import { Nothing, Row, Said, Text } from '../../../http/shapes.ts'
+import { Count, Nothing, NullableId, Row, Said, Text } from '../../../http/shapes.ts'
 import { fileBody, ItemsShape, ListQuery, ReadQuery } from '../../data/items/items.ts'
 
 const tag = 'Files'
@@ -82,4 +82,37 @@ export const deleteRoute = route({
   tag,
   params: Params,
   response: { 200: Said('File deleted successfully') },
+})
+
+const counted = (example: number) => Type.Optional(Count(example))
+export const migrateRoute = route({
+  summary: 'Move files into the folders of their tenant and user',
+  description: 'While they are served. Can be repeated at any time; 409 while another one runs.',
+  tag,
+  query: Type.Object({ dryRun: Type.Optional(Type.Boolean({ description: 'Only counts.', examples: [false] })) }),
+  response: {
+    200: Type.Object({
+      data: Type.Object({
+        dryRun: Type.Boolean(),
+        scanned: Count(3),
+        planned: counted(3),
+        moved: counted(3),
+        skipped: Type.Optional(Count(0, { description: 'Changed or deleted meanwhile.' })),
+        failed: counted(0),
+        errors: Type.Optional(Type.Array(Type.Object({ id: Text(id), message: Text('content is gone') }))),
+      }),
+    }),
+  },
+})
+export const usageRoute = route({
+  summary: 'Read what the files of each tenant come to',
+  description: 'By storage service, in bytes; exact at any moment.',
+  tag,
+  response: {
+    200: Type.Object({
+      data: Type.Array(
+        Type.Object({ tenant_Id: NullableId(), storage: Text('local'), files: Count(12), bytes: Count(3_145_728) }),
+      ),
+    }),
+  },
 })

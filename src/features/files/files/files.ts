@@ -24,8 +24,12 @@ import { type Fields, filePart, payloadOf, readForm } from './form.ts'
 import { folderOf, nameOfReplacement, newName, type Owner, shownName } from './place.ts'
 import { changeableFile, type FileRow, lockedFile, tenantOf, usedBytes, usedBytesNow } from './queries.ts'
 
-export type { FileReads, FileWrites } from './capabilities.ts'
+export type { ContentWrites, FileReads, FileWrites } from './capabilities.ts'
+export { discardKey } from './content.ts'
+export { countMovable, moveFiles, toFolders, toService } from './move.ts'
+export { contentConsumer, removeDueContent, removeOrphans } from './removal.ts'
 export { fileRules } from './rules.ts'
+export { type Difference, verifyFiles } from './verify.ts'
 
 const collection = 'svc_File'
 
@@ -49,14 +53,22 @@ export async function uploadFile(rt: FileWrites, request: FastifyRequest): Promi
   }
 }
 
+/** What is decided of a new file before its content comes. */
+type GivenFile = {
+  readonly id?: string
+  /** In the transaction that makes its row. */
+  readonly during?: (tx: Tx) => Promise<void>
+}
+
 /** A new file of content that comes from elsewhere than a form; its id. */
 export async function saveFile(
   rt: FileWrites,
   writer: Writer,
   incoming: Incoming,
   fields: Fields = new Map(),
+  given: GivenFile = {},
 ): Promise<string> {
-  const upload = newUpload(rt, writer)
+  const upload = newUpload(rt, writer, given)
   try {
     await upload.store(incoming, fields)
     return await upload.finish(writer, fields)
@@ -139,14 +151,14 @@ function openUpload(rt: FileWrites, { placeOf, commit }: Target): Upload {
   }
 }
 
-function newUpload(rt: FileWrites, writer: Writer): Upload {
+function newUpload(rt: FileWrites, writer: Writer, { id: given, during }: GivenFile = {}): Upload {
   let named: { readonly id: string; readonly filename: string } | undefined
   const upload = openUpload(rt, {
     placeOf: (originalFilename, fields) => {
-      named ??= newName(originalFilename)
+      named ??= newName(originalFilename, given)
       return { ...serviceFor(rt, fields, ownerOf(rt, writer, fields)), filename: named.filename }
     },
-    commit: (by, stored, fields) => commitNew(rt, by, named!.id, stored, fields),
+    commit: (by, stored, fields) => commitNew(rt, by, { id: named!.id, during }, stored, fields),
   })
   return {
     ...upload,
@@ -175,7 +187,7 @@ function replacement(rt: FileWrites, row: FileRow): Upload {
 async function commitNew(
   rt: FileWrites,
   writer: Writer,
-  id: string,
+  { id, during }: { readonly id: string; readonly during: GivenFile['during'] },
   stored: StoredContent,
   fields: Fields,
 ): Promise<string> {
@@ -183,6 +195,7 @@ async function commitNew(
   const values = { id, ...named(payload, stored), ...columnsOf(stored) }
   const platform = { collection, values }
   return inTransaction(rt, writer, async ({ tx, scope }) => {
+    await during?.(tx)
     await release(tx, stored)
     const change = { action: 'create', payloads: [payload] } as const
     await changeItems(rt, { ...writer, platform, scope }, collection, change)

@@ -11,9 +11,11 @@ export function folderOf({ tenantId, userId }: Owner): string {
 }
 
 /** A new id and the name of its content, from what it was sent as. */
-export function newName(originalFilename: string): { readonly id: string; readonly filename: string } {
+export function newName(
+  originalFilename: string,
   // Not made of the time: an id is part of a key that nobody shall guess.
-  const id = randomUUID()
+  id: string = randomUUID(),
+): { readonly id: string; readonly filename: string } {
   return { id, filename: `${id}-${leafOf(originalFilename)}` }
 }
 

@@ -28,6 +28,21 @@ export function lockedFile(tx: Tx, id: string): Promise<FileRow | undefined> {
   return tx.maybeOne<FileRow>(rawQuery(`select ${columns} from "svc_File" where id = $1 for update`, [id]))
 }
 
+/** What the files of each tenant come to in each service; null for those of no tenant. */
+export async function usageOfTenants({ db }: Reads): Promise<readonly Usage[]> {
+  const rows = await db.any<Omit<Usage, 'files' | 'bytes'> & { files: string; bytes: string }>(sql.unsafe`
+    select nullif(tenant, '00000000-0000-0000-0000-000000000000') as "tenant_Id", storage, files::text, bytes::text
+    from "svc_FileUsage" where files > 0 order by bytes desc, tenant, storage`)
+  return rows.map((row) => ({ ...row, files: Number(row.files), bytes: Number(row.bytes) }))
+}
+
+type Usage = {
+  readonly tenant_Id: string | null
+  readonly storage: string
+  readonly files: number
+  readonly bytes: number
+}
+
 /** What the files of a tenant come to. Bytes. */
 export async function usedBytes({ db }: { readonly db: Reader }, tenant: string): Promise<number> {
   const { bytes } = await db.one<{ bytes: string | number }>(

@@ -1,21 +1,15 @@
+import { hastenRemoval } from '../../../db/unlogged/file-removals.ts'
 import type { CollectionRules } from '../../data/items/items.ts'
-
-/** What rows of svc_File say of their content. Only the content itself changes it. */
-export const contentColumns = [
-  'filename',
-  'storage',
-  'storage_folder',
-  'size',
-  'type',
-  'typeProven',
-  'width',
-  'height',
-  'hash',
-] as const
+import type { ContentWrites } from './capabilities.ts'
+import { contentOfVersions } from './removal.ts'
+import { contentColumns, restoreContent } from './restore.ts'
 
 /** What holds for rows of svc_File, whichever way they are written. */
-export const fileRules: CollectionRules = {
+export const fileRules = (rt: ContentWrites): CollectionRules => ({
   createdElsewhere: 'Files are created by POST /files',
   serversOwn: new Set(contentColumns),
   protectedFields: { isPublic: ({ files }) => (files.protectIsPublic ? 'name' : 'wildcard') },
-}
+  restores: (_rt, version, present) => restoreContent(rt, version, present),
+  // At once, and not after FILE_RETENTION_DAYS: no image of the row will say any more what it named.
+  beforeErase: async (tx, id) => hastenRemoval(tx, await contentOfVersions(tx, id), 0),
+})

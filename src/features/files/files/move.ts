@@ -1,0 +1,171 @@
+import { createHash, randomUUID } from 'node:crypto'
+import { goneSignal } from '../../../admission/asker.ts'
+import type { Reads } from '../../../db/pools.ts'
+import { rawQuery, sql } from '../../../db/sql.ts'
+import { hastenRemoval, holdContent, releaseContent } from '../../../db/unlogged/file-removals.ts'
+import { dropLock, takeLock } from '../../../db/unlogged/tasks.ts'
+import { AppError, errors } from '../../../errors.ts'
+import { commit } from '../../../events/commit.ts'
+import type { Actor } from '../../../events/types.ts'
+import { keyOf } from '../storage/storage.ts'
+import type { FileWrites } from './capabilities.ts'
+import { contentOf, copyContent, discardContent, type Place } from './content.ts'
+import { folderOf, nameOfReplacement } from './place.ts'
+
+/** Which files are moved, and where to. Moved again, a file is none of them. */
+type Move = {
+  /** On a row `f`. */
+  readonly where: string
+  readonly values: readonly string[]
+  readonly target: (row: MovableRow) => Omit<Place, 'filename'>
+}
+
+type MovableRow = Place & {
+  readonly id: string
+  readonly size: number
+  readonly type: string
+  readonly hash: string | null
+  readonly tenantId: string | null
+  readonly userId: string | null
+}
+
+export type Moved = {
+  readonly scanned: number
+  readonly moved: number
+  /** Changed or deleted meanwhile. */
+  readonly skipped: number
+  readonly failed: number
+  /** The first failures: ids of files and what was wrong. */
+  readonly errors: readonly { readonly id: string; readonly message: string }[]
+}
+
+/** Files of the flat layout to the folders of their tenant and user. */
+export const toFolders: Move = {
+  where: 'f.storage_folder is null',
+  values: [],
+  target: ({ tenantId, userId, storage }) => ({
+    storage,
+    folder: folderOf({ tenantId: tenantId ?? undefined, userId: userId ?? undefined }),
+  }),
+}
+
+/** Files of all other services to one. 400 for a service that is not configured. */
+export function toService({ storages }: Pick<FileWrites, 'storages'>, name: string): Move {
+  const { name: storage } = storages.named(name)
+  return { where: 'f.storage <> $1', values: [storage], target: ({ folder }) => ({ storage, folder }) }
+}
+
+export async function countMovable({ db }: Reads, { where, values }: Move): Promise<number> {
+  const { n } = await db.one<{ n: number }>(
+    rawQuery(`select count(*)::int as n from "svc_File" f where ${where}`, values),
+  )
+  return n
+}
+
+const atOnce = 4
+const perPage = 100
+const lockSeconds = 60
+const mostErrors = 100
+
+/**
+ * Moves files while they are served: the content is copied, the row follows in a commit, and what is at the old place goes
+ * after a while. It can be killed at any moment and run again. One at a time: 409 while another one runs.
+ */
+export async function moveFiles(rt: FileWrites, actor: Actor, move: Move): Promise<Moved> {
+  const holder = randomUUID()
+  const done = { scanned: 0, moved: 0, skipped: 0, failed: 0, errors: [] as { id: string; message: string }[] }
+  let after = '00000000-0000-0000-0000-000000000000'
+  try {
+    for (;;) {
+      if (!(await takeLock(rt, lockName, holder, lockSeconds))) throw errors.conflict('Files are being moved already')
+      goneSignal()?.throwIfAborted()
+      const page = await movable(rt, move, after)
+      if (page.length === 0) return done
+      for (let i = 0; i < page.length; i += atOnce) {
+        await takeLock(rt, lockName, holder, lockSeconds)
+        await Promise.all(page.slice(i, i + atOnce).map((row) => moveOne(rt, actor, move, row, done)))
+      }
+      after = page.at(-1)!.id
+    }
+  } finally {
+    await dropLock(rt, lockName, holder)
+  }
+}
+
+const lockName = 'files: a move'
+
+const nameOfCopy = ({ id, filename }: MovableRow): string =>
+  nameOfReplacement(id, filename.replace(/^[0-9a-f-]{36}-([0-9a-f]{8}-)?/, ''))
+
+async function moveOne(
+  rt: FileWrites,
+  actor: Actor,
+  { target }: Move,
+  row: MovableRow,
+  done: { scanned: number; moved: number; skipped: number; failed: number; errors: { id: string; message: string }[] },
+): Promise<void> {
+  done.scanned += 1
+  try {
+    // A name of its own: nothing that another run has begun or done is in the way, or at stake.
+    const isMoved = await moveContentOf(rt, actor, row, { ...target(row), filename: nameOfCopy(row) })
+    done[isMoved ? 'moved' : 'skipped'] += 1
+  } catch (error) {
+    if (!(error instanceof AppError)) throw error
+    done.failed += 1
+    rt.log.warn({ err: error, file: row.id }, 'a file could not be moved')
+    if (done.errors.length < mostErrors) done.errors.push({ id: row.id, message: error.message })
+  }
+}
+
+/** Of content and copy together; renewed by no one, since a copy that takes longer has lost its line. Seconds. */
+const holdSeconds = 3600
+/** Readers that began at the old place finish. Seconds. */
+const graceSeconds = 60
+
+async function moveContentOf(rt: FileWrites, actor: Actor, row: MovableRow, to: Place): Promise<boolean> {
+  const [from, target] = [contentOf(row), contentOf(to)]
+  if (!(await holdContent(rt, target, holdSeconds))) throw errors.unavailable('The copy took too long')
+  let isMoved = false
+  try {
+    await copyContent(rt, from, target, row.type)
+    await requireSame(rt, row, to)
+    isMoved = await commit(rt, actor, async (tx) => {
+      const changed = await tx.any(sql.unsafe`
+        update "svc_File"
+        set storage = ${to.storage}, storage_folder = ${to.folder}, filename = ${to.filename}, "updatedAt" = now()
+        where id = ${row.id}::uuid and storage = ${row.storage} and storage_folder is not distinct from ${row.folder}
+          and filename = ${row.filename} returning 1`)
+      if (changed.length === 0) return { result: false }
+      if (!(await releaseContent(tx, target))) throw errors.unavailable('The copy took too long')
+      await hastenRemoval(tx, [from], graceSeconds)
+      return { result: true }
+    })
+    return isMoved
+  } finally {
+    if (!isMoved) await discardContent(rt, to)
+  }
+}
+
+/** A copy in another service is read again before the row names it. */
+async function requireSame(rt: FileWrites, row: MovableRow, to: Place): Promise<void> {
+  const storage = rt.storages.holding(to.storage)
+  const key = keyOf(to.folder, to.filename)
+  const stored = await storage.stat(key)
+  if (stored?.size !== row.size) throw errors.conflict('the content is not of the size that its row says')
+  if (to.storage === row.storage || row.hash === null) return
+  const digest = createHash('sha256')
+  for await (const piece of (await storage.read(key)) ?? []) digest.update(piece)
+  if (digest.digest('hex') !== row.hash) throw errors.conflict('the content is not what its row says')
+}
+
+async function movable({ db }: Reads, { where, values }: Move, after: string): Promise<readonly MovableRow[]> {
+  const rows = await db.any<Omit<MovableRow, 'size'> & { size: string }>(
+    rawQuery(
+      `select f.id, f.storage, f.storage_folder as folder, f.filename, f.size::text as size, f.type, f.hash,
+         f."tenant_Id" as "tenantId", f."userCreated_Id" as "userId"
+       from "svc_File" f where ${where} and f.id > $${values.length + 1}::uuid order by f.id limit ${perPage}`,
+      [...values, after],
+    ),
+  )
+  return rows.map((row) => ({ ...row, size: Number(row.size) }))
+}

@@ -1,0 +1,53 @@
+import type { Tx } from '../../../db/sql.ts'
+import { holdContent, releaseContent } from '../../../db/unlogged/file-removals.ts'
+import { errors } from '../../../errors.ts'
+import type { Restoring } from '../../data/items/items.ts'
+import type { ContentWrites } from './capabilities.ts'
+import { contentGone, contentOf, discardContent, type Place, tookTooLong } from './content.ts'
+
+/** What rows of svc_File say of their content. Only the content itself changes it. */
+export const contentColumns = [
+  'filename',
+  'storage',
+  'storage_folder',
+  'size',
+  'type',
+  'typeProven',
+  'width',
+  'height',
+  'hash',
+] as const
+
+const holdSeconds = 600
+
+/**
+ * What it takes to bring a file back to a version that names other content than the row does, or to a row that is gone: the
+ * content must still be there (FILE_RETENTION_DAYS), and is held until the row names it. 409 where it is gone.
+ */
+export async function restoreContent(
+  rt: ContentWrites,
+  version: Readonly<Record<string, unknown>>,
+  present: Readonly<Record<string, unknown>> | undefined,
+): Promise<Restoring | undefined> {
+  const named = ['storage', 'storage_folder', 'filename']
+  if (present !== undefined && named.every((name) => (version[name] ?? null) === (present[name] ?? null)))
+    return undefined
+  for (const name of contentColumns) if (!(name in version)) throw errors.fieldDenied('read', name)
+  const place: Place = {
+    storage: String(version.storage),
+    folder: (version.storage_folder as string | null) ?? null,
+    filename: String(version.filename),
+  }
+  if (!(await holdContent(rt, contentOf(place), holdSeconds))) throw contentGone()
+  const { storage, key } = contentOf(place)
+  if ((await rt.storages.holding(storage).stat(key)) === undefined) {
+    await discardContent(rt, place)
+    throw contentGone()
+  }
+  return {
+    values: Object.fromEntries(contentColumns.map((name) => [name, version[name] ?? null])),
+    during: async (tx: Tx) => {
+      if (!(await releaseContent(tx, contentOf(place)))) throw tookTooLong()
+    },
+  }
+}

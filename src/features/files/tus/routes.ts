@@ -1,0 +1,108 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { Type } from '../../../adapters/typebox.ts'
+import type { UploadRow } from '../../../db/unlogged/uploads.ts'
+import { AppError } from '../../../errors.ts'
+import type { App } from '../../../http/http.ts'
+import { route } from '../../../http/route.ts'
+import { Nothing, Text } from '../../../http/shapes.ts'
+import { isUuid } from '../../../language/uuid.ts'
+import { writerOf } from '../../data/items/items.ts'
+import type { FileWrites } from '../files/files.ts'
+import { readBytes, readChecksum, readMetadata, requireVersion, tusVersion, writtenMetadata } from './headers.ts'
+import { addToUpload, createUpload, endEarly, readUpload } from './tus.ts'
+
+const chunk = 'application/offset+octet-stream'
+
+/** Resumable uploads by tus 1.0 (docs/files.md). Each request is permitted anew. */
+export function tusRoutes(app: App, rt: FileWrites): void {
+  app.register(async (scope) => {
+    scope.addContentTypeParser(chunk, (_request, _payload, done) => done(null))
+    scope.addHook('onRequest', (request, reply, done) => {
+      reply.header('tus-resumable', tusVersion)
+      requireVersion(request.headers['tus-resumable'])
+      done()
+    })
+    requests(scope as App, rt)
+  })
+}
+
+function requests(app: App, rt: FileWrites): void {
+  app.post('/files/tus', createRoute, async (request, reply) => {
+    const { headers } = request
+    const length = readBytes('Upload-Length', headers['upload-length'])
+    const metadata = readMetadata(headers['upload-metadata'])
+    const upload = await createUpload(rt, writerOf(request), { length, metadata })
+    return described(reply.code(201), upload).header('location', `/files/tus/${upload.id}`).send()
+  })
+  app.head('/files/tus/:id', readRoute, async (request, reply) => {
+    const upload = await readUpload(rt, writerOf(request), idOf(request))
+    return described(reply.code(200), upload)
+      .headers({ 'cache-control': 'no-store', 'upload-length': String(upload.length) })
+      .header('upload-metadata', writtenMetadata(upload.metadata))
+      .send()
+  })
+  const { maxUploadFileSize } = rt.config.files
+  app.patch('/files/tus/:id', { ...addRoute, bodyLimit: maxUploadFileSize }, async (request, reply) => {
+    const { headers, raw } = request
+    if (headers['content-type'] !== chunk) throw new AppError(415, `Content-Type must be ${chunk}`)
+    const upload = await addToUpload(rt, writerOf(request), idOf(request), {
+      offset: readBytes('Upload-Offset', headers['upload-offset']),
+      content: raw,
+      size: headers['content-length'] === undefined ? undefined : Number(headers['content-length']),
+      checksum: readChecksum(headers['upload-checksum']),
+    })
+    return described(reply.code(204), upload).send()
+  })
+  app.delete('/files/tus/:id', deleteRoute, async (request, reply) => {
+    await endEarly(rt, writerOf(request), idOf(request))
+    return reply.code(204).send()
+  })
+}
+
+function described(reply: FastifyReply, { offset, expiresAt, fileId }: UploadRow): FastifyReply {
+  reply.headers({ 'upload-offset': String(offset), 'upload-expires': expiresAt.toUTCString() })
+  return fileId === null ? reply : reply.header('x-file-id', fileId)
+}
+
+function idOf({ params }: FastifyRequest): string {
+  const { id } = params as { id: string }
+  if (!isUuid(id)) throw new AppError(404, 'Upload not found')
+  return id
+}
+
+const tag = 'Files'
+const Params = Type.Object({ id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44') })
+const createRoute = route({
+  summary: 'Begin a resumable upload',
+  description: 'By tus 1.0: `Upload-Length` and `Upload-Metadata`; `Location` is where it goes on.',
+  tag,
+  response: { 201: Nothing },
+  sendsText: true,
+})
+const readRoute = route({
+  summary: 'Ask where a resumable upload is',
+  tag,
+  params: Params,
+  response: { 200: Nothing },
+  sendsText: true,
+})
+const addRoute = route(
+  {
+    summary: 'Go on with a resumable upload',
+    description: '`x-file-id` of the last answer is the id of the file.',
+    tag,
+    params: Params,
+    body: Text('(bytes)', { contentMediaType: chunk }),
+    response: { 204: Nothing },
+    readElsewhere: 'all',
+    sendsText: true,
+  },
+  { config: { streamedBody: true } },
+)
+const deleteRoute = route({
+  summary: 'Give a resumable upload up',
+  tag,
+  params: Params,
+  response: { 204: Nothing },
+  sendsText: true,
+})

@@ -1,0 +1,225 @@
+import { createHash, randomUUID } from 'node:crypto'
+import { Readable } from 'node:stream'
+import { holdContent } from '../../../db/unlogged/file-removals.ts'
+import {
+  addUploadParts,
+  claimUpload,
+  endUpload,
+  findUpload,
+  insertUpload,
+  leaveUpload,
+  removeUpload,
+  renewUploadClaim,
+  type UploadKey,
+  type UploadRow,
+} from '../../../db/unlogged/uploads.ts'
+import { AppError, errors } from '../../../errors.ts'
+import { openWrite, type Writer } from '../../data/items/items.ts'
+import { discardKey, type FileWrites, requireRoom, saveFile } from '../files/files.ts'
+import type { Checksum, Metadata } from './headers.ts'
+
+/**
+ * Resumable uploads by tus 1.0: what has come is stored part by part, so that a client which comes back, at whatever
+ * process, goes on where the stored parts end. The last part makes the file, in the same commit as any other upload.
+ */
+
+/** Parts are stored when they have come to so much, so a process that is killed loses no more. Bytes. */
+const partBytes = 8 * 1024 * 1024
+const claimSeconds = 60
+const renewEveryMs = 15_000
+
+/** Begins an upload. What would be refused at its end is refused here. */
+export async function createUpload(
+  rt: FileWrites,
+  writer: Writer,
+  { length, metadata }: { readonly length: number; readonly metadata: Metadata },
+): Promise<UploadRow> {
+  openWrite(rt, writer, 'svc_File', 'create')
+  await requireRoom(rt, writer, length)
+  const service = metadata.storage ? rt.storages.named(metadata.storage) : rt.storages.usual()
+  const upload = await insertUpload(rt, {
+    ...keyOf(writer, randomUUID()),
+    length,
+    metadata,
+    storage: service.name,
+    expiresInSeconds: rt.config.files.tusExpiryHours * 3600,
+  })
+  // Nothing would be sent any more.
+  return length > 0 ? upload : addToUpload(rt, writer, upload.id, nothing)
+}
+
+/** 404 for an upload of somebody else, and for one whose time is over. */
+export async function readUpload(rt: FileWrites, writer: Writer, id: string): Promise<UploadRow> {
+  const found = await findUpload(rt, keyOf(writer, id))
+  if (found === undefined) throw noUpload()
+  return found
+}
+
+/** What a request adds. */
+export type Addition = {
+  readonly offset: number
+  readonly content: AsyncIterable<Uint8Array>
+  /** As declared; undefined where it is not. */
+  readonly size: number | undefined
+  readonly checksum: Checksum | undefined
+}
+
+const nothing: Addition = { offset: 0, content: Readable.from([]), size: 0, checksum: undefined }
+
+/**
+ * Adds to an upload. A client that goes away leaves what has come, unless a checksum was to prove it. 409 at another place
+ * than where the upload is, 423 while another request adds to it, 460 for content that is not that of the checksum, of
+ * which nothing is kept.
+ */
+export async function addToUpload(rt: FileWrites, writer: Writer, id: string, addition: Addition): Promise<UploadRow> {
+  openWrite(rt, writer, 'svc_File', 'create')
+  const key = keyOf(writer, id)
+  const token = randomUUID()
+  const { offset } = addition
+  const before = await readUpload(rt, writer, id)
+  if (before.fileId !== null) return before
+  const claimed = await claimUpload(rt, key, { offset, token, seconds: claimSeconds })
+  if (claimed === undefined) throw await whyNot(rt, writer, id, offset)
+  const renewal = setInterval(() => {
+    renewUploadClaim(rt, id, token, claimSeconds).catch((error: unknown) =>
+      rt.log.warn({ err: error, upload: id }, 'the claim of an upload could not be renewed'),
+    )
+  }, renewEveryMs)
+  try {
+    const remaining = claimed.length - offset
+    if ((addition.size ?? 0) > remaining) throw tooMuch()
+    await storeParts(rt, { upload: claimed, token, remaining }, addition)
+    const now = await readUpload(rt, writer, id)
+    if (now.offset < now.length) return now
+    await finishUpload(rt, writer, now, token)
+    return await readUpload(rt, writer, id)
+  } finally {
+    clearInterval(renewal)
+    await leaveUpload(rt, id, token)
+  }
+}
+
+/** Gives an upload up. 404 as above, 423 while a request adds to it. */
+export async function endEarly(rt: FileWrites, writer: Writer, id: string): Promise<void> {
+  const { storage } = await readUpload(rt, writer, id)
+  const parts = await removeUpload(rt, keyOf(writer, id))
+  if (parts === undefined) throw locked()
+  for (const part of parts) await discardKey(rt, { storage, key: part })
+}
+
+function keyOf({ access }: Writer, id: string): UploadKey {
+  if (access.userId === undefined) throw errors.unauthorized()
+  return { id, userId: access.userId, tenantId: access.tenantId }
+}
+
+async function whyNot(rt: FileWrites, writer: Writer, id: string, offset: number): Promise<AppError> {
+  const now = await readUpload(rt, writer, id)
+  return now.offset === offset || now.isClaimed
+    ? locked()
+    : errors.conflict('Upload-Offset is not where the upload is', { offset: now.offset })
+}
+
+const noUpload = () => new AppError(404, 'Upload not found')
+const locked = () => new AppError(423, 'Another request adds to this upload', { headers: { 'retry-after': '1' } })
+const tooMuch = () => new AppError(413, 'This is more than Upload-Length says')
+const mismatch = () => new AppError(460, 'Checksum Mismatch', { code: 'CHECKSUM_MISMATCH' })
+
+type Adding = { readonly upload: UploadRow; readonly token: string; readonly remaining: number }
+
+/** With a checksum nothing is added before it is known to be right. */
+async function storeParts(
+  rt: FileWrites,
+  { upload, token, remaining }: Adding,
+  { content, checksum }: Addition,
+): Promise<void> {
+  const digest = checksum && createHash(checksum.algorithm)
+  const source = openSource(content, remaining, digest !== undefined, (piece) => digest?.update(piece))
+  const waiting: { readonly key: string; readonly size: number }[] = []
+  const add = async (parts: readonly { readonly key: string; readonly size: number }[]) => {
+    const size = parts.reduce((sum, part) => sum + part.size, 0)
+    const keys = parts.map(({ key }) => key)
+    if (parts.length > 0 && !(await addUploadParts(rt, { id: upload.id, token, parts: keys, size }))) throw locked()
+  }
+  try {
+    while (await source.hasMore()) {
+      const part = { key: `${upload.id}-${randomUUID()}.part`, size: 0 }
+      const until = upload.expiresAt.getTime() - Date.now()
+      await holdContent(rt, { storage: upload.storage, key: part.key }, Math.max(60, until / 1000))
+      waiting.push(part)
+      await rt.storages.holding(upload.storage).write(part.key, source.next(partBytes, part))
+      if (digest === undefined) await add(waiting.splice(0))
+    }
+    if (digest !== undefined && digest.digest('base64') !== checksum!.value) throw mismatch()
+    await add(waiting.splice(0))
+  } finally {
+    for (const { key } of waiting) await discardKey(rt, { storage: upload.storage, key })
+  }
+}
+
+/** What comes, cut into parts. A line that breaks is its end, unless all of it is needed. */
+function openSource(
+  content: AsyncIterable<Uint8Array>,
+  remaining: number,
+  isWholeNeeded: boolean,
+  seen: (piece: Uint8Array) => void,
+) {
+  const pieces = content[Symbol.asyncIterator]()
+  let left = remaining
+  let waiting: Uint8Array | undefined
+  const pull = async () => {
+    try {
+      const { value, done } = await pieces.next()
+      if (done === true) return undefined
+      if (value.length > left) throw tooMuch()
+      left -= value.length
+      seen(value)
+      return value
+    } catch (error) {
+      if (isWholeNeeded || error instanceof AppError) throw error
+      return undefined
+    }
+  }
+  const hasMore = async () => {
+    while (waiting === undefined || waiting.length === 0) {
+      waiting = await pull()
+      if (waiting === undefined) return false
+    }
+    return true
+  }
+  async function* next(most: number, part: { size: number }): AsyncGenerator<Uint8Array> {
+    while (part.size < most && (await hasMore())) {
+      part.size += waiting!.length
+      const piece = waiting!
+      waiting = undefined
+      yield piece
+    }
+  }
+  return { hasMore, next: (most: number, part: { readonly key: string; size: number }) => next(most, part) }
+}
+
+/** All parts as one content make the file; its id is the upload's, so it is made once. */
+async function finishUpload(rt: FileWrites, writer: Writer, upload: UploadRow, token: string): Promise<void> {
+  const { id, parts, storage, metadata } = upload
+  const service = rt.storages.holding(storage)
+  async function* whole(): AsyncGenerator<Uint8Array> {
+    for (const key of parts) {
+      const part: Readable | undefined = await service.read(key)
+      if (part === undefined) throw new AppError(410, 'The upload has expired')
+      yield* part as AsyncIterable<Uint8Array>
+    }
+  }
+  const { filename, name, filetype, type, ...fields } = metadata
+  await saveFile(
+    rt,
+    writer,
+    { content: whole(), name: filename ?? name ?? 'file', declared: filetype ?? type },
+    new Map(Object.entries(fields)),
+    {
+      id,
+      during: async (tx) => {
+        if (!(await endUpload(tx, id, token))) throw locked()
+      },
+    },
+  )
+  for (const key of parts) await discardKey(rt, { storage, key })
+}

@@ -1,0 +1,157 @@
+import { createHash, randomBytes } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
+import { sql } from '../../src/db/sql.ts'
+import { removeDueContent, verifyFiles } from '../../src/features/files/files/files.ts'
+import { openRuntime, type Runtime } from '../../src/process/runtime.ts'
+import { type Cluster, startCluster } from '../support/cluster.ts'
+import { seededRandom } from '../support/ledger.ts'
+import { silent } from '../support/log.ts'
+import { createDatabase } from '../support/postgres.ts'
+import { testConfig } from '../support/prepare.ts'
+import { waitFor } from '../support/wait.ts'
+import type { Result } from './scenario.ts'
+
+export type Size = { readonly kills: number }
+
+const writers = 4
+const largest = 300_000
+
+/** What a file may be: content by its hash, or null for one that is gone. More than one where nobody answered. */
+type Known = Map<string, Set<string | null>>
+
+/**
+ * F-42: web processes and the worker are killed while files are uploaded, replaced, deleted and moved into folders. Every
+ * row has its content, no content is without a row when what was left is removed, and what was answered is so.
+ */
+export async function runF42(seed: number, { kills }: Size): Promise<Result> {
+  const random = seededRandom('F-42', seed)
+  const database = await createDatabase()
+  const cluster = await startCluster({ database, web: 2, workers: ['log-cleanup'] })
+  const known: Known = new Map()
+  const counts = { answered: 0, unknown: 0 }
+  const stop = new AbortController()
+  const work = Array.from({ length: writers }, (_, i) =>
+    changeOften(cluster, { known, counts, at: i, random }, stop.signal),
+  )
+  const moving = moveOften(cluster, stop.signal)
+  for (let kill = 0; kill < kills; kill += 1) {
+    const from = counts.answered
+    await waitFor(() => counts.answered > from + 2, { timeout: 60_000, what: 'more changes of files' })
+    await delay(random() * 60)
+    const members = [...cluster.web, ...cluster.workers]
+    const victim = members[Math.floor(random() * members.length)]!
+    await victim.kill('SIGKILL')
+    await victim.restart()
+  }
+  stop.abort()
+  await Promise.all([...work, moving])
+  const rt = await openRuntime({ config: testConfig(database.url), log: silent, name: 'faults', worker: true })
+  try {
+    await removeWhatIsLeft(cluster, rt)
+    const faults = [...(await differences(rt)), ...(await broken(rt, known))]
+    const files = [...known.values()].filter((states) => !states.has(null)).length
+    return { faults, figures: { kills, ...counts, files } }
+  } finally {
+    await rt.close()
+    await Promise.all([...cluster.web, ...cluster.workers].map((member) => member.kill()))
+  }
+}
+
+type Work = {
+  readonly known: Known
+  readonly counts: { answered: number; unknown: number }
+  at: number
+  readonly random: () => number
+}
+
+async function changeOften(cluster: Cluster, work: Work, signal: AbortSignal): Promise<void> {
+  const own: string[] = []
+  while (!signal.aborted) {
+    const content = randomBytes(1 + Math.floor(work.random() * largest))
+    const hash = createHash('sha256').update(content).digest('hex')
+    const id = own.length > 0 && work.random() < 0.5 ? own[Math.floor(work.random() * own.length)]! : undefined
+    const isDelete = id !== undefined && work.random() < 0.4
+    const before = id === undefined ? undefined : new Set(work.known.get(id))
+    const outcome = isDelete ? null : hash
+    if (id !== undefined) work.known.get(id)!.add(outcome)
+    const method = id === undefined ? 'POST' : isDelete ? 'DELETE' : 'PATCH'
+    const answer = await send(
+      cluster,
+      work.at,
+      method,
+      `/files${id === undefined ? '' : `/${id}`}`,
+      isDelete ? undefined : content,
+    )
+    if (answer === undefined) {
+      work.counts.unknown += 1
+      work.at += 1
+      await delay(20)
+    } else if (answer.status === 200) {
+      work.counts.answered += 1
+      const named = id ?? (answer.body.data as string)
+      work.known.set(named, new Set([outcome]))
+      if (id === undefined) own.push(named)
+      if (isDelete) own.splice(own.indexOf(named), 1)
+    } else if (id !== undefined && before !== undefined && answer.status < 500) work.known.set(id, before)
+  }
+}
+
+async function moveOften(cluster: Cluster, signal: AbortSignal): Promise<void> {
+  for (let at = 0; !signal.aborted; at += 1) {
+    await send(cluster, at, 'POST', '/files/migrate-storage-structure')
+    await delay(200)
+  }
+}
+
+/** Undefined where nobody answered, or the answer does not say what became of the request. */
+async function send({ web, token }: Cluster, at: number, method: string, path: string, content?: Buffer) {
+  const form = new FormData()
+  if (content !== undefined) form.append('file', new Blob([content as never]), 'a.bin')
+  try {
+    const response = await fetch(`${web[at % web.length]!.address}${path}`, {
+      method,
+      headers: { authorization: `Bearer ${token}` },
+      ...(content !== undefined && { body: form }),
+    })
+    const body = (await response.json()) as any
+    return body.error?.code === 'OUTCOME_UNKNOWN' ? undefined : { status: response.status, body }
+  } catch {
+    return undefined
+  }
+}
+
+/** Everything that is to go goes now: first what the consumer has not seen yet is waited for. */
+async function removeWhatIsLeft(cluster: Cluster, rt: Runtime): Promise<void> {
+  const marker = await send(cluster, 0, 'POST', '/files', Buffer.from('marker'))
+  const [{ filename }] = await cluster.sql('select filename from "svc_File" where id = $1', [marker!.body.data])
+  await cluster.sql('delete from "svc_File" where id = $1', [marker!.body.data])
+  await waitFor(
+    async () => (await cluster.sql('select from "svc_FileRemoval" where key = $1', [filename])).length > 0,
+    {
+      timeout: 60_000,
+      what: 'the consumer to reach the last deletion',
+    },
+  )
+  for (let round = 0; round < 3; round += 1) {
+    await cluster.sql(`update "svc_FileRemoval" set "dueAt" = now() - interval '1 second'`)
+    await removeDueContent(rt, new AbortController().signal)
+  }
+}
+
+async function differences(rt: Runtime): Promise<string[]> {
+  const left = await rt.db.any<{ key: string }>(sql.unsafe`select key from "svc_FileRemoval"`)
+  const found = await verifyFiles(rt, { hashes: true })
+  return [
+    ...found.differences.map(({ kind, key }) => `${kind}: ${key}`),
+    ...left.map(({ key }) => `still to be removed: ${key}`),
+  ]
+}
+
+/** Files that are not what was answered. */
+async function broken(rt: Runtime, known: Known): Promise<string[]> {
+  const rows = await rt.db.any<{ id: string; hash: string }>(sql.unsafe`select id, hash from "svc_File"`)
+  const hashes = new Map(rows.map(({ id, hash }) => [id, hash]))
+  return [...known].flatMap(([id, states]) =>
+    states.has(hashes.get(id) ?? null) ? [] : [`${id} is not what was answered`],
+  )
+}

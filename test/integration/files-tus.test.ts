@@ -1,0 +1,226 @@
+import { createHash, randomBytes } from 'node:crypto'
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import { Upload } from 'tus-js-client'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type Api, startApi } from '../support/api.ts'
+import { administrator } from '../support/prepare.ts'
+import { waitFor } from '../support/wait.ts'
+
+/** Resumable uploads by tus 1.0, by the protocol's own client and by hand. */
+
+let api: Api
+let other: Api
+let token: string
+let base: string
+const addresses: string[] = []
+
+beforeAll(async () => {
+  base = await mkdtemp(join(tmpdir(), 'daybook-tus-'))
+  const env = { LOCAL_STORAGE_PATH: base, MAX_UPLOAD_FILE_SIZE: '40' }
+  api = await startApi(env)
+  other = await startApi(env, api.database)
+  token = (await api.anonymous('POST', '/auth/login', administrator)).body.token
+  for (const { app } of [api, other]) addresses.push(await app.listen({ port: 0, host: '127.0.0.1' }))
+})
+
+afterAll(() => rm(base, { recursive: true }))
+
+const rowOf = async (id: string) => (await api.admin('GET', `/files/${id}`)).body.data
+const parts = async () => (await readdir(base)).filter((name) => name.endsWith('.part'))
+const headers = { 'tus-resumable': '1.0.0' }
+const chunk = { ...headers, 'content-type': 'application/offset+octet-stream' }
+const encoded = (text: string) => Buffer.from(text).toString('base64')
+
+async function begin(length: number, metadata = `filename ${encoded('a.txt')},filetype ${encoded('text/plain')}`) {
+  const answer = await api.admin('POST', '/files/tus', undefined, {
+    ...headers,
+    'upload-length': String(length),
+    'upload-metadata': metadata,
+  })
+  expect(answer.status).toBe(201)
+  return String(answer.headers.location)
+}
+const add = (path: string, offset: number, content: Buffer | string, more: Record<string, string> = {}, via = api) =>
+  via.app.inject({
+    method: 'PATCH',
+    url: path,
+    headers: { ...chunk, authorization: `Bearer ${token}`, 'upload-offset': String(offset), ...more },
+    payload: content,
+  })
+const where = async (path: string) => {
+  const answer = await other.app.inject({
+    method: 'HEAD',
+    url: path,
+    headers: { ...headers, authorization: `Bearer ${token}` },
+  })
+  return [answer.statusCode, answer.headers['upload-offset'], answer.headers['upload-length']]
+}
+
+describe('tus-js-client', () => {
+  it('uploads, is stopped in the middle, and goes on at another process', async () => {
+    const content = randomBytes(20 * 1024 * 1024)
+    let upload: Upload
+    const first = await new Promise<string>((resolve, reject) => {
+      upload = new Upload(content as never, {
+        endpoint: `${addresses[0]}/files/tus`,
+        headers: { authorization: `Bearer ${token}` },
+        metadata: { filename: 'big.bin', title: 'Big', isPublic: 'true' },
+        retryDelays: null,
+        onError: reject,
+        onProgress: (sent) => {
+          if (sent > 11 * 1024 * 1024) void upload.abort().then(() => resolve(upload.url!))
+        },
+      })
+      upload.start()
+    })
+    const path = new URL(first).pathname
+    await waitFor(async () => Number((await where(path))[1]) >= 8 * 1024 * 1024)
+    const offset = Number((await where(path))[1])
+    expect(offset).toBeLessThan(content.length)
+    let started: number | undefined
+    const id = await new Promise<string>((resolve, reject) => {
+      const again = new Upload(content as never, {
+        uploadUrl: `${addresses[1]}${path}`,
+        headers: { authorization: `Bearer ${token}` },
+        retryDelays: [50, 100, 200],
+        onProgress: (sent) => {
+          started ??= sent
+        },
+        onError: reject,
+        onSuccess: ({ lastResponse }) => resolve(lastResponse.getHeader('x-file-id')!),
+      })
+      again.start()
+    })
+    expect(started).toBeGreaterThanOrEqual(8 * 1024 * 1024)
+    const row = await rowOf(id)
+    expect(row).toMatchObject({
+      ...{ title: 'Big', isPublic: true, originalFilename: 'big.bin', size: content.length },
+      hash: createHash('sha256').update(content).digest('hex'),
+    })
+    expect(await parts()).toEqual([])
+    expect(await api.sql('select from "svc_FileRemoval"')).toEqual([])
+  })
+
+  it('uploads in chunks, each to another process', async () => {
+    const content = randomBytes(3_000_000)
+    const id = await new Promise<string>((resolve, reject) => {
+      const upload = new Upload(Readable.from([content]) as never, {
+        endpoint: `${addresses[0]}/files/tus`,
+        headers: { authorization: `Bearer ${token}` },
+        uploadSize: content.length,
+        chunkSize: 1_000_000,
+        onChunkComplete: () => {
+          upload.url = upload.url!.replace(addresses[0]!, addresses[1]!)
+        },
+        onError: reject,
+        onSuccess: ({ lastResponse }) => resolve(lastResponse.getHeader('x-file-id')!),
+      })
+      upload.start()
+    })
+    const { filename } = await rowOf(id)
+    expect(await readFile(join(base, filename))).toEqual(content)
+  })
+})
+
+describe('the protocol', () => {
+  it('makes the file with the last part, once, in the commit of an upload', async () => {
+    const path = await begin(6)
+    expect(await where(path)).toEqual([200, '0', '6'])
+    expect(await add(path, 0, 'one')).toMatchObject({ statusCode: 204, headers: { 'upload-offset': '3' } })
+    const position = await api.position()
+    const last = await add(path, 3, 'two', {}, other)
+    expect(last).toMatchObject({ statusCode: 204, headers: { 'upload-offset': '6', 'tus-resumable': '1.0.0' } })
+    const id = String(last.headers['x-file-id'])
+    expect((await api.log(position)).map(({ entity, entityId, action }) => [entity, entityId, action])).toEqual([
+      ['svc_File', id, 'create'],
+    ])
+    expect(await rowOf(id)).toMatchObject({ originalFilename: 'a.txt', type: 'text/plain', size: 6 })
+    // Sent again because its answer was lost.
+    expect((await add(path, 6, '')).headers['x-file-id']).toBe(id)
+    expect(await api.log(position)).toHaveLength(1)
+  })
+
+  it('takes a file of nothing', async () => {
+    const answer = await api.admin('POST', '/files/tus', undefined, { ...headers, 'upload-length': '0' })
+    expect(answer).toMatchObject({ status: 201, headers: { 'x-file-id': expect.any(String) } })
+    expect(await rowOf(String(answer.headers['x-file-id']))).toMatchObject({ size: 0 })
+  })
+
+  it('keeps nothing of content that is not that of its checksum', async () => {
+    const path = await begin(5)
+    const sum = (algorithm: string, text: string) =>
+      `${algorithm} ${createHash(algorithm).update(text).digest('base64')}`
+    const wrong = await add(path, 0, 'Hello', { 'upload-checksum': sum('sha1', 'other') })
+    expect([wrong.statusCode, wrong.json().error.message]).toEqual([460, 'Checksum Mismatch'])
+    expect([await where(path), await parts()]).toEqual([[200, '0', '5'], []])
+    expect((await add(path, 0, 'Hello', { 'upload-checksum': 'md5 AAAA' })).statusCode).toBe(400)
+    expect((await add(path, 0, 'Hello', { 'upload-checksum': sum('sha256', 'Hello') })).statusCode).toBe(204)
+  })
+
+  it('refuses in JSON, and says why', async () => {
+    const path = await begin(5)
+    const status = async (answer: Promise<{ statusCode: number; json(): any }>) => {
+      const got = await answer
+      expect(got.json().error.message).toEqual(expect.any(String))
+      return got.statusCode
+    }
+    expect(await status(add(path, 3, 'x'))).toBe(409)
+    expect(await status(add(path, 0, 'too much'))).toBe(413)
+    expect(await status(add(path, 0, 'x', { 'tus-resumable': '0.2.2' }))).toBe(412)
+    expect(await status(add(path, 0, 'x', { 'content-type': 'text/plain' }))).toBe(415)
+    expect(await status(add('/files/tus/00000000-0000-4000-8000-000000000000', 0, 'x'))).toBe(404)
+    expect(await status(add('/files/tus/nonsense', 0, 'x'))).toBe(404)
+    const create = async (more: Record<string, string>, call = api.admin) =>
+      (await call('POST', '/files/tus', undefined, { ...headers, ...more })).status
+    expect(await create({})).toBe(400)
+    expect(await create({ 'upload-length': '-1' })).toBe(400)
+    expect(await create({ 'upload-length': String(41 * 1024 * 1024) })).toBe(413)
+    expect(await create({ 'upload-length': '1', 'upload-metadata': 'storage bm93aGVyZQ==' })).toBe(400)
+    expect(await create({ 'upload-length': '1', 'upload-metadata': 'a b c' })).toBe(400)
+    const reader = await api.user([{ collection: 'svc_File', action: 'read', fields: ['*'] }])
+    expect(await create({ 'upload-length': '1' }, reader.call)).toBe(403)
+    expect(await create({ 'upload-length': '1' }, api.anonymous)).toBe(401)
+    expect(await where(path)).toEqual([200, '0', '5'])
+  })
+
+  it('is one user’s: 404 for others, also to end it; ended, nothing is left', async () => {
+    const path = await begin(6)
+    await add(path, 0, 'one')
+    const stranger = await api.user([{ collection: 'svc_File', action: 'create', fields: ['*'] }])
+    for (const method of ['HEAD', 'PATCH', 'DELETE'])
+      expect((await stranger.call(method, path, undefined, { ...chunk, 'upload-offset': '3' })).status).toBe(404)
+    expect(await parts()).toHaveLength(1)
+    expect((await api.admin('DELETE', path, undefined, headers)).status).toBe(204)
+    expect(await where(path)).toEqual([404, undefined, undefined])
+    expect(await parts()).toEqual([])
+  })
+
+  it('lets one request add at a time, and takes over from one that does not come back', async () => {
+    const path = await begin(3)
+    const id = path.split('/').at(-1)
+    await api.sql(
+      `update "svc_Upload" set claim = gen_random_uuid(), "claimedUntil" = now() + interval '1 minute' where id = $1`,
+      [id],
+    )
+    expect((await add(path, 0, 'one')).statusCode).toBe(423)
+    expect((await api.admin('DELETE', path, undefined, headers)).status).toBe(423)
+    await api.sql(`update "svc_Upload" set "claimedUntil" = now() - interval '1 second' where id = $1`, [id])
+    expect((await add(path, 0, 'one')).statusCode).toBe(204)
+  })
+
+  it('ends when its time is over', async () => {
+    const path = await begin(3)
+    await add(path, 0, 'on')
+    await api.sql(`update "svc_Upload" set "expiresAt" = now() where id = $1`, [path.split('/').at(-1)])
+    expect(await where(path)).toEqual([404, undefined, undefined])
+    const [part] = await parts()
+    const [{ soon }] = await api.sql(
+      `select "dueAt" < now() + interval '25 hours' as soon from "svc_FileRemoval" where key = $1`,
+      [part],
+    )
+    expect(soon).toBe(true)
+  })
+})
