@@ -115,7 +115,16 @@ export async function copyContent(
   }
   const content = await source.read(from.key)
   if (content === undefined) throw contentGone()
-  await storages.holding(to.storage).write(to.key, content, { type })
+  await storages.holding(to.storage).write(to.key, readable(content, source.name), { type })
+}
+
+/** A service that breaks off is away. */
+async function* readable(content: AsyncIterable<Uint8Array>, name: string): AsyncGenerator<Uint8Array> {
+  try {
+    yield* content
+  } catch (error) {
+    throw errors.unavailable(`Storage service ${name} is not available`, error)
+  }
 }
 
 /** Removes content that no row can name any more. What fails is done when the hold is over. */
