@@ -152,11 +152,12 @@ it('every route of data takes the parameters that it declares', async () => {
     unsubscribe('fastify.initialization', watch)
   }
   const own = Object.fromEntries([...seen].filter(([, names]) => names.length > 0))
-  expect(seen.size).toBe(41)
+  expect(seen.size).toBe(55)
   expect(own).toEqual({
     'GET /items/:collection': ['changesCursor'],
     'PUT /items/:collection': ['key'],
     'GET /items/:collection/export': ['format'],
+    'POST /files/migrate-storage-structure': ['dryRun'],
     'GET /reports/stats': ['stats'],
     'POST /schemas': ['dryRun'],
     'PATCH /schemas/:collection': ['drop', 'dryRun'],
