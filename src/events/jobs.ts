@@ -1,5 +1,7 @@
 import type { PgBoss, Queue } from 'pg-boss'
 import type { Logger } from 'pino'
+import { type Static, type TSchema, Type } from 'typebox'
+import { Check, Errors } from 'typebox/value'
 import { type Reader, rawQuery, sql, type Tx } from '../db/sql.ts'
 import { onFirstUse } from '../language/once.ts'
 
@@ -8,22 +10,37 @@ const pgBoss = onFirstUse<typeof import('pg-boss')>('pg-boss')
 /** The job queue. */
 export type Jobs = { readonly boss: PgBoss }
 
-/** Every queue and what its jobs carry: ids only, never a secret, so a job can be shown and replayed. */
-export type JobData = {
-  mail: { emailLogId: string }
-  'mail-sweep': Record<string, never>
-  'log-partitions': Record<string, never>
-  'session-cleanup': Record<string, never>
-  'audit-log-cleanup': Record<string, never>
-  'email-log-cleanup': Record<string, never>
-  'expired-cleanup': Record<string, never>
-  'task-recovery': Record<string, never>
-  'file-removal': Record<string, never>
-  /** The first of the transactions that changed the table. */
-  'cache-invalidation': { table: string; xid: string }
-}
+const NoData = Type.Object({})
 
-export type QueueName = keyof JobData
+/** Every queue and what its jobs carry: ids only, never a secret, so a job can be shown and replayed. */
+const jobShapes = {
+  mail: Type.Object({ emailLogId: Type.String({ format: 'uuid' }) }, { refusal: 'the job names no mail' }),
+  'mail-sweep': NoData,
+  'log-partitions': NoData,
+  'session-cleanup': NoData,
+  'audit-log-cleanup': NoData,
+  'email-log-cleanup': NoData,
+  'expired-cleanup': NoData,
+  'task-recovery': NoData,
+  'file-removal': NoData,
+  /** `xid` is the first of the transactions that changed the table. */
+  'cache-invalidation': Type.Object({ table: Type.String(), xid: Type.String({ pattern: '^\\d+$' }) }),
+} as const satisfies Record<string, TSchema>
+
+export type QueueName = keyof typeof jobShapes
+export type JobData = { [Name in QueueName]: Static<(typeof jobShapes)[Name]> }
+
+/**
+ * Why a job's data are none of its queue; undefined where they are. Nobody of ours enqueues such a job, and no retry
+ * would help it. Jobs without data, such as those of schedules, count as empty ones.
+ */
+export function misfitOf(queue: QueueName, data: unknown): string | undefined {
+  const shape: TSchema & { readonly refusal?: string } = jobShapes[queue]
+  const given = data ?? {}
+  if (Check(shape, given)) return undefined
+  const [problem] = Errors(shape, given)
+  return shape.refusal ?? `the job's data are none of the queue ${queue}: ${problem?.instancePath} ${problem?.message}`
+}
 export type Job = {
   [Name in QueueName]: {
     readonly queue: Name

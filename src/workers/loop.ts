@@ -5,7 +5,7 @@ import type { Traces } from '../adapters/tracing.ts'
 import type { ResultCache } from '../cache/data-cache.ts'
 import type { Writes } from '../events/commit.ts'
 import type { Jobs } from '../events/jobs.ts'
-import { type JobData, putBackJobs, type QueueName } from '../events/jobs.ts'
+import { type JobData, misfitOf, putBackJobs, type QueueName } from '../events/jobs.ts'
 import type { Meters } from '../features/operations/metrics/metrics.ts'
 import type { WorkerWrites } from './capabilities.ts'
 import { openWakeup, within } from './wakeup.ts'
@@ -138,12 +138,14 @@ async function work<Name extends QueueName>(
 
 /** False for a job that may not start now. */
 function begin<Name extends QueueName>(loop: Loop<Name>, job: FetchedJob<Name>): boolean {
-  if (loop.options.admission?.enter(job.id, groupOf(job)) === false) return false
-  start(loop, job)
+  const misfit = misfitOf(loop.options.queue, job.data)
+  if (misfit === undefined && loop.options.admission?.enter(job.id, groupOf(job)) === false) return false
+  start(loop, job, misfit)
   return true
 }
 
-function start<Name extends QueueName>(loop: Loop<Name>, job: FetchedJob<Name>): void {
+/** A job whose data do not fit is given up without a place and a handler. */
+function start<Name extends QueueName>(loop: Loop<Name>, job: FetchedJob<Name>, misfit: string | undefined): void {
   const { rt, options, wake, running, outcomes, heartbeat } = loop
   const { queue, handler, concurrency, admission } = options
   const controller = new AbortController()
@@ -151,7 +153,8 @@ function start<Name extends QueueName>(loop: Loop<Name>, job: FetchedJob<Name>):
   if (loop.isEnding) controller.abort(stopReason())
   heartbeat.begin(job)
   const startedAt = performance.now()
-  const attempt = runTraced(rt, queue, job, () => runJob(rt, handler, job, controller)).then((error) => {
+  const run = async () => (misfit === undefined ? runJob(rt, handler, job, controller) : new PermanentError(misfit))
+  const attempt = runTraced(rt, queue, job, run).then((error) => {
     heartbeat.end(job)
     rt.instruments.job(queue, outcomeOf(error), (performance.now() - startedAt) / 1000)
     outcomes.add({ id: job.id, retryCount: job.retryCount, error })

@@ -17,11 +17,10 @@ import {
   sweepMails,
 } from '../features/messaging/mail/mail.ts'
 import { recoverTasks } from '../features/work/tasks/tasks.ts'
-import { isUuid } from '../language/uuid.ts'
 import type { WorkerWrites } from './capabilities.ts'
 import { openConsumers } from './consumers.ts'
 import { cleanAuditLog, deleteWhatExpired, ensureLogPartitions } from './log-cleanup.ts'
-import { type Admission, type Handler, PermanentError } from './loop.ts'
+import type { Admission, Handler } from './loop.ts'
 import type { WorkerName } from './names.ts'
 import { openTasks } from './tasks/worker.ts'
 
@@ -123,14 +122,7 @@ function openMailQueue(rt: WorkerWrites): OpenedWorker<'mail'> {
   rt.settings.onChange(lanes.forgetSenders)
   return {
     admission: { ...lanes, enter: (jobId, group) => group === undefined || lanes.enter(jobId, group) },
-    handler: async (_rt, data, job) => {
-      // Something that nobody of ours has put there; to try it again for a day would not help.
-      if (!isUuid(String(data?.emailLogId))) {
-        lanes.leave(job.id, undefined)
-        throw new PermanentError('the job names no mail')
-      }
-      await sendMailInLane(rt, mailer, lanes, data.emailLogId, job)
-    },
+    handler: (_rt, { emailLogId }, job) => sendMailInLane(rt, mailer, lanes, emailLogId, job),
     close: () => mailer.close(),
   }
 }

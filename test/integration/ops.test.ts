@@ -4,8 +4,7 @@ import { commit } from '../../src/events/commit.ts'
 import { systemActor } from '../../src/events/types.ts'
 import { sendMail, sweepMails } from '../../src/features/messaging/mail/jobs.ts'
 import { queueMail } from '../../src/features/messaging/mail/mail.ts'
-import { PermanentError, type QueueRun, runQueue } from '../../src/workers/loop.ts'
-import { workers } from '../../src/workers/workers.ts'
+import { type QueueRun, runQueue } from '../../src/workers/loop.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { type SmtpDouble, startSmtp } from '../support/smtp.ts'
 import { waitFor } from '../support/wait.ts'
@@ -309,15 +308,6 @@ describe('queues', () => {
       body: { error: { message: 'No worker of this version serves the queue of-tomorrow' } },
     })
   })
-})
-
-it('a mail job that names no mail is not tried again', async () => {
-  const { handler, close } = workers.mail[0]!.open(api.rt)
-  for (const data of [{}, { emailLogId: 7 }, { emailLogId: "x'" }, null])
-    await expect(handler(api.rt, data as never, {} as never)).rejects.toThrow(
-      new PermanentError('the job names no mail'),
-    )
-  close()
 })
 
 describe('tasks among the jobs', () => {

@@ -144,6 +144,22 @@ describe('runQueue', () => {
     expect(dead?.sourceOutput).toMatchObject({ message: 'broken for ever' })
   })
 
+  it('gives up a job whose data do not fit its queue, without a handler or a place', async () => {
+    const handled: unknown[] = []
+    const entered: string[] = []
+    for (const data of [{}, { emailLogId: 7 }, { emailLogId: "x'" }, null])
+      await rt.boss.insert('mail', [{ data: data as never, retryLimit: 5 }])
+    serve({
+      handler: async (_rt, data) => void handled.push(data),
+      admission: { full: () => [], room: () => 5, enter: (id) => entered.push(id) > 0 },
+    })
+    await waitFor(async () => (await states()).every((state) => state !== 'created' && state !== 'active'))
+    expect((await jobs()).map(({ output, retryCount }) => ({ output, retryCount }))).toEqual(
+      Array(4).fill({ output: expect.objectContaining({ message: 'the job names no mail' }), retryCount: 0 }),
+    )
+    expect([handled, entered]).toEqual([[], []])
+  })
+
   it('ends a job at once on a PermanentError', async () => {
     let attempts = 0
     serve({
@@ -208,7 +224,7 @@ describe('runQueue', () => {
   })
 
   it('aborts an attempt whose time is over', async () => {
-    await rt.boss.insert('mail', [{ data: { emailLogId: 'slow' }, expireInSeconds: 1 }])
+    await rt.boss.insert('mail', [{ data: { emailLogId: rt.newId() }, expireInSeconds: 1 }])
     const reasons: string[] = []
     serve({ handler: async (_rt, _data, { signal }) => void reasons.push(await aborted(signal)) })
     await waitFor(() => reasons.length > 0)

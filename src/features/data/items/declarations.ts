@@ -207,16 +207,20 @@ export const deleteAllRoute = route({
   body: list('Request body must be an array of IDs', someIds),
   response: { 204: Nothing },
 })
+/** Any id; text that cannot be one is found to name no item. */
+const named = (missing: string) =>
+  Type.Unsafe<unknown>({ not: { const: '' }, examples: [1], description: 'An id.', refusal: missing })
+export const SortBody = Type.Object({
+  item: named('Missing item ID to sort'),
+  to: named('Missing target ID to sort to'),
+  mode: optional(OneOf(['before', 'after'], { default: 'before', refusal: 'mode must be before or after' })),
+})
 export const sortRoute = route({
   summary: 'Move an item before or after another one',
   description: 'In the manual order of a collection with `sortEnabled`.',
   tag,
   params: CollectionParams,
-  body: Type.Object({
-    item: Key,
-    to: Key,
-    mode: optional(OneOf(['before', 'after'], { default: 'before' })),
-  }),
+  body: SortBody,
   response: { 200: Type.Object({ data: Type.Object({ item: Key, collection: Text('products'), newSort: Count(3) }) }) },
   // Who may sort is decided first.
   readElsewhere: 'all',

@@ -2,10 +2,11 @@ import type { Collection } from '../../../catalog/catalog.ts'
 import { rawQuery, sql, type Tx } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { commit } from '../../../events/commit.ts'
-import { isObject, member } from '../../../query/guards.ts'
+import { readAs } from '../../../http/reading.ts'
 import { createParams, ident, type Params } from '../../../query/sql.ts'
 import type { ItemReads, ItemWrites } from './context.ts'
 import { keyCell, runWrite, type WriteContext, type Writer } from './context.ts'
+import { SortBody } from './declarations.ts'
 import { mayWrite, readPayload } from './payload.ts'
 import { openWrite } from './plan.ts'
 import { canonicalKey, ruleSql, updateStatement } from './statements.ts'
@@ -21,7 +22,8 @@ type Sorted = { readonly item: unknown; readonly collection: string; readonly ne
  */
 export async function sortItem(rt: ItemWrites, writer: Writer, name: string, body: unknown): Promise<Sorted> {
   const context = openSort(rt, writer, name)
-  const { item, to, isAfter } = readBody(body)
+  const { item, to, mode } = readAs(SortBody, body)
+  const isAfter = mode === 'after'
   const move: Move = { context, item: known(context, item), target: known(context, to, 'Target item'), isAfter }
   return commit(rt, writer.actor, async (tx) => {
     const newSort = await moveItem({ writer, tx }, move)
@@ -44,17 +46,6 @@ function openSort(rt: ItemReads, writer: Writer, name: string): Context {
   if (field?.kind !== 'integer') throw errors.badBody(`Collection '${name}' does not have a sort field`)
   if (context.grant !== undefined && !mayWrite(context, context.grant, field)) throw denied
   return context
-}
-
-function readBody(body: unknown): { readonly item: unknown; readonly to: unknown; readonly isAfter: boolean } {
-  const given = isObject(body) ? body : {}
-  const item = member(given, 'item') ?? ''
-  const to = member(given, 'to') ?? ''
-  const mode = member(given, 'mode') ?? 'before'
-  if (item === '') throw errors.badBody('Missing item ID to sort')
-  if (to === '') throw errors.badBody('Missing target ID to sort to')
-  if (mode !== 'before' && mode !== 'after') throw errors.badBody('mode must be before or after')
-  return { item, to, isAfter: mode === 'after' }
 }
 
 /** Text that cannot be an id names no item either. */

@@ -9,6 +9,7 @@ import {
   deadLetterQueues,
   hurryJob,
   type Job,
+  misfitOf,
   type QueueName,
   queues,
   removeJob,
@@ -121,17 +122,17 @@ type Subject = {
 }
 
 const mail: Subject = {
-  async redrive(tx, { emailLogId }, body) {
+  async redrive(tx, data, body) {
     const to = recipientIn(body)
-    const id = String(emailLogId)
-    if (!isUuid(id)) throw errors.conflict('The job names no mail')
+    if (misfitOf('mail', data) !== undefined) throw errors.conflict('The job names no mail')
+    const id = String(data.emailLogId)
     if (await requeueMail(tx, id, to)) return
     throw errors.conflict(
       `The mail is ${(await mailStatus(tx, id)) ?? 'deleted'}; only one that has failed is sent again`,
     )
   },
-  async cancel(tx, { emailLogId }) {
-    if (isUuid(String(emailLogId))) await cancelMail(tx, String(emailLogId))
+  async cancel(tx, data) {
+    if (misfitOf('mail', data) === undefined) await cancelMail(tx, String(data.emailLogId))
   },
 }
 
