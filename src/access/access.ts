@@ -10,19 +10,19 @@ import { rowsOf as collectionsOfRows, substitute } from '../query/variables.ts'
 import { administratorRole } from './roles.ts'
 import type { AccessRules, AclRow, PermissionRow, Role, StoredRule } from './store.ts'
 
-/** Whom an access is for. */
+/** The holder of an access. */
 export type Holder = {
   readonly role: Role
   readonly userId: string | undefined
   readonly tenantId: string | undefined
   /** Rows behind `$CURRENT_USER.x`, `$CURRENT_TENANT.x`, …; wire forms, without hidden fields. */
   readonly rows: Partial<Record<VariableName, Readonly<Record<string, unknown>>>>
-  /** What {@link relatedPathsOf} asked for. */
+  /** The paths that {@link relatedPathsOf} asked for. */
   readonly related: Related
 }
 
 /**
- * What somebody may do. The grants are compiled once per role and version of the rules; the rest follows from whom the
+ * The rights of somebody. The grants are compiled once per role and version of the rules; the rest follows from whom the
  * access is for. Digests are made when a cache asks for them.
  */
 export function accessOf(rules: AccessRules, holder: Holder): Access {
@@ -77,7 +77,7 @@ function sharedOf(rules: AccessRules, { role, tenantId }: Holder): string {
   return `${role.id} ${tenantId ?? ''} ${role.name} ${role.isTenantSpecific} ${compiledRole(rules, role.id).digest}`
 }
 
-/** What the variables stand for, without the settings: these may change while the holder stays the same. */
+/** Values of the variables, without the settings: these may change while the holder stays the same. */
 function rowsOf({ rows, related }: Holder): string {
   const { CURRENT_USER, CURRENT_ROLE, CURRENT_TENANT, CURRENT_USERROLE } = rows
   const values = [CURRENT_USER, CURRENT_ROLE, CURRENT_TENANT, CURRENT_USERROLE, [...related]]
@@ -262,7 +262,7 @@ function eitherOfTarget(limits: readonly unknown[], target: Collection, catalog:
   return { ...(!rows.some(isNone) && { OR: rows }), ...eitherOf(nested, target, catalog) }
 }
 
-/** What {@link rowPart} leaves out. */
+/** The part that {@link rowPart} leaves out. */
 export function relatedPart(conditions: unknown, collection: Collection): RelConditions {
   const entries = isObject(conditions) ? Object.entries(conditions) : []
   return Object.fromEntries(entries.filter(([name, value]) => collection.relations.has(name) && isObject(value)))
@@ -278,7 +278,7 @@ export type Variable = { readonly name: VariableName; readonly path: readonly st
 /** Values by {@link variableKey}; none where there is no related row. */
 export type Related = ReadonlyMap<string, unknown>
 
-/** What a variable stands for: a field, reached over relations, perhaps of several rows. */
+/** The target of a variable: a field, reached over relations, perhaps of several rows. */
 type VariableTarget = {
   readonly field: Field
   /** Relation names from the caller's row to the field's. */

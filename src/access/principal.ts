@@ -14,7 +14,7 @@ import type { Statement } from '../query/sql.ts'
 import { accessOf, type Related, type RelatedPath, relatedPathsOf } from './access.ts'
 import type { AccessRules, Role } from './store.ts'
 
-/** Who somebody is, as one statement saw it. Rows are in wire form, without hidden fields. */
+/** A user with everything that rules may refer to, as one statement saw it. Rows are in wire form, without hidden fields. */
 export type Principal = {
   readonly userId: string
   /** Undefined outside multi-tenant mode. */
@@ -40,7 +40,7 @@ export type PrincipalRow = {
   tenant: Row | null
 }
 
-/** Who calls: a user with a live session or an API key, or the public role. */
+/** The caller: a user with a live session or an API key, or the public role. */
 export type Caller = {
   readonly role: Role
   readonly admin: boolean
@@ -104,7 +104,7 @@ export async function principalOf(
   }
 }
 
-/** What `$CURRENT_SETTINGS` stands for; the settings are opened above. */
+/** The value of `$CURRENT_SETTINGS`; the settings are opened above. */
 export type SettingsInForce = {
   readonly settings: {
     readonly current: (tenantId: string | undefined) => Row
@@ -112,14 +112,14 @@ export type SettingsInForce = {
   }
 }
 
-/** What a principal may do. */
+/** The access of a principal. */
 export function accessOfPrincipal(rt: CurrentCatalog & SettingsInForce, principal: Principal): Access {
   const { rules, related, role, userId, tenantId, user, tenant, userRole } = principal
   const rows = { CURRENT_USER: user, CURRENT_ROLE: role, CURRENT_TENANT: tenant, CURRENT_USERROLE: userRole }
   return accessOf(rules, { role, userId, tenantId, rows: withSettings(rt, tenantId, rows), related })
 }
 
-/** What anybody in a role may do of whom no more is known. */
+/** The access of anybody in a role of whom no more is known. */
 export function accessOfRole(
   rt: CurrentCatalog & SettingsInForce,
   rules: AccessRules,

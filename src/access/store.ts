@@ -15,7 +15,7 @@ export type Role = {
   readonly [more: string]: unknown
 }
 
-/** What a permission row or a named rule says, as stored. */
+/** The content of a permission row or a named rule, as stored. */
 export type StoredRule = {
   readonly fields: unknown
   readonly conditions: unknown
@@ -44,7 +44,7 @@ export type AccessRules = {
   readonly permissions: ReadonlyMap<string, readonly PermissionRow[]>
   /** Named rules by id. */
   readonly acls: ReadonlyMap<string, AclRow>
-  /** What their names mean. */
+  /** The meaning of their names. */
   readonly catalog: Catalog
   /** Different after every change; part of cache keys. */
   readonly version: number

@@ -3,7 +3,7 @@ import { onFirstUse } from '../language/once.ts'
 
 const liquidjs = onFirstUse<typeof import('liquidjs')>('liquidjs')
 
-/** What a template may use up: characters of its text, milliseconds, and objects and characters it makes. */
+/** The bounds of a template: characters of its text, milliseconds, and objects and characters it makes. */
 const limits = { parseLimit: 500_000, renderLimit: 500, memoryLimit: 5_000_000 }
 
 /** A template that cannot be read, or that breaks a limit. The message is for its author. */

@@ -35,7 +35,7 @@ export type Delivery =
   | { readonly outcome: 'accepted'; readonly response: string }
   | { readonly outcome: 'refused' | 'delayed' | 'uncertain'; readonly reason: string; readonly problem: MailProblem }
 
-/** What is wrong, in words that repeat nothing of what the other side has said. */
+/** The problem, in words that repeat nothing of what the other side has said. */
 type MailProblem =
   | 'No mail sender is configured'
   | 'The mail could not be composed'

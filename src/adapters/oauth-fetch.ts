@@ -3,7 +3,7 @@ import { fetchUrl } from './fetch-url.ts'
 /** Limits of a request to a provider. */
 export const providerLimits = { timeoutMs: 10_000, maxBytes: 1_000_000 }
 
-/** What a token endpoint does otherwise than the standard. */
+/** Differences of a token endpoint from the standard. */
 export type TokenEndpointAdapter = {
   /** The form is sent in the query of a GET. */
   readonly byGet?: boolean

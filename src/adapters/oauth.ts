@@ -25,7 +25,7 @@ type OAuthServer =
   | { readonly issuer: string; readonly authorize: string; readonly token: string; readonly jwks?: string | undefined }
   | { readonly discover: string }
 
-/** What a provider's code was worth. */
+/** The result of exchanging a provider's code. */
 export type Tokens = {
   readonly accessToken: string
   readonly refreshToken: string | undefined

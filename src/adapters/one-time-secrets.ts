@@ -33,7 +33,7 @@ export function hashOneTime(config: Config, purpose: string, form: SecretForm, s
   return createHmac('sha256', deriveKey(config, 'one-time codes')).update(`${purpose} ${code}`).digest('hex')
 }
 
-/** What was typed or followed, told apart by its form: everything that is no token counts as a guess at a code. */
+/** A typed code or a followed token, told apart by its form: everything that is no token counts as a guess at a code. */
 export function presentedSecret(config: Config, purpose: string, typed: string): { form: SecretForm; hash: string } {
   const form = isToken(typed) ? 'token' : 'code'
   return { form, hash: hashOneTime(config, purpose, form, typed) }

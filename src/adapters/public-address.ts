@@ -40,7 +40,7 @@ export const lookUpPublic: LookupFunction = (hostname, options, done) => {
   })
 }
 
-/** What the IANA registers of special-purpose addresses keep out of the public internet, and one metadata service. */
+/** Networks that the IANA registers of special-purpose addresses keep out of the public internet, and one metadata service. */
 const reservedNetworks = [
   ...['0.0.0.0/8', '10.0.0.0/8', '100.64.0.0/10', '127.0.0.0/8', '169.254.0.0/16', '172.16.0.0/12', '192.0.0.0/24'],
   ...['192.0.2.0/24', '192.31.196.0/24', '192.52.193.0/24', '192.88.99.0/24', '192.168.0.0/16', '192.175.48.0/24'],

@@ -11,7 +11,7 @@ export type SpanOptions = {
 
 /** A span that is under way. */
 export type Span = RunningSpan & {
-  /** What is done in `work`, and what follows from that, happens within the span. */
+  /** `work`, and everything that follows from it, happens within the span. */
   within<T>(work: () => T): T
   set(attributes: Attributes): void
   /** To be called once; with a reason it has failed. Reasons are ours, never the words of a database or a client. */
@@ -42,7 +42,7 @@ type RunningSpan = {
 /** Empty for ever where nothing is traced. */
 export const runningSpan = new AsyncLocalStorage<RunningSpan>()
 
-/** What log lines carry, so that a trace leads to its lines and back. */
+/** The ids that log lines carry, so that a trace leads to its lines and back. */
 export function traceIds(): object {
   return runningSpan.getStore()?.logged ?? {}
 }

@@ -6,7 +6,7 @@ const algorithm = 'aes-256-gcm'
 const nonceLength = 12
 const tagLength = 16
 
-/** What a sealed text is for and whose it is: sealed for one row it does not open in another. */
+/** Purpose and owner of a sealed text: sealed for one row it does not open in another. */
 type SealedFor = { readonly purpose: string; readonly owner: string }
 
 /** Encrypts a secret that the database keeps and that we must be able to read again; with a key from SECRET_KEY. */

@@ -6,7 +6,7 @@ import { connectRedis } from './redis.ts'
 
 const redisAdapter = onFirstUse<typeof import('@socket.io/redis-adapter')>('@socket.io/redis-adapter')
 
-/** What socket.io processes say to each other through Redis. It may be away: then each of them is alone. */
+/** The channel of socket.io processes to each other through Redis. It may be away: then each of them is alone. */
 export type Fanout = {
   readonly adapter: NonNullable<Parameters<Server['adapter']>[0]>
   /** Called when messages of others may have been missed. */

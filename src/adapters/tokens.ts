@@ -6,7 +6,7 @@ import { oncePer, onFirstUse } from '../language/once.ts'
 
 const jwt = onFirstUse<typeof import('jsonwebtoken')>('jsonwebtoken')
 
-/** What an access token says. Only `sessionToken` opens anything; the session's row is the truth. */
+/** The claims of an access token. Only `sessionToken` opens anything; the session's row is the truth. */
 export type TokenClaims = {
   readonly userId: string
   readonly roleId: string

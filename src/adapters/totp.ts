@@ -10,7 +10,7 @@ export function newTotpSecret(): string {
   return new (otpauth().Secret)({ size: 20 }).base32
 }
 
-/** What the QR code of an enrolment says. */
+/** The content of an enrolment's QR code. */
 export function totpUrl(secret: string, issuer: string, account: string): string {
   return new (otpauth().TOTP)({
     ...shape,

@@ -132,7 +132,7 @@ function complainingOnce(exporter: SpanExporter, log: Logger): SpanExporter {
   }
 }
 
-/** What the exporter could not send has been complained of. */
+/** Waits no longer than that: the complaint about spans that could not be sent has been made. */
 function bounded(work: Promise<void>): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>()
   const timer = setTimeout(resolve, patienceMs)

@@ -3,7 +3,7 @@ import { onFirstUse } from '../language/once.ts'
 
 const upstash = onFirstUse<typeof import('@upstash/redis')>('@upstash/redis')
 
-/** What Redis and Upstash have in common. */
+/** The operations that Redis and Upstash have in common. */
 export type RemoteRedis = {
   get(key: string): Promise<string | null>
   /** A Lua script, which runs as a whole or not at all. */

@@ -12,7 +12,7 @@ export type NewCredential = {
   readonly aaguid: string
 }
 
-/** What the verification of a passkey needs to know of it. */
+/** The stored part of a passkey that its verification needs. */
 export type KnownCredential = Pick<NewCredential, 'credentialId' | 'publicKey' | 'counter'>
 
 export type Assertion = { readonly counter: number; readonly backedUp: boolean; readonly userVerified: boolean }
@@ -86,7 +86,7 @@ export async function verifyRegistration(
   })
 }
 
-/** What a signature over the challenge by a known passkey says. A counter that did not grow is a copy: refused. */
+/** The content of a signature over the challenge by a known passkey. A counter that did not grow is a copy: refused. */
 export async function verifyAssertion(
   { rpId, origins }: PasskeyConfig,
   response: object,

@@ -7,7 +7,7 @@ export const clientGone = (cause?: unknown): AppError =>
 
 /** For whom work is done, known however deep it is called. */
 export type Asker = {
-  /** Who takes turns with others where work waits: a user, or the network of an address. */
+  /** The key by which callers take turns where work waits: a user, or the network of an address. */
   readonly caller: string
   /** Aborts when the client is gone before its answer was whole; undefined for work that ends by itself. */
   readonly gone: AbortSignal | undefined

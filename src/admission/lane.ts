@@ -85,7 +85,7 @@ type LaneOptions = {
   readonly places: () => Room
   /** How much work may wait, where all of it costs alike; else it depends on how heavy it is. */
   readonly longestLine?: number | undefined
-  /** What somebody is told who is refused. */
+  /** The message of a refusal. */
   readonly refusal: string
 }
 
@@ -153,7 +153,7 @@ export function openLane({ places, longestLine, refusal }: LaneOptions): Lane {
   }
 }
 
-/** What work of each shape costs, as it was seen here. */
+/** The costs of work by its shape, as they were seen here. */
 type Costs = {
   assess(entering: Entering, now: number): Pick<Work, 'weight' | 'expectedMs'>
   /** After a run that began at `since`. */

@@ -1,5 +1,5 @@
 /**
- * Who gets a place, who waits and who is refused: pure, so that every case can be tried. Places bound what runs at a time;
+ * Admission: which work gets a place, waits or is refused. Pure, so that every case can be tried. Places bound what runs at a time;
  * some of them are not for heavy work, so that what is quick never waits for what is slow.
  */
 
@@ -11,7 +11,7 @@
 export type Weight = 'cheap' | 'quick' | 'doubtful' | 'heavy'
 
 export type Work = {
-  /** Who takes turns with others. */
+  /** The key by which callers take turns. */
   readonly caller: string
   readonly weight: Weight
   /** When it came; milliseconds of one clock, here and everywhere. */
@@ -50,7 +50,7 @@ type Occupancy<W extends Work> = {
 
 type Step<W> = { readonly admitted: readonly W[]; readonly refused: readonly W[] }
 
-/** What follows from who is in the lane now. */
+/** The work to admit and to refuse now. */
 export function step<W extends Work>(occupancy: Occupancy<W>, places: Places, now: number): Step<W> {
   const admitted = admissible(occupancy, places)
   const isAdmitted = new Set<Work>(admitted)
@@ -216,7 +216,7 @@ function openLine(running: readonly Work[], places: number, now: number) {
   }
 }
 
-/** What is thought of work whose cost nobody has seen yet. */
+/** The presumption about work whose cost nobody has seen yet. */
 export type Presumed = 'cheap' | 'heavy'
 
 /**
@@ -224,7 +224,7 @@ export type Presumed = 'cheap' | 'heavy'
  * that is busy with other things makes everything slow.
  */
 const slowMs: Readonly<Record<Presumed, number>> = { heavy: 100, cheap: 1000 }
-/** What has been quick before, or is of a kind that mostly is, may be slow for so long before that counts. */
+/** Work that has been quick before, or is of a kind that mostly is, may be slow for so long before that counts. */
 const graceMs = 1000
 /** The average of what may be heavy and never is. Milliseconds. */
 const quickMs = 50
@@ -255,7 +255,7 @@ export function duringRun(cost: Cost, presumed: Presumed, startedAt: number, now
   return { ...cost, slowSince: Math.max(startedAt, cost.quickAt ?? startedAt) }
 }
 
-/** What is presumed heavy never counts as cheap, however quick it is: it may become slow all at once. */
+/** Work that is presumed heavy never counts as cheap, however quick it is: it may become slow all at once. */
 export function weightOf({ ms, quickAt, slowSince }: Cost, presumed: Presumed, now: number): Weight {
   const grace = quickAt !== undefined || presumed === 'cheap' ? graceMs : 0
   if (slowSince !== undefined && now - slowSince >= grace) return presumed === 'heavy' ? 'heavy' : 'doubtful'

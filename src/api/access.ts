@@ -8,7 +8,7 @@ import type { WebWrites } from './capabilities.ts'
 import type { Limits } from './limits.ts'
 
 /**
- * Who may call the routes of a group. `public`: anybody. `bearer`: a live session or an API key. `session`: a live
+ * The callers that a group of routes is for. `public`: anybody. `bearer`: a live session or an API key. `session`: a live
  * session. `leaving`: a live session, or a cookie of one that has ended. `admin`: the administrator role, also by a key;
  * `admin session`: only by a session. An Authorization header that opens nothing is 401 for all of them.
  */
@@ -31,7 +31,7 @@ export function accessCheck(rt: WebWrites, access: AccessClass, limits: Limits) 
     }
     const found = resolveCaller(rt, request, reply)
     if (found instanceof Promise) return void found.then(admit).then(() => done(), done)
-    // What it throws is the answer, too.
+    // An error that it throws is the answer, too.
     admit(found)
     done()
   }

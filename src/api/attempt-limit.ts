@@ -1,6 +1,6 @@
 import { type Counters, openWindows, type Verdict, verdictOf, type Window } from './counters.ts'
 
-/** What an attempt is counted against. */
+/** A counter that an attempt is counted against. */
 export type Budget = {
   readonly key: string
   readonly limit: number
@@ -52,7 +52,7 @@ export function openAttemptLimit(counters: Counters, windowMs: number): AttemptL
   }
 }
 
-/** What this process knows of the shared counters of attempts. */
+/** The shared counters of attempts, as far as this process knows them. */
 function openBook(counters: Counters, windowMs: number) {
   const windows = openWindows<Counted>(rememberedAtMost)
   const add = (steps: readonly Step[]) => addSteps(counters, windows, windowMs, steps)

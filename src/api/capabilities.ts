@@ -13,7 +13,7 @@ import type { MailLogo, MailRenderer } from '../features/messaging/templates/tem
 import type { Meters } from '../features/operations/metrics/metrics.ts'
 import type { RealtimeWrites } from './realtime/capabilities.ts'
 
-/** What this folder takes of the process where it changes. */
+/** The capabilities that changes of this folder need. */
 export type WebWrites = RealtimeWrites &
   ImageProcessing &
   MailLogo &
@@ -24,7 +24,7 @@ export type WebWrites = RealtimeWrites &
   ServerLine &
   StorageServices
 
-/** What this folder takes of the process where it reads. */
+/** The capabilities that reads of this folder need. */
 export type WebReads = ReservedReads &
   ReplicaReads &
   Configuration &

@@ -95,7 +95,7 @@ for i, key in ipairs(KEYS) do
 end
 return counts`
 
-/** What this process knows of a counter, until the end of its window. */
+/** A counter as this process knows it, until the end of its window. */
 export type Window = {
   count: number
   /** By `performance.now()`, which no change of the clock moves. */
@@ -125,7 +125,7 @@ export function openWindows<Known extends Window = Window>(atMost: number): Wind
   }
 }
 
-/** What a limit says to one request. */
+/** The verdict of a limit on one request. */
 export type Verdict = {
   readonly allowed: boolean
   readonly limit: number

@@ -36,7 +36,7 @@ export function answerBadPath(error: FastifyError, request: FastifyRequest, repl
   send(request, reply, styleOf(request), new AppError(statusCode, message))
 }
 
-/** What never became a request: broken HTTP, headers that are too large or come too slowly. Its line is cut. */
+/** Bytes that never became a request: broken HTTP, headers that are too large or come too slowly. Its line is cut. */
 export function answerBrokenRequest(error: Error & { code: string }, socket: Socket): void {
   if (error.code === 'ECONNRESET' || socket.destroyed) return
   const answer = brokenRequests[error.code] ?? new AppError(400, 'The request is not valid HTTP')

@@ -12,7 +12,7 @@ import type { Limits } from './limits.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Who calls, as extensions see it; set on the routes of endpoints. */
+    /** The caller, as extensions see it; set on the routes of endpoints. */
     accountability: Accountability | null
   }
 }
@@ -53,7 +53,7 @@ export function registerEndpoints(
     )
 }
 
-/** What is no error would be sent as it is. */
+/** A thrown value that is no error would be sent as it is. */
 function asError(thrown: unknown): Error {
   return thrown instanceof Error ? thrown : new Error('an endpoint has thrown what is no error', { cause: thrown })
 }

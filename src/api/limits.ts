@@ -119,7 +119,7 @@ export function attemptsOf(method: string, url: string): readonly BudgetOf[] | u
 const shapeOf = (route: string) => route.replaceAll(/:\w+/g, ':')
 const byShape = new Map(Object.entries(attemptRoutes).map(([route, budgets]) => [shapeOf(route), budgets]))
 
-/** What the limits ask of whoever finds out who calls. */
+/** The limits, as authentication calls them. */
 export type Limits = {
   /** To be called once the caller is known; refuses with 429. */
   countCaller(request: FastifyRequest, reply: FastifyReply): void

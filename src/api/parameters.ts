@@ -37,7 +37,7 @@ const lists: ReadonlySet<string> = new Set([
   'stats',
 ])
 
-/** What other programs call them. */
+/** The names that other programs have for them. */
 const synonyms: ReadonlyMap<string, string> = new Map(
   Object.entries({
     filter: ['where', 'condition', 'conditions', 'criteria', 'query'],

@@ -25,7 +25,7 @@ const socketIo = onFirstUse<typeof import('socket.io')>('socket.io')
 /** The realtime channel: socket.io on SOCKET_PATH, fed from the log (docs/realtime.md). */
 export type Realtime = {
   readonly feed: Feed
-  /** What this process serves just now. */
+  /** The sockets that this process serves just now. */
   counts(): { readonly connections: number; readonly subscriptions: number; readonly reports: number }
   close(): Promise<void>
 }

@@ -79,7 +79,7 @@ async function shareCounts(counters: Counters, entries: readonly (readonly [stri
   try {
     const counts = await counters.add(() => additions)
     entries.forEach(([, window], i) => {
-      // What came meanwhile is not in the shared count yet.
+      // Requests that came meanwhile are not in the shared count yet.
       window.count = counts[i]!.count + window.unsent
       window.endsAt = performance.now() + counts[i]!.remainingMs
     })

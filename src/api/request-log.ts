@@ -84,7 +84,7 @@ export function traceRequests(app: App, { tracing }: Traces): void {
     spans.set(request, span)
     span.within(done)
   })
-  // Whatever is done after the body has arrived is called by its stream, outside of the span.
+  // Work after the arrival of the body is called by its stream, outside of the span.
   app.addHook('preValidation', (request, _reply, done) => spans.get(request)!.within(done))
   app.addHook('onResponse', (request, reply, done) => {
     const span = spans.get(request)

@@ -23,7 +23,7 @@ type Lookup = {
   isStill?(answer: Answer): Promise<boolean>
 }
 
-/** What reading came to: an answer with the tables that it depends on, or something that can't be kept. */
+/** The result of a read: an answer with the tables that it depends on, or something that can't be kept. */
 export type Made<Other> =
   | { readonly answer: Answer; readonly tables: readonly string[] }
   | { readonly answer?: undefined; readonly other: Other }
@@ -90,12 +90,12 @@ const othersLateMs = 20
 /** An answer that is only kept needs no look of its own; a change of its tables since the last one makes it worthless. */
 const longestLookMs = 1000
 
-/** What the cache consists of. */
+/** The parts of the cache. */
 type Parts = {
   readonly watch: LogWatch
   readonly shared: SharedStore | undefined
   readonly memory: ReturnType<typeof openResultCache<Entry>>
-  /** What is being read just now, by key. */
+  /** Reads that are under way, by key. */
   readonly making: Map<string, Making>
   readonly counts: { hits: number; misses: number; uncacheable: number; stale: number; errors: number }
   /** Counts and logs a failure of a part, which costs no more than the cache. */

@@ -152,7 +152,7 @@ export function openTimeline() {
   }
 }
 
-/** What became visible after a snapshot; undefined where the log cannot tell. */
+/** Changes that became visible after a snapshot; undefined where the log cannot tell. */
 async function readSince(db: Database, from: Snapshot) {
   const unseen = [String(from.xmax), from.running.map(String), String(from.xmin)]
   const [row] = await db.run<FollowRow>(followSql, unseen, 'prepared')

@@ -64,7 +64,7 @@ export function openResultCache<Cached extends CachedAnswer>(maxBytes: number): 
   }
 }
 
-/** What survives a collection of V8's young generation, which is made small on purpose (start-up.ts), is copied by it. */
+/** Memory that survives a collection of V8's young generation, which is made small on purpose (start-up.ts), is copied by it. */
 const youngBytes = 2 * 1024 ** 2
 const largestYoungBytes = 256 * 1024
 const largestBytes = 8 * 1024 ** 2
@@ -78,5 +78,5 @@ const memoryOf = <Cached extends CachedAnswer>(maxBytes: number, largest: number
     sizeOf: ({ body, tables }, key) => body.length + 2 * key.length + 32 * tables.length + overheadBytes,
   })
 
-/** What an entry takes beside its texts, by measure of a heap with many of them. */
+/** The size of an entry beside its texts, by measure of a heap with many of them. */
 const overheadBytes = 500

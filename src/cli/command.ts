@@ -4,7 +4,7 @@
  */
 export type Command = (args: readonly string[]) => Promise<number>
 
-/** What was typed makes no sense; the message says what would. */
+/** An argument that makes no sense; the message says what would. */
 export class UsageError extends Error {
   override readonly name = 'UsageError'
 }

@@ -30,7 +30,7 @@ export type Config = Readonly<
     passkey: PasskeyConfig | undefined
     /** Active providers by lower-case id. */
     oauth: Parsed['oauth'] & { readonly providers: Families['providers'] }
-    /** What is doubtful but no reason to stop; log it at start. */
+    /** Doubts that are no reason to stop; log them at start. */
     warnings: readonly string[]
   }
 >

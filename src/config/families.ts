@@ -44,12 +44,12 @@ export type SocialProvider = Readonly<{
   extra: SocialExtra
 }>
 
-/** What only some providers have. */
+/** Variables that only some providers have. */
 type SocialExtra = Readonly<
   Partial<Record<'teamId' | 'keyId' | 'privateKey' | 'tenantId' | 'clientKey' | 'domain' | 'region', string>>
 >
 
-/** What the families of variables come to. The records have no prototype: only configured names are found in them. */
+/** The values of the families of variables. The records have no prototype: only configured names are found in them. */
 export type Families = Readonly<{
   senders: Readonly<Record<string, MailSender>>
   services: Readonly<Record<string, StorageService>>

@@ -6,10 +6,10 @@ export type Env = Readonly<Record<string, string | undefined>>
 /** The variables of the process, for migration scripts; everything else reads `Configuration`. */
 export type ProcessVariables = { readonly env: Env }
 
-/** What is wrong with one variable; `message` follows its name. */
+/** A problem of one variable; `message` follows its name. */
 export type Problem = Readonly<{ variable: string; message: string; doc: string }>
 
-/** What reading and checking found out; filled as the parts are read. */
+/** Findings of reading and checking; filled as the parts are read. */
 export type Findings = { problems: Problem[]; warnings: string[] }
 
 /** One reading of an environment: where values come from, and what has been asked and found so far. */

@@ -2,7 +2,7 @@ import { type Families, variablePrefix } from './families.ts'
 import { addProblem, isSet, type Reading } from './read.ts'
 import { groups, type Parsed } from './variables.ts'
 
-/** What the rules look at: all values, before the config is put together. */
+/** The input of the rules: all values, before the config is put together. */
 type Draft = Readonly<{ parsed: Parsed; families: Families; secretKey: string }>
 
 export type RuleOptions = Readonly<{ allowMissingSecret?: boolean; requireDatabase?: boolean }>

@@ -39,7 +39,7 @@ export async function cancelledBy<T>(
   }
 }
 
-/** What pg knows of a connection and does not declare. */
+/** Members of a connection that pg does not declare. */
 type Connected = {
   readonly processID: number
   readonly secretKey: number

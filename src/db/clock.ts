@@ -13,7 +13,7 @@ export type Clock = { readonly clock: () => Date }
 
 /** Monotonic clocks drift apart by less than a hundredth of a second in that time. */
 const askAgainMs = 60_000
-/** What took longer to answer says too little; the first answer is better than none. */
+/** An answer that took longer says too little; the first answer is better than none. */
 const promptMs = 500
 
 /**

@@ -57,7 +57,7 @@ const suspectMs = 2000
 /** How long the server may take to answer that. */
 const patienceMs = 2000
 
-/** What is known of a line; it changes when something was sent or received. */
+/** The state of a line; it changes when something was sent or received. */
 type Watched = {
   readonly config: ConnectionConfig
   read: number
@@ -161,7 +161,7 @@ async function idleAmong(suspects: readonly Connection[]): Promise<readonly Conn
     connectionTimeoutMillis: patienceMs,
     query_timeout: patienceMs,
   } as pg.ClientConfig)
-  // What breaks now fails the question, which is all that it can do.
+  // An error now fails the question, which is all that it can do.
   client.on('error', () => undefined)
   try {
     await client.connect()
@@ -180,7 +180,7 @@ function cut(connection: Connection, silentMs: number): void {
   streamOf(connection).destroy(Object.assign(new Error(message), { code: 'ETIMEDOUT' }))
 }
 
-/** What pg knows of a connection and does not declare. */
+/** Members of a connection that pg does not declare. */
 type Insides = {
   readonly connection: { readonly stream: Socket }
   readonly processID: number | null
@@ -218,9 +218,9 @@ function isFree(connection: Connection): boolean {
 const prefix = 'svc_sessions '
 
 /**
- * What a notice says of sessions: triggers tell the connection that changes them what they notify everybody of, since
+ * The message of a notice about sessions: triggers tell the connection that changes them what they notify everybody of, since
  * whoever answers for the change must know (migrations/0.1.0_schema.ts). Undefined for every other notice.
  */
-export function toldOfSessions(notice: string | undefined): string | undefined {
+export function sessionNotice(notice: string | undefined): string | undefined {
   return notice?.startsWith(prefix) ? notice.slice(prefix.length) : undefined
 }

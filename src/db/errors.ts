@@ -38,7 +38,7 @@ export function isConnectionLoss(error: unknown): boolean {
   const { code, cause } = error as { code?: unknown; cause?: unknown }
   if (typeof code === 'string' && (/^(08...|57P..)$/.test(code) || lossesOfSockets.has(code))) return true
   if (lossesOfSlonik.some((kind) => error instanceof kind)) return true
-  // What has a SQLSTATE was said by a server that is there.
+  // An error with a SQLSTATE comes from a server that is there.
   if (sqlState(error) === undefined && lossInWords.test(error.message)) return true
   return cause !== undefined && cause !== error && isConnectionLoss(cause)
 }

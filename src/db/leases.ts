@@ -3,7 +3,7 @@ import { type Listener, liveForMs } from './listener.ts'
 import type { Database } from './pools.ts'
 
 /**
- * Who answers from memory, and how one waits for them (ADR 25). A process may do so while its listener is live; it holds
+ * Leases: the processes that answer from memory, and how one waits for them (ADR 25). A process may do so while its listener is live; it holds
  * a lease, which is a row of svc_Lease that it renews. Whoever has committed an end waits until each holder has heard of
  * it, or could no longer answer from memory without having heard.
  */

@@ -71,7 +71,7 @@ const backoff = { firstMs: 100, longestMs: 5000 }
 /** By both clocks: one of them stands still while the machine sleeps, the other one may be set. */
 export type Moment = { readonly ms: number; readonly wallMs: number }
 
-/** What is known of a connection's hearing. */
+/** Whether a connection hears notifications. */
 export type Hearing = {
   /** How often it was asked to prove that it hears, from 1 when it was made; 0 when it has. */
   readonly proofs: number
@@ -243,12 +243,12 @@ async function beat(shell: Shell): Promise<void> {
 async function perform(shell: Shell, client: pg.Client, effects: readonly Effect[], cause?: unknown): Promise<void> {
   for (const effect of effects) {
     const input = await carryOut(shell, client, effect, cause)
-    // What a lost connection has said says nothing of the next one.
+    // Answers of a lost connection say nothing of the next one.
     if (input !== undefined && client === shell.client) await perform(shell, client, take(shell, input))
   }
 }
 
-/** What came of an effect. */
+/** The result of an effect. */
 async function carryOut(shell: Shell, client: pg.Client, effect: Effect, cause: unknown): Promise<Input | undefined> {
   const { db, log, id } = shell
   switch (effect.do) {

@@ -27,7 +27,7 @@ export const transactionIdSql = `pg_current_xact_id()::text as xid, ${lifeSql} a
 
 type Ending = 'committed' | 'aborted' | 'unknown'
 
-/** What the server says of a transaction; `status` null where it has forgotten it, `future` where it has yet to begin. */
+/** The server's knowledge of a transaction; `status` null where it has forgotten it, `future` where it has yet to begin. */
 export type TransactionStatus = {
   readonly status: 'committed' | 'aborted' | 'in progress' | 'future' | null
   readonly isSameLife: boolean
@@ -96,7 +96,7 @@ async function statusOf(db: Database, { xid, life }: TransactionId): Promise<Tra
   }
 }
 
-/** What `pg_xact_status` fails with for a number that has not been given out. */
+/** The error of `pg_xact_status` for a number that has not been given out. */
 const notYetBegun = '22023'
 
 /**

@@ -8,7 +8,7 @@ import type { Config } from '../config/config.ts'
 import { AppError, errors } from '../errors.ts'
 import { oncePer } from '../language/once.ts'
 import { cancellable } from './cancel.ts'
-import { Connection, type ConnectionConfig, processOf, toldOfSessions } from './connection.ts'
+import { Connection, type ConnectionConfig, processOf, sessionNotice } from './connection.ts'
 import { AnswerLost, isChangedResult, isConnectionLoss, isNameError } from './errors.ts'
 import { type Line, openLine } from './poolers/line.ts'
 import { type SessionSettings, settingsOf } from './poolers/session-settings.ts'
@@ -34,12 +34,12 @@ export type Database = Reader & {
     signal?: AbortSignal,
   ): Promise<Row[]>
   /** As `run`, for a statement that writes: also what it means for sessions, as their triggers tell (told.ts). */
-  runTold<Row extends pg.QueryResultRow>(
+  runWithNotices<Row extends pg.QueryResultRow>(
     text: string,
     values: readonly unknown[],
     sending?: Sending,
     signal?: AbortSignal,
-  ): Promise<{ rows: Row[]; told: readonly string[] }>
+  ): Promise<{ rows: Row[]; notices: readonly string[] }>
   /** As `run`, for who wants it as a library would have it. */
   query(text: string, values?: unknown[]): Promise<pg.QueryResult>
   /** SQL that begins a transaction on a connection of the pool itself, with the settings that every statement has. */
@@ -54,7 +54,7 @@ export type Reads = { readonly db: Database }
 /** Two connections of their own for session and health checks. */
 export type ReservedReads = { readonly reserved: Database }
 
-/** What the realtime channel reads through; of its own where that is enabled. */
+/** The pool that the realtime channel reads through; its own where that is enabled. */
 export type FeedReads = { readonly feedDb: Database }
 
 /** Most connections of a worker's pools. */
@@ -85,7 +85,7 @@ type PoolOptions = {
   name: string
   /** Default: the primary's, with the times of its pool. */
   url?: string
-  /** What was found on the way there; default: nothing. */
+  /** Facts of the way there; default: nothing between. */
   line?: Line
   idleMs?: number
   acquireMs?: number
@@ -130,15 +130,15 @@ function clientOn(line: Line, settings: SessionSettings, readOnly: boolean): typ
       const { keepsSettings } = line.facts()
       const options = keepsSettings ? settings.ofSession : settings.ofAddress
       super({ ...config, ...(options !== undefined && { options }) })
-      const told = new Map<string, string>()
+      const reported = new Map<string, string>()
       const { connection } = this as unknown as { connection: pg.Connection }
       connection.on('parameterStatus', (message: { parameterName: string; parameterValue: string }) =>
-        told.set(message.parameterName, message.parameterValue),
+        reported.set(message.parameterName, message.parameterValue),
       )
       this.once('connect', () => {
         const wanted = { TimeZone: 'UTC', ...(readOnly && { default_transaction_read_only: 'on' }) }
-        const differs = Object.entries(wanted).some(([name, value]) => (told.get(name) ?? value) !== value)
-        if (keepsSettings && differs) line.settingsLost(Object.fromEntries(told))
+        const differs = Object.entries(wanted).some(([name, value]) => (reported.get(name) ?? value) !== value)
+        if (keepsSettings && differs) line.settingsLost(Object.fromEntries(reported))
       })
     }
   }
@@ -171,19 +171,19 @@ export function openDatabase(pool: pg.Pool, options: DatabaseOptions): Database 
     if (tracing?.isOn !== true) return begin()
     return tracing.part(spanName(text), statementSpan(sending === 'prepared' ? statementName(text) : undefined), begin)
   }
-  const runTold = async (text: string, values: readonly unknown[], sending?: Sending, signal?: AbortSignal) => {
-    const told: string[] = []
+  const runWithNotices = async (text: string, values: readonly unknown[], sending?: Sending, signal?: AbortSignal) => {
+    const notices: string[] = []
     const onNotice = ({ message }: Notice) => {
-      const said = toldOfSessions(message)
-      if (said !== undefined) told.push(said)
+      const said = sessionNotice(message)
+      if (said !== undefined) notices.push(said)
     }
     const { rows } = await query(text, values, sending, { signal, onNotice })
-    return { rows: rows as never, told }
+    return { rows: rows as never, notices }
   }
   return {
     ...readerOf((text, values) => query(text, values)),
     run: async (text, values, sending, signal) => (await query(text, values, sending, { signal })).rows as never,
-    runTold,
+    runWithNotices,
     query: (text, values = []) => query(text, values),
     beginSql: (mode) => (line.facts().keepsSettings ? `begin ${mode}` : `begin ${mode}; ${settings.ofTransaction}`),
     pool,
@@ -337,7 +337,7 @@ export async function acquire(pool: pg.Pool, signal: AbortSignal | undefined): P
   }
 }
 
-/** What comes all the same goes back at once. */
+/** A connection that comes all the same goes back at once. */
 async function unlessGone(coming: Promise<pg.PoolClient>, signal: AbortSignal): Promise<pg.PoolClient> {
   const left = Promise.withResolvers<never>()
   const leave = () => left.reject(clientGone())

@@ -24,7 +24,7 @@ export function quoteText(value: string): string {
   return value.includes('\\') ? ` E'${doubled.replaceAll('\\', '\\\\')}'` : `'${doubled}'`
 }
 
-/** What queries need to run: the read pool and an open transaction both are one. */
+/** A runner of queries: the read pool and an open transaction both are one. */
 export type Reader = {
   /** All rows. */
   any<Row>(query: Query): Promise<readonly Row[]>

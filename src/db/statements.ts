@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import pg from 'pg'
 
-/** What pg's connection and its queries do with each other, and do not declare. */
+/** Members of pg's connections and queries that pg does not declare. */
 type Connection = {
   readonly submittedNamedStatements: Record<string, string>
   parse(message: object): void

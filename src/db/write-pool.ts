@@ -11,7 +11,7 @@ import {
 import type { Tracing } from '../adapters/running-span.ts'
 import type { Config } from '../config/config.ts'
 import { cancelledBy } from './cancel.ts'
-import { Connection, type ConnectionConfig, toldOfSessions } from './connection.ts'
+import { Connection, type ConnectionConfig, sessionNotice } from './connection.ts'
 import type { Line } from './poolers/line.ts'
 import { type SessionSettings, settingsOf } from './poolers/session-settings.ts'
 import {
@@ -137,8 +137,8 @@ export function writePoolOf({ writes }: UnloggedWrites): WritePool {
 export type TransactionConnection = DatabaseTransactionConnection
 
 type TxOptions = {
-  /** What the transaction means for sessions is added to it (connection.ts). */
-  readonly told: string[]
+  /** Notices about sessions are added to it (connection.ts). */
+  readonly sessionNotices: string[]
   readonly tracing: Tracing
   /** Ends the statement that runs, and keeps others from beginning; COMMIT is none of them. */
   readonly gone: AbortSignal | undefined
@@ -147,10 +147,10 @@ type TxOptions = {
 }
 
 /** Our reader over slonik's transaction connection. */
-export function txOf(connection: TransactionConnection, { told, tracing, gone, cancel }: TxOptions): Tx {
+export function txOf(connection: TransactionConnection, { sessionNotices, tracing, gone, cancel }: TxOptions): Tx {
   const run = async (text: string, values: readonly unknown[]) => {
     const { rows, notices } = await cancelledBy(gone, cancel, () => connection.query(rawQuery(text, values)))
-    told.push(...notices.flatMap(({ message }) => toldOfSessions(message) ?? []))
+    sessionNotices.push(...notices.flatMap(({ message }) => sessionNotice(message) ?? []))
     return { rows: rows as unknown[] }
   }
   const query: typeof run = (text, values) =>

@@ -1,11 +1,11 @@
-/** What one check has found. A remedy belongs to everything that is not `ok`. */
+/** The result of one check. A remedy belongs to everything that is not `ok`. */
 export type Finding = {
   /** Its name, the same in every run. */
   readonly check: string
   readonly status: 'ok' | 'warning' | 'problem'
   /** One line. */
   readonly says: string
-  /** What to do about it, one line. */
+  /** The way to mend it, one line. */
   readonly remedy?: string
 }
 

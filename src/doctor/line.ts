@@ -50,7 +50,7 @@ export function sharedSessions({ database }: Config): Finding {
   )
 }
 
-/** What lies on the way to the server, and how statements are sent for it. */
+/** Poolers on the way to the server, and how statements are sent because of them. */
 export function judgePooler(line: Line): Finding {
   const { isPooled, keepsSessions, keepsNames } = line.facts()
   const names = line.isNamed() ? 'statements are sent by name' : 'statements are sent without names'
@@ -165,7 +165,7 @@ export function openForLooking(config: Config, url: string, line?: Line): Databa
   return openDatabase(pool, { log, logSql: false, onLoss: 'fail' })
 }
 
-/** What lies on the way to an address, as the processes would find it. */
+/** Poolers on the way to an address, as the processes would find them. */
 export async function lookForLine(config: Config, url: string): Promise<Line> {
   const facts = await lookAtLine({ config, url, patienceMs: connectTimeoutMs })
   return openLine({ facts, named: config.database.preparedStatements, log })

@@ -92,5 +92,5 @@ function summaryOf(found: readonly (Finding | 'works')[], left: number): Finding
 
 const placeOf = ({ host, port }: SmtpSender): string => `${oneLine(host)}:${port}`
 
-/** What tenants have written, without what a terminal would obey. */
+/** Text of tenants, without characters that a terminal would obey. */
 const oneLine = (text: string): string => text.replace(/[\p{C}\s]+/gu, ' ').slice(0, 100)

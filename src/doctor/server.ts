@@ -5,7 +5,7 @@ import { type Reader, sql } from '../db/sql.ts'
 import { workersWithWork } from '../workers/names.ts'
 import { type Finding, ok, problem, warning } from './finding.ts'
 
-/** What a server says of itself and of our role. Settings are as PostgreSQL spells them. */
+/** Facts of a server and of our role. Settings are as PostgreSQL spells them. */
 export type ServerFacts = {
   readonly version: number
   readonly versionText: string

@@ -26,7 +26,7 @@ type Informed = {
   readonly catalog: Reloaded
   readonly access: Reloaded
   readonly settings: Reloaded
-  readonly sessions: { readonly ended: (told: readonly string[]) => Promise<void> }
+  readonly sessions: { readonly ended: (notices: readonly string[]) => Promise<void> }
   readonly dataCache: {
     readonly isShared: boolean
     readonly invalidate: (tx: Tx) => Promise<void>
@@ -36,11 +36,11 @@ type Informed = {
 
 type Reloaded = { readonly reload: () => Promise<unknown> }
 
-/** What `work` decided: its answer, and the facts that shall be appended with it. */
+/** The result of `work`: its answer, and the facts that shall be appended with it. */
 export type Outcome<Result> = {
   readonly result: Result
   readonly events?: readonly DomainEvent[]
-  /** Whose facts they are, where only `work` could find out (the owner of a one-time code). Default: the given actor. */
+  /** The actor of these facts, where only `work` could find out (the owner of a one-time code). Default: the given actor. */
   readonly actor?: Actor
 }
 
@@ -62,7 +62,7 @@ export async function commit<Result>(
   return rt.tracing.part('commit', {}, () => commitNow(rt, actor, work))
 }
 
-/** What a transaction came to when only its COMMIT was left. */
+/** The end of a transaction of which only the COMMIT was left. */
 type Done<Result> = {
   readonly id: TransactionId
   readonly result: Result
@@ -78,13 +78,13 @@ async function commitNow<Result>(
   const deadline = performance.now() + rt.config.database.transactionTimeoutMs
   noteWrite(actor)
   let done: Done<Result> | undefined
-  let told: string[] = []
+  let notices: string[] = []
   const transact = async (connection: TransactionConnection) => {
     done = undefined
-    told = []
+    notices = []
     let backend: number | undefined
     const cancel = () => cancelBackend(rt, backend)
-    const tx = txOf(connection, { told, tracing: rt.tracing, gone: goneSignal(), cancel })
+    const tx = txOf(connection, { sessionNotices: notices, tracing: rt.tracing, gone: goneSignal(), cancel })
     const id = await tx.one<TransactionId & { readonly pid: number }>(rawQuery(beginSql, [actorJson(actor)]))
     backend = id.pid
     await actor.guard?.(tx)
@@ -123,7 +123,7 @@ async function commitNow<Result>(
   if (actor.repeatable !== undefined) actor.repeatable.commits += 1
   await afterCommit(async () => {
     await applyHere(rt, reactions)
-    await rt.sessions.ended(told)
+    await rt.sessions.ended(notices)
   })
   return result
 }
@@ -142,7 +142,7 @@ async function requireCommitted(rt: Writes, error: unknown, id: TransactionId | 
   if (ending === 'unknown') throw errors.outcomeUnknown(error)
 }
 
-/** What fails in passing when all is written must not be answered as if nothing were. */
+/** A passing failure when all is written must not be answered as if nothing were. */
 async function afterCommit(work: () => Promise<void>): Promise<void> {
   try {
     await work()
@@ -170,18 +170,18 @@ export async function commitRow<Row>(
     return commit(rt, actor, async (tx) => ({ result: [...(await tx.any<Row>(rawQuery(statement.text, values)))] }))
   noteWrite(actor)
   let rows: readonly Row[]
-  let told: readonly string[] = []
+  let notices: readonly string[] = []
   try {
     const { text, sending } = statement
-    const answer = await writePoolOf(rt).hot.runTold(text, values, sending, goneSignal())
+    const answer = await writePoolOf(rt).hot.runWithNotices(text, values, sending, goneSignal())
     rows = answer.rows as Row[]
-    told = answer.told
+    notices = answer.notices
   } catch (error) {
     rows = [await rowFromLog(rt, actor, error, fromLog)]
   }
   await readFromNowOn(rt, actor)
   rt.dataCache.written()
-  if (told.length > 0) await afterCommit(() => rt.sessions.ended(told))
+  if (notices.length > 0) await afterCommit(() => rt.sessions.ended(notices))
   return rows as Row[]
 }
 
@@ -204,7 +204,7 @@ async function rowFromLog<Row>(
   return row
 }
 
-/** What the log says of a row that was written. */
+/** A written row as the log has it. */
 export type RowEvent = { readonly entity: string; readonly entityId: string | null; readonly action: string }
 
 /**
@@ -298,7 +298,7 @@ function entityIdOf({ type, data }: DomainEvent): string | null {
   return 'collection' in data ? data.collection : null
 }
 
-/** What the same commit of the same request came to; undefined when it is to be done now. */
+/** The result of the same commit of the same request; undefined when it is to be done now. */
 async function earlierResult<Result>(tx: Tx, { repeatable }: Actor): Promise<{ result: Result } | undefined> {
   const earlier = repeatable && (await reserveCommit(tx, repeatable))
   if (earlier === undefined) return undefined

@@ -10,7 +10,7 @@ import { directUrl, readerOf, tlsOptions, withoutOwnParameters } from '../db/poo
 import { type Reader, sql, type Tx } from '../db/sql.ts'
 import { type Actor, actorJson } from './types.ts'
 
-/** What a migration script exports. */
+/** The exports of a migration script. */
 export type MigrationScript = {
   readonly version: string
   readonly name: string

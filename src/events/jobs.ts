@@ -139,7 +139,7 @@ export const deadLetterQueues = [
 
 export const bossSchema = 'pgboss'
 
-/** What pg-boss runs its statements on. */
+/** The connection on which pg-boss runs its statements. */
 type Executor = { executeSql(text: string, values?: unknown[]): Promise<{ rows: unknown[] }> }
 
 type BossOptions = {

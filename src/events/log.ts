@@ -1,6 +1,6 @@
 export const publicationName = 'svc_realtime'
 
-/** What replaces the images of an erased event in `changes`; erasing writes it, `verifyLog` counts it. */
+/** The marker that replaces the images of an erased event in `changes`; erasing writes it, `verifyLog` counts it. */
 export const erasedMarker = { erased: true } as const
 
 /**

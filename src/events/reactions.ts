@@ -1,7 +1,7 @@
 import { installationGroup, type Job } from './jobs.ts'
 import type { DomainEvent, EventData, EventType } from './types.ts'
 
-/** What follows from an event, decided in one place and written in the same transaction. */
+/** The jobs that follow from an event, decided in one place and written in the same transaction. */
 export type Reaction = {
   readonly jobs?: readonly Job[]
   /** Process-wide values that are stale after the commit; other processes hear of it by the tables' own NOTIFY. */
@@ -57,7 +57,7 @@ const reactions: { readonly [Type in EventType]: (data: EventData[Type]) => Reac
   'history.erased': ({ collection }) =>
     collection === 'svc_File' ? { jobs: [{ queue: 'file-removal', data: {} }] } : nothing,
   'system.settings': () => ({ stale: ['settings'] }),
-  // What migrations change announces itself by the NOTIFY of its tables.
+  // Changes of migrations announce themselves by the NOTIFY of its tables.
   'migration.run': () => nothing,
   'migration.rolled_back': () => nothing,
   'migration.marked_completed': () => nothing,

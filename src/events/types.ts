@@ -95,7 +95,7 @@ export type Cause = {
   readonly by: 'hook' | 'task' | 'workflow' | 'webhook'
 }
 
-/** Who does something. Reaches the log with every change. */
+/** The user, role and program that do something. Reaches the log with every change. */
 export type Actor = {
   readonly userId: string | undefined
   readonly roleId: string | undefined
@@ -129,7 +129,7 @@ export const systemActor: Actor = {
   requestId: undefined,
 }
 
-/** What the triggers read from the setting `svc.actor`; keys as in `log.ts`. */
+/** The actor as the triggers read it from the setting `svc.actor`; keys as in `log.ts`. */
 export function actorJson(actor: Actor): string {
   return JSON.stringify({
     user: actor.userId,

@@ -12,7 +12,7 @@ import type { ItemHooks } from '../features/data/hooks/hooks.ts'
 import type { SystemRules } from '../features/data/items/items.ts'
 import type { Sockets } from '../features/messaging/rooms/rooms.ts'
 
-/** What this folder takes of the process where it changes. */
+/** The capabilities that changes of this folder need. */
 export type ExtensionWrites = Reads &
   Writes &
   UnloggedWrites &

@@ -3,7 +3,7 @@ import type { LiveRooms, LiveStats, MessageHandler, Room, RoomValidator } from '
 import { push, type Target } from '../features/messaging/rooms/rooms.ts'
 import type { ExtensionWrites } from './capabilities.ts'
 
-/** Whose room or sockets; without it the room of those without a tenant, and sockets of all tenants. */
+/** The tenant of the room or sockets; without it the room of those without a tenant, and sockets of all tenants. */
 type OfTenant = { readonly tenantId?: string | null }
 
 type RoomMember = {

@@ -1,7 +1,7 @@
 import { createHash, type Hash } from 'node:crypto'
 import type { FastifyRequest } from 'fastify'
 
-/** What tells two requests with the same Idempotency-Key apart: SHA-256 over method, address and the body as JSON. */
+/** The fingerprint that tells two requests with the same Idempotency-Key apart: SHA-256 over method, address and the body as JSON. */
 export function fingerprintOf(request: FastifyRequest): string {
   return (
     ofLists.get(request) ??

@@ -11,7 +11,7 @@ export type ErrorStyle = 'auth' | 'general' | 'realtime'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Who calls; set before the handler of every route, the public role without a valid session. */
+    /** The caller; set before the handler of every route, the public role without a valid session. */
     caller: Caller
     /** What its session cookie is worth: `live` makes the caller, `dead` nobody. `none` too where the header decides. */
     sessionCookie: 'none' | 'live' | 'dead'
@@ -35,7 +35,7 @@ declare module 'fastify' {
   }
 }
 
-/** Who acts, as the log records it. `caller` may stand for somebody else than the request's own, e.g. at login. */
+/** The actor of a request, as the log records it. `caller` may stand for somebody else than the request's own, e.g. at login. */
 export function actorOf(
   request: FastifyRequest,
   caller: Pick<Caller, 'userId' | 'tenantId'> & { role: { id: string } } = request.caller,
@@ -54,7 +54,7 @@ export function actorOf(
   }
 }
 
-/** Who takes turns with others where work waits: users do, and of strangers the networks that they come from. */
+/** The key by which callers take turns where work waits: a user, or the network of a stranger. */
 export const turnOf = ({ caller, ip }: FastifyRequest): string => caller.userId ?? clientNetwork(ip)
 
 /** Makes a body that only its handler can read part of what the request's Idempotency-Key stands for. */

@@ -5,7 +5,7 @@ import { Type } from '../adapters/typebox.ts'
 import { readerOf } from './reading.ts'
 import { AuthError, GeneralError, RealtimeError } from './shapes.ts'
 
-/** What a route says of itself. OpenAPI and the reference pages show it, and requests are read by it. */
+/** The declaration of a route. OpenAPI and the reference pages show it, and requests are read by it. */
 export type Declaration = {
   /** What it does, in a few words: "Sign in with a password". */
   readonly summary: string
@@ -45,7 +45,7 @@ type Tag =
   | 'Operations'
   | 'Development'
 
-/** What Fastify is told besides. */
+/** Options for Fastify besides. */
 export type Options = Pick<
   RouteShorthandOptions,
   'bodyLimit' | 'config' | 'exposeHeadRoute' | 'onRequest' | 'preValidation' | 'preHandler'
@@ -75,7 +75,7 @@ type Names = { params: 'params'; query: 'querystring'; body: 'body'; response: '
 type Untyped<D> = D extends { sendsText: true } ? 'response' : never
 type Answered<Shape> = Shape extends TSchema ? Frozen<Static<Shape>> : never
 
-/** What is answered need not be ours to change. */
+/** Answers need not be ours to change. */
 type Frozen<T> = T extends Date
   ? T
   : T extends readonly (infer Element)[]

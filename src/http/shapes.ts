@@ -37,7 +37,7 @@ export const Count = (example: number, options: Options = {}) => Type.Integer({ 
 export const OneOf = <const Words extends readonly string[]>(words: Words, options: Options = {}) =>
   Type.Unsafe<Words[number]>({ type: 'string', enum: [...words], ...options })
 
-/** What is said about something done, e.g. `{ "message": "Session ended successfully" }`. */
+/** The message about something done, e.g. `{ "message": "Session ended successfully" }`. */
 export const Said = (message: string) => Type.Object({ message: Text(message) })
 
 /** A row of a collection in the form of the API: its readable fields by name. */

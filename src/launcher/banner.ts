@@ -6,7 +6,7 @@ export type Admin = { email: string; password: string | null } | undefined
 
 type BannerFacts = { url: string; docs: string; config: Config; admin: Admin }
 
-/** What a person wants to know once everything runs. */
+/** The lines for a person once everything runs. */
 export function banner({ url, docs, config: { database, project, mail, server }, admin }: BannerFacts): string {
   const password = admin?.password ? `${admin.password}   (shown only this once)` : 'as in ADMIN_PASSWORD'
   const rows: [label: string, value: string][] = [

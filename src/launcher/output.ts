@@ -1,4 +1,4 @@
-/** What the launcher shows: its own notes, the log lines of all processes, and the banner. */
+/** The output of the launcher: its own notes, the log lines of all processes, and the banner. */
 export type Output = {
   /** A line of a process: JSON lines are made readable unless the output is raw. */
   line(source: string, text: string): void
@@ -65,7 +65,7 @@ function describeError(err: unknown): string {
   return visible(`: ${[type, message].filter(Boolean).join(': ')}`)
 }
 
-/** What clients send gets into messages: it must neither begin a line nor tell the terminal anything. */
+/** Text of clients gets into messages: it must neither begin a line nor tell the terminal anything. */
 function visible(text: string): string {
   return text.replaceAll(
     /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,

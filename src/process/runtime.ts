@@ -79,7 +79,7 @@ export type Runtime = Configuration &
 /** The ways to the database. */
 type Connections = Reads & ReservedReads & FeedReads & UnloggedWrites & PoolStates & ServerLine & Listening
 
-/** What is read once and kept as it changes. */
+/** Values that are read once and kept up to date. */
 type Stores = CurrentCatalog & CurrentAccess & CurrentSettings & Sessions
 
 type RuntimeOptions = {

@@ -1,7 +1,7 @@
 import type { Config } from '../config/config.ts'
 import type { ResolveEnv } from './resolve.ts'
 
-/** What the configuration and the clock of a request decide about the meaning of a query. */
+/** The part of a query's meaning that the configuration and the clock of a request decide. */
 export const resolveEnv = ({ config, clock }: { readonly config: Config; clock(): Date }): ResolveEnv =>
   envOf(config, clock())
 

@@ -9,7 +9,7 @@ import type { MailLogo, MailRenderer } from '../features/messaging/templates/tem
 import type { Meters } from '../features/operations/metrics/metrics.ts'
 import type { CurrentSettings } from '../features/settings/settings.ts'
 
-/** What this folder takes of the process where it changes. */
+/** The capabilities that changes of this folder need. */
 export type WorkerWrites = Reads &
   Writes &
   Clock &

@@ -16,7 +16,7 @@ type JobAttempt = {
   /** 0 for the first attempt. With `retryCount === retryLimit` a failure is final and the job becomes a dead letter. */
   readonly retryCount: number
   readonly retryLimit: number
-  /** What the job was grouped by when it was enqueued. */
+  /** The group that the job was enqueued with. */
   readonly group: string | undefined
   /** Aborts when the attempt lapses and when the worker cannot wait any longer; whoever goes on then is a zombie. */
   readonly signal: AbortSignal
@@ -75,7 +75,7 @@ const defaultPollMs = 2000
 const defaultHeartbeatMs = 10_000
 const backoff = { firstMs: 100, longestMs: 10_000 }
 const afterRefusalMs = 100
-/** What an aborted handler gets to clean up, and the last outcomes to be written. */
+/** The time for an aborted handler to clean up, and for the last outcomes to be written. */
 const graceMs = 5000
 
 /**

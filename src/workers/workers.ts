@@ -44,7 +44,7 @@ type OpenedWorker<Name extends QueueName = QueueName> = {
   close(): void
 }
 
-/** What a worker process does besides serving queues. */
+/** Work of a process besides serving queues. */
 export type Service = {
   readonly service: string
   open(rt: WorkerWrites): Promise<OpenedService>

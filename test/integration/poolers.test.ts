@@ -105,9 +105,9 @@ describe('without a pooler', () => {
       await change('drop table if exists changing; create table changing (id int, n int)')
       const db = open(database.url, { max: 1, readOnly: false })
       const insert = 'insert into changing (id) values ($1::int) returning *'
-      await db.runTold(insert, [1], 'prepared')
+      await db.runWithNotices(insert, [1], 'prepared')
       await change('alter table changing alter n type text')
-      expect((await db.runTold(insert, [2], 'prepared')).rows).toEqual([{ id: 2, n: null }])
+      expect((await db.runWithNotices(insert, [2], 'prepared')).rows).toEqual([{ id: 2, n: null }])
       expect((await db.query('select id from changing order by id')).rows).toEqual([{ id: 1 }, { id: 2 }])
     })
 
@@ -264,8 +264,8 @@ describeWithPgbouncer('a pooler', () => {
       expect(await db.run('', [])).toEqual([])
       await expect(db.run('select $1::int', ['x'])).rejects.toMatchObject({ code: '22P02' })
       await expect(db.run('selec', [])).rejects.toMatchObject({ code: '42601' })
-      expect(await db.runTold(`do $$ begin raise notice 'svc_sessions user:1'; end $$`, [])).toMatchObject({
-        told: ['user:1'],
+      expect(await db.runWithNotices(`do $$ begin raise notice 'svc_sessions user:1'; end $$`, [])).toMatchObject({
+        notices: ['user:1'],
       })
     })
 

@@ -11,6 +11,12 @@ import { withClient } from '../support/server.ts'
 import { waitFor } from '../support/wait.ts'
 
 const hour = 3_600_000
+const [silent, meanwhile, unannounced, poison] = [1, 2, 3, 4].map((n) => `0198c0de-7a11-7cc1-9f3a-00000000000${n}`) as [
+  string,
+  string,
+  string,
+  string,
+]
 
 let rt: Runtime
 let url: string
@@ -89,8 +95,8 @@ describe('runQueue', () => {
   it('finds by polling what nothing announced', async () => {
     const done: string[] = []
     serve({ pollMs: 20, handler: async (_rt, { emailLogId }) => void done.push(emailLogId) })
-    await rt.boss.insert('mail', [{ data: { emailLogId: 'silent' } }])
-    await waitFor(() => done.includes('silent'))
+    await rt.boss.insert('mail', [{ data: { emailLogId: silent } }])
+    await waitFor(() => done.includes(silent))
   })
 
   it('goes on by polling while nothing can be announced, and by wakeups when they are back', async () => {
@@ -103,8 +109,8 @@ describe('runQueue', () => {
     )
     await waitFor(warned)
     expect(rt.listener.isLive()).toBe(false)
-    await rt.boss.insert('mail', [{ data: { emailLogId: 'meanwhile' } }])
-    await waitFor(() => done.includes('meanwhile'))
+    await rt.boss.insert('mail', [{ data: { emailLogId: meanwhile } }])
+    await waitFor(() => done.includes(meanwhile))
     await waitFor(() => rt.listener.isLive())
   })
 
@@ -114,12 +120,12 @@ describe('runQueue', () => {
     await insert(1)
     await waitFor(() => done.length === 1)
     // Nobody announces it: only the reconnection can be what finds it.
-    await rt.boss.insert('mail', [{ data: { emailLogId: 'unannounced' } }])
+    await rt.boss.insert('mail', [{ data: { emailLogId: unannounced } }])
     await withClient(url, (client) =>
       client.query(`select pg_terminate_backend(pid) from pg_stat_activity
         where application_name = 'daybook listen' and datname = current_database()`),
     )
-    await waitFor(() => done.includes('unannounced'))
+    await waitFor(() => done.includes(unannounced))
   })
 
   it('tells the handler which attempt it is, and retries what was thrown', async () => {
@@ -137,10 +143,10 @@ describe('runQueue', () => {
   })
 
   it('keeps the reason of the last failure and moves the job to the dead letters', async () => {
-    await rt.boss.insert('mail', [{ data: { emailLogId: 'poison' }, retryLimit: 1 }])
+    await rt.boss.insert('mail', [{ data: { emailLogId: poison }, retryLimit: 1 }])
     serve({ handler: async () => Promise.reject(new Error('broken for ever')) })
     const dead = await waitFor(async () => (await rt.boss.fetch('mail-dead', { includeMetadata: true }))[0])
-    expect(dead).toMatchObject({ data: { emailLogId: 'poison' }, sourceName: 'mail', sourceRetryCount: 1 })
+    expect(dead).toMatchObject({ data: { emailLogId: poison }, sourceName: 'mail', sourceRetryCount: 1 })
     expect(dead?.sourceOutput).toMatchObject({ message: 'broken for ever' })
   })
 

@@ -17,7 +17,7 @@ import type { SystemRules } from '../../features/data/items/items.ts'
 import type { Sockets } from '../../features/messaging/rooms/rooms.ts'
 import type { CurrentSettings } from '../../features/settings/settings.ts'
 
-/** What this folder takes of the process where it reads. */
+/** The capabilities that reads of this folder need. */
 export type RealtimeReads = Reads &
   FeedReads &
   ReplicaReads &
@@ -34,7 +34,7 @@ export type RealtimeReads = Reads &
   Sockets &
   SystemRules
 
-/** What this folder takes of the process where it changes. */
+/** The capabilities that changes of this folder need. */
 export type RealtimeWrites = Reads &
   FeedReads &
   ReservedReads &

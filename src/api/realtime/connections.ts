@@ -83,7 +83,7 @@ const queryOf = (request: IncomingMessage) => new URLSearchParams(targetOf(reque
 /** Path and query, by the text: it need not be an address, and nobody would catch what parsing one throws here. */
 const targetOf = ({ url = '/' }: IncomingMessage) => url.split('?', 2)
 
-/** What clients may take of a process (docs/realtime.md). */
+/** The limits of clients in a process (docs/realtime.md). */
 export type SocketLimits = {
   /** Why this request may not begin a connection; undefined when it may. Every question counts as a beginning. */
   refusal(request: IncomingMessage): 'Too many connections' | undefined
@@ -241,7 +241,7 @@ const drainedShare = 0.25
 export function openOutbox({ realtime }: Config, io: Server): Outbox {
   const waiting = new WeakMap<Connection, Waiting>()
   const { sendBufferBytes, sendBufferMessages } = realtime
-  /** What the transport took last counts until it takes more. */
+  /** The part that the transport took last counts until it takes more. */
   const bytesOn = (conn: Connection): number => {
     const { bytes, inFlight } = waiting.get(conn)!
     return bytes + (conn.transport.writable ? 0 : inFlight)

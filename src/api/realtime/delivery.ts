@@ -54,7 +54,7 @@ export type Delivery = {
   /** Subscriptions of all sockets. */
   total(): number
   forget(socket: Socket): void
-  /** What the socket's user may do has changed: drops subscriptions that are no longer allowed, goes on with the others. */
+  /** The rights of the socket's user have changed: drops subscriptions that are no longer allowed, goes on with the others. */
   renew(socket: Socket, access: Access): void
   close(): void
 }

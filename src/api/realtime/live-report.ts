@@ -19,7 +19,7 @@ export type ReportState = {
 export type Input =
   /** Commits have changed these collections. */
   | { readonly is: 'changed'; readonly collections: ReadonlySet<string>; readonly at: number }
-  /** What its reader may see, or what the collections are, may have changed. */
+  /** The rights of its reader, or the collections, may have changed. */
   | { readonly is: 'touched'; readonly at: number }
   /** Its timer has ended. `isFree`: its client has taken what was sent before. */
   | { readonly is: 'due'; readonly isFree: boolean; readonly at: number }

@@ -161,7 +161,7 @@ export function tenantOf({ config }: Configuration, caller: Caller): string | un
   return config.tenancy.enabled ? caller.tenantId : undefined
 }
 
-/** What extensions are given of a socket: not the socket, which could join the rooms of the platform. */
+/** The view that extensions get of a socket: not the socket, which could join the rooms of the platform. */
 export function socketUser(rt: Configuration & CurrentAccess, socket: Socket): SocketUser {
   const caller = callerOf(socket)
   const { headers, address: ip } = socket.handshake

@@ -24,7 +24,7 @@ export type LiveReports = {
   unsubscribe(socket: Socket, request: unknown): Promise<object>
   /** The socket is gone. */
   forget(socket: Socket): void
-  /** What the socket's user may do has changed. */
+  /** The rights of the socket's user have changed. */
   renew(socket: Socket): void
   /** Reports of all sockets. */
   total(): number

@@ -51,7 +51,7 @@ type Membership = { readonly room: Room; readonly metadata: string | undefined }
 
 type Store = RoomStore & Pick<RedisStore, 'isAvailable' | 'forget' | 'audit' | 'close'>
 
-/** What the channel works with. */
+/** The parts that the channel works with. */
 type RoomContext = {
   readonly rt: RealtimeReads
   readonly io: Server
@@ -130,7 +130,7 @@ function hearOthers(context: RoomContext): void {
   })
 }
 
-/** What extensions can ask about the sockets of this process. */
+/** Questions that extensions can ask about the sockets of this process. */
 function attach({ rt, io, cluster, store }: RoomContext): void {
   const live: LiveRooms = {
     state: () => ({ shared: cluster.shared !== undefined, available: store.isAvailable() }),
@@ -331,7 +331,7 @@ const metadataOf = (value: unknown): string | undefined =>
 
 const notMember = () => new AppError(403, 'Not a member of this room')
 
-/** What members hear of a room. */
+/** Messages of a room to its members. */
 type RoomAnnouncements = {
   joined(room: Room, joining: Joining): void
   left(room: Room, left: Left): void
@@ -387,7 +387,7 @@ function openQueues(): Queues {
   return {
     run: async (socket, work) => {
       const before = queues.get(socket)
-      // What ends a connection is never refused.
+      // An error that ends a connection is never refused.
       if (before !== undefined && before.waiting >= waitingAtMost && socket.connected)
         throw new AppError(429, 'Too many requests at once')
       const done = (before?.last ?? Promise.resolve()).then(work, work)

@@ -6,14 +6,14 @@ import type { Access } from '../../query/access.ts'
 import type { SubscriptionState } from './subscription.ts'
 import { type CompiledView, compileView, type ScopeWatch, type SubscribeRequest, viewNow } from './views.ts'
 
-/** What one socket wants of one collection, and how far it is. */
+/** The subscription of one socket to one collection, and how far it is. */
 export type Subscriber = {
   readonly socket: Socket
   readonly request: SubscribeRequest
   access: Access
   /** Compiled for the access and the catalog. */
   view: CompiledView
-  /** What can change the rows that it sees without an event of them. */
+  /** Watches the tables that can change the rows it sees without an event of them. */
   watch: ScopeWatch | undefined
   state: SubscriptionState
 }

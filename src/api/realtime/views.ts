@@ -181,7 +181,7 @@ export function watchScope(rt: RealtimeReads, access: Access, request: Subscribe
 const isDisjoint = (some: ReadonlySet<string>, others: ReadonlySet<string>): boolean =>
   ![...some].some((one) => others.has(one))
 
-/** What a client receives: name `{collection}:{action}`. */
+/** A message to a client: name `{collection}:{action}`. */
 export type Message = { readonly name: string; readonly xid: bigint; readonly body: { readonly cursor: string } }
 
 /** A message and who gets it, as numbers of viewers from 0. */

@@ -1,7 +1,7 @@
 import { appUrl, boolean, count, list, matching, oneOf, origin, seconds, text, urlPath } from '../parsers.ts'
 import { group, optional, optionalSecret, secret, variable } from '../variable.ts'
 
-/* Who may sign in, how, and from where. */
+/* Sign-in: its ways, its limits and its origins. */
 
 /** The 35 social sign-in providers, as they are written in AUTH_SERVICES_ENABLED. */
 export const socialProviderIds = [

@@ -1,7 +1,7 @@
 import { boolean, oneOf, redisUrl, seconds, size, text, url } from '../parsers.ts'
 import { group, optional, optionalSecret, variable } from '../variable.ts'
 
-/* What is kept beside the database. */
+/* Caches: answers and rules kept beside the database. */
 
 const adapter = oneOf('memory', 'redis', 'upstash')
 

@@ -1,7 +1,7 @@
 import { boolean, count, either, list, milliseconds, oneOf, redisUrl, text } from '../parsers.ts'
 import { group, optional, optionalSecret, variable } from '../variable.ts'
 
-/* What callers may do and how often. */
+/* Limits: how often and how much callers may ask. */
 
 export const rateLimit = group('Rate limits', {
   limit: variable('RATE_LIMIT', count(1, 1_000_000_000), '100', 'Requests per window'),

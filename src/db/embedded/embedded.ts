@@ -210,7 +210,7 @@ const tailBytes = 16_384
 /** Said to the launcher, which asks until it is let in. */
 const isTooEarly = (line: string): boolean => /starting up|not yet accepting connections/.test(line)
 
-/** What the server wrote since `from`: the last three lines that name a problem, else the last three. */
+/** The server's output since `from`: the last three lines that name a problem, else the last three. */
 async function lastLines(logFile: string, from: number): Promise<string> {
   const { size } = await stat(logFile)
   const tail = await text(createReadStream(logFile, { start: Math.max(from, size - tailBytes) }))

@@ -30,7 +30,7 @@ export class EmbeddedError extends Error {
 /** Where to say what is going on; a pino logger is one. */
 export type Notes = { info(message: string): void; warn(message: string): void }
 
-/** What it takes to run the server on this machine. */
+/** The means to run the server on this machine. */
 export type Host = {
   /** Directory of `postgres` and `initdb`. */
   binDir: string

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 
-/** What was found between a process and a server. */
+/** Facts of the way between a process and a server. */
 export type LineFacts = {
   readonly isPooled: boolean
   /** A session stays with whoever has opened it: LISTEN, advisory locks and whatever else outlives a transaction work. */
@@ -27,7 +27,7 @@ export type Line = {
   settingsLost(found: object): void
 }
 
-/** What lies between this process and its database. */
+/** The way between this process and its database. */
 export type ServerLine = { readonly line: Line }
 
 /** As without anything in between. */

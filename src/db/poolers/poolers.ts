@@ -18,7 +18,7 @@ export async function lookAtDatabase(config: Config, log: Logger): Promise<Line>
   return openLine({ facts, named: config.database.preparedStatements, log })
 }
 
-/** What lies on the direct way. Throws a ConfigError where that leads to sessions that others get as well. */
+/** Checks the direct way to the database. Throws a ConfigError where that leads to sessions that others get as well. */
 export async function requireOwnSessions(config: Config): Promise<LineFacts> {
   const facts = await lookAt('DATABASE_DIRECT_URL', config, directUrl(config))
   if (facts.keepsSessions) return facts
@@ -41,7 +41,7 @@ async function lookAt(variable: string, config: Config, url: string): Promise<Li
   }
 }
 
-/** What the statements of a pool run under, as the server says. */
+/** The settings that statements of a pool run under, as the server says. */
 type Arrived = {
   readonly settings: Readonly<Record<string, string>>
   /** Where tables are looked for. */

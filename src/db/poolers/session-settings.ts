@@ -1,6 +1,6 @@
 import { quoteText } from '../sql.ts'
 
-/** What the statements of a pool rely on, besides what the address itself asks for. */
+/** Settings that the statements of a pool rely on, besides what the address itself asks for. */
 type SessionNeeds = { readonly transactionTimeoutMs: number; readonly readOnly: boolean }
 
 /**
@@ -10,7 +10,7 @@ type SessionNeeds = { readonly transactionTimeoutMs: number; readonly readOnly: 
 export type SessionSettings = {
   /** The startup parameter `options`: all of them, and whatever else the address asks for by it. */
   readonly ofSession: string
-  /** What the address asks for by `options` that is no setting (some services find the database by it). */
+  /** The part of the address's `options` that is no setting (some services find the database by it). */
   readonly ofAddress: string | undefined
   /** SQL that gives them to a session that is open. */
   readonly afterOpening: string
@@ -27,7 +27,7 @@ export function settingsOf(url: string, needs: SessionNeeds): SessionSettings {
   const ofTransaction = { ...others, ...(needs.readOnly && { transaction_read_only: 'on' }) }
   const own = sessionOptions(needs.transactionTimeoutMs, needs.readOnly)
   return {
-    // What comes later wins.
+    // The later one wins.
     ofSession: options === undefined ? own : `${options} ${own}`,
     ofAddress: rest,
     afterOpening: setSql(ofSession, false),

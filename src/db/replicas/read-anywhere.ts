@@ -2,7 +2,7 @@ import type { Database, Reads } from '../pools.ts'
 import type { ReplicaReads } from './replicas.ts'
 import { anybody } from './write-marks.ts'
 
-/** Who reads; a user, or anybody without one. */
+/** The reader: a user, or anybody without one. */
 export type AnyReader = { readonly userId: string | undefined }
 
 type AnywhereOptions<T> = {
@@ -28,7 +28,7 @@ export function readAnywhere<T>(
 }
 
 /**
- * Whatever these callers read after this, at any process, shows what the primary shows now. To be awaited before they are
+ * Everything that these callers read after this, at any process, shows what the primary shows now. To be awaited before they are
  * answered that they have written, or given a cursor, or told to read again. Nothing to do without replicas.
  */
 export async function readFromNowOn({ replicas }: ReplicaReads, ...readers: readonly AnyReader[]): Promise<void> {

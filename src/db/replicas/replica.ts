@@ -54,7 +54,7 @@ export function openReplica({ config, log, name, url, place }: ReplicaOptions): 
     acquireMs: database.readReplicaPoolAcquireMs,
     evictMs: database.readReplicaPoolEvictMs,
   })
-  // What a replica fails the primary is asked for.
+  // Reads that a replica fails are asked of the primary.
   const db = openDatabase(pool, { log, logSql: database.logging, onLoss: 'fail', ends: goneSignal })
   const connections = new Set<pg.PoolClient>()
   pool.on('connect', (client) => connections.add(client))
@@ -64,7 +64,7 @@ export function openReplica({ config, log, name, url, place }: ReplicaOptions): 
   const lose = (reason: string) => {
     const error = replicaLost(reason)
     for (const reject of running) reject(error)
-    // What hangs would keep its place in the pool.
+    // A connection that hangs would keep its place in the pool.
     for (const connection of connections) streamOf(connection).destroy(error)
   }
   const watcher = openWatch({ config, log, name, url, place }, { line, lose })

@@ -22,7 +22,7 @@ export type Replicas = {
    * has written; on the primary where there is none, and once more there when the replica fails it.
    */
   read<T>(primary: Database, need: Need, work: (db: Database) => Promise<T>, discard?: (result: T) => void): Promise<T>
-  /** What these callers read later is not older than now; to be awaited before they are answered. */
+  /** Later reads of these callers are not older than now; to be awaited before they are answered. */
   note(...callers: readonly CallerKey[]): Promise<void>
   /** The collections have changed for this process; a replica that has not replayed that does not serve. */
   catalogChanged(): void

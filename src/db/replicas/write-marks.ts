@@ -20,7 +20,7 @@ export type WriteMarks = {
    */
   note(...callers: readonly CallerKey[]): Promise<void>
   /**
-   * What a replica must have replayed to answer this caller, as the primary knows it now; undefined where nothing is known,
+   * The position that a replica must have replayed to answer this caller, as the primary knows it now; undefined where nothing is known,
    * as after a crash of the server.
    */
   positionFor(caller: CallerKey): Promise<WalPosition | undefined>
@@ -37,7 +37,7 @@ type WriteMarksOptions = {
 }
 
 export function openWriteMarks({ store, load, log }: WriteMarksOptions): WriteMarks {
-  /** Whose last write is not stored yet, and which write that is. */
+  /** The callers whose last write is not stored yet, and which write that is. */
   const unstored = new Map<CallerKey, symbol>()
   const storeTogether = inRounds(store)
   const loadTogether = inRounds(load)

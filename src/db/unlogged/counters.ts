@@ -6,7 +6,7 @@ import { run } from './run.ts'
 export type Addition = {
   readonly key: string
   readonly add: number
-  /** What the counter is known to have come to already, wherever it was counted. */
+  /** The count that is known already, wherever it was counted. */
   readonly atLeast: number
   /** Until the window's end, where one has to begin. */
   readonly windowMs: number

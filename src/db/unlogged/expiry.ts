@@ -1,7 +1,7 @@
 import type { UnloggedWrites } from '../sql.ts'
 import { run } from './run.ts'
 
-/* What is over and was not removed by whoever came next. */
+/* Rows that are over and were not removed by the next request. */
 
 const expired = {
   // A day late: a mail that is tried again may still renew its secret.

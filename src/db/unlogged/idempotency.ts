@@ -57,7 +57,7 @@ export async function rememberCommit(tx: Tx, request: RepeatableRequest, value: 
 
 export type StoredAnswer = { readonly status: number; readonly contentType: string | null; readonly body: string }
 
-/** What is known of a key: which request it stands for, and its answer once there is one. */
+/** The stored state of a key: which request it stands for, and its answer once there is one. */
 export async function findRepeatable(
   rt: Reads & ReservedReads,
   { caller, key }: Pick<RepeatableRequest, 'caller' | 'key'>,

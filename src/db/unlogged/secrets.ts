@@ -45,7 +45,7 @@ export async function deleteSecrets(tx: Tx, identifiers: readonly string[]): Pro
 export type Consumption = {
   readonly purpose: string
   readonly hash: string
-  /** Whose it must be. */
+  /** The address that it must belong to. */
   readonly email: string | undefined
 }
 
@@ -64,7 +64,7 @@ const triesPerClient = 10
 const triesWithoutAccount = 1000
 
 type CodeTry = Consumption & {
-  /** Who tries: an IP address or network. */
+  /** The IP address or network that tries. */
   readonly client: string
 }
 
@@ -123,7 +123,7 @@ function payment(key: string, triesAtMost: number, source: SqlFragment) {
 }
 
 /**
- * Whoever had the right code is no guesser; it also shows that the account's owner is back. Another one who tries the same
+ * The one with the right code is no guesser; it also shows that the account's owner is back. Another one who tries the same
  * account now waits for the code that this one has: waiting for its try would be a circle.
  */
 async function giveBack(tx: Tx, keys: readonly string[], account: string): Promise<void> {
@@ -160,7 +160,7 @@ const challengeSeconds = 300
 export type Challenge = {
   /** `{purpose}:{subject or hash}`: a challenge of one purpose answers no other one. */
   readonly identifier: string
-  /** Whose it is; null when nobody has said yet. */
+  /** The user it belongs to; null when nobody has said yet. */
   readonly userId: string | null
   readonly data: Readonly<Record<string, unknown>>
 }

@@ -3,7 +3,7 @@ import { run } from './run.ts'
 
 /* Sessions. Those that open and end one ride in the transaction of the event that says so; hence they take a Tx. */
 
-/** What a client said of itself when it signed in; sessions of type `default` have no limit. */
+/** The kind of client that signed in; sessions of type `default` have no limit. */
 export type SessionType = 'default' | 'web' | 'mobile'
 
 export type SessionOrigin = {

@@ -49,7 +49,7 @@ async function checkSameHost(rt: Reads, id: string, host: unknown): Promise<void
   if (row !== undefined) throw invalidSettings('smtp_pass: to be given together with another smtp_host')
 }
 
-/** What the client gave, before it became a parameter of its column's type. */
+/** The value that the client gave, before it became a parameter of its column's type. */
 function givenValue({ field, value }: Cell): unknown {
   if (field.kind === 'json' && typeof value === 'string') return JSON.parse(value)
   return field.kind === 'integer' && value !== null ? Number(value) : value

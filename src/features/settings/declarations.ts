@@ -50,7 +50,7 @@ const PublicSettings = Type.Object({
 })
 const AllSettings = Type.Object({ ...Derived, ...valuesOf(() => true) })
 
-/** What may be set; the keys are checked where they are stored, and what only the server says is left out. */
+/** Settings that may be set; the keys are checked where they are stored, and what only the server says is left out. */
 const ChangeShape = Type.Object(
   { ...Type.Partial(Type.Object(Derived)).properties, ...valuesOf(() => true) },
   { examples: [{ project_name: 'Acme', project_color: '#663399', smtp_enabled: false }] },

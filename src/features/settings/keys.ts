@@ -13,7 +13,7 @@ type Key = {
   /** As JSON Schema, for the reference. */
   readonly shape: Readonly<Record<string, unknown>>
   readonly accepts: (value: unknown) => boolean
-  /** What exactly is wrong with a value of several parts; each line begins with the path below the key. */
+  /** The exact problems of a value of several parts; each line begins with the path below the key. */
   readonly explain?: (value: unknown) => readonly string[]
 }
 
@@ -85,7 +85,7 @@ export const settingsKeys: ReadonlyMap<string, Key> = new Map(
   }),
 )
 
-/** What GET /settings answers besides, so that its answer can be given back as it is; nobody sets these. */
+/** Members that GET /settings answers besides, so that its answer can be given back as it is; nobody sets these. */
 const derived: ReadonlySet<string> = new Set([
   ...['id', 'tenant_Id', 'createdAt', 'updatedAt', 'web_session_limit', 'mobile_session_limit'],
 ])

@@ -6,7 +6,7 @@ import { brandingRoute, byAppUrlRoute, changeRoute, readRoute, reloadRoute, remo
 import { administratorSettings, brandingOf, publicSettings, settingsNotFound, tenantOfQuery } from './settings.ts'
 import type { CurrentSettings } from './store.ts'
 
-/** What a frontend needs before anybody signs in; administrators see the rest of GET /settings too. */
+/** Settings that a frontend needs before anybody signs in; administrators see the rest of GET /settings too. */
 export function settingsRoutes(app: App, rt: CurrentSettings): void {
   app.get('/settings', readRoute, async (request) => {
     const row = rt.settings.current(tenantOfQuery(request) ?? request.caller.tenantId)

@@ -16,7 +16,7 @@ export const passwordMask = '********'
 const sealedFor = { purpose: 'settings', owner: 'smtp_pass' } as const
 
 /**
- * What everybody may know: an allow-list, and of the session limits the default alone, as
+ * The settings that everybody may know: an allow-list, and of the session limits the default alone, as
  * `{ web, mobile }` and once more as `web_session_limit` and `mobile_session_limit`; -1 where there is none.
  */
 export function publicSettings(row: SettingsRow): Readonly<Record<string, unknown>> {
@@ -42,7 +42,7 @@ export function administratorSettings(row: SettingsRow): Readonly<Record<string,
   }
 }
 
-/** What a mail of the tenant looks like. */
+/** The look of a tenant's mails. */
 export function brandingOf(row: SettingsRow): Readonly<Record<string, unknown>> {
   const { project_name, project_color, email_icon_Id, email_signature } = row
   return { project_name, project_color, email_icon_Id, email_signature }

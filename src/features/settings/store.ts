@@ -15,7 +15,7 @@ export type SettingsStore = {
   current(tenantId?: string): SettingsRow
   /** The tenant's own row, or the installation's for null, as it is: nothing is inherited. */
   own(tenantId: string | null): SettingsRow | undefined
-  /** Whose frontend this is: the installation's, compared exactly, or a tenant's, in any case. */
+  /** The address of the frontend: the installation's, compared exactly, or a tenant's, in any case. */
   byAppUrl(appUrl: string): SettingsRow | undefined
   /** Every row as it is. */
   all(): readonly SettingsRow[]

@@ -8,7 +8,7 @@ import type { UnloggedWrites } from '../../db/sql.ts'
 import type { Writes } from '../../events/commit.ts'
 import type { Meters } from '../../features/operations/metrics/metrics.ts'
 
-/** What this folder takes of the process where it changes. */
+/** The capabilities that changes of this folder need. */
 export type TaskWorkerWrites = Reads &
   Writes &
   UnloggedWrites &

@@ -1,8 +1,8 @@
 import type { ClaimedTask, Outcome, Wanted } from '../../features/work/tasks/tasks.ts'
 
-/* What the task worker decides: what to claim, how long to sleep, where a task runs and what is recorded of it. */
+/* Decisions of the task worker: what to claim, how long to sleep, where a task runs and what is recorded of it. */
 
-/** What a worker has when it looks for due tasks. */
+/** The state of a worker that looks for due tasks. */
 type Capacity = Wanted & { readonly freeSlots: number; readonly mayRun: boolean }
 
 /** `sleepMs` undefined: until a slot is free. */
@@ -23,7 +23,7 @@ export function decideSleep(nextDueMs: number | undefined): number {
   return Math.min(nextDueMs ?? longestSleepMs, longestSleepMs)
 }
 
-/** What is recorded of an attempt; undefined for nothing. An attempt that ended because the worker stops has not failed. */
+/** The record of an attempt; undefined for none. An attempt that ended because the worker stops has not failed. */
 export function decideRecord(
   outcome: Outcome,
   { isLost, isStopping }: { readonly isLost: boolean; readonly isStopping: boolean },

@@ -1,11 +1,11 @@
 import type { ClaimedTask, Outcome } from '../../features/work/tasks/tasks.ts'
 
-/** What the task worker and the processes that run its handlers say to each other; every message is JSON. */
+/** Messages between the task worker and the processes that run its handlers; every one is JSON. */
 
 type TaskHandlerInfo = { readonly type: string; readonly timeoutSeconds: number | undefined }
 export type ScheduleInfo = { readonly id: string; readonly cron: string }
 
-/** What a runner can do, said once when it has loaded the extensions. */
+/** The abilities of a runner, said once when it has loaded the extensions. */
 export type Abilities = { readonly handlers: readonly TaskHandlerInfo[]; readonly schedules: readonly ScheduleInfo[] }
 
 export type Order =

@@ -19,7 +19,7 @@ export type Runner = {
 
 type NewOrder = Omit<Extract<Order, { kind: 'task' }>, 'run'> | Omit<Extract<Order, { kind: 'schedule' }>, 'run'>
 
-/** What the handlers of one runner ask of the worker; rejections are told to who asks. */
+/** Questions of one runner's handlers to the worker; rejections are told to who asks. */
 export type Calls = {
   call(method: string, args: readonly unknown[]): Promise<unknown>
   /** The runner has ended in this way: what it has taken becomes free. */

@@ -9,7 +9,7 @@ import { type Calls, type Runner, startRunner } from './runners.ts'
 
 type Options = { readonly openCalls: () => Calls; readonly known: readonly ScheduleInfo[] }
 
-/** What a killed worker was running is left out for as long; a worker or database that stands still for longer loses it. */
+/** Schedules of a killed worker rest for as long; a worker or database that stands still for longer loses its lock. */
 const lockSeconds = 30
 const renewMs = 5000
 const longestSleepMs = 30_000

@@ -68,7 +68,7 @@ type TaskList = Parts & {
   isStopping: boolean
 }
 
-/** What one runner holds. */
+/** The claims of one runner. */
 type Held = {
   readonly slots: { readonly slot: Slot; readonly timer: NodeJS.Timeout }[]
   /** Holders by the name of the lock. */

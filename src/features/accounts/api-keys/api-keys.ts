@@ -96,5 +96,5 @@ function checksumOf(body: string): string {
   return hashSecret(body).slice(0, checksumLength)
 }
 
-/** What this folder takes of the process where it reads. */
+/** The capabilities that reads of this folder need. */
 type ApiKeyReads = ReservedReads & Configuration & CurrentAccess & CurrentCatalog & Logs

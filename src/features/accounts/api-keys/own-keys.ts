@@ -141,7 +141,7 @@ const wire = (column: string) =>
 
 const shown = sql.fragment`id, name, hint, "role_Id", "tenant_Id", ${wire('expiresAt')}, ${wire('lastUsedAt')}, ${wire('createdAt')}`
 
-/* The bodies that the endpoints take and answer; `key` by creation only. */
+/* Shapes of bodies and answers; `key` is answered by creation only. */
 
 const noEnd = 'expiresAt must be a time to come, e.g. 2030-01-31T12:00:00Z'
 

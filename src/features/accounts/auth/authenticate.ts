@@ -17,7 +17,7 @@ import type { AuthWrites } from './capabilities.ts'
 import type { Session, Sessions } from './session-store.ts'
 
 /**
- * Who makes a request. An Authorization header decides wherever there is one: the user of the live session or API key
+ * The caller of a request. An Authorization header decides wherever there is one: the user of the live session or API key
  * that it names, or why it opens nothing, which no route answers like the public role. Else the session cookie: its
  * user; a dead one is dropped, and its caller is the public role like any other without a credential.
  *
@@ -123,7 +123,7 @@ function ownSession(claims: VerifiedClaims, session: Session | undefined): LiveS
   return session?.userId === claims.userId ? session : 'SESSION_ENDED'
 }
 
-/** Who calls, and in how many milliseconds to ask again: nothing is notified of a session that merely expires. */
+/** The caller, and in how many milliseconds to ask again: nothing is notified of a session that merely expires. */
 export type FoundCaller = { readonly caller: Caller; readonly endsInMs: number }
 
 /** The user of a token or API key, for channels other than HTTP requests, or why it opens nothing. 503 as above. */

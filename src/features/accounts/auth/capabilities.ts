@@ -10,7 +10,7 @@ import type { Writes } from '../../../events/commit.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
 import type { Sessions } from './session-store.ts'
 
-/** What this folder takes of the process where it changes. */
+/** The capabilities that changes of this folder need. */
 export type AuthWrites = Reads &
   ReservedReads &
   Writes &
@@ -24,5 +24,5 @@ export type AuthWrites = Reads &
   Logs &
   Sessions
 
-/** What this folder takes of the process where it reads. */
+/** The capabilities that reads of this folder need. */
 export type AuthReads = Clock & Configuration & CurrentAccess & CurrentSettings

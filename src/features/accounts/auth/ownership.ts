@@ -31,7 +31,7 @@ type Presented = {
   readonly purpose: SecretPurpose
   /** A token or code, as it was followed or typed. */
   readonly typed: string
-  /** Whose it is said to be. */
+  /** The address that it is said to belong to. */
   readonly email: string | undefined
 }
 

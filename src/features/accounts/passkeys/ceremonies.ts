@@ -46,7 +46,7 @@ import {
 } from './passkeys.ts'
 
 /**
- * What the caller's authenticator needs to make a passkey; the challenge in it replaces an earlier one. Needs a fresh
+ * The options from which the caller's authenticator makes a passkey; the challenge in it replaces an earlier one. Needs a fresh
  * proof, without which there is no challenge that a new passkey could answer.
  */
 export async function beginRegistration(rt: Reads & Writes, request: FastifyRequest, proof: Proven) {
@@ -195,9 +195,9 @@ function failed(rt: Writes, request: FastifyRequest, { userId }: StoredCredentia
 
 const authenticationFailed = () => refusedPasskey('Passkey authentication failed')
 
-/* The bodies that the endpoints take and answer. */
+/* Shapes of bodies and answers. */
 
-/** What an authenticator has said: any object, which the adapter judges. */
+/** The response of an authenticator: any object, which the adapter judges. */
 const ResponseShape = (refusal: string) =>
   Type.Object(
     {},

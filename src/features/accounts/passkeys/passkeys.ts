@@ -50,7 +50,7 @@ export async function usePasskey(
   }))
 }
 
-/** What an authenticator has answered to which challenge. */
+/** The response of an authenticator to a challenge. */
 export type Given = { readonly challengeId: string; readonly response: object & { readonly id?: unknown } }
 export type Proof = { readonly stored: StoredCredential; readonly assertion: Assertion }
 
@@ -155,5 +155,5 @@ export async function deletePasskey(tx: Tx, userId: string, id: string): Promise
 const wire = (column: string) =>
   sql.fragment`to_char(${sql.identifier([column])} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as ${sql.identifier([column])}`
 
-/** What this folder takes of the process where it changes. */
+/** The capabilities that changes of this folder need. */
 export type PasskeyWrites = Reads & Writes & Clock & CurrentAccess & CurrentCatalog & CurrentSettings

@@ -12,7 +12,7 @@ import type { ItemHooks } from '../../data/hooks/hooks.ts'
 import type { SystemRules } from '../../data/items/items.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
 
-/** What this folder takes of the process where it reads. */
+/** The capabilities that reads of this folder need. */
 export type PermissionReads = Reads &
   ReplicaReads &
   AdmissionLane &
@@ -26,7 +26,7 @@ export type PermissionReads = Reads &
   ResultCache &
   SystemRules
 
-/** What this folder takes of the process where it changes. */
+/** The capabilities that changes of this folder need. */
 export type PermissionWrites = Reads &
   Writes &
   AdmissionLane &

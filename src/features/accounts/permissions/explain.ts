@@ -78,7 +78,7 @@ type Explanation = {
 type Explained = { readonly stored: unknown; readonly resolved: unknown; readonly problem: string | null }
 
 type Through = Pick<Opened, 'relation' | 'fields'> & {
-  /** Whose permission it is. */
+  /** The role that has the permission. */
   readonly collection: string
   readonly permission: string
 }
@@ -389,7 +389,7 @@ type ExplainQuery = {
   readonly field: string | undefined
 }
 
-/** Whom a question is about, as a request of theirs would be seen. */
+/** The caller that a question is about, as a request of theirs would be seen. */
 type Party = {
   readonly access: Access
   readonly rules: AccessRules

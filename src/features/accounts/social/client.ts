@@ -123,7 +123,7 @@ function filled(provider: Provider, values: Readonly<Record<string, string>>): P
 }
 
 /**
- * Who the tokens belong to: by the claims of the ID token, else by asking the provider.
+ * The owner of the tokens: by the claims of the ID token, else by asking the provider.
  *
  * @throws {OAuthRefusal}
  * @throws {OAuthUnavailable}

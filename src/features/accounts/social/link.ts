@@ -119,7 +119,7 @@ async function lockIdentity(tx: Tx, providerId: string, accountId: string): Prom
   await tx.any(sql.unsafe`select pg_advisory_xact_lock(hashtextextended(${key}, 0))`)
 }
 
-/** Whose identity it is. */
+/** The account that an identity belongs to. */
 async function findLinkedUser(db: Reader, providerId: string, accountId: string): Promise<string | undefined> {
   const row = await db.maybeOne<{ userId: string }>(sql.unsafe`
     select "user_Id" as "userId" from "svc_Account" where "providerId" = ${providerId} and "accountId" = ${accountId}`)

@@ -1,6 +1,6 @@
 import { canonicalEmail } from '../../../adapters/email-address.ts'
 
-/** Who somebody is at a provider. */
+/** A person as a provider knows them. */
 export type Profile = {
   /** Never changes and is never given to somebody else, there. */
   readonly accountId: string

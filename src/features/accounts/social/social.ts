@@ -374,5 +374,5 @@ async function enter(
   return answer
 }
 
-/** What this folder takes of the process where it changes. */
+/** The capabilities that changes of this folder need. */
 export type SocialWrites = Writes & Clock & CurrentAccess & CurrentCatalog & CurrentSettings & IdSource

@@ -6,7 +6,7 @@ import type { Membership } from '../auth/auth.ts'
 import type { Invite } from './queries.ts'
 import { invalidInvite } from './tenants.ts'
 
-// What is decided about invitations and tenants, without a database: callers bring what is stored.
+// Decisions about invitations and tenants, without a database: callers bring what is stored.
 
 type Inviter = Pick<Caller, 'admin' | 'role' | 'tenantId'>
 

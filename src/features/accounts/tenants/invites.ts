@@ -50,7 +50,7 @@ export async function invite(rt: TenantWrites, request: FastifyRequest, body: St
   return { message: 'Invitation sent successfully', invite: { ...sent } }
 }
 
-/** What an invitation says to the holder of its token; `acceptUrl` with a trusted link. 400 with `valid: false`. */
+/** An invitation as the holder of its token sees it; `acceptUrl` with a trusted link. 400 with `valid: false`. */
 export async function describeInvite(rt: TenantWrites, token: string, link: string | undefined) {
   const base = link === undefined ? undefined : trustedLink(rt, link, untrusted)
   const found = await openInvite(rt, token)

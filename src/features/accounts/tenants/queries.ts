@@ -85,7 +85,7 @@ export function expireOldInvites(atMost: number) {
   }
 }
 
-/** What stands against inviting an address to a tenant. Until the transaction ends nobody else invites it there. */
+/** Reasons against inviting an address to a tenant. Until the transaction ends nobody else invites it there. */
 export async function lockInvitee(
   tx: Tx,
   email: string,

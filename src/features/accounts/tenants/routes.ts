@@ -5,7 +5,7 @@ import { checkMultiTenant, listTenants, switchTenant } from './own-tenants.ts'
 import { acceptRoute, describeRoute, inviteRoute, listRoute, switchRoute } from './schema.ts'
 import type { TenantWrites } from './tenants.ts'
 
-/** What an invitation says, for whoever holds its token. */
+/** Invitations, for the holders of their tokens. */
 export function tenantPublicRoutes(app: App, rt: TenantWrites): void {
   prepare(app)
   const multiTenant = { preValidation: async () => checkMultiTenant(rt) }

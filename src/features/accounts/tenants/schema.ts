@@ -2,7 +2,7 @@ import { Type } from '../../../adapters/typebox.ts'
 import { Anything, Filled, Id, Text } from '../../../http/shapes.ts'
 import { authRoute, Link, SignedInShape, SignIn, TokenParams } from '../auth/auth.ts'
 
-/** What the endpoints take and answer. */
+/* Shapes of bodies and answers. */
 
 const tag = 'Tenants'
 const someId = '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'

@@ -38,5 +38,5 @@ export async function endInvites(rt: Writes, signal: AbortSignal): Promise<void>
   }
 }
 
-/** What this folder takes of the process where it changes. */
+/** The capabilities that changes of this folder need. */
 export type TenantWrites = Reads & Writes & Clock & CurrentAccess & CurrentCatalog & CurrentSettings

@@ -53,7 +53,7 @@ export async function verifyTwoFactor(
   return { ...answer, authMode: factor.authMode }
 }
 
-/** Who was challenged for what. The delivery may be asked for anew; everything else was remembered. */
+/** The user and the sign-in that were challenged. The delivery may be asked for anew; everything else was remembered. */
 async function challengedFactor(
   rt: SecondFactorReads,
   identifier: string,
@@ -86,10 +86,10 @@ async function answerChallenge(
   return signInAtOnce(rt, tx, request, factor)
 }
 
-/** What this folder takes of the process where it changes. */
+/** The capabilities that changes of this folder need. */
 export type SecondFactorWrites = Reads & Writes & Clock & CurrentAccess & CurrentCatalog & CurrentSettings
 
-/** What this folder takes of the process where it reads. */
+/** The capabilities that reads of this folder need. */
 type SecondFactorReads = Reads &
   ReservedReads &
   Clock &
@@ -98,7 +98,7 @@ type SecondFactorReads = Reads &
   CurrentCatalog &
   CurrentSettings
 
-/* The bodies that the endpoints take and answer. */
+/* Shapes of bodies and answers. */
 
 const bothNeeded = 'twoFactorToken and code are required'
 export const VerifyBody = Type.Object({

@@ -106,7 +106,7 @@ export type ChangedRow = {
   readonly action: string
   /** JSON text of the asked fields after the change; before it for a delete. */
   readonly data: string
-  /** Who may see the row after the change, for a delete the row before it: numbers of viewers, from 1. */
+  /** The viewers of the row after the change, for a delete of the row before it: their numbers, from 1. */
   readonly visible: readonly number[]
   /** The same for the row before the change; nobody for a create. */
   readonly was_visible: readonly number[]

@@ -79,7 +79,7 @@ function readableBy(roleId: string | null, { catalog, rules, access }: Known): s
   return rows.filter(({ action }) => action === 'read').map(({ collection }) => collection)
 }
 
-/** What became visible after `from` until `upTo`; both are texts of `pg_snapshot`. */
+/** The events that became visible after `from` until `upTo`; both are texts of `pg_snapshot`. */
 type Round = { readonly from: string; readonly upTo: string }
 
 type Watched = {

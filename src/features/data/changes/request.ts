@@ -90,5 +90,5 @@ function refuse(entry: string): never {
   throw errors.badQuery(`fields: ${quoted(entry)} is not collection.field`)
 }
 
-/** What this folder takes of the process where it reads. */
+/** The capabilities that reads of this folder need. */
 export type ChangesReads = Reads & ReplicaReads & AdmissionLane & Clock & Configuration & CurrentAccess & CurrentCatalog

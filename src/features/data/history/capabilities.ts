@@ -1,7 +1,7 @@
 import type { ItemReads, ItemWrites } from '../items/items.ts'
 
-/** What this folder takes of the process where it reads: what reading items takes. */
+/** The capabilities that reads of this folder need: those of reading items. */
 export type HistoryReads = ItemReads
 
-/** What this folder takes of the process where it changes: what changing items takes. */
+/** The capabilities that changes of this folder need: those of changing items. */
 export type HistoryWrites = ItemWrites

@@ -79,7 +79,7 @@ const restoreRoute = route(
     params: ItemParams,
     body: RestoreBody,
     response: { 200: WrittenShape },
-    // Who may see the item is decided first.
+    // The permission to see the item is checked first.
     readElsewhere: 'all',
     sendsText: true,
   },

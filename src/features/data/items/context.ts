@@ -241,7 +241,7 @@ export function noteNamed(tx: Tx, actor: Actor): void {
   namedIn.set(tx, actor)
 }
 
-/** Whom the setting of a transaction names. */
+/** The actor that the setting of a transaction names. */
 const namedIn = new WeakMap<Tx, Actor>()
 
 /**
@@ -311,7 +311,7 @@ export function relationalError(problems: readonly RelationProblem[]): AppError 
 /** The same words for an item that is missing and one that is not the caller's, so that nothing is given away. */
 export const unknownItem = (action: 'read' | 'update'): string => errors.itemDenied(action).message
 
-/** What this folder takes of the process where it reads. */
+/** The capabilities that reads of this folder need. */
 export type ItemReads = Reads &
   ReplicaReads &
   AdmissionLane &
@@ -324,7 +324,7 @@ export type ItemReads = Reads &
   ResultCache &
   SystemRules
 
-/** What this folder takes of the process where it changes. */
+/** The capabilities that changes of this folder need. */
 export type ItemWrites = Reads &
   Writes &
   AdmissionLane &

@@ -222,7 +222,7 @@ export const sortRoute = route({
   params: CollectionParams,
   body: SortBody,
   response: { 200: Type.Object({ data: Type.Object({ item: Key, collection: Text('products'), newSort: Count(3) }) }) },
-  // Who may sort is decided first.
+  // The permission to sort is checked first.
   readElsewhere: 'all',
   sendsText: true,
 })

@@ -1,4 +1,4 @@
-/* What other slices and the processes use of this folder; its other files are its own. */
+/* The public face of this folder; its other files are its own. */
 
 export { listTag, readCached, type Served } from './cached-reads.ts'
 export { type Change, changeItems, updatesIn } from './change.ts'

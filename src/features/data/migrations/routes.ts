@@ -104,7 +104,7 @@ async function asRunner<T>(
   }
 }
 
-/** What this folder takes of the process where it reads. */
+/** The capabilities that reads of this folder need. */
 type MigrationReads = Reads &
   ReplicaReads &
   Clock &

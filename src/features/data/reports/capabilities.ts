@@ -10,7 +10,7 @@ import type { ReplicaReads } from '../../../db/replicas/replicas.ts'
 import type { ItemHooks } from '../hooks/hooks.ts'
 import type { SystemRules } from '../items/items.ts'
 
-/** What this folder takes of the process where it reads. */
+/** The capabilities that reads of this folder need. */
 export type ReportReads = Reads &
   ReplicaReads &
   AdmissionLane &

@@ -147,5 +147,5 @@ function uploaded(request: FastifyRequest): Promise<unknown> {
   return uploadedJson(request, 'schema', 'No schema file uploaded')
 }
 
-/** What this folder takes of the process where it changes. */
+/** The capabilities that changes of this folder need. */
 type SchemaWrites = Reads & Writes & Clock & CurrentCatalog

@@ -205,7 +205,7 @@ function isDefinition(value: unknown): value is CollectionDefinition {
   return typeof collectionName === 'string' && schema !== null && typeof schema === 'object' && !Array.isArray(schema)
 }
 
-/** What a new schema brings, for the preview of an import. */
+/** Summary of a new schema, for the preview of an import. */
 type SchemaSummary = { fields: string[]; relations: string[]; indexes: number }
 
 function summary({ fields, indexes }: SchemaJson): SchemaSummary {

@@ -30,7 +30,7 @@ export function inboxRoutes(app: App, rt: Reads & Configuration & MailLogo): voi
 }
 
 /**
- * Whoever reads these mails owns every account, so they are shown to programs of this machine alone: not through a
+ * A reader of these mails owns every account, so they are shown to programs of this machine alone: not through a
  * proxy, and not to a page whose own name leads here.
  */
 function refuseStrangers(request: FastifyRequest): void {

@@ -8,10 +8,10 @@ import type { Writes } from '../../../events/commit.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
 import type { MailLogo, MailRenderer } from '../templates/templates.ts'
 
-/** What this folder takes of the process where it reads. */
+/** The capabilities that reads of this folder need. */
 export type MailReads = Reads & Clock & CurrentSettings & Logs & MailLogo & MailRenderer
 
-/** What this folder takes of the process where it changes. */
+/** The capabilities that changes of this folder need. */
 export type MailWrites = Reads &
   Writes &
   UnloggedWrites &

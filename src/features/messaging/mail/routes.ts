@@ -47,7 +47,7 @@ const testRoute = route({
 
 type Wanted = {
   readonly to: string | undefined
-  /** Whose settings are tried; the installation's without one. */
+  /** The tenant whose settings are tried; the installation's without one. */
   readonly tenantId: unknown
 }
 

@@ -4,7 +4,7 @@ import type { CurrentSettings, SettingsRow } from '../../settings/settings.ts'
 import { smtpPassword } from '../../settings/settings.ts'
 
 /**
- * Who sends a mail of the tenant, or of the installation: SMTP of the tenant's settings, else of the installation's,
+ * The sender of a mail of the tenant, or of the installation: SMTP of the tenant's settings, else of the installation's,
  * where it is switched on and complete, else MAIL_DEFAULT_SENDER. Outside production the inbox
  * keeps what nobody can send; in production it is undefined, and the mail waits.
  */

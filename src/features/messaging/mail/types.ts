@@ -45,7 +45,7 @@ type MailTypeEntry<Type extends MailType> = {
   /** Undefined for mails without a secret. */
   readonly purpose: SecretPurpose | undefined
   secretOf?(context: MailContext[Type]): Omit<MailSecret, 'purpose'>
-  /** Whose address it goes to, where that is not the one which its account has when it is sent. */
+  /** The user whose address it goes to, where that is not the one which its account has when it is sent. */
   readonly addressee?: 'wanted' | 'former'
   /** The template's variables beyond the common ones. What a mode has not is the empty string. */
   variables(context: MailContext[Type], secret: string): Readonly<Record<string, unknown>>
@@ -165,7 +165,7 @@ export function secretIdentifier(purpose: SecretPurpose, email: string): string 
 export const wantedEmailKey = (userId: string): string => `email-change:${userId}`
 
 /**
- * Whose secret a mail's is, as `secretIdentifier` wants it: the address's, but a new address may be wanted by several
+ * The owner of a mail's secret, as `secretIdentifier` wants it: the address's, but a new address may be wanted by several
  * accounts.
  */
 export function secretOwner(purpose: SecretPurpose, email: string, userId: string | null): string {

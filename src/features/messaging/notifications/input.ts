@@ -9,7 +9,7 @@ export type NewNotification = {
   readonly type: string
   readonly title: string
   readonly message: string
-  /** Whatever the client of the user needs; JSON. */
+  /** JSON for the client of the user. */
   readonly data: unknown
   /** Canonical and without repeats. */
   readonly userIds: readonly string[]

@@ -126,8 +126,8 @@ function ownRows(userId: string | undefined): Grant | undefined {
   return userId === undefined ? undefined : { ...everything, conditions: { userId: { eq: userId } } }
 }
 
-/** What this folder takes of the process where it reads: what reading items takes. */
+/** The capabilities that reads of this folder need: those of reading items. */
 export type NotificationReads = ItemReads
 
-/** What this folder takes of the process where it changes: what changing items takes. */
+/** The capabilities that changes of this folder need: those of changing items. */
 export type NotificationWrites = ItemWrites

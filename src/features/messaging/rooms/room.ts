@@ -9,7 +9,7 @@ export type Room = { readonly tenantId: string | undefined; readonly name: strin
 export type Person = { readonly socketId: string; readonly userId: string }
 
 export type Joining = Person & {
-  /** What the member says of itself, as JSON text; undefined where it says nothing. */
+  /** Metadata of the member, as JSON text; undefined where it says nothing. */
   readonly metadata: string | undefined
 }
 

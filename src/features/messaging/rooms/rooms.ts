@@ -11,7 +11,7 @@ export { openRedisStore, type RedisStore } from './redis-store.ts'
 export { type Joining, type Left, type Person, type Room, type RoomStore, roomBounds, roomKey } from './room.ts'
 
 /**
- * What the server says to sockets of its own accord. It goes to all web processes by NOTIFY, from any process, and in a
+ * A message to sockets of the server's own accord. It goes to all web processes by NOTIFY, from any process, and in a
  * transaction with its commit: no Redis is needed, and nothing is sent of what was rolled back. Nothing is kept: a client
  * that is not connected misses it.
  */
@@ -95,7 +95,7 @@ export type RoomValidator = (socket: SocketUser, room: string, metadata: unknown
 
 type Owned<Fn> = { readonly owner: string; readonly fn: Fn }
 
-/** What the process that has the sockets knows. */
+/** The rooms as the process that has the sockets knows them. */
 export type LiveRooms = {
   /** Whether rooms are shared between processes, and can be used at the moment. */
   state(): { readonly shared: boolean; readonly available: boolean }
@@ -112,7 +112,7 @@ export type LiveStats = {
   readonly customRooms: number
 }
 
-/** What extensions registered for the realtime channel. Every process has one; only a web process has sockets. */
+/** Handlers that extensions registered for the realtime channel. Every process has one; only a web process has sockets. */
 type SocketRegistry = {
   readonly handlers: ReadonlyMap<string, Owned<MessageHandler>>
   /** By prefix of the room's name. */
@@ -129,7 +129,7 @@ type SocketRegistry = {
   attach(rooms: LiveRooms): void
 }
 
-/** What extensions registered for the realtime channel; filled before the process serves. */
+/** Handlers that extensions registered for the realtime channel; filled before the process serves. */
 export type Sockets = { readonly sockets: SocketRegistry }
 
 export function openSocketRegistry(): SocketRegistry {

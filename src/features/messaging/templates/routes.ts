@@ -126,5 +126,5 @@ function explain(error: unknown): never {
   throw error
 }
 
-/** What this folder takes of the process where it reads. */
+/** The capabilities that reads of this folder need. */
 type TemplateReads = Reads & Clock & CurrentSettings & MailLogo & MailRenderer

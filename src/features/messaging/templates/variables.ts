@@ -3,7 +3,7 @@ import { isObject } from '../../../query/guards.ts'
 import type { CurrentSettings, SettingsRow } from '../../settings/settings.ts'
 import { logoAddress } from './logo.ts'
 
-/** Who a mail is for, as templates see them. */
+/** The recipient of a mail, as templates see them. */
 export type Person = {
   readonly firstName: string
   readonly lastName: string | null

@@ -127,7 +127,7 @@ function withPatience<T>(answer: Promise<T>, ms: number): Promise<T | undefined>
   return Promise.race([answer, promise]).finally(() => clearTimeout(timer))
 }
 
-/** What every process would say alike, so the web processes alone say it. Counts are rows; ages are seconds. */
+/** Figures that every process would answer alike, so the web processes alone do. Counts are rows; ages are seconds. */
 type Figures = {
   readonly queues: readonly QueueFigures[]
   readonly tasks: {

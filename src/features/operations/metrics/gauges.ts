@@ -77,7 +77,7 @@ function registerReplicaGauges({ replicas, instruments: { metrics } }: ReplicaRe
   )
 }
 
-/** What is not known of a replica is left out. */
+/** Figures that are not known of a replica are left out. */
 function readingsOf(replicas: Replicas, value: (stats: ReplicaStats) => number | undefined): Reading[] {
   return replicas.stats().replicas.flatMap((stats) => {
     const known = value(stats)

@@ -7,7 +7,7 @@ import { systemActor } from '../../../events/types.ts'
  * time was over, somebody set the row back) changes nothing any more.
  */
 
-/** Whom the log names. */
+/** The actor that the log names. */
 export const tasksActor: Actor = { ...systemActor, userAgent: 'daybook tasks' }
 
 /** One attempt of a task, with all that its handler is told. */
