@@ -2,6 +2,8 @@ import { describe, expect, it } from 'vitest'
 import type { Role } from '../../src/access/store.ts'
 import { AppError } from '../../src/errors.ts'
 import {
+  decideAddressConfirmation,
+  decideAddressRequest,
   decideAskedRole,
   decideMembership,
   decideOwnership,
@@ -192,5 +194,51 @@ describe('wrong codes of a second factor', () => {
   it('lock the account with every fifth, each time for twice as long, four hours at most', () => {
     expect([1, 2, 3, 4, 6, 9].map(lockSeconds)).toEqual([null, null, null, null, null, null])
     expect([5, 10, 15, 20, 25, 30, 500].map(lockSeconds)).toEqual([900, 1800, 3600, 7200, 14_400, 14_400, 14_400])
+  })
+})
+
+describe('asking for another address', () => {
+  const known = { checked: ada, locked: ada, wasMailedRecently: false, isTaken: false }
+  const decide = (more: Partial<Parameters<typeof decideAddressRequest>[0]>, genericResponses = false) =>
+    decideAddressRequest({ ...known, ...more }, { genericResponses })
+
+  it('mails the new address', () => {
+    expect(decide({})).toBe(true)
+  })
+
+  it('takes a password or address that was changed meanwhile for a wrong password', () => {
+    for (const locked of [undefined, { ...ada, password: 'other' }, { ...ada, email: 'eve@example.com' }])
+      expect(refusalOf(() => decide({ locked, wasMailedRecently: true, isTaken: true }))).toEqual({
+        status: 400,
+        message: 'Current password is incorrect',
+      })
+  })
+
+  it('is refused shortly after another mail, whether the address is taken or not', () => {
+    for (const isTaken of [false, true])
+      expect(refusalOf(() => decide({ wasMailedRecently: true, isTaken })).status).toBe(429)
+  })
+
+  it('shows that an address is taken only where answers may', () => {
+    expect(refusalOf(() => decide({ isTaken: true }))).toEqual({ status: 400, message: 'User already exists' })
+    expect(decide({ isTaken: true }, true)).toBe(false)
+  })
+})
+
+describe('confirming another address', () => {
+  const email = 'ada@example.org'
+  const known = { userId: 'u1', email, asked: email, isUsed: false, status: 'active', isTaken: false }
+
+  it('gives the account the address, which is verified by that', () => {
+    expect(decideAddressConfirmation(known)).toEqual([
+      { type: 'auth.email_changed', data: { userId: 'u1' } },
+      { type: 'auth.email_verified', data: { userId: 'u1' } },
+    ])
+  })
+
+  it('is refused once the link is used or replaced, or the account is not active, before the address is looked at', () => {
+    for (const more of [{ isUsed: true }, { asked: 'other@example.org' }, { asked: undefined }, { status: 'banned' }])
+      expect(refusalOf(() => decideAddressConfirmation({ ...known, isTaken: true, ...more })).status).toBe(400)
+    expect(refusalOf(() => decideAddressConfirmation({ ...known, isTaken: true })).status).toBe(409)
   })
 })

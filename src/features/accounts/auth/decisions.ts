@@ -61,6 +61,60 @@ export function decideMembership(
   )
 }
 
+/** Everything that is known when an account asks for another address. */
+type AddressRequest = {
+  /** The account whose password was checked, and the same one locked. */
+  readonly checked: Pick<Account, 'email' | 'password'>
+  readonly locked: Pick<Account, 'email' | 'password'> | undefined
+  readonly wasMailedRecently: boolean
+  readonly isTaken: boolean
+}
+
+/**
+ * Whether the new address is mailed a link. False where another account has it and no answer may show that.
+ *
+ * @throws {AppError} 400 for a password or address that was changed meanwhile, and for an address that is taken; 429
+ *   shortly after another such mail
+ */
+export function decideAddressRequest(
+  { checked, locked, wasMailedRecently, isTaken }: AddressRequest,
+  { genericResponses }: { readonly genericResponses: boolean },
+): boolean {
+  if (locked?.password !== checked.password || locked.email !== checked.email) throw wrongCurrentPassword()
+  if (wasMailedRecently)
+    throw new AppError(429, 'A verification email was sent recently. Please wait before requesting another.')
+  if (isTaken && !genericResponses) throw new AppError(400, 'User already exists')
+  return !isTaken
+}
+
+export const wrongCurrentPassword = () => new AppError(400, 'Current password is incorrect')
+
+/** Everything that is known when the link to a new address is followed. */
+type AddressConfirmation = {
+  readonly userId: string
+  /** The address that the link was mailed to, and the one that the account has asked for last. */
+  readonly email: string
+  readonly asked: unknown
+  readonly isUsed: boolean
+  readonly status: string | undefined
+  readonly isTaken: boolean
+}
+
+/**
+ * The events of an account that gets its new address.
+ *
+ * @throws {AppError} 400 for a link that is over, 409 for an address that has become another account's
+ */
+export function decideAddressConfirmation(known: AddressConfirmation): readonly DomainEvent[] {
+  const { userId, email, asked, isUsed, status, isTaken } = known
+  if (isUsed || status !== 'active' || asked !== email) throw new AppError(400, 'Invalid or expired verification token')
+  if (isTaken) throw new AppError(409, 'The address belongs to another account', { code: 'EMAIL_TAKEN' })
+  return [
+    { type: 'auth.email_changed', data: { userId } },
+    { type: 'auth.email_verified', data: { userId } },
+  ]
+}
+
 /** Where limits are written down: a user's own, and those of the settings in force at the tenant. */
 type SessionLimits = { readonly user: unknown; readonly settings: unknown }
 

@@ -14,7 +14,7 @@ import { actorOf } from '../../../http/http.ts'
 import { emailChangeSeconds, queueMail, secretOwner, wantedEmailKey } from '../../messaging/mail/mail.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
 import { afterwards } from './afterwards.ts'
-import { mayBeMailedAgain } from './decisions.ts'
+import { decideAddressConfirmation, decideAddressRequest, mayBeMailedAgain, wrongCurrentPassword } from './decisions.ts'
 import { defaultLink, type EmailChangeBody, emailOf, type ResendBody, trustedLink } from './input.ts'
 import {
   type Account,
@@ -140,15 +140,11 @@ async function confirmEmailChange(tx: Tx, hash: string): Promise<readonly Domain
   const owner = secretOwner('email-change', email, userId)
   const isUsed = (await consumeSecret(tx, { purpose: 'email-change', hash, email: owner })) === undefined
   const asked = await takeChallenge(tx, wantedEmailKey(userId))
-  if (isUsed || account?.status !== 'active' || asked?.email !== email)
-    throw new AppError(400, 'Invalid or expired verification token')
-  if ((await findAccount(tx, email)) !== undefined)
-    throw new AppError(409, 'The address belongs to another account', { code: 'EMAIL_TAKEN' })
+  const isTaken = (await findAccount(tx, email)) !== undefined
+  const { status } = account ?? {}
+  const events = decideAddressConfirmation({ userId, email, asked: asked?.email, isUsed, status, isTaken })
   await setVerifiedEmail(tx, userId, email)
-  return [
-    { type: 'auth.email_changed', data: { userId } },
-    { type: 'auth.email_verified', data: { userId } },
-  ]
+  return events
 }
 
 async function checkPassword(
@@ -167,7 +163,7 @@ async function checkPassword(
     result: undefined,
     events: [{ type: 'auth.email_change_failed', data: { userId } }],
   }))
-  throw wrongPassword()
+  throw wrongCurrentPassword()
 }
 
 type Wanted = { readonly email: string; readonly link: string }
@@ -175,15 +171,18 @@ type Wanted = { readonly email: string; readonly link: string }
 async function ask(rt: Configuration, tx: Tx, account: Account, { email, link }: Wanted): Promise<Outcome<undefined>> {
   const { id: userId, email: oldEmail } = account
   const locked = await lockAccount(tx, userId)
-  if (locked?.password !== account.password || locked.email !== oldEmail) throw wrongPassword()
   const cooldown = rt.config.auth.emailVerificationResendCooldown
   const isFree = cooldown === 0 || (await lockVerificationOf(tx, email))
-  if (!isFree || (await wasMailedRecently(tx, email, cooldown, 'email_change')))
-    throw new AppError(429, 'A verification email was sent recently. Please wait before requesting another.')
-  if ((await findAccount(tx, email)) !== undefined) {
-    if (rt.config.auth.genericResponses) return { result: undefined }
-    throw new AppError(400, 'User already exists')
-  }
+  const isMailed = decideAddressRequest(
+    {
+      checked: account,
+      locked,
+      wasMailedRecently: !isFree || (await wasMailedRecently(tx, email, cooldown, 'email_change')),
+      isTaken: (await findAccount(tx, email)) !== undefined,
+    },
+    rt.config.auth,
+  )
+  if (!isMailed) return { result: undefined }
   // Longer than the link, whose time begins when the mail is sent.
   await insertChallenge(tx, { identifier: wantedEmailKey(userId), userId, data: { email } }, 2 * emailChangeSeconds)
   const context = { link, oldEmail: oldEmail ?? '' }
@@ -197,5 +196,3 @@ async function ask(rt: Configuration, tx: Tx, account: Account, { email, link }:
     events: [{ type: 'auth.email_change_requested', data: { userId } }, ...mails.map(({ event }) => event)],
   }
 }
-
-const wrongPassword = () => new AppError(400, 'Current password is incorrect')

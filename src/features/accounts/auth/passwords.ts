@@ -11,6 +11,7 @@ import { isUuid } from '../../../language/uuid.ts'
 import { queueMail } from '../../messaging/mail/mail.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
 import { afterwards } from './afterwards.ts'
+import { wrongCurrentPassword } from './decisions.ts'
 import {
   checkNewPassword,
   type LinkBody,
@@ -70,7 +71,6 @@ export function checkMayChangePasswords({ caller }: FastifyRequest): void {
 }
 
 const changed = { message: 'Password changed successfully' }
-const wrongPassword = () => new AppError(400, 'Current password is incorrect')
 const unknownUser = () => new AppError(404, 'User not found')
 
 /** `lock` gives the account, held until the transaction ends, or throws why it must stay as it is. */
@@ -93,7 +93,7 @@ async function change(
 /** Two changes at the same time, or a reset meanwhile: the current password that was checked is no longer current. */
 async function lockSame(tx: Tx, { id: userId, password }: Account): Promise<Account> {
   const account = await lockAccount(tx, userId)
-  if (account?.password !== password) throw wrongPassword()
+  if (account?.password !== password) throw wrongCurrentPassword()
   return account
 }
 
@@ -108,7 +108,7 @@ async function refuse(rt: Writes, request: FastifyRequest, userId: string): Prom
     result: undefined,
     events: [{ type: 'auth.password_change_failed', data: { userId } }],
   }))
-  return wrongPassword()
+  return wrongCurrentPassword()
 }
 
 /**

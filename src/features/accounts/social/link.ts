@@ -38,10 +38,9 @@ export async function linkedAccount(
   tx: Tx,
   identity: Identity,
 ): Promise<ProvenAccount> {
-  const { provider, profile } = identity
-  await lockIdentity(tx, provider, profile.accountId)
-  const found = (await accountOfIdentity(tx, identity)) ?? (await accountOfAddress(rt, tx, profile))
-  const proven = found === undefined ? await createAccount(rt, tx, profile) : await prove(tx, found, profile)
+  const { provider } = identity
+  await lockIdentity(tx, provider, identity.profile.accountId)
+  const proven = await openedAccount(rt, tx, identity)
   const isNew = await saveLink(tx, { ...sealed(rt, identity), userId: proven.account.id })
   const linked: DomainEvent[] = isNew
     ? [{ type: 'auth.social_linked', data: { userId: proven.account.id, provider } }]
@@ -49,30 +48,69 @@ export async function linkedAccount(
   return { ...proven, events: [...proven.events, ...linked] }
 }
 
+async function openedAccount(
+  rt: Configuration & CurrentAccess & IdSource,
+  tx: Tx,
+  identity: Identity,
+): Promise<ProvenAccount> {
+  const { profile } = identity
+  const rules = rulesOf(rt)
+  const linked = await accountOfIdentity(tx, identity)
+  const ofAddress =
+    linked !== undefined || profile.email === undefined ? undefined : await findAccount(tx, profile.email)
+  const decision = decideLink({ linked, ofAddress }, profile, rules)
+  const account = decision.account && (linked ?? (await lockOfAddress(tx, decision.account, profile)))
+  if (account !== undefined) return decision.isProof ? proveOwnership(tx, account) : { account, events: [] }
+  // The account has lost the address meanwhile.
+  if (decision.account !== undefined) decideLink({ linked: undefined, ofAddress: undefined }, profile, rules)
+  return createAccount(rt, tx, profile)
+}
+
+type LinkRules = { readonly allowUnverifiedLink: boolean; readonly registers: boolean }
+
+/** In multi-tenant mode an account needs a tenant, which nobody names here: it registers, or is invited, first. */
+const rulesOf = ({ config }: Configuration): LinkRules => ({
+  allowUnverifiedLink: config.oauth.allowUnverifiedLink,
+  registers: config.auth.publicRegistration && !config.tenancy.enabled,
+})
+
+type Known = { readonly linked: Account | undefined; readonly ofAddress: Account | undefined }
+type LinkDecision = {
+  /** None: one is to be created. */
+  readonly account: Account | undefined
+  /** The sign-in proves that the account's address is the owner's: only where it is the account's own. */
+  readonly isProof: boolean
+}
+
+/**
+ * The account that an identity opens.
+ *
+ * @throws {AppError} 403 for an unverified address of an account, and for a new account where nobody registers
+ */
+export function decideLink(
+  { linked, ofAddress }: Known,
+  { email, emailVerified }: Pick<Profile, 'email' | 'emailVerified'>,
+  { allowUnverifiedLink, registers }: LinkRules,
+): LinkDecision {
+  const account = linked ?? ofAddress
+  if (account === undefined && !registers)
+    throw new AppError(403, 'Public registration is disabled', { code: 'REGISTRATION_DISABLED' })
+  if (linked === undefined && account !== undefined && !emailVerified && !allowUnverifiedLink)
+    throw new AppError(403, 'An account with this email address exists. Please sign in to it another way.', {
+      code: 'ACCOUNT_NOT_LINKED',
+    })
+  return { account, isProof: account !== undefined && emailVerified && account.email === email }
+}
+
 async function accountOfIdentity(tx: Tx, { provider, profile }: Identity): Promise<Account | undefined> {
   const userId = await findLinkedUser(tx, provider, profile.accountId)
   return userId === undefined ? undefined : lockAccount(tx, userId)
 }
 
-async function accountOfAddress(
-  rt: Configuration,
-  tx: Tx,
-  { email, emailVerified }: Profile,
-): Promise<Account | undefined> {
-  const account = email === undefined ? undefined : await findAccount(tx, email)
-  if (account === undefined) return undefined
-  if (!emailVerified && !rt.config.oauth.allowUnverifiedLink)
-    throw new AppError(403, 'An account with this email address exists. Please sign in to it another way.', {
-      code: 'ACCOUNT_NOT_LINKED',
-    })
-  const locked = await lockAccount(tx, account.id)
+/** Undefined where the account has another address by now. */
+async function lockOfAddress(tx: Tx, { id }: Account, { email }: Profile): Promise<Account | undefined> {
+  const locked = await lockAccount(tx, id)
   return locked?.email === email ? locked : undefined
-}
-
-/** The address counts as proven only where it is the account's own. */
-async function prove(tx: Tx, account: Account, { email, emailVerified }: Profile): Promise<ProvenAccount> {
-  if (emailVerified && account.email === email) return proveOwnership(tx, account)
-  return { account, events: [] }
 }
 
 async function createAccount(
@@ -80,19 +118,12 @@ async function createAccount(
   tx: Tx,
   profile: Profile,
 ): Promise<ProvenAccount> {
-  checkOpen(rt)
   const { email = null, emailVerified, firstName, lastName } = profile
   const user = { id: rt.newId(), email, emailVerified, firstName, lastName, roleId: registeredRole(rt).id }
   if (!(await insertSocialUser(tx, user)))
     throw errors.conflict('The account was created at the same time. Please try again.')
   const account = await lockAccount(tx, user.id)
   return { account: account!, events: [{ type: 'auth.register', data: { userId: user.id } }] }
-}
-
-/** In multi-tenant mode an account needs a tenant, which nobody names here: it registers, or is invited, first. */
-function checkOpen({ config }: Configuration): void {
-  if (!config.auth.publicRegistration || config.tenancy.enabled)
-    throw new AppError(403, 'Public registration is disabled', { code: 'REGISTRATION_DISABLED' })
 }
 
 /** Ten years; what a provider says is bounded by nothing. */
