@@ -73,7 +73,7 @@ function marked(shape: object, hidden: Readonly<Record<string, unknown>>): TSche
   return copy
 }
 
-// What PostgreSQL reads as a time, and as text.
+// Texts that PostgreSQL reads as a time, and as text.
 const moment = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)$/
 const formats: Readonly<Record<string, (value: string) => boolean>> = {
   'date-time': (value) => moment.test(value) && !Number.isNaN(Date.parse(value)),

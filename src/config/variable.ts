@@ -15,7 +15,7 @@ export type Variable<T> = Readonly<{
   awaits?: Part
 }>
 
-/** What is specified and not built yet. */
+/** A variable that is specified and not built yet. */
 export type Part = 'workflows' | 'MCP' | 'OpenAPI'
 
 /** A default; an object where it depends on NODE_ENV. */

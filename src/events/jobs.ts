@@ -1,7 +1,7 @@
 import type { PgBoss, Queue } from 'pg-boss'
 import type { Logger } from 'pino'
-import { type Static, type TSchema, Type } from 'typebox'
-import { Check, Errors } from 'typebox/value'
+import type { Static, TSchema } from 'typebox'
+import { fits, problemsOf, Type } from '../adapters/typebox.ts'
 import { type Reader, rawQuery, sql, type Tx } from '../db/sql.ts'
 import { onFirstUse } from '../language/once.ts'
 
@@ -37,8 +37,8 @@ export type JobData = { [Name in QueueName]: Static<(typeof jobShapes)[Name]> }
 export function misfitOf(queue: QueueName, data: unknown): string | undefined {
   const shape: TSchema & { readonly refusal?: string } = jobShapes[queue]
   const given = data ?? {}
-  if (Check(shape, given)) return undefined
-  const [problem] = Errors(shape, given)
+  if (fits(shape, given)) return undefined
+  const [problem] = problemsOf(shape, given)
   return shape.refusal ?? `the job's data are none of the queue ${queue}: ${problem?.instancePath} ${problem?.message}`
 }
 export type Job = {
