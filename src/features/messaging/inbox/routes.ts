@@ -86,7 +86,7 @@ const htmlRoute = shown('Show the HTML of a mail', MailParams, 'text/html')
 const textRoute = shown('Show the text of a mail', MailParams, 'text/plain')
 
 /** A mail of the development inbox, as it would have been sent. */
-export type KeptMail = {
+type KeptMail = {
   readonly id: string
   readonly type: string
   readonly to: string
@@ -96,7 +96,7 @@ export type KeptMail = {
   readonly keptAt: Date
 }
 
-export type ListedMail = Omit<KeptMail, 'html' | 'text'>
+type ListedMail = Omit<KeptMail, 'html' | 'text'>
 
 const columns = sql.fragment`
   m.id, m."templateName" as type, m.email as "to", d.subject, extract(epoch from d."keptAt") * 1000 as "keptAt"`

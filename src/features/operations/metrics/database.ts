@@ -29,7 +29,7 @@ export function registerDatabaseGauges(rt: DatabaseReads & Meters): void {
     patienceMs,
     (error) => rt.log.warn({ err: error }, 'the database did not answer a scrape'),
   )
-  const gauge = (name: string, help: string, labelNames: readonly string[], read: (found: Figures) => Reading[]) =>
+  const gauge: Gauge = (name, help, labelNames, read) =>
     metrics.gauge({ name, help, labelNames }, async () => {
       const found = await figures()
       return found === undefined ? [] : read(found)
@@ -42,6 +42,15 @@ export function registerDatabaseGauges(rt: DatabaseReads & Meters): void {
     { name: 'daybook_database_figures_up', help: '1 when the figures of queues, tasks, mails and log could be read.' },
     async () => [{ value: (await figures()) === undefined ? 0 : 1 }],
   )
+  registerWork(gauge)
+  registerConsumers(gauge)
+  gauge('daybook_log_partitions', 'Partitions of svc_AuditLog.', [], ({ log }) => [{ value: log.partitions }])
+  gauge('daybook_log_size_bytes', 'Size of svc_AuditLog with its indexes.', [], ({ log }) => [{ value: log.bytes }])
+}
+
+type Gauge = (name: string, help: string, labelNames: readonly string[], read: (found: Figures) => Reading[]) => void
+
+function registerWork(gauge: Gauge): void {
   gauge(
     'daybook_queue_jobs',
     'Jobs by queue and state; active ones as of the last minute.',
@@ -64,6 +73,9 @@ export function registerDatabaseGauges(rt: DatabaseReads & Meters): void {
   gauge('daybook_mails', 'Mails of svc_EmailLog that are not sent, by state.', ['state'], ({ mails }) =>
     byLabel('state', mails),
   )
+}
+
+function registerConsumers(gauge: Gauge): void {
   gauge(
     'daybook_consumer_lag_seconds',
     'How long the oldest event has been waiting that a consumer of the log has not passed.',
@@ -83,8 +95,6 @@ export function registerDatabaseGauges(rt: DatabaseReads & Meters): void {
     ['consumer'],
     ({ consumers }) => consumers.map(({ name, setAside }) => ({ labels: { consumer: name }, value: setAside })),
   )
-  gauge('daybook_log_partitions', 'Partitions of svc_AuditLog.', [], ({ log }) => [{ value: log.partitions }])
-  gauge('daybook_log_size_bytes', 'Size of svc_AuditLog with its indexes.', [], ({ log }) => [{ value: log.bytes }])
 }
 
 async function readFigures(rt: Reads, signal: AbortSignal): Promise<Figures> {
