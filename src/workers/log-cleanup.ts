@@ -7,7 +7,7 @@ import { type DirectSession, openDirectSession } from '../events/direct-session.
 import type { LogDb } from '../events/log-reader.ts'
 import { ensurePartitionsSql } from '../events/log-table.ts'
 import { type Expiry, expireEvents } from '../events/retention.ts'
-import { endInvites } from '../features/accounts/tenants/tenants.ts'
+import { endInvites } from '../features/accounts/membership/membership.ts'
 
 const monthsAhead = 3
 

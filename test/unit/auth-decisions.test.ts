@@ -15,7 +15,7 @@ import {
   signInRefusal,
 } from '../../src/features/accounts/auth/decisions.ts'
 import type { Account, Membership } from '../../src/features/accounts/auth/queries.ts'
-import { lockSeconds } from '../../src/features/accounts/two-factor/two-factor.ts'
+import { lockSeconds } from '../../src/features/accounts/proofs/second-factor.ts'
 
 const ada: Account = {
   id: 'u1',

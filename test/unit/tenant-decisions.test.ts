@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { Role } from '../../src/access/store.ts'
 import { AppError } from '../../src/errors.ts'
 import type { Membership } from '../../src/features/accounts/auth/queries.ts'
+import type { Invite } from '../../src/features/accounts/membership/membership.ts'
 import {
   decideAcceptance,
   decideInvitedRole,
@@ -9,7 +10,6 @@ import {
   decideSwitch,
   inviteeRefusal,
 } from '../../src/features/accounts/tenants/decisions.ts'
-import type { Invite } from '../../src/features/accounts/tenants/queries.ts'
 
 const role = (name: string, more: Partial<Role> = {}): Role => ({
   id: `r-${name}`,

@@ -11,7 +11,7 @@ import { commit, type Writes } from '../../../events/commit.ts'
 import { actorOf } from '../../../http/http.ts'
 import { Filled, Id, Moment, NullableId, NullableText, Text } from '../../../http/shapes.ts'
 import { membershipsOf, Proof, requireFreshProof } from '../auth/auth.ts'
-import { hintOf, newApiKey } from './api-keys.ts'
+import { hintOf, newApiKey } from '../proofs/proofs.ts'
 
 const keysAtMost = 50
 

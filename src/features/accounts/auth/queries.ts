@@ -5,7 +5,7 @@ import type { Database } from '../../../db/pools.ts'
 import { type Reader, rawQuery, sql, type Tx } from '../../../db/sql.ts'
 import { projectionList, projectionSql } from '../../../query/compile-rows.ts'
 import { type MailType, type SecretPurpose, secretIdentifier } from '../../messaging/mail/mail.ts'
-import { insertMembership } from '../tenants/tenants.ts'
+import { insertMembership } from '../membership/membership.ts'
 
 /** The user that an answer of `/auth` is about. */
 export type Person = {

@@ -43,7 +43,7 @@ import {
   passkeysOf,
   refusedPasskey,
   type StoredCredential,
-} from './passkeys.ts'
+} from '../proofs/proofs.ts'
 
 /**
  * The options from which the caller's authenticator makes a passkey; the challenge in it replaces an earlier one. Needs a fresh

@@ -4,6 +4,7 @@ import type { Writes } from '../../../events/commit.ts'
 import type { App } from '../../../http/http.ts'
 import { Text } from '../../../http/shapes.ts'
 import { authRoute, deliver, ProofBody, prepare, SignedInShape, signInMode } from '../auth/auth.ts'
+import { enabledPasskeys, type PasskeyWrites } from '../proofs/proofs.ts'
 import {
   AuthenticateBody,
   AuthenticationOptionsShape,
@@ -19,7 +20,6 @@ import {
   RegisterPasskeyBody,
   removePasskey,
 } from './ceremonies.ts'
-import { enabledPasskeys, type PasskeyWrites } from './passkeys.ts'
 
 /** Signing in with a passkey. Emits auth.login and auth.login_failed. */
 export function passkeyPublicRoutes(app: App, rt: PasskeyWrites): void {

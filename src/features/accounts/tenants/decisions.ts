@@ -3,8 +3,7 @@ import { mayAssign, publicRole } from '../../../access/roles.ts'
 import type { Role } from '../../../access/store.ts'
 import { AppError, errors } from '../../../errors.ts'
 import type { Membership } from '../auth/auth.ts'
-import type { Invite } from './queries.ts'
-import { invalidInvite } from './tenants.ts'
+import { type Invite, invalidInvite } from '../membership/membership.ts'
 
 // Decisions about invitations and tenants, without a database: callers bring what is stored.
 

@@ -20,7 +20,6 @@ import {
   tenantBody,
   trustedLink,
 } from '../auth/auth.ts'
-import { decideAcceptance, decideInvitedRole, decideInvitedTenant, inviteeRefusal } from './decisions.ts'
 import {
   acceptInvite,
   expireInvites,
@@ -28,10 +27,13 @@ import {
   type Invite,
   insertInvite,
   insertMembership,
+  invalidInvite,
   lockInvitee,
-} from './queries.ts'
+  openInvite,
+  type TenantWrites,
+} from '../membership/membership.ts'
+import { decideAcceptance, decideInvitedRole, decideInvitedTenant, inviteeRefusal } from './decisions.ts'
 import { type InviteBody, untrusted } from './schema.ts'
-import { invalidInvite, openInvite, type TenantWrites } from './tenants.ts'
 
 /**
  * Invites an address to a tenant, in a role that the caller's own may invite to. The token is made when

@@ -17,10 +17,9 @@ import {
   type SessionType,
   tenantBody,
 } from '../auth/auth.ts'
+import { findTenant, type TenantWrites } from '../membership/membership.ts'
 import { type AtTenant, decideSwitch, isAtTenant } from './decisions.ts'
-import { findTenant } from './queries.ts'
 import type { SwitchBody } from './schema.ts'
-import type { TenantWrites } from './tenants.ts'
 
 /** 400 outside multi-tenant mode. */
 export function checkMultiTenant({ config }: Configuration): void {

@@ -10,8 +10,16 @@ import { AppError, errors } from '../../../errors.ts'
 import { commit, type Writes } from '../../../events/commit.ts'
 import { actorOf } from '../../../http/http.ts'
 import { type Account, accountOf, type Proven, requireFreshProof } from '../auth/auth.ts'
-import { beginEnrolment, deleteEnrolment, finishEnrolment, lockEnrolment } from './queries.ts'
-import { backupCodeHashes, newBackupCodes, secretOf, wrongCode } from './two-factor.ts'
+import {
+  backupCodeHashes,
+  beginEnrolment,
+  deleteEnrolment,
+  finishEnrolment,
+  lockEnrolment,
+  newBackupCodes,
+  secretOf,
+  wrongCode,
+} from '../proofs/proofs.ts'
 
 /** 400 unless TWOFACTOR is in AUTH_SERVICES_ENABLED. */
 export function checkEnabled(rt: Configuration): void {

@@ -25,8 +25,7 @@ import {
   signInAtOnce,
   signingIn,
 } from '../auth/auth.ts'
-import { findChallenge } from './queries.ts'
-import { acceptCode, challengeIdentifier, passwordMark, wrongCode } from './two-factor.ts'
+import { acceptCode, challengeIdentifier, findChallenge, passwordMark, wrongCode } from '../proofs/proofs.ts'
 
 /** After this many wrong codes a challenge is of no use: the account's own count goes on. */
 const triesAtMost = 5

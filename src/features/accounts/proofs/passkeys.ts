@@ -19,7 +19,7 @@ import { commit, type Writes } from '../../../events/commit.ts'
 import { actorOf } from '../../../http/http.ts'
 import { isObject } from '../../../query/guards.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
-import { hasSecondFactor } from '../two-factor/two-factor.ts'
+import { hasSecondFactor } from './second-factor.ts'
 
 /** 400 unless PASSKEY is listed in AUTH_SERVICES_ENABLED and all of PASSKEY_RP_ID, _RP_NAME and _ORIGIN are set. */
 export function enabledPasskeys({ config }: Configuration): PasskeyConfig {

@@ -1,8 +1,47 @@
 import { ownRowSql } from '../../../access/principal.ts'
+import type { CurrentAccess } from '../../../access/store.ts'
+import { hashSecret } from '../../../adapters/tokens.ts'
 import type { Catalog } from '../../../catalog/catalog.ts'
+import type { CurrentCatalog } from '../../../catalog/store.ts'
+import type { Clock } from '../../../db/clock.ts'
+import { type Reads, withoutWaiting } from '../../../db/pools.ts'
 import { type Reader, rawQuery, sql, type Tx } from '../../../db/sql.ts'
+import { AppError } from '../../../errors.ts'
+import { commit, commitRow, type Writes } from '../../../events/commit.ts'
 import { actorCte } from '../../../events/log.ts'
+import { systemActor } from '../../../events/types.ts'
 import { projectionList } from '../../../query/compile-rows.ts'
+import type { CurrentSettings } from '../../settings/settings.ts'
+
+// Tenants, memberships and invitations, for the ways to sign in and for the workers. The requests of callers about their own
+// are the slice `tenants`: they open sessions, so they build on signing in.
+
+/** The invitation of a token; undefined when it is unknown, accepted, revoked or expired, and then it is marked as that. */
+export async function openInvite(rt: Reads & Writes, token: string | undefined): Promise<Invite | undefined> {
+  if (token === undefined || !/^[0-9a-f]{64}$/.test(token)) return undefined
+  const tokenHash = hashSecret(token)
+  const found = await findInvite(withoutWaiting(rt), tokenHash)
+  if (found === undefined)
+    await commit(rt, systemActor, async (tx) => ({ result: await expireInvites(tx, { tokenHash }) }))
+  return found
+}
+
+export const invalidInvite = (members?: { valid: false }) =>
+  new AppError(400, 'Invalid or expired invitation', members && { members })
+
+const batchSize = 500
+
+/** Says of invitations that nobody has accepted in time that they are over; they stay, as a record of who was invited. */
+export async function endInvites(rt: Writes, signal: AbortSignal): Promise<void> {
+  for (let count = batchSize; count === batchSize; ) {
+    signal.throwIfAborted()
+    count = (await commitRow(rt, systemActor, expireOldInvites(batchSize))).length
+    if (count > 0) rt.log.info({ invitations: count }, 'invitations have expired')
+  }
+}
+
+/** The capabilities that changes of this folder need. */
+export type TenantWrites = Reads & Writes & Clock & CurrentAccess & CurrentCatalog & CurrentSettings
 
 /** False when the user has a role at the tenant already. */
 export async function insertMembership(
@@ -44,7 +83,7 @@ export type Invite = {
 }
 
 /** The invitation of a token, while it can be accepted. */
-export function findInvite(db: Reader, tokenHash: string): Promise<Invite | undefined> {
+function findInvite(db: Reader, tokenHash: string): Promise<Invite | undefined> {
   return db.maybeOne<Invite>(sql.unsafe`
     select i.id, i.email, i."role_Id" as "roleId", i."tenant_Id" as "tenantId", t.name as "tenantName",
       exists (select from "svc_User" u where u.email = i.email) as "userExists"
@@ -75,7 +114,7 @@ export async function expireInvites(
 }
 
 /** The same of any, up to `atMost`, for `commitRow`: gives the ids. */
-export function expireOldInvites(atMost: number) {
+function expireOldInvites(atMost: number) {
   return {
     name: 'expire_old_invites',
     text: `${actorCte(1)}, old as materialized (
