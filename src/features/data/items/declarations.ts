@@ -209,7 +209,7 @@ export const deleteAllRoute = route({
 })
 /** Any id; text that cannot be one is found to name no item. */
 const named = (missing: string) =>
-  Type.Unsafe<unknown>({ not: { const: '' }, examples: [1], description: 'An id.', refusal: missing })
+  Type.Unsafe<unknown>({ not: { enum: ['', null] }, examples: [1], description: 'An id.', refusal: missing })
 export const SortBody = Type.Object({
   item: named('Missing item ID to sort'),
   to: named('Missing target ID to sort to'),
