@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises'
-import { getPriority } from 'node:os'
+import { constants, getPriority } from 'node:os'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { root, type TestProcess, waitFor } from '../support/processes.ts'
@@ -123,6 +123,8 @@ describe('the task worker', () => {
   it('runs what is likely to break apart, one at a time and behind all others', async () => {
     const add = (crashes: number) => bed.add('at-times', { task_data: { crashes }, max_retries: 1 })
     const result = async (id: number) => (await ended(id)).result_data
+    // Nothing is behind the last place, which whoever runs the tests may be near.
+    const behind = Math.min(getPriority() + 10, constants.priority.PRIORITY_LOW)
     expect(await result(await add(0))).toEqual({ priority: getPriority() })
     const broken = await add(1)
     await worker.waitForLine(({ msg, type }) => type === 'at-times' && /fewer slots/.test(String(msg)))
@@ -130,14 +132,14 @@ describe('the task worker', () => {
     const suspects: number[] = []
     for (let n = 0; n < 5; n += 1) suspects.push(await add(0))
     expect(await ended(await bed.add('healthy'))).toMatchObject({ task_status: 'Completed' })
-    for (const id of suspects) expect(await result(id)).toEqual({ priority: getPriority() + 10 })
+    for (const id of suspects) expect(await result(id)).toEqual({ priority: behind })
     const steps = await bed.sql(
       `select "entityId" as id, changes->'after'->>'task_status' as status from "svc_AuditLog"
        where entity = 'svc_Tasks' and action = 'update' and position > $1 and "entityId" = any($2) order by position`,
       [before, suspects.map(String)],
     )
     expect(steps.map(({ status }) => status)).toEqual(suspects.flatMap(() => ['Running', 'Completed']))
-    expect(await result(broken)).toEqual({ priority: getPriority() + 10 })
+    expect(await result(broken)).toEqual({ priority: behind })
     await worker.waitForLine(({ msg, type }) => type === 'at-times' && /all slots/.test(String(msg)))
     expect(await result(await add(0))).toEqual({ priority: getPriority() })
   })
