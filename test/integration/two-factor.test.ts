@@ -382,7 +382,7 @@ describe('configured', () => {
   it('survives a rotation of SECRET_KEY, and needs the previous key only once', async () => {
     const user = await enrolled()
     const after = { ...services, SECRET_KEY: 'a new key for tests only, of no worth either' }
-    const during = { ...after, SECRET_KEY_PREVIOUS: testEnv('').SECRET_KEY! }
+    const during = { ...after, SECRET_KEY_PREVIOUS: testEnv(api.database.url).SECRET_KEY! }
     const [rotating, rotated] = [await configured(api.database, during), await configured(api.database, after)]
     const signIn = async (app: typeof rotated, code: string) => {
       const payload = { twoFactorToken: await challenge(user.email), code }
