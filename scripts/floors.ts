@@ -75,7 +75,7 @@ export const floors: readonly Floor[] = [
     name: 'operations',
     places: ['features/operations/'],
     hides:
-      'running an installation: jobs and mails to be done again (`ops`), `metrics`, the state of `realtime`, `project-info`',
+      'running an installation: jobs and mails to be done again (`ops`), `metrics`, the state of `realtime`, `project-info`, and `openapi` (what a caller may do, and the page `/docs`)',
     mayImport: ['messaging', 'work', 'files', 'settings', 'data', 'http', ...platform],
   },
   {
@@ -114,7 +114,7 @@ export const floors: readonly Floor[] = [
     name: 'data',
     places: ['features/data/'],
     hides:
-      'rows and what is asked of them: `items` (plan → apply → answer), `reports`, `changes`, `history`, `undo` (also of requests: explorer and trash), `schemas`, `migrations`, `hooks`; knows no system collection',
+      'rows and what is asked of them: `items` (plan → apply → answer), `reports`, `changes`, `history`, `schemas`, `migrations`, `hooks`; knows no system collection',
     mayImport: ['http', ...platform],
   },
   {

@@ -3,20 +3,17 @@ import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction } from 'fast
 import type { Caller } from '../access/principal.ts'
 import { AppError, type CredentialFault, errors } from '../errors.ts'
 import { publicCaller, resolveCaller } from '../features/accounts/auth/auth.ts'
+import type { AccessClass } from '../http/declared-routes.ts'
 import type { App } from '../http/http.ts'
 import type { WebWrites } from './capabilities.ts'
 import type { Limits } from './limits.ts'
 
-/**
- * The callers that a group of routes is for. `public`: anybody. `bearer`: a live session or an API key. `session`: a live
- * session. `leaving`: a live session, or a cookie of one that has ended. `admin`: the administrator role, also by a key;
- * `admin session`: only by a session. An Authorization header that opens nothing is 401 for all of them.
- */
-export type AccessClass = 'public' | 'bearer' | 'session' | 'leaving' | 'admin' | 'admin session'
-
 /** Resolves the caller of every request and refuses those the group is not for, before the body is read. */
 export function registerAccess(app: App, rt: WebWrites, access: AccessClass, limits: Limits): void {
   app.addHook('onRequest', accessCheck(rt, access, limits))
+  app.addHook('onRoute', (route) => {
+    route.config = { ...route.config, access }
+  })
 }
 
 /** The check itself, for a route that others may call besides. */

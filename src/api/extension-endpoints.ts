@@ -39,7 +39,7 @@ export function registerEndpoints(
           request.accountability = accountabilityOf(rt, writerOf(request))
         })
         scope.addHook('onRoute', (route) => {
-          route.config = { ...route.config, decodesBodies: true }
+          route.config = { ...route.config, decodesBodies: true, endpoint: definition.id }
         })
         scope.setErrorHandler((error) => {
           throw isFramework(error) ? error : (statedRefusal(error) ?? asError(error))

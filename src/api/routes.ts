@@ -20,7 +20,6 @@ import { itemBearerRoutes, itemRoutes } from '../features/data/items/routes.ts'
 import { migrationRoutes } from '../features/data/migrations/routes.ts'
 import { reportRoutes } from '../features/data/reports/routes.ts'
 import { schemaAdminRoutes, schemaRoutes } from '../features/data/schemas/routes.ts'
-import { trashRoutes, undoRoutes } from '../features/data/undo/routes.ts'
 import { assetBearerRoutes, assetRoutes } from '../features/files/assets/routes.ts'
 import { fileAdminRoutes, fileRoutes } from '../features/files/files/routes.ts'
 import { tusRoutes } from '../features/files/tus/routes.ts'
@@ -28,12 +27,14 @@ import { inboxRoutes } from '../features/messaging/inbox/routes.ts'
 import { mailAdminRoutes } from '../features/messaging/mail/routes.ts'
 import { notificationAdminRoutes, notificationRoutes } from '../features/messaging/notifications/routes.ts'
 import { templateAdminRoutes, templateRoutes } from '../features/messaging/templates/routes.ts'
+import { openapiRoutes } from '../features/operations/openapi/routes.ts'
 import { opsRoutes } from '../features/operations/ops/routes.ts'
 import { projectInfoRoutes } from '../features/operations/project-info/routes.ts'
 import { realtimeRoutes } from '../features/operations/realtime/routes.ts'
 import { settingsAdminRoutes, settingsRoutes } from '../features/settings/routes.ts'
+import { type AccessClass, declaredRoutes } from '../http/declared-routes.ts'
 import type { App } from '../http/http.ts'
-import { type AccessClass, limitAnonymousBodies, refuseUnknownPaths, registerAccess } from './access.ts'
+import { limitAnonymousBodies, refuseUnknownPaths, registerAccess } from './access.ts'
 import type { WebWrites } from './capabilities.ts'
 import { pathsTaken, registerEndpoints } from './extension-endpoints.ts'
 import { healthRoutes } from './health.ts'
@@ -75,8 +76,6 @@ const groups: readonly RouteGroup[] = [
   { access: 'bearer', register: tusRoutes },
   { access: 'public', register: historyRoutes, isRetried: true },
   { access: 'admin', register: historyAdminRoutes },
-  { access: 'public', register: trashRoutes, isRetried: true },
-  { access: 'bearer', register: undoRoutes, isRetried: true },
   { access: 'bearer', register: reportRoutes, isRetried: true },
   { access: 'public', register: changesRoutes, isRetried: true },
   { access: 'public', register: assetRoutes, isRetried: true },
@@ -104,6 +103,7 @@ export function registerRoutes(
   realtime: Realtime | undefined,
   endpoints: Extensions['endpoints'],
 ): void {
+  const declared = declaredRoutes(app)
   const taken = pathsTaken(app, rt)
   const limits = registerLimits(app, rt)
   refuseUnknownPaths(app)
@@ -112,7 +112,8 @@ export function registerRoutes(
   registerIdempotency(app, rt)
   checkPermissionFirst(app, rt)
   const ofRealtime: RouteGroup = { access: 'admin', register: (scope) => realtimeRoutes(scope, rt, realtime?.feed) }
-  for (const { access, register, isRetried } of [...groups, ofRealtime])
+  const ofDescription: RouteGroup = { access: 'public', register: (scope) => openapiRoutes(scope, rt, declared) }
+  for (const { access, register, isRetried } of [...groups, ofRealtime, ofDescription])
     app.register(async (scope) => {
       registerAccess(scope as App, rt, access, limits)
       if (access === 'public') limitAnonymousBodies(scope as App)

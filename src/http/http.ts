@@ -1,4 +1,4 @@
-import type { FastifyRequest } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Caller } from '../access/principal.ts'
 import { clientNetwork } from '../adapters/client-address.ts'
 import type { RepeatableRequest } from '../db/unlogged/idempotency.ts'
@@ -62,4 +62,10 @@ export function identifyBody(request: FastifyRequest, digest: string): void {
   if (request.repeatable === undefined) return
   const { fingerprint } = request.repeatable
   request.repeatable = { ...request.repeatable, fingerprint: `${fingerprint} ${digest}` }
+}
+
+/** Adds headers of requests that the answer depends on, besides those that it does already. */
+export function varyBy(reply: FastifyReply, ...names: readonly string[]): FastifyReply {
+  const known = [reply.getHeader('vary') ?? []].flat().map(String)
+  return reply.header('vary', [...known, ...names].join(', '))
 }

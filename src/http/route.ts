@@ -44,6 +44,7 @@ type Tag =
   | 'Migrations'
   | 'Operations'
   | 'Development'
+  | 'Documentation'
 
 /** Options for Fastify besides. */
 export type Options = Pick<

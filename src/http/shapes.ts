@@ -4,7 +4,10 @@ import type { Reading } from './reading.ts'
 
 /** The shapes that many routes share. Each has an example, so that the example of a whole is made from its parts. */
 
-type Options = TSchemaOptions & Reading
+type Options = TSchemaOptions & Reading & Representing
+
+/** An annotation: what the shape stands for where the description of the API is about one collection. */
+export type Representing = { represents?: 'row' | 'key' | 'new row' | 'changed row' }
 
 /** An id of a row, user, role or tenant. */
 export const Id = (options: Options = {}) =>
@@ -42,6 +45,7 @@ export const Said = (message: string) => Type.Object({ message: Text(message) })
 
 /** A row of a collection in the form of the API: its readable fields by name. */
 export const Row = Type.Record(Type.String(), Type.Unknown(), {
+  represents: 'row' satisfies Representing['represents'],
   examples: [{ id: '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', name: 'Analytical engine', price: 1200 }],
 })
 

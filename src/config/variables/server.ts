@@ -109,21 +109,18 @@ export const mcp = group(
   }),
 )
 
-export const openapi = group(
-  'OpenAPI',
-  awaiting('OpenAPI', {
-    enabled: variable('OPENAPI_ENABLED', boolean, 'true', 'Serve the generated OpenAPI document'),
-    includeAuth: variable('OPENAPI_INCLUDE_AUTH', boolean, 'false', 'Describe the authentication endpoints in it'),
-    includeSchema: variable('OPENAPI_INCLUDE_SCHEMA', boolean, 'false', 'Describe the schema endpoints'),
-    includePermissions: variable('OPENAPI_INCLUDE_PERMISSIONS', boolean, 'false', 'Describe the permission endpoints'),
-    includeSettings: variable('OPENAPI_INCLUDE_SETTINGS', boolean, 'false', 'Describe the settings endpoints'),
-    includeNotifications: variable(
-      'OPENAPI_INCLUDE_NOTIFICATIONS',
-      boolean,
-      'false',
-      'Describe the notification endpoints',
-    ),
-    includeMultiTenant: variable('OPENAPI_INCLUDE_MULTI_TENANT', boolean, 'false', 'Describe the tenant endpoints'),
-    includeUtils: variable('OPENAPI_INCLUDE_UTILS', boolean, 'false', 'Describe the utility endpoints'),
-  }),
-)
+export const openapi = group('OpenAPI', {
+  enabled: variable('OPENAPI_ENABLED', boolean, 'true', 'Serve the description of the API: GET /openapi and GET /docs'),
+  includeAuth: variable('OPENAPI_INCLUDE_AUTH', boolean, 'false', 'Describe the authentication endpoints in it'),
+  includeSchema: variable('OPENAPI_INCLUDE_SCHEMA', boolean, 'false', 'Describe the schema endpoints'),
+  includePermissions: variable('OPENAPI_INCLUDE_PERMISSIONS', boolean, 'false', 'Describe the permission endpoints'),
+  includeSettings: variable('OPENAPI_INCLUDE_SETTINGS', boolean, 'false', 'Describe the settings endpoints'),
+  includeNotifications: variable(
+    'OPENAPI_INCLUDE_NOTIFICATIONS',
+    boolean,
+    'false',
+    'Describe the notification endpoints',
+  ),
+  includeMultiTenant: variable('OPENAPI_INCLUDE_MULTI_TENANT', boolean, 'false', 'Describe the tenant endpoints'),
+  includeUtils: variable('OPENAPI_INCLUDE_UTILS', boolean, 'false', 'Describe the utility endpoints'),
+})

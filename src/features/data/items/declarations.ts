@@ -1,7 +1,7 @@
 import type { TProperties, TSchema } from 'typebox'
 import { Type } from '../../../adapters/typebox.ts'
 import { route } from '../../../http/route.ts'
-import { Anything, Count, Id, Nothing, OneOf, Row, Text } from '../../../http/shapes.ts'
+import { Anything, Count, Id, Nothing, OneOf, type Representing, Row, Text } from '../../../http/shapes.ts'
 
 /**
  * What the routes of items take and answer, for their declarations. The parameters come in many spellings
@@ -88,10 +88,12 @@ export const ItemParams = Type.Object({
 })
 
 /** The primary key of an item: a UUID unless the collection has another. */
-export const Key = Type.Union([Id(), Type.Integer(), Type.String()])
+export const Key = Type.Union([Id(), Type.Integer(), Type.String()], { represents: 'key' })
 
 /** What a write answers: the id alone, or the fields that were asked for. */
-export const WrittenShape = Type.Object({ data: Type.Record(Type.String(), Type.Unknown(), { examples: [{ id: 7 }] }) })
+export const WrittenShape = Type.Object({
+  data: Type.Record(Type.String(), Type.Unknown(), { represents: 'row', examples: [{ id: 7 }] }),
+})
 
 /** The same of many. */
 const AllWrittenShape = Type.Object({ data: Type.Array(Type.Union([Key, Row])) })
@@ -108,10 +110,14 @@ export const ItemsShape = Type.Object({
 })
 
 const tag = 'Items'
-const Changed = Type.Record(Type.String(), Type.Unknown(), {
-  description: 'Fields and nested relations by name; the catalog checks them.',
-  examples: [{ name: 'Analytical engine', price: 1200 }],
-})
+const written = (represents: NonNullable<Representing['represents']>) =>
+  Type.Record(Type.String(), Type.Unknown(), {
+    represents,
+    description: 'Fields and nested relations by name; the catalog checks them.',
+    examples: [{ name: 'Analytical engine', price: 1200 }],
+  })
+const NewRow = written('new row')
+const ChangedRow = written('changed row')
 const someIds = ['0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44']
 
 /** For routes whose rows the catalog reads, and whose answers are ready text. */
@@ -119,8 +125,8 @@ const dynamic = { tag, readElsewhere: 'all', sendsText: true } as const
 /** The same with a body whose outline is checked. */
 const outlined = { tag, readElsewhere: 'query', sendsText: true } as const
 
-const list = (words: string, examples: readonly unknown[]) =>
-  Type.Array(Type.Unknown(), { refusal: words, examples: [examples] })
+const list = (represents: NonNullable<Representing['represents']>, words: string, examples: readonly unknown[]) =>
+  Type.Array(Type.Unknown({ represents }), { refusal: words, examples: [examples] })
 
 export const listRoute = route({
   ...dynamic,
@@ -151,7 +157,7 @@ export const createRoute = route({
   summary: 'Create an item',
   params: CollectionParams,
   query: AnswerQuery,
-  body: Changed,
+  body: NewRow,
   response: { 201: WrittenShape },
 })
 export const updateRoute = route({
@@ -160,7 +166,7 @@ export const updateRoute = route({
   description: 'With `If-Match` only the version that it names.',
   params: ItemParams,
   query: AnswerQuery,
-  body: Changed,
+  body: ChangedRow,
   response: { 200: WrittenShape },
 })
 export const deleteRoute = route({
@@ -178,7 +184,7 @@ export const upsertRoute = route({
     ...AnswerQuery.properties,
     key: described('number', 'The unique fields by which an item is found, by commas.'),
   }),
-  body: Type.Union([Type.Array(Type.Unknown()), Type.Object({}, { additionalProperties: true })], {
+  body: Type.Union([Type.Array(Type.Unknown({ represents: 'new row' })), NewRow], {
     refusal: 'Request body must be an object or an array of objects',
     examples: [{ number: 7, name: 'Analytical engine' }],
   }),
@@ -189,7 +195,7 @@ export const createAllRoute = route({
   summary: 'Create many items, all or none',
   params: CollectionParams,
   query: AnswerQuery,
-  body: list('Request body must be an array', [{ name: 'Analytical engine', price: 1200 }]),
+  body: list('new row', 'Request body must be an array', [{ name: 'Analytical engine', price: 1200 }]),
   response: { 201: AllWrittenShape },
 })
 export const updateAllRoute = route({
@@ -197,14 +203,14 @@ export const updateAllRoute = route({
   summary: 'Change many items, all or none',
   params: CollectionParams,
   query: AnswerQuery,
-  body: list('Request body must be an array', [{ id: someIds[0], price: 1100 }]),
+  body: list('changed row', 'Request body must be an array', [{ id: someIds[0], price: 1100 }]),
   response: { 200: AllWrittenShape },
 })
 export const deleteAllRoute = route({
   ...outlined,
   summary: 'Delete many items, all or none',
   params: CollectionParams,
-  body: list('Request body must be an array of IDs', someIds),
+  body: list('key', 'Request body must be an array of IDs', someIds),
   response: { 204: Nothing },
 })
 /** Any id; text that cannot be one is found to name no item. */

@@ -1,6 +1,6 @@
 /* The public face of this folder; its other files are its own. */
 
-export { listTag, readCached, type Served } from './cached-reads.ts'
+export { isFresh, listTag, readCached, type Served } from './cached-reads.ts'
 export { type Change, changeItems, updatesIn } from './change.ts'
 export {
   type Cell,
@@ -15,7 +15,6 @@ export {
   type Restoring,
   type RowChange,
   type Run,
-  type StoredValues,
   type SystemRules,
   type WriteContext,
   type Writer,
@@ -46,7 +45,7 @@ export {
   writerBehind,
   writingDb,
 } from './hooking.ts'
-export { isScoped, isTenanted, readPayload } from './payload.ts'
+export { isScoped, readPayload } from './payload.ts'
 export { openWrite } from './plan.ts'
 export {
   answerPlan,
@@ -58,6 +57,7 @@ export {
   readOne,
   readVersion,
 } from './reads.ts'
+export { type Rights, rightsOf, type WriteRights } from './rights.ts'
 export { answerItem, answerList, queryOf, writerOf } from './routes.ts'
 export { canonicalKey, keyCondition, parameters, ruleSql } from './statements.ts'
 export { type OpenAnswer, openList, streamRows } from './stream.ts'

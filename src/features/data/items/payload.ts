@@ -342,6 +342,17 @@ function requireRelation(
 
 const privilegeFields = new Set(['role_Id', 'tenant_Id', 'userCreated_Id', 'userUpdated_Id', 'emailVerified'])
 
+/** The fields that a payload of this caller may set. */
+export function writableFields(context: PayloadContext): readonly Field[] {
+  const { collection, grant } = context
+  return [...collection.fields.values()].filter(
+    (field) =>
+      field.generated === undefined &&
+      !isServersOwn(context, grant, field) &&
+      (grant === undefined || mayWrite(context, grant, field)),
+  )
+}
+
 /** Whether the grant opens the field for this write. `PROTECT_PRIVILEGE_FIELDS` takes some out of what `*` opens. */
 export function mayWrite(context: PayloadContext, grant: Grant, field: Field): boolean {
   const specs = grant.fields ?? []

@@ -1,0 +1,94 @@
+import type { Catalog, Collection, Field, Relation } from '../../../catalog/catalog.ts'
+import type { Clock } from '../../../db/clock.ts'
+import { AppError } from '../../../errors.ts'
+import type { Access } from '../../../query/access.ts'
+import { reaches } from '../../../query/access.ts'
+import { columnsBehind, readableFields } from '../../../query/resolve.ts'
+import type { ChangeAction, ItemReads, PayloadContext, WriteAction } from './context.ts'
+import { ownTenant, writableFields, writeGrant } from './payload.ts'
+import { openWrite } from './plan.ts'
+
+/** What a caller may do with the items of a collection, as far as that can be said without looking at items. */
+export type Rights = {
+  /** The fields and relations that reads show; undefined where nothing may be read. */
+  readonly read: ReadRights | undefined
+  /** What a payload may set; undefined where items may not be created, or changed. */
+  readonly create: WriteRights | undefined
+  readonly update: WriteRights | undefined
+  readonly delete: boolean
+}
+
+type ReadRights = {
+  readonly fields: readonly Field[]
+  /** Relations that may be followed, with the fields of the rows at their end. */
+  readonly relations: readonly { readonly relation: Relation; readonly fields: readonly Field[] }[]
+}
+
+export type WriteRights = {
+  readonly fields: readonly Field[]
+  readonly relations: readonly Relation[]
+  /** Fields that the payload must set, as long as no relation stands for them. */
+  readonly required: ReadonlySet<string>
+}
+
+/** The rights over one collection of the catalog. */
+export function rightsOf(rt: ItemReads, access: Access, collection: Collection): Rights {
+  const catalog = rt.catalog.current()
+  return {
+    read: readRights(catalog, access, collection),
+    create: writeRights(rt, access, collection, 'create'),
+    update: writeRights(rt, access, collection, 'update'),
+    delete: opened(rt, access, collection, 'delete') !== undefined,
+  }
+}
+
+function readRights(catalog: Catalog, access: Access, { name, relations }: Collection): ReadRights | undefined {
+  if (!access.admin && access.grant(name, 'read') === undefined) return undefined
+  const behind = [...relations.values()].flatMap((relation) => {
+    const fields = columnsBehind(catalog, access, name, [relation.name])
+    return fields === undefined ? [] : [{ relation, fields }]
+  })
+  return { fields: readableFields(catalog, access, name), relations: behind }
+}
+
+function writeRights(
+  rt: ItemReads,
+  access: Access,
+  collection: Collection,
+  action: WriteAction,
+): WriteRights | undefined {
+  const context = opened(rt, access, collection, action)
+  if (context === undefined) return undefined
+  if (action === 'create' && rt.systemRules.get(collection.name)?.createdElsewhere !== undefined) return undefined
+  const granted = writeGrant(context.grant)
+  const relations = [...collection.relations.values()]
+  return {
+    fields: writableFields(context),
+    relations: relations.filter(({ name }) => granted === undefined || reaches(granted, [name])),
+    required: action === 'create' ? requiredIn(context) : new Set(),
+  }
+}
+
+/** What the database would refuse to be without, and neither it nor the server fills in. */
+function requiredIn(context: PayloadContext): ReadonlySet<string> {
+  const { collection, grant } = context
+  const filled = new Set([...Object.keys(grant?.defaultValues ?? {}), ownTenant(context)?.field.name])
+  const required = [...collection.fields.values()].filter(
+    ({ name, nullable, default: chosen, generated }) =>
+      !nullable && chosen === undefined && generated === undefined && !filled.has(name),
+  )
+  return new Set(required.map(({ name }) => name))
+}
+
+/** Undefined where the caller is refused before any item is looked at. */
+function opened<A extends ChangeAction>(rt: ItemReads & Clock, access: Access, { name }: Collection, action: A) {
+  try {
+    const context = openWrite(rt, { access }, name, action)
+    // A role that is bound to a tenant changes nothing without one.
+    if (action !== 'delete') ownTenant(context as unknown as PayloadContext)
+    return context
+  } catch (error) {
+    if (error instanceof AppError) return undefined
+    throw error
+  }
+}

@@ -1,0 +1,57 @@
+import type { RouteOptions } from 'fastify'
+import type { TSchema } from 'typebox'
+import type { App } from './http.ts'
+
+/**
+ * Who may call the routes of a group. `public`: anybody. `bearer`: a live session or an API key. `session`: a live
+ * session. `leaving`: a live session, or a cookie of one that has ended. `admin`: the administrator role, also by a key;
+ * `admin session`: only by a session. An Authorization header that opens nothing is 401 for all of them.
+ */
+export type AccessClass = 'public' | 'bearer' | 'session' | 'leaving' | 'admin' | 'admin session'
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Who may call the route; set for its group. Anybody where it is not. */
+    access?: AccessClass
+    /** The endpoint of an extension that the route belongs to. */
+    endpoint?: string
+  }
+}
+
+/** A route as its declaration describes it; routes of extensions may lack everything but method and path. */
+export type DeclaredRoute = {
+  readonly method: string
+  /** As the router has it: `/items/:collection/:id`. */
+  readonly url: string
+  readonly access: AccessClass
+  readonly endpoint: string | undefined
+  readonly summary?: string
+  readonly description?: string
+  readonly tags?: readonly string[]
+  readonly params?: TSchema
+  readonly querystring?: TSchema
+  readonly body?: TSchema
+  readonly response?: Readonly<Record<string, TSchema>>
+}
+
+/** The routes that are registered from now on; asked for when all are, which is after `ready`. */
+export function declaredRoutes(app: App): () => readonly DeclaredRoute[] {
+  const registered: RouteOptions[] = []
+  app.addHook('onRoute', (route) => void registered.push(route))
+  let declared: readonly DeclaredRoute[] | undefined
+  return () => {
+    declared ??= registered.flatMap(declaredOf)
+    return declared
+  }
+}
+
+function declaredOf({ method, url, schema = {}, config }: RouteOptions): DeclaredRoute[] {
+  const methods = [method].flat().filter((one) => one !== 'HEAD' && one !== 'OPTIONS')
+  return methods.map((one) => ({
+    ...(schema as Partial<DeclaredRoute>),
+    method: one,
+    url,
+    access: config?.access ?? 'public',
+    endpoint: config?.endpoint,
+  }))
+}
