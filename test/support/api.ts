@@ -6,6 +6,7 @@ import { loadExtensions } from '../../src/extensions/extensions.ts'
 import type { App } from '../../src/http/http.ts'
 import { openRuntime, type Runtime } from '../../src/process/runtime.ts'
 import './declared-answers.ts'
+import { checkDescribedAnswers } from './described-answers.ts'
 import { createDatabase, type TestDatabase } from './postgres.ts'
 import { administrator, testConfig } from './prepare.ts'
 import { settled } from './settled.ts'
@@ -68,6 +69,7 @@ export async function startApi(
     worker: false,
   })
   const app = await buildServer(rt, await loadExtensions(rt))
+  checkDescribedAnswers(app, rt)
   await app.ready()
   const client = new pg.Pool({ connectionString: own.url, max: 2 })
   // A server that a test stops cuts the line; the next statement tells.

@@ -1,0 +1,131 @@
+import { subscribe } from 'node:diagnostics_channel'
+import type { FastifyRequest, RouteOptions } from 'fastify'
+import type { TSchema } from 'typebox'
+import { afterAll, expect } from 'vitest'
+import { fits, problemsOf } from '../../src/adapters/typebox.ts'
+import { rightsOf } from '../../src/features/data/items/items.ts'
+import { describeApi } from '../../src/features/operations/openapi/openapi.ts'
+import { pathOf } from '../../src/features/operations/openapi/operation.ts'
+import { type DeclaredRoute, declaredRoutes } from '../../src/http/declared-routes.ts'
+import type { App } from '../../src/http/http.ts'
+import type { Runtime } from '../../src/process/runtime.ts'
+import type { Access } from '../../src/query/access.ts'
+
+/** The process behind each server whose answers are looked at. */
+const runtimes = new WeakMap<object, Runtime>()
+
+/** Holds the answers of a server against what `GET /openapi` describes to their caller; a file with a wrong one fails. */
+export function checkDescribedAnswers(app: App, rt: Runtime): void {
+  runtimes.set(app, rt)
+}
+
+/** The first answer by what is wrong with it. */
+const found = new Map<string, string>()
+
+subscribe('fastify.initialization', (message) => {
+  const { fastify } = message as { fastify: App }
+  const declared = declaredRoutes(fastify)
+  fastify.addHook('onRoute', (route) => {
+    if ((route.schema as { summary?: string } | undefined)?.summary === undefined) return
+    const check: Hook = (request, reply, payload, done) => {
+      const rt = runtimes.get(fastify)
+      const isJson = String(reply.getHeader('content-type') ?? '').startsWith('application/json')
+      const text = typeof payload === 'string' && payload.length <= longest && isJson ? payload : undefined
+      if (rt !== undefined && request.method !== 'HEAD' && request.caller !== null)
+        look(rt, declared(), request, reply.statusCode, text)
+      done(null, payload)
+    }
+    route.onSend = [check, ...[route.onSend ?? []].flat()]
+  })
+})
+
+type Hook = Extract<NonNullable<RouteOptions['onSend']>, readonly unknown[]>[number]
+type Json = Record<string, any>
+
+/** Answers longer than this are only held against their status. Characters. */
+const longest = 100_000
+
+function look(
+  rt: Runtime,
+  routes: readonly DeclaredRoute[],
+  request: FastifyRequest,
+  status: number,
+  text: string | undefined,
+): void {
+  const url = request.routeOptions.url!
+  const place = `${request.method} ${url} ${status}`
+  const operation = operationFor(rt, routes, request)
+  if (operation === undefined) {
+    // The cookie of an ended session may still be given back.
+    if (status < 400 && request.sessionCookie !== 'dead')
+      found.set(`${place} is not described to its caller`, text ?? '')
+    return
+  }
+  const answer = operation.responses[status] ?? operation.responses[`${String(status)[0]}XX`]
+  if (answer === undefined) return void found.set(`${place} is not described`, text ?? '')
+  const schema = answer.content?.['application/json']?.schema as TSchema | undefined
+  // A hook makes of rows what it likes.
+  if (schema === undefined || text === undefined || (!rt.hooks.isEmpty() && status < 400)) return
+  const value: unknown = JSON.parse(text)
+  if (fits(schema, value)) return
+  const problem = problemsOf(schema, value).at(-1)
+  found.set(`${place}: ${problem?.instancePath} ${problem?.message}`, text.slice(0, 500))
+}
+
+const operations = new WeakMap<Access, Map<string, Json | undefined>>()
+
+/** The operation as the caller's document has it: the document of this one route and collection, its references resolved. */
+function operationFor(rt: Runtime, routes: readonly DeclaredRoute[], request: FastifyRequest): Json | undefined {
+  const { caller, method, params, query } = request
+  const url = request.routeOptions.url!
+  const { collection: name } = (params ?? {}) as { collection?: string }
+  // Others have members of the request's own naming.
+  const isPlain = url.startsWith('/items/') && !/aggregate|groupBy/.test(JSON.stringify(query ?? {}))
+  const catalog = rt.catalog.current()
+  const kept = operations.get(caller.access) ?? new Map<string, Json | undefined>()
+  operations.set(caller.access, kept)
+  const key = JSON.stringify([catalog.version, method, url, name, isPlain])
+  if (!kept.has(key)) {
+    const document: Json = describeApi({
+      routes: routes.filter((route) => route.method === method && route.url === url),
+      catalog,
+      standing: {
+        by: caller.userId === undefined ? 'nothing' : caller.keyId === undefined ? 'session' : 'key',
+        admin: caller.admin,
+      },
+      rightsOf: (collection) => (collection.name === name ? rightsOf(rt, caller.access, collection) : nothingMayBeDone),
+      config: { ...rt.config, openapi: everything, access: { ...rt.config.access, schemasPublic: true } },
+    })
+    const path = document.paths[pathOf(url, name)] ?? document.paths[pathOf(url)]
+    kept.set(key, resolved(document, path?.[method.toLowerCase()], isPlain ? name : undefined, []))
+  }
+  return kept.get(key)
+}
+
+const nothingMayBeDone = { read: undefined, create: undefined, update: undefined, delete: false }
+
+const everything = {
+  enabled: true,
+  includeAuth: true,
+  includeSchema: true,
+  includePermissions: true,
+  includeSettings: true,
+  includeNotifications: true,
+  includeMultiTenant: true,
+  includeUtils: true,
+}
+
+/** With what references lead to; rows of the `closed` collection have no members but those described. */
+function resolved(document: Json, part: any, closed: string | undefined, way: readonly string[]): any {
+  if (Array.isArray(part)) return part.map((one) => resolved(document, one, closed, way))
+  if (part === null || typeof part !== 'object') return part
+  if (typeof part.$ref === 'string') {
+    if (way.includes(part.$ref)) return {}
+    const [, , kind, name] = part.$ref.split('/')
+    const target = resolved(document, document.components[kind][name], closed, [...way, part.$ref])
+    return kind === 'schemas' && name === closed ? { ...target, additionalProperties: false } : target
+  }
+  return Object.fromEntries(Object.entries(part).map(([key, one]) => [key, resolved(document, one, closed, way)]))
+}
+
+afterAll(() => expect([...found]).toEqual([]))
