@@ -7,12 +7,14 @@ import { dirname, join } from 'node:path'
 import { membersDocument } from '../src/catalog/shape.ts'
 import { configDocument } from '../src/config/document.ts'
 import { floorsTable } from './floors.ts'
+import { referencePages } from './reference/pages.ts'
 
 /** Every generated file: its path from the root of the project, and its text. */
 export const artefacts: readonly Artefact[] = [
   { path: 'docs/config.md', render: configDocument },
   { path: 'docs/schema-members.md', render: membersDocument },
   { path: 'ARCHITECTURE.md', render: () => withRegion('ARCHITECTURE.md', 'floors', floorsTable()) },
+  ...(await referencePages()).map(({ path, text }) => ({ path, render: () => text })),
 ]
 
 export type Artefact = Readonly<{ path: string; render: () => string }>

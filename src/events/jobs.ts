@@ -14,16 +14,25 @@ const NoData = Type.Object({})
 
 /** Every queue and what its jobs carry: ids only, never a secret, so a job can be shown and replayed. */
 const jobShapes = {
+  /** Sends one mail that was accepted. */
   mail: Type.Object({ emailLogId: Type.String({ format: 'uuid' }) }, { refusal: 'the job names no mail' }),
+  /** Sends mails whose job got lost, or that a worker has left behind. */
   'mail-sweep': NoData,
+  /** Makes the next partitions of the log. */
   'log-partitions': NoData,
+  /** Deletes sessions that have ended. */
   'session-cleanup': NoData,
+  /** Deletes events that are older than the log is kept. */
   'audit-log-cleanup': NoData,
+  /** Deletes records of mails that are older than these are kept. */
   'email-log-cleanup': NoData,
+  /** Deletes what has expired: codes, challenges, answers to repeated requests. */
   'expired-cleanup': NoData,
+  /** Takes tasks back from processes that no longer say that they are alive. */
   'task-recovery': NoData,
+  /** Removes content that no row of svc_File names any more. */
   'file-removal': NoData,
-  /** `xid` is the first of the transactions that changed the table. */
+  /** Removes kept answers about a table; `xid` is the first of the transactions that changed it. */
   'cache-invalidation': Type.Object({ table: Type.String(), xid: Type.String({ pattern: '^\\d+$' }) }),
 } as const satisfies Record<string, TSchema>
 

@@ -10,10 +10,13 @@ import type { Job, QueueName } from './jobs.ts'
 export type EventData = {
   /** An account was created by registration. */
   'auth.register': { userId: string }
+  /** Somebody signed in, by whatever proof. */
   'auth.login': { userId: string }
   /** Wrong credentials for an existing account; unknown addresses have no entity and are only counted by the limiter. */
   'auth.login_failed': { userId: string }
+  /** A session was ended by its user. */
   'auth.logout': { userId: string }
+  /** A session got another token. */
   'auth.refresh': { userId: string }
   /** A session was ended by its user from another one, or by an administrator. */
   'auth.session_ended': { userId: string; sessionId: string }
@@ -21,10 +24,13 @@ export type EventData = {
   'auth.tenant_switched': { userId: string; tenantId: string }
   /** A user was asked to join a tenant. */
   'auth.invite': { userId: string; inviteId: string }
+  /** An invited user joined the tenant. */
   'auth.invite_accepted': { userId: string; inviteId: string }
+  /** An address was confirmed from its mailbox. */
   'auth.email_verified': { userId: string }
   /** The owner asked for another address, which is to be confirmed from there. */
   'auth.email_change_requested': { userId: string }
+  /** What should confirm another address was wrong. */
   'auth.email_change_failed': { userId: string }
   /** An account has another address: confirmed by its owner, or set by somebody else, as the actor tells. */
   'auth.email_changed': { userId: string }
@@ -32,10 +38,13 @@ export type EventData = {
   'auth.magic_link_requested': { userId: string }
   /** A link or code that opens nothing; whose, where the caller said so. */
   'auth.magic_link_failed': { userId: string | null }
+  /** A link or code for a new password was asked for. */
   'auth.password_reset_requested': { userId: string }
+  /** A link or code that sets no password; whose, where the caller said so. */
   'auth.password_reset_failed': { userId: string | null }
   /** A new password by a mailed link or code. */
   'auth.password_reset': { userId: string }
+  /** The current password that came with a new one was wrong. */
   'auth.password_change_failed': { userId: string }
   /** A new password by its owner, or by an administrator: the actor tells. */
   'auth.password_change': { userId: string }
@@ -43,46 +52,47 @@ export type EventData = {
   'auth.unverified_credentials_dropped': { userId: string }
   /** A first factor was right, the second is asked for; no session yet. */
   'auth.2fa_challenged': { userId: string }
+  /** A code of the second factor was wrong. */
   'auth.2fa_failed': { userId: string }
+  /** A user has a second factor from now on. */
   'auth.2fa_enabled': { userId: string }
+  /** A user has no second factor any more. */
   'auth.2fa_disabled': { userId: string }
   /** What should confirm that the user is there was wrong. */
   'auth.proof_failed': { userId: string }
+  /** A passkey opens the account from now on. */
   'auth.passkey_added': { userId: string; passkey: string }
+  /** A passkey opens the account no more. */
   'auth.passkey_removed': { userId: string; passkey: string }
+  /** An API key was made. */
   'auth.key_created': { userId: string; key: string }
+  /** An API key was revoked. */
   'auth.key_revoked': { userId: string; key: string }
   /** An identity at a provider opens the account from now on. */
   'auth.social_linked': { userId: string; provider: string }
-  /** A mail was accepted: its svc_EmailLog row is in state `queued`. */
-  /** Of a tenant, or of the installation. */
+  /** A mail of a tenant, or of the installation, was accepted: its svc_EmailLog row is in state `queued`. */
   'mail.queued': { emailLogId: string; tenantId?: string }
   /** An administrator had a job done again; it went back into its queue as a new one. */
   'job.redriven': { jobId: string; job: Job }
   /** An administrator had a waiting job done at once. */
   'job.hurried': { jobId: string; queue: QueueName }
+  /** An administrator cancelled a waiting job. */
   'job.cancelled': { jobId: string; queue: QueueName }
-  /** The same three of a task, which is no job of a queue: its row says the rest. */
+  /** An administrator had a task done again; its row says the rest. */
   'task.redriven': { taskId: number }
+  /** An administrator had a waiting task done at once. */
   'task.hurried': { taskId: number }
+  /** An administrator cancelled a waiting task. */
   'task.cancelled': { taskId: number }
   /** A collection was created, changed or dropped. */
   'schema.changed': { collection: string; change: 'create' | 'update' | 'delete' }
   /** An administrator erased the images of an item's events. */
   'history.erased': { collection: string; item: string; events: number }
-  /** What a request, a transaction (by the position of an event) or a user did has been undone, so many rows. */
-  'history.undone': {
-    undone: string
-    by: 'request' | 'transaction' | 'user'
-    rows: number
-    forced: number
-    from?: string
-    to?: string
-  }
   /** Settings were set, of a tenant or the installation; without keys the tenant's own were removed. */
   'system.settings': { tenantId: string | null; keys: readonly string[] }
   /** A migration was executed, together with those of the same batch. */
   'migration.run': { version: string; batch: number }
+  /** A migration was undone. */
   'migration.rolled_back': { version: string; reason?: string }
   /** A migration was recorded as done without being executed. */
   'migration.marked_completed': { version: string }

@@ -1,0 +1,147 @@
+import Fastify from 'fastify'
+import type { TSchema } from 'typebox'
+import type { WebWrites } from '../../src/api/capabilities.ts'
+import { registerRoutes } from '../../src/api/routes.ts'
+import { parseConfig } from '../../src/config/config.ts'
+import { pathOf } from '../../src/features/operations/openapi/operation.ts'
+import { type DeclaredRoute, declaredRoutes } from '../../src/http/declared-routes.ts'
+import { exampleOf } from '../../src/http/example.ts'
+import type { App } from '../../src/http/http.ts'
+import { cell, json, type Page, page, table } from './markdown.ts'
+
+/** Every part of the platform that has routes is on. */
+const variables = {
+  DATABASE_URL: 'postgres://nobody@127.0.0.1/none',
+  SECRET_KEY: 'of no worth: nothing is signed by it',
+  NODE_ENV: 'development',
+}
+
+/** The routes of the platform as they declare themselves. Nothing is started: registering asks for the configuration only. */
+async function platformRoutes(): Promise<readonly DeclaredRoute[]> {
+  const config = parseConfig(variables, { requireDatabase: true })
+  const app = Fastify() as unknown as App
+  const declared = declaredRoutes(app)
+  registerRoutes(app, new Proxy({ config }, { get: answerOrNothing }) as unknown as WebWrites, undefined, [])
+  await app.ready()
+  await app.close()
+  return declared().filter(({ summary }) => summary !== undefined)
+}
+
+/** Whatever else is taken of the process may be passed on and called, and does nothing. */
+function answerOrNothing(known: object, name: string | symbol): unknown {
+  return name in known ? known[name as keyof typeof known] : nothing
+}
+
+const nothing: unknown = new Proxy(() => undefined, {
+  get: (_target, name) => (name === Symbol.toPrimitive || name === 'then' ? undefined : nothing),
+  apply: () => nothing,
+})
+
+const callers = {
+  public: 'anybody',
+  bearer: 'a session or an API key',
+  session: 'a session',
+  leaving: 'a session, also one that has just ended',
+  admin: 'an administrator, by a session or an API key',
+  'admin session': 'an administrator, by a session',
+} as const
+
+/** A page per chapter, and the list of them all. */
+export async function routePages(): Promise<readonly Page[]> {
+  const routes = await platformRoutes()
+  const chapters = Map.groupBy(routes, ({ tags = [] }) => tags[0] ?? 'Other')
+  const pages = [...chapters].map(([name, chapter]) => chapterPage(name, chapter))
+  const rows = [...chapters].flatMap(([name, chapter]) =>
+    chapter.map((route) => [link(name, route), cell(route.summary ?? ''), callers[route.access]]),
+  )
+  const overview = [
+    'Every route of the platform. The running server describes itself, with the fields of your collections, by',
+    '`GET /openapi` and on the page `/docs` ([openapi.md](../openapi.md)).',
+    '',
+    ...table(['route', 'what it does', 'who may call it'], rows),
+  ]
+  return [page('routes', 'Routes', 'the declarations of routes', overview), ...pages]
+}
+
+const fileOf = (chapter: string) => `routes-${chapter.toLowerCase().replaceAll(/[^a-z]+/g, '-')}`
+const titleOf = ({ method, url }: DeclaredRoute) => `${method} ${pathOf(url)}`
+const link = (chapter: string, route: DeclaredRoute) =>
+  `[\`${titleOf(route)}\`](${fileOf(chapter)}.md#${anchorOf(titleOf(route))})`
+const anchorOf = (title: string) =>
+  title
+    .toLowerCase()
+    .replaceAll(/[^\w\s-]/g, '')
+    .replaceAll(' ', '-')
+
+function chapterPage(name: string, routes: readonly DeclaredRoute[]): Page {
+  const lines = ['Refusals and their codes: [errors.md](errors.md).', '', ...routes.flatMap(routeSection)]
+  return page(fileOf(name), `Routes: ${name}`, 'the declarations of routes', lines)
+}
+
+function routeSection(route: DeclaredRoute): string[] {
+  const { summary, description, access, params, querystring, body, response = {} } = route
+  const answers = Object.entries(response).filter(([status]) => status !== '4xx')
+  return [
+    `## ${titleOf(route)}`,
+    '',
+    `${summary}. For ${callers[access]}.${description === undefined ? '' : ` ${description}`}`,
+    '',
+    ...members('in the path', params),
+    ...members('parameter', querystring),
+    ...(body === undefined ? [] : [...members('in the body', body), ...example('Body, e.g.', body)]),
+    ...answers.flatMap(([status, shape]) => answer(status, shape)),
+  ]
+}
+
+type Shape = {
+  readonly properties?: Readonly<Record<string, Shape>>
+  readonly required?: readonly string[]
+  readonly type?: string | readonly string[]
+  readonly enum?: readonly unknown[]
+  readonly anyOf?: readonly Shape[]
+  readonly items?: Shape
+  readonly const?: unknown
+  readonly default?: unknown
+  readonly format?: string
+  readonly description?: string
+  readonly contentMediaType?: string
+  readonly examples?: readonly unknown[]
+}
+
+function members(title: string, schema: TSchema | undefined): string[] {
+  const { properties = {}, required = [] } = (schema ?? {}) as Shape
+  const rows = Object.entries(properties).map(([name, member]) => [
+    `\`${name}\``,
+    typeOf(member),
+    required.includes(name) ? 'yes' : '',
+    cell([member.description, defaultOf(member), exampleIn(member)].filter((text) => text !== undefined).join(' ')),
+  ])
+  return rows.length === 0 ? [] : [...table([title, 'type', 'needed', 'meaning'], rows), '']
+}
+
+/** Of a text the example that it has; of everything else the example of the whole says it. */
+const exampleIn = ({ type, examples: [first] = [] }: Shape) =>
+  type === 'string' && typeof first === 'string' && first !== '' ? `E.g. \`${first}\`.` : undefined
+
+const defaultOf = (shape: Shape) =>
+  shape.default === undefined ? undefined : `Default \`${JSON.stringify(shape.default)}\`.`
+
+function typeOf({ type, enum: words, anyOf, items, const: only, format }: Shape): string {
+  if (words !== undefined) return words.map((word) => `\`${word}\``).join(', ')
+  if (only !== undefined) return `\`${JSON.stringify(only)}\``
+  if (anyOf !== undefined) return [...new Set(anyOf.map(typeOf))].join(' or ')
+  if (items !== undefined) return `list of ${typeOf(items)}`
+  const name = type === undefined ? 'any' : [type].flat().join(' or ')
+  return format === undefined ? name : `${name} (${format})`
+}
+
+function example(title: string, schema: TSchema): string[] {
+  const { contentMediaType = 'application/json' } = schema as Shape
+  if (contentMediaType !== 'application/json') return [`${title.replace(', e.g.', '')}: \`${contentMediaType}\`.`, '']
+  return [title, '', ...json(exampleOf(schema)), '']
+}
+
+function answer(status: string, schema: TSchema): string[] {
+  const { type } = schema as Shape
+  return type === 'null' ? [`**${status}** without a body.`, ''] : example(`**${status}**, e.g.`, schema)
+}
