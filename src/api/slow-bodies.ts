@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import type { App } from '../http/http.ts'
 import { answerBrokenRequest } from './error-bodies.ts'
 
@@ -28,24 +29,32 @@ const usual: BodyTimes = {
  */
 export function limitBodyTimes(app: App, times: BodyTimes = usual): void {
   app.server.requestTimeout = 0
-  const watched = new WeakMap<IncomingMessage, Watched>()
-  const coming = new Set<Watched>()
+  // Of a connection only the latest request can have a body that is not here yet. A timer for each would be a tenth of what
+  // a small request costs.
+  const latest = new Map<Socket, Coming>()
+  const moving = new Set<Coming>()
   app.server.prependListener('request', (request: IncomingMessage, response: ServerResponse) => {
-    if (!hasBody(request)) return
-    const cut = () => cutOff(request, response)
-    const timer = setTimeout(cut, times.wholeMs)
-    watched.set(request, { request, cut, timer })
-    request.once('close', () => clearTimeout(timer))
+    if (hasBody(request)) latest.set(request.socket, { request, response, since: performance.now() })
   })
+  app.server.on('connection', (socket: Socket) => {
+    socket.once('close', () => latest.delete(socket))
+  })
+  const sweep = setInterval(() => {
+    const latestAllowed = performance.now() - times.wholeMs
+    for (const [socket, coming] of latest) {
+      if (coming.request.complete) latest.delete(socket)
+      else if (coming.since <= latestAllowed && !moving.has(coming)) cutOff(coming)
+    }
+  }, times.wholeMs / 12).unref()
   app.addHook('onRequest', (request, _reply, done) => {
-    const one = request.routeOptions.config.streamedBody === true ? watched.get(request.raw) : undefined
-    if (one !== undefined) {
-      clearTimeout(one.timer)
-      coming.add(one)
+    const isStreamed = request.routeOptions.config.streamedBody === true
+    const one = isStreamed ? latest.get(request.raw.socket) : undefined
+    if (one?.request === request.raw) {
+      moving.add(one)
       const stop = watchMovement(one, times)
       request.raw.once('close', () => {
         stop()
-        coming.delete(one)
+        moving.delete(one)
       })
     }
     done()
@@ -53,18 +62,21 @@ export function limitBodyTimes(app: App, times: BodyTimes = usual): void {
   app.addHook('preClose', (done) => {
     // Alone it must not keep the process alive.
     setTimeout(() => {
-      for (const { cut } of coming) cut()
+      for (const one of moving) cutOff(one)
     }, times.closingMs).unref()
     done()
   })
+  app.addHook('onClose', async () => clearInterval(sweep))
 }
 
-type Watched = { readonly request: IncomingMessage; readonly cut: () => void; readonly timer: NodeJS.Timeout }
+/** A request whose body may not be here yet. */
+type Coming = { readonly request: IncomingMessage; readonly response: ServerResponse; readonly since: number }
 
 const hasBody = ({ headers }: IncomingMessage): boolean =>
   headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
 
-function watchMovement({ request, cut }: Watched, { silenceMs, whileMs, leastBytes }: BodyTimes): () => void {
+function watchMovement(coming: Coming, { silenceMs, whileMs, leastBytes }: BodyTimes): () => void {
+  const { request } = coming
   const { socket } = request
   let bytes = socket.bytesRead
   let movedAt = performance.now()
@@ -78,14 +90,14 @@ function watchMovement({ request, cut }: Watched, { silenceMs, whileMs, leastByt
     bytes = socket.bytesRead
     const isSilent = now - movedAt >= silenceMs
     const isSlow = now - since.at >= whileMs && bytes - since.bytes < leastBytes
-    if (isSilent || isSlow) return cut()
+    if (isSilent || isSlow) return cutOff(coming)
     if (now - since.at >= whileMs) since = { at: now, bytes }
   }
   const timer = setInterval(look, Math.min(silenceMs, whileMs) / 6)
   return () => clearInterval(timer)
 }
 
-function cutOff(request: IncomingMessage, response: ServerResponse): void {
+function cutOff({ request, response }: Coming): void {
   const { socket } = request
   if (request.complete || socket.destroyed) return
   const late = Object.assign(new Error('the body came too slowly'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' })
