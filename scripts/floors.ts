@@ -114,7 +114,7 @@ export const floors: readonly Floor[] = [
     name: 'data',
     places: ['features/data/'],
     hides:
-      'rows and what is asked of them: `items` (plan → apply → answer), `reports`, `changes`, `history`, `schemas`, `migrations`, `hooks`; knows no system collection',
+      'rows and what is asked of them: `items` (plan → apply → answer), `reports`, `changes`, `history`, `undo` (also of requests: explorer and trash), `schemas`, `migrations`, `hooks`; knows no system collection',
     mayImport: ['http', ...platform],
   },
   {

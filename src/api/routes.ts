@@ -20,6 +20,7 @@ import { itemBearerRoutes, itemRoutes } from '../features/data/items/routes.ts'
 import { migrationRoutes } from '../features/data/migrations/routes.ts'
 import { reportRoutes } from '../features/data/reports/routes.ts'
 import { schemaAdminRoutes, schemaRoutes } from '../features/data/schemas/routes.ts'
+import { trashRoutes, undoRoutes } from '../features/data/undo/routes.ts'
 import { assetBearerRoutes, assetRoutes } from '../features/files/assets/routes.ts'
 import { fileAdminRoutes, fileRoutes } from '../features/files/files/routes.ts'
 import { tusRoutes } from '../features/files/tus/routes.ts'
@@ -76,6 +77,8 @@ const groups: readonly RouteGroup[] = [
   { access: 'bearer', register: tusRoutes },
   { access: 'public', register: historyRoutes, isRetried: true },
   { access: 'admin', register: historyAdminRoutes },
+  { access: 'public', register: trashRoutes, isRetried: true },
+  { access: 'bearer', register: undoRoutes, isRetried: true },
   { access: 'bearer', register: reportRoutes, isRetried: true },
   { access: 'public', register: changesRoutes, isRetried: true },
   { access: 'public', register: assetRoutes, isRetried: true },

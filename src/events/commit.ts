@@ -291,6 +291,7 @@ const jsonOf = (value: object | undefined) => (value === undefined ? null : sql.
 function entityIdOf({ type, data }: DomainEvent): string | null {
   if (type === 'migration.run' || type === 'migration.rolled_back' || type === 'migration.marked_completed')
     return data.version
+  if (type === 'history.undone') return data.undone
   if ('userId' in data) return data.userId
   if ('emailLogId' in data) return data.emailLogId
   if ('jobId' in data) return data.jobId

@@ -56,6 +56,7 @@ const reactions: { readonly [Type in EventType]: (data: EventData[Type]) => Reac
   // What the images said is to be removed is removed at once.
   'history.erased': ({ collection }) =>
     collection === 'svc_File' ? { jobs: [{ queue: 'file-removal', data: {} }] } : nothing,
+  'history.undone': () => nothing,
   'system.settings': () => ({ stale: ['settings'] }),
   // Changes of migrations announce themselves by the NOTIFY of its tables.
   'migration.run': () => nothing,

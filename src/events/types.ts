@@ -88,6 +88,15 @@ export type EventData = {
   'schema.changed': { collection: string; change: 'create' | 'update' | 'delete' }
   /** An administrator erased the images of an item's events. */
   'history.erased': { collection: string; item: string; events: number }
+  /** What a request, a transaction (by the position of an event) or a user did has been undone, so many rows. */
+  'history.undone': {
+    undone: string
+    by: 'request' | 'transaction' | 'user'
+    rows: number
+    forced: number
+    from?: string
+    to?: string
+  }
   /** Settings were set, of a tenant or the installation; without keys the tenant's own were removed. */
   'system.settings': { tenantId: string | null; keys: readonly string[] }
   /** A migration was executed, together with those of the same batch. */

@@ -105,6 +105,26 @@ describe('kill -9 of a web process', () => {
     expect(each).toEqual(each.map(() => [email]))
   })
 
+  it('inside an undo that has written a part: nothing of it is there, and it can be repeated', async () => {
+    const web = cluster.web[0]!
+    const schema = { fields: { text: { type: 'String' } } }
+    expect((await web.call('POST', '/schemas', { collectionName: 'remark', schema })).status).toBe(201)
+    await cluster.sql(`with a as (insert into note (text) select 'undone ' || n from generate_series(1, 500) n)
+      insert into remark (text) select 'undone ' || n from generate_series(1, 500) n`)
+    const [{ position }] = await cluster.sql(`select max(position)::text as position from "svc_AuditLog"`)
+    const left = async () =>
+      (
+        await cluster.sql(`select (select count(*) from note where text like 'undone%')::int as notes, (select count(*) from remark)::int as remarks,
+        (select count(*) from "svc_AuditLog" where action in ('delete', 'undone') and position > ${position})::int as events`)
+      )[0]
+    const undo = () => cluster.web[0]!.call('POST', '/log/undo', { position }).catch(() => undefined)
+    const isDone = async () => (await cluster.sql(waiting)).length === 0
+    await killInside('remark', undo, isDone)
+    expect(await left()).toEqual({ notes: 500, remarks: 500, events: 0 })
+    expect(await undo()).toMatchObject({ status: 200 })
+    expect(await left()).toEqual({ notes: 0, remarks: 0, events: 1001 })
+  })
+
   it('at random under load: nothing acknowledged is lost, nothing is half there, subscribers miss nothing', async () => {
     const [notes, registrations, changes] = [openLedger(), openLedger(), openLedger()]
     const before = await traces(cluster)

@@ -59,7 +59,7 @@ export async function readHistory(
 }
 
 /**
- * The fields of an item after one of its events, as the caller may see them. 400 for what is no event's id, 403 where
+ * The fields of an item after or before one of its events, as the caller may see them. 400 for what is no event's id, 403 where
  * there is no such version for the caller.
  */
 export async function readEventVersion(
@@ -68,10 +68,11 @@ export async function readEventVersion(
   name: string,
   id: string,
   event: string,
+  side: 'before' | 'after',
 ): Promise<Readonly<Record<string, unknown>>> {
   const sight = sightOf(rt, access, name)
   const key = canonicalKey(sight.collection, id)
-  const [row] = await run<{ data: string }>(rt.db, versionStatement(sight, key, positionOf(event)))
+  const [row] = await run<{ data: string }>(rt.db, versionStatement(sight, key, positionOf(event), side))
   if (row === undefined) throw errors.itemDenied('read')
   return JSON.parse(row.data)
 }

@@ -32,7 +32,7 @@ export function historyStatement(sight: Sight, { id, position, limit }: Place): 
       'userId', h."userId", 'erased', h.erased, 'changes', ${changedFields})::text as data
     from (select e.*, ${imageSql(sight, 'e.old', params)} as before, ${imageSql(sight, 'e.new', params)} as after
       from (select l.id, l.position, l.action, l."createdAt", l."userId", coalesce(l.changes ? 'erased', false) as erased,
-          case when l.action = 'update' then (l.changes->'after') || (l.changes->'before') else l.changes->'before' end as old,
+          ${oldImage} as old,
           l.changes->'after' as new
         from "${logTable}" l
         where l.type = 'data' and l.entity = ${params.bind(collection.name, 'text')} and l."entityId" = ${params.bind(id, 'text')}
@@ -44,10 +44,10 @@ export function historyStatement(sight: Sight, { id, position, limit }: Place): 
   return statement(text, params.values)
 }
 
-/** One row with `data`, the JSON text of the item as an event left it, or no row. */
-export function versionStatement(sight: Sight, id: string, position: string): Statement {
+/** One row with `data`, the JSON text of the item as an event left or found it, or no row. */
+export function versionStatement(sight: Sight, id: string, position: string, side: 'before' | 'after'): Statement {
   const params = createParams()
-  const event = `select l.changes->'after' as image from "${logTable}" l where l.type = 'data'
+  const event = `select ${side === 'after' ? `l.changes->'after'` : oldImage} as image from "${logTable}" l where l.type = 'data'
     and l.entity = ${params.bind(sight.collection.name, 'text')} and l."entityId" = ${params.bind(id, 'text')}
     and l.position = ${params.bind(position, 'bigint')}`
   const image = imageSql(sight, 'e.image', params)
@@ -117,6 +117,8 @@ export function userEventsStatement(userId: string, owned: readonly OwnedBy[]): 
     order by e.position`
   return statement(text, params.values)
 }
+
+const oldImage = `case when l.action = 'update' then (l.changes->'after') || (l.changes->'before') else l.changes->'before' end`
 
 /** Above every position. */
 const newest = '9223372036854775807'

@@ -12,18 +12,19 @@ import { readEventVersion } from './history.ts'
 
 type Values = Readonly<Record<string, unknown>>
 
-/** Which version: the one after one of the item's events, or that of a cursor or a time. */
+/** Which version: the one after or before one of the item's events, or that of a cursor or a time. */
 export const RestoreBody = Type.Union(
   [
     Type.Object({ event: Text('4711') }, { additionalProperties: false }),
+    Type.Object({ before: Text('4711') }, { additionalProperties: false }),
     Type.Object({ asOf: Text('2026-03-14T09:26:53Z') }, { additionalProperties: false }),
   ],
-  { refusal: 'Request body must be {event} or {asOf}' },
+  { refusal: 'Request body must be {event}, {before} or {asOf}' },
 )
 
 /**
- * `POST /items/{collection}/{id}/restore` with `{event}`, the id of one of the item's events, or `{asOf}`, a cursor or a
- * time: writes what differs from that version, as an ordinary update of the caller's, or creates an item that is gone
+ * `POST /items/{collection}/{id}/restore` with `{event}` or `{before}`, the id of one of the item's events, or `{asOf}`, a
+ * cursor or a time: writes what differs from that version, as an ordinary update of the caller's, or creates an item that is gone
  * with its old id. Answers its id as JSON text. Fields that the caller may not read stay as they are. 400 for another
  * body, 403 for a version that the caller may not see or a field that it may not write, 412 when somebody else writes the
  * item meanwhile.
@@ -84,7 +85,8 @@ async function versionOf(
   fields: readonly Field[],
 ): Promise<Values> {
   const wanted = readAs(RestoreBody, body)
-  if ('event' in wanted) return readEventVersion(rt, access, name, id, wanted.event)
+  if ('event' in wanted) return readEventVersion(rt, access, name, id, wanted.event, 'after')
+  if ('before' in wanted) return readEventVersion(rt, access, name, id, wanted.before, 'before')
   return dataOf(await readOne(rt, access, name, id, { ...asked(fields), asOf: wanted.asOf }))
 }
 

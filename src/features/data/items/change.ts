@@ -10,7 +10,7 @@ import { resolveEnv } from '../../../query/env.ts'
 import { parseListQuery } from '../../../query/parse.ts'
 import { resolveList, resolveOne } from '../../../query/resolve.ts'
 import { createTrees, deleteRows, isPlain, rowsPerStatement, updateTrees } from './apply.ts'
-import type { ItemReads, ItemWrites } from './context.ts'
+import type { ItemReads, ItemWrites, StoredValues } from './context.ts'
 import { type Place, placed, placeOf, type Run, rulesOf, runWrite, type Write, type Writer } from './context.ts'
 import { guardInserts, isGuarded } from './guard.ts'
 import { inTransaction, meetsHooks } from './hooking.ts'
@@ -43,6 +43,8 @@ export type Change =
       readonly payloads: readonly unknown[]
       /** The payloads are a list in the request, so each is named by its place in it: `2.name`. */
       readonly asList?: boolean
+      /** Of rows as they were, in the order of the payloads. */
+      readonly stored?: readonly StoredValues[]
     }
   | { readonly action: 'update'; readonly changes: readonly RowUpdate[]; readonly ifMatch?: Versions | undefined }
   | { readonly action: 'delete'; readonly ids: readonly unknown[]; readonly ifMatch?: Versions | undefined }
@@ -55,7 +57,12 @@ export type Change =
     }
 
 /** `label` is its place in the request, where that is a list. */
-type RowUpdate = { readonly id: unknown; readonly payload: unknown; readonly label?: string }
+type RowUpdate = {
+  readonly id: unknown
+  readonly payload: unknown
+  readonly label?: string
+  readonly stored?: StoredValues
+}
 
 /** The query string of a change: `fields` asks for more of the written row than its id. */
 type AnswerQuery = Readonly<Record<string, unknown>>
@@ -137,7 +144,7 @@ async function planCreate(
   rt: ItemReads,
   writer: Writer,
   name: string,
-  { payloads, asList }: Of<'create'>,
+  { payloads, asList, stored }: Of<'create'>,
   query: AnswerQuery,
 ): Promise<Plan> {
   const learning = learnNames(rt, name, payloads)
@@ -145,13 +152,12 @@ async function planCreate(
   const context = openWrite(rt, writer, name, 'create')
   const asked = askedFor(rt, writer, name, query)
   if (payloads.length === 0) return undefined
-  const planOf = (payload: unknown, label: string | undefined, run?: Run) =>
-    planTree(rt, writer, context, payload, { label, run })
-  const planAll = (run?: Run): Promise<Tree[]> =>
-    inTurn(payloads, (payload, index) => planOf(payload, asList ? `${index}` : undefined, run))
+  const planOf = (payload: unknown, index: number, run?: Run) =>
+    planTree(rt, writer, context, payload, { label: asList ? `${index}` : undefined, run, stored: stored?.[index] })
+  const planAll = (run?: Run): Promise<Tree[]> => inTurn(payloads, (payload, index) => planOf(payload, index, run))
   if (meetsHooks(rt, context, payloads))
     return { asked, apply: async (run) => outcomesOf(await createTrees(run, await planAll(run))) }
-  const trees = payloads.length === 1 ? [await planOf(payloads[0], asList ? '0' : undefined)] : await planAll()
+  const trees = payloads.length === 1 ? [await planOf(payloads[0], 0)] : await planAll()
   if (asked !== undefined || trees.length > rowsPerStatement || !trees.every(isPlain))
     return { asked, apply: async (run) => outcomesOf(await createTrees(run, trees)) }
   guardInserts({ rt, writer }, context, trees)
@@ -174,8 +180,8 @@ async function planUpdate(
   const asked = askedFor(rt, writer, name, query)
   const keys = changes.map(({ id }) => canonicalKey(context.collection, id))
   if (keys.length === 0) return undefined
-  const planOf = ({ payload, label }: RowUpdate, index: number, run?: Run) =>
-    planTree(rt, writer, context, payload, { id: keys[index], label, run })
+  const planOf = ({ payload, label, stored }: RowUpdate, index: number, run?: Run) =>
+    planTree(rt, writer, context, payload, { id: keys[index], label, run, stored })
   const planAll = (run?: Run): Promise<Tree[]> => inTurn(changes, (update, index) => planOf(update, index, run))
   if (meetsHooks(rt, context, payloads))
     return { asked, apply: async (run) => outcomesOf(await updateTrees(run, await planAll(run), ifMatch)) }

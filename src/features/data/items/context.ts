@@ -50,6 +50,16 @@ export type WriteAction = 'create' | 'update'
 /** A cell of a row that is about to be written: its field and the value as a parameter of its type. */
 export type Cell = { readonly field: Field; readonly value: ParamValue; readonly pgType: string }
 
+/**
+ * Values of a row as PostgreSQL writes them, beside a payload that says the same in JSON, which cannot hold all of them
+ * exactly. Rights and rules are decided by the payload; what hooks have changed in it stays changed.
+ */
+export type StoredValues = {
+  readonly exact: ReadonlyMap<string, string | null>
+  /** Columns that are the server's own to set, whatever the caller may. */
+  readonly servers: ReadonlyMap<string, string | null>
+}
+
 /** What decides how a payload of one collection is read. */
 export type PayloadContext = {
   readonly catalog: Catalog

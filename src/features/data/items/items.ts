@@ -15,6 +15,7 @@ export {
   type Restoring,
   type RowChange,
   type Run,
+  type StoredValues,
   type SystemRules,
   type WriteContext,
   type Writer,
@@ -45,7 +46,7 @@ export {
   writerBehind,
   writingDb,
 } from './hooking.ts'
-export { isScoped, readPayload } from './payload.ts'
+export { isScoped, isTenanted, readPayload } from './payload.ts'
 export { openWrite } from './plan.ts'
 export {
   answerPlan,

@@ -9,6 +9,7 @@ import { isObject, MAX_NODES, MAX_RELATION_DEPTH, member } from '../../../query/
 import type { ResolveEnv } from '../../../query/resolve.ts'
 import type { ItemReads } from './context.ts'
 import {
+  type Cell,
   type ChangeAction,
   type Document,
   isJunction,
@@ -20,9 +21,11 @@ import {
   refuseProblems,
   relationalError,
   rulesOf,
+  type StoredValues,
   type WriteAction,
   type WriteContext,
   type Writer,
+  withCells,
 } from './context.ts'
 import { beforeRow } from './hooking.ts'
 import { type Payload, type RelationValue, readPayload, writeGrant } from './payload.ts'
@@ -139,6 +142,7 @@ type PlanOptions = {
   readonly id?: string | undefined
   /** Its place in the request, where that is a list. */
   readonly label?: string | undefined
+  readonly stored?: StoredValues | undefined
   /** Where the tree will be written; needed where hooks may be met (see hooking.ts). */
   readonly run?: Run | undefined
 }
@@ -152,10 +156,10 @@ export async function planTree(
   writer: Writer,
   context: Tree['context'],
   payload: unknown,
-  { id, label = '', run }: PlanOptions = {},
+  { id, label = '', run, stored }: PlanOptions = {},
 ): Promise<Tree> {
   const problems = openProblems()
-  const planning: Planning = { rt, writer, run, root: writeGrant(context.grant), problems, nodes: 0 }
+  const planning: Planning = { rt, writer, run, root: writeGrant(context.grant), problems, stored, nodes: 0 }
   const tree = await plan(planning, context, payload, id, { path: [], label, filled: new Set() })
   refuseProblems(problems)
   return tree
@@ -167,6 +171,8 @@ type Planning = {
   readonly run: Run | undefined
   readonly root: FieldGrant | undefined
   readonly problems: Problems
+  /** Of the outermost row. */
+  readonly stored: StoredValues | undefined
   nodes: number
 }
 
@@ -190,7 +196,9 @@ async function plan(
   const { payload, previous } = told === undefined ? { payload: given, previous: undefined } : await told
   const prefix = label === '' ? '' : `${label}.`
   const via = path.length === 0 ? undefined : { root, path }
-  const read = readPayload(context, payload, { problems, label: prefix, filled, ...(via !== undefined && { via }) })
+  const asRead = readPayload(context, payload, { problems, label: prefix, filled, ...(via !== undefined && { via }) })
+  const isStored = path.length === 0 && planning.stored !== undefined
+  const read = isStored ? withStored(context, asRead, { given, payload, stored: planning.stored! }) : asRead
   const parents: Tree['parents'][number][] = []
   const sets: ChildSet[] = []
   for (const value of read.relations) {
@@ -204,6 +212,27 @@ async function plan(
   const cells = isSound ? (beforeWrite === undefined ? read.cells : await beforeWrite(rt, context, read.cells, id)) : []
   const { references, aliases, sortsLast } = read
   return { context, id, previous, label: prefix, cells, references, aliases, sortsLast, parents, sets }
+}
+
+/** Puts the stored values in place of what JSON makes of them. */
+function withStored(
+  { collection }: WriteContext,
+  read: Payload,
+  { given, payload, stored }: { readonly given: unknown; readonly payload: unknown; readonly stored: StoredValues },
+): Payload {
+  const of = (values: unknown, name: string) => JSON.stringify(isObject(values) ? (member(values, name) ?? null) : null)
+  const cellOf = (name: string, value: string | null): Cell => {
+    const field = collection.fields.get(name)!
+    return { field, value, pgType: field.pgType }
+  }
+  const sorted = read.sortsLast && stored.exact.has('sort')
+  const cells = (sorted ? [...read.cells, cellOf('sort', null)] : read.cells).map((cell) => {
+    const { name } = cell.field
+    const isKept = stored.exact.has(name) && of(given, name) === of(payload, name)
+    return isKept ? cellOf(name, stored.exact.get(name)!) : cell
+  })
+  const servers = [...stored.servers].map(([name, value]) => cellOf(name, value))
+  return { ...read, cells: withCells(cells, servers), sortsLast: read.sortsLast && !sorted }
 }
 
 /** `{id, …more}` changes the related row, an object without the id creates it. */

@@ -251,7 +251,9 @@ function insertGroup(context: WriteContext, params: Params, group: readonly Numb
   const { cells, references, sortsLast } = group[0]!.row
   const { collection } = context
   const columns = cells.map((cell) => ident(cell.field.name))
-  const selected = columns.map((column) => `r.${column}`)
+  const selected = cells.map(({ field }) =>
+    field.kind === 'json' ? `r.${ident(field.name)}::${field.pgType}` : `r.${ident(field.name)}`,
+  )
   if (sortsLast) {
     columns.push(ident('sort'))
     selected.push(`${lastSort(context, group[0]!.row, params)} + r."svc$index"`)
@@ -270,20 +272,16 @@ function recordsSql(group: readonly Numbered[], params: Params): string {
   if (cells.length === 0 && !sortsLast) return `generate_series(1, ${params.bind(group.length, 'int')})`
   const records = group.map(({ row, index }) => {
     const record: Record<string, unknown> = {}
-    for (const cell of row.cells) record[cell.field.name] = recordValue(cell)
+    for (const cell of row.cells) record[cell.field.name] = cell.value
     if (sortsLast) record.svc$index = index
     return record
   })
   const shape = [
-    ...cells.map((cell) => `${ident(cell.field.name)} ${cell.field.pgType}`),
+    // JSON is text within the record, so that it arrives as it is.
+    ...cells.map(({ field }) => `${ident(field.name)} ${field.kind === 'json' ? 'text' : field.pgType}`),
     ...(sortsLast ? ['"svc$index" int'] : []),
   ]
   return `json_to_recordset(${params.bind(JSON.stringify(records), 'json')}) as r(${shape})`
-}
-
-/** JSON columns travel as JSON inside the record, everything else as its text or number. */
-function recordValue(cell: Cell): unknown {
-  return cell.field.kind === 'json' && typeof cell.value === 'string' ? JSON.parse(cell.value) : cell.value
 }
 
 /** The place after every other row (of the row's tenant), as of the start of the statement. */

@@ -1,0 +1,131 @@
+import type { Collection, Field } from '../../../catalog/catalog.ts'
+import { AppError } from '../../../errors.ts'
+import { type Change, changeItems, type ItemWrites, type Run, type StoredValues } from '../items/items.ts'
+import { orderOf, type Step } from './order.ts'
+import { isServers, type PlannedRow, storedFields } from './plan.ts'
+import { type RowBefore, rowsBefore } from './queries.ts'
+
+/** Writes a plan by the pipeline of items, as its caller's own changes. */
+
+/** A statement and its values are made in one go. */
+const chunk = 1000
+
+/**
+ * Writes all rows in a transaction, in an order in which every reference holds. 409 where rows refer to each other in a circle
+ * that no column opens. `first` is not after the first event that is undone; `cleared` are columns to be set to null because
+ * what they referred to is gone.
+ */
+export async function applyPlan(
+  rt: ItemWrites,
+  run: Run,
+  rows: readonly PlannedRow[],
+  first: string,
+  cleared: (row: PlannedRow) => ReadonlySet<string>,
+): Promise<void> {
+  const waves = orderOf(rows.map(({ move }) => move))
+  if (waves === undefined)
+    throw new AppError(409, 'The rows to be undone need each other in a circle, and no column of it may be null', {
+      code: 'UNDO_CIRCLE',
+    })
+  for (const wave of waves)
+    for (const steps of Map.groupBy(wave, (step) => groupOf(rows, step)).values())
+      for (let at = 0; at < steps.length; at += chunk)
+        await applySteps(rt, run, rows, steps.slice(at, at + chunk), first, cleared)
+}
+
+const groupOf = (rows: readonly PlannedRow[], { move, only }: Step): string => {
+  const { action, collection } = rows[move]!
+  return `${only === undefined ? action : 'update'} ${collection.name}`
+}
+
+async function applySteps(
+  rt: ItemWrites,
+  { writer, tx, scope }: Run,
+  rows: readonly PlannedRow[],
+  steps: readonly Step[],
+  first: string,
+  cleared: (row: PlannedRow) => ReadonlySet<string>,
+): Promise<void> {
+  const own = { ...writer, scope }
+  const { collection, action: wanted } = rows[steps[0]!.move]!
+  const action = steps[0]!.only === undefined ? wanted : 'update'
+  const { name } = collection
+  const write = (change: Change) => named(name, () => changeItems(rt, own, name, change))
+  if (action === 'delete') {
+    await write({ action, ids: steps.map(({ move }) => rows[move]!.id) })
+    return
+  }
+  const fields = storedFields(collection)
+  const positions = steps.flatMap(({ move }) => {
+    const { image, fields: set } = rows[move]!
+    return [...new Set([...set.values(), ...(image === undefined ? [] : [image])])]
+  })
+  const before = await rowsBefore(tx, collection, fields, positions, first)
+  const written = steps.map((step) => {
+    const row = rows[step.move]!
+    const nulls = new Set([...step.without, ...cleared(row)])
+    return { id: row.id, ...valuesOf(row, fields, { before, nulls, only: step.only, action }) }
+  })
+  if (action === 'create')
+    await write({
+      action,
+      asList: true,
+      payloads: written.map(({ payload }) => payload),
+      stored: written.map(({ stored }) => stored),
+    })
+  else
+    await write({
+      action: 'update',
+      changes: written.map(({ id, payload, stored }, index) => ({ id, payload, stored, label: `${index}` })),
+    })
+}
+
+/** A refusal says of which collection: there may be several. */
+async function named<Result>(collection: string, work: () => Promise<Result>): Promise<Result> {
+  try {
+    return await work()
+  } catch (error) {
+    if (!(error instanceof AppError) || error.status >= 500) throw error
+    const { status, message, code, details, members } = error
+    throw new AppError(status, `${collection}: ${message}`, {
+      code,
+      details,
+      cause: error,
+      ...(members !== undefined && { members: { ...members } }),
+    })
+  }
+}
+
+type Sources = {
+  readonly before: ReadonlyMap<string, RowBefore>
+  readonly nulls: ReadonlySet<string>
+  readonly only: readonly string[] | undefined
+  readonly action: 'create' | 'update' | 'none'
+}
+
+/** The columns to write, as a payload and as they are stored. A new row leaves out what is null by itself. */
+function valuesOf(
+  { collection, image, fields: set }: PlannedRow,
+  fields: readonly Field[],
+  { before, nulls, only, action }: Sources,
+): { readonly payload: Readonly<Record<string, unknown>>; readonly stored: StoredValues } {
+  const payload: Record<string, unknown> = {}
+  const exact = new Map<string, string | null>()
+  const servers = new Map<string, string | null>()
+  for (const field of fields) {
+    const { name } = field
+    const position = set.get(name) ?? image
+    if (position === undefined || (only !== undefined && !only.includes(name))) continue
+    const was = before.get(position)!
+    const value = nulls.has(name) ? null : (was.exact[name] ?? null)
+    if (isServers(collection, name)) servers.set(name, value)
+    else if (action !== 'create' || value !== null || isFilled(collection, field)) {
+      payload[name] = nulls.has(name) ? null : was.shown[name]
+      exact.set(name, value)
+    }
+  }
+  return { payload, stored: { exact, servers } }
+}
+
+const isFilled = ({ sortEnabled }: Collection, field: Field): boolean =>
+  field.default !== undefined || (sortEnabled && field.name === 'sort')

@@ -1,0 +1,392 @@
+import { createHash } from 'node:crypto'
+import type { Catalog, Collection, Field, Relation } from '../../../catalog/catalog.ts'
+import { identityCollections, writersOf } from '../../../catalog/system-collections.ts'
+import type { Reader } from '../../../db/sql.ts'
+import { oncePer } from '../../../language/once.ts'
+import type { Move } from './order.ts'
+import {
+  type Chosen,
+  changesOf,
+  type Fact,
+  type LoggedRow,
+  type Outline,
+  type Reference,
+  rowsBefore,
+  rowsNow,
+  rowsReferring,
+  valuesMissing,
+} from './queries.ts'
+import { type Reversal, reversalOf } from './reversal.ts'
+
+/** The reverse of what was chosen, row by row, with what speaks against it. Reads only; nothing here is forced. */
+export type UndoPlan = {
+  readonly rows: readonly PlannedRow[]
+  /** Changes and facts that stay. */
+  readonly notUndone: readonly (Fact | Kept)[]
+  /** Equal for equal plans. */
+  readonly token: string
+}
+
+/** Rows that are never undone. */
+export type Kept = { readonly collection: string; readonly rows: number; readonly reason: 'protected' | 'dropped' }
+
+export type PlannedRow = {
+  readonly collection: Collection
+  readonly id: string
+  /** `none`: there is nothing that could be done. */
+  readonly action: 'create' | 'update' | 'delete' | 'none'
+  /** The event before which all values were so; only of a row to be created. */
+  readonly image: string | undefined
+  /** Columns to be set to what they were before these events, by name. */
+  readonly fields: ReadonlyMap<string, string>
+  readonly reasons: readonly Reason[]
+  readonly move: Move
+}
+
+/** What speaks against it, and whether it can be forced. */
+export type Reason =
+  /** Others have written these fields since, or made the row again with other values. */
+  | { readonly reason: 'changed'; readonly fields: readonly string[] }
+  /** Others have deleted it since. */
+  | { readonly reason: 'deleted' }
+  /** The log does not hold these fields: they are hidden, or no longer there. */
+  | { readonly reason: 'lost'; readonly fields: readonly string[] }
+  /** The log's images of it were erased. */
+  | { readonly reason: 'erased' }
+  /** Rows that are not undone refer to it. */
+  | { readonly reason: 'referenced'; readonly by: readonly { readonly collection: string; readonly rows: number }[] }
+  /** What these fields referred to is gone. */
+  | { readonly reason: 'reference gone'; readonly fields: readonly string[]; readonly required: boolean }
+
+/** Columns that follow the writer of now. */
+export const followsWriter = ({ timestamps, usertrack }: Collection, name: string): boolean =>
+  (timestamps && name === 'updatedAt') || (usertrack && name === 'userUpdated_Id')
+
+/** Columns that the server has set, and that come back as they were. */
+export const isServers = ({ timestamps, usertrack }: Collection, name: string): boolean =>
+  (timestamps && name === 'createdAt') || (usertrack && name === 'userCreated_Id')
+
+/** Columns that the log holds and a write can set. */
+export const storedFields = oncePer((collection: Collection): readonly Field[] =>
+  [...collection.fields.values()].filter(
+    ({ name, hidden, generated, sameAs }) =>
+      !hidden && generated === undefined && sameAs === undefined && !followsWriter(collection, name),
+  ),
+)
+
+export async function planUndo(
+  db: Reader,
+  catalog: Catalog,
+  chosen: Chosen,
+  { facts, first }: Outline,
+): Promise<UndoPlan> {
+  const logged = first === null ? [] : await changesOf(db, chosen, first)
+  const rows: PlannedRow[] = []
+  const kept: Kept[] = []
+  for (const [name, list] of Map.groupBy(logged, ({ collection }) => collection)) {
+    const collection = catalog.collections.get(name)
+    if (collection === undefined) kept.push({ collection: name, rows: list.length, reason: 'dropped' })
+    else if (isProtected(name)) kept.push({ collection: name, rows: list.length, reason: 'protected' })
+    else rows.push(...(await planCollection(db, collection, list, first!)))
+  }
+  const checked = await withReferences(db, catalog, rows)
+  return { rows: checked, notUndone: [...kept, ...facts], token: tokenOf(checked) }
+}
+
+/** Credentials, sessions, the log and what the platform alone writes. */
+export const isProtected = (name: string): boolean =>
+  identityCollections.has(name) || name === 'svc_AuditLog' || writersOf(name, 'update') === 'nobody'
+
+type Draft = Omit<PlannedRow, 'move'>
+
+async function planCollection(
+  db: Reader,
+  collection: Collection,
+  logged: readonly LoggedRow[],
+  first: string,
+): Promise<PlannedRow[]> {
+  const drafts = logged.flatMap(({ id, changes }) => {
+    const reversal = reversalOf(changes)
+    return reversal === undefined ? [] : [{ id, reversal }]
+  })
+  const compared = await comparedWithNow(db, collection, drafts, first)
+  const rows = compared.flatMap(({ id, reversal }) => draftOf(collection, id, reversal) ?? [])
+  return withMoves(db, collection, rows, first)
+}
+
+/**
+ * Reversals without what is so already: where others wrote the row since, or it was deleted and made again, its values are
+ * looked at. The rest of the rows need no look: what the log says of them is what they are.
+ */
+async function comparedWithNow(
+  db: Reader,
+  collection: Collection,
+  drafts: readonly { readonly id: string; readonly reversal: Reversal }[],
+  first: string,
+): Promise<readonly { readonly id: string; readonly reversal: Reversal }[]> {
+  const isLookedAt = ({ since, isRemade, image, action }: Reversal) =>
+    action !== 'create' && (since.size > 0 || isRemade || image !== undefined)
+  const some = drafts.filter(({ reversal }) => isLookedAt(reversal) && !reversal.isErased)
+  const fields = storedFields(collection)
+  const positions = some.flatMap(({ reversal }) => positionsOf(reversal))
+  const now = await rowsNow(
+    db,
+    collection,
+    fields,
+    some.map(({ id }) => id),
+  )
+  const before = await rowsBefore(db, collection, fields, positions, first)
+  return drafts.flatMap((draft) => {
+    const { id, reversal } = draft
+    if (!isLookedAt(reversal) || reversal.isErased) return [draft]
+    const values = now.get(id) ?? {}
+    if (reversal.action === 'delete') {
+      const isMarked = collection.paranoid && values.deletedAt != null
+      return isMarked ? [] : [draft]
+    }
+    const wasAt = new Map(fields.flatMap(({ name }) => asPair(name, reversal.fields.get(name) ?? reversal.image)))
+    const differs = ([name, position]: [string, string]) => before.get(position)?.exact[name] !== values[name]
+    const changed = new Map([...wasAt].filter(differs))
+    const hidden = reversal.image === undefined ? [] : hiddenFields(collection)
+    const rest = [
+      ...[...reversal.fields].filter(([name]) => !wasAt.has(name)),
+      ...hidden.map((name) => [name, reversal.image!] as const),
+    ]
+    const isOthers = (name: string) => reversal.isRemade || reversal.since.has(name)
+    const since = new Set([...changed.keys()].filter(isOthers))
+    const left = new Map([...changed, ...rest])
+    return left.size === 0 ? [] : [{ id, reversal: { ...reversal, fields: left, image: undefined, since } }]
+  })
+}
+
+const asPair = (name: string, position: string | undefined): [string, string][] =>
+  position === undefined ? [] : [[name, position]]
+
+const positionsOf = ({ image, fields }: Pick<Reversal, 'image' | 'fields'>): readonly string[] => [
+  ...new Set([...fields.values(), ...(image === undefined ? [] : [image])]),
+]
+
+/** Undefined where nothing of it is to be undone. */
+function draftOf(collection: Collection, id: string, reversal: Reversal): Draft | undefined {
+  const { action, image, isErased, since, isRemade } = reversal
+  const own = { collection, id, image: action === 'create' ? image : undefined }
+  if (isErased) return { ...own, image: undefined, action: 'none', fields: new Map(), reasons: [{ reason: 'erased' }] }
+  if (action === 'create' && image === undefined)
+    return { ...own, action: 'none', fields: new Map(), reasons: [{ reason: 'deleted' }] }
+  const settable = new Set(storedFields(collection).map(({ name }) => name))
+  const asked = action === 'delete' ? [] : [...reversal.fields].filter(([name]) => !followsWriter(collection, name))
+  const fields = new Map(asked.filter(([name]) => settable.has(name) && name !== collection.primaryKey.name))
+  const lost =
+    action === 'create' ? hiddenFields(collection) : asked.map(([name]) => name).filter((name) => !settable.has(name))
+  const changed = [...since].filter(
+    (name) => !followsWriter(collection, name) && (action === 'delete' || fields.has(name)),
+  )
+  const reasons: Reason[] = [
+    ...(changed.length > 0 || (isRemade && action === 'delete')
+      ? [{ reason: 'changed', fields: changed.sort() } as const]
+      : []),
+    ...(lost.length > 0 ? [{ reason: 'lost', fields: lost.sort() } as const] : []),
+  ]
+  if (action === 'update' && fields.size === 0 && lost.length === 0) return undefined
+  return { ...own, action: action === 'update' && fields.size === 0 ? 'none' : action, fields, reasons }
+}
+
+const hiddenFields = ({ fields }: Collection): string[] =>
+  [...fields.values()].filter(({ hidden }) => hidden).map(({ name }) => name)
+
+/** Looks at what rows refer to and which unique values they have, before and after, which decides their order. */
+async function withMoves(
+  db: Reader,
+  collection: Collection,
+  drafts: readonly Draft[],
+  first: string,
+): Promise<PlannedRow[]> {
+  const references = referencesOf(collection)
+  const uniques = uniquesOf(collection)
+  const names = new Set([
+    ...references.flatMap(({ foreignKey, discriminator }) => [
+      foreignKey,
+      ...(discriminator === undefined ? [] : [discriminator.column]),
+    ]),
+    ...uniques.flat(),
+  ])
+  const isConcerned = ({ action, fields }: Draft) =>
+    action === 'create' || action === 'delete' || [...fields.keys()].some((name) => names.has(name))
+  const fields = storedFields(collection).filter(({ name }) => names.has(name))
+  const some = fields.length === 0 ? [] : drafts.filter(isConcerned)
+  const there = some.filter(({ action }) => action === 'update' || action === 'delete')
+  const now = await rowsNow(
+    db,
+    collection,
+    fields,
+    there.map(({ id }) => id),
+  )
+  const positions = some.filter(({ action }) => action !== 'delete').flatMap(positionsOf)
+  const before = await rowsBefore(db, collection, fields, positions, first)
+  return drafts.map((draft) => {
+    const current = now.get(draft.id) ?? {}
+    const then = Object.fromEntries(
+      fields.map(({ name }) => {
+        const position = draft.fields.get(name) ?? draft.image
+        return [name, position === undefined ? current[name] : before.get(position)?.exact[name]]
+      }),
+    )
+    return { ...draft, move: moveOf(draft, { references, uniques, current, then }) }
+  })
+}
+
+type Values = Readonly<Record<string, string | null | undefined>>
+
+function moveOf(
+  { collection, id, action, fields }: Draft,
+  parts: {
+    readonly references: readonly Relation[]
+    readonly uniques: readonly (readonly string[])[]
+    readonly current: Values
+    readonly then: Values
+  },
+): Move {
+  const { references, uniques, current, then } = parts
+  const comes = action === 'create'
+  const goes = action === 'delete' && !collection.paranoid
+  const key = place(collection.name, collection.primaryKey.name, id)
+  const single = (values: Values) =>
+    uniques.flatMap(([name, ...more]) =>
+      more.length > 0 || values[name!] == null ? [] : [place(collection.name, name!, values[name!]!)],
+    )
+  const referring = (values: Values, isWanted: (name: string) => boolean) =>
+    references.flatMap(({ foreignKey, discriminator, target, targetKey }): [string, string][] => {
+      const value = values[foreignKey]
+      const isOther = discriminator !== undefined && values[discriminator.column] !== discriminator.value
+      return value == null || isOther || !isWanted(foreignKey) ? [] : [[foreignKey, place(target, targetKey, value)]]
+    })
+  const isSet = (name: string) => comes || fields.has(name)
+  const unique = (values: Values, isWanted: (names: readonly string[]) => boolean) =>
+    uniques.flatMap((names) => {
+      const key = names.map((name) => values[name])
+      const isNull = key.some((value) => value == null)
+      return isNull || !isWanted(names) ? [] : [`unique ${collection.name} ${names} ${JSON.stringify(key)}`]
+    })
+  const touches = (names: readonly string[]) => names.some((name) => fields.has(name))
+  return {
+    action: action === 'none' ? 'update' : action,
+    offers: comes ? [key, ...single(then)] : goes ? [key, ...single(current)] : [],
+    needs: new Map(
+      action === 'delete'
+        ? []
+        : referring(then, isSet).map(([column, target]) => [
+            column,
+            { place: target, canWait: collection.fields.get(column)!.nullable },
+          ]),
+    ),
+    releases: new Map(action === 'create' ? [] : referring(current, (name) => goes || fields.has(name))),
+    takes: action === 'delete' ? [] : unique(then, (names) => comes || touches(names)),
+    frees: comes ? [] : unique(current, (names) => goes || touches(names)),
+  }
+}
+
+const place = (collection: string, column: string, value: string): string => `${collection}.${column} ${value}`
+
+/** To-one relations that the database or the platform keeps. */
+const referencesOf = oncePer((collection: Collection): readonly Relation[] =>
+  [...collection.relations.values()].filter(
+    ({ kind, constraint, discriminator }) => kind === 'belongsTo' && (constraint || discriminator !== undefined),
+  ),
+)
+
+/** Columns that are unique together, but for the key. */
+const uniquesOf = oncePer((collection: Collection): readonly (readonly string[])[] => {
+  const { fields, indexes, definition } = collection
+  const single = [...fields.values()]
+    .filter(({ unique, primaryKey }) => unique && !primaryKey)
+    .map(({ name }) => [name])
+  const together = (definition.schema.constraints ?? []).flatMap((rule) =>
+    rule.type === 'unique' ? [rule.fields] : [],
+  )
+  const indexed = indexes.filter(({ unique }) => unique).map((index) => index.fields)
+  return [...single, ...together, ...indexed].filter((names) => names.every((name) => fields.has(name)))
+})
+
+/** Adds what speaks against rows because of others: rows that refer to what goes, and what is gone that a row refers to. */
+async function withReferences(
+  db: Reader,
+  catalog: Catalog,
+  rows: readonly PlannedRow[],
+): Promise<readonly PlannedRow[]> {
+  const more = new Map<PlannedRow, Reason[]>()
+  const add = (row: PlannedRow, reason: Reason) => more.set(row, [...(more.get(row) ?? []), reason])
+  await findReferring(db, catalog, rows, add)
+  await findMissing(db, catalog, rows, add)
+  return rows.map((row) => (more.has(row) ? { ...row, reasons: [...row.reasons, ...more.get(row)!] } : row))
+}
+
+type Add = (row: PlannedRow, reason: Reason) => void
+
+async function findReferring(db: Reader, catalog: Catalog, rows: readonly PlannedRow[], add: Add): Promise<void> {
+  const going = new Map<string, PlannedRow>()
+  for (const row of rows) if (row.action === 'delete') for (const offered of row.move.offers) going.set(offered, row)
+  if (going.size === 0) return
+  const planned = new Map(rows.map((row) => [`${row.collection.name} ${row.id}`, row]))
+  const found = new Map<PlannedRow, Map<string, number>>()
+  const collections = new Set([...going.values()].map(({ collection }) => collection.name))
+  for (const { reference, relation } of referencesTo(catalog, collections)) {
+    const prefix = place(relation.target, relation.targetKey, '')
+    const values = [...going.keys()].filter((key) => key.startsWith(prefix)).map((key) => key.slice(prefix.length))
+    for (const { id, value } of await rowsReferring(db, reference, values)) {
+      const other = planned.get(`${reference.collection.name} ${id}`)
+      if (other?.action === 'delete' || other?.fields.has(reference.column.name)) continue
+      const row = going.get(prefix + value)!
+      const counts = found.get(row) ?? new Map<string, number>()
+      counts.set(reference.collection.name, (counts.get(reference.collection.name) ?? 0) + 1)
+      found.set(row, counts)
+    }
+  }
+  for (const [row, counts] of found)
+    add(row, { reason: 'referenced', by: [...counts].map(([collection, count]) => ({ collection, rows: count })) })
+}
+
+function referencesTo(
+  { collections }: Catalog,
+  targets: ReadonlySet<string>,
+): { readonly reference: Reference; readonly relation: Relation }[] {
+  return [...collections.values()].flatMap((collection) =>
+    referencesOf(collection).flatMap((relation) => {
+      const column = collection.fields.get(relation.foreignKey)
+      if (!targets.has(relation.target) || column === undefined) return []
+      return [{ reference: { collection, column, where: relation.discriminator }, relation }]
+    }),
+  )
+}
+
+async function findMissing(db: Reader, catalog: Catalog, rows: readonly PlannedRow[], add: Add): Promise<void> {
+  const offered = new Set(rows.flatMap(({ action, move }) => (action === 'create' ? move.offers : [])))
+  const wanted = rows.flatMap((row) =>
+    [...row.move.needs].flatMap(([column, need]) => (offered.has(need.place) ? [] : [{ row, column, need }])),
+  )
+  const byTarget = Map.groupBy(wanted, ({ need }) => need.place.slice(0, need.place.indexOf(' ') + 1))
+  const gone = new Set<string>()
+  for (const [prefix, list] of byTarget) {
+    const [target, targetKey] = prefix.trim().split('.') as [string, string]
+    const collection = catalog.collections.get(target)!
+    const values = list.map(({ need }) => need.place.slice(prefix.length))
+    const missing = await valuesMissing(db, collection, collection.fields.get(targetKey)!, values)
+    for (const value of missing) gone.add(prefix + value)
+  }
+  const lacking = Map.groupBy(
+    wanted.filter(({ need }) => gone.has(need.place)),
+    ({ row }) => row,
+  )
+  for (const [row, list] of lacking)
+    add(row, {
+      reason: 'reference gone',
+      fields: list.map(({ column }) => column),
+      required: list.some(({ need }) => !need.canWait),
+    })
+}
+
+function tokenOf(rows: readonly PlannedRow[]): string {
+  const hash = createHash('sha256')
+  for (const { collection, id, action, image, fields, reasons } of rows)
+    hash.update(`${JSON.stringify([collection.name, id, action, image ?? null, [...fields].sort(), reasons])}\n`)
+  return hash.digest('base64url')
+}

@@ -1,0 +1,320 @@
+import type { Collection, Field } from '../../../catalog/catalog.ts'
+import { logTable } from '../../../catalog/log-triggers.ts'
+import { parameterType } from '../../../catalog/values.ts'
+import { type Reader, rawQuery, type Tx } from '../../../db/sql.ts'
+import { eventIdSql } from '../../../events/log.ts'
+import { compileCondition } from '../../../query/compile.ts'
+import { projectionList } from '../../../query/compile-rows.ts'
+import type { ResolvedFilter } from '../../../query/resolve.ts'
+import { createParams, ident, type Params } from '../../../query/sql.ts'
+import type { RowChange } from './reversal.ts'
+
+/** Statements over the log, of what is to be undone and of rows as they were. */
+
+/** Events, in one of the ways in which they are chosen. */
+export type Chosen =
+  | { readonly by: 'requests'; readonly requests: readonly string[] }
+  | { readonly by: 'transaction'; readonly xid: string; readonly requests: readonly string[] }
+  | {
+      readonly by: 'user'
+      readonly userId: string
+      readonly from: string
+      readonly to: string
+      readonly collections: readonly string[] | undefined
+      readonly withCaused: boolean
+    }
+
+/** All that a request does is written from a little before the time in its id (clocks differ) until so much later. */
+export const requestWindow = { before: '2 minutes', after: '15 minutes' } as const
+
+/** When the server made a UUIDv7: its first 48 bits, in milliseconds. */
+export const madeAt = (id: string): number => Number.parseInt(id.replaceAll('-', '').slice(0, 12), 16)
+
+/** A condition on an event. */
+function chosenSql(chosen: Chosen, params: Params, event = 'l'): string {
+  const ofRequests = (requests: readonly string[]) =>
+    `${event}."logRequestId" = any(${params.bind([...requests], 'uuid[]')}) and ${withinSql(requests, params, event)}`
+  switch (chosen.by) {
+    case 'requests':
+      return ofRequests(chosen.requests)
+    case 'transaction': {
+      const own = `${event}.xid = ${params.bind(chosen.xid, 'xid8')}`
+      return chosen.requests.length === 0 ? own : `(${own} or (${ofRequests(chosen.requests)}))`
+    }
+    case 'user': {
+      const { userId, from, to, collections, withCaused } = chosen
+      const within =
+        collections === undefined ? '' : ` and ${event}.entity = any(${params.bind([...collections], 'text[]')})`
+      return `${event}."userId" = ${params.bind(userId, 'uuid')} and ${event}."createdAt" >= ${params.bind(from, 'timestamptz')}
+        and ${event}."createdAt" < ${params.bind(to, 'timestamptz')}${within}${withCaused ? '' : ` and ${event}.cause is null`}`
+    }
+  }
+}
+
+/** What lets the index of times, and only the partitions concerned, be used. */
+function withinSql(requests: readonly string[], params: Params, event: string): string {
+  const times = requests.map(madeAt)
+  const time = (ms: number) => params.bind(new Date(ms).toISOString(), 'timestamptz')
+  return `${event}."createdAt" >= ${time(Math.min(...times))} - interval '${requestWindow.before}'
+        and ${event}."createdAt" < ${time(Math.max(...times))} + interval '${requestWindow.after}'`
+}
+
+/** The requests that these led to, and those that they led to, and so on. */
+export async function causedBy(db: Reader, requests: readonly string[]): Promise<readonly string[]> {
+  if (requests.length === 0) return []
+  const rows = await db.any<{ id: string }>(
+    rawQuery(
+      `with recursive caused(id) as (
+         select id from unnest($1::text[]) id
+         union
+         select l."logRequestId"::text from caused c join "${logTable}" l on l.cause is not null and l.cause->>'request' = c.id
+         where l."logRequestId" is not null)
+       select id from caused where id <> all($1::text[]) limit 10001`,
+      [requests],
+    ),
+  )
+  return rows.map(({ id }) => id)
+}
+
+/** The transaction of an event, and the requests whose events are in it; undefined where the log has no such event. */
+export async function transactionAt(
+  db: Reader,
+  position: string,
+): Promise<{ readonly xid: string; readonly requests: readonly string[] } | undefined> {
+  return db.maybeOne(
+    rawQuery(
+      `select e.xid::text, array(select distinct o."logRequestId"::text from "${logTable}" o where o.xid = e.xid and o."logRequestId" is not null) as requests
+       from "${logTable}" e where e.id = ${eventIdSql('$1::bigint')}`,
+      [position],
+    ),
+  )
+}
+
+/** What the chosen events are about, without the rows themselves. */
+export type Outline = {
+  /** Of row changes. */
+  readonly events: number
+  readonly rows: number
+  /** The tenants whose rows they are, with the collections. */
+  readonly owners: readonly { readonly collection: string; readonly tenant: string | null }[]
+  /** Facts beside the row changes, such as mails that were queued. */
+  readonly facts: readonly Fact[]
+  /** When the first of them was written. */
+  readonly first: string | null
+}
+
+export type Fact = { readonly event: string; readonly id: string | null; readonly at: string }
+
+export async function outlineOf(db: Reader, chosen: Chosen): Promise<Outline> {
+  const params = createParams()
+  const where = chosenSql(chosen, params)
+  return db.one<Outline>(
+    rawQuery(
+      `with chosen as materialized (
+         select l.type, l.entity, l."entityId", l.action, l."tenant_Id", l."createdAt", l.position from "${logTable}" l where ${where})
+       select (count(*) filter (where type = 'data'))::int as events,
+         (count(distinct (entity, "entityId")) filter (where type = 'data'))::int as rows,
+         min("createdAt")::text as first,
+         (select coalesce(json_agg(o), '[]') from (
+           select distinct entity as collection, "tenant_Id" as tenant from chosen where type = 'data') o) as owners,
+         (select coalesce(json_agg(f), '[]') from (
+           select type || '.' || action as event, "entityId" as id, ${wireTime('"createdAt"')} as at
+           from chosen where type <> 'data' order by position limit 1000) f) as facts
+       from chosen`,
+      params.values,
+    ),
+  )
+}
+
+/** The rows that the chosen events are about. */
+export async function touchedRows(
+  db: Reader,
+  chosen: Chosen,
+): Promise<readonly { readonly collection: string; readonly ids: readonly string[] }[]> {
+  const params = createParams()
+  return db.any(
+    rawQuery(
+      `select l.entity as collection, json_agg(distinct l."entityId") as ids from "${logTable}" l
+       where ${chosenSql(chosen, params)} and l.type = 'data' group by 1 order by 1`,
+      params.values,
+    ),
+  )
+}
+
+/** A row with all its events since the first chosen one. */
+export type LoggedRow = { readonly collection: string; readonly id: string; readonly changes: readonly RowChange[] }
+
+/** `first` is when the first chosen event was written. */
+export async function changesOf(db: Reader, chosen: Chosen, first: string): Promise<readonly LoggedRow[]> {
+  const params = createParams()
+  const where = chosenSql(chosen, params)
+  const isChosen = chosenSql(chosen, params, 'e')
+  return db.any<LoggedRow>(
+    rawQuery(
+      `with touched as materialized (
+         select l.entity, l."entityId", min(l.position) as first from "${logTable}" l where ${where} and l.type = 'data' group by 1, 2)
+       select e.entity as collection, e."entityId" as id, json_agg(json_build_object(
+           'position', e.position::text, 'action', e.action, 'isErased', e.changes ? 'erased', 'isUndone', ${isChosen},
+           'fields', case when e.action = 'update' and jsonb_typeof(e.changes->'before') = 'object'
+             then (select coalesce(json_agg(k), '[]') from jsonb_object_keys(e.changes->'before') k) else '[]'::json end
+         ) order by e.position) as changes
+       from touched t join "${logTable}" e on e.type = 'data' and e.entity = t.entity and e."entityId" = t."entityId"
+         and e.position >= t.first and e."createdAt" >= ${params.bind(first, 'timestamptz')}
+       group by 1, 2 order by 1, 2`,
+      params.values,
+    ),
+  )
+}
+
+/** A row as it was before an event: as the API shows it, and with its values as PostgreSQL writes them. */
+export type RowBefore = {
+  readonly position: string
+  readonly shown: Readonly<Record<string, unknown>>
+  readonly exact: Readonly<Record<string, string | null>>
+}
+
+/** By the position of the event. `first` is not after the first of them. */
+export async function rowsBefore(
+  db: Reader,
+  collection: Collection,
+  fields: readonly Field[],
+  positions: readonly string[],
+  first: string,
+): Promise<ReadonlyMap<string, RowBefore>> {
+  if (positions.length === 0) return new Map()
+  const rows = await db.any<RowBefore>(
+    rawQuery(
+      `select e.position::text as position,
+         (select row_to_json(o.*) from (select ${projectionList(fields, 't')}) o) as shown, ${textsSql(fields)} as exact
+       from "${logTable}" e cross join lateral jsonb_populate_record(null::${ident(collection.name)}, ${oldImage}) t
+       where e.id in (select ${eventIdSql('p')} from unnest($1::bigint[]) p) and e."createdAt" >= $2::timestamptz`,
+      [positions, first],
+    ),
+  )
+  return new Map(rows.map((row) => [row.position, row]))
+}
+
+/** Rows as they are, their values as PostgreSQL writes them, by their key. */
+export async function rowsNow(
+  db: Reader,
+  collection: Collection,
+  fields: readonly Field[],
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, Readonly<Record<string, string | null>>>> {
+  if (ids.length === 0) return new Map()
+  const rows = await db.any<{ id: string; values: Record<string, string | null> }>(
+    rawQuery(
+      `select ${keyText(collection)} as id, ${textsSql(fields)} as values from ${ident(collection.name)} t where ${keyIn(collection, '$1')}`,
+      [ids],
+    ),
+  )
+  return new Map(rows.map(({ id, values }) => [id, values]))
+}
+
+/** Keeps other writers away from rows until the end of the transaction, in the order of their keys. */
+export async function lockRows(tx: Tx, collection: Collection, ids: readonly string[]): Promise<void> {
+  const key = `t.${ident(collection.primaryKey.name)}`
+  await tx.any(
+    rawQuery(
+      `select count(*) from (select from ${ident(collection.name)} t where ${keyIn(collection, '$1')} order by ${key} for update of t) locked`,
+      [ids],
+    ),
+  )
+}
+
+/** Which of these rows satisfy a rule as they are; all without one. */
+export async function rowsWithin(
+  db: Reader,
+  collection: Collection,
+  rule: ResolvedFilter | undefined,
+  ids: readonly string[],
+): Promise<ReadonlySet<string>> {
+  if (rule === undefined || ids.length === 0) return new Set(ids)
+  const params = createParams([[...ids]])
+  const rows = await db.any<{ id: string }>(
+    rawQuery(
+      `select ${keyText(collection)} as id from ${ident(collection.name)} t where ${keyIn(collection, '$1')} and ${compileCondition(rule, 't', params)}`,
+      params.values,
+    ),
+  )
+  return new Set(rows.map(({ id }) => id))
+}
+
+/** The same for rows as they were before these events; gives positions. */
+export async function imagesWithin(
+  db: Reader,
+  collection: Collection,
+  rule: ResolvedFilter | undefined,
+  positions: readonly string[],
+): Promise<ReadonlySet<string>> {
+  if (rule === undefined || positions.length === 0) return new Set(positions)
+  const params = createParams([[...positions]])
+  const rows = await db.any<{ position: string }>(
+    rawQuery(
+      `select e.position::text as position from "${logTable}" e
+       cross join lateral jsonb_populate_record(null::${ident(collection.name)}, ${oldImage}) t
+       where e.id in (select ${eventIdSql('p')} from unnest($1::bigint[]) p) and ${compileCondition(rule, 't', params)}`,
+      params.values,
+    ),
+  )
+  return new Set(rows.map(({ position }) => position))
+}
+
+/** A column of a collection that refers to others. */
+export type Reference = {
+  readonly collection: Collection
+  readonly column: Field
+  /** Where only rows with this value of another column do. */
+  readonly where: { readonly column: string; readonly value: string } | undefined
+}
+
+/** Rows that refer to one of these values, with the value. */
+export async function rowsReferring(
+  db: Reader,
+  { collection, column, where }: Reference,
+  values: readonly string[],
+): Promise<readonly { readonly id: string; readonly value: string }[]> {
+  if (values.length === 0) return []
+  const only = where === undefined ? '' : ` and t.${ident(where.column)}::text = $2`
+  return db.any(
+    rawQuery(
+      `select ${keyText(collection)} as id, t.${ident(column.name)}::text as value from ${ident(collection.name)} t
+       where t.${ident(column.name)} = any($1::text[]::${parameterType(column)}[])${only} limit 100001`,
+      where === undefined ? [values] : [values, where.value],
+    ),
+  )
+}
+
+/** Which of these values of a column no row has. */
+export async function valuesMissing(
+  db: Reader,
+  collection: Collection,
+  column: Field,
+  values: readonly string[],
+): Promise<ReadonlySet<string>> {
+  if (values.length === 0) return new Set()
+  const rows = await db.any<{ value: string }>(
+    rawQuery(
+      `select v.value from unnest($1::text[]) v(value)
+       where not exists (select from ${ident(collection.name)} t where t.${ident(column.name)} = v.value::${parameterType(column)})`,
+      [[...new Set(values)]],
+    ),
+  )
+  return new Set(rows.map(({ value }) => value))
+}
+
+export const wireTime = (time: string): string => `to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+
+/** The image of `e` before the event. */
+const oldImage = `case when e.action = 'update' then (e.changes->'after') || (e.changes->'before') else e.changes->'before' end`
+
+const textsSql = (fields: readonly Field[]): string =>
+  fields.length === 0
+    ? `'{}'::jsonb`
+    : `(select to_jsonb(o.*) from (select ${fields.map(({ name }) => `t.${ident(name)}::text as ${ident(name)}`)}) o)`
+
+/** As the log names a row. */
+const keyText = ({ primaryKey }: Collection): string => `t.${ident(primaryKey.name)}::text`
+
+const keyIn = ({ primaryKey }: Collection, parameter: string): string =>
+  `t.${ident(primaryKey.name)} = any(${parameter}::text[]::${parameterType(primaryKey)}[])`

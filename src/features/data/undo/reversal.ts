@@ -1,0 +1,97 @@
+/** What undoes some of the changes of one row: decided by its events alone, without a database. */
+
+/** An event of a row. */
+export type RowChange = {
+  readonly position: string
+  readonly action: 'create' | 'update' | 'delete'
+  /** What an update changed. */
+  readonly fields: readonly string[]
+  /** Its images are gone. */
+  readonly isErased: boolean
+  /** It is one of those to be undone. */
+  readonly isUndone: boolean
+}
+
+/**
+ * How a row comes back to what it would be without the undone changes. Values are named by the event before which the row
+ * had them: `image` for all fields but those in `fields`.
+ */
+export type Reversal = {
+  readonly action: 'create' | 'update' | 'delete'
+  readonly image: string | undefined
+  readonly fields: ReadonlyMap<string, string>
+  /** What others have changed since, so that it must not be overwritten unasked. */
+  readonly since: ReadonlySet<string>
+  /** Others have deleted the row since, or made it again. */
+  readonly isRemade: boolean
+  readonly isErased: boolean
+}
+
+/**
+ * Walks back from the newest event. For each field the undone changes that nobody else's follows are taken back, to the value
+ * before the first of them; what others had overwritten before needs no undoing. A row is created and deleted as a whole,
+ * so these events concern each field. `changes` are all events of the row since the first undone one, the oldest first.
+ * Undefined where the row is what it would be.
+ */
+export function reversalOf(changes: readonly RowChange[]): Reversal | undefined {
+  const isThere = changes.at(-1)?.action !== 'delete'
+  const walk: Walk = {
+    wasThere: isThere,
+    image: undefined,
+    fields: new Map(),
+    since: new Set(),
+    closed: new Set(),
+    isWhole: false,
+    isRemade: false,
+  }
+  for (const change of changes.toReversed()) if (step(walk, change) === 'end') break
+  const { wasThere, image, fields, since, isRemade } = walk
+  const isErased = changes.some((change) => change.isErased)
+  const reversal = { image, fields, since, isRemade, isErased }
+  if (!isThere && !wasThere) return undefined
+  if (isThere && !wasThere) return { ...reversal, action: 'delete' }
+  if (!isThere) return { ...reversal, action: 'create' }
+  if (image === undefined && fields.size === 0 && !isErased) return undefined
+  return { ...reversal, action: 'update' }
+}
+
+type Walk = {
+  wasThere: boolean
+  image: string | undefined
+  readonly fields: Map<string, string>
+  readonly since: Set<string>
+  /** Fields whose value before the undone changes is somebody else's. */
+  readonly closed: Set<string>
+  /** An undone change of the row as a whole has been met. */
+  isWhole: boolean
+  isRemade: boolean
+}
+
+function step(walk: Walk, { action, position, fields, isUndone }: RowChange): 'end' | undefined {
+  if (isUndone) {
+    if (action === 'update') takeBack(walk, fields, position)
+    else {
+      walk.isWhole = true
+      walk.wasThere = action === 'delete'
+      walk.image = action === 'delete' ? position : undefined
+      walk.fields.clear()
+      walk.closed.clear()
+    }
+    return undefined
+  }
+  if (action !== 'update') {
+    // What was done before somebody else made or deleted the row has been overwritten.
+    if (walk.isWhole || walk.fields.size > 0) return 'end'
+    walk.isRemade = true
+    walk.wasThere = action === 'delete'
+    return undefined
+  }
+  for (const field of fields)
+    if (walk.isWhole || walk.fields.has(field)) walk.closed.add(field)
+    else walk.since.add(field)
+  return undefined
+}
+
+function takeBack({ fields: taken, closed }: Walk, fields: readonly string[], position: string): void {
+  for (const field of fields) if (!closed.has(field)) taken.set(field, position)
+}

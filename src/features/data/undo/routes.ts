@@ -1,0 +1,239 @@
+import { Type } from '../../../adapters/typebox.ts'
+import type { App } from '../../../http/http.ts'
+import { badQuery } from '../../../http/reading.ts'
+import { route } from '../../../http/route.ts'
+import { Anything, Count, Moment, NullableId, NullableText, OneOf, Text } from '../../../http/shapes.ts'
+import { CollectionParams, queryOf, writerOf } from '../items/items.ts'
+import type { UndoReads, UndoWrites } from './capabilities.ts'
+import { listRequests, readRequest } from './requests.ts'
+import { listDeleted } from './trash.ts'
+import { undo } from './undo.ts'
+
+/** What requests did, and its way back (docs/undo.md). */
+export function undoRoutes(app: App, rt: UndoWrites): void {
+  app.get('/log/requests', requestsRoute, (request) => listRequests(rt, request.caller.access, request.query))
+  app.get('/log/requests/:id', requestRoute, (request) => readRequest(rt, request.caller.access, request.params.id))
+  app.post('/log/undo', undoRoute, async (request) => ({ data: await undo(rt, writerOf(request), request.body) }))
+}
+
+/** What was deleted and can be restored; open to whoever might have read it. */
+export function trashRoutes(app: App, rt: UndoReads): void {
+  app.get('/items/:collection/deleted', deletedRoute, async (request, reply) => {
+    const list = await listDeleted(rt, request.caller.access, request.params.collection, queryOf(request))
+    return reply.type('application/json; charset=utf-8').send(list)
+  })
+}
+
+const tag = 'History'
+
+const Row = { collection: Text('invoice'), id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44') }
+
+const UndoBody = Type.Object(
+  {
+    requestId: Type.Optional(
+      Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', { description: "The log's id of a request." }),
+    ),
+    position: Type.Optional(
+      Type.Union([Type.Integer({ minimum: 0 }), Type.String()], {
+        description: 'Of an event, or the id of one: its transaction is undone.',
+        examples: ['4711'],
+        refusal: 'position must be that of an event',
+      }),
+    ),
+    actor: Type.Optional(
+      Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', { description: 'A user; needs `from` and `to`.' }),
+    ),
+    from: Type.Optional(Moment({ refusal: 'from must be a time such as 2026-03-14T09:26:53Z' })),
+    to: Type.Optional(Moment({ refusal: 'to must be a time such as 2026-03-14T09:26:53Z' })),
+    collections: Type.Optional(
+      Type.Array(Text('invoice'), { maxItems: 1000, description: 'With `actor`: only changes of these.' }),
+    ),
+    include: Type.Optional(
+      OneOf(['caused'], {
+        description: 'Also what the request led to: by hooks, tasks and what these led to.',
+        refusal: 'include can only be "caused"',
+      }),
+    ),
+    dryRun: Type.Optional(Type.Boolean({ description: 'Writes nothing and answers what would be done.' })),
+    plan: Type.Optional(
+      Text('J3k…', { description: 'Of a dry run: 409 `PLAN_CHANGED` where it would now be another one.' }),
+    ),
+    force: Type.Optional(
+      Type.Array(
+        Type.Object({
+          ...Row,
+          id: Type.Union([Type.String(), Type.Number()], { examples: ['0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'] }),
+        }),
+        {
+          maxItems: 100_000,
+          description: 'Rows to be undone although others have changed them since.',
+          refusal: 'force must be a list of {collection, id}',
+        },
+      ),
+    ),
+  },
+  { additionalProperties: false, refusal: 'Request body must be an object' },
+)
+
+const Reasons = Type.Array(
+  Type.Object({
+    reason: OneOf(['changed', 'deleted', 'lost', 'erased', 'referenced', 'reference gone']),
+    fields: Type.Optional(Type.Array(Text('price'))),
+    by: Type.Optional(Type.Array(Type.Object({ collection: Text('line'), rows: Count(2) }))),
+    required: Type.Optional(Type.Boolean()),
+  }),
+)
+
+const Report = Type.Object({
+  plan: Text('J3k…', { description: 'To be sent with the undo itself, so that nothing else is undone.' }),
+  counts: Type.Array(
+    Type.Object({
+      collection: Text('invoice'),
+      create: Count(2),
+      update: Count(0),
+      delete: Count(1),
+      conflicts: Count(0),
+    }),
+  ),
+  rows: Type.Array(
+    Type.Object({
+      ...Row,
+      action: OneOf(['create', 'update', 'delete', 'none']),
+      fields: Type.Optional(Type.Array(Text('price'))),
+    }),
+    { description: 'The first 1,000 that the caller may read.' },
+  ),
+  conflicts: Type.Array(Type.Object({ ...Row, reasons: Reasons }), { description: 'The first 1,000.' }),
+  notUndone: Type.Array(
+    Anything({ event: 'mail.queued', id: '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', at: '2026-03-14T09:26:53.589Z' }),
+    {
+      description: 'What stays: rows that are never undone, and facts such as mails that were sent.',
+    },
+  ),
+})
+
+const undoRoute = route({
+  summary: 'Undo a request',
+  description:
+    'Writes the reverse of all that a request, a transaction or a user did, in one transaction and with the permissions of the caller. `dryRun` answers the same and writes nothing.',
+  tag,
+  body: UndoBody,
+  response: { 200: Type.Object({ data: Report }) },
+})
+
+const Listed = {
+  requestId: NullableId({ description: "The log's own id; null for a transaction of no request." }),
+  position: Text('4711', { description: 'Of its first event.' }),
+  clientRequestId: Type.Optional(
+    NullableText('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', { description: "The answer's `x-request-id`." }),
+  ),
+  at: Text('2026-03-14T09:26:53.589Z'),
+  until: Text('2026-03-14T09:26:53.612Z'),
+  userId: Type.Optional(NullableId()),
+  tenant_Id: Type.Optional(NullableId()),
+  ipaddress: Type.Optional(NullableText('203.0.113.7')),
+  agent: Type.Optional(Anything({ name: 'claude-desktop', tool: 'items.update' })),
+  cause: Type.Optional(Anything({ request: '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', depth: 1, by: 'hook' })),
+  events: Count(3),
+  counts: Type.Array(Type.Object({ collection: Text('invoice'), action: Text('create'), events: Count(3) })),
+}
+
+const requestsRoute = route({
+  summary: 'List requests of the log',
+  description:
+    'The newest first, of all events that the permission to read `svc_AuditLog` shows. A filter finds a request by any of its events.',
+  tag,
+  query: Type.Object({
+    actor: Type.Optional(Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', { description: 'The id of a user.' })),
+    from: Type.Optional(Text('2026-03-14T09:00:00Z')),
+    to: Type.Optional(Text('2026-03-14T10:00:00Z')),
+    collection: Type.Optional(Text('invoice')),
+    action: Type.Optional(Text('delete')),
+    tenant: Type.Optional(Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44')),
+    requestId: Type.Optional(
+      Text('import-7', { description: "The answer's `x-request-id`, also one that a client chose." }),
+    ),
+    agent: Type.Optional(Text('claude-desktop')),
+    cause: Type.Optional(Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', { description: 'What this request led to.' })),
+    limit: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        description: 'At most 100.',
+        examples: [25],
+        refusal: badQuery('limit: must be an integer of at least 1'),
+      }),
+    ),
+    cursor: Type.Optional(Text('eyJhdCI6…', { description: 'The `nextCursor` of the page before.' })),
+  }),
+  response: {
+    200: Type.Object({ data: Type.Array(Type.Object(Listed)), nextCursor: NullableText('eyJhdCI6…') }),
+  },
+})
+
+const Events = Type.Array(
+  Type.Object({
+    id: Text('00000000-1267-8000-8000-000000000000'),
+    position: Text('4711'),
+    type: Text('data'),
+    collection: Text('invoice'),
+    item: NullableText('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'),
+    action: Text('update'),
+    createdAt: Text('2026-03-14T09:26:53.589Z'),
+    changes: Type.Optional(Anything({ before: { price: 1200 }, after: { price: 1100 } })),
+  }),
+  { description: 'The first 1,000.' },
+)
+
+const requestRoute = route({
+  summary: 'Read a request of the log',
+  description: 'With its events, what it led to, what led to it, and the requests that have undone it.',
+  tag,
+  params: Type.Object({
+    id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', {
+      description: "The log's id of a request, or the position or id of an event, for its transaction.",
+    }),
+  }),
+  response: {
+    200: Type.Object({
+      data: Type.Object({
+        ...Listed,
+        eventList: Events,
+        caused: Type.Array(Type.Object({ ...Listed, eventList: Events, caused: Type.Array(Anything({})) }), {
+          description: 'What it led to, each with what that led to.',
+        }),
+        chain: Type.Array(Type.Object(Listed), { description: 'What led to it, the first cause first.' }),
+        undoneBy: Type.Array(Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44')),
+      }),
+    }),
+  },
+})
+
+const deletedRoute = route({
+  summary: 'List deleted items',
+  description: 'The trash: items that were deleted and that the log can bring back, the last deleted first.',
+  tag,
+  params: CollectionParams,
+  query: Type.Object({
+    limit: Type.Optional(Text('25', { description: '1 to 100.' })),
+    cursor: Type.Optional(
+      Text('00000000-1267-8000-8000-000000000000', { description: 'The `nextCursor` of the page before.' }),
+    ),
+  }),
+  response: {
+    200: Type.Object({
+      data: Type.Array(
+        Type.Object({
+          id: Anything('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'),
+          event: Text('00000000-1267-8000-8000-000000000000', { description: 'Of the deletion.' }),
+          deletedAt: Text('2026-03-14T09:26:53.589Z'),
+          deletedBy: NullableId(),
+          requestId: NullableId({ description: "The log's id of the request that deleted it." }),
+          item: Anything({ id: '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', name: 'Analytical engine' }),
+        }),
+      ),
+      nextCursor: NullableText('00000000-1267-8000-8000-000000000000'),
+    }),
+  },
+  readElsewhere: 'all',
+  sendsText: true,
+})

@@ -1,0 +1,103 @@
+import { admitted } from '../../../admission/lane.ts'
+import type { Collection } from '../../../catalog/catalog.ts'
+import { logTable } from '../../../catalog/log-triggers.ts'
+import type { CurrentCatalog } from '../../../catalog/store.ts'
+import type { Configuration } from '../../../config/config.ts'
+import type { Clock } from '../../../db/clock.ts'
+import { errors } from '../../../errors.ts'
+import { eventIdSql } from '../../../events/log.ts'
+import type { Access } from '../../../query/access.ts'
+import { compileCondition } from '../../../query/compile.ts'
+import { projectionList } from '../../../query/compile-rows.ts'
+import { resolveEnv } from '../../../query/env.ts'
+import { readInteger, readString } from '../../../query/parse.ts'
+import { readableFields, resolveCondition } from '../../../query/resolve.ts'
+import { createParams, ident, type Statement, statement } from '../../../query/sql.ts'
+import type { UndoReads } from './capabilities.ts'
+import { wireTime } from './queries.ts'
+import { positionOf } from './undo.ts'
+
+const defaultLimit = 25
+const largestLimit = 100
+
+/**
+ * `GET /items/{collection}/deleted`: `{"data":[{id, event, deletedAt, deletedBy, requestId, item}],"nextCursor"}`, what was
+ * deleted last first. A row is in it while its newest event is its deletion, or in a collection with soft delete the one that
+ * marked it, and the log still holds it; `item` are the fields that the caller may read, of rows that it might have read.
+ */
+export async function listDeleted(
+  rt: UndoReads,
+  access: Access,
+  name: string,
+  raw: Readonly<Record<string, unknown>>,
+): Promise<string> {
+  const limit = Math.min(readInteger('limit', raw.limit, 1) ?? defaultLimit, largestLimit)
+  const cursor = readString('cursor', raw.cursor)
+  const isFirst = cursor === undefined || cursor === ''
+  const position = isFirst ? undefined : positionOf(cursor)
+  if (position === undefined && !isFirst) throw errors.badQuery('cursor: expected the nextCursor of the page before')
+  const asked = deletedStatement(rt, access, name, position, limit + 1)
+  const rows = await admitted(
+    rt.admission,
+    { shape: asked.text, presumed: 'heavy' },
+    () => rt.db.run(asked.text, asked.values, 'prepared') as Promise<{ event: string; data: string }[]>,
+  )
+  const page = rows.slice(0, limit)
+  const next = rows.length > limit ? page.at(-1)!.event : null
+  return `{"data":[${page.map(({ data }) => data).join(',')}],"nextCursor":${JSON.stringify(next)}}`
+}
+
+function deletedStatement(
+  rt: Clock & Configuration & CurrentCatalog,
+  access: Access,
+  name: string,
+  position: string | undefined,
+  limit: number,
+): Statement {
+  const catalog = rt.catalog.current()
+  const fields = readableFields(catalog, access, name)
+  const rule = resolveCondition(catalog, access, name, 'read', resolveEnv(rt), { includeDeleted: true })
+  const collection = catalog.collections.get(name)!
+  if (!collection.logged) throw errors.badQuery(`${name} has no history`)
+  const params = createParams()
+  const entity = params.bind(name, 'text')
+  const before = position === undefined ? '' : ` and ${isBefore(params.bind(position, 'bigint'))}`
+  const where = rule === undefined ? '' : ` and ${compileCondition(rule, 't', params)}`
+  const text = `select e.id::text as event, json_build_object('id', (select to_jsonb(k.*)->${params.bind(collection.primaryKey.name, 'text')} from (
+        select ${projectionList([collection.primaryKey], 't')}) k), 'event', e.id, 'deletedAt', ${wireTime('e."createdAt"')},
+      'deletedBy', e."userId", 'requestId', e."logRequestId", 'item', o.item)::text as data
+    from "${logTable}" e
+    cross join lateral jsonb_populate_record(null::${ident(name)}, ${goneImage(collection)}) t
+    cross join lateral (select to_jsonb(i.*) as item from (select ${projectionList(fields, 't')}) i) o
+    where e.type = 'data' and e.entity = ${entity} and ${isDeletion(collection)}${before}
+      and not exists (select from "${logTable}" l where l.type = 'data' and l.entity = ${entity} and l."entityId" = e."entityId"
+        and l.position > e.position and ${isLater(collection)})${where}
+    order by e."createdAt" desc, e.position desc limit ${params.bind(limit, 'bigint')}`
+  return statement(text, params.values)
+}
+
+/** In the order of time, as the index has it. What came before an event that is gone is gone, too. */
+const isBefore = (position: string): string =>
+  `(e."createdAt", e.position) < (coalesce((select c."createdAt" from "${logTable}" c where c.id = ${eventIdSql(position)}), '-infinity'), ${position})`
+
+/** The row that the event took away. A marked one is still there, and is shown as it was before. */
+const goneImage = ({ paranoid }: Collection): string =>
+  paranoid
+    ? `case when e.action = 'update' then (e.changes->'after') || (e.changes->'before') else e.changes->'before' end`
+    : `e.changes->'before'`
+
+const isMarking = (event: string): string =>
+  `(${event}.action = 'update' and ${event}.changes->'before' ? 'deletedAt' and ${event}.changes->'before'->>'deletedAt' is null
+    and ${event}.changes->'after'->>'deletedAt' is not null)`
+
+/** An erased event has no images, and cannot be brought back. */
+const isDeletion = ({ paranoid }: Collection): string =>
+  paranoid
+    ? `e.action in ('delete', 'update') and not e.changes ? 'erased' and (e.action = 'delete' or ${isMarking('e')})`
+    : `e.action = 'delete' and not e.changes ? 'erased'`
+
+/** Where rows are marked, one that was written afterwards is still deleted: unless it was brought back, or is gone for good. */
+const isLater = ({ paranoid }: Collection): string =>
+  paranoid
+    ? `(l.action <> 'update' or l.changes ? 'erased' or l.changes->'before' ? 'deletedAt')`
+    : `l.action <> 'update'`

@@ -1,0 +1,232 @@
+import { beforeAll, describe, expect, it } from 'vitest'
+import { contextFor } from '../../src/extensions/context.ts'
+import { type Api, type Call, startApi } from '../support/api.ts'
+
+/** What requests did, and the trash (docs/undo.md). */
+
+let api: Api
+beforeAll(async () => {
+  api = await startApi()
+  const text = { type: 'String' }
+  const schemas: [string, object, object?][] = [
+    ['leaf', { name: text, secret: { ...text, hidden: true } }],
+    ['tree', { name: text, leaf: { relType: 'BelongsTo', target: 'leaf', foreignKey: 'leaf_Id' } }],
+    ['marked', { name: text }, { paranoid: true }],
+  ]
+  for (const [collectionName, fields, more] of schemas)
+    expect((await api.admin('POST', '/schemas', { collectionName, schema: { ...more, fields } })).status).toBeLessThan(
+      300,
+    )
+})
+
+const ok = async (answer: ReturnType<Call>) => {
+  const { status, body, headers, text } = await answer
+  if (status >= 300) throw new Error(`${status} ${text}`)
+  return { ...body, id: String(headers['x-request-id']), logId: headers['x-log-request-id'] }
+}
+const list = async (query: string, call: Call = api.admin) => ok(call('GET', `/log/requests?${query}`))
+
+describe('GET /log/requests', () => {
+  it('lists requests and transactions with who, when and how much', async () => {
+    const { id } = await ok(
+      api.admin('POST', '/items/tree/bulk', [{ name: 'a', leaf: { name: 'x' } }, { name: 'b' }], {
+        'x-svc-agent': 'robot',
+      }),
+    )
+    await api.sql(`begin; insert into leaf (name) values ('sql'); update tree set name = 'c'; commit`)
+    const { data } = await list('limit=2')
+    expect(data[0]).toMatchObject({ requestId: null, userId: null, events: 3 })
+    expect(data[1]).toMatchObject({
+      requestId: id,
+      clientRequestId: id,
+      agent: { name: 'robot' },
+      cause: null,
+      events: 3,
+      counts: [
+        { collection: 'leaf', action: 'create', events: 1 },
+        { collection: 'tree', action: 'create', events: 2 },
+      ],
+    })
+    expect(Date.parse(data[1].at)).toBeLessThanOrEqual(Date.parse(data[1].until))
+  })
+
+  it('finds the requests that share an id of the client', async () => {
+    const chosen = { 'x-request-id': 'my-id' }
+    const ids = []
+    for (const name of ['1', '2']) ids.unshift((await ok(api.admin('POST', '/items/leaf', { name }, chosen))).logId)
+    const { data, nextCursor } = await list('requestId=my-id')
+    expect([data.map(({ requestId }: any) => requestId), nextCursor]).toEqual([ids, null])
+  })
+
+  it('comes in pages, each request once', async () => {
+    const ids: string[] = []
+    for (let n = 0; n < 7; n += 1)
+      ids.unshift((await ok(api.admin('POST', '/items/marked/bulk', [{ name: 'p' }, { name: 'q' }]))).id)
+    const seen: string[] = []
+    let cursor: string | null = ''
+    for (let pages = 0; cursor !== null && pages < 20; pages += 1) {
+      const page: any = await list(`collection=marked&action=create&limit=3${cursor && `&cursor=${cursor}`}`)
+      seen.push(...page.data.map(({ requestId }: any) => requestId))
+      cursor = page.nextCursor
+    }
+    expect(seen).toEqual(ids)
+  })
+
+  it.each(['actor=x', 'cause=x', 'tenant=x', 'from=x', 'limit=0', 'limit=x', 'cursor=x'])(
+    'refuses %s',
+    async (query) => {
+      expect((await api.admin('GET', `/log/requests?${query}`)).status).toBe(400)
+    },
+  )
+
+  it('shows who may read svc_AuditLog what that permission shows', async () => {
+    const none = await api.user()
+    const own = await api.user([
+      {
+        collection: 'svc_AuditLog',
+        action: 'read',
+        fields: ['id', 'entity', 'action'],
+        conditions: { entity: 'marked' },
+      },
+      { collection: 'marked', action: 'create', fields: ['*'] },
+    ])
+    expect((await none.call('GET', '/log/requests')).status).toBe(403)
+    expect((await api.anonymous('GET', '/log/requests')).status).toBe(401)
+    const { id } = await ok(own.call('POST', '/items/marked', { name: 'own' }))
+    const { data } = await list('limit=100', own.call)
+    expect(data[0]).toEqual({
+      requestId: id,
+      position: expect.any(String),
+      at: expect.any(String),
+      until: expect.any(String),
+      events: 1,
+      counts: [{ collection: 'marked', action: 'create', events: 1 }],
+    })
+    expect(new Set(data.flatMap(({ counts }: any) => counts.map(({ collection }: any) => collection)))).toEqual(
+      new Set(['marked']),
+    )
+    const one = await ok(own.call('GET', `/log/requests/${id}`))
+    expect(one.data.eventList[0].changes).toBeUndefined()
+  })
+})
+
+describe('GET /log/requests/{id}', () => {
+  it('is a tree of what a request did and led to, with what led to it and what undid it', async () => {
+    const { ItemsService } = contextFor(api.rt, 'svc-hook-tree')
+    api.rt.hooks.register('svc-hook-tree', 'tree', 'items.create.after', async () => {
+      await new ItemsService('leaf').createOne({ name: 'by the hook' })
+    })
+    const { id } = await ok(api.admin('POST', '/items/tree', { name: 'root' }))
+    const { id: undoing } = await ok(api.admin('POST', '/log/undo', { requestId: id }))
+    const { data } = await ok(api.admin('GET', `/log/requests/${id}`))
+    expect(data).toMatchObject({ requestId: id, chain: [], undoneBy: [undoing], events: 1 })
+    expect(data.eventList).toMatchObject([
+      { collection: 'tree', action: 'create', changes: { before: null, after: { name: 'root' } } },
+    ])
+    expect(data.caused).toMatchObject([
+      {
+        cause: { request: id, depth: 1, by: 'hook' },
+        eventList: [{ collection: 'leaf', action: 'create' }],
+        caused: [],
+      },
+    ])
+    expect(JSON.stringify(data)).not.toContain('secret')
+    const below = await ok(api.admin('GET', `/log/requests/${data.caused[0].requestId}`))
+    expect(below.data.chain).toMatchObject([{ requestId: id }])
+    const { data: caused } = await list(`cause=${id}`)
+    expect(caused.map(({ requestId }: any) => requestId)).toEqual([data.caused[0].requestId])
+    const byPosition = await ok(api.admin('GET', `/log/requests/${data.eventList[0].id}`))
+    expect(byPosition.data.requestId).toBe(id)
+  })
+
+  it('takes the position of an event for its transaction', async () => {
+    await api.sql(`insert into leaf (name) values ('by SQL')`)
+    const [{ position }] = await api.sql('select max(position)::text as position from "svc_AuditLog"')
+    const { data } = await ok(api.admin('GET', `/log/requests/${position}`))
+    expect(data).toMatchObject({ requestId: null, position, events: 1, eventList: [{ collection: 'leaf' }] })
+  })
+
+  it.each(['x', '99999999999999', '00000000-0000-7000-8000-000000000000'])('answers %s with 404', async (id) => {
+    expect((await api.admin('GET', `/log/requests/${id}`)).status).toBe(404)
+  })
+})
+
+describe('GET /items/{collection}/deleted', () => {
+  const trash = async (collection: string, call: Call = api.admin, query = '') =>
+    ok(call('GET', `/items/${collection}/deleted${query}`))
+
+  it('lists what was deleted and not restored, and each can be brought back with what it refers to', async () => {
+    const { data: leaf } = await ok(api.admin('POST', '/items/leaf', { name: 'l' }))
+    const { data: tree } = await ok(api.admin('POST', '/items/tree', { name: 't', leaf_Id: leaf.id }))
+    const { id: request } = await ok(api.admin('DELETE', `/items/tree/${tree.id}`))
+    const { data } = await trash('tree')
+    expect(data[0]).toEqual({
+      id: tree.id,
+      event: expect.any(String),
+      deletedAt: expect.stringMatching(/Z$/),
+      deletedBy: expect.any(String),
+      requestId: request,
+      item: expect.objectContaining({ id: tree.id, name: 't', leaf_Id: leaf.id }),
+    })
+    await ok(api.admin('POST', `/items/tree/${tree.id}/restore`, { before: data[0].event }))
+    const { data: back } = await ok(api.admin('GET', `/items/tree/${tree.id}?fields=name,leaf.name`))
+    expect(back).toMatchObject({ name: 't', leaf: { name: 'l' } })
+    expect((await trash('tree')).data.map(({ id }: any) => id)).not.toContain(tree.id)
+  })
+
+  it('lists marked rows too', async () => {
+    const { data: row } = await ok(api.admin('POST', '/items/marked', { name: 'm' }))
+    await ok(api.admin('DELETE', `/items/marked/${row.id}`))
+    const [first] = (await trash('marked')).data
+    expect(first).toMatchObject({ id: row.id, item: { name: 'm', deletedAt: null } })
+    await ok(api.admin('POST', `/items/marked/${row.id}/restore`, { before: first.event }))
+    expect((await api.admin('GET', `/items/marked/${row.id}`)).status).toBe(200)
+    expect((await trash('marked')).data.map(({ id }: any) => id)).not.toContain(row.id)
+    await ok(api.admin('DELETE', `/items/marked/${row.id}`))
+    await api.sql('delete from marked where id = $1', [row.id])
+    expect((await trash('marked')).data.filter(({ id }: any) => id === row.id)).toHaveLength(1)
+  })
+
+  it('shows a caller what it might have read, in pages', async () => {
+    const rows = [{ name: 'mine 1' }, { name: 'other' }, { name: 'mine 2' }, { name: 'mine 3' }]
+    await ok(
+      api.admin(
+        'POST',
+        '/items/leaf/bulk',
+        rows.map((row) => ({ ...row, secret: 'canary' })),
+      ),
+    )
+    await api.sql(`delete from leaf where name like 'mine%' or name = 'other'`)
+    const reader = await api.user([
+      { collection: 'leaf', action: 'read', fields: ['name'], conditions: { name: { startsWith: 'mine' } } },
+    ])
+    const seen: string[] = []
+    let cursor: string | null = ''
+    do {
+      const page: any = await trash('leaf', reader.call, `?limit=2${cursor && `&cursor=${cursor}`}`)
+      expect(
+        page.data.flatMap(({ item }: any) => Object.keys(item)).filter((name: string) => !/^(id|name)$/.test(name)),
+      ).toEqual([])
+      seen.push(...page.data.map(({ item }: any) => item.name))
+      cursor = page.nextCursor
+    } while (cursor !== null)
+    expect(seen.sort()).toEqual(['mine 1', 'mine 2', 'mine 3'])
+    const { text } = await api.admin('GET', '/items/leaf/deleted')
+    expect(text).not.toMatch(/canary|secret/)
+    const [{ id }] = (await trash('leaf')).data
+    await ok(api.admin('DELETE', `/items/leaf/${id}/history`))
+    expect((await trash('leaf')).data.map((row: any) => row.id)).not.toContain(id)
+  })
+
+  it.each([
+    ['/items/leaf/deleted?limit=0', 400],
+    ['/items/leaf/deleted?cursor=x', 400],
+    ['/items/leaf/deleted?filters=x', 400],
+    ['/items/nothing/deleted', 404],
+    ['/items/svc_Sessions/deleted', 400],
+  ])('answers %s with %i', async (path, status) => expect((await api.admin('GET', path)).status).toBe(status))
+
+  it('is refused to whom may not read the collection', async () => {
+    expect((await api.anonymous('GET', '/items/leaf/deleted')).status).toBe(403)
+  })
+})

@@ -1,0 +1,507 @@
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { type Api, type Call, startApi } from '../support/api.ts'
+
+/** Undo of requests, transactions and what users did (docs/undo.md). */
+
+let api: Api
+const collections = ['writer', 'novel', 'chapter', 'genre', 'novel_genre', 'pair', 'safe', 'bin'] as const
+
+const text = { type: 'String' }
+const serial = { type: 'Integer', primaryKey: true, defaultValue: { type: 'AUTOINCREMENT' } }
+const to = (target: string, foreignKey: string, more = {}) => ({ relType: 'BelongsTo', target, foreignKey, ...more })
+
+beforeAll(async () => {
+  api = await startApi()
+  const own = { usertrack: true }
+  const schemas: [string, object, object?][] = [
+    ['writer', { name: text, rank: { type: 'Integer' } }, own],
+    [
+      'novel',
+      {
+        id: serial,
+        title: text,
+        code: { ...text, unique: true },
+        price: { type: 'Decimal', values: { precision: 20, scale: 10 } },
+        big: { type: 'BigInt' },
+        facts: { type: 'JSON' },
+        tags: { type: 'Array', values: { type: 'String' } },
+        at: { type: 'DateTime' },
+        writer: to('writer', 'writer_Id', { onDelete: 'CASCADE' }),
+        best: to('novel', 'best_Id', { onDelete: 'SET NULL' }),
+      },
+      own,
+    ],
+    ['chapter', { title: text, novel: to('novel', 'novel_Id', { allowNull: false, onDelete: 'CASCADE' }) }],
+    ['genre', { id: serial, name: text }],
+    [
+      'novel_genre',
+      {
+        id: serial,
+        novel: to('novel', 'novel_Id', { allowNull: false, onDelete: 'CASCADE' }),
+        genre: to('genre', 'genre_Id', { allowNull: false, onDelete: 'CASCADE' }),
+      },
+      { isJunction: true, constraints: [{ type: 'unique', fields: ['novel_Id', 'genre_Id'] }] },
+    ],
+    ['pair', { name: text, other: to('pair', 'other_Id') }],
+    ['safe', { name: text, pin: { ...text, hidden: true } }],
+    ['bin', { name: text }, { paranoid: true }],
+  ]
+  for (const [collectionName, fields, more] of schemas) {
+    const { status, text: answer } = await api.admin('POST', '/schemas', {
+      collectionName,
+      schema: { ...more, fields },
+    })
+    if (status >= 300) throw new Error(`${collectionName}: ${answer}`)
+  }
+  const extend = async (name: string, relations: object) => {
+    const { status, text: answer } = await api.admin('PATCH', `/schemas/${name}`, { schema: { fields: relations } })
+    if (status >= 300) throw new Error(answer)
+  }
+  await extend('writer', { novels: { relType: 'HasMany', target: 'novel', foreignKey: 'writer_Id' } })
+  await extend('novel', {
+    chapters: { relType: 'HasMany', target: 'chapter', foreignKey: 'novel_Id' },
+    genres: {
+      relType: 'BelongsToMany',
+      target: 'genre',
+      through: 'novel_genre',
+      foreignKey: 'novel_Id',
+      otherKey: 'genre_Id',
+    },
+  })
+})
+
+beforeEach(() => api.sql(`truncate ${collections.join(', ')} cascade`))
+
+const rows = async (table: string) =>
+  (
+    await api.sql(`select to_jsonb(t) - 'updatedAt' - 'userUpdated_Id' as row from "${table}" t order by t.id::text`)
+  ).map(({ row }) => JSON.stringify(row))
+const all = async () => Object.fromEntries(await Promise.all(collections.map(async (name) => [name, await rows(name)])))
+const ok = async (answer: ReturnType<Call>) => {
+  const { status, body, headers, text: words } = await answer
+  if (status >= 300) throw new Error(`${status} ${words}`)
+  return { data: body?.data, id: String(headers['x-request-id']) }
+}
+const make = async (collection: string, values: object) =>
+  (await ok(api.admin('POST', `/items/${collection}`, values))).data.id
+const undo = (body: object, call: Call = api.admin) => call('POST', '/log/undo', body)
+
+/** Does something and undoes it: everything is as it was; then undoes the undo: everything is as it was in between. */
+async function thereAndBack(act: () => Promise<string>, more: object = {}): Promise<any> {
+  const before = await all()
+  const requestId = await act()
+  const between = await all()
+  expect(between).not.toEqual(before)
+  const back = await ok(undo({ requestId, ...more }))
+  expect(await all()).toEqual(before)
+  const forth = await ok(undo({ requestId: back.id, ...more }))
+  expect(await all()).toEqual(between)
+  await ok(undo({ requestId: forth.id, ...more }))
+  expect(await all()).toEqual(before)
+  return back.data
+}
+
+const novel = {
+  title: 'Emma',
+  code: 'E',
+  price: '12345678.0123456789',
+  big: '9007199254740993',
+  facts: { b: 1, a: [1.5, null] },
+  tags: ['x', 'a "quoted", one'],
+  at: '2024-02-29T12:00:00.123456Z',
+}
+
+describe('POST /log/undo', () => {
+  it('takes back a create, an update and a delete of all kinds of values, to the last digit', async () => {
+    await thereAndBack(async () => (await ok(api.admin('POST', '/items/novel', novel))).id)
+    const id = await make('novel', novel)
+    await api.sql(`update novel set facts = '{"n": 12345678901234567890.123, "b": 1}' where id = $1`, [id])
+    await thereAndBack(async () => {
+      const changes = { title: null, price: 1, big: 2, facts: [], tags: [], at: null, code: 'F' }
+      return (await ok(api.admin('PATCH', `/items/novel/${id}`, changes))).id
+    })
+    await thereAndBack(async () => (await ok(api.admin('DELETE', `/items/novel/${id}`))).id)
+    const other = await make('writer', { name: 'w' })
+    await thereAndBack(async () => (await ok(api.admin('DELETE', `/items/writer/${other}`))).id)
+  })
+
+  it('answers a read of now as a read of before', async () => {
+    const writer = await make('writer', { name: 'Jane', novels: [{ ...novel, chapters: [{ title: '1' }] }] })
+    const list = (query: string) =>
+      api.admin('GET', `/items/writer?fields=id,name,createdAt,userCreated_Id,novels.*,novels.chapters.title${query}`)
+    const { cursor } = (await ok(api.admin('GET', '/history/now'))).data
+    const { id } = await ok(api.admin('DELETE', `/items/writer/${writer}`))
+    expect((await list('')).body.data).toEqual([])
+    await ok(undo({ requestId: id }))
+    const plain = (body: any) =>
+      JSON.parse(
+        JSON.stringify(body.data, (key, value) => (/^(updatedAt|userUpdated_Id)$/.test(key) ? undefined : value)),
+      )
+    expect(plain((await list('')).body)).toEqual(plain((await list(`&asOf=${cursor}`)).body))
+  })
+
+  it('takes back a cascade, by whichever table it came', async () => {
+    const writer = await make('writer', { name: 'Jane', novels: [novel, { title: 'Persuasion' }] })
+    const [{ id }] = await api.sql(`select id from novel where title = 'Emma'`)
+    const genre = await make('genre', { name: 'g' })
+    await ok(
+      api.admin('PATCH', `/items/novel/${id}`, {
+        genres: [genre],
+        chapters: [{ title: 'I' }, { title: 'II' }],
+        best_Id: id,
+      }),
+    )
+    const data = await thereAndBack(async () => (await ok(api.admin('DELETE', `/items/writer/${writer}`))).id)
+    expect(data.counts).toEqual(
+      expect.arrayContaining([
+        { collection: 'chapter', create: 2, update: 0, delete: 0, conflicts: 0 },
+        { collection: 'novel_genre', create: 1, update: 0, delete: 0, conflicts: 0 },
+      ]),
+    )
+  })
+
+  it('takes back one request over five collections', async () => {
+    const genre = await make('genre', { name: 'old' })
+    await thereAndBack(async () => {
+      const genres = [{ id: genre, name: 'renamed' }, { name: 'new' }]
+      return (
+        await ok(
+          api.admin('POST', '/items/writer', {
+            name: 'Jane',
+            novels: [
+              { ...novel, chapters: [{ title: 'I' }], genres },
+              { title: 'b', genres: [genre] },
+            ],
+          }),
+        )
+      ).id
+    })
+  })
+
+  it('takes back what others than requests do, by the position of an event', async () => {
+    const id = await make('writer', { name: 'a', novels: [novel] })
+    const before = await all()
+    await api.sql(`with gone as (delete from novel) update writer set name = 'b', rank = 3`)
+    const [{ position, event }] = await api.sql(
+      `select position::text, id as event from "svc_AuditLog" where entity = 'writer' and "entityId" = $1 order by position desc limit 1`,
+      [id],
+    )
+    const { data } = await ok(undo({ position: event, dryRun: true }))
+    expect(data.rows.map(({ collection, action }: any) => [collection, action])).toEqual([
+      ['novel', 'create'],
+      ['writer', 'update'],
+    ])
+    await ok(undo({ position }))
+    expect(await all()).toEqual(before)
+  })
+
+  it('takes back what a user did in a time, and nothing that others did', async () => {
+    const grant = (action: string) => ({ collection: 'genre', action, fields: ['*'] })
+    const ada = await api.user(['create', 'read', 'update', 'delete'].map(grant))
+    const kept = await make('genre', { name: 'kept' })
+    const [{ now: from }] = await api.sql('select clock_timestamp()::text as now')
+    const iso = (time: string) => new Date(time).toISOString()
+    const before = await rows('genre')
+    await ok(ada.call('POST', '/items/genre', { name: 'hers' }))
+    await ok(ada.call('PATCH', `/items/genre/${kept}`, { name: 'by her' }))
+    const [{ now: end }] = await api.sql(`select clock_timestamp() + interval '1 second' as now`)
+    await make('writer', { name: 'other' })
+    const body = { actor: ada.id, from: iso(from), to: iso(end) }
+    expect((await undo({ ...body, collections: ['writer'] })).status).toBe(404)
+    // Her own may she undo, somebody else's activity is not hers to ask about.
+    expect((await undo({ ...body, actor: '00000000-0000-4000-8000-000000000000' }, ada.call)).status).toBe(403)
+    await ok(undo(body, ada.call))
+    expect(await rows('genre')).toEqual(before)
+    expect(await rows('writer')).toHaveLength(1)
+  })
+
+  it('frees unique values before they are taken, and opens circles', async () => {
+    const first = await make('novel', { title: 'first', code: 'A' })
+    const genre = await make('genre', { name: 'g' })
+    await ok(api.admin('PATCH', `/items/novel/${first}`, { genres: [genre] }))
+    const before = await all()
+    const [{ id: link }] = await api.sql('select id from novel_genre')
+    await api.sql(`begin; delete from novel_genre where id = ${link}; insert into novel_genre ("novel_Id", "genre_Id") values (${first}, ${genre});
+      delete from novel where title = 'first'; insert into novel (title, code) values ('second', 'A'); commit`)
+    const [{ position }] = await api.sql('select max(position)::text as position from "svc_AuditLog"')
+    await ok(undo({ position }))
+    expect(await all()).toEqual(before)
+
+    const a = await make('pair', { name: 'a' })
+    const b = await make('pair', { name: 'b', other_Id: a })
+    await ok(api.admin('PATCH', `/items/pair/${a}`, { other_Id: b }))
+    const circle = await rows('pair')
+    await api.sql('delete from pair')
+    const [{ position: gone }] = await api.sql('select max(position)::text as position from "svc_AuditLog"')
+    await ok(undo({ position: gone }))
+    expect(await rows('pair')).toEqual(circle)
+  })
+
+  it('takes back soft deletes and their restoration', async () => {
+    const id = await make('bin', { name: 'x' })
+    await thereAndBack(async () => (await ok(api.admin('DELETE', `/items/bin/${id}`))).id)
+    const deleted = await ok(api.admin('DELETE', `/items/bin/${id}`))
+    await thereAndBack(async () => (await ok(api.admin('PATCH', `/items/bin/${id}`, { deletedAt: null }))).id)
+    expect(deleted.id).toBeDefined()
+    // A new row of such a collection is not destroyed, but marked.
+    const created = await ok(api.admin('POST', '/items/bin', { name: 'new' }))
+    await ok(undo({ requestId: created.id }))
+    const { body } = await api.admin('GET', '/items/bin?paranoid=false&fields=name')
+    expect(body.data.map(({ name }: any) => name).sort()).toEqual(['new', 'x'])
+    expect((await undo({ requestId: created.id })).body.error.code).toBe('NOTHING_TO_UNDO')
+  })
+
+  it('is itself an event that names what it undid', async () => {
+    const { id } = await ok(api.admin('POST', '/items/genre', { name: 'x' }))
+    const position = await api.position()
+    const back = await ok(undo({ requestId: id }))
+    const log = await api.log(position)
+    expect(log.map(({ type, action, entity, entityId }) => [type, action, entity, entityId])).toEqual([
+      ['data', 'delete', 'genre', expect.any(String)],
+      ['history', 'undone', 'svc_AuditLog', id],
+    ])
+    expect(log[1]!.changes).toEqual({ undone: id, by: 'request', rows: 1, forced: 0 })
+    expect(await api.jobs('mail')).toEqual([])
+    expect((await undo({ requestId: id })).body.error.code).toBe('NOTHING_TO_UNDO')
+    expect(back.data.notUndone).toEqual([])
+  })
+})
+
+describe('what others have changed since', () => {
+  it('is refused field by field, unless it is forced, and then only these fields are overwritten', async () => {
+    const id = await make('writer', { name: 'a', rank: 1 })
+    const other = await make('writer', { name: 'a', rank: 1 })
+    const { id: requestId } = await ok(
+      api.admin('PATCH', '/items/writer/bulk', [
+        { id, name: 'b', rank: 2 },
+        { id: other, rank: 2 },
+      ]),
+    )
+    await ok(api.admin('PATCH', `/items/writer/${id}`, { name: 'c' }))
+    const before = await all()
+    const refused = await undo({ requestId })
+    expect([refused.status, refused.body.error.code]).toEqual([409, 'UNDO_CONFLICT'])
+    expect(refused.body.error.details.conflicts).toEqual([
+      { collection: 'writer', id, reasons: [{ reason: 'changed', fields: ['name'] }] },
+    ])
+    expect(await all()).toEqual(before)
+    await ok(undo({ requestId, force: [{ collection: 'writer', id }] }))
+    expect(
+      (await api.sql('select name, rank from writer order by rank, name')).map(({ name, rank }) => [name, rank]),
+    ).toEqual([
+      ['a', 1],
+      ['a', 1],
+    ])
+  })
+
+  it('does not matter in other fields, nor where the old value is back', async () => {
+    const id = await make('writer', { name: 'a', rank: 1 })
+    const { id: requestId } = await ok(api.admin('PATCH', `/items/writer/${id}`, { name: 'b' }))
+    await ok(api.admin('PATCH', `/items/writer/${id}`, { rank: 7 }))
+    await ok(undo({ requestId }))
+    expect((await api.sql('select name, rank from writer'))[0]).toEqual({ name: 'a', rank: 7 })
+    const again = await ok(api.admin('PATCH', `/items/writer/${id}`, { name: 'b' }))
+    await ok(api.admin('PATCH', `/items/writer/${id}`, { name: 'a' }))
+    expect((await undo({ requestId: again.id })).body.error.code).toBe('NOTHING_TO_UNDO')
+  })
+
+  it('makes another plan than that of the dry run', async () => {
+    const id = await make('writer', { name: 'a', rank: 1 })
+    const { id: requestId } = await ok(api.admin('PATCH', `/items/writer/${id}`, { name: 'b' }))
+    const dry = async () => (await ok(undo({ requestId, dryRun: true }))).data
+    const first = await dry()
+    expect(first).toMatchObject({
+      conflicts: [],
+      rows: [{ collection: 'writer', id, action: 'update', fields: ['name'] }],
+    })
+    await ok(api.admin('PATCH', `/items/writer/${id}`, { rank: 2 }))
+    // Nothing of the plan has changed.
+    expect((await dry()).plan).toBe(first.plan)
+    await ok(api.admin('PATCH', `/items/writer/${id}`, { name: 'c' }))
+    const changed = await undo({ requestId, plan: first.plan })
+    expect([changed.status, changed.body.error.code]).toEqual([409, 'PLAN_CHANGED'])
+    expect((await api.sql('select name from writer'))[0].name).toBe('c')
+    await ok(undo({ requestId, plan: (await dry()).plan, force: [{ collection: 'writer', id }] }))
+    expect((await api.sql('select name from writer'))[0].name).toBe('a')
+  })
+
+  it('is waited for while it is being written', async () => {
+    const id = await make('writer', { name: 'a' })
+    const { id: requestId } = await ok(api.admin('PATCH', `/items/writer/${id}`, { name: 'b' }))
+    const pool = await api.sql('select 1')
+    expect(pool).toHaveLength(1)
+    const { withClient } = await import('../support/server.ts')
+    await withClient(api.database.url, async (client) => {
+      await client.query('begin')
+      await client.query(`update writer set name = 'c' where id = $1`, [id])
+      const undoing = undo({ requestId })
+      for (;;) {
+        const waiting = await api.sql(
+          `select from pg_stat_activity where wait_event_type = 'Lock' and query like '%for update of t%' and datname = current_database()`,
+        )
+        if (waiting.length > 0) break
+      }
+      await client.query('commit')
+      expect((await undoing).body.error.code).toBe('UNDO_CONFLICT')
+    })
+    expect((await api.sql('select name from writer'))[0].name).toBe('c')
+  })
+
+  it('keeps rows that others refer to by now', async () => {
+    const { data, id: requestId } = await ok(api.admin('POST', '/items/novel', { title: 'x' }))
+    await make('chapter', { title: 'of another', novel_Id: data.id })
+    const { body } = await undo({ requestId })
+    expect(body.error.details.conflicts).toEqual([
+      {
+        collection: 'novel',
+        id: String(data.id),
+        reasons: [{ reason: 'referenced', by: [{ collection: 'chapter', rows: 1 }] }],
+      },
+    ])
+    await ok(undo({ requestId, force: [{ collection: 'novel', id: data.id }] }))
+    expect(await all()).toMatchObject({ novel: [], chapter: [] })
+  })
+
+  it('cannot bring back what refers to something that is gone, but without the reference where that may be', async () => {
+    const writer = await make('writer', { name: 'w' })
+    const book = await make('novel', { title: 'x', writer_Id: writer, chapters: [{ title: 'I' }] })
+    const [{ id: chapter }] = await api.sql('select id from chapter')
+    const { id: ofChapter } = await ok(api.admin('DELETE', `/items/chapter/${chapter}`))
+    const { id: ofBook } = await ok(api.admin('DELETE', `/items/novel/${book}`))
+    await ok(api.admin('DELETE', `/items/writer/${writer}`))
+    const force = [
+      { collection: 'novel', id: book },
+      { collection: 'chapter', id: chapter },
+    ]
+    const refused = await undo({ requestId: ofChapter, force })
+    expect(refused.body.error.details.conflicts[0].reasons).toEqual([
+      { reason: 'reference gone', fields: ['novel_Id'], required: true },
+    ])
+    expect((await undo({ requestId: ofBook })).status).toBe(409)
+    await ok(undo({ requestId: ofBook, force }))
+    expect((await api.sql('select id, "writer_Id" from novel'))[0]).toEqual({ id: book, writer_Id: null })
+    await ok(undo({ requestId: ofChapter }))
+    expect(await rows('chapter')).toHaveLength(1)
+  })
+
+  it('leaves a row that others have deleted', async () => {
+    const id = await make('writer', { name: 'a' })
+    const { id: requestId } = await ok(api.admin('PATCH', `/items/writer/${id}`, { name: 'b' }))
+    await ok(api.admin('DELETE', `/items/writer/${id}`))
+    const { body } = await undo({ requestId })
+    expect(body.error.details.conflicts[0].reasons).toEqual([{ reason: 'deleted' }])
+    const forced = await undo({ requestId, force: [{ collection: 'writer', id }] })
+    expect(forced.body.error.code).toBe('NOTHING_TO_UNDO')
+  })
+})
+
+describe('what the log does not hold', () => {
+  it('is listed, and the rest comes back where it is forced', async () => {
+    const { data, id: created } = await ok(api.admin('POST', '/items/safe', { name: 'x', pin: 'canary' }))
+    const { id } = data
+    const { id: requestId } = await ok(api.admin('DELETE', `/items/safe/${id}`))
+    const refused = await undo({ requestId })
+    expect(refused.body.error.details.conflicts).toEqual([
+      { collection: 'safe', id, reasons: [{ reason: 'lost', fields: ['pin'] }] },
+    ])
+    expect(refused.text).not.toContain('canary')
+    await ok(undo({ requestId, force: [{ collection: 'safe', id }] }))
+    expect((await api.sql('select name, pin from safe'))[0]).toEqual({ name: 'x', pin: null })
+    await ok(api.admin('DELETE', `/items/safe/${id}/history`))
+    const erased = await undo({ requestId: created })
+    expect(erased.body.error.details.conflicts[0].reasons).toEqual([{ reason: 'erased' }])
+  })
+
+  it('never touches credentials, and tells of mails that were sent', async () => {
+    const email = 'ada@example.com'
+    const { id: registered } = await ok(
+      api.anonymous('POST', '/auth/register', { firstName: 'A', lastName: 'L', email, password: 'a long password' }),
+    )
+    const [{ id: userId }] = await api.sql('select id from "svc_User" where email = $1', [email])
+    const { data } = await ok(undo({ requestId: registered, dryRun: true }))
+    expect(data.notUndone).toEqual(
+      expect.arrayContaining([expect.objectContaining({ event: 'auth.register', id: userId })]),
+    )
+    expect(data.rows.map(({ collection }: any) => collection)).not.toContain('svc_Account')
+  })
+})
+
+describe('what a request led to', () => {
+  it('stays, unless it is included', async () => {
+    const hooked = await import('../../src/extensions/context.ts')
+    const { ItemsService } = hooked.contextFor(api.rt, 'svc-hook-undo')
+    api.rt.hooks.register('svc-hook-undo', 'genre', 'items.create.after', async ({ document }: any) => {
+      if (document.name === 'loud') await new ItemsService('writer').createOne({ name: 'by the hook' })
+    })
+    const first = await ok(api.admin('POST', '/items/genre', { name: 'loud' }))
+    await ok(undo({ requestId: first.id }))
+    expect([await rows('genre'), (await rows('writer')).length]).toEqual([[], 1])
+    await api.sql('truncate writer cascade')
+    const before = await all()
+    const second = await ok(api.admin('POST', '/items/genre', { name: 'loud' }))
+    expect(await rows('writer')).toHaveLength(1)
+    await ok(undo({ requestId: second.id, include: 'caused' }))
+    expect(await all()).toEqual(before)
+  })
+})
+
+describe('who may', () => {
+  const grants = (collection: string, actions: string[], more: object = {}) =>
+    actions.map((action) => ({ collection, action, fields: ['*'], ...more }))
+
+  it('is who may do each change of it', async () => {
+    const id = await make('genre', { name: 'a' })
+    const { id: requestId } = await ok(api.admin('DELETE', `/items/genre/${id}`))
+    const none = await api.user(grants('writer', ['read']))
+    const reader = await api.user(grants('genre', ['read', 'update']))
+    const creator = await api.user(grants('genre', ['read', 'create']))
+    const blind = await api.user(grants('genre', ['create']))
+    expect((await undo({ requestId }, api.anonymous)).status).toBe(401)
+    expect((await undo({ requestId }, none.call)).status).toBe(403)
+    expect((await undo({ requestId }, reader.call)).status).toBe(403)
+    const counted = await undo({ requestId, dryRun: true }, blind.call)
+    expect(counted.body.data).toMatchObject({ rows: [], counts: [{ collection: 'genre', create: 1 }] })
+    const seen = await undo({ requestId, dryRun: true }, creator.call)
+    expect(seen.body.data.rows).toEqual([{ collection: 'genre', id: String(id), action: 'create' }])
+    await ok(undo({ requestId }, creator.call))
+    expect(await rows('genre')).toHaveLength(1)
+  })
+
+  it.each([
+    [{}, 400],
+    [{ requestId: '00000000-0000-7000-8000-000000000000', position: 1 }, 400],
+    [{ requestId: 'chosen' }, 404],
+    [{ requestId: '00000000-0000-7000-8000-000000000000' }, 404],
+    [{ requestId: 5 }, 400],
+    [{ position: 'x' }, 404],
+    [{ position: -1 }, 400],
+    [{ position: '99999999999999' }, 404],
+    [{ position: '99999999999999999999' }, 404],
+    [{ actor: 'x', from: '2024-01-01T00:00:00Z', to: '2024-01-02T00:00:00Z' }, 400],
+    [{ actor: '00000000-0000-7000-8000-000000000000' }, 400],
+    [{ actor: '00000000-0000-7000-8000-000000000000', from: 'x', to: 'y' }, 400],
+    [{ actor: '00000000-0000-7000-8000-000000000000', from: '2024-01-02T00:00:00Z', to: '2024-01-01T00:00:00Z' }, 400],
+    [{ position: 1, include: 'all' }, 400],
+    [{ position: 1, force: 'all' }, 400],
+    [{ position: 1, force: [{ collection: 'genre' }] }, 400],
+    [{ position: 1, everything: true }, 400],
+  ])('refuses %j with %i', async (body, status) => {
+    const position = await api.position()
+    const answer = await undo(body)
+    expect([answer.status, answer.text]).toEqual([status, expect.not.stringMatching(/select|syntax/i)])
+    expect(await api.position()).toBe(position)
+  })
+})
+
+describe('a bulk import', () => {
+  it('of 10,000 rows is undone within 10 s', async () => {
+    const body = Array.from({ length: 10_000 }, (_, n) => ({ name: `row ${n}`, rank: n }))
+    const { id: requestId } = await ok(api.admin('POST', '/items/writer/bulk', body))
+    const begun = performance.now()
+    const { data } = await ok(undo({ requestId }))
+    const took = performance.now() - begun
+    expect(data.counts).toEqual([{ collection: 'writer', create: 0, update: 0, delete: 10_000, conflicts: 0 }])
+    expect(await rows('writer')).toEqual([])
+    expect(took).toBeLessThan(10_000)
+  }, 60_000)
+})

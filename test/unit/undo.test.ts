@@ -1,0 +1,113 @@
+import { describe, expect, it } from 'vitest'
+import { type Move, orderOf } from '../../src/features/data/undo/order.ts'
+import { type RowChange, reversalOf } from '../../src/features/data/undo/reversal.ts'
+
+/** `U` undone, `N` not; `create`, `delete`, or the fields of an update. Positions count from 1. */
+const changes = (...told: string[]): RowChange[] =>
+  told.map((line, index) => {
+    const [who, what, ...fields] = line.split(' ')
+    const action = what === 'create' || what === 'delete' ? what : 'update'
+    return {
+      position: String(index + 1),
+      action,
+      fields: action === 'update' ? [what!, ...fields].filter((name) => name !== 'erased') : [],
+      isErased: fields.includes('erased'),
+      isUndone: who === 'U',
+    }
+  })
+
+const shown = (...told: string[]) => {
+  const reversal = reversalOf(changes(...told))
+  if (reversal === undefined) return undefined
+  const { action, image, fields, since, isRemade, isErased } = reversal
+  return [
+    action,
+    ...(image === undefined ? [] : [`as before ${image}`]),
+    ...[...fields].map(([name, position]) => `${name} as before ${position}`),
+    ...(since.size === 0 ? [] : [`others wrote ${[...since]}`]),
+    ...(isRemade ? ['remade'] : []),
+    ...(isErased ? ['erased'] : []),
+  ].join(', ')
+}
+
+describe('what undoes some changes of a row', () => {
+  it.each([
+    [['U a'], 'update, a as before 1'],
+    [['U a b', 'U a'], 'update, a as before 1, b as before 1'],
+    [['U create'], 'delete'],
+    [['U delete'], 'create, as before 1'],
+    [['U create', 'U a', 'U delete'], undefined],
+    [['U a', 'U delete'], 'create, as before 2, a as before 1'],
+    [['U delete', 'U create'], 'update, as before 1'],
+  ])('%j', (told, reversal) => expect(shown(...told)).toBe(reversal))
+
+  it.each([
+    [['U a', 'N b'], 'update, a as before 1, others wrote b'],
+    [['U a', 'N a'], 'update, a as before 1, others wrote a'],
+    // What others had overwritten before is theirs.
+    [['U a', 'N a', 'U a'], 'update, a as before 3'],
+    [['U a', 'N a', 'U delete'], 'create, as before 3'],
+    [['U create', 'N a'], 'delete, others wrote a'],
+    [['U create', 'N delete'], undefined],
+    [['U a', 'N delete'], 'create, a as before 1, remade'],
+    [['U delete', 'N create'], 'update, as before 1, remade'],
+    [['U delete', 'N create', 'U a'], 'update, a as before 3'],
+    [['U a', 'N delete', 'N create'], 'update, a as before 1, remade'],
+    [['U a erased'], 'update, a as before 1, erased'],
+  ])('%j among changes of others', (told, reversal) => expect(shown(...told)).toBe(reversal))
+})
+
+const move = (action: Move['action'], more: Partial<Move> = {}): Move => ({
+  action,
+  offers: [],
+  needs: new Map(),
+  releases: new Map(),
+  takes: [],
+  frees: [],
+  ...more,
+})
+const needs = (column: string, place: string, canWait = false) => new Map([[column, { place, canWait }]])
+
+describe('the order in which rows are written', () => {
+  const waves = (...moves: Move[]) => orderOf(moves)?.map((wave) => wave.map((step) => step.move))
+
+  it('creates what is referred to first', () =>
+    expect(waves(move('create', { offers: ['b'], needs: needs('f', 'a') }), move('create', { offers: ['a'] }))).toEqual(
+      [[1], [0]],
+    ))
+
+  it('deletes what refers first, after what lets go', () =>
+    expect(
+      waves(
+        move('delete', { offers: ['a'] }),
+        move('delete', { offers: ['b'], releases: new Map([['f', 'a']]) }),
+        move('update', { releases: new Map([['f', 'b']]) }),
+      ),
+    ).toEqual([[2], [1], [0]]))
+
+  it('frees unique values before they are taken', () =>
+    expect(waves(move('create', { takes: ['u'] }), move('delete', { frees: ['u'] }))).toEqual([[1], [0]]))
+
+  it('opens a circle by a column that may be null, and sets it last', () => {
+    const circle = [
+      move('create', { offers: ['a'], needs: needs('f', 'b', true) }),
+      move('create', { offers: ['b'], needs: needs('g', 'a') }),
+    ]
+    expect(orderOf(circle)).toEqual([
+      [{ move: 0, without: ['f'] }],
+      [{ move: 1, without: [] }],
+      [{ move: 0, without: [], only: ['f'] }],
+    ])
+  })
+
+  it('gives up where no column of a circle may be null', () =>
+    expect(
+      waves(
+        move('create', { offers: ['a'], needs: needs('f', 'b') }),
+        move('create', { offers: ['b'], needs: needs('g', 'a') }),
+      ),
+    ).toBeUndefined())
+
+  it('lets a row point at itself', () =>
+    expect(waves(move('create', { offers: ['a'], needs: needs('f', 'a') }))).toEqual([[0]]))
+})
