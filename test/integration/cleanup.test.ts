@@ -205,6 +205,7 @@ describe('what has expired', () => {
       'svc_RateLimit.endsAt',
       'svc_Sessions.expiresAt',
       'svc_TaskLock.expiresAt',
+      'svc_Upload.expiresAt',
       'svc_Verification.expiresAt',
     ])
   })
