@@ -88,7 +88,8 @@ export const floors: readonly Floor[] = [
   {
     name: 'messaging',
     places: ['features/messaging/'],
-    hides: 'what people are sent: `mail`, `templates`, `inbox`, `notifications`, and the `rooms` of the socket channel',
+    hides:
+      'what people and programs are sent: `mail`, `templates`, `inbox`, `notifications`, `webhooks`, and the `rooms` of the socket channel',
     mayImport: ['files', 'settings', 'data', 'http', ...platform],
   },
   {

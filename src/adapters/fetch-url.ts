@@ -79,6 +79,28 @@ export async function fetchUrl(
   return { ...answer, body: Buffer.concat(chunks) }
 }
 
+/** As above, with the beginning of the body, however long it is. */
+export async function fetchBeginning(
+  address: string | URL,
+  wanted: Omit<UrlRequest, 'redirects'>,
+): Promise<Omit<UrlResponse, 'body'> & { readonly body: Buffer }> {
+  const { body, ...answer } = await fetchUrlStream(address, { ...wanted, maxBytes: Number.POSITIVE_INFINITY })
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of body) {
+    chunks.push(chunk as Buffer)
+    size += (chunk as Buffer).length
+    if (size >= wanted.maxBytes) break
+  }
+  return { ...answer, body: Buffer.concat(chunks).subarray(0, wanted.maxBytes) }
+}
+
+/** Throws {@link UrlFetchError} for what is no http(s) address, holds credentials, or is an address that may not be reached. */
+export function checkUrl(address: string, { allowPrivate }: Pick<UrlRequest, 'allowPrivate'>): void {
+  const { hostname } = webAddress(address)
+  if (!allowPrivate && (isForbiddenLiteral(hostname) || /(^|\.)localhost\.?$/i.test(hostname))) throw forbidden()
+}
+
 function webAddress(address: string | URL): URL {
   const url = URL.parse(String(address))
   if (url === null || !/^https?:$/.test(url.protocol) || url.username !== '' || url.password !== '')

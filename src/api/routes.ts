@@ -28,6 +28,7 @@ import { inboxRoutes } from '../features/messaging/inbox/routes.ts'
 import { mailAdminRoutes } from '../features/messaging/mail/routes.ts'
 import { notificationAdminRoutes, notificationRoutes } from '../features/messaging/notifications/routes.ts'
 import { templateAdminRoutes, templateRoutes } from '../features/messaging/templates/routes.ts'
+import { webhookRoutes } from '../features/messaging/webhooks/routes.ts'
 import { openapiRoutes } from '../features/operations/openapi/routes.ts'
 import { opsRoutes } from '../features/operations/ops/routes.ts'
 import { projectInfoRoutes } from '../features/operations/project-info/routes.ts'
@@ -93,6 +94,7 @@ const groups: readonly RouteGroup[] = [
   { access: 'admin', register: mailAdminRoutes },
   { access: 'bearer', register: notificationRoutes, isRetried: true },
   { access: 'admin', register: notificationAdminRoutes, isRetried: true },
+  { access: 'bearer', register: webhookRoutes },
   { access: 'admin', register: opsRoutes },
   { access: 'public', register: inboxRoutes },
   { access: 'public', register: templateRoutes },

@@ -2,6 +2,7 @@ import { logSchema, logTable } from '../catalog/log-triggers.ts'
 import type { Database } from '../db/pools.ts'
 import { inRounds } from '../db/rounds.ts'
 import { includesSnapshot, parseSnapshot, type Snapshot } from '../events/cursor.ts'
+import { unseenSql, unseenValues } from '../events/log-reader.ts'
 
 /**
  * Knows which collections have changed, by asking the log (ADR 19). A *look* reads what became visible between two
@@ -154,7 +155,7 @@ export function openTimeline() {
 
 /** Changes that became visible after a snapshot; undefined where the log cannot tell. */
 async function readSince(db: Database, from: Snapshot) {
-  const unseen = [String(from.xmax), from.running.map(String), String(from.xmin)]
+  const unseen = [...unseenValues(from), String(from.xmin)]
   const [row] = await db.run<FollowRow>(followSql, unseen, 'prepared')
   const { entities, seen, reaches, snapshot: text } = row!
   const snapshot = parseSnapshot(text)!
@@ -176,14 +177,14 @@ type BaseRow = { snapshot: string; identity: string; earlier: string | null }
 type FollowRow = { snapshot: string; entities: Record<string, string>; seen: number; reaches: boolean }
 
 /**
- * "Not visible in the snapshot" as its definition, in two parts that each have no plan but the index on xid: the
- * planner's estimates for the newest transactions are poor (log-reader.ts).
+ * What is not visible in the snapshot, in two parts that each have no plan but the index on xid: the planner's estimates
+ * for the newest transactions are poor (log-reader.ts).
  */
 const followSql = `
   with unseen as materialized (
-    (select e.entity, e.type, e.xid from "${logTable}" e where e.xid >= $1::xid8 order by e.xid limit ${mostEvents})
+    (select e.entity, e.type, e.xid from "${logTable}" e where ${unseenSql.later('e.xid', '$1')} order by e.xid limit ${mostEvents})
     union all
-    (select e.entity, e.type, e.xid from "${logTable}" e where e.xid = any($2::xid8[]) limit ${mostEvents}))
+    (select e.entity, e.type, e.xid from "${logTable}" e where ${unseenSql.running('e.xid', '$2')} limit ${mostEvents}))
   select pg_current_snapshot()::text as snapshot, (select count(*)::int from unseen) as seen,
     (select coalesce(json_object_agg(entity, xid), '{}') from (
       select entity, max(xid::text::bigint)::text as xid from unseen where type = 'data' group by entity) changed) as entities,

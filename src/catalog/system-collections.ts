@@ -17,7 +17,12 @@ export const identityCollections: ReadonlySet<string> = new Set([
 ])
 
 /** Tables whose changes are no events: the log itself, and state that is read only while it is valid. */
-export const unloggedCollections: ReadonlySet<string> = new Set(['svc_AuditLog', 'svc_Sessions', 'svc_Verification'])
+export const unloggedCollections: ReadonlySet<string> = new Set([
+  'svc_AuditLog',
+  'svc_Sessions',
+  'svc_Verification',
+  'svc_WebhookDelivery',
+])
 
 /** Collections that the generic item routes only read. Invitations can be revoked by them (see `writersOf`). */
 export const unwritableCollections: ReadonlySet<string> = new Set([
@@ -25,8 +30,13 @@ export const unwritableCollections: ReadonlySet<string> = new Set([
   'svc_SchemaDefinition',
   'svc_Migration',
   'svc_EmailLog',
+  'svc_Webhook',
+  'svc_WebhookDelivery',
   ...[...identityCollections].filter((name) => name !== 'svc_Invite'),
 ])
+
+/** Collections that routes of their own write, for those who have the permission. */
+export const routedCollections: ReadonlySet<string> = new Set(['svc_Webhook'])
 
 /** Collections whose rows decide what others may do, or what they are sent. */
 const administeredCollections: ReadonlySet<string> = new Set([

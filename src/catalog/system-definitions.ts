@@ -580,6 +580,58 @@ const workflowExecutionLog = define('svc_WorkflowExecutionLog', {
 
 /* Pages that a user interface builds of blocks; the server keeps them and decides who reads them. */
 
+/* Webhooks: who is told of changes at which address, and what became of it. */
+
+const webhook = define('svc_Webhook', {
+  fields: {
+    id,
+    name: required(string),
+    url: required(text),
+    collections: required(json),
+    actions: json,
+    filter: json,
+    fields: json,
+    status: oneOf(['active', 'paused'], { defaultValue: 'active', allowNull: false }),
+    reason: text,
+    role_Id: required(uuid),
+    tenant_Id: uuid,
+    user_Id: required(uuid),
+    secret: required(hiddenText),
+    formerSecret: hiddenText,
+    formerUntil: dateTime,
+    role: belongsTo('svc_Role', 'role_Id', cascade),
+    tenant: belongsTo('svc_Tenant', 'tenant_Id', cascade),
+    user: belongsTo('svc_User', 'user_Id', cascade),
+  },
+  indexes: [index('svc_Webhook_user_idx', ['user_Id'])],
+})
+
+const webhookDelivery = define('svc_WebhookDelivery', {
+  fields: {
+    id,
+    webhook_Id: required(uuid),
+    tenant_Id: uuid,
+    position: required({ type: 'BigInt' }),
+    collection: string,
+    action: required(string),
+    itemId: text,
+    cursor: text,
+    depth: preset(integer, 0),
+    request: uuid,
+    status: oneOf(['pending', 'delivered', 'withheld', 'dead'], { defaultValue: 'pending', allowNull: false }),
+    attempts: preset(integer, 0),
+    nextAt: required(dateTime),
+    claimToken: { ...uuid, hidden: true },
+    claimedUntil: dateTime,
+    responseStatus: integer,
+    response: text,
+    error: text,
+    durationMs: integer,
+    webhook: belongsTo('svc_Webhook', 'webhook_Id', cascade),
+  },
+  indexes: [index('svc_WebhookDelivery_webhook_idx', ['webhook_Id', 'createdAt'])],
+})
+
 const page = define('svc_Page', {
   usertrack: true,
   realtime: true,
@@ -638,6 +690,8 @@ export const systemCollections: readonly CollectionDefinition[] = [
   tasks,
   emailLog,
   notification,
+  webhook,
+  webhookDelivery,
   settings,
   invite,
   userPreference,

@@ -74,7 +74,8 @@ function positionIn(text: string): string {
 }
 
 function consumerLine({ name, state, reason, held, lagSeconds, setAside }: ConsumerState): string {
-  const work = state === 'running' ? (held ? 'running' : 'nobody works for it') : `${state}: ${reason ?? ''}`
+  const work =
+    state === 'running' ? (held ? 'running' : 'nobody works for it') : reason === null ? state : `${state}: ${reason}`
   return `${name.padEnd(20)} ${work}, ${Math.round(lagSeconds)} s behind, ${setAside} set aside\n`
 }
 

@@ -5,13 +5,14 @@ import { resetConsumer, type StoredCursor } from '../db/unlogged/consumers.ts'
 import { AppError } from '../errors.ts'
 import { type Cursor, parseCursor } from './cursor.ts'
 import { eventIdSql } from './log.ts'
+import { unseenSql } from './log-reader.ts'
 
 export { forgetSetAside, retrySetAside, skipEvent } from '../db/unlogged/consumers.ts'
 
 export type ConsumerState = {
   readonly name: string
-  /** `halted` before an event that fails, `stopped` where the log does not reach back to its place any more. */
-  readonly state: 'running' | 'halted' | 'stopped'
+  /** `paused` by who owns it, `halted` before an event that fails, `stopped` where the log does not reach back to its place any more. */
+  readonly state: 'running' | 'paused' | 'halted' | 'stopped'
   readonly reason: string | null
   readonly failedPosition: string | null
   /** Whether a process works for it. */
@@ -86,12 +87,13 @@ const unseenBy = (condition: string) =>
 export const consumerStatesSql = `
   select c.name, c.state, c.reason, c."failedPosition"::text as "failedPosition", c."advancedAt",
     c.token is not null and c."leaseUntil" > clock_timestamp() as held,
-    greatest(coalesce(extract(epoch from clock_timestamp() - waiting.since), 0), 0)::float8 as "lagSeconds",
+    case when c.state = 'paused' then 0
+      else greatest(coalesce(extract(epoch from clock_timestamp() - waiting.since), 0), 0)::float8 end as "lagSeconds",
     (select count(*)::int from ${logSchema}.set_aside s where s.consumer = c.name) as "setAside"
   from ${logSchema}.consumer c
   cross join lateral (select least(
-    ${unseenBy('e.xid >= pg_snapshot_xmax(c.snapshot)')},
-    ${unseenBy('e.xid = any(array(select pg_snapshot_xip(c.snapshot)))')}) as since) waiting
+    ${unseenBy(unseenSql.later('e.xid', 'pg_snapshot_xmax(c.snapshot)'))},
+    ${unseenBy(unseenSql.running('e.xid', 'array(select pg_snapshot_xip(c.snapshot))'))}) as since) waiting
   order by c.name`
 
 const setAsideSql = `

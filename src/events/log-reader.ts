@@ -7,7 +7,7 @@
  */
 
 import { logSchema, logTable } from '../catalog/log-triggers.ts'
-import { type Cursor, cursorAt, eventCursors, parseSnapshot } from './cursor.ts'
+import { type Cursor, cursorAt, eventCursors, parseSnapshot, type Snapshot } from './cursor.ts'
 import { eventIdSql } from './log.ts'
 
 /** What a statement needs; a pg pool and a pg client both are one. */
@@ -116,8 +116,7 @@ async function nextOfDenseRound(db: LogDb, request: Request): Promise<Page | und
 
 async function nextOfRound(db: LogDb, request: Request): Promise<Page> {
   const { from, upTo, position, collections, limit } = request
-  const { xmax, running } = parseSnapshot(from)!
-  const unseen = [xmax.toString(), running.map(String)]
+  const unseen = unseenValues(parseSnapshot(from)!)
   const end = upTo === undefined ? null : parseSnapshot(upTo)!.xmax.toString()
   const { rows } = await db.query(pageSql, [upTo ?? null, ...unseen, position, collections ?? null, limit + 1, end])
   return toPage(request, rows)
@@ -155,6 +154,24 @@ function toEvent(
   return { ...row, position, cursor: cursorOf(position) }
 }
 
+/**
+ * What is not visible in a snapshot, spelled as its definition: of a transaction that began after it, or was running. Each
+ * of the two is a range of the index on xid. Whoever looks for what is new, looks for this: the feed, `/changes`, the
+ * consumers and the cache. `$later` and `$running` are the parameters of {@link unseenValues}.
+ */
+export const unseenSql = {
+  later: (xid: string, parameter: string) => `${xid} >= ${parameter}::xid8`,
+  running: (xid: string, parameter: string) => `${xid} = any(${parameter}::xid8[])`,
+} as const
+
+/** The values of {@link unseenSql} for a snapshot. */
+export function unseenValues({
+  xmax,
+  running,
+}: Pick<Snapshot, 'xmax' | 'running'>): [later: string, running: string[]] {
+  return [String(xmax), running.map(String)]
+}
+
 /** What a reader is told of an event. */
 const eventColumns = `e.position::text, e.xid::text, e.type, e.entity, e."entityId", e.action, e."userId", e."tenant_Id" as "tenantId",
   to_char(e."createdAt" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt"`
@@ -163,12 +180,11 @@ const eventColumns = `e.position::text, e.xid::text, e.type, e.entity, e."entity
  * Both statements find the same events, each by an index of its own, and leave the planner no other: its estimates for
  * the newest transactions are poor, and a round of three events read by id walks the whole log.
  *
- * By transaction: "not visible in the snapshot" is spelled as its definition, from xmax on or among the running, a range
- * of the index on xid. With `xid >= xmin`, one long transaction would make every round read all since its start; without
+ * By transaction, see {@link unseenSql}. With `xid >= xmin`, one long transaction would make every round read all since its start; without
  * an end of the range, a reader in the middle of a round would read all since then.
  */
 const pageSql = page(
-  `where (e.xid >= $2::xid8 and e.xid < coalesce($7::xid8, '18446744073709551615') or e.xid = any($3::xid8[]))
+  `where (${unseenSql.later('e.xid', '$2')} and e.xid < coalesce($7::xid8, '18446744073709551615') or ${unseenSql.running('e.xid', '$3')})
     and e.position > $4::bigint`,
   'e.position',
 )

@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Caller } from '../access/principal.ts'
 import { clientNetwork } from '../adapters/client-address.ts'
 import type { RepeatableRequest } from '../db/unlogged/idempotency.ts'
-import type { Actor, Agent } from '../events/types.ts'
+import type { Actor, Agent, Cause } from '../events/types.ts'
 
 export type { App } from '../adapters/fastify.ts'
 
@@ -19,6 +19,8 @@ declare module 'fastify' {
     logId: string
     /** The program that acts for the user, where it names itself. */
     agent: Agent | undefined
+    /** The delivery of a webhook that led to it, where the client says so. */
+    cause: Cause | undefined
     /** Set where the client sent an Idempotency-Key. */
     repeatable: RepeatableRequest | undefined
   }
@@ -49,6 +51,7 @@ export function actorOf(
     requestId: request.id,
     logRequestId: request.logId,
     agent: request.agent,
+    cause: request.cause,
     request,
     repeatable: request.repeatable,
   }

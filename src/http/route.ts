@@ -40,6 +40,7 @@ type Tag =
   | 'Settings'
   | 'Templates'
   | 'Notifications'
+  | 'Webhooks'
   | 'Realtime'
   | 'Migrations'
   | 'Operations'

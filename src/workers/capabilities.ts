@@ -1,8 +1,12 @@
+import type { CurrentAccess } from '../access/store.ts'
 import type { IdSource } from '../adapters/ids.ts'
+import type { AdmissionLane } from '../admission/lane.ts'
 import type { ResultCache } from '../cache/data-cache.ts'
+import type { CurrentCatalog } from '../catalog/store.ts'
 import type { Clock } from '../db/clock.ts'
 import type { Listening } from '../db/listener.ts'
 import type { Reads } from '../db/pools.ts'
+import type { ReplicaReads } from '../db/replicas/replicas.ts'
 import type { Writes } from '../events/commit.ts'
 import type { StorageServices } from '../features/files/storage/storage.ts'
 import type { MailLogo, MailRenderer } from '../features/messaging/templates/templates.ts'
@@ -20,4 +24,14 @@ export type WorkerWrites = Reads &
   MailRenderer &
   Meters &
   ResultCache &
-  StorageServices
+  StorageServices &
+  ReplicaReads &
+  AdmissionLane &
+  CurrentAccess &
+  CurrentCatalog
+
+export type OpenedService = {
+  stop(waitMs: number): Promise<void>
+  /** What it says of itself at `GET /ready` of the process. */
+  readiness?(): Promise<Readonly<Record<string, { readonly ok: boolean }>>>
+}

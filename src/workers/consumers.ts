@@ -27,6 +27,8 @@ import { currentCursor } from '../events/log-reader.ts'
 import { openWakeup, within } from './wakeup.ts'
 
 export type Consumers = {
+  /** Works for these from now on, and for no others. */
+  serve(consumers: readonly Consumer[]): Promise<void>
   stop(waitMs: number): Promise<void>
   /** Whether each can go on and keeps up, whichever process works for it. */
   readiness(): Promise<Readonly<Record<string, ConsumerReadiness>>>
@@ -57,17 +59,52 @@ export async function openConsumers(
   const shell: Shell = {
     rt,
     timing: { ...defaultTiming, ...timing },
-    places: consumers.map((consumer) => ({ consumer, wakeup: openWakeup(), held: undefined, retries: false })),
+    places: [],
     holder: `${process.pid}`,
     log: { position: '', changedAt: performance.now() },
     stopping: new AbortController(),
+    work: new Set(),
   }
+  const serve = (wanted: readonly Consumer[]) => serveConsumers(shell, wanted)
+  await serve(consumers)
+  const work = Promise.all([hold(shell), watchLog(shell)])
+  return {
+    serve,
+    stop: (waitMs) => stop(shell, work, waitMs),
+    readiness: () =>
+      readinessOf(
+        rt,
+        shell.places.map(({ consumer }) => consumer.name),
+      ),
+  }
+}
+
+async function serveConsumers(shell: Shell, wanted: readonly Consumer[]): Promise<void> {
+  const { rt, places } = shell
+  const names = wanted.map(({ name }) => name)
+  const left = places.filter(({ consumer }) => !names.includes(consumer.name))
+  for (const place of left) place.isLeft = true
+  shell.places = places.filter(({ isLeft }) => !isLeft)
+  await release(rt, left)
+  for (const consumer of wanted) {
+    const known = shell.places.find((place) => place.consumer.name === consumer.name)
+    if (known !== undefined) known.consumer = consumer
+  }
+  const added = wanted.filter(({ name }) => !shell.places.some(({ consumer }) => consumer.name === name))
+  if (added.length === 0) return
   const from = await currentCursor(rt.db)
-  const names = consumers.map(({ name }) => name)
-  const registered = await registerConsumers(rt, names, from.snapshot)
+  const registered = await registerConsumers(
+    rt,
+    added.map(({ name }) => name),
+    from.snapshot,
+  )
   if (registered.length > 0) rt.log.info({ consumers: registered }, 'consumers begin to follow the log')
-  const work = [hold(shell), watchLog(shell), ...shell.places.map((place) => follow(shell, place))]
-  return { stop: (waitMs) => stop(shell, Promise.all(work), waitMs), readiness: () => readinessOf(rt, names) }
+  for (const consumer of added) {
+    const place: Place = { consumer, wakeup: openWakeup(), held: undefined, retries: false, isLeft: false }
+    shell.places = [...shell.places, place]
+    const following = follow(shell, place).finally(() => shell.work.delete(following))
+    shell.work.add(following)
+  }
 }
 
 /** Longer behind than this is a reason to look. */
@@ -77,7 +114,7 @@ async function readinessOf(rt: ConsumerWrites, names: readonly string[]) {
   const states = (await consumerStates(rt.db)).filter(({ name }) => names.includes(name))
   return Object.fromEntries(
     states.map(({ name, state, reason, lagSeconds, setAside }) => {
-      const ok = state === 'running' && lagSeconds < latestSeconds
+      const ok = state === 'paused' || (state === 'running' && lagSeconds < latestSeconds)
       return [name, { ok, state, reason, lagSeconds, setAside }]
     }),
   )
@@ -86,26 +123,35 @@ async function readinessOf(rt: ConsumerWrites, names: readonly string[]) {
 type Shell = {
   readonly rt: ConsumerWrites
   readonly timing: Timing
-  readonly places: readonly Place[]
+  places: readonly Place[]
   readonly holder: string
   /** The newest position that was given out, and since when it is known. */
   readonly log: { position: string; changedAt: number }
   readonly stopping: AbortController
+  /** One for each place. */
+  readonly work: Set<Promise<void>>
 }
 
 /** A consumer, and what this process has of it. */
 type Place = {
-  readonly consumer: Consumer
+  consumer: Consumer
   readonly wakeup: ReturnType<typeof openWakeup>
   held: Held | undefined
   /** Something that was set aside is to be tried again. */
   retries: boolean
+  /** Not served any more. */
+  isLeft: boolean
 }
 
-async function stop({ rt, places, stopping }: Shell, ended: Promise<unknown>, waitMs: number): Promise<void> {
+async function stop(shell: Shell, ended: Promise<unknown>, waitMs: number): Promise<void> {
+  const { rt, places, stopping, work } = shell
   stopping.abort()
   for (const { wakeup } of places) wakeup.wake()
-  await within(waitMs, ended)
+  await within(waitMs, Promise.all([ended, ...work]))
+  await release(rt, places)
+}
+
+async function release(rt: ConsumerWrites, places: readonly Place[]): Promise<void> {
   const leases = places.flatMap(({ held }) => (held === undefined ? [] : [held.lease]))
   try {
     if (leases.length > 0) await releaseConsumers(rt, leases)
@@ -116,13 +162,13 @@ async function stop({ rt, places, stopping }: Shell, ended: Promise<unknown>, wa
 
 /** Renews what this process holds, and takes what nobody does. */
 async function hold(shell: Shell): Promise<void> {
-  const { rt, timing, places, stopping } = shell
+  const { rt, timing, stopping } = shell
   while (!stopping.signal.aborted) {
     try {
       await renew(shell)
-      const free = places.filter(({ held }) => held === undefined).map(({ consumer }) => consumer.name)
+      const free = shell.places.filter(({ held }) => held === undefined).map(({ consumer }) => consumer.name)
       const claimed = free.length === 0 ? [] : await claimConsumers(rt, free, shell.holder, timing.leaseMs)
-      for (const row of claimed) take(placeOf(shell, row)!, row)
+      for (const row of claimed) take(placeOf(shell, row), row)
       if (claimed.length > 0) rt.log.info({ consumers: claimed.map(({ name }) => name) }, 'consumers were taken')
     } catch (error) {
       rt.log.warn({ err: error }, 'the leases of consumers could not be renewed')
@@ -146,7 +192,9 @@ async function renew(shell: Shell): Promise<void> {
 
 const placeOf = ({ places }: Shell, { name }: HeldConsumer) => places.find(({ consumer }) => consumer.name === name)
 
-function take(place: Place, row: HeldConsumer): void {
+function take(place: Place | undefined, row: HeldConsumer): void {
+  // Left meanwhile: its lease ends by itself.
+  if (place === undefined) return
   place.held = heldFrom(row)
   place.retries = row.retries
   place.wakeup.wake()
@@ -168,12 +216,12 @@ function lose({ rt }: Shell, place: Place): void {
  * the WAL for every process.
  */
 async function watchLog(shell: Shell): Promise<void> {
-  const { rt, timing, places, log, stopping } = shell
+  const { rt, timing, log, stopping } = shell
   while (!stopping.signal.aborted) {
     try {
       const [row] = await rt.db.run<{ position: string }>(newestSql, [], 'prepared')
       if (row!.position !== log.position) Object.assign(log, { position: row!.position, changedAt: performance.now() })
-      if (performance.now() - log.changedAt < attentiveMs) for (const { wakeup } of places) wakeup.wake()
+      if (performance.now() - log.changedAt < attentiveMs) for (const { wakeup } of shell.places) wakeup.wake()
     } catch (error) {
       rt.log.debug({ err: error }, 'the log could not be looked at')
     }
@@ -191,7 +239,7 @@ async function follow(shell: Shell, place: Place): Promise<void> {
   const { rt, stopping } = shell
   const kept = { at: performance.now(), log: '' }
   let failures = 0
-  while (!stopping.signal.aborted) {
+  while (!stopping.signal.aborted && !place.isLeft) {
     try {
       const isDone = await advance(shell, place, kept)
       failures = 0

@@ -2,7 +2,7 @@ import { isShared } from '../cache/shared-store.ts'
 import type { Config } from '../config/config.ts'
 
 /** The worker processes by name. Apart from their code, so that who only starts them need not load it. */
-export const workerNames = ['mail', 'tasks', 'log-cleanup', 'cache-invalidation'] as const
+export const workerNames = ['mail', 'tasks', 'log-cleanup', 'cache-invalidation', 'webhooks'] as const
 export type WorkerName = (typeof workerNames)[number]
 
 /** Those that this configuration has work for; the others would only wait, each with a process of its own. */

@@ -11,9 +11,10 @@ import { holdsMetricsToken, registerProcessGauges } from '../features/operations
 import { exitWithParent } from '../process/parent.ts'
 import { openRuntime, type Runtime } from '../process/runtime.ts'
 import { growWithWork } from '../process/start-up.ts'
+import type { OpenedService } from './capabilities.ts'
 import { runQueue } from './loop.ts'
 import { type WorkerName, workerNames } from './names.ts'
-import { type OpenedService, type QueueWorker, type Service, workers } from './workers.ts'
+import { type QueueWorker, type Service, workers } from './workers.ts'
 
 /*
  * A worker process, which main.ts starts: `node src/workers/main.ts <name>`. SIGTERM and SIGINT let running jobs finish for

@@ -17,12 +17,13 @@ import {
   sweepMails,
 } from '../features/messaging/mail/mail.ts'
 import { recoverTasks } from '../features/work/tasks/tasks.ts'
-import type { WorkerWrites } from './capabilities.ts'
+import type { OpenedService, WorkerWrites } from './capabilities.ts'
 import { openConsumers } from './consumers.ts'
 import { cleanAuditLog, deleteWhatExpired, ensureLogPartitions } from './log-cleanup.ts'
 import type { Admission, Handler } from './loop.ts'
 import type { WorkerName } from './names.ts'
 import { openTasks } from './tasks/worker.ts'
+import { openWebhooks } from './webhooks.ts'
 
 /** One queue that a worker process serves. Retries and time limits are the queue's own (events/jobs.ts). */
 export type QueueWorker<Name extends QueueName = QueueName> = {
@@ -48,12 +49,6 @@ type OpenedWorker<Name extends QueueName = QueueName> = {
 export type Service = {
   readonly service: string
   open(rt: WorkerWrites): Promise<OpenedService>
-}
-
-export type OpenedService = {
-  stop(waitMs: number): Promise<void>
-  /** What it says of itself at `GET /ready` of the process. */
-  readiness?(): Promise<Readonly<Record<string, { readonly ok: boolean }>>>
 }
 
 /** THE list: every worker process by its name, the queues it serves and what else it does. */
@@ -109,6 +104,7 @@ export const workers = {
     }),
     { service: 'removal of content', open: (rt) => openConsumers(rt, [contentConsumer(rt)]) },
   ],
+  webhooks: [{ service: 'webhooks', open: openWebhooks }],
   'cache-invalidation': [serve({ queue: 'cache-invalidation', concurrency: 4, open: openInvalidation })],
 } satisfies Readonly<Record<WorkerName, readonly (QueueWorker | Service)[]>>
 

@@ -116,4 +116,7 @@ const bodiless: ReadonlySet<string> = new Set([
   'POST /realtime/collections/:collection/disable',
   'POST /realtime/reload',
   'POST /realtime/initialize',
+  'POST /webhooks/:id/rotate',
+  'POST /webhooks/:id/test',
+  'POST /webhooks/:id/deliveries/:delivery/redeliver',
 ])

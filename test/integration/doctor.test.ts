@@ -194,7 +194,7 @@ describe('the installation', () => {
     expect(of(findings, 'backlog')).toEqual(['warning: 1 jobs of mail are overdue, the oldest by 60 minutes'])
     expect(of(findings, 'dead letters')).toEqual(['warning: 1 in mail-dead'])
     expect(of(findings, 'tasks')).toEqual(['warning: 1 tasks are overdue'])
-    expect(of(findings, 'workers')).toEqual(['warning: not running: mail, log-cleanup'])
+    expect(of(findings, 'workers')).toEqual(['warning: not running: mail, log-cleanup, webhooks'])
     await query('delete from pgboss.job; delete from "svc_Tasks"')
   })
 

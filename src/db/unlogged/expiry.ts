@@ -11,6 +11,10 @@ const expired = {
   'idempotency keys': ['svc_IdempotencyKey', '"expiresAt" <= now()'],
   'rate limits': ['svc_RateLimit', '"endsAt" <= now()'],
   uploads: ['svc_Upload', '"expiresAt" <= now()'],
+  'webhook deliveries': [
+    'svc_WebhookDelivery',
+    `"createdAt" < now() - case when status = 'dead' then interval '30 days' else interval '7 days' end and status <> 'pending'`,
+  ],
   'task locks': ['svc_TaskLock', `"expiresAt" < now() - interval '1 day'`],
 } as const
 

@@ -3,7 +3,7 @@ import type { StoredRule } from '../../../access/store.ts'
 import type { Catalog, Collection, Field, Kind } from '../../../catalog/catalog.ts'
 import { isCollectionName } from '../../../catalog/identifiers.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
-import { writersOf } from '../../../catalog/system-collections.ts'
+import { routedCollections, writersOf } from '../../../catalog/system-collections.ts'
 import { hasUnresolved, readValue } from '../../../catalog/values.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Clock } from '../../../db/clock.ts'
@@ -137,6 +137,7 @@ function textProblems(catalog: Catalog, rule: StoredRule): readonly FieldProblem
 /** What no permission opens, whatever it says. */
 function effectProblems(collection: string, action: unknown): readonly FieldProblem[] {
   if (action !== 'create' && action !== 'update' && action !== 'delete') return []
+  if (routedCollections.has(collection)) return []
   const writers = writersOf(collection, action)
   if (writers === 'granted') return []
   const who = writers === 'nobody' ? 'nobody' : 'only an administrator'

@@ -19,7 +19,8 @@ import { ident, literal, type Params } from '../../../query/sql.ts'
 import { disturbedCollections } from './disturbances.ts'
 import { type ChangesReads, type ChangesRequest, type Followed, readRequest } from './request.ts'
 
-export { disturbedCollections, type RuleSources, ruleSources } from './disturbances.ts'
+export { accessCollections, disturbedCollections, type RuleSources, ruleSources } from './disturbances.ts'
+export type { ChangesReads, Followed } from './request.ts'
 
 /**
  * `GET /changes`: what happened after the cursor `since` to the rows that the caller may read, by position, as the text
@@ -85,7 +86,7 @@ function seenRows(rt: ChangesReads, access: Access, { collection, fields }: Foll
 }
 
 function changeText({ entity, position, createdAt }: LogEvent, row: ChangedRow | undefined): string | undefined {
-  const action = row && actionOf(row)
+  const action = row && seenAction(row)
   if (action === undefined) return undefined
   const data = action === 'create' || action === 'update' ? `,"data":${row!.data}` : ''
   const head = `"collection":${JSON.stringify(entity)},"action":"${action}","id":${row!.key}`
@@ -93,7 +94,7 @@ function changeText({ entity, position, createdAt }: LogEvent, row: ChangedRow |
 }
 
 /** An event for a viewer who sees a part of the rows: an update may bring a row into it, or take it out. */
-function actionOf({ action, visible, was_visible: wasVisible }: ChangedRow): string | undefined {
+export function seenAction({ action, visible, was_visible: wasVisible }: ChangedRow): string | undefined {
   const [isSeen, wasSeen] = [visible.length > 0, wasVisible.length > 0]
   if (action === 'delete') return wasSeen ? 'delete' : undefined
   if (!isSeen) return wasSeen ? 'remove' : undefined

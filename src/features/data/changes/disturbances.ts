@@ -4,6 +4,7 @@ import type { AccessRules } from '../../../access/store.ts'
 import type { Catalog, Collection } from '../../../catalog/catalog.ts'
 import { type Reader, sql } from '../../../db/sql.ts'
 import { parseSnapshot } from '../../../events/cursor.ts'
+import { unseenValues } from '../../../events/log-reader.ts'
 import type { Access, VariableName } from '../../../query/access.ts'
 import { resolveEnv } from '../../../query/env.ts'
 import type { Filter } from '../../../query/parse.ts'
@@ -100,11 +101,11 @@ type Disturbance = {
 }
 
 /** Collections that decide on rights, and on which columns there are. */
-const accessCollections = ['svc_SchemaDefinition', 'svc_Permission', 'svc_Role', 'svc_UserRole']
+export const accessCollections = ['svc_SchemaDefinition', 'svc_Permission', 'svc_Role', 'svc_UserRole']
 
 /** The different things in a round that may have changed what a caller sees, beyond the rows that changed. */
 function disturbancesIn(db: Reader, { from, upTo }: Round, watched: Watched): Promise<readonly Disturbance[]> {
-  const { xmax, running } = parseSnapshot(from)!
+  const [later, running] = unseenValues(parseSnapshot(from)!)
   const texts = (values: readonly string[]) => sql.array([...values], 'text')
   const owners = watched.rows.map(({ collection }) => collection)
   const ids = watched.rows.map(({ id }) => id)
@@ -129,7 +130,7 @@ function disturbancesIn(db: Reader, { from, upTo }: Round, watched: Watched): Pr
       union all
       select 'role', image.of->>'role_Id' where e.entity = 'svc_UserRole' and image.of->>'user_Id' = ${watched.userId ?? null}
     ) found
-    where (e.xid >= ${xmax.toString()}::xid8 or e.xid = any(${texts(running.map(String))}::xid8[]))
+    where (e.xid >= ${later}::xid8 or e.xid = any(${texts(running)}::xid8[]))
       and pg_visible_in_snapshot(e.xid, ${upTo}::pg_snapshot) and e.type = 'data'
       -- Most of a large round is none of this: its images need not be taken apart.
       and (e.entity = any(${texts(sources)}) or e.changes ? 'erased')`)

@@ -1,7 +1,7 @@
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Clock } from '../../../db/clock.ts'
-import { type Reader, sql } from '../../../db/sql.ts'
+import { type Reader, sql, type Tx } from '../../../db/sql.ts'
 import { commitRow, type Writes } from '../../../events/commit.ts'
 import { actorCte } from '../../../events/log.ts'
 import type { Actor } from '../../../events/types.ts'
@@ -69,6 +69,23 @@ export async function unknownUsers(db: Reader, ids: readonly string[]): Promise<
 /** Whether there is such a tenant. */
 export async function isTenant(db: Reader, id: string): Promise<boolean> {
   return (await db.maybeOne(sql.unsafe`select 1 as one from "svc_Tenant" where id = ${id}`)) !== undefined
+}
+
+/** One of the platform's own, in the transaction of what it tells of. */
+export async function insertNotification(
+  tx: Tx,
+  one: {
+    readonly userId: string
+    readonly tenantId: string | null
+    readonly type: string
+    readonly title: string
+    readonly message: string
+    readonly data: object
+  },
+): Promise<void> {
+  await tx.any(sql.unsafe`
+    insert into "svc_Notification" (type, title, message, data, "userId", "tenant_Id")
+    values (${one.type}, ${one.title}, ${one.message}, ${sql.jsonb(one.data as never)}, ${one.userId}, ${one.tenantId})`)
 }
 
 const unseen = 't.seen is not true'

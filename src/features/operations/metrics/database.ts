@@ -87,7 +87,10 @@ function registerConsumers(gauge: Gauge): void {
     '1 unless a consumer of the log has halted or was stopped.',
     ['consumer'],
     ({ consumers }) =>
-      consumers.map(({ name, state }) => ({ labels: { consumer: name }, value: state === 'running' ? 1 : 0 })),
+      consumers.map(({ name, state }) => ({
+        labels: { consumer: name },
+        value: state === 'halted' || state === 'stopped' ? 0 : 1,
+      })),
   )
   gauge(
     'daybook_consumer_events_set_aside',

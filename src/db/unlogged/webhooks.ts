@@ -1,0 +1,112 @@
+import type { UnloggedWrites } from '../sql.ts'
+import { run } from './run.ts'
+
+/* Deliveries of webhooks: who sends which now, and what became of it. What is to be delivered is decided in `commit`. */
+
+export type ClaimedDelivery = {
+  readonly id: string
+  readonly position: string
+  readonly collection: string | null
+  readonly action: string
+  readonly itemId: string | null
+  readonly cursor: string | null
+  readonly depth: number
+  readonly request: string | null
+  readonly attempts: number
+  readonly ageMs: number
+}
+
+/** Webhooks that have something to deliver now. */
+export async function webhooksWithWork(rt: UnloggedWrites): Promise<readonly string[]> {
+  const rows = await run<{ id: string }>(
+    rt,
+    `select w.id from "svc_Webhook" w where w.status = 'active' and exists (
+       select from "svc_WebhookDelivery" d where d."webhook_Id" = w.id and d.status = 'pending' and d."nextAt" <= now()
+         and (d."claimedUntil" is null or d."claimedUntil" < now()))`,
+    [],
+  )
+  return rows.map(({ id }) => id)
+}
+
+/**
+ * Claims what is due for an endpoint, at most `atMost`. Of one record only what nothing earlier is before: it holds back its
+ * own record and no other.
+ */
+export function claimDeliveries(
+  rt: UnloggedWrites,
+  webhookId: string,
+  token: string,
+  atMost: number,
+  forMs: number,
+): Promise<readonly ClaimedDelivery[]> {
+  return run<ClaimedDelivery>(
+    rt,
+    `update "svc_WebhookDelivery" c set "claimToken" = $2, "claimedUntil" = now() + $4::int * interval '1 ms', attempts = c.attempts + 1
+     from (
+       select d.id from "svc_WebhookDelivery" d join "svc_Webhook" w on w.id = d."webhook_Id" and w.status = 'active'
+       where d."webhook_Id" = $1 and d.status = 'pending' and d."nextAt" <= now()
+         and (d."claimedUntil" is null or d."claimedUntil" < now())
+         and (d."itemId" is null or not exists (
+           select from "svc_WebhookDelivery" e where e."webhook_Id" = d."webhook_Id" and e.status = 'pending'
+             and e.collection = d.collection and e."itemId" = d."itemId" and e.position < d.position))
+       order by d."nextAt", d.position limit $3 for update of d skip locked) due
+     where c.id = due.id
+     returning c.id, c.position::text, c.collection, c.action, c."itemId", c.cursor, c.depth, c.request, c.attempts,
+       (extract(epoch from now() - c."createdAt") * 1000)::float8 as "ageMs"`,
+    [webhookId, token, atMost, forMs],
+  )
+}
+
+export type DeliveryResult = {
+  readonly status: 'pending' | 'delivered' | 'withheld' | 'dead'
+  /** Until the next attempt. */
+  readonly inMs: number
+  readonly responseStatus: number | undefined
+  readonly response: string | undefined
+  readonly error: string | undefined
+  readonly durationMs: number
+}
+
+/** Notes what came of an attempt; false when the claim was lost, and somebody else's counts. */
+export async function settleDelivery(
+  rt: UnloggedWrites,
+  id: string,
+  token: string,
+  { status, inMs, responseStatus, response, error, durationMs }: DeliveryResult,
+): Promise<boolean> {
+  const rows = await run(
+    rt,
+    `update "svc_WebhookDelivery" set status = $3, "nextAt" = now() + $4::float8 * interval '1 ms', "responseStatus" = $5,
+       response = $6, error = $7, "durationMs" = $8, "claimToken" = null, "claimedUntil" = null, "updatedAt" = now()
+     where id = $1 and "claimToken" = $2 and status = 'pending' returning 1`,
+    [id, token, status, inMs, responseStatus ?? null, response ?? null, error ?? null, Math.round(durationMs)],
+  )
+  return rows.length === 1
+}
+
+/** Notes that nothing reaches an endpoint, and gives for how long that has been so. */
+export async function noteFailing(rt: UnloggedWrites, webhookId: string): Promise<number> {
+  const [row] = await run<{ ms: number }>(
+    rt,
+    `insert into "svc_WebhookFailing" as f ("webhook_Id") values ($1)
+     on conflict ("webhook_Id") do update set since = f.since
+     returning (extract(epoch from now() - since) * 1000)::float8 as ms`,
+    [webhookId],
+  )
+  return row!.ms
+}
+
+export async function noteReached(rt: UnloggedWrites, webhookId: string): Promise<void> {
+  await run(rt, `delete from "svc_WebhookFailing" where "webhook_Id" = $1`, [webhookId])
+}
+
+/** Forgets the places of webhooks that are gone. */
+export async function dropPlacesOfWebhooks(rt: UnloggedWrites): Promise<void> {
+  await run(
+    rt,
+    `delete from svc_log.consumer c where starts_with(c.name, 'webhook:')
+       and not exists (select from "svc_Webhook" w where c.name = 'webhook:' || w.id::text)
+       and c."advancedAt" < now() - interval '1 minute'`,
+    [],
+  )
+}

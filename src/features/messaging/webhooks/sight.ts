@@ -1,0 +1,250 @@
+import { createHash } from 'node:crypto'
+import { variablesIn } from '../../../access/access.ts'
+import { accessOfRole } from '../../../access/principal.ts'
+import { administratorRole, mayAssign } from '../../../access/roles.ts'
+import type { Configuration } from '../../../config/config.ts'
+import { type Reader, rawQuery, type Tx } from '../../../db/sql.ts'
+import { AppError, errors } from '../../../errors.ts'
+import type { Writes } from '../../../events/commit.ts'
+import { type Consumer, type ConsumerPage, imagesOf } from '../../../events/consumer.ts'
+import type { LogEvent } from '../../../events/log-reader.ts'
+import type { Access } from '../../../query/access.ts'
+import { resolveEnv } from '../../../query/env.ts'
+import { quoted } from '../../../query/guards.ts'
+import { parseListQuery } from '../../../query/parse.ts'
+import { readableFields, requestedFields } from '../../../query/resolve.ts'
+import {
+  accessCollections,
+  type ChangedRow,
+  type ChangesReads,
+  changedRows,
+  disturbedCollections,
+  type Followed,
+  ruleSources,
+  seenAction,
+  type View,
+  viewOf,
+} from '../../data/changes/changes.ts'
+import type { CurrentSettings } from '../../settings/settings.ts'
+import { insertDeliveries, type NewDelivery, ownerOf, type Webhook, webhookById } from './queries.ts'
+
+/*
+ * What a webhook sees: the rows and fields that its role may read, as a subscriber on the socket would. Asked when an event
+ * is handled, to decide whether there is anything to deliver, and again whenever it is delivered, to say what.
+ */
+
+export type SightReads = ChangesReads & CurrentSettings & Configuration
+
+/** A webhook's role compiled, and what it follows with it. */
+export type Sight = {
+  readonly access: Access
+  readonly followed: ReadonlyMap<string, Followed>
+  /** Collections that decide which rows it sees, beside those that it follows. */
+  readonly watched: ReadonlySet<string>
+}
+
+type Wanted = Pick<Webhook, 'collections' | 'filter' | 'fields' | 'role_Id' | 'tenant_Id'>
+
+/**
+ * Compiles what a webhook wants for its role. Throws AppError 404 for an unknown collection, 403 for what the role may not
+ * read, 400 for what makes no sense.
+ */
+export function sightOf(rt: SightReads, { collections, filter, fields, role_Id, tenant_Id }: Wanted): Sight {
+  const catalog = rt.catalog.current()
+  const rules = rt.access.current()
+  const role = rules.roles.get(role_Id)
+  if (role === undefined) throw new AppError(400, 'role_Id: there is no such role')
+  const access = accessOfRole(rt, rules, role, rt.config.tenancy.enabled ? (tenant_Id ?? undefined) : undefined)
+  const own = parseListQuery({ ...(filter && { filter }) }).filter
+  const followed = new Map<string, Followed>()
+  const watched = new Set<string>(accessCollections)
+  for (const name of collections) {
+    const collection = catalog.collections.get(name)
+    if (collection === undefined) throw errors.unknownCollection(name)
+    if (!collection.logged) throw errors.badQuery(`collections: changes of ${quoted(name)} are not recorded`)
+    const grant = access.grant(name, 'read')
+    if (!access.admin && grant === undefined) throw errors.actionDenied('read', name)
+    const personal = variablesIn([grant?.conditions, grant?.relConditions, own], catalog).find((variable) =>
+      personalVariables.has(variable.name),
+    )
+    if (personal !== undefined)
+      throw new AppError(400, `A webhook has no user: $${personal.name} cannot decide what it sees of '${name}'`)
+    const shown =
+      fields === null ? readableFields(catalog, access, name) : requestedFields(catalog, access, name, fields)
+    followed.set(name, { collection, fields: shown, filter: own })
+    const sources = ruleSources(catalog, rules, access, collection, resolveEnv(rt), own)
+    for (const one of [...sources.collections, ...sources.rows.map((row) => row.collection)]) watched.add(one)
+    viewIn(rt, access, followed.get(name)!)
+  }
+  return { access, followed, watched }
+}
+
+const personalVariables: ReadonlySet<string> = new Set(['CURRENT_USER', 'CURRENT_USERROLE'])
+
+/**
+ * Why a webhook may not see with its role any more; undefined while it may. Administrators may have any role see, others
+ * their own at their own tenant and those that they may assign there.
+ */
+export async function refusalOf(
+  rt: SightReads,
+  db: Reader,
+  webhook: Pick<Webhook, 'user_Id' | 'role_Id' | 'tenant_Id'>,
+) {
+  const owner = await ownerOf(db, webhook.user_Id)
+  const { roles } = rt.access.current()
+  const role = roles.get(webhook.role_Id)
+  if (owner === undefined || role === undefined) return 'its owner is not active any more, or its role is gone'
+  const isAllowed = owner.memberships.some(({ roleId, tenantId }) => {
+    const own = roles.get(roleId)
+    if (own === undefined) return false
+    if (own.name === administratorRole) return role.name !== administratorRole || roleId === role.id
+    const isSameTenant = tenantId === webhook.tenant_Id
+    return isSameTenant && (own.id === role.id || mayAssign({ admin: false, role: own }, role))
+  })
+  return isAllowed ? undefined : 'its owner may not assign its role any more'
+}
+
+/** Under which a webhook follows the log. */
+export const placeName = (webhookId: string): string => `webhook:${webhookId}`
+
+/** The consumer of one webhook: notes what is to be delivered, in the transaction that moves its place. */
+export function webhookConsumer(rt: SightReads & Writes, webhook: Webhook): Consumer {
+  return {
+    name: placeName(webhook.id),
+    onFailure: 'set-aside',
+    wants: () => ({ collections: [...webhook.collections, ...watchedBy(rt, webhook)] }),
+    handle: async (tx, page) => {
+      // A definition or a right that was given just now counts for the events that followed it.
+      await rt.catalog.reloadIfStale()
+      await rt.access.reloadIfStale()
+      const current = await webhookById(tx, webhook.id)
+      if (current?.status === 'active')
+        await insertDeliveries(tx, current.id, await deliveriesOf(rt, tx, current, page))
+      return undefined
+    },
+  }
+}
+
+function watchedBy(rt: SightReads, webhook: Webhook): readonly string[] {
+  try {
+    return [...sightOf(rt, webhook).watched]
+  } catch (error) {
+    // It sees nothing just now; what changes that is in these.
+    if (error instanceof AppError) return accessCollections
+    throw error
+  }
+}
+
+async function deliveriesOf(
+  rt: SightReads,
+  tx: Tx,
+  webhook: Webhook,
+  { events, round }: ConsumerPage,
+): Promise<readonly NewDelivery[]> {
+  const sight = seenBy(rt, webhook)
+  if (sight === undefined) return []
+  const rows = events.filter(({ type, entity }) => type === 'data' && sight.followed.has(entity))
+  const seen = await seenEvents(rt, tx, sight, rows)
+  const causes = await causesOf(tx, rows)
+  const changes = rows.flatMap((event) => {
+    const action = seen.get(event.position)?.action
+    if (action === undefined || (webhook.actions !== null && !webhook.actions.some((wanted) => wanted === action)))
+      return []
+    return [{ ...deliveryOf(webhook, event, action), ...causes.get(event.position) }]
+  })
+  const disturbed = events.some(({ entity }) => sight.watched.has(entity))
+    ? await disturbedCollections(
+        rt,
+        sight.access,
+        { followed: sight.followed, named: [...sight.followed.keys()] },
+        round,
+      )
+    : []
+  const { position, cursor } = events.at(-1)!
+  const resyncs = disturbed.map((collection) => ({
+    ...{ id: deliveryId(webhook.id, 'resync', collection, round.upTo), position, collection, action: 'resync' },
+    ...{ itemId: null, cursor, depth: 0, request: null },
+  }))
+  return [...changes, ...resyncs]
+}
+
+/** Undefined where its role may not read what it names any more. */
+export function seenBy(rt: SightReads, webhook: Wanted): Sight | undefined {
+  try {
+    return sightOf(rt, webhook)
+  } catch (error) {
+    if (error instanceof AppError) return undefined
+    throw error
+  }
+}
+
+export type SeenEvent = { readonly action: string; readonly row: ChangedRow | undefined }
+
+/**
+ * What is seen of events, by position; nothing of those that are not. Of an erased one only that there was one, where the
+ * role sees every row of the collection: of others nobody can say any more whether it saw the row.
+ */
+export async function seenEvents(
+  rt: SightReads,
+  db: Reader,
+  { access, followed }: Sight,
+  events: readonly Pick<LogEvent, 'entity' | 'position' | 'action'>[],
+): Promise<ReadonlyMap<string, SeenEvent>> {
+  const seen = new Map<string, SeenEvent>()
+  for (const [name, ofIt] of Map.groupBy(events, ({ entity }) => entity)) {
+    const one = followed.get(name)
+    if (one === undefined) continue
+    const view = viewIn(rt, access, one)
+    const positions = ofIt.map(({ position }) => position)
+    const rows = new Map((await changedRows(rt.db, view, [view.values], positions)).map((row) => [row.position, row]))
+    for (const [position, row] of rows) {
+      const action = seenAction(row)
+      if (action !== undefined) seen.set(position, { action, row })
+    }
+    const missing = positions.filter((position) => !rows.has(position))
+    if (missing.length === 0 || !seesAll(rt, access, one)) continue
+    const images = await imagesOf(db, missing)
+    for (const { position, action } of ofIt)
+      if (images.get(position) === null) seen.set(position, { action, row: undefined })
+  }
+  return seen
+}
+
+function viewIn(rt: SightReads, access: Access, { collection, fields, filter }: Followed): View {
+  const env = resolveEnv(rt)
+  return viewOf({ catalog: rt.catalog.current(), access, collection, fields, env, scoped: true, filter })
+}
+
+/** Whether no rule and no filter keeps any row from it: then its view is the one of somebody without rules. */
+function seesAll(rt: SightReads, access: Access, { collection, fields, filter }: Followed): boolean {
+  if (filter !== undefined) return false
+  const free = viewOf({
+    ...{ catalog: rt.catalog.current(), access, collection, fields },
+    ...{ env: resolveEnv(rt), scoped: false },
+  })
+  return free.text === viewIn(rt, access, { collection, fields, filter }).text
+}
+
+function deliveryOf(webhook: Webhook, event: LogEvent, action: string): NewDelivery {
+  const { position, entity: collection, entityId: itemId, cursor } = event
+  const id = deliveryId(webhook.id, position)
+  return { id, position, collection, action, itemId, cursor, depth: 0, request: null }
+}
+
+/** The same for the same event, so that a receiver knows what it has had already, also in a replay. */
+export function deliveryId(...parts: readonly string[]): string {
+  const hex = createHash('sha256').update(parts.join(' ')).digest('hex')
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-8${hex.slice(17, 20)}-${hex.slice(20, 32)}`
+}
+
+/** Of how many requests one led to another until the event, and which was the last. */
+async function causesOf(db: Reader, events: readonly LogEvent[]) {
+  const rows = await db.any<{ position: string; depth: number; request: string | null }>(
+    rawQuery(causesSql, [events.map(({ position }) => position)]),
+  )
+  return new Map(rows.map(({ position, ...cause }) => [position, cause]))
+}
+
+const causesSql = `select e.position::text, coalesce((e.cause->>'depth')::int, 0) as depth, e."logRequestId"::text as request
+  from "svc_AuditLog" e where e.id = any(array(
+    select (encode(int8send(p << 16 | 32768), 'hex') || '8000000000000000')::uuid from unnest($1::bigint[]) p))`

@@ -1,0 +1,214 @@
+import type { Caller } from '../../../access/principal.ts'
+import { identified } from '../../../access/principal.ts'
+import { checkUrl, UrlFetchError } from '../../../adapters/fetch-url.ts'
+import type { IdSource } from '../../../adapters/ids.ts'
+import type { Reads } from '../../../db/pools.ts'
+import { type Action, AppError, errors } from '../../../errors.ts'
+import { commit, type Writes } from '../../../events/commit.ts'
+import { moveTo } from '../../../events/consumer-state.ts'
+import { currentCursor } from '../../../events/log-reader.ts'
+import type { Actor } from '../../../events/types.ts'
+import { newWebhookSecret, sealSecret } from './deliver.ts'
+import {
+  type Delivery,
+  deleteWebhook,
+  deliveriesIn,
+  deliveryIn,
+  insertDeliveries,
+  insertWebhook,
+  type NewWebhook,
+  redeliver,
+  setSecret,
+  setStatus,
+  updateWebhook,
+  type Webhook,
+  webhookById,
+  webhooksOf,
+} from './queries.ts'
+import { deliveryId, placeName, refusalOf, type SightReads, sightOf } from './sight.ts'
+
+export { type DeliveryWrites, deliverTo } from './deliver.ts'
+export { actionsOfWebhooks, type Webhook, webhooksOf } from './queries.ts'
+export { webhookConsumer } from './sight.ts'
+
+export type WebhookWrites = SightReads & Writes & Reads & IdSource
+
+/** Who asks, as the routes know it. */
+type Asker = { readonly caller: Caller; readonly actor: Actor }
+
+/** What a webhook is made of; a change gives some of it. */
+export type WebhookInput = {
+  readonly name: string
+  readonly url: string
+  readonly collections: readonly string[]
+  readonly actions?: Webhook['actions']
+  readonly filter?: Webhook['filter']
+  readonly fields?: readonly string[] | null
+  readonly role_Id?: string
+  readonly tenant_Id?: string | null
+}
+
+export type WebhookChange = Partial<WebhookInput> & { readonly status?: Webhook['status'] }
+
+const webhooksAtMost = 50
+/** A receiver may check by the former secret for a day. */
+const formerHours = 24
+
+/**
+ * Makes a webhook; its secret is answered this one time. It follows the log from now on, with the role (and tenant) that it
+ * names, by default the maker's.
+ *
+ * @throws {AppError} 403 without a grant, for a role that the maker may not assign and for what the role may not read; 404
+ *   for an unknown collection; 400 for an address that may not be reached and for what makes no sense
+ */
+export async function createWebhook(rt: WebhookWrites, { caller, actor }: Asker, input: WebhookInput) {
+  permit(caller, 'create')
+  const { userId } = identified(caller)
+  if ((await webhooksOf(rt.db, userId)).length >= webhooksAtMost)
+    throw new AppError(400, `At most ${webhooksAtMost} webhooks`)
+  const { actions = null, filter = null, fields = null } = input
+  const { role_Id = caller.role.id, tenant_Id = caller.tenantId ?? null } = input
+  const id = rt.newId()
+  const webhook: NewWebhook = { ...input, id, actions, filter, fields, role_Id, tenant_Id, user_Id: userId }
+  await check(rt, webhook)
+  const secret = newWebhookSecret()
+  // Before its transaction has a number (ADR 39).
+  const { snapshot } = await currentCursor(rt.db)
+  return commit(rt, actor, async (tx) => {
+    await insertWebhook(tx, webhook, sealSecret(rt, id, secret), snapshot)
+    return { result: { id, secret } }
+  })
+}
+
+/** The caller's webhooks; an administrator's are all. */
+export async function listWebhooks(rt: Reads, caller: Caller): Promise<readonly Webhook[]> {
+  permit(caller, 'read')
+  return webhooksOf(rt.db, caller.admin ? undefined : identified(caller).userId)
+}
+
+/** 404 for one that is not the caller's to see. */
+export async function readWebhook(rt: Reads, caller: Caller, id: string, action: Action = 'read'): Promise<Webhook> {
+  permit(caller, action)
+  const webhook = await webhookById(rt.db, id)
+  if (webhook === undefined || (!caller.admin && webhook.user_Id !== caller.userId))
+    throw new AppError(404, 'Webhook not found')
+  return webhook
+}
+
+/** Changes what is given. `paused` keeps its place in the log; `active` has it go on there, with all that happened since. */
+export async function changeWebhook(
+  rt: WebhookWrites,
+  { caller, actor }: Asker,
+  id: string,
+  { status, ...change }: WebhookChange,
+): Promise<Webhook> {
+  const before = await readWebhook(rt, caller, id, 'update')
+  const webhook = { ...before, ...change }
+  if (Object.keys(change).length > 0 || status === 'active') await check(rt, webhook)
+  return commit(rt, actor, async (tx) => {
+    if (Object.keys(change).length > 0) await updateWebhook(tx, webhook)
+    if (status !== undefined) await setStatus(tx, id, status, status === 'paused' ? 'by request' : null)
+    return { result: (await webhookById(tx, id))! }
+  })
+}
+
+/** Ends a webhook with its deliveries. */
+export async function removeWebhook(rt: WebhookWrites, { caller, actor }: Asker, id: string): Promise<void> {
+  await readWebhook(rt, caller, id, 'delete')
+  await commit(rt, actor, async (tx) => ({ result: await deleteWebhook(tx, id) }))
+}
+
+/** Gives a webhook another secret, answered this one time. For a day deliveries are signed with both. */
+export async function rotateSecret(rt: WebhookWrites, { caller, actor }: Asker, id: string) {
+  await readWebhook(rt, caller, id, 'update')
+  const secret = newWebhookSecret()
+  return commit(rt, actor, async (tx) => {
+    await setSecret(tx, id, sealSecret(rt, id, secret), formerHours)
+    return { result: { id, secret } }
+  })
+}
+
+/** Has a delivery sent that says nothing but that it is a test. Gives its id. */
+export async function testWebhook(rt: WebhookWrites, { caller, actor }: Asker, id: string) {
+  const webhook = await readWebhook(rt, caller, id, 'update')
+  requireActive(webhook)
+  const delivery = deliveryId(id, 'test', rt.newId())
+  return commit(rt, actor, async (tx) => {
+    const test = {
+      position: '0',
+      collection: null,
+      action: 'test',
+      itemId: null,
+      cursor: null,
+      depth: 0,
+      request: null,
+    }
+    await insertDeliveries(tx, id, [{ id: delivery, ...test }])
+    return { result: { id: delivery } }
+  })
+}
+
+/**
+ * Has a webhook be told everything again since a cursor or a moment; what it has had comes under the id of then.
+ *
+ * @throws {AppError} 400 for what is neither, 409 while it is paused
+ */
+export async function replayWebhook(rt: WebhookWrites, { caller }: Asker, id: string, since: string): Promise<void> {
+  const webhook = await readWebhook(rt, caller, id, 'update')
+  requireActive(webhook)
+  await moveTo(rt, placeName(id), since)
+}
+
+export async function listDeliveries(
+  rt: Reads,
+  caller: Caller,
+  id: string,
+  query: { readonly status?: string; readonly limit?: number },
+): Promise<readonly Delivery[]> {
+  await readWebhook(rt, caller, id)
+  return deliveriesIn(rt.db, id, { status: query.status, limit: query.limit ?? 50 })
+}
+
+export async function readDelivery(rt: Reads, caller: Caller, id: string, deliveryOf: string): Promise<Delivery> {
+  await readWebhook(rt, caller, id)
+  const delivery = await deliveryIn(rt.db, id, deliveryOf)
+  if (delivery === undefined) throw deliveryNotFound()
+  return delivery
+}
+
+/** Has one delivery sent once more, under its id; also one that was given up. */
+export async function redeliverOne(
+  rt: WebhookWrites,
+  { caller, actor }: Asker,
+  id: string,
+  one: string,
+): Promise<void> {
+  requireActive(await readWebhook(rt, caller, id, 'update'))
+  await commit(rt, actor, async (tx) => {
+    if (!(await redeliver(tx, id, one))) throw deliveryNotFound()
+    return { result: null }
+  })
+}
+
+const deliveryNotFound = () => new AppError(404, 'Delivery not found')
+
+function requireActive({ status }: Webhook): void {
+  if (status === 'paused') throw new AppError(409, 'The webhook is paused', { code: 'WEBHOOK_PAUSED' })
+}
+
+function permit({ access }: Caller, action: Action): void {
+  if (!access.admin && access.grant('svc_Webhook', action) === undefined)
+    throw errors.actionDenied(action, 'svc_Webhook')
+}
+
+async function check(rt: WebhookWrites, webhook: NewWebhook): Promise<void> {
+  try {
+    checkUrl(webhook.url, { allowPrivate: rt.config.files.allowPrivateUrlFetch })
+  } catch (error) {
+    if (error instanceof UrlFetchError) throw errors.badBody(`url: ${error.message}`)
+    throw error
+  }
+  const refusal = await refusalOf(rt, rt.db, webhook)
+  if (refusal !== undefined) throw new AppError(403, 'You may not have a webhook see with this role at this tenant')
+  sightOf(rt, webhook)
+}

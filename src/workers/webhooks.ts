@@ -1,0 +1,64 @@
+import { dropPlacesOfWebhooks, webhooksWithWork } from '../db/unlogged/webhooks.ts'
+import { deliverTo, type Webhook, webhookConsumer, webhooksOf } from '../features/messaging/webhooks/webhooks.ts'
+import type { OpenedService, WorkerWrites } from './capabilities.ts'
+import { openConsumers } from './consumers.ts'
+import { openWakeup, repeat, within } from './wakeup.ts'
+
+/** How often webhooks are looked for that were made, changed, paused or deleted. */
+const lookMs = 1000
+/** How often deliveries are looked for that are due again. */
+const dueMs = 250
+const tidyMs = 300_000
+
+/**
+ * The worker of webhooks: each follows the log by itself, so that one that is paused or lags keeps its own place, and has
+ * what is due for it sent in a lane of its own, so that none waits for another's endpoint.
+ */
+export async function openWebhooks(rt: WorkerWrites): Promise<OpenedService> {
+  const known = async (): Promise<readonly Webhook[]> =>
+    (await webhooksOf(rt.db, undefined)).filter(({ status }) => status === 'active')
+  const consumersOf = async () => (await known()).map((webhook) => webhookConsumer(rt, webhook))
+  const consumers = await openConsumers(rt, await consumersOf())
+  const following = repeat(rt, lookMs, async () => consumers.serve(await consumersOf()))
+  const tidying = repeat(rt, tidyMs, () => dropPlacesOfWebhooks(rt))
+  const lanes = openLanes(rt)
+  return {
+    readiness: consumers.readiness,
+    stop: async (waitMs) => {
+      following.close()
+      tidying.close()
+      await Promise.all([consumers.stop(waitMs), lanes.stop(waitMs)])
+    },
+  }
+}
+
+function openLanes(rt: WorkerWrites) {
+  const stopping = new AbortController()
+  const running = new Map<string, Promise<void>>()
+  const { wake, wait } = openWakeup()
+  const start = (id: string) => {
+    const lane = deliverTo(rt, id, stopping.signal)
+      .catch((error: unknown) => rt.log.warn({ err: error, webhook: id }, 'deliveries stopped; they go on'))
+      .finally(() => running.delete(id))
+    running.set(id, lane)
+  }
+  const work = async () => {
+    while (!stopping.signal.aborted) {
+      try {
+        for (const id of await webhooksWithWork(rt)) if (!running.has(id)) start(id)
+      } catch (error) {
+        rt.log.warn({ err: error }, 'due deliveries could not be looked for')
+      }
+      await wait(dueMs)
+    }
+    await Promise.all(running.values())
+  }
+  const worked = work()
+  return {
+    stop: async (waitMs: number) => {
+      stopping.abort()
+      wake()
+      await within(waitMs, worked)
+    },
+  }
+}

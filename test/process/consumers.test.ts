@@ -1,0 +1,63 @@
+import type pg from 'pg'
+import pino from 'pino'
+import { expect, it } from 'vitest'
+import { rawQuery } from '../../src/db/sql.ts'
+import { openRuntime } from '../../src/process/runtime.ts'
+import { openConsumers } from '../../src/workers/consumers.ts'
+import { startPrivateServer } from '../support/postgres.ts'
+import { testConfig } from '../support/prepare.ts'
+import { withClient } from '../support/server.ts'
+import { waitFor } from '../support/wait.ts'
+
+it('a place outlives a crash of the server that gives transaction numbers out again', async () => {
+  const server = await startPrivateServer()
+  const query = (text: string, values: unknown[] = []) =>
+    withClient(server.url, async (client: pg.Client) => (await client.query(text, values)).rows)
+  await query('create table seen (position bigint)')
+  const log = pino({ level: 'silent' })
+  const rt = await openRuntime({ config: testConfig(server.url), log, name: 'consumers', worker: true })
+  const consumers = await openConsumers(
+    rt,
+    [
+      {
+        name: 'crashed',
+        wants: () => ({ collections: ['marker'] }),
+        onFailure: 'halt',
+        handle: async (tx, { events }) => {
+          await tx.any(
+            rawQuery('insert into seen select * from unnest($1::bigint[])', [events.map(({ position }) => position)]),
+          )
+          return undefined
+        },
+      },
+    ],
+    { leaseMs: 2000, lookMs: 20 },
+  )
+  const write = (text = `insert into "svc_AuditLog" (entity, action) values ('marker', 'create')`) => query(text)
+  const written = async () =>
+    (await query(`select position from "svc_AuditLog" where entity = 'marker' order by position`)).map(
+      (row) => row.position,
+    )
+  const seen = async () => (await query('select position from seen order by position')).map((row) => row.position)
+  try {
+    for (let round = 1; round <= 2; round += 1) {
+      await withClient(server.url, async (client) => {
+        for (let i = 0; i < 50; i += 1) await client.query('begin; select pg_current_xact_id(); rollback')
+      })
+      await write()
+      await waitFor(async () => (await seen()).length === (await written()).length)
+      await withClient(server.url, async (client) => {
+        for (let i = 0; i < 50; i += 1) await client.query('begin; select pg_current_xact_id(); rollback')
+      })
+      await server.stop('immediate')
+      await server.start()
+      for (let i = 0; i < 60; i += 1) await write()
+      await waitFor(async () => (await seen()).length >= (await written()).length, { timeout: 40_000 })
+      expect(await seen()).toEqual(await written())
+    }
+    expect((await query(`select state from svc_log.consumer where name = 'crashed'`))[0].state).toBe('running')
+  } finally {
+    await consumers.stop(5000)
+    await rt.close()
+  }
+}, 120_000)
