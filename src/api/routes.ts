@@ -17,6 +17,7 @@ import { changesRoutes } from '../features/data/changes/routes.ts'
 import { historyAdminRoutes, historyRoutes } from '../features/data/history/routes.ts'
 import { itemImportRoutes } from '../features/data/items/import-routes.ts'
 import { itemBearerRoutes, itemRoutes } from '../features/data/items/routes.ts'
+import { logAdminRoutes, logKeyRoutes, logRoutes } from '../features/data/log-export/routes.ts'
 import { migrationRoutes } from '../features/data/migrations/routes.ts'
 import { reportRoutes } from '../features/data/reports/routes.ts'
 import { schemaAdminRoutes, schemaRoutes } from '../features/data/schemas/routes.ts'
@@ -80,6 +81,9 @@ const groups: readonly RouteGroup[] = [
   { access: 'admin', register: historyAdminRoutes },
   { access: 'public', register: trashRoutes, isRetried: true },
   { access: 'bearer', register: undoRoutes, isRetried: true },
+  { access: 'bearer', register: logRoutes },
+  { access: 'admin', register: logAdminRoutes },
+  { access: 'public', register: logKeyRoutes },
   { access: 'bearer', register: reportRoutes, isRetried: true },
   { access: 'public', register: changesRoutes, isRetried: true },
   { access: 'public', register: assetRoutes, isRetried: true },

@@ -27,6 +27,10 @@ const commands: Readonly<Record<string, { readonly about: string; readonly load:
     about: 'verify: compares files with their content; migrate: moves them to another service or to folders',
     load: () => import('./files.ts'),
   },
+  log: {
+    about: 'tail, export, head and verify: the log of every change',
+    load: () => import('./log.ts'),
+  },
   migrate: {
     about: 'status, run, rollback, create and lint: the migrations of this installation',
     load: () => import('./migrate.ts'),

@@ -17,6 +17,7 @@ import {
   checkQueues,
   checkRegistration,
   checkRetention,
+  checkSeals,
   isSetUp,
   notSetUp,
 } from './installation.ts'
@@ -120,6 +121,7 @@ async function examineInstallation(db: Database, config: Config, now: () => numb
     ['realtime by WAL', () => checkPublication(db, wantsWal)],
     ['log partitions', () => checkPartitions(db)],
     ['log retention', () => checkRetention(db, config)],
+    ['log seals', () => checkSeals(db, config)],
     ['queues', () => checkQueues(db)],
     ['workers', () => checkWorkers(db, config)],
     ['schedules', () => checkSchedules(db)],

@@ -1,4 +1,5 @@
 import { readRules } from '../access/store.ts'
+import { logKeys } from '../adapters/log-key.ts'
 import { compileCatalog } from '../catalog/compile.ts'
 import { switchOf } from '../catalog/fields.ts'
 import { logSchema, logTable } from '../catalog/log-triggers.ts'
@@ -7,6 +8,7 @@ import type { Config } from '../config/config.ts'
 import { quoteName, type Reader, rawQuery, sql } from '../db/sql.ts'
 import { bossSchema, deadLetterQueues, queues } from '../events/jobs.ts'
 import { publicationName } from '../events/log.ts'
+import { sealLag } from '../events/seals/seals.ts'
 import { type Review, reviewPermissions } from '../features/accounts/permissions/permissions.ts'
 import { pendingSystemMigrations } from '../features/data/migrations/migrations.ts'
 import { type RefusedSql, refusedObjects, refusedTexts } from '../features/data/schemas/schemas.ts'
@@ -124,6 +126,28 @@ export async function checkPartitions(db: Reader): Promise<Finding> {
     current ? 'there is none for the next month' : 'there is none for this month',
     'run node src/workers/main.ts log-cleanup, which makes them every night',
   )
+}
+
+/** A minute: sealing lags by ten seconds at most while its worker runs. */
+const unsealedSeconds = 60
+
+/** Whether the log is sealed, with our key, and keeps up. */
+export async function checkSeals(db: Reader, config: Config): Promise<Finding> {
+  const check = 'log seals'
+  const { number, key, seconds, sweeping } = await sealLag(db)
+  if (!config.log.seals) return ok(check, 'LOG_SEALS is false: tampering with the log does not show')
+  const startWorker = 'run node src/workers/main.ts log-cleanup'
+  if (number === 0) return warning(check, 'nothing is sealed yet', startWorker)
+  if (seconds > unsealedSeconds)
+    return warning(check, `the oldest event without a seal is ${Math.round(seconds)} s old`, startWorker)
+  const keys = logKeys(config).keys ?? []
+  if (keys.length > 0 && !keys.some(({ id }) => id === key))
+    return warning(
+      check,
+      `the newest seal is signed by key ${key}, which is not derived from the secrets here`,
+      'set SECRET_KEY_PREVIOUS to the key before, then start the worker log-cleanup; or name the public key to log verify',
+    )
+  return ok(check, `${number} links${sweeping ? '; events that were passed over are being sealed' : ''}`)
 }
 
 const lateDays = 2

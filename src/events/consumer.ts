@@ -35,6 +35,8 @@ export type Consumer = {
    * consumer is `halt`ed before it, until an operator decides.
    */
   readonly onFailure: 'set-aside' | 'halt'
+  /** How long it rests when it has caught up, so that what is written meanwhile becomes one page; else it is woken. */
+  readonly paceMs?: number
   /**
    * Handles a page in the transaction that moves the consumer's place. Per record its events are in the order of the
    * writes. SQL only: it may be run again, for the same page or for single events of it. An event may have been erased

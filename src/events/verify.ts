@@ -1,7 +1,11 @@
 /** Proof that the tables are what the log says: the newest event of every row against the row. */
 import type { Catalog, Collection } from '../catalog/catalog.ts'
+import { compileCatalog } from '../catalog/compile.ts'
 import { imageSettings, imageSql, logTable } from '../catalog/log-triggers.ts'
-import type { PgClient } from '../db/pools.ts'
+import { readDefinitions } from '../catalog/store.ts'
+import type { Config } from '../config/config.ts'
+import { type PgClient, readerOf } from '../db/pools.ts'
+import { onSoleConnection } from '../db/sole-connection.ts'
 import { quoteName } from '../db/sql.ts'
 
 export type Verification = {
@@ -26,6 +30,13 @@ type Difference = {
   /** The fields that differ, never their values. */
   readonly fields: readonly string[]
 }
+
+/** {@link verifyLog} of an installation. */
+export const verifyTablesOf = (config: Config): Promise<Verification[]> =>
+  onSoleConnection(config, 'log verify', async (client) => {
+    const db = readerOf((text, values) => client.query(text, values as unknown[]))
+    return verifyLog(client, compileCatalog(await readDefinitions(db)))
+  })
 
 /**
  * Compares every row of every logged collection with its newest retained event, in one snapshot. Hidden fields are

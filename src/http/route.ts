@@ -24,6 +24,7 @@ type Tag =
   | 'Items'
   | 'Reports'
   | 'History'
+  | 'Log'
   | 'Changes'
   | 'Files'
   | 'Assets'

@@ -243,7 +243,7 @@ async function follow(shell: Shell, place: Place): Promise<void> {
     try {
       const isDone = await advance(shell, place, kept)
       failures = 0
-      if (isDone) await place.wakeup.wait(unwokenMs)
+      if (isDone) await rest(shell, place)
     } catch (error) {
       failures += 1
       rt.log.warn({ err: error, consumer: place.consumer.name }, 'a consumer could not go on; it tries again')
@@ -251,6 +251,11 @@ async function follow(shell: Shell, place: Place): Promise<void> {
       await readAgain(shell, place)
     }
   }
+}
+
+/** Until something happens; for a consumer with a pace, its time. */
+function rest(shell: Shell, { consumer: { paceMs }, wakeup }: Place): Promise<void> {
+  return paceMs === undefined ? wakeup.wait(unwokenMs) : pause(shell, paceMs)
 }
 
 /** Nobody knows whether the last page was handled: its place does. */

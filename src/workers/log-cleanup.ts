@@ -1,3 +1,4 @@
+import { logKeys } from '../adapters/log-key.ts'
 import type { Logs } from '../adapters/logger.ts'
 import type { Configuration } from '../config/config.ts'
 import { rawQuery, sql } from '../db/sql.ts'
@@ -7,6 +8,8 @@ import { type DirectSession, openDirectSession } from '../events/direct-session.
 import type { LogDb } from '../events/log-reader.ts'
 import { ensurePartitionsSql } from '../events/log-table.ts'
 import { type Expiry, expireEvents } from '../events/retention.ts'
+import { pruneLinks, raiseSealFloor } from '../events/seals/seals.ts'
+import { systemActor } from '../events/types.ts'
 import { endInvites } from '../features/accounts/membership/membership.ts'
 
 const monthsAhead = 3
@@ -36,7 +39,7 @@ export async function cleanAuditLog(rt: Configuration & Logs, signal: AbortSigna
   const session = await openDirectSession(rt.config)
   try {
     if (!(await session.tryLock('daybook log cleanup'))) return rt.log.info('another worker cleans the log')
-    const before = await limitOf(session, auditRetentionDays)
+    const before = await raiseFloor(rt, session, await limitOf(session, auditRetentionDays))
     const forConsumers = { days: consumerKeepDays, bytes: consumerKeepGb * 2 ** 30 }
     const options = { signal, lockAttempts, forConsumers, onProgress: reportTo(rt) }
     const expiry = await expireEvents(logDbOf(session), before, options)
@@ -57,6 +60,15 @@ async function limitOf(session: DirectSession, days: number): Promise<Date> {
   const { before } = await session.one<{ before: Date }>(
     sql.unsafe`select now() - make_interval(days => ${days}) as before`,
   )
+  return before
+}
+
+/** A sealed log says what may be gone before it goes, in whole days; so also where sealing was turned off since. */
+async function raiseFloor(rt: Configuration, session: DirectSession, limit: Date): Promise<Date> {
+  const { keys } = logKeys(rt.config)
+  if (keys === undefined) throw new Error('SECRET_KEY is missing: the floor of the sealed log cannot be signed')
+  const before = await session.transaction(systemActor, (tx) => raiseSealFloor(tx, keys, limit))
+  while ((await pruneLinks(session)) > 0);
   return before
 }
 

@@ -20,6 +20,7 @@ import { recoverTasks } from '../features/work/tasks/tasks.ts'
 import type { OpenedService, WorkerWrites } from './capabilities.ts'
 import { openConsumers } from './consumers.ts'
 import { cleanAuditLog, deleteWhatExpired, ensureLogPartitions } from './log-cleanup.ts'
+import { openSeals } from './log-seals.ts'
 import type { Admission, Handler } from './loop.ts'
 import type { WorkerName } from './names.ts'
 import { openTasks } from './tasks/worker.ts'
@@ -103,6 +104,7 @@ export const workers = {
       open: (rt) => stateless((_rt, signal) => removeDueContent(rt, signal)),
     }),
     { service: 'removal of content', open: (rt) => openConsumers(rt, [contentConsumer(rt)]) },
+    { service: 'log seals', open: (rt: WorkerWrites) => openSeals(rt) },
   ],
   webhooks: [{ service: 'webhooks', open: openWebhooks }],
   'cache-invalidation': [serve({ queue: 'cache-invalidation', concurrency: 4, open: openInvalidation })],

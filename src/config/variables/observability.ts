@@ -25,6 +25,17 @@ export const log = group('Logs and their retention', {
     '10',
     'How much of the change log is kept for them at most',
   ),
+  seals: variable('LOG_SEALS', boolean, 'true', 'Seal the change log, so that tampering shows (docs/audit-log.md)'),
+  sealKey: optionalSecret(
+    'LOG_SEAL_KEY',
+    text,
+    'Secret that the key of the seals is derived from; without it SECRET_KEY is',
+  ),
+  sealFile: optional(
+    'LOG_SEAL_FILE',
+    text,
+    'File that the workers append the heads of the sealed log to; without one none',
+  ),
   emailCleanupEnabled: variable('EMAIL_LOG_CLEANUP_ENABLED', boolean, 'false', 'Delete old rows of the mail log'),
   emailRetentionDays: variable(
     'EMAIL_LOG_RETENTION_DAYS',

@@ -42,6 +42,11 @@ export async function registerConsumers(
   return rows.map(({ name }) => name)
 }
 
+/** Forgets a consumer, so that nothing is kept for it. */
+export async function unregisterConsumer(rt: UnloggedWrites, name: string): Promise<void> {
+  await run(rt, 'delete from svc_log.consumer where name = $1', [name])
+}
+
 /** Takes the consumers that nobody works for, each under a token of its own. */
 export function claimConsumers(
   rt: UnloggedWrites,

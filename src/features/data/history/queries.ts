@@ -3,6 +3,7 @@ import { logSchema, logTable } from '../../../catalog/log-triggers.ts'
 import type { Reads } from '../../../db/pools.ts'
 import { quoteName, rawQuery, sql, type Tx } from '../../../db/sql.ts'
 import { erasedMarker, logDoors } from '../../../events/log.ts'
+import { keepCommitments } from '../../../events/seals/seals.ts'
 import { compileCondition } from '../../../query/compile.ts'
 import { projectionList } from '../../../query/compile-rows.ts'
 import type { ResolvedFilter } from '../../../query/resolve.ts'
@@ -63,8 +64,10 @@ export async function presentMoment({ db }: Reads): Promise<{ snapshot: string; 
     select pg_current_snapshot()::text as snapshot, to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as time`)
 }
 
-/** Replaces the images of one item's events by the marker; how many there were. */
+/** Replaces the images of one item's events by the marker; how many there were. What is sealed of them stays provable. */
 export async function eraseImages(tx: Tx, collection: string, id: string): Promise<number> {
+  const where = `e.type = 'data' and e.entity = $1 and e."entityId" = $2`
+  await keepCommitments(tx, { part: 'images', where, values: [collection, id] })
   const erased = await tx.any(
     rawQuery(
       `${logDoors.erase} update "${logTable}" set changes = $1::jsonb
@@ -78,6 +81,8 @@ export async function eraseImages(tx: Tx, collection: string, id: string): Promi
 
 /** Where a user's requests came from, in every event that the user caused or that is about the user. */
 async function forgetOrigins(tx: Tx, userId: string): Promise<void> {
+  const where = `(e."userId"::text = $1 or (e.entity = 'svc_User' and e."entityId" = $1)) and coalesce(e.ipaddress, e."userAgent") is not null`
+  await keepCommitments(tx, { part: 'origin', where, values: [userId] })
   await tx.any(
     rawQuery(
       `${logDoors.erase} update "${logTable}" set ipaddress = null, "userAgent" = null

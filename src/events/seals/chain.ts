@@ -1,0 +1,342 @@
+/**
+ * Writing the chain of seals. Everything that adds a link holds the row of `svc_log.seal_state` until its transaction ends,
+ * and a link's number is the key of its table: however many processes try and however they end, the chain has one end.
+ */
+import type { LogKeys } from '../../adapters/log-key.ts'
+import { logSchema, logTable } from '../../catalog/log-triggers.ts'
+import { type Reader, rawQuery, type Tx } from '../../db/sql.ts'
+import { parseSnapshot } from '../cursor.ts'
+import { eventIdSql } from '../log.ts'
+import { canonical, freshLeaves, markBytes, newSalts } from './leaves.ts'
+import {
+  type Content,
+  extend,
+  type Head,
+  hashOfLeaves,
+  hashOfPositions,
+  headOf,
+  type Link,
+  type Round,
+  readStatement,
+  type SealedEvents,
+} from './links.ts'
+
+/** An event that is to be sealed. */
+type Sealable = { readonly position: string; readonly createdAt: string }
+
+/** Events that became visible in a round, by position; `isRetry` where they are out of their turn. */
+export type SealablePage = {
+  readonly events: readonly Sealable[]
+  readonly round: Round
+  readonly isRetry: boolean
+}
+
+/**
+ * Seals a page of a consumer, in the transaction that moves it. Where the page does not follow on what was sealed last
+ * (sealing begins, was off, or was reset), events may have been passed over: the chain says that they are going to be swept up.
+ */
+export async function sealPage(tx: Tx, keys: LogKeys, { events, round, isRetry }: SealablePage): Promise<void> {
+  const state = await holdChain(tx)
+  const isExpected = !isRetry && isNext(state, round, events[0]!.position)
+  const hasGap = !isRetry && !isExpected && (await isGapBefore(tx, state, round.from))
+  const left = isExpected ? events : await unsealedOf(tx, events)
+  const sealed = await sealEvents(tx, left, isRetry ? undefined : round)
+  const gap: Sealed[] = hasGap ? [{ content: { kind: 'sweep', snapshot: round.from } }] : []
+  await append(tx, state, keys, [...gap, ...sealed])
+}
+
+/**
+ * Opens a sweep where the consumer that seals stands beyond events without a seal: where there is no chain yet, and where the
+ * consumer was set on while nothing was written since. Gives the place that was looked at; `seen` is the one of last time.
+ */
+export async function sweepGap(tx: Tx, keys: LogKeys, consumer: string, seen: string | undefined) {
+  const state = await holdChain(tx)
+  const place = await tx.maybeOne<{ snapshot: string }>(
+    rawQuery(`select snapshot::text as snapshot from ${logSchema}.consumer where name = $1`, [consumer]),
+  )
+  const from = place?.snapshot
+  if (from === undefined || [seen, state.from, state.upTo].includes(from)) return from
+  if (await isGapBefore(tx, state, from))
+    await append(tx, state, keys, [{ content: { kind: 'sweep', snapshot: from } }])
+  return from
+}
+
+/** How far a sweep has come: `after` is a position, `done` that the chain says it has ended. */
+export type Sweep = { readonly after: string; readonly done: boolean }
+
+/** Seals the next events that were passed over; without an open sweep, or at its end, it is `done`. */
+export async function sweepOn(tx: Tx, keys: LogKeys, { after }: Sweep): Promise<Sweep> {
+  const state = await holdChain(tx)
+  if (state.sweep === null) return { after, done: true }
+  const { last, events } = await tx.one<{ last: string | null; events: readonly Sealable[] }>(
+    rawQuery(sweepSql, [after, state.sweep, state.floor]),
+  )
+  if (last === null) {
+    await append(tx, state, keys, [{ content: { kind: 'swept' } }])
+    return { after, done: true }
+  }
+  await append(tx, state, keys, await sealEvents(tx, events, undefined))
+  return { after: events.length === sweptAtOnce ? events.at(-1)!.position : last, done: false }
+}
+
+/**
+ * The moment before which events may be removed: `before` itself where nothing was ever sealed; else the beginning of its
+ * day, and the chain says that what is older may be gone. To be committed before anything goes.
+ */
+export async function raiseSealFloor(tx: Tx, keys: LogKeys, before: Date): Promise<Date> {
+  const state = await holdChain(tx)
+  if (state.number === 0) return before
+  const day = before.toISOString().slice(0, 10)
+  if (state.floor === null || state.floor < day)
+    await append(tx, state, keys, [{ content: await floorAt(tx, state, day) }])
+  return new Date(day)
+}
+
+async function floorAt(tx: Tx, state: State, before: string): Promise<Content> {
+  const [oldest] = await tx.any<{ number: number; statement: string }>(rawQuery(oldestSql, [before]))
+  const first = oldest?.number ?? state.number + 1
+  const follows = oldest === undefined ? state.hash : readStatement(oldest.statement).previous
+  return { kind: 'floor', before, first, follows }
+}
+
+/** The first link that is about a day that stays. */
+const oldestSql = `select number::float8 as number, statement from ${logSchema}.seal s
+  where kind = 'events' and day >= $1::date order by s.number limit 1`
+
+/** Removes some links that a floor has let go, with what was kept of their erased events; how many. */
+export async function pruneLinks(tx: Reader): Promise<number> {
+  const rows = await tx.any(rawQuery(pruneSql, [prunedAtOnce]))
+  return rows.length
+}
+
+/** The newest head; undefined where nothing was ever sealed. */
+export async function newestHead(db: Reader): Promise<Head | undefined> {
+  const row = await db.maybeOne<{ statement: string; signature: Buffer; keys: string }>(
+    rawQuery(`select s.statement, s.signature,
+        (select k.statement from ${logSchema}.seal k where k.kind = 'key' order by k.number desc limit 1) as keys
+      from ${logSchema}.seal s order by s.number desc limit 1`),
+  )
+  return row && headOf(row, (JSON.parse(row.keys) as { publicKey: string }).publicKey)
+}
+
+/** The keys that the chain says it was signed with, the newest first: public, with the moment of their first signature. */
+export async function keysOfChain(db: Reader): Promise<readonly { id: string; publicKey: string; since: string }[]> {
+  const rows = await db.any<{ statement: string }>(
+    rawQuery(`select statement from ${logSchema}.seal where kind = 'key' order by number desc`),
+  )
+  return rows.map(({ statement }) => {
+    const { key, publicKey, at } = JSON.parse(statement) as { key: string; publicKey: string; at: string }
+    return { id: key, publicKey, since: at }
+  })
+}
+
+export type SealLag = {
+  /** Of the newest link; 0 where nothing was ever sealed. */
+  readonly number: number
+  /** The id of the key that signed it. */
+  readonly key: string | null
+  /** Age of the oldest event that waits to be sealed; 0 where none does. */
+  readonly seconds: number
+  /** Events that were passed over are being sealed. */
+  readonly sweeping: boolean
+}
+
+/** How far sealing is behind the log. */
+export function sealLag(db: Reader): Promise<SealLag> {
+  return db.one<SealLag>(rawQuery(sealLagSql))
+}
+
+/** Of one row: {@link SealLag}. The oldest event beyond the newest snapshot, by the index on transactions. */
+const sealLagSql = `select s.number::float8 as number, s.key, s.sweep is not null as sweeping,
+    coalesce((select extract(epoch from clock_timestamp() - e."createdAt") from "${logTable}" e
+      where (s."upTo" is null or e.xid >= pg_snapshot_xmax(s."upTo"))
+      order by e.xid limit 1), 0)::float8 as seconds
+  from ${logSchema}.seal_state s`
+
+type State = {
+  readonly number: number
+  readonly hash: string | null
+  readonly key: string | null
+  readonly from: string | null
+  readonly upTo: string | null
+  /** Of the newest event of that round that is sealed. */
+  readonly position: string
+  readonly sweep: string | null
+  readonly floor: string | null
+  readonly at: string
+}
+
+/** A link to be, with what is stored beside its statement. */
+type Sealed = {
+  readonly content: Content
+  /** Undefined where none is missing between the first and the last. */
+  readonly positions?: readonly string[] | undefined
+  readonly marks?: Buffer
+  readonly salts?: Buffer
+}
+
+/** The end of the chain, which nobody else moves until the transaction ends. */
+function holdChain(tx: Tx): Promise<State> {
+  return tx.one<State>(
+    rawQuery(`select number::float8 as number, hash, key, "from"::text as "from", "upTo"::text as "upTo", position::text as position, sweep::text as sweep,
+        floor::text as floor, to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at
+      from ${logSchema}.seal_state for update`),
+  )
+}
+
+/** The next page of the same round, or the first one of the next. */
+const isNext = (state: State, { from, upTo }: Round, position: string): boolean =>
+  from === state.from && upTo === state.upTo ? BigInt(position) > BigInt(state.position) : from === state.upTo
+
+/** Whether an event may be unsealed that the consumer will not come back for. */
+async function isGapBefore(tx: Tx, { from }: State, snapshot: string): Promise<boolean> {
+  if (from === null) return true
+  const { xmax, running } = parseSnapshot(from)!
+  const end = parseSnapshot(snapshot)!.xmax
+  const { found } = await tx.one<{ found: boolean }>(
+    rawQuery(gapSql, [xmax.toString(), running.map(String), end.toString(), from, snapshot]),
+  )
+  return found
+}
+
+/** A chain from another server, or from before events were removed that it may not have, can't be gone on with. */
+const gapSql = `select f.removed >= pg_snapshot_xmin($4::pg_snapshot)
+    or $1::text::numeric > pg_snapshot_xmax(pg_current_snapshot())::text::numeric
+    or exists (
+      select from "${logTable}" e
+      where (e.xid >= $1::xid8 and e.xid < $3::xid8 or e.xid = any($2::xid8[]))
+        and pg_visible_in_snapshot(e.xid, $5::pg_snapshot) and ${isUnsealed('e.position')}) as found
+  from ${logSchema}.floor f`
+
+async function unsealedOf(tx: Tx, events: readonly Sealable[]): Promise<readonly Sealable[]> {
+  const rows = await tx.any<{ position: string }>(
+    rawQuery(`select p::text as position from unnest($1::bigint[]) p where ${isUnsealed('p')}`, [
+      events.map(({ position }) => position),
+    ]),
+  )
+  const left = new Set(rows.map(({ position }) => position))
+  return events.filter(({ position }) => left.has(position))
+}
+
+function isUnsealed(position: string): string {
+  return `not exists (select from ${logSchema}.seal s
+    where s.range @> ${position} and (s.positions is null or ${position} = any(s.positions)))`
+}
+
+const lookedAtAtOnce = 5000
+const sweptAtOnce = 500
+
+/** `last` is how far was looked, null at the end; `events` are the first of those that are to be sealed. */
+const sweepSql = `with looked as materialized (
+    select e.position, e.xid, e."createdAt" from "${logTable}" e
+    where e.id > ${eventIdSql('$1::bigint')} order by e.id limit ${lookedAtAtOnce}
+  ), unsealed as (
+    select l.position, l."createdAt" from looked l
+    where pg_visible_in_snapshot(l.xid, $2::pg_snapshot) and ${isUnsealed('l.position')}
+      and ($3::text is null or l."createdAt" >= $3::timestamp at time zone 'UTC')
+    order by l.position limit ${sweptAtOnce}
+  )
+  select (select max(position)::text from looked) as last,
+    coalesce((select json_agg(json_build_object('position', position::text,
+      'createdAt', to_char("createdAt" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')) order by position) from unsealed), '[]') as events`
+
+/** One link for each day of the events. */
+async function sealEvents(tx: Tx, events: readonly Sealable[], round: Round | undefined): Promise<readonly Sealed[]> {
+  const byDay = Map.groupBy(events, ({ createdAt }) => createdAt.slice(0, 10))
+  const sealed: Sealed[] = []
+  for (const [day, ofDay] of byDay) sealed.push(await sealDay(tx, day, ofDay, round))
+  return sealed
+}
+
+async function sealDay(tx: Tx, day: string, events: readonly Sealable[], round: Round | undefined): Promise<Sealed> {
+  const positions = events.map(({ position }) => position)
+  const salts = newSalts(events.length)
+  const leaves = await freshLeaves(tx, { positions, salts, canonical, day })
+  const different = positions.find((position, i) => leaves[i]?.position !== position)
+  // It was read a moment ago, so somebody is changing the log.
+  if (different !== undefined || leaves.length !== positions.length)
+    throw new Error(`the event at ${different ?? positions.at(-1)} is not in the log as it was read`)
+  const first = positions[0]!
+  const last = positions.at(-1)!
+  const isWhole = BigInt(last) - BigInt(first) === BigInt(positions.length - 1)
+  const content: SealedEvents = {
+    canonical,
+    day,
+    first,
+    last,
+    count: positions.length,
+    latest: leaves.reduce((latest, { createdAt }) => (createdAt > latest ? createdAt : latest), ''),
+    positions: hashOfPositions(positions),
+    leaves: hashOfLeaves(leaves.map(({ leaf }) => leaf)),
+    ...(round !== undefined && { round }),
+  }
+  return {
+    content: { kind: 'events', ...content },
+    positions: isWhole ? undefined : positions,
+    marks: Buffer.concat(leaves.map(({ leaf }) => leaf.subarray(0, markBytes))),
+    salts,
+  }
+}
+
+async function append(tx: Tx, state: State, keys: LogKeys, sealed: readonly Sealed[]): Promise<void> {
+  if (sealed.length === 0) return
+  const contents = sealed.map(({ content }) => content)
+  const links = extend(state, contents, { keys, at: state.at })
+  const announced = links.length - sealed.length
+  const rows = links.map((link, i) => rowOf(link, sealed[i - announced]))
+  await tx.any(rawQuery(insertSql, [JSON.stringify(rows)]))
+  const { number, hash } = links.at(-1)!
+  const last = <K extends Content['kind']>(kind: K) =>
+    contents.findLast((content): content is Extract<Content, { kind: K }> => content.kind === kind)
+  const ofRound = contents.findLast((content) => content.kind === 'events' && content.round !== undefined)
+  const { round, last: position } = (ofRound ?? {}) as Partial<SealedEvents>
+  const begun = last('sweep')?.snapshot
+  const sweep = last('swept') === undefined ? (begun ?? state.sweep) : null
+  await tx.any(
+    rawQuery(stateSql, [
+      ...[number, hash, keys[0].id, round?.from ?? begun ?? state.from, round?.upTo ?? begun ?? state.upTo, sweep],
+      last('floor')?.before ?? state.floor,
+      position ?? state.position,
+    ]),
+  )
+}
+
+function rowOf({ number, content, statement, signature }: Link, sealed: Sealed | undefined) {
+  const isEvents = content.kind === 'events'
+  return {
+    number,
+    kind: content.kind,
+    statement,
+    signature: hex(signature),
+    day: isEvents ? content.day : null,
+    range: isEvents ? `[${content.first},${content.last}]` : null,
+    positions: sealed?.positions ?? null,
+    marks: hex(sealed?.marks),
+    salts: hex(sealed?.salts),
+  }
+}
+
+const hex = (bytes: Buffer | undefined): string | null => (bytes === undefined ? null : `\\x${bytes.toString('hex')}`)
+
+const insertSql = `insert into ${logSchema}.seal (number, kind, statement, signature, day, range, positions, marks, salts)
+  select number, kind, statement, signature, day, range, positions, marks, salts
+  from json_to_recordset($1::json) as link (number bigint, kind text, statement text, signature bytea, day date,
+    range int8range, positions bigint[], marks bytea, salts bytea)`
+
+const stateSql = `update ${logSchema}.seal_state set number = $1, hash = $2, key = $3, "from" = $4::pg_snapshot,
+  "upTo" = $5::pg_snapshot, sweep = $6::pg_snapshot, floor = $7::date, position = $8`
+
+const prunedAtOnce = 500
+
+/** Links that name keys stay: those who verify learn from them by whom older links were signed. */
+const pruneSql = `with floor as (
+    select (statement::json->>'first')::bigint as first from ${logSchema}.seal where kind = 'floor' order by number desc limit 1
+  ), gone as (
+    delete from ${logSchema}.seal where number in (
+      select s.number from ${logSchema}.seal s, floor where s.number < floor.first and s.kind <> 'key'
+      order by s.number limit $1)
+    returning number, range
+  ), forgotten as (
+    delete from ${logSchema}.erased_part k using gone where gone.range @> k.position
+  )
+  select number from gone`

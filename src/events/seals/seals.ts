@@ -1,0 +1,18 @@
+/** Seals: a log that shows whether it was tampered with (ADR 42). What others use of this folder; its other files are its own. */
+
+export {
+  keysOfChain,
+  newestHead,
+  pruneLinks,
+  raiseSealFloor,
+  type SealLag,
+  type Sweep,
+  sealLag,
+  sealPage,
+  sweepGap,
+  sweepOn,
+} from './chain.ts'
+export { keepCommitments, sealTablesSql } from './leaves.ts'
+export { type Head, readHeads } from './links.ts'
+export { type SealVerification, verifySeals, verifySealsOf } from './verify.ts'
+export type { SealProblem, SealTrust } from './walk.ts'

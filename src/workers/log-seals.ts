@@ -1,0 +1,119 @@
+import { open } from 'node:fs/promises'
+import { setTimeout as delay } from 'node:timers/promises'
+import { type LogKeys, logKeys } from '../adapters/log-key.ts'
+import { unregisterConsumer } from '../db/unlogged/consumers.ts'
+import { commit } from '../events/commit.ts'
+import type { Consumer } from '../events/consumer.ts'
+import { consumerStates, moveTo } from '../events/consumer-state.ts'
+import { type Head, newestHead, type Sweep, sealPage, sweepGap, sweepOn } from '../events/seals/seals.ts'
+import { systemActor } from '../events/types.ts'
+import type { WorkerWrites } from './capabilities.ts'
+import { type Consumers, openConsumers } from './consumers.ts'
+
+/** Where nothing is sealed it has nothing to say of itself. */
+export type Sealing = Pick<Consumers, 'stop'> & Partial<Pick<Consumers, 'readiness'>>
+
+/** Under which the place of sealing is kept among the consumers. */
+const name = 'seals'
+
+/** Small rounds are collected: an event is sealed within ten seconds, and a seal costs as much for one event as for many. */
+const paceMs = 5000
+
+type Timing = { readonly paceMs: number; readonly lookMs: number }
+const defaultTiming: Timing = { paceMs, lookMs: 2000 }
+
+/**
+ * Seals the log until stopped, however many processes do so: as a consumer of the log, and beside it what the consumer has
+ * passed over. Appends each head that it finds to LOG_SEAL_FILE. With LOG_SEALS=false nothing is sealed, and the log is
+ * kept for nobody.
+ */
+export async function openSeals(rt: WorkerWrites, timing: Partial<Timing> = {}): Promise<Sealing> {
+  const { keys } = logKeys(rt.config)
+  if (!rt.config.log.seals || keys === undefined) {
+    rt.log.info('LOG_SEALS is false: the log is not sealed')
+    await unregisterConsumer(rt, name)
+    return { stop: async () => undefined }
+  }
+  const { paceMs, lookMs } = { ...defaultTiming, ...timing }
+  const consumers = await openConsumers(rt, [sealConsumer(keys, paceMs)])
+  const stopping = new AbortController()
+  const looking = lookAfter(rt, keys, lookMs, stopping.signal)
+  return {
+    readiness: consumers.readiness,
+    stop: async (waitMs) => {
+      stopping.abort()
+      await Promise.all([consumers.stop(waitMs), looking])
+    },
+  }
+}
+
+/** What was sealed wrongly would be wrong for ever, so it halts at what it can't seal. */
+const sealConsumer = (keys: LogKeys, paceMs: number): Consumer => ({
+  name,
+  wants: () => ({}),
+  onFailure: 'halt',
+  paceMs,
+  handle: async (tx, page) => {
+    await sealPage(tx, keys, page)
+    return undefined
+  },
+})
+
+async function lookAfter(rt: WorkerWrites, keys: LogKeys, lookMs: number, stopping: AbortSignal): Promise<void> {
+  const seal = <T>(work: Parameters<typeof commit<T>>[2]) => commit(rt, systemActor, work)
+  const heads = rt.config.log.sealFile === undefined ? undefined : openHeadFile(rt.config.log.sealFile)
+  let seen: string | undefined
+  const steps = [
+    // Retention went past it while no worker ran: what is left is swept up.
+    async () => {
+      const own = (await consumerStates(rt.db)).find((consumer) => consumer.name === name)
+      if (own?.state === 'stopped') await moveTo(rt, name, 'now')
+    },
+    async () => {
+      seen = await seal(async (tx) => ({ result: await sweepGap(tx, keys, name, seen) }))
+    },
+    async () => {
+      for (let sweep: Sweep = { after: '0', done: false }; !sweep.done && !stopping.aborted; )
+        sweep = await seal(async (tx) => ({ result: await sweepOn(tx, keys, sweep) }))
+    },
+    async () => {
+      const head = heads && (await newestHead(rt.db))
+      if (head !== undefined) await heads!.append(head)
+    },
+  ]
+  while (!stopping.aborted) {
+    for (const step of steps)
+      await step().catch((error: unknown) => rt.log.warn({ err: error }, 'seals of the log could not be looked after'))
+    await delay(lookMs, undefined, { signal: stopping }).catch(() => undefined)
+  }
+}
+
+/** A file that heads are appended to, one a line, with the time at which they were. */
+function openHeadFile(path: string) {
+  let last: string | undefined
+  return {
+    append: async (head: Head): Promise<void> => {
+      if (last === head.hash) return
+      const file = await open(path, 'a+', 0o644)
+      try {
+        const { size } = await file.stat()
+        const { buffer } = await file.read({
+          position: Math.max(0, size - longestLine),
+          buffer: Buffer.alloc(longestLine),
+        })
+        const text = buffer.toString('utf8').replaceAll('\0', '')
+        if (!text.includes(`"hash":"${head.hash}"`)) {
+          // A line that a crash has cut off stays what it is.
+          const separator = text === '' || text.endsWith('\n') ? '' : '\n'
+          await file.write(`${separator}${JSON.stringify({ ...head, writtenAt: new Date().toISOString() })}\n`)
+          await file.sync()
+        }
+        last = head.hash
+      } finally {
+        await file.close()
+      }
+    },
+  }
+}
+
+const longestLine = 8192

@@ -1,0 +1,97 @@
+import { chmod, mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeAll, expect, it, onTestFinished } from 'vitest'
+import { examine } from '../../src/doctor/doctor.ts'
+import { consumerStates } from '../../src/events/consumer-state.ts'
+import { readHeads, sealLag, verifySealsOf } from '../../src/events/seals/seals.ts'
+import type { Runtime } from '../../src/process/runtime.ts'
+import { openSeals } from '../../src/workers/log-seals.ts'
+import { type Api, startApi } from '../support/api.ts'
+import { testEnv } from '../support/prepare.ts'
+import { waitFor } from '../support/wait.ts'
+
+let api: Api
+const open: { stop(waitMs: number): Promise<void> }[] = []
+
+beforeAll(async () => {
+  api = await startApi()
+  const fields = { id: { type: 'Integer', primaryKey: true }, note: { type: 'String', allowNull: true } }
+  await api.admin('POST', '/schemas', { collectionName: 'thing', schema: { fields } })
+})
+
+afterEach(() => Promise.all(open.splice(0).map((one) => one.stop(2000))))
+
+const withLog = (log: Partial<Runtime['config']['log']>): Runtime => ({
+  ...api.rt,
+  config: { ...api.rt.config, log: { ...api.rt.config.log, ...log } },
+})
+const start = async (rt: Runtime = api.rt) => void open.push(await openSeals(rt, { paceMs: 20, lookMs: 50 }))
+const stop = () => Promise.all(open.splice(0).map((one) => one.stop(2000)))
+const insert = (from: number, to: number) =>
+  api.sql(`insert into thing (id) select generate_series($1::int, $2::int)`, [from, to])
+const verify = (heads = '') => verifySealsOf(api.rt.config, { keys: [], heads: heads === '' ? [] : readHeads(heads) })
+const allSealed = () =>
+  waitFor(async () => {
+    const { unsealed, found } = await verify()
+    return found === 0 && unsealed === 0
+  })
+const events = async () => (await api.sql('select count(*)::int from "svc_AuditLog"'))[0].count
+const findings = async () => (await examine(testEnv(api.database.url))).filter(({ check }) => check === 'log seals')
+
+it('seals everything since setup, beside another worker, and writes the heads down', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'daybook-heads-'))
+  onTestFinished(() => rm(dir, { recursive: true }))
+  const sealFile = join(dir, 'heads.ndjson')
+  expect(await findings()).toMatchObject([{ status: 'warning', says: 'nothing is sealed yet' }])
+  await start(withLog({ sealFile }))
+  await start()
+  const rounds = Array.from({ length: 4 }, async (_, writer) => {
+    for (let i = 0; i < 25; i += 1) await insert(writer * 1000 + i, writer * 1000 + i)
+  })
+  await Promise.all(rounds)
+  await insert(10_000, 11_499)
+  await allSealed()
+  const { number } = await sealLag(api.rt.db)
+  const heads = await waitFor(async () => {
+    const text = await readFile(sealFile, 'utf8')
+    return readHeads(text).at(-1)!.number === number && text
+  })
+  const result = await verify(String(heads))
+  expect(result).toMatchObject({ found: 0, verified: await events(), head: { number } })
+  expect(result.heads.compared).toBe(readHeads(String(heads)).length)
+  expect(await findings()).toMatchObject([{ status: 'ok', says: `${number} links` }])
+  // A file that can't be written stops nothing.
+  await stop()
+  await chmod(sealFile, 0o444)
+  await start(withLog({ sealFile: join(dir, 'nowhere', 'heads.ndjson') }))
+  await insert(20_000, 20_001)
+  await allSealed()
+})
+
+it('is off with LOG_SEALS=false, keeps the log for nobody then, and makes up for it afterwards', async () => {
+  await start()
+  await waitFor(async () => (await consumerStates(api.rt.db)).some(({ name }) => name === 'seals'))
+  await stop()
+  await start(withLog({ seals: false }))
+  expect((await consumerStates(api.rt.db)).map(({ name }) => name)).not.toContain('seals')
+  const { number } = await sealLag(api.rt.db)
+  await insert(30_000, 30_700)
+  await stop()
+  await start()
+  await insert(31_000, 31_000)
+  await allSealed()
+  expect((await sealLag(api.rt.db)).number).toBeGreaterThan(number)
+  expect(await verify()).toMatchObject({ found: 0, verified: await events() })
+})
+
+it('goes on by itself where retention went past it', async () => {
+  await start()
+  await waitFor(async () => (await consumerStates(api.rt.db)).find(({ name }) => name === 'seals')?.held)
+  await api.sql(
+    `update svc_log.consumer set state = 'stopped', reason = 'log removed', token = null where name = 'seals'`,
+  )
+  await insert(40_000, 40_010)
+  await allSealed()
+  expect(await verify()).toMatchObject({ found: 0, verified: await events() })
+})
