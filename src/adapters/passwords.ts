@@ -21,8 +21,8 @@ export const turnAwayFromHash = (caller: string): Promise<void> | undefined => h
 /** The hashes of this process: who is one too many is told so, 503 `OVERLOADED`, before a guess has cost anything. */
 export const hashing = openLane({
   places: () => ({ all: concurrent, heavy: concurrent, quick: concurrent }),
-  // As many as come to their turn before the deadline even where a flood has made each of them take five times as long.
-  longestLine: 12 * concurrent,
+  // Half of the longest wait: a flood makes each of them take longer than it took before.
+  foreseenMs: 2500,
   refusal: 'Too many sign-in attempts at once',
 })
 

@@ -83,13 +83,14 @@ export const openDoor: Lane = {
 
 type LaneOptions = {
   readonly places: () => Room
-  /** How much work may wait, where all of it costs alike; else it depends on how heavy it is. */
-  readonly longestLine?: number | undefined
+  /** Where all work costs alike: the longest wait that is foreseen for any of it. Else it depends on how heavy it is. */
+  readonly foreseenMs?: number | undefined
   /** The message of a refusal. */
   readonly refusal: string
 }
 
 const deadlineMs = 5000
+const longestLine = 1000
 const rememberedShapes = 2000
 const rememberedCallers = 10_000
 /** How often those who wait are looked at again: work that runs may turn out to be slow. */
@@ -111,7 +112,7 @@ type Waiting = Running & {
 /** The work in a lane; the functions below change it by what `step.ts` decides. */
 type LaneState = {
   readonly places: () => Room
-  readonly longestLine: number | undefined
+  readonly foreseenMs: number | undefined
   readonly refusal: string
   readonly costs: Costs
   readonly running: Set<Running>
@@ -126,10 +127,10 @@ type LaneState = {
   readonly total: Record<'admitted' | 'refused', { light: number; heavy: number }>
 }
 
-export function openLane({ places, longestLine, refusal }: LaneOptions): Lane {
+export function openLane({ places, foreseenMs, refusal }: LaneOptions): Lane {
   const state: LaneState = {
     places,
-    longestLine,
+    foreseenMs,
     refusal,
     costs: openCosts(),
     running: new Set(),
@@ -241,14 +242,15 @@ function turnAway(state: LaneState, entering: Entering & { readonly isHeavy?: bo
   if (!refusesComer(state, boundsOf(state), now, { caller, since: now, isPatient: false, weight, expectedMs }))
     return undefined
   state.total.refused[kindOf(weight)] += 1
-  return aMoment(state).then(() => {
+  return aMoment(state, now).then(() => {
     throw overloaded(state.refusal, expectedMs)
   })
 }
 
-function boundsOf({ places, longestLine }: LaneState): Places {
+function boundsOf({ places, foreseenMs }: LaneState): Places {
   const { all, heavy, quick } = places()
-  return { all, heavy, quick, heavyLine: longestLine ?? 2 * heavy, line: longestLine ?? 1000, deadlineMs }
+  const heavyLine = foreseenMs === undefined ? 2 * heavy : longestLine
+  return { all, heavy, quick, heavyLine, line: longestLine, deadlineMs, foreseenMs: foreseenMs ?? deadlineMs }
 }
 
 /** Looks at everybody who waits: somebody may have come, or have waited too long. */
@@ -288,10 +290,10 @@ function admit(state: LaneState, works: readonly Waiting[]): void {
 
 function refuse(state: LaneState, works: readonly Waiting[]): void {
   remove(state, works)
-  for (const { refuse, weight, expectedMs } of works) {
+  for (const { refuse, weight, expectedMs, since } of works) {
     state.total.refused[kindOf(weight)] += 1
     const error = overloaded(state.refusal, expectedMs)
-    void aMoment(state).then(() => refuse(error))
+    void aMoment(state, since).then(() => refuse(error))
   }
 }
 
@@ -318,10 +320,12 @@ function watch(state: LaneState): void {
   }, tickMs).unref()
 }
 
-async function aMoment(state: LaneState): Promise<void> {
-  if (state.refusing >= refusalsAtOnce) return
+/** Until somebody who came then has waited for a moment. */
+async function aMoment(state: LaneState, since: number): Promise<void> {
+  const leftMs = since + refusalMs - performance.now()
+  if (leftMs <= 0 || state.refusing >= refusalsAtOnce) return
   state.refusing += 1
-  await delay(refusalMs)
+  await delay(leftMs)
   state.refusing -= 1
 }
 

@@ -34,6 +34,8 @@ export type Places = {
   readonly line: number
   /** The longest wait. */
   readonly deadlineMs: number
+  /** Work that would probably wait for longer is refused at once. */
+  readonly foreseenMs: number
 }
 
 /** How many places there are, and for what. */
@@ -134,14 +136,14 @@ export function mayRefuse<W extends Work>(
   for (const { expectedMs } of running) ms += expectedMs
   // In the order in which they came, so that the first has waited longest, unless it is patient.
   const oldest = waiting.find(({ isPatient }) => !isPatient)
-  return ms + (oldest === undefined ? 0 : now - oldest.since) > places.deadlineMs
+  return ms + (oldest === undefined ? 0 : now - oldest.since) > places.foreseenMs
 }
 
 /**
  * Work that has waited for so long keeps its turn until the deadline, whatever is foreseen: a refusal comes soon or hardly
  * ever. Milliseconds.
  */
-const settledMs = 500
+const settledMs = 700
 
 type Turn<W> = { readonly work: W; readonly piece: number; readonly servedAt: number }
 
@@ -190,7 +192,7 @@ function refusedFrom<W extends Work>(
     if (work.isPatient) return false
     const line = isNotCheap(work) ? inHeavy : inAll
     const waited = now - work.since
-    const isLate = waited + (waited > settledMs ? 0 : line.wait()) > places.deadlineMs
+    const isLate = waited > settledMs ? waited > places.deadlineMs : waited + line.wait() > places.foreseenMs
     if (isLate || length >= places.line || (isHeavy(work) && heavyLength >= places.heavyLine)) return true
     line.add(work)
     length += 1

@@ -7,7 +7,7 @@ import type { Reading } from './reading.ts'
 type Options = TSchemaOptions & Reading & Representing
 
 /** An annotation: what the shape stands for where the description of the API is about one collection. */
-export type Representing = { represents?: 'row' | 'key' | 'new row' | 'changed row' }
+export type Representing = { represents?: 'row' | 'written row' | 'key' | 'new row' | 'changed row' }
 
 /** An id of a row, user, role or tenant. */
 export const Id = (options: Options = {}) =>

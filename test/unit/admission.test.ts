@@ -17,7 +17,7 @@ import {
 } from '../../src/admission/step.ts'
 import { waitFor } from '../support/wait.ts'
 
-const places: Places = { all: 4, heavy: 2, quick: 3, heavyLine: 4, line: 100, deadlineMs: 5000 }
+const places: Places = { all: 4, heavy: 2, quick: 3, heavyLine: 4, line: 100, deadlineMs: 5000, foreseenMs: 5000 }
 const nobodyServed = new Map<string, number>()
 
 const work = (caller: string, more: Partial<Work> = {}): Work => ({

@@ -92,7 +92,7 @@ export const Key = Type.Union([Id(), Type.Integer(), Type.String()], { represent
 
 /** What a write answers: the id alone, or the fields that were asked for. */
 export const WrittenShape = Type.Object({
-  data: Type.Record(Type.String(), Type.Unknown(), { represents: 'row', examples: [{ id: 7 }] }),
+  data: Type.Record(Type.String(), Type.Unknown(), { represents: 'written row', examples: [{ id: 7 }] }),
 })
 
 /** The same of many. */

@@ -31,12 +31,18 @@ export function standIn({ collection, rights }: Described): Stand {
   const { name, primaryKey } = collection
   const key = keySchema(primaryKey)
   const onlyKey = { type: 'object', properties: { [primaryKey.name]: key } }
+  const row = rights.read === undefined ? onlyKey : schemaRef(rowOf(name))
   return (represents) => {
     switch (represents) {
       case 'key':
         return key
       case 'row':
-        return rights.read === undefined ? onlyKey : schemaRef(rowOf(name))
+        return row
+      case 'written row': {
+        // The key is answered as `id`, whatever its field is called.
+        const written = { type: 'object', properties: { id: key }, required: ['id'] }
+        return primaryKey.name === 'id' ? row : { anyOf: [written, row] }
+      }
       case 'new row':
         return rights.create === undefined ? { type: 'object' } : schemaRef(newRowOf(name))
       case 'changed row':
