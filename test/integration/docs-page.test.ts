@@ -48,7 +48,7 @@ describe('GET /docs', () => {
   })
 })
 
-describeWithBrowser('the page in a browser', () => {
+describeWithBrowser('the page in a browser', { timeout: 60_000 }, () => {
   let browser: Browser
   beforeAll(async () => {
     browser = await startBrowser()
@@ -59,6 +59,8 @@ describeWithBrowser('the page in a browser', () => {
     const context = await browser.newContext(options)
     onTestFinished(() => context.close())
     const page = await context.newPage()
+    // Less than the test has, so that a failure names its step.
+    page.setDefaultTimeout(20_000)
     const wrong: string[] = []
     page.on('console', (message) => {
       if (message.type() === 'error' || message.type() === 'warning') wrong.push(message.text())
