@@ -37,7 +37,6 @@ type Tag =
   | 'Two-factor'
   | 'API keys'
   | 'Tenants'
-  | 'Files'
   | 'Settings'
   | 'Templates'
   | 'Notifications'
