@@ -19,7 +19,7 @@ export async function up({ db, sql, schemaManager }: MigrationContext): Promise<
 }
 
 const statements = [
-  `create index if not exists "svc_WebhookDelivery_due_idx" on "svc_WebhookDelivery" ("webhook_Id", "nextAt") where status = 'pending'`,
+  `create index if not exists "svc_WebhookDelivery_due_idx" on "svc_WebhookDelivery" ("webhook_Id", "nextAt", position) where status = 'pending'`,
   `create index if not exists "svc_WebhookDelivery_record_idx" on "svc_WebhookDelivery" ("webhook_Id", collection, "itemId", position)
      where status = 'pending'`,
   // Since when nothing has reached an endpoint; no event.

@@ -30,7 +30,8 @@ export async function webhooksWithWork(rt: UnloggedWrites): Promise<readonly str
 
 /**
  * Claims what is due for an endpoint, at most `atMost`. Of one record only what nothing earlier is before: it holds back its
- * own record and no other.
+ * own record and no other. That is asked row by row, in the order of the index, until there are enough: as a join it would be
+ * computed for all that waits, which may be a backlog of days.
  */
 export function claimDeliveries(
   rt: UnloggedWrites,
@@ -46,9 +47,9 @@ export function claimDeliveries(
        select d.id from "svc_WebhookDelivery" d join "svc_Webhook" w on w.id = d."webhook_Id" and w.status = 'active'
        where d."webhook_Id" = $1 and d.status = 'pending' and d."nextAt" <= now()
          and (d."claimedUntil" is null or d."claimedUntil" < now())
-         and (d."itemId" is null or not exists (
-           select from "svc_WebhookDelivery" e where e."webhook_Id" = d."webhook_Id" and e.status = 'pending'
-             and e.collection = d.collection and e."itemId" = d."itemId" and e.position < d.position))
+         and (d."itemId" is null or d.position = (
+           select e.position from "svc_WebhookDelivery" e where e."webhook_Id" = d."webhook_Id" and e.status = 'pending'
+             and e.collection = d.collection and e."itemId" = d."itemId" order by e.position limit 1))
        order by d."nextAt", d.position limit $3 for update of d skip locked) due
      where c.id = due.id
      returning c.id, c.position::text, c.collection, c.action, c."itemId", c.cursor, c.depth, c.request, c.attempts,
