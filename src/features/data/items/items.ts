@@ -50,6 +50,7 @@ export { isScoped, isTenanted, readPayload } from './payload.ts'
 export { openWrite } from './plan.ts'
 export {
   answerPlan,
+  answerQuestion,
   type DependencyRecorder,
   type ListRow,
   largestWhole,

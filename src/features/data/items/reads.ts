@@ -44,6 +44,19 @@ export async function readList(
   return answerPrepared(rt, preparedPlan(catalog, access, { name, raw }, resolve), via)
 }
 
+/**
+ * The same for a list that was asked for in another way. `name` tells the ways and their collections apart, `raw` is all of
+ * the question, each part as a text; `resolve` gets it with the filter parsed, or as it was.
+ */
+export const answerQuestion = (
+  rt: ItemReads,
+  access: Access,
+  { name, raw }: { readonly name: string; readonly raw: Readonly<Record<string, unknown>> },
+  resolve: (raw: Readonly<Record<string, unknown>>) => Plan,
+  via: Via = {},
+): Promise<string | Readable> =>
+  answerPrepared(rt, preparedPlan(rt.catalog.current(), access, { name, raw }, resolve), via)
+
 /** The answer to a list, to a page of one, or to a list of groups. */
 export const answerPlan = (rt: ItemReads, plan: Plan, via: Via = {}): Promise<string | Readable> =>
   answerPrepared(rt, { plan }, via)

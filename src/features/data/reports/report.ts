@@ -10,7 +10,7 @@ import { resolveEnv } from '../../../query/env.ts'
 import { isObject } from '../../../query/guards.ts'
 import { type ListQuery, parseListQuery } from '../../../query/parse.ts'
 import { type Plan, resolveList } from '../../../query/resolve.ts'
-import { answerPlan, type DependencyRecorder } from '../items/items.ts'
+import { answerPlan, answerQuestion, type DependencyRecorder } from '../items/items.ts'
 import type { ReportReads } from './capabilities.ts'
 
 /**
@@ -22,16 +22,33 @@ export async function readReport(
   rt: ReportReads,
   access: Access,
   collection: string,
-  query: ListQuery,
+  question: ReportQuestion,
   recorder?: DependencyRecorder,
 ): Promise<string | Readable> {
+  const via = { recorder, replicaFor: access }
+  const resolve = (query: ListQuery) => resolveReport(rt, access, collection, query)
   try {
-    const plan = resolveReport(rt, access, collection, query)
-    return await answerPlan(rt, plan, { recorder, replicaFor: access })
+    if ('query' in question) return await answerPlan(rt, resolve(question.query), via)
+    const { body } = question
+    // A filter that is a text still is the body's own.
+    const parsed = ({ filter }: Readonly<Record<string, unknown>>) =>
+      resolve(parseReport(typeof filter === 'object' ? { ...body, filter } : body))
+    return await answerQuestion(rt, access, { name: `report ${collection}`, raw: textsOf(body) }, parsed, via)
   } catch (error) {
     if (error instanceof AppError && error.code === 'UNKNOWN_COLLECTION') throw unknownModel()
     throw error
   }
+}
+
+/** What is asked: a query, or the body of a request, whose plan is remembered. */
+export type ReportQuestion = { readonly query: ListQuery } | { readonly body: Readonly<Record<string, unknown>> }
+
+const textsOf = (body: Readonly<Record<string, unknown>>): Record<string, string> =>
+  Object.fromEntries(Object.entries(body).map(([key, value]) => [key, JSON.stringify(value)]))
+
+/** What a body asks; 400 for one that is no object. */
+export function questionOf(body: unknown): ReportQuestion {
+  return isObject(body) ? { body } : { query: parseReport(body) }
 }
 
 /** The plan of a report; reads nothing. */

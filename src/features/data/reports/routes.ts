@@ -7,7 +7,6 @@ import type { Configuration } from '../../../config/config.ts'
 import { type App, turnOf } from '../../../http/http.ts'
 import { route } from '../../../http/route.ts'
 import { Count, Row, Text } from '../../../http/shapes.ts'
-import type { ListQuery } from '../../../query/parse.ts'
 import {
   CollectionParams,
   type DependencyRecorder,
@@ -18,7 +17,7 @@ import {
   type Served,
 } from '../items/items.ts'
 import type { ReportReads } from './capabilities.ts'
-import { failure, parseReport, parseReportParameters, readReport, reportError } from './report.ts'
+import { failure, parseReportParameters, questionOf, type ReportQuestion, readReport, reportError } from './report.ts'
 import { parseStats, parseStatsParameters, readStats, type Stat } from './stats.ts'
 
 /** `/reports/{collection}` and `/reports/stats`, by POST with a body or by GET with parameters. */
@@ -37,8 +36,14 @@ export function reportRoutes(app: App, rt: ReportReads): void {
     const read = (recorder?: DependencyRecorder) => readStats(rt, request.caller.access, stats, recorder)
     return json(reply, await cached(rt, request, reply, collections, read))
   }
-  const answerReport = async (request: FastifyRequest, reply: FastifyReply, collection: string, query: ListQuery) => {
-    const read = (recorder?: DependencyRecorder) => readReport(rt, request.caller.access, collection, query, recorder)
+  const answerReport = async (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    collection: string,
+    question: ReportQuestion,
+  ) => {
+    const read = (recorder?: DependencyRecorder) =>
+      readReport(rt, request.caller.access, collection, question, recorder)
     return json(reply, await cached(rt, request, reply, [collection], read))
   }
   app.post('/reports/stats', postStatsRoute, async (request, reply) =>
@@ -48,10 +53,10 @@ export function reportRoutes(app: App, rt: ReportReads): void {
     answerStats(request, reply, parseStatsParameters(queryOf(request))),
   )
   app.post('/reports/:collection', postReportRoute, async (request, reply) =>
-    answerReport(request, reply, request.params.collection, parseReport(request.body)),
+    answerReport(request, reply, request.params.collection, questionOf(request.body)),
   )
   app.get('/reports/:collection', getReportRoute, async (request, reply) =>
-    answerReport(request, reply, request.params.collection, parseReportParameters(queryOf(request))),
+    answerReport(request, reply, request.params.collection, { query: parseReportParameters(queryOf(request)) }),
   )
 }
 
