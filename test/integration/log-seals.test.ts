@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { cursorAt, encodeCursor } from '../../src/events/cursor.ts'
 import { logDoors } from '../../src/events/log.ts'
 import { expireEvents } from '../../src/events/retention.ts'
 import { keepCommitments, pruneLinks, raiseSealFloor } from '../../src/events/seals/seals.ts'
@@ -405,7 +406,7 @@ describe('the chain has one end', () => {
     const sealers = await Promise.all([1, 2, 3].map(() => connect(url)))
     await openSealer(db).seal()
     const { rows } = await db.query('select pg_current_snapshot()::text as now')
-    const begin = Buffer.from(`s/${rows[0].now}//0`).toString('base64url')
+    const begin = encodeCursor(cursorAt(rows[0].now))
     await append(60)
     const outcomes = await Promise.allSettled(
       sealers.map(async (client, i) => {
