@@ -92,7 +92,7 @@ describe('sealed events', () => {
   it('are sealed once, also when their consumer is set back', async () => {
     const { rows } = await db.query('select pg_current_snapshot()::text as now')
     const { sealer } = await sealed()
-    sealer.goOnAt(Buffer.from(`s/${rows[0].now}//0`).toString('base64url'))
+    sealer.goOnAt(encodeCursor(cursorAt(rows[0].now)))
     await sealer.seal()
     await append(1)
     await sealer.seal()
