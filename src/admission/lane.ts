@@ -190,17 +190,26 @@ function enter(state: LaneState, entering: Entering, who: Asker | undefined): Pl
   if (who === undefined ? entering.isPatient !== true : who.places > 0) return freePlace
   if (who?.gone?.aborted) return Promise.reject(clientGone())
   const caller = who?.caller ?? ''
-  const { weight } = state.costs.assess(entering, performance.now())
-  return state.waiting.length === 0 && hasRoom(weight, state.running, state.places())
-    ? hold(state, entering, caller, weight, who)
-    : wait(state, entering, caller, who)
+  const since = performance.now()
+  const assessed = state.costs.assess(entering, since)
+  const { isPatient = false } = entering
+  const run: Running = { caller, since, isPatient, entering, ...assessed }
+  return state.waiting.length === 0 && hasRoom(run.weight, state.running, state.places())
+    ? hold(state, run, who)
+    : wait(state, run, who)
 }
 
-function hold(state: LaneState, entering: Entering, caller: string, weight: Weight, who: Asker | undefined): Place {
-  const { running, servedAt, costs } = state
+/** Has the work run from now on. */
+function begin(state: LaneState, work: Running, who: Asker | undefined): Place {
+  const { entering, caller, weight, isPatient } = work
   const since = performance.now()
-  const { isPatient = false } = entering
-  const run: Running = { caller, since, isPatient, entering, ...costs.assess(entering, since), weight }
+  const { expectedMs } = state.costs.assess(entering, since)
+  return hold(state, { caller, since, isPatient, entering, expectedMs, weight }, who)
+}
+
+function hold(state: LaneState, run: Running, who: Asker | undefined): Place {
+  const { running, servedAt, costs } = state
+  const { entering, caller, weight, since } = run
   running.add(run)
   if (who !== undefined) who.places += 1
   state.served += 1
@@ -217,19 +226,16 @@ function hold(state: LaneState, entering: Entering, caller: string, weight: Weig
     },
     another: () => {
       if (state.waiting.length > 0 || !hasRoom(weight, running, state.places())) return undefined
-      return hold(state, entering, caller, weight, who)
+      return begin(state, { ...run, weight }, who)
     },
   }
 }
 
-function wait(state: LaneState, entering: Entering, caller: string, who: Asker | undefined): Promise<Place> {
+function wait(state: LaneState, run: Running, who: Asker | undefined): Promise<Place> {
   return new Promise((admit, refuse) => {
-    const since = performance.now()
-    const { isPatient = false } = entering
-    const { weight, expectedMs } = state.costs.assess(entering, since)
-    state.waiting.push({ caller, since, isPatient, entering, weight, expectedMs, asker: who, admit, refuse })
+    state.waiting.push({ ...run, asker: who, admit, refuse })
     const bounds = boundsOf(state)
-    if (hasRoom(weight, state.running, bounds) || mayRefuse(state, bounds, since)) look(state)
+    if (hasRoom(run.weight, state.running, bounds) || mayRefuse(state, bounds, run.since)) look(state)
     else watch(state)
   })
 }
@@ -285,7 +291,7 @@ function reassess(state: LaneState, now: number): void {
 
 function admit(state: LaneState, works: readonly Waiting[]): void {
   remove(state, works)
-  for (const { admit, entering, caller, weight, asker: who } of works) admit(hold(state, entering, caller, weight, who))
+  for (const work of works) work.admit(begin(state, work, work.asker))
 }
 
 function refuse(state: LaneState, works: readonly Waiting[]): void {

@@ -108,10 +108,12 @@ export function sendBeforeBody(request: FastifyRequest, reply: FastifyReply, tex
 
 /** Whether there is a body of which the end is not here yet. */
 export function isBodyComing({ raw }: FastifyRequest): boolean {
-  const { headers, complete } = raw
-  return (
-    complete === false && (headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0)
-  )
+  return raw.complete === false && hasBody(raw)
+}
+
+/** Whether a request has a body, here or still to come. */
+export function hasBody({ headers }: IncomingMessage): boolean {
+  return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
 }
 
 /**

@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { App } from '../http/http.ts'
+import { hasBody } from './bodies.ts'
 import { answerBrokenRequest } from './error-bodies.ts'
 
 /** How slowly bodies may come. */
@@ -71,9 +72,6 @@ export function limitBodyTimes(app: App, times: BodyTimes = usual): void {
 
 /** A request whose body may not be here yet. */
 type Coming = { readonly request: IncomingMessage; readonly response: ServerResponse; readonly since: number }
-
-const hasBody = ({ headers }: IncomingMessage): boolean =>
-  headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
 
 function watchMovement(coming: Coming, { silenceMs, whileMs, leastBytes }: BodyTimes): () => void {
   const { request } = coming

@@ -225,7 +225,7 @@ async function handleAlone(
   const reason = reasonOf(last)
   rt.log.error({ err: last, consumer: consumer.name, position }, 'an event of the log cannot be handled')
   if (consumer.onFailure === 'halt') {
-    // Within its round, so that an operator may have it go on behind the event.
+    // Within its round, so that an operator may have it go on after the event.
     const cursor = within(roundOf(held.cursor, part.reached), held.cursor.position)
     return { is: 'failed', held: { ...held, cursor }, position, reason }
   }

@@ -3,7 +3,8 @@ import { run } from './run.ts'
 
 /* Deliveries of webhooks: who sends which now, and what became of it. What is to be delivered is decided in `commit`. */
 
-export type ClaimedDelivery = {
+/** Something that is to be delivered. */
+export type NewDelivery = {
   readonly id: string
   readonly position: string
   readonly collection: string | null
@@ -12,9 +13,9 @@ export type ClaimedDelivery = {
   readonly cursor: string | null
   readonly depth: number
   readonly request: string | null
-  readonly attempts: number
-  readonly ageMs: number
 }
+
+export type ClaimedDelivery = NewDelivery & { readonly attempts: number; readonly ageMs: number }
 
 /** Webhooks that have something to deliver now. */
 export async function webhooksWithWork(rt: UnloggedWrites): Promise<readonly string[]> {

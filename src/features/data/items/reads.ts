@@ -41,7 +41,7 @@ export async function readList(
   const env = { ...resolveEnv(rt), defaultLimit: via.defaultLimit }
   const resolve = (given: typeof raw) => resolveList(catalog, access, collection, parseListQuery(given), env)
   const name = `list ${collection} ${via.defaultLimit ?? ''}`
-  return answerPrepared(rt, preparedPlan(catalog, access, { name, raw }, resolve), via)
+  return answerQuestion(rt, access, { name, raw }, resolve, via)
 }
 
 /**

@@ -45,8 +45,9 @@ export async function deliverTo(rt: DeliveryWrites, webhookId: string, signal: A
     const claimed = free * 2 < slotsOfEndpoint ? [] : await claimDeliveries(rt, webhookId, token, free, claimMs)
     if (claimed.length === 0 && running.size === 0) return
     const webhook = claimed.length === 0 ? undefined : await webhookById(rt.db, webhookId)
+    const secrets = webhook === undefined ? [] : await openSecrets(rt, webhookId)
     for (const { delivery, text } of webhook === undefined ? [] : await composed(rt, webhook, claimed)) {
-      const sent = attempt(rt, webhook!, delivery, text, token)
+      const sent = attempt(rt, { ...webhook!, secrets }, delivery, text, token)
         .catch((error) =>
           rt.log.warn({ err: error, delivery: delivery.id }, 'a delivery could not be noted; it is done again'),
         )
@@ -99,9 +100,12 @@ async function composed(
 
 const signs: ReadonlySet<string> = new Set(['test', 'resync'])
 
+/** A webhook, and what its deliveries are signed with. */
+type Signing = Webhook & { readonly secrets: readonly string[] }
+
 async function attempt(
   rt: DeliveryWrites,
-  webhook: Webhook,
+  webhook: Signing,
   delivery: ClaimedDelivery,
   text: string | undefined,
   token: string,
@@ -156,11 +160,10 @@ const longestTryingMs = 3 * 86_400_000
 
 async function post(
   rt: DeliveryWrites,
-  { id, url }: Webhook,
+  { url, secrets }: Signing,
   { id: deliveryId, depth, request }: ClaimedDelivery,
   text: string,
 ): Promise<Answer> {
-  const secrets = await openSecrets(rt, id)
   const at = Math.floor(rt.clock().getTime() / 1000)
   const headers = {
     'content-type': 'application/json',

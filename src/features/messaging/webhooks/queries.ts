@@ -1,4 +1,5 @@
 import { type Reader, rawQuery, sql, type Tx } from '../../../db/sql.ts'
+import type { NewDelivery } from '../../../db/unlogged/webhooks.ts'
 
 export const actionsOfWebhooks = ['create', 'update', 'delete', 'remove'] as const
 type WebhookAction = (typeof actionsOfWebhooks)[number]
@@ -144,17 +145,6 @@ export function ownerOf(db: Reader, userId: string): Promise<Owner | undefined> 
     select u.email, (select coalesce(jsonb_agg(jsonb_build_object('roleId', ur."role_Id", 'tenantId', ur."tenant_Id")), '[]')
       from "svc_UserRole" ur where ur."user_Id" = u.id) as memberships
     from "svc_User" u where u.id = ${userId} and u.status = 'active'`)
-}
-
-export type NewDelivery = {
-  readonly id: string
-  readonly position: string
-  readonly collection: string | null
-  readonly action: string
-  readonly itemId: string | null
-  readonly cursor: string | null
-  readonly depth: number
-  readonly request: string | null
 }
 
 /** What was delivered before, and comes again by a replay, is to be delivered once more. */

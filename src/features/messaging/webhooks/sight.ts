@@ -4,6 +4,7 @@ import { accessOfRole } from '../../../access/principal.ts'
 import { administratorRole, mayAssign } from '../../../access/roles.ts'
 import type { Configuration } from '../../../config/config.ts'
 import { type Reader, rawQuery, type Tx } from '../../../db/sql.ts'
+import type { NewDelivery } from '../../../db/unlogged/webhooks.ts'
 import { AppError, errors } from '../../../errors.ts'
 import type { Writes } from '../../../events/commit.ts'
 import { type Consumer, type ConsumerPage, imagesOf } from '../../../events/consumer.ts'
@@ -26,7 +27,7 @@ import {
   viewOf,
 } from '../../data/changes/changes.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
-import { insertDeliveries, type NewDelivery, ownerOf, type Webhook, webhookById } from './queries.ts'
+import { insertDeliveries, ownerOf, type Webhook, webhookById } from './queries.ts'
 
 /*
  * What a webhook sees: the rows and fields that its role may read, as a subscriber on the socket would. Asked when an event
