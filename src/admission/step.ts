@@ -143,7 +143,7 @@ export function mayRefuse<W extends Work>(
  * Work that has waited for so long keeps its turn until the deadline, whatever is foreseen: a refusal comes soon or hardly
  * ever. Milliseconds.
  */
-const settledMs = 700
+const settledMs = 400
 
 type Turn<W> = { readonly work: W; readonly piece: number; readonly servedAt: number }
 
