@@ -5,6 +5,7 @@ import {
   UnwritableImageError,
 } from '../../../adapters/image-processing.ts'
 import { readMediaFacts } from '../../../adapters/media-metadata.ts'
+import { ready } from '../../../language/child-pool-step.ts'
 import { yieldProcessors } from '../../../language/priority.ts'
 import { tooLargeSignal, watchOver } from '../../../language/watchdog.ts'
 import {
@@ -38,7 +39,7 @@ process.on('message', (message: ToChild) => {
 process.on('disconnect', () => process.exit(0))
 // A signal for all processes of a terminal is the parent's to answer.
 process.on('SIGTERM', () => undefined).on('SIGINT', () => undefined)
-say({ kind: 'ready' })
+say(ready)
 
 async function answer(task: Task, limits: ImageLimits): Promise<void> {
   try {

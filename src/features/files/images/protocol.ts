@@ -1,5 +1,6 @@
 import type { ImageFacts } from '../../../adapters/image-processing.ts'
 import type { MediaFacts } from '../../../adapters/media-metadata.ts'
+import type { ready } from '../../../language/child-pool-step.ts'
 import type { Transform } from './transform.ts'
 
 /** What the pool and its processes say to each other. */
@@ -24,7 +25,7 @@ export type Result = ImageFacts | MediaFacts | undefined
 export type Fault = 'too many pixels' | 'unreadable' | 'unwritable'
 
 export type FromChild =
-  | { readonly kind: 'ready' }
+  | typeof ready
   | { readonly kind: 'done'; readonly result: Result }
   | { readonly kind: 'failed'; readonly fault: Fault; readonly message: string }
   /** From `start` up to, but without, `end`. */

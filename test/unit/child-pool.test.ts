@@ -2,12 +2,14 @@ import { describe, expect, it } from 'vitest'
 import {
   emptyPool,
   type Job,
-  mostWaiting,
   type PoolEffect,
   type PoolInput,
   type PoolState,
   stepPool,
-} from '../../src/features/files/images/pool-step.ts'
+} from '../../src/language/child-pool-step.ts'
+
+const mostWaiting = 100
+const bounds = { atOnce: 2, mostWaiting, mostDeaths: 2 }
 
 const job = (id: number, turn = 'a', more: Partial<Job> = {}): Job => ({ id, turn, isQuick: false, deaths: 0, ...more })
 const asked = (id: number, turn = 'a', more: Partial<Job> = {}): PoolInput => ({
@@ -21,7 +23,7 @@ const ended = (child: number, isGuilty = false): PoolInput => ({ kind: 'ended', 
 /** The state after all inputs, and what the last of them led to. */
 function played(...inputs: readonly PoolInput[]): { state: PoolState; effects: readonly PoolEffect[] } {
   let [state, effects]: [PoolState, readonly PoolEffect[]] = [emptyPool, []]
-  for (const input of inputs) [state, effects] = stepPool(state, input)
+  for (const input of inputs) [state, effects] = stepPool(state, input, bounds)
   return { state, effects }
 }
 
@@ -91,6 +93,13 @@ describe('the pool', () => {
     const idle = played(...busy, { kind: 'abandoned', job: 3 }, finished(1), { kind: 'unused for long' })
     expect(idle.effects).toEqual([{ kind: 'end', child: 1 }])
     expect(idle.state.children.map(({ id }) => id)).toEqual([2])
-    expect(stepPool(idle.state, ended(1))).toEqual([idle.state, []])
+    expect(stepPool(idle.state, ended(1), bounds)).toEqual([idle.state, []])
+  })
+
+  it('starts all processes that it may have where there will be work', () => {
+    const soon: PoolInput = { kind: 'wanted soon' }
+    expect(played(soon).effects).toEqual([start(1), start(2)])
+    expect(played(asked(1), started(1), soon).effects).toEqual([start(2)])
+    expect(played(soon, soon).effects).toEqual([])
   })
 })

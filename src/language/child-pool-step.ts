@@ -1,10 +1,13 @@
 /* Which job runs where: decided from what has happened, without processes and clocks. */
 
+/** The first message of a child, once it can take a job. */
+export const ready = { kind: 'ready' } as const
+
 export type Job = {
   readonly id: number
   /** Who takes turns with others. */
   readonly turn: string
-  /** Reads a header for an upload: it goes first and is never refused, because it takes no time. */
+  /** It takes no time, so it goes first and is never refused. */
   readonly isQuick: boolean
   /** Processes that have died under it, by no fault that is known to be its own. */
   readonly deaths: number
@@ -31,6 +34,8 @@ export type PoolInput =
   /** `isGuilty`: its job took too much memory or time. */
   | { readonly kind: 'ended'; readonly child: number; readonly isGuilty: boolean }
   | { readonly kind: 'unused for long' }
+  /** There will be work for every process. */
+  | { readonly kind: 'wanted soon' }
 
 export type PoolEffect =
   | { readonly kind: 'start'; readonly child: number }
@@ -41,90 +46,108 @@ export type PoolEffect =
   /** It cannot be done: processes die of it, or none can be started. */
   | { readonly kind: 'break'; readonly job: number; readonly why: 'deadly' | 'no process' }
 
-export const atOnce = 2
-export const mostWaiting = 100
-const mostDeaths = 2
+export type PoolBounds = {
+  /** Processes. */
+  readonly atOnce: number
+  /** Jobs that are not quick. */
+  readonly mostWaiting: number
+  /** A job is given up when so many processes have died under it. */
+  readonly mostDeaths: number
+}
+
 const mostFailedStarts = 3
 
 export const emptyPool: PoolState = { children: [], queue: [], served: [], lastChild: 0, failedStarts: 0 }
 
 type Step = [PoolState, readonly PoolEffect[]]
 
-export function stepPool(state: PoolState, input: PoolInput): Step {
+export function stepPool(state: PoolState, input: PoolInput, bounds: PoolBounds): Step {
   switch (input.kind) {
     case 'asked':
-      return ask(state, input.job)
+      return ask(state, input.job, bounds)
     case 'abandoned':
       return [{ ...state, queue: state.queue.filter(({ id }) => id !== input.job) }, []]
     case 'started':
-      return dispatch({ ...withChild(state, { id: input.child, isStarted: true, job: undefined }), failedStarts: 0 })
+      return dispatch({ ...withChild(state, idle(input.child)), failedStarts: 0 }, bounds)
     case 'finished':
-      return dispatch(withChild(state, { id: input.child, isStarted: true, job: undefined }))
+      return dispatch(withChild(state, idle(input.child)), bounds)
     case 'ended':
-      return end(state, input.child, input.isGuilty)
+      return end(state, input.child, input.isGuilty, bounds)
     case 'unused for long':
       return [
         { ...state, children: state.children.filter((child) => !isIdle(child)) },
         state.children.filter(isIdle).map(({ id }) => ({ kind: 'end', child: id })),
       ]
+    case 'wanted soon':
+      return hire(state, bounds.atOnce, bounds)
   }
 }
+
+const idle = (id: number): Child => ({ id, isStarted: true, job: undefined })
 
 const isIdle = ({ isStarted, job }: Child): boolean => isStarted && job === undefined
 
 /** Where too many wait, one of those goes who have the most waiting; a newcomer among equals. */
-function ask(state: PoolState, job: Job): Step {
+function ask(state: PoolState, job: Job, bounds: PoolBounds): Step {
   const waiting = state.queue.filter(({ isQuick }) => !isQuick)
-  if (job.isQuick || waiting.length < mostWaiting) return dispatch({ ...state, queue: [...state.queue, job] })
+  if (job.isQuick || waiting.length < bounds.mostWaiting)
+    return dispatch({ ...state, queue: [...state.queue, job] }, bounds)
   const counts = Map.groupBy(waiting, ({ turn }) => turn)
   const [, most] = [...counts].toSorted(([, a], [, b]) => b.length - a.length)[0]!
   const own = counts.get(job.turn)?.length ?? 0
   if (most.length <= own + 1) return [state, [{ kind: 'refuse', job: job.id }]]
   const last = most.at(-1)!
-  const [next, effects] = dispatch({ ...state, queue: [...state.queue.filter((one) => one !== last), job] })
+  const [next, effects] = dispatch({ ...state, queue: [...state.queue.filter((one) => one !== last), job] }, bounds)
   return [next, [{ kind: 'refuse', job: last.id }, ...effects]]
 }
 
-function end(state: PoolState, id: number, isGuilty: boolean): Step {
+function end(state: PoolState, id: number, isGuilty: boolean, bounds: PoolBounds): Step {
   const child = state.children.find((one) => one.id === id)
   if (child === undefined) return [state, []]
   const left = { ...state, children: state.children.filter((one) => one !== child) }
-  if (child.job !== undefined) return bereave(left, child.job, isGuilty)
-  if (child.isStarted) return dispatch(left)
+  if (child.job !== undefined) return bereave(left, child.job, isGuilty, bounds)
+  if (child.isStarted) return dispatch(left, bounds)
   const failedStarts = state.failedStarts + 1
-  if (failedStarts < mostFailedStarts) return dispatch({ ...left, failedStarts })
+  if (failedStarts < mostFailedStarts) return dispatch({ ...left, failedStarts }, bounds)
   const broken = state.queue.map((job): PoolEffect => ({ kind: 'break', job: job.id, why: 'no process' }))
   return [{ ...left, queue: [], failedStarts: 0 }, broken]
 }
 
 /** A job whose process died under it may be innocent: it is tried once more, before others. */
-function bereave(state: PoolState, job: Job, isGuilty: boolean): Step {
+function bereave(state: PoolState, job: Job, isGuilty: boolean, bounds: PoolBounds): Step {
   const deaths = job.deaths + 1
-  if (!isGuilty && deaths < mostDeaths) return dispatch({ ...state, queue: [{ ...job, deaths }, ...state.queue] })
-  const [next, effects] = dispatch(state)
+  if (!isGuilty && deaths < bounds.mostDeaths)
+    return dispatch({ ...state, queue: [{ ...job, deaths }, ...state.queue] }, bounds)
+  const [next, effects] = dispatch(state, bounds)
   return [next, [{ kind: 'break', job: job.id, why: 'deadly' }, ...effects]]
 }
 
 /** Gives waiting jobs to idle children, and starts children where there are too few. */
-function dispatch(state: PoolState): Step {
+function dispatch(state: PoolState, bounds: PoolBounds): Step {
   if (state.queue.length === 0) return [state, []]
-  const idle = state.children.find(isIdle)
-  if (idle === undefined) return hire(state)
+  const free = state.children.find(isIdle)
+  if (free === undefined) return hire(state, state.queue.length, bounds)
   const job = nextOf(state)
-  const [next, effects] = dispatch({
-    ...withChild(state, { ...idle, job }),
-    queue: state.queue.filter((one) => one !== job),
-    served: [...state.served.filter((turn) => turn !== job.turn), job.turn].slice(-mostWaiting),
-  })
-  return [next, [{ kind: 'run', job: job.id, child: idle.id }, ...effects]]
+  const [next, effects] = dispatch(
+    {
+      ...withChild(state, { ...free, job }),
+      queue: state.queue.filter((one) => one !== job),
+      served: [...state.served.filter((turn) => turn !== job.turn), job.turn].slice(-bounds.mostWaiting),
+    },
+    bounds,
+  )
+  return [next, [{ kind: 'run', job: job.id, child: free.id }, ...effects]]
 }
 
-function hire(state: PoolState): Step {
+/** Starts processes until so many are on their way. */
+function hire(state: PoolState, wanted: number, bounds: PoolBounds): Step {
   const starting = state.children.filter(({ isStarted }) => !isStarted).length
-  if (state.children.length >= atOnce || starting >= state.queue.length) return [state, []]
+  if (state.children.length >= bounds.atOnce || starting >= wanted) return [state, []]
   const child = state.lastChild + 1
   const [next, effects] = hire(
     withChild({ ...state, lastChild: child }, { id: child, isStarted: false, job: undefined }),
+    wanted,
+    bounds,
   )
   return [next, [{ kind: 'start', child }, ...effects]]
 }
