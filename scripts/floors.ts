@@ -95,7 +95,7 @@ export const floors: readonly Floor[] = [
   {
     name: 'work',
     places: ['features/work/'],
-    hides: 'work that is claimed row by row: `tasks`',
+    hides: 'work that is claimed row by row: `tasks`; `scripts` (code of users, in isolates of processes that may die)',
     mayImport: platform,
   },
   {

@@ -31,6 +31,8 @@ export type PoolInput =
   | { readonly kind: 'abandoned'; readonly job: number }
   | { readonly kind: 'started'; readonly child: number }
   | { readonly kind: 'finished'; readonly child: number }
+  /** Its job is done, and it ends. */
+  | { readonly kind: 'retired'; readonly child: number }
   /** `isGuilty`: its job took too much memory or time. */
   | { readonly kind: 'ended'; readonly child: number; readonly isGuilty: boolean }
   | { readonly kind: 'unused for long' }
@@ -71,6 +73,8 @@ export function stepPool(state: PoolState, input: PoolInput, bounds: PoolBounds)
       return dispatch({ ...withChild(state, idle(input.child)), failedStarts: 0 }, bounds)
     case 'finished':
       return dispatch(withChild(state, idle(input.child)), bounds)
+    case 'retired':
+      return dispatch({ ...state, children: state.children.filter(({ id }) => id !== input.child) }, bounds)
     case 'ended':
       return end(state, input.child, input.isGuilty, bounds)
     case 'unused for long':

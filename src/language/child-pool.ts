@@ -21,6 +21,8 @@ export type ChildLine<To, From> = {
   listen(onMessage: (message: From) => void): void
   /** Ends the process when it takes more, from now until the job's end. */
   limit(limits: ChildLimits): void
+  /** Its process ends after this job, and another takes its place. */
+  retire(): void
 }
 
 export type ChildLimits = {
@@ -248,14 +250,20 @@ class PoolShell<To, From extends { readonly kind: string }> {
         })
         stops.push(stop)
       },
+      retire: () => {
+        isRetired = true
+      },
     }
+    let isRetired = false
     const isDead = await Promise.race([
       child.ended.then(() => true),
       pending.run(line).then(pending.resolve, pending.reject),
     ])
     for (const stop of stops) stop()
     child.onMessage = undefined
-    if (isDead !== true && !child.isGuilty) this.#apply({ kind: 'finished', child: childId })
+    if (isDead === true || child.isGuilty) return
+    if (isRetired) child.process.kill('SIGKILL')
+    this.#apply({ kind: isRetired ? 'retired' : 'finished', child: childId })
   }
 
   /** Processes that have nothing to do cost memory. */

@@ -102,4 +102,10 @@ describe('the pool', () => {
     expect(played(asked(1), started(1), soon).effects).toEqual([start(2)])
     expect(played(soon, soon).effects).toEqual([])
   })
+
+  it('replaces a process that ends after its job', () => {
+    const retired: PoolInput = { kind: 'retired', child: 1 }
+    expect(played(asked(1), started(1), asked(2), asked(3), retired).effects).toEqual([start(3)])
+    expect(played(asked(1), started(1), retired, ended(1)).effects).toEqual([])
+  })
 })

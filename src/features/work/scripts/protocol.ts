@@ -1,0 +1,64 @@
+import type { ready } from '../../../language/child-pool-step.ts'
+
+/* What the pool of scripts and its processes say to each other: data and text, never code of ours. */
+
+export type ScriptLimits = {
+  /** Milliseconds of processor time. */
+  readonly computeMs: number
+  /** Milliseconds from beginning to end. */
+  readonly passedMs: number
+  /** Megabytes that it may take: half of it for its heap. */
+  readonly memoryMb: number
+  /** Characters of JSON: of the result, and of what goes into a call or comes out of it. */
+  readonly output: number
+}
+
+/** How much a script may ask for. */
+export const callLimits = { all: 1000, atOnce: 100 } as const
+
+/** How much of what a script says is kept: lines, and characters of each. */
+export const logLimits = { lines: 200, characters: 2000 } as const
+
+export type LogLevel = 'info' | 'warn' | 'error'
+
+/**
+ * Why a script has no result. `thrown`: by itself; `syntax`: it could not be read; `computing`, `time`, `memory`, `output`: it
+ * took more than its limit; `unavailable`: this machine cannot run scripts.
+ */
+export type ScriptFault = 'thrown' | 'syntax' | 'computing' | 'time' | 'memory' | 'output' | 'unavailable'
+
+export type Failure = {
+  readonly fault: ScriptFault
+  readonly message: string
+  /** Lines of the script itself, the innermost first: `script.js:3:7`. */
+  readonly stack?: readonly string[]
+  /** What was thrown, where it was an object with such members. */
+  readonly status?: number
+  readonly code?: string
+}
+
+export type ToScript =
+  | {
+      readonly kind: 'run'
+      readonly code: string
+      /** JSON of the script's context. */
+      readonly context: string
+      readonly limits: ScriptLimits
+    }
+  | { readonly kind: 'check'; readonly code: string }
+  /** JSON of `{value}` or `{error}`. */
+  | { readonly kind: 'answer'; readonly call: number; readonly text: string }
+
+export type FromScript =
+  | typeof ready
+  | { readonly kind: 'call'; readonly call: number; readonly name: string; readonly text: string }
+  | { readonly kind: 'log'; readonly level: LogLevel; readonly text: string }
+  /** JSON of the result; undefined where it is none. `isWorn`: the process had better end. */
+  | { readonly kind: 'done'; readonly text: string | undefined; readonly isWorn: boolean }
+  | { readonly kind: 'failed'; readonly failure: Failure; readonly isWorn: boolean }
+
+/** What a process takes before it has a script. Megabytes. */
+export const emptyProcessMb = 110
+
+/** The argument of a process: how many megabytes a script may take. */
+export const memoryFlag = '--memory-mb='
