@@ -48,12 +48,13 @@ export const refusals = {
 } as const
 
 /** Why an Authorization header opens nothing, in codes that clients rely on. */
-export type CredentialFault = 'INVALID_TOKEN' | 'SESSION_ENDED' | 'INVALID_API_KEY'
+export type CredentialFault = 'INVALID_TOKEN' | 'SESSION_ENDED' | 'INVALID_API_KEY' | 'WRONG_AUDIENCE'
 
 const credentialFaults: Readonly<Record<CredentialFault, string>> = {
   INVALID_TOKEN: 'Invalid or expired token',
   SESSION_ENDED: 'The session has ended',
   INVALID_API_KEY: 'Invalid or expired API key',
+  WRONG_AUDIENCE: 'The token is for another resource',
 }
 
 /** The shared vocabulary: each function is one row of the specification's error tables. */
@@ -71,6 +72,14 @@ export const errors = {
     }),
   sessionNeeded: () =>
     new AppError(403, 'API keys are not accepted here. Please sign in.', { code: 'API_KEY_NOT_ACCEPTED' }),
+  tokenNotAccepted: () =>
+    new AppError(403, 'Tokens of programs are not accepted here. Please sign in.', { code: 'SESSION_NEEDED' }),
+  /** A client's token that was not granted enough (RFC 6750 §3.1). */
+  insufficientScope: (scope: string) =>
+    new AppError(403, `The token does not have the scope '${scope}'`, {
+      code: 'INSUFFICIENT_SCOPE',
+      headers: { 'www-authenticate': `Bearer error="insufficient_scope", scope="${scope}"` },
+    }),
   adminOnly: () => new AppError(403, 'Access denied. Administrators only.'),
   actionDenied: (action: Action, collection: string) => new AppError(403, refusals.action(action, collection)),
   fieldDenied: (action: Action, path: string) =>

@@ -52,6 +52,16 @@ export type Caller = {
   /** The user's own row in wire form, without hidden fields; undefined for the public role. */
   readonly user: Row | undefined
   readonly access: Access
+  /** The program that acts for the user by an OAuth token; its session ends with what the user has allowed it. */
+  readonly client?: ActingClient | undefined
+}
+
+/** A program, what it was granted (`access.scope` has what counts for access), and the resources that its token is for. */
+export type ActingClient = {
+  readonly clientId: string
+  readonly name: string
+  readonly scopes: readonly string[]
+  readonly audience: readonly string[]
 }
 
 /** A caller who is a user, with a session or an API key; 401 for others. */
@@ -61,10 +71,11 @@ export function identified(caller: Caller): Caller & { readonly userId: string }
   return { ...caller, userId }
 }
 
-/** A caller of a route that needs a session; 403 with an API key instead, 401 for others. */
+/** A caller of a route that needs a session of the user's own; 403 with an API key or a program's token instead, 401 for others. */
 export function signedIn(caller: Caller): Caller & { readonly sessionId: string; readonly userId: string } {
-  const { sessionId, userId, keyId } = caller
+  const { sessionId, userId, keyId, client } = caller
   if (keyId !== undefined) throw errors.sessionNeeded()
+  if (client !== undefined) throw errors.tokenNotAccepted()
   if (sessionId === undefined || userId === undefined) throw errors.unauthorized('Unauthorized')
   return { ...caller, sessionId, userId }
 }

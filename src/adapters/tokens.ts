@@ -15,13 +15,28 @@ export type TokenClaims = {
   readonly userRoleId: string | undefined
   /** 64 hex digits; the database knows their hash only. */
   readonly sessionToken: string
+  /** Of a program that acts for the user. */
+  readonly delegation?: Delegation | undefined
+}
+
+/** What a user lets a program do: the scopes that were granted, and the resources that its token is for (`aud`). */
+export type Delegation = {
+  readonly clientId: string
+  readonly scopes: readonly string[]
+  readonly audience: readonly string[]
 }
 
 /** The claims of a token that may be used, until `expiresAt`. */
 export type VerifiedClaims = Omit<TokenClaims, 'userRoleId'> & { readonly expiresAt: Date }
 
-/** An access token: HS256 with SECRET_KEY, issued by PROJECT_NAME, living ACCESS_TOKEN_EXPIRES_IN seconds. */
-export function signToken(config: Config, claims: TokenClaims, now: Date): string {
+/** An access token: HS256 with SECRET_KEY, issued by PROJECT_NAME, living ACCESS_TOKEN_EXPIRES_IN seconds unless given. */
+export function signToken(
+  config: Config,
+  claims: TokenClaims,
+  now: Date,
+  expiresIn = config.auth.accessTokenExpiresIn,
+): string {
+  const { delegation } = claims
   const iat = Math.floor(now.getTime() / 1000)
   const payload = {
     id: claims.userId,
@@ -31,7 +46,8 @@ export function signToken(config: Config, claims: TokenClaims, now: Date): strin
     userRole_Id: claims.userRoleId ?? null,
     iss: config.project.name,
     iat,
-    exp: iat + config.auth.accessTokenExpiresIn,
+    exp: iat + expiresIn,
+    ...(delegation && { client_id: delegation.clientId, scope: delegation.scopes.join(' '), aud: delegation.audience }),
   }
   return jwt().sign(payload, signingKeys(config)[0]!, { algorithm: 'HS256' })
 }
@@ -117,7 +133,8 @@ const clockLeewaySeconds = 86_400
 
 const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null && !Array.isArray(value)
 
-function claimsOf({ id, role_Id, tenant_Id, sessionToken, exp }: JwtPayload, now: Date): VerifiedClaims | undefined {
+function claimsOf(payload: JwtPayload, now: Date): VerifiedClaims | undefined {
+  const { id, role_Id, tenant_Id, sessionToken, exp } = payload
   if (typeof id !== 'string' || typeof role_Id !== 'string' || typeof sessionToken !== 'string') return undefined
   if (exp === undefined || exp > now.getTime() / 1000 + longestLifeSeconds + clockLeewaySeconds) return undefined
   if (!/^[0-9a-f]{64}$/.test(sessionToken)) return undefined
@@ -127,5 +144,12 @@ function claimsOf({ id, role_Id, tenant_Id, sessionToken, exp }: JwtPayload, now
     tenantId: typeof tenant_Id === 'string' ? tenant_Id : undefined,
     sessionToken,
     expiresAt: new Date(exp * 1000),
+    delegation: delegationOf(payload),
   }
+}
+
+function delegationOf({ client_id: clientId, scope, aud = [] }: JwtPayload): Delegation | undefined {
+  if (typeof clientId !== 'string') return undefined
+  const scopes = typeof scope === 'string' ? scope.split(' ').filter((one) => one !== '') : []
+  return { clientId, scopes, audience: [aud].flat() }
 }

@@ -1,9 +1,10 @@
 import { Transform } from 'node:stream'
 import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction } from 'fastify'
 import type { Caller } from '../access/principal.ts'
+import { checkScope } from '../access/scopes.ts'
 import { AppError, type CredentialFault, errors } from '../errors.ts'
 import { publicCaller, resolveCaller } from '../features/accounts/auth/auth.ts'
-import type { AccessClass } from '../http/declared-routes.ts'
+import { type AccessClass, scopeOf } from '../http/declared-routes.ts'
 import type { App } from '../http/http.ts'
 import type { WebWrites } from './capabilities.ts'
 import type { Limits } from './limits.ts'
@@ -22,9 +23,11 @@ export function accessCheck(rt: WebWrites, access: AccessClass, limits: Limits) 
     const admit = (found: Caller | CredentialFault) => {
       const fault = typeof found === 'string' ? found : undefined
       request.caller = typeof found === 'string' ? publicCaller(rt) : found
+      if (request.caller.client !== undefined) request.agent ??= agentNamed(request.caller.client.name)
       limits.countCaller(request, reply)
       if (fault !== undefined) throw unauthenticated(request, access, fault)
       refuse(request, access)
+      checkScope(request.caller.access, scopeOf(request.method, request.routeOptions.config.scope))
     }
     const found = resolveCaller(rt, request, reply)
     if (found instanceof Promise) return void found.then(admit).then(() => done(), done)
@@ -34,11 +37,16 @@ export function accessCheck(rt: WebWrites, access: AccessClass, limits: Limits) 
   }
 }
 
+/** As clients may name themselves by `x-svc-agent`. */
+const agentNamed = (name: string) => ({ name: name.replaceAll(/[^\w .,@/:+()-]+/g, ' ').slice(0, 100) })
+
 function refuse(request: FastifyRequest, access: AccessClass): void {
   if (access === 'public' || (access === 'leaving' && request.sessionCookie === 'dead')) return
   if (request.caller.userId === undefined) throw unauthenticated(request, access)
-  if ((access.endsWith('session') || access === 'leaving') && request.caller.sessionId === undefined)
-    throw errors.sessionNeeded()
+  if (access.endsWith('session') || access === 'leaving') {
+    if (request.caller.sessionId === undefined) throw errors.sessionNeeded()
+    if (request.caller.client !== undefined) throw errors.tokenNotAccepted()
+  }
   if (access.startsWith('admin') && !request.caller.admin) throw forbidden(request)
 }
 

@@ -2,6 +2,8 @@ import { randomBytes } from 'node:crypto'
 import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
+import type { Config } from '../config/config.ts'
+import { resourceMetadataUrl } from '../config/issuer.ts'
 import { clientError, sqlState } from '../db/errors.ts'
 import { AppError } from '../errors.ts'
 import type { App, ErrorStyle } from '../http/http.ts'
@@ -11,16 +13,31 @@ import { isBodyComing, sendBeforeBody } from './bodies.ts'
  * The one place where an error becomes an answer: `{ message, code, … }` under /auth, `{ error: message, code }` for
  * validation under /realtime, `{ error: { message, code, details, statusCode } }` everywhere else.
  */
-export function registerErrorBodies(app: App, options: { exposeDetails: boolean }): void {
+export function registerErrorBodies(app: App, config: Config): void {
+  const options = { exposeDetails: config.server.exposeErrorDetails }
   app.setErrorHandler((error, request, reply) => {
     const known = knownError(error)
     const answer = known ?? internalError(error, request, options.exposeDetails)
     // Of a flood /metrics tells; to write it down would be more work than to refuse it.
     if (answer.code === overloaded) refused.add(request)
     else if (known !== undefined && answer.status >= 500) request.log.warn({ err: error }, answer.message)
+    const challenge = challengeOf(config, request, answer)
+    if (challenge !== undefined) reply.header('www-authenticate', challenge)
     return send(request, reply, styleOf(request), detailed(answer, options.exposeDetails))
   })
   app.setNotFoundHandler((request, reply) => send(request, reply, styleOf(request), new AppError(404, 'Not found')))
+}
+
+/**
+ * A client that has no token, or not enough of one, learns where to get it (RFC 9728 §5.1), on routes that say what resource
+ * they are. Undefined elsewhere, and where OAuth is off.
+ */
+function challengeOf(config: Config, request: FastifyRequest, { status, headers = {} }: AppError): string | undefined {
+  const { resource } = request.routeOptions.config ?? {}
+  const own = headers['www-authenticate'] ?? (status === 401 ? 'Bearer' : undefined)
+  const address = resource === undefined ? undefined : resourceMetadataUrl(config, resource)
+  if (own === undefined || address === undefined) return undefined
+  return `${own}${own === 'Bearer' ? '' : ','} resource_metadata="${address}"`
 }
 
 /** Whether a request was refused because there was too much to do. */
@@ -100,9 +117,11 @@ function styleOf(request: FastifyRequest): ErrorStyle {
 }
 
 function send(request: FastifyRequest, reply: FastifyReply, style: ErrorStyle, error: AppError): FastifyReply {
+  const challenge = reply.getHeader('www-authenticate')
   reply
     .code(error.status)
     .headers({ ...(error.status === 401 && { 'www-authenticate': 'Bearer' }), ...error.headers })
+    .headers({ ...(challenge !== undefined && { 'www-authenticate': challenge }) })
     .type('application/json; charset=utf-8')
   const text = JSON.stringify(bodyOf(style, error))
   return isBodyComing(request) ? sendBeforeBody(request, reply, text) : reply.send(text)
@@ -112,9 +131,22 @@ function bodyOf(style: ErrorStyle, { status, message, code, details, members }: 
   // A fault's reference has no other place there.
   const fault = status === 500 && { details }
   if (style === 'auth') return { message, code, ...fault, ...members }
+  if (style === 'oauth') return { error: oauthErrorOf(status, code), error_description: message }
   if (style === 'realtime' && status === 400) return { error: message, code }
   return { error: { message, code, details: details ?? null, statusCode: status } }
 }
+
+/** The words of RFC 6749 §5.2, 7009 and 7591; for what they have none for, one that its status comes closest to. */
+function oauthErrorOf(status: number, code: string): string {
+  if (oauthErrors.has(code)) return code.toLowerCase()
+  if (status === 503 || status === 429) return 'temporarily_unavailable'
+  return status >= 500 ? 'server_error' : 'invalid_request'
+}
+
+const oauthErrors: ReadonlySet<string> = new Set([
+  ...['INVALID_REQUEST', 'INVALID_CLIENT', 'INVALID_GRANT', 'UNAUTHORIZED_CLIENT', 'UNSUPPORTED_GRANT_TYPE'],
+  ...['INVALID_SCOPE', 'INVALID_TARGET', 'INVALID_REDIRECT_URI', 'INVALID_CLIENT_METADATA'],
+])
 
 declare module 'fastify' {
   interface FastifyContextConfig {

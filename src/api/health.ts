@@ -41,6 +41,7 @@ const watched = { config: { unlimited: true } }
 const healthRoute = route(
   {
     summary: 'Check that the process lives',
+    scope: 'none',
     tag: 'Operations',
     response: { 200: Type.Object({ status: Text('ok') }) },
   },
@@ -60,6 +61,7 @@ const Readiness = Type.Object({
 const readyRoute = route(
   {
     summary: 'Check that the process can work',
+    scope: 'none',
     tag: 'Operations',
     response: { 200: Readiness, 503: Readiness },
     sendsText: true,

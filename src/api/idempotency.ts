@@ -9,7 +9,7 @@ import { fingerprintOf } from '../http/fingerprint.ts'
 import type { App } from '../http/http.ts'
 
 /**
- * `Idempotency-Key` on everything that may write outside /auth (POST, PUT, PATCH, DELETE): the same caller's same request (path, query, body) is done once within
+ * `Idempotency-Key` on everything that may write outside /auth and /oauth (POST, PUT, PATCH, DELETE): the same caller's same request (path, query, body) is done once within
  * 24 hours, however often and by however many processes it is received, and answered alike. Another request with the
  * same key is 409.
  *
@@ -21,7 +21,7 @@ export function registerIdempotency(app: App, rt: Reads & ReservedReads & Unlogg
   app.decorateRequest('repeatable', undefined)
   app.addHook('onRoute', (route) => {
     const methods = listOf<string>(route.method)
-    if (!methods.some((method) => writing.has(method)) || /^\/auth(\/|$)/.test(route.url)) return
+    if (!methods.some((method) => writing.has(method)) || /^\/(auth|oauth)(\/|$)/.test(route.url)) return
     route.preHandler = [...listOf(route.preHandler), beginning(rt)]
     route.onSend = [...listOf(route.onSend), ending(rt)]
   })

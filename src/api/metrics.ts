@@ -32,6 +32,7 @@ export function metricsRoutes(
         summary: 'Read the metrics of the process',
         description: 'In the text format of Prometheus; for administrators and the holder of METRICS_TOKEN.',
         tag: 'Operations',
+        scope: 'none',
         response: { 200: Text('process_cpu_seconds_total 1.25', { contentMediaType: 'text/plain' }) },
         sendsText: true,
       },

@@ -61,7 +61,7 @@ export async function buildServer(rt: WebWrites, { endpoints = [] }: Partial<Ext
   app.decorateRequest('agent', undefined)
   app.decorateRequest('cause', undefined)
   traceRequests(app, rt)
-  registerErrorBodies(app, { exposeDetails: config.server.exposeErrorDetails })
+  registerErrorBodies(app, config)
   acceptJsonBodies(app)
   askForBodies(app)
   refuseEncodedBodies(app)

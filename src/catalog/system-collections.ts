@@ -48,6 +48,13 @@ const administeredCollections: ReadonlySet<string> = new Set([
 ])
 
 /**
+ * Whether rows of a collection say who may do what, what runs or what is sent: an administrator's client writes them only
+ * with the scope for that.
+ */
+export const decidesForOthers = ({ name, system }: { readonly name: string; readonly system: boolean }): boolean =>
+  system && name !== 'svc_File'
+
+/**
  * The callers that may write the rows of a collection by the generic routes: `granted` those with a permission,
  * `administrators` they alone, `nobody` not even they.
  */

@@ -1,5 +1,5 @@
 import type { Values } from './variable.ts'
-import { auth, cookie, cors, oauth, passkey } from './variables/accounts.ts'
+import { auth, cookie, cors, oauth, oauthServer, passkey } from './variables/accounts.ts'
 import { dataCache, systemCache, upstash } from './variables/caches.ts'
 import { database, migrations } from './variables/database.ts'
 import { assets, files, storage } from './variables/files.ts'
@@ -21,6 +21,7 @@ export const groups = {
   cookie,
   passkey,
   oauth,
+  oauthServer,
   cors,
   rateLimit,
   overload,

@@ -42,6 +42,12 @@ const reactions: { readonly [Type in EventType]: (data: EventData[Type]) => Reac
   'auth.key_created': () => nothing,
   'auth.key_revoked': () => nothing,
   'auth.social_linked': () => nothing,
+  'oauth.client_registered': () => nothing,
+  'oauth.authorized': () => nothing,
+  'oauth.signed_in': () => nothing,
+  'oauth.refreshed': () => nothing,
+  'oauth.revoked': () => nothing,
+  'oauth.reuse_detected': () => nothing,
   'mail.queued': ({ emailLogId, tenantId = installationGroup }) => ({
     jobs: [{ queue: 'mail', data: { emailLogId }, group: tenantId }],
   }),

@@ -70,6 +70,18 @@ export type EventData = {
   'auth.key_revoked': { userId: string; key: string }
   /** An identity at a provider opens the account from now on. */
   'auth.social_linked': { userId: string; provider: string }
+  /** A program registered itself, for anybody to sign in to. */
+  'oauth.client_registered': { clientId: string; name: string }
+  /** A user allowed a program to act for them, within these scopes. */
+  'oauth.authorized': { userId: string; clientId: string; scopes: readonly string[] }
+  /** The program got its first tokens: the session is open. */
+  'oauth.signed_in': { userId: string; clientId: string }
+  /** The program got its next tokens. */
+  'oauth.refreshed': { userId: string; clientId: string }
+  /** The program gave its access back. */
+  'oauth.revoked': { userId: string; clientId: string }
+  /** A code or refresh token came a second time, which ended the access: somebody else may have it. */
+  'oauth.reuse_detected': { userId: string; clientId: string; what: 'code' | 'refresh token' }
   /** A mail of a tenant, or of the installation, was accepted: its svc_EmailLog row is in state `queued`. */
   'mail.queued': { emailLogId: string; tenantId?: string }
   /** An administrator had a job done again; it went back into its queue as a new one. */

@@ -1,5 +1,6 @@
 import type { RouteOptions } from 'fastify'
 import type { TSchema } from 'typebox'
+import type { RequiredScope } from '../access/scopes.ts'
 import type { App } from './http.ts'
 
 /**
@@ -13,6 +14,8 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** Who may call the route; set for its group. Anybody where it is not. */
     access?: AccessClass
+    /** What a client's token needs; for routes of extensions that do not say `read` to read, else `write`. */
+    scope?: RequiredScope
     /** The endpoint of an extension that the route belongs to. */
     endpoint?: string
   }
@@ -24,6 +27,7 @@ export type DeclaredRoute = {
   /** As the router has it: `/items/:collection/:id`. */
   readonly url: string
   readonly access: AccessClass
+  readonly scope: RequiredScope
   readonly endpoint: string | undefined
   readonly summary?: string
   readonly description?: string
@@ -33,6 +37,10 @@ export type DeclaredRoute = {
   readonly body?: TSchema
   readonly response?: Readonly<Record<string, TSchema>>
 }
+
+/** The scope of a route that may not have said it. */
+export const scopeOf = (method: string, declared: RequiredScope | undefined): RequiredScope =>
+  declared ?? (['GET', 'HEAD', 'OPTIONS'].includes(method) ? 'read' : 'write')
 
 /** The routes that are registered from now on; asked for when all are, which is after `ready`. */
 export function declaredRoutes(app: App): () => readonly DeclaredRoute[] {
@@ -52,6 +60,7 @@ function declaredOf({ method, url, schema = {}, config }: RouteOptions): Declare
     method: one,
     url,
     access: config?.access ?? 'public',
+    scope: scopeOf(one, config?.scope),
     endpoint: config?.endpoint,
   }))
 }

@@ -1,13 +1,14 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Caller } from '../access/principal.ts'
 import { clientNetwork } from '../adapters/client-address.ts'
+import type { ResourceName } from '../config/issuer.ts'
 import type { RepeatableRequest } from '../db/unlogged/idempotency.ts'
 import type { Actor, Agent, Cause } from '../events/types.ts'
 
 export type { App } from '../adapters/fastify.ts'
 
-/** Which of the specification's two error bodies a route answers with; realtime's validation errors are a third. */
-export type ErrorStyle = 'auth' | 'general' | 'realtime'
+/** Which of the specification's two error bodies a route answers with; realtime's validation errors are a third, those of RFC 6749 a fourth. */
+export type ErrorStyle = 'auth' | 'general' | 'realtime' | 'oauth'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -26,6 +27,8 @@ declare module 'fastify' {
   }
   interface FastifyContextConfig {
     errorStyle?: ErrorStyle
+    /** What tokens of programs must be for here, the API unless given; 401 for others, with the address to begin at. */
+    resource?: ResourceName
     /** Every caller is the public role: other sites lead browsers here, so a cookie says nothing about who asks. */
     ignoresSession?: boolean
     /** The route reads the Authorization header itself, e.g. of another service that calls it; the platform does not. */

@@ -1,15 +1,18 @@
 import type { RouteShorthandOptions } from 'fastify'
 import type { Static, TObject, TSchema, TUnsafe } from 'typebox'
+import type { RequiredScope } from '../access/scopes.ts'
 import { serializerOf } from '../adapters/fastify.ts'
 import { Type } from '../adapters/typebox.ts'
 import { readerOf } from './reading.ts'
-import { AuthError, GeneralError, RealtimeError } from './shapes.ts'
+import { AuthError, GeneralError, OAuthError, RealtimeError } from './shapes.ts'
 
 /** The declaration of a route. OpenAPI and the reference pages show it, and requests are read by it. */
 export type Declaration = {
   /** What it does, in a few words: "Sign in with a password". */
   readonly summary: string
   readonly tag: Tag
+  /** What a client's token needs (`access/scopes.ts`). No token opens routes that only a session opens, whatever they say. */
+  readonly scope: RequiredScope
   /** More than the summary says, in Markdown. */
   readonly description?: string
   readonly params?: TObject
@@ -36,6 +39,7 @@ type Tag =
   | 'Passkeys'
   | 'Two-factor'
   | 'API keys'
+  | 'OAuth'
   | 'Tenants'
   | 'Settings'
   | 'Templates'
@@ -62,7 +66,7 @@ type Treatment = {
   /** The answer is serialised by its shape: a member that is not declared cannot leave. */
   readonly exact?: true
   /** Which body refusals have; the general one elsewhere. */
-  readonly errors?: 'auth' | 'realtime'
+  readonly errors?: 'auth' | 'realtime' | 'oauth'
 }
 
 /** Of the declaration what handlers get their types from. */
@@ -97,7 +101,7 @@ export function route<const D extends Declaration & Treatment>(
   declaration: D,
   options: Options = {},
 ): Options & { schema: Typed<D> } {
-  const { summary, tag, description, params, query, body, response } = declaration
+  const { summary, tag, scope, description, params, query, body, response } = declaration
   const schema = {
     summary,
     tags: [tag],
@@ -109,6 +113,7 @@ export function route<const D extends Declaration & Treatment>(
   }
   return {
     ...options,
+    config: { ...options.config, scope, ...(declaration.errors === 'oauth' && { errorStyle: 'oauth' as const }) },
     schema,
     validatorCompiler: readers[declaration.readElsewhere ?? 'none'],
     serializerCompiler: declaration.exact === true ? serializerOf : asItIs,
@@ -133,4 +138,9 @@ function allBut(...others: readonly string[]): typeof readerOf {
 const asItIs = () => JSON.stringify
 
 /** By `errors`. */
-const refusals = { general: GeneralError, auth: AuthError, realtime: Type.Union([GeneralError, RealtimeError]) }
+const refusals = {
+  general: GeneralError,
+  auth: AuthError,
+  realtime: Type.Union([GeneralError, RealtimeError]),
+  oauth: OAuthError,
+}

@@ -71,6 +71,12 @@ export const AuthError = Type.Object(
   { additionalProperties: true },
 )
 
+/** Refusals of the OAuth server (RFC 6749 §5.2). */
+export const OAuthError = Type.Object({
+  error: Text('invalid_grant', { description: 'For programs; a word of the standards.' }),
+  error_description: Text('The code has been used', { description: 'For people; may change.' }),
+})
+
 /** Refusals of requests under `/realtime` that are not valid. */
 export const RealtimeError = Type.Object({
   error: Text('actions is required and must be an array'),

@@ -16,10 +16,12 @@ export type Access = {
   readonly tenantId: string | undefined
   /** The role's isTenantSpecific: a caller of such a role is refused without a tenant. */
   readonly tenantSpecific: boolean
-  /** The caller came with an API key: it may not change passwords. */
+  /** The caller came with an API key or a program's token: it may not change passwords. */
   readonly byKey?: boolean
   /** The caller came with the session cookie: any script of the origin may have sent the request. */
   readonly byCookie?: boolean
+  /** A client acts for the caller, who lets it do this much; see `access/scopes.ts`. Undefined: whatever the caller may. */
+  readonly scope?: Scope | 'none'
   /**
    * Everything that this access is made of, as a short text for the keys of caches; undefined where that is not known. The
    * user is part of it where a rule of the role names a variable, or the request may (`namesVariables`).
@@ -40,6 +42,9 @@ export type Access = {
   /** Values of `$CURRENT_…` variables; undefined where there is none (then the condition matches nothing). */
   variable(name: VariableName, path: readonly string[]): unknown
 }
+
+/** What the holder of an OAuth token may do at most: `read`, also `write`, or also what administrators do. */
+export type Scope = 'read' | 'write' | 'admin'
 
 export type VariableName = 'CURRENT_USER' | 'CURRENT_ROLE' | 'CURRENT_TENANT' | 'CURRENT_USERROLE' | 'CURRENT_SETTINGS'
 

@@ -420,7 +420,7 @@ describe('opening a session', () => {
       ...{ tokenHash: hashSecret(newSecret()), seconds: 60, ip: '127.0.0.1', userAgent: null },
     })
     const open = () => commit(api.rt, systemActor, async (tx) => ({ result: await insertSession(tx, session()) }))
-    expect(await open()).toEqual({ userRoleId: expect.any(String) })
+    expect(await open()).toEqual({ id: expect.any(String), userRoleId: expect.any(String) })
     await api.sql(statement, [id])
     expect(await open()).toBeUndefined()
   })

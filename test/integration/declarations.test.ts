@@ -9,6 +9,8 @@ import { AuthError } from '../../src/http/shapes.ts'
 import { startApi } from '../support/api.ts'
 
 type Schema = {
+  access?: string
+  scope?: string
   summary?: string
   tags?: readonly string[]
   params?: TSchema
@@ -34,7 +36,8 @@ beforeAll(async () => {
   }
 })
 
-const schemaOf = ({ schema = {} }: RouteOptions): Schema => schema as Schema
+const schemaOf = ({ schema = {}, config }: RouteOptions): Schema =>
+  ({ ...schema, access: config?.access, scope: config?.scope }) as Schema
 
 /** What `work` says of each route, where it says something. */
 function findings(work: (schema: Schema, route: string) => string | undefined): string[] {
@@ -83,6 +86,23 @@ describe('every route', () => {
     expect(without).toEqual([])
   })
 
+  it('declares the scope that a client needs: more than `read` for what changes something, `admin` for administrators', () => {
+    const wrong = findings(({ access = 'public', scope }, route) => {
+      if (scope === undefined) return 'declares no scope'
+      if (access.startsWith('admin') && !access.endsWith('session'))
+        return scope === 'admin' ? undefined : `${scope} for administrators`
+      // Only sessions open these: no client does.
+      if (/session|leaving/.test(access)) return scope === 'none' ? undefined : `${scope} for sessions`
+      if (/^(GET|HEAD) /.test(route)) return scope === 'write' ? 'reads with write' : undefined
+      return scope === 'read' && !readsOfPosts.has(route) ? 'writes with read' : undefined
+    })
+    expect(wrong).toEqual([])
+    const open = findings(({ scope }, route) =>
+      scope === 'none' && !/ \/(auth|_dev|docs)(\/|$)/.test(route) ? '' : undefined,
+    )
+    expect(open).toEqual(needNone)
+  })
+
   it('has examples that fit what it declares', () => {
     const wrong = findings(({ params, querystring, body, response = {} }) => {
       for (const [part, shape] of Object.entries({ params, querystring, body, ...response })) {
@@ -99,6 +119,23 @@ describe('every route', () => {
     expect(wrong).toEqual([])
   })
 })
+
+/** Questions that are asked by POST. */
+const readsOfPosts: ReadonlySet<string> = new Set(['POST /reports/:collection', 'POST /reports/stats'])
+
+/** Outside of signing in: what anybody may know. */
+const needNone: readonly string[] = [
+  ...[
+    'GET /health',
+    'GET /ready',
+    'GET /metrics',
+    'GET /',
+    'POST /',
+    'GET /.well-known/daybook-log-key',
+    'GET /settings',
+  ],
+  ...['GET /settings/by-app-url', 'GET /settings/branding', 'GET /openapi'],
+].map((route) => `${route}: `)
 
 /** These do what their path says, and nothing that is sent along has a say in it. */
 const bodiless: ReadonlySet<string> = new Set([

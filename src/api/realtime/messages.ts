@@ -1,11 +1,12 @@
 import type { Socket } from 'socket.io'
 import type { Static } from 'typebox'
 import type { Caller } from '../../access/principal.ts'
+import { hasScope } from '../../access/scopes.ts'
 import type { CurrentAccess } from '../../access/store.ts'
 import type { Logs } from '../../adapters/logger.ts'
 import { Type } from '../../adapters/typebox.ts'
 import type { Configuration } from '../../config/config.ts'
-import { AppError } from '../../errors.ts'
+import { AppError, errors } from '../../errors.ts'
 import { statedRefusal } from '../../features/data/hooks/hooks.ts'
 import { accountabilityOf } from '../../features/data/items/items.ts'
 import { roomBounds, type SocketUser } from '../../features/messaging/rooms/rooms.ts'
@@ -66,6 +67,9 @@ const messages = {
   }),
 }
 
+/** The messages that change something; a client's token needs `write` for them, and `read` for all others. */
+const writing: ReadonlySet<string> = new Set(['custom', 'room:message', 'room:kick'])
+
 type MessageOf<Name extends keyof typeof messages> = Static<(typeof messages)[Name]>
 
 /** Throws AppError 400, in the words of the first member that does not fit. */
@@ -106,7 +110,13 @@ function errorAnswer(error: unknown): { status: 'error'; code: string; message: 
 export function refuseUnknown(socket: Socket): void {
   socket.use(([name, ...rest], next) => {
     if (typeof name !== 'string') return void socket.disconnect(true)
-    const refusal = socket.listenerCount(name) > 0 ? unkeepable(rest, 'The message') : unknownEvent()
+    const required = writing.has(name) ? 'write' : 'read'
+    const refusal =
+      socket.listenerCount(name) === 0
+        ? unknownEvent()
+        : hasScope(callerOf(socket).access, required)
+          ? unkeepable(rest, 'The message')
+          : errors.insufficientScope(required)
     if (refusal === undefined) return next()
     const ack: unknown = rest.at(-1)
     if (typeof ack === 'function') ack(errorAnswer(refusal))

@@ -113,6 +113,33 @@ export const passkey = group('Passkeys', {
   origins: variable('PASSKEY_ORIGIN', list(origin), '', 'Origins that may use passkeys'),
 })
 
+export const oauthServer = group('OAuth server', {
+  enabled: variable(
+    'OAUTH_SERVER_ENABLED',
+    boolean,
+    'true',
+    'Let users give programs access to their account (docs/oauth.md). Needs BASE_URL, https in production',
+  ),
+  registration: variable(
+    'OAUTH_REGISTRATION_ENABLED',
+    boolean,
+    'true',
+    'Programs may register themselves; without, only those with a metadata document of their own (an https address as client_id)',
+  ),
+  accessTokenExpiresIn: variable(
+    'OAUTH_ACCESS_TOKEN_EXPIRES_IN',
+    seconds(60, 86_400),
+    '900',
+    'Life of the access tokens of programs',
+  ),
+  refreshTokenExpiresIn: variable(
+    'OAUTH_REFRESH_TOKEN_EXPIRES_IN',
+    seconds(3600, 31_536_000),
+    '2592000',
+    'How long a program may do nothing until its user is asked again',
+  ),
+})
+
 export const oauth = group('Social sign-in', {
   allowUnverifiedLink: variable(
     'OAUTH_ALLOW_UNVERIFIED_LINK',

@@ -8,6 +8,9 @@ const expired = {
   secrets: ['svc_Verification', `"expiresAt" < now() - interval '1 day'`],
   'code tries': ['svc_CodeTry', '"endsAt" <= now()'],
   challenges: ['svc_Challenge', '"expiresAt" <= now()'],
+  'programs that registered': ['svc_OAuthClient', '"expiresAt" <= now()'],
+  // As long as a second use may be an attack on what the first one opened.
+  'codes of programs': ['svc_OAuthCode', `"expiresAt" < now() - interval '1 day'`],
   'idempotency keys': ['svc_IdempotencyKey', '"expiresAt" <= now()'],
   'rate limits': ['svc_RateLimit', '"endsAt" <= now()'],
   uploads: ['svc_Upload', '"expiresAt" <= now()'],

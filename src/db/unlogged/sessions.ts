@@ -41,11 +41,11 @@ export async function insertSession(tx: Tx, session: NewSession): Promise<Opened
     from "svc_User" u
     where u.id = ${session.userId} and u.status = 'active' and ${samePassword}
     for share
-    returning ${userRoleId}`)
+    returning s.id, ${userRoleId}`)
 }
 
 /** The role assignment that a session is for; null where its user has none there. */
-type OpenedSession = { readonly userRoleId: string | null }
+type OpenedSession = { readonly id: string; readonly userRoleId: string | null }
 
 const userRoleId = sql.fragment`(
   select ur.id from "svc_UserRole" ur
@@ -72,7 +72,7 @@ export async function replaceSession(
     select ${next.tokenHash}, "user_Id", ${roleId}::uuid, "tenant_Id", now() + make_interval(secs => ${next.seconds}),
            ${next.ip}, ${next.userAgent}, type
     from ended
-    returning ${userRoleId}`)
+    returning s.id, ${userRoleId}`)
 }
 
 /** Ends the sessions of a user but for one, all without. Change the user's row first (see `insertSession`). */
@@ -99,6 +99,13 @@ export async function deleteSessionsOf(tx: Tx, userId: string, sessionId?: strin
   const rows = await tx.any<{ id: string }>(sql.unsafe`
     delete from "svc_Sessions" where "user_Id" = ${userId} and "expiresAt" > now() ${which} returning id`)
   return rows.map(({ id }) => id)
+}
+
+/** Moves the end of a session that a program renews, whose token is derived by another key after a rotation of SECRET_KEY. */
+export async function renewSession(tx: Tx, sessionId: string, tokenHash: string, seconds: number): Promise<void> {
+  await tx.any(sql.unsafe`
+    update "svc_Sessions" set token = ${tokenHash}, "expiresAt" = now() + make_interval(secs => ${seconds}), "updatedAt" = now()
+    where id = ${sessionId}`)
 }
 
 /** For the cleanup worker; gives how many expired ones were deleted. */

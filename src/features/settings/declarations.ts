@@ -58,6 +58,7 @@ const ChangeShape = Type.Object(
 
 export const readRoute = route({
   summary: 'Read the settings',
+  scope: 'none',
   description: 'Administrators see all of them, everybody else those that are public.',
   tag,
   query: TenantQuery,
@@ -68,6 +69,7 @@ export const readRoute = route({
 
 export const byAppUrlRoute = route({
   summary: 'Find the public settings of an app by its address',
+  scope: 'none',
   tag,
   query: AppUrlQuery,
   response: { 200: Type.Object({ data: PublicSettings }) },
@@ -76,6 +78,7 @@ export const byAppUrlRoute = route({
 
 export const brandingRoute = route({
   summary: 'Read what the mails of a tenant look like',
+  scope: 'none',
   tag,
   query: NamedTenantQuery,
   response: {
@@ -89,6 +92,7 @@ export const brandingRoute = route({
 export const changeRoute = route(
   {
     summary: 'Change settings',
+    scope: 'admin',
     tag,
     query: TenantQuery,
     body: ChangeShape,
@@ -101,6 +105,7 @@ export const changeRoute = route(
 
 export const reloadRoute = route({
   summary: 'Read the settings from the database anew',
+  scope: 'admin',
   tag,
   query: TenantQuery,
   response: { 200: Said('Global settings reloaded successfully') },
@@ -109,6 +114,7 @@ export const reloadRoute = route({
 
 export const removeRoute = route({
   summary: 'Delete the settings of a tenant',
+  scope: 'admin',
   description: 'Those of the installation hold for it again.',
   tag,
   query: NamedTenantQuery,

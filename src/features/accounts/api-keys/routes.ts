@@ -27,14 +27,16 @@ const tag = 'API keys'
 
 const createRoute = authRoute({
   summary: 'Make an API key',
+  scope: 'none',
   description: 'The key is answered this one time.',
   tag,
   body: NewKeyBody,
   response: { 200: CreatedKeyShape },
 })
-const listRoute = authRoute({ summary: 'List your API keys', tag, response: { 200: KeysShape } })
+const listRoute = authRoute({ summary: 'List your API keys', tag, scope: 'none', response: { 200: KeysShape } })
 const revokeRoute = authRoute({
   summary: 'Revoke an API key',
+  scope: 'none',
   tag,
   params: Type.Object({ id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44') }),
   response: { 200: DeletedShape },

@@ -1,14 +1,17 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { accessOfPrincipal, accessOfRole, type Caller } from '../../../access/principal.ts'
+import { highestScope } from '../../../access/scopes.ts'
 import type { CurrentAccess } from '../../../access/store.ts'
 import type { Logs } from '../../../adapters/logger.ts'
 import { type VerifiedClaims, verifyToken } from '../../../adapters/tokens.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
+import { issuerOf, type ResourceName } from '../../../config/issuer.ts'
 import type { Clock } from '../../../db/clock.ts'
 import type { UnloggedWrites } from '../../../db/sql.ts'
 import { extendSession, touchApiKey, touchSession } from '../../../db/unlogged/sessions.ts'
 import type { CredentialFault } from '../../../errors.ts'
+import { oncePer } from '../../../language/once.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
 import { findApiKey, readsLikeApiKey } from '../proofs/proofs.ts'
 import { afterwards } from './afterwards.ts'
@@ -34,14 +37,15 @@ export function resolveCaller(
     ignoresSession = false,
     ownAuthorization = false,
     takesTokenInQuery = false,
+    resource = 'api',
   } = request.routeOptions.config ?? {}
   // An empty one is how some clients say that they have none.
   if (authorization !== '' && !ownAuthorization) {
-    const found = callerOfHeader(rt, authorization)
+    const found = callerOfHeader(rt, authorization, resource)
     return ignoresSession ? forgotten(rt, found) : found
   }
   const inQuery = takesTokenInQuery ? (request.query as { access_token?: unknown }).access_token : undefined
-  if (inQuery !== undefined && inQuery !== '') return callerOfCredential(rt, String(inQuery))
+  if (inQuery !== undefined && inQuery !== '') return callerOfCredential(rt, String(inQuery), resource)
   if (cookie === undefined) return publicCaller(rt)
   const token = tokenOfCookies(cookieNamesOf(rt), cookie)
   if (token === undefined) return publicCaller(rt)
@@ -50,14 +54,16 @@ export function resolveCaller(
   return session instanceof Promise ? session.then((found) => byCookie(visit, found)) : byCookie(visit, session)
 }
 
-function callerOfHeader(rt: AuthWrites, authorization: string): Found | Promise<Found> {
+type Answered = Found | Promise<Found>
+
+function callerOfHeader(rt: AuthWrites, authorization: string, resource: ResourceName): Answered {
   const token = bearerOf(authorization)
-  return token === undefined ? 'INVALID_TOKEN' : callerOfCredential(rt, token)
+  return token === undefined ? 'INVALID_TOKEN' : callerOfCredential(rt, token, resource)
 }
 
-function callerOfCredential(rt: AuthWrites, token: string): Found | Promise<Found> {
+function callerOfCredential(rt: AuthWrites, token: string, resource: ResourceName): Answered {
   if (readsLikeApiKey(token)) return callerOfKey(rt, token).then((found) => found?.caller ?? 'INVALID_API_KEY')
-  const session = liveSession(rt, token)
+  const session = liveSession(rt, token, resource)
   return session instanceof Promise ? session.then((found) => admitted(rt, found)) : admitted(rt, session)
 }
 
@@ -85,8 +91,10 @@ type Visit = {
 }
 
 function byCookie({ rt, request, reply, ignoresSession }: Visit, session: LiveSession): Caller | Promise<Caller> {
-  request.sessionCookie = typeof session === 'string' ? 'dead' : 'live'
-  if (typeof session === 'string') {
+  // A program's token is none of a browser's.
+  const isOwn = typeof session !== 'string' && session.client === null
+  request.sessionCookie = isOwn ? 'live' : 'dead'
+  if (!isOwn) {
     dropSessionCookie(rt, reply)
     return publicCaller(rt)
   }
@@ -111,17 +119,38 @@ function admitted(rt: AuthWrites, session: LiveSession): Found | Promise<Caller>
 type LiveSession = Session | CredentialFault
 
 /** The live session that an access token names, or why there is none. */
-function liveSession(rt: Clock & Configuration & Sessions, token: string): LiveSession | Promise<LiveSession> {
+function liveSession(
+  rt: Clock & Configuration & Sessions,
+  token: string,
+  resource: ResourceName = 'api',
+): LiveSession | Promise<LiveSession> {
   const claims = verifyToken(rt.config, token, rt.clock())
   if (claims === undefined) return 'INVALID_TOKEN'
   const known = rt.sessions.recall(claims.sessionToken)
-  if (known !== undefined) return ownSession(claims, known)
-  return rt.sessions.find(claims.sessionToken).then((session) => ownSession(claims, session))
+  if (known !== undefined) return ownSession(rt, claims, known, resource)
+  return rt.sessions.find(claims.sessionToken).then((session) => ownSession(rt, claims, session, resource))
 }
 
-function ownSession(claims: VerifiedClaims, session: Session | undefined): LiveSession {
-  return session?.userId === claims.userId ? session : 'SESSION_ENDED'
+/** A program's session opens nothing by a token that does not say for whom it was made, and nothing but what it was made for. */
+function ownSession(
+  { config }: Configuration,
+  claims: VerifiedClaims,
+  session: Session | undefined,
+  resource: ResourceName,
+): LiveSession {
+  if (session?.userId !== claims.userId) return 'SESSION_ENDED'
+  const { delegation } = claims
+  if ((delegation === undefined) !== (session.client === null)) return 'INVALID_TOKEN'
+  if (delegation === undefined) return session
+  const identifier = issuerOf(config)?.resources[resource]
+  if (identifier === undefined || !delegation.audience.includes(identifier)) return 'WRONG_AUDIENCE'
+  return delegated(session)(claims)
 }
+
+/** The session as a token has it, made once for each. */
+const delegated = oncePer((session: Session) =>
+  oncePer(({ delegation }: VerifiedClaims): Session => ({ ...session, delegation })),
+)
 
 /** The caller, and in how many milliseconds to ask again: nothing is notified of a session that merely expires. */
 export type FoundCaller = { readonly caller: Caller; readonly endsInMs: number }
@@ -149,9 +178,12 @@ export function publicCaller(rt: CurrentAccess & CurrentCatalog & CurrentSetting
 
 function callerOf(rt: CurrentCatalog & CurrentSettings, session: Session): Caller {
   return remembered(session, () => {
-    const { id: sessionId, role, userId, tenantId, user } = session
-    const access = accessOfPrincipal(rt, session)
-    return { sessionId, keyId: undefined, role, userId, tenantId, user, admin: access.admin, access }
+    const { id: sessionId, role, userId, tenantId, user, delegation, client } = session
+    const own = accessOfPrincipal(rt, session)
+    const caller = { sessionId, keyId: undefined, role, userId, tenantId, user, admin: own.admin }
+    if (delegation === undefined || client === null) return { ...caller, access: own }
+    const access = { ...own, byKey: true, scope: highestScope(delegation.scopes) }
+    return { ...caller, access, client: { ...delegation, name: client } }
   })
 }
 

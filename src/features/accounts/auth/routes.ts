@@ -180,6 +180,7 @@ const someId = Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44')
 
 const registerRoute = hashed({
   summary: 'Register',
+  scope: 'none',
   description: 'In the role and at the tenant of an invitation, or where registration is open.',
   tag: 'Signing in',
   body: RegisterBody,
@@ -187,18 +188,21 @@ const registerRoute = hashed({
 })
 const loginRoute = hashed({
   summary: 'Sign in with a password',
+  scope: 'none',
   tag: 'Signing in',
   body: LoginBody,
   response: { 200: SignedInShape },
 })
 const magicLinkRoute = authRoute({
   summary: 'Have a link or code mailed to sign in with',
+  scope: 'none',
   tag: 'Signing in',
   body: LinkBody,
   response: { 200: Said('If an account exists for this email, a sign-in link has been sent.') },
 })
 const openMagicLinkRoute = opened({
   summary: 'Sign in with a mailed link or code',
+  scope: 'none',
   tag: 'Signing in',
   params: TokenParams,
   query: MagicLinkQuery,
@@ -206,12 +210,14 @@ const openMagicLinkRoute = opened({
 })
 const askResetRoute = authRoute({
   summary: 'Forgot password: have a link or code mailed',
+  scope: 'none',
   tag: 'Account',
   body: LinkBody,
   response: { 200: Said('If an account exists, a reset link will be sent') },
 })
 const resetRoute = authRoute({
   summary: 'Set a new password with a mailed link or code',
+  scope: 'none',
   tag: 'Account',
   params: TokenParams,
   query: ResetQuery,
@@ -220,42 +226,54 @@ const resetRoute = authRoute({
 })
 const resendRoute = authRoute({
   summary: 'Have the verification mail sent again',
+  scope: 'none',
   tag: 'Account',
   body: ResendBody,
   response: { 200: Said('If an account exists for this email, a verification email has been sent.') },
 })
 const verifyRoute = opened({
   summary: 'Verify an e-mail address with a mailed link',
+  scope: 'none',
   tag: 'Account',
   params: TokenParams,
   response: { 200: Said('Email verified successfully') },
 })
 const meRoute = authRoute({
   summary: 'Read your account, role and permissions',
+  scope: 'read',
   tag: 'Account',
   response: { 200: MeShape },
 })
 const checkRoute = authRoute({
   summary: 'Check whether the token is valid',
+  scope: 'none',
   tag: 'Sessions',
   response: { 200: CheckShape },
 })
 const refreshRoute = authRoute({
   summary: 'Renew the token',
+  scope: 'none',
   description: 'The one that was sent ends.',
   tag: 'Sessions',
   body: AuthModeBody,
   response: { 200: RefreshedShape },
 })
-const sessionsRoute = authRoute({ summary: 'List your sessions', tag: 'Sessions', response: { 200: SessionsShape } })
+const sessionsRoute = authRoute({
+  summary: 'List your sessions',
+  tag: 'Sessions',
+  scope: 'none',
+  response: { 200: SessionsShape },
+})
 const endSessionRoute = authRoute({
   summary: 'End one of your sessions',
+  scope: 'none',
   tag: 'Sessions',
   params: Type.Object({ sessionId: someId }),
   response: { 200: Said('Session ended successfully') },
 })
 const emailChangeRoute = authRoute({
   summary: 'Ask for another e-mail address',
+  scope: 'none',
   description: 'A link is mailed to the new address; following it changes the address.',
   tag: 'Account',
   body: EmailChangeBody,
@@ -263,6 +281,7 @@ const emailChangeRoute = authRoute({
 })
 const passwordChangeRoute = authRoute({
   summary: 'Change your password',
+  scope: 'none',
   description: 'Your other sessions end.',
   tag: 'Account',
   body: PasswordChangeBody,
@@ -271,6 +290,7 @@ const passwordChangeRoute = authRoute({
 const passwordOfRoute = authRoute(
   {
     summary: "Change a user's password",
+    scope: 'none',
     description: 'For administrators. The sessions of the user end.',
     tag: 'Account',
     body: PasswordOfBody,
@@ -280,23 +300,27 @@ const passwordOfRoute = authRoute(
 )
 const logoutRoute = authRoute({
   summary: 'Sign out',
+  scope: 'none',
   tag: 'Sessions',
   response: { 200: Said('Logged out successfully') },
 })
 const sessionsOfRoute = authRoute({
   summary: 'List the sessions of a user',
+  scope: 'none',
   tag: 'Sessions',
   params: Type.Object({ userId: someId }),
   response: { 200: SessionsShape },
 })
 const endSessionsOfRoute = authRoute({
   summary: 'End all sessions of a user',
+  scope: 'none',
   tag: 'Sessions',
   params: Type.Object({ userId: someId }),
   response: { 200: EndedShape },
 })
 const endSessionOfRoute = authRoute({
   summary: 'End a session of a user',
+  scope: 'none',
   tag: 'Sessions',
   params: Type.Object({ userId: someId, sessionId: someId }),
   response: { 200: Said('Session ended successfully') },

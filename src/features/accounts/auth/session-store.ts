@@ -2,7 +2,7 @@ import type { Logger } from 'pino'
 import { relatedPathsOf } from '../../../access/access.ts'
 import { type Principal, type PrincipalRow, principalOf, principalSql } from '../../../access/principal.ts'
 import type { AccessStore } from '../../../access/store.ts'
-import { hashSecret } from '../../../adapters/tokens.ts'
+import { type Delegation, hashSecret } from '../../../adapters/tokens.ts'
 import type { Catalog } from '../../../catalog/catalog.ts'
 import { type CatalogStore, withFreshPlan } from '../../../catalog/store.ts'
 import type { Config } from '../../../config/config.ts'
@@ -23,6 +23,10 @@ export type Session = Principal & {
   readonly extendable: boolean
   /** Not noted as used for five minutes. */
   readonly idle: boolean
+  /** The name of the program that it was opened for; null where users have signed in themselves. */
+  readonly client: string | null
+  /** What the token that came with it lets that program do. */
+  readonly delegation?: Delegation | undefined
   /** When its row expires unless it is extended, as `performance.now()` tells it. */
   readonly endsAt: number
 }
@@ -176,10 +180,10 @@ async function readEntry(options: SessionStoreOptions, sessionToken: string): Pr
   const startedAt = performance.now()
   const row = await readSession(db, catalog.current(), hashSecret(sessionToken))
   if (row === undefined) return undefined
-  const { remainingMs, id, type, extendable, idle, ...found } = row
+  const { remainingMs, id, type, client, extendable, idle, ...found } = row
   const endsAt = startedAt + remainingMs
   const principal = await principalOf(db, access.current(), config.tenancy.enabled, found, log)
-  const session = { ...principal, id, type, extendable, idle, endsAt }
+  const session = { ...principal, id, type, client, extendable, idle, endsAt }
   const follows = relatedPathsOf(session.rules, session.role.id).length > 0
   const fresh = follows ? relatedFreshForMs : freshForMs
   return { session, staleAt: Math.min(startedAt + fresh, session.endsAt) }
@@ -209,6 +213,7 @@ function concernsOf(message: string): Concerns {
 type SessionRow = PrincipalRow & {
   id: string
   type: SessionType
+  client: string | null
   extendable: boolean
   idle: boolean
   remainingMs: number
@@ -225,7 +230,8 @@ async function readSession(db: Database, catalog: Catalog, tokenHash: string): P
 const sessionSql = oncePer(
   (catalog: Catalog) => `
     select s.id, s.type, s."user_Id" as "userId", s."tenant_Id" as "tenantId", ${principalSql(catalog)},
-      s."updatedAt" < now() - interval '1 day' as extendable,
+      g."clientName" as client,
+      g.id is null and s."updatedAt" < now() - interval '1 day' as extendable,
       coalesce(s."lastUsedAt", s."createdAt") < now() - interval '5 minutes' as idle,
       (extract(epoch from s."expiresAt" - now()) * 1000)::float8 as "remainingMs"
     from "svc_Sessions" s
@@ -233,5 +239,6 @@ const sessionSql = oncePer(
     join "svc_UserRole" ur on ur."user_Id" = s."user_Id" and ur."tenant_Id" is not distinct from s."tenant_Id"
     join "svc_Role" r on r.id = ur."role_Id"
     left join "svc_Tenant" t on t.id = s."tenant_Id"
+    left join "svc_OAuthGrant" g on g."session_Id" = s.id
     where s.token = $1 and s."expiresAt" > now()`,
 )

@@ -53,30 +53,35 @@ const tag = 'Passkeys'
 
 const authenticationOptionsRoute = authRoute({
   summary: 'Begin to sign in with a passkey',
+  scope: 'none',
   tag,
   response: { 200: AuthenticationOptionsShape },
 })
 const authenticateRoute = authRoute({
   summary: 'Sign in with a passkey',
+  scope: 'none',
   tag,
   body: AuthenticateBody,
   response: { 200: SignedInShape },
 })
 const registrationOptionsRoute = authRoute({
   summary: 'Begin to add a passkey',
+  scope: 'none',
   tag,
   body: ProofBody,
   response: { 200: OptionsShape },
 })
 const registerRoute = authRoute({
   summary: 'Add a passkey',
+  scope: 'none',
   tag,
   body: RegisterPasskeyBody,
   response: { 200: RegisteredPasskeyShape },
 })
-const listRoute = authRoute({ summary: 'List your passkeys', tag, response: { 200: PasskeysShape } })
+const listRoute = authRoute({ summary: 'List your passkeys', tag, scope: 'none', response: { 200: PasskeysShape } })
 const removeRoute = authRoute({
   summary: 'Remove a passkey',
+  scope: 'none',
   tag,
   params: Type.Object({ id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44') }),
   response: { 200: DeletedShape },

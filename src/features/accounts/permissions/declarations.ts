@@ -57,6 +57,7 @@ const RowParams = Type.Object({ id: ItemParams.properties.id })
 export const listRoute = (what: What) =>
   route({
     summary: `List ${namesOf[what]}s`,
+    scope: 'admin',
     description: 'With the parameters of any list of items.',
     tag,
     query: ListQuery,
@@ -72,6 +73,7 @@ export const listRoute = (what: What) =>
 export const readRoute = (what: What) =>
   route({
     summary: `Read a ${namesOf[what]}`,
+    scope: 'admin',
     tag,
     params: RowParams,
     query: ReadQuery,
@@ -86,6 +88,7 @@ export const readRoute = (what: What) =>
 export const createRoute = (what: What) =>
   route({
     summary: `Create a ${namesOf[what]}`,
+    scope: 'admin',
     tag,
     body: bodyOf(what),
     response: { 201: rowOf(what) },
@@ -94,6 +97,7 @@ export const createRoute = (what: What) =>
 export const changeRoute = (what: What) =>
   route({
     summary: `Change a ${namesOf[what]}`,
+    scope: 'admin',
     tag,
     params: RowParams,
     body: bodyOf(what),
@@ -103,6 +107,7 @@ export const changeRoute = (what: What) =>
 export const removeRoute = (what: What) =>
   route({
     summary: `Delete a ${namesOf[what]}`,
+    scope: 'admin',
     tag,
     params: RowParams,
     response: { 204: Nothing },
@@ -110,6 +115,7 @@ export const removeRoute = (what: What) =>
   })
 export const reloadRoute = route({
   summary: 'Read the permissions from the database anew',
+  scope: 'admin',
   tag,
   response: { 200: Said('Permission cache reloaded successfully') },
 })
@@ -147,6 +153,7 @@ export const ExplainQuery = Type.Object({
 
 export const explainRoute = route({
   summary: 'Explain whether somebody may do something',
+  scope: 'read',
   description: 'It asks what every request asks, so it cannot disagree with them.',
   tag,
   query: ExplainQuery,
@@ -208,12 +215,14 @@ const FileBody = fileBody('rolesPermissions')
 
 export const exportRoute = route({
   summary: 'Download all roles and permissions as a file',
+  scope: 'admin',
   tag,
   response: { 200: Exported },
   sendsText: true,
 })
 export const previewRoute = route({
   summary: 'Show what an import of roles and permissions would change',
+  scope: 'admin',
   tag,
   body: FileBody,
   response: {
@@ -233,6 +242,7 @@ export const previewRoute = route({
 })
 export const importRoute = route({
   summary: 'Import roles and permissions from a file',
+  scope: 'admin',
   description: 'All or nothing. The permissions of a role that it lists are replaced.',
   tag,
   body: FileBody,

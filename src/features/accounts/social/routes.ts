@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { CurrentAccess } from '../../../access/store.ts'
 import { Type } from '../../../adapters/typebox.ts'
 import type { Configuration } from '../../../config/config.ts'
+import { acceptForms } from '../../../http/forms.ts'
 import type { App } from '../../../http/http.ts'
 import { Text } from '../../../http/shapes.ts'
 import { isObject } from '../../../query/guards.ts'
@@ -87,17 +88,12 @@ function redirect(reply: FastifyReply, address: string, parameters: Readonly<Rec
   return reply.header('referrer-policy', 'no-referrer').redirect(url.href, status)
 }
 
-function acceptForms(app: App): void {
-  app.addContentTypeParser('application/x-www-form-urlencoded', { parseAs: 'string' }, (_request, body, done) =>
-    done(null, Object.fromEntries(new URLSearchParams(String(body)))),
-  )
-}
-
 const ProviderParams = Type.Object({ provider: Text('google') })
 const tag = 'Signing in'
 
 const startRoute = authRoute({
   summary: 'Begin a social sign-in, or sign in with an ID token',
+  scope: 'none',
   tag,
   body: SocialBody,
   response: { 200: StartedShape },
@@ -105,6 +101,7 @@ const startRoute = authRoute({
 const startByLinkRoute = authRoute(
   {
     summary: 'Begin a social sign-in by a link',
+    scope: 'none',
     tag,
     params: ProviderParams,
     query: SocialLinkQuery,
@@ -116,6 +113,7 @@ const startByLinkRoute = authRoute(
 const callbackRoute = authRoute(
   {
     summary: 'End a social sign-in',
+    scope: 'none',
     description: 'Where the provider sends the browser; the app may have an address of its own.',
     tag,
     params: ProviderParams,
@@ -132,6 +130,7 @@ const callbackRoute = authRoute(
 const appleCallbackRoute = authRoute(
   {
     summary: 'End a sign-in with Apple',
+    scope: 'none',
     tag,
     body: CallbackShape,
     response: {

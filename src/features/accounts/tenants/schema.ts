@@ -46,6 +46,7 @@ const TenantShape = Type.Object(
 
 export const describeRoute = authRoute({
   summary: 'Read what an invitation says',
+  scope: 'none',
   tag,
   params: TokenParams,
   query: Type.Object({ link: Link(untrusted) }),
@@ -62,6 +63,7 @@ export const describeRoute = authRoute({
 })
 export const inviteRoute = authRoute({
   summary: 'Invite an address to a tenant',
+  scope: 'none',
   tag,
   body: InviteBody,
   response: {
@@ -78,6 +80,7 @@ export const inviteRoute = authRoute({
 })
 export const acceptRoute = authRoute({
   summary: 'Accept an invitation',
+  scope: 'none',
   description: 'The session goes on at the tenant.',
   tag,
   body: AcceptBody,
@@ -85,11 +88,13 @@ export const acceptRoute = authRoute({
 })
 export const listRoute = authRoute({
   summary: 'List your tenants',
+  scope: 'none',
   tag,
   response: { 200: Type.Object({ tenants: Type.Array(TenantShape) }) },
 })
 export const switchRoute = authRoute({
   summary: 'Go on at another tenant',
+  scope: 'none',
   tag,
   body: SwitchBody,
   response: { 200: Type.Object({ ...SignedInShape.properties, userRole_Id: Id() }) },

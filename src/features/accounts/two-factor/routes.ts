@@ -39,24 +39,28 @@ const tag = 'Two-factor'
 
 const verifyRoute = authRoute({
   summary: 'Sign in with the second factor',
+  scope: 'none',
   tag,
   body: VerifyBody,
   response: { 200: SignedInShape },
 })
 const enableRoute = authRoute({
   summary: 'Begin to set up a second factor',
+  scope: 'none',
   tag,
   body: ProofBody,
   response: { 200: SetupShape },
 })
 const verifySetupRoute = authRoute({
   summary: 'Switch the second factor on',
+  scope: 'none',
   tag,
   body: CodeBody,
   response: { 200: EnabledShape },
 })
 const disableRoute = authRoute({
   summary: 'Switch the second factor off',
+  scope: 'none',
   tag,
   body: PasswordBody,
   response: { 200: DisabledShape },

@@ -16,6 +16,7 @@ export function changesRoutes(app: App, rt: ChangesReads): void {
 
 const changesRoute = route({
   summary: 'Read what has changed',
+  scope: 'read',
   description: 'Of the items that you may read, in order, nothing missing and nothing twice.',
   tag: 'Changes',
   query: Type.Object({

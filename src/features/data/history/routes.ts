@@ -40,6 +40,7 @@ const tag = 'History'
 
 const nowRoute = route({
   summary: 'Read a cursor of this moment',
+  scope: 'read',
   tag,
   response: {
     200: Type.Object({ data: Type.Object({ cursor: Text('eyJ4IjoxfQ'), time: Text('2026-03-14T09:26:53.589Z') }) }),
@@ -47,6 +48,7 @@ const nowRoute = route({
 })
 const listRoute = route({
   summary: 'Read what happened to an item',
+  scope: 'read',
   description: 'The newest event first.',
   tag,
   params: ItemParams,
@@ -75,6 +77,7 @@ const listRoute = route({
 const restoreRoute = route(
   {
     summary: 'Bring an item back to an earlier version',
+    scope: 'write',
     tag,
     params: ItemParams,
     body: RestoreBody,
@@ -87,6 +90,7 @@ const restoreRoute = route(
 )
 const eraseRoute = route({
   summary: 'Erase the history of an item',
+  scope: 'admin',
   description: 'The images of its events go; who did what and when stays, and so does the item.',
   tag,
   params: ItemParams,
@@ -94,6 +98,7 @@ const eraseRoute = route({
 })
 const exportUserRoute = route({
   summary: 'Download everything that the log holds about a user',
+  scope: 'admin',
   tag,
   params: Type.Object({ id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44') }),
   response: { 200: Text('{"position":"4711"}', { contentMediaType: 'application/x-ndjson' }) },

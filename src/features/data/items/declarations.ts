@@ -131,6 +131,7 @@ const list = (represents: NonNullable<Representing['represents']>, words: string
 export const listRoute = route({
   ...dynamic,
   summary: 'List items',
+  scope: 'read',
   params: CollectionParams,
   query: Type.Object({
     ...ListQuery.properties,
@@ -141,6 +142,7 @@ export const listRoute = route({
 export const exportRoute = route({
   ...dynamic,
   summary: 'Download items as a file',
+  scope: 'read',
   params: CollectionParams,
   query: Type.Object({ ...ListQuery.properties, format: optional(OneOf(['csv', 'json'], { default: 'csv' })) }),
   response: { 200: Text('id,name\n7,Analytical engine', { contentMediaType: 'text/csv' }) },
@@ -148,6 +150,7 @@ export const exportRoute = route({
 export const readRoute = route({
   ...dynamic,
   summary: 'Read an item',
+  scope: 'read',
   params: ItemParams,
   query: ReadQuery,
   response: { 200: ItemShape, 304: Nothing },
@@ -155,6 +158,7 @@ export const readRoute = route({
 export const createRoute = route({
   ...dynamic,
   summary: 'Create an item',
+  scope: 'write',
   params: CollectionParams,
   query: AnswerQuery,
   body: NewRow,
@@ -163,6 +167,7 @@ export const createRoute = route({
 export const updateRoute = route({
   ...dynamic,
   summary: 'Change an item',
+  scope: 'write',
   description: 'With `If-Match` only the version that it names.',
   params: ItemParams,
   query: AnswerQuery,
@@ -172,6 +177,7 @@ export const updateRoute = route({
 export const deleteRoute = route({
   ...dynamic,
   summary: 'Delete an item',
+  scope: 'write',
   description: 'With `If-Match` only the version that it names.',
   params: ItemParams,
   response: { 200: WrittenShape },
@@ -179,6 +185,7 @@ export const deleteRoute = route({
 export const upsertRoute = route({
   ...outlined,
   summary: 'Create items, or change those with the same key',
+  scope: 'write',
   params: CollectionParams,
   query: Type.Object({
     ...AnswerQuery.properties,
@@ -193,6 +200,7 @@ export const upsertRoute = route({
 export const createAllRoute = route({
   ...outlined,
   summary: 'Create many items, all or none',
+  scope: 'write',
   params: CollectionParams,
   query: AnswerQuery,
   body: list('new row', 'Request body must be an array', [{ name: 'Analytical engine', price: 1200 }]),
@@ -201,6 +209,7 @@ export const createAllRoute = route({
 export const updateAllRoute = route({
   ...outlined,
   summary: 'Change many items, all or none',
+  scope: 'write',
   params: CollectionParams,
   query: AnswerQuery,
   body: list('changed row', 'Request body must be an array', [{ id: someIds[0], price: 1100 }]),
@@ -209,6 +218,7 @@ export const updateAllRoute = route({
 export const deleteAllRoute = route({
   ...outlined,
   summary: 'Delete many items, all or none',
+  scope: 'write',
   params: CollectionParams,
   body: list('key', 'Request body must be an array of IDs', someIds),
   response: { 204: Nothing },
@@ -223,6 +233,7 @@ export const SortBody = Type.Object({
 })
 export const sortRoute = route({
   summary: 'Move an item before or after another one',
+  scope: 'write',
   description: 'In the manual order of a collection with `sortEnabled`.',
   tag,
   params: CollectionParams,
@@ -252,6 +263,7 @@ const importRoute = <const Format extends 'CSV' | 'JSON'>(format: Format, part: 
     {
       ...dynamic,
       summary: `Import items from a ${format} file`,
+      scope: 'write',
       description: 'All or none.',
       params: CollectionParams,
       query: Type.Object({ tenant: described(someIds[0]!, 'The tenant that the items are for.') }),

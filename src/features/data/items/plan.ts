@@ -1,6 +1,7 @@
+import { checkScope } from '../../../access/scopes.ts'
 import type { Catalog, Collection, Relation } from '../../../catalog/catalog.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
-import { writersOf } from '../../../catalog/system-collections.ts'
+import { decidesForOthers, writersOf } from '../../../catalog/system-collections.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { breather } from '../../../language/breather.ts'
 import type { FieldGrant } from '../../../query/access.ts'
@@ -54,6 +55,7 @@ export function openWrite<A extends ChangeAction>(
   const isPart = asPart && isJunction(collection)
   const grant = access.admin ? undefined : (access.grant(name, action) ?? (isPart ? partOfParent : undefined))
   if (!access.admin && grant === undefined) throw errors.actionDenied(action, name)
+  checkScope(access, access.admin && decidesForOthers(collection) ? 'admin' : 'write')
   const writers = writersOf(name, action)
   if (writers === 'nobody' || (writers === 'administrators' && !access.admin)) throw errors.actionDenied(action, name)
   const rules = rt.systemRules

@@ -35,6 +35,7 @@ const id = (name: string) => Type.Optional(Id({ refusal: badQuery(`${name}: expe
 
 const exportRoute = route({
   summary: 'Export the log',
+  scope: 'read',
   description: [
     'NDJSON: an event a line, in an order from which nothing is missing and nothing comes twice. To go on after a line, send',
     'its `cursor` as `since`; to go on after the whole answer, the header `x-log-cursor`.',
@@ -65,6 +66,7 @@ const HeadShape = Type.Object({
 
 const headRoute = route({
   summary: 'Read the newest head of the sealed log',
+  scope: 'read',
   description: 'To be kept where nobody of this installation can change it: everything before it can be proven.',
   tag,
   response: { 200: Type.Object({ data: HeadShape }) },
@@ -72,6 +74,7 @@ const headRoute = route({
 
 const keyRoute = route({
   summary: 'Read the public keys of the sealed log',
+  scope: 'none',
   tag,
   response: {
     200: Type.Object({

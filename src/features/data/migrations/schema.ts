@@ -92,8 +92,8 @@ const runOf = <Shape extends typeof RecordShape | typeof PreviewShape>(shape: Sh
   })
 const RunShape = runOf(RecordShape)
 
-const declared = <const D extends Omit<Declaration, 'tag'>>(declaration: D) =>
-  route({ tag: 'Migrations', ...declaration })
+const declared = <const D extends Omit<Declaration, 'tag' | 'scope'>>(declaration: D) =>
+  route({ tag: 'Migrations', scope: 'admin', ...declaration })
 
 export const statusRoute = declared({
   summary: 'Read the state of the migrations',

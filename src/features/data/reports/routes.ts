@@ -96,7 +96,7 @@ const StatsQuery = Type.Object({
 })
 
 /** The query parser reads them; a body holds at most fifty reports in full. */
-const treatment = { tag: 'Reports', readElsewhere: 'all', sendsText: true } as const
+const treatment = { tag: 'Reports', scope: 'read', readElsewhere: 'all', sendsText: true } as const
 const options = { config: { failureMessage: failure }, bodyLimit: 1_048_576 }
 
 const postStatsRoute = route(

@@ -103,6 +103,7 @@ const RelationshipParams = Type.Object({ ...CollectionParams.properties, field: 
 
 export const listRoute = route({
   summary: 'List the definitions of collections',
+  scope: 'read',
   tag,
   query: SchemaListQuery,
   response: {
@@ -126,6 +127,7 @@ export const listRoute = route({
 })
 export const readRoute = route({
   summary: 'Read the definition of a collection',
+  scope: 'read',
   tag,
   params: CollectionParams,
   response: { 200: Type.Object({ data: Definition }) },
@@ -133,6 +135,7 @@ export const readRoute = route({
 })
 export const createRoute = route({
   summary: 'Create a collection',
+  scope: 'admin',
   tag,
   query: ChangeQuery,
   body: CreateBody,
@@ -141,6 +144,7 @@ export const createRoute = route({
 })
 export const changeRoute = route({
   summary: 'Change a collection',
+  scope: 'admin',
   description: 'Entries that the definition leaves out stay; those that are null go.',
   tag,
   params: CollectionParams,
@@ -150,6 +154,7 @@ export const changeRoute = route({
 })
 export const removeRoute = route({
   summary: 'Delete a collection with its items',
+  scope: 'admin',
   tag,
   params: CollectionParams,
   query: ChangeQuery,
@@ -157,6 +162,7 @@ export const removeRoute = route({
 })
 export const removeFieldRoute = route({
   summary: 'Delete a field with its values, or a relation',
+  scope: 'admin',
   tag,
   params: RelationshipParams,
   query: ChangeQuery,
@@ -164,6 +170,7 @@ export const removeFieldRoute = route({
 })
 export const addIndexRoute = route({
   summary: 'Add an index',
+  scope: 'admin',
   tag,
   params: CollectionParams,
   query: ChangeQuery,
@@ -173,6 +180,7 @@ export const addIndexRoute = route({
 })
 export const removeIndexRoute = route({
   summary: 'Remove an index',
+  scope: 'admin',
   tag,
   params: Type.Object({ ...CollectionParams.properties, name: Text('products_name_idx') }),
   query: ChangeQuery,
@@ -180,6 +188,7 @@ export const removeIndexRoute = route({
 })
 export const migrateIndexesRoute = route({
   summary: 'Create the indexes that tables lack',
+  scope: 'admin',
   tag,
   response: {
     200: Type.Object({
@@ -198,6 +207,7 @@ export const migrateIndexesRoute = route({
 })
 export const addRelationshipRoute = route({
   summary: 'Create a relationship between collections',
+  scope: 'admin',
   tag,
   params: CollectionParams,
   query: ChangeQuery,
@@ -207,6 +217,7 @@ export const addRelationshipRoute = route({
 })
 export const changeRelationshipRoute = route({
   summary: 'Change a relationship',
+  scope: 'admin',
   description: 'Its alias, description, showAs, onDelete and onUpdate.',
   tag,
   params: RelationshipParams,
@@ -216,6 +227,7 @@ export const changeRelationshipRoute = route({
 })
 export const removeRelationshipRoute = route({
   summary: 'Delete a relationship',
+  scope: 'admin',
   tag,
   params: RelationshipParams,
   query: ChangeQuery,
@@ -249,12 +261,14 @@ const Imported = Type.Object({
 
 export const exportRoute = route({
   summary: 'Download all definitions as a file',
+  scope: 'admin',
   tag,
   response: { 200: Exported },
   sendsText: true,
 })
 export const previewRoute = route({
   summary: 'Show what an import of definitions would change',
+  scope: 'admin',
   tag,
   query: WholeQuery,
   body: fileBody('schema'),
@@ -287,6 +301,7 @@ export const previewRoute = route({
 })
 export const importFileRoute = route({
   summary: 'Import definitions from a file',
+  scope: 'admin',
   description: 'All of them or none.',
   tag,
   query: WholeQuery,
@@ -297,6 +312,7 @@ export const importFileRoute = route({
 })
 export const importRoute = route({
   summary: 'Import definitions',
+  scope: 'admin',
   description: 'All of them or none.',
   tag,
   query: WholeQuery,

@@ -114,6 +114,7 @@ const Report = Type.Object({
 
 const undoRoute = route({
   summary: 'Undo a request',
+  scope: 'write',
   description:
     'Writes the reverse of all that a request, a transaction or a user did, in one transaction and with the permissions of the caller. `dryRun` answers the same and writes nothing.',
   tag,
@@ -140,6 +141,7 @@ const Listed = {
 
 const requestsRoute = route({
   summary: 'List requests of the log',
+  scope: 'read',
   description:
     'The newest first, of all events that the permission to read `svc_AuditLog` shows. A filter finds a request by any of its events.',
   tag,
@@ -186,6 +188,7 @@ const Events = Type.Array(
 
 const requestRoute = route({
   summary: 'Read a request of the log',
+  scope: 'read',
   description: 'With its events, what it led to, what led to it, and the requests that have undone it.',
   tag,
   params: Type.Object({
@@ -210,6 +213,7 @@ const requestRoute = route({
 
 const deletedRoute = route({
   summary: 'List deleted items',
+  scope: 'read',
   description: 'The trash: items that were deleted and that the log can bring back, the last deleted first.',
   tag,
   params: CollectionParams,

@@ -95,6 +95,7 @@ const assetRoute = route(
     description:
       'Or an image made of it: any of `width`, `height`, `quality` and `format` asks for one. Single ranges of bytes and conditions are understood.',
     tag,
+    scope: 'read',
     params: Type.Object({
       id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', { description: 'Of a file, or a name such as `project_icon`.' }),
     }),
@@ -152,6 +153,7 @@ const SignedShape = Type.Object({
 
 const signRoute = route({
   summary: 'Sign an address of a file',
+  scope: 'write',
   description:
     'Whoever has the address reads the file until it expires, as long as the signer may and the content is the same.',
   tag,
@@ -161,6 +163,7 @@ const signRoute = route({
 })
 const signAllRoute = route({
   summary: 'Sign addresses of many files',
+  scope: 'write',
   tag,
   body: Type.Object({
     expiresIn: ExpiresIn,

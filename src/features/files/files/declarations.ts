@@ -25,6 +25,7 @@ const streamed = { config: { streamedBody: true } } as const
 
 export const listRoute = route({
   summary: 'List files',
+  scope: 'read',
   description: 'As `GET /items/svc_File`.',
   tag,
   query: ListQuery,
@@ -34,6 +35,7 @@ export const listRoute = route({
 })
 export const readRoute = route({
   summary: 'Read what is known of a file',
+  scope: 'read',
   tag,
   params: Params,
   query: ReadQuery,
@@ -44,6 +46,7 @@ export const readRoute = route({
 export const uploadRoute = route(
   {
     summary: 'Upload a file',
+    scope: 'write',
     description: 'As a form. Fields may precede the file or follow it.',
     tag,
     body: fileBody('file', spoken),
@@ -54,6 +57,7 @@ export const uploadRoute = route(
 )
 export const fromUrlRoute = route({
   summary: 'Fetch a file from a URL',
+  scope: 'write',
   tag,
   body: Type.Object(
     { url: Text('https://example.com/ada.png', { refusal: 'url must be an http or https address' }) },
@@ -64,6 +68,7 @@ export const fromUrlRoute = route({
 export const changeRoute = route(
   {
     summary: 'Change a file',
+    scope: 'write',
     description: 'JSON for what is said of it, a form to replace its content as well.',
     tag,
     params: Params,
@@ -78,6 +83,7 @@ export const changeRoute = route(
 )
 export const deleteRoute = route({
   summary: 'Delete a file',
+  scope: 'write',
   description: 'With its content and everything that was made of it.',
   tag,
   params: Params,
@@ -87,6 +93,7 @@ export const deleteRoute = route({
 const counted = (example: number) => Type.Optional(Count(example))
 export const migrateRoute = route({
   summary: 'Move files into the folders of their tenant and user',
+  scope: 'admin',
   description: 'While they are served. Can be repeated at any time; 409 while another one runs.',
   tag,
   query: Type.Object({ dryRun: Type.Optional(Type.Boolean({ description: 'Only counts.', examples: [false] })) }),
@@ -106,6 +113,7 @@ export const migrateRoute = route({
 })
 export const usageRoute = route({
   summary: 'Read what the files of each tenant come to',
+  scope: 'admin',
   description: 'By storage service, in bytes; exact at any moment.',
   tag,
   response: {

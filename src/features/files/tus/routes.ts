@@ -74,6 +74,7 @@ const tag = 'Files'
 const Params = Type.Object({ id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44') })
 const createRoute = route({
   summary: 'Begin a resumable upload',
+  scope: 'write',
   description: 'By tus 1.0: `Upload-Length` and `Upload-Metadata`; `Location` is where it goes on.',
   tag,
   response: { 201: Nothing },
@@ -81,6 +82,7 @@ const createRoute = route({
 })
 const readRoute = route({
   summary: 'Ask where a resumable upload is',
+  scope: 'read',
   tag,
   params: Params,
   response: { 200: Nothing },
@@ -89,6 +91,7 @@ const readRoute = route({
 const addRoute = route(
   {
     summary: 'Go on with a resumable upload',
+    scope: 'write',
     description: '`x-file-id` of the last answer is the id of the file.',
     tag,
     params: Params,
@@ -101,6 +104,7 @@ const addRoute = route(
 )
 const deleteRoute = route({
   summary: 'Give a resumable upload up',
+  scope: 'write',
   tag,
   params: Params,
   response: { 204: Nothing },

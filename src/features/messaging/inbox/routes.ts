@@ -75,6 +75,7 @@ const shown = <const Params extends TObject | undefined>(summary: string, params
   route({
     summary,
     tag: 'Development',
+    scope: 'none',
     ...(params !== undefined && { params }),
     response: { 200: Text('Hello Ada', { contentMediaType }) },
     sendsText: true,

@@ -34,6 +34,7 @@ const recipient = (example: string) =>
 
 const testRoute = route({
   summary: 'Send a test mail at once',
+  scope: 'admin',
   description: 'The answer says what became of it; svc_EmailLog has it like any other.',
   tag: 'Settings',
   query: TenantQuery,

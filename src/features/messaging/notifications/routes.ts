@@ -47,6 +47,7 @@ const declared = <const D extends Omit<Declaration, 'tag'>>(declaration: D) =>
 
 const listRoute = route({
   summary: 'List your notifications',
+  scope: 'read',
   description: 'The newest first, with the parameters of any list of items.',
   tag: 'Notifications',
   query: ListQuery,
@@ -56,16 +57,19 @@ const listRoute = route({
 })
 const countRoute = declared({
   summary: 'Count your unread notifications',
+  scope: 'read',
   response: { 200: Type.Object({ count: Count(3) }) },
 })
 const markRoute = declared({
   summary: 'Mark notifications as seen',
+  scope: 'write',
   description: 'All of yours, unless you name some.',
   body: NamedShape,
   response: { 200: done('Notifications marked as seen') },
 })
 const deleteRoute = declared({
   summary: 'Delete notifications',
+  scope: 'write',
   description: 'All of yours, unless you name some, in the body or in the query.',
   query: Type.Object({
     notificationIds: Type.Optional(
@@ -78,6 +82,7 @@ const deleteRoute = declared({
 })
 const sendRoute = declared({
   summary: 'Send a notification to users',
+  scope: 'admin',
   body: NewNotificationShape,
   response: {
     200: Type.Object({ message: Text('Notifications sent successfully'), notificationIds: Type.Array(Id()) }),
@@ -85,6 +90,7 @@ const sendRoute = declared({
 })
 const cleanupRoute = declared({
   summary: 'Delete old notifications of all users',
+  scope: 'admin',
   body: CleanupShape,
   response: { 200: done('Old notifications cleaned up') },
 })

@@ -53,6 +53,7 @@ const commonVariablesShape = Type.Array(Text('project_name'))
 
 const typesRoute = route({
   summary: 'List the types of mail templates and their variables',
+  scope: 'read',
   tag,
   response: {
     200: Type.Object({
@@ -63,6 +64,7 @@ const typesRoute = route({
 
 const defaultsRoute = route({
   summary: 'List the built-in mail templates',
+  scope: 'read',
   tag,
   response: {
     200: Type.Object({
@@ -73,6 +75,7 @@ const defaultsRoute = route({
 
 const defaultRoute = route({
   summary: 'Read a built-in mail template',
+  scope: 'read',
   tag,
   params: Type.Object({ type: Text('invite') }),
   response: {
@@ -84,6 +87,7 @@ const defaultRoute = route({
 
 const previewRoute = route({
   summary: 'Render a stored mail template with sample data',
+  scope: 'admin',
   tag,
   params: Type.Object({ id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44') }),
   body: Type.Object({

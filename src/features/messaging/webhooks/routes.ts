@@ -164,28 +164,42 @@ const Accepted = Type.Object({ data: Type.Object({ id: Id() }) })
 const ofOne = Type.Object({ id: Id() })
 const ofDelivery = Type.Object({ id: Id(), delivery: Id() })
 
-const createRoute = declared({ summary: 'Make a webhook', body: NewWebhook, response: { 201: WithSecret } })
+const createRoute = declared({
+  summary: 'Make a webhook',
+  scope: 'admin',
+  body: NewWebhook,
+  response: { 201: WithSecret },
+})
 const listRoute = declared({
   summary: 'List webhooks',
+  scope: 'read',
   description: 'Yours; an administrator’s are all.',
   response: { 200: Type.Object({ data: Type.Array(Webhook) }) },
 })
 const one = { 200: Type.Object({ data: Webhook }) }
-const readRoute = declared({ summary: 'Read a webhook', params: ofOne, response: one })
+const readRoute = declared({ summary: 'Read a webhook', scope: 'read', params: ofOne, response: one })
 const changeRoute = declared({
   summary: 'Change, pause or resume a webhook',
+  scope: 'admin',
   description: 'While it is paused its place in the log is kept; resumed it is told everything since.',
   ...{ params: ofOne, body: WebhookChange, response: one },
 })
-const deleteRoute = declared({ summary: 'Delete a webhook', params: ofOne, response: { 204: Nothing } })
+const deleteRoute = declared({ summary: 'Delete a webhook', scope: 'admin', params: ofOne, response: { 204: Nothing } })
 const rotateRoute = declared({
   summary: 'Give a webhook another secret',
+  scope: 'admin',
   description: 'For a day deliveries are signed with both.',
   ...{ params: ofOne, response: { 200: WithSecret } },
 })
-const testRoute = declared({ summary: 'Send a test delivery', params: ofOne, response: { 202: Accepted } })
+const testRoute = declared({
+  summary: 'Send a test delivery',
+  scope: 'admin',
+  params: ofOne,
+  response: { 202: Accepted },
+})
 const replayRoute = declared({
   summary: 'Deliver everything again since a place',
+  scope: 'admin',
   description: 'What was delivered before comes under the same `webhook-id`.',
   params: ofOne,
   body: Type.Object({
@@ -195,6 +209,7 @@ const replayRoute = declared({
 })
 const deliveriesRoute = declared({
   summary: 'List the deliveries of a webhook',
+  scope: 'read',
   description: 'The newest first. Those that are done are kept for a week, those given up for a month.',
   params: ofOne,
   query: Type.Object({
@@ -205,7 +220,13 @@ const deliveriesRoute = declared({
 })
 const deliveryRoute = declared({
   summary: 'Read a delivery',
+  scope: 'read',
   params: ofDelivery,
   response: { 200: Type.Object({ data: Delivery }) },
 })
-const redeliverRoute = declared({ summary: 'Deliver once more', params: ofDelivery, response: { 202: Accepted } })
+const redeliverRoute = declared({
+  summary: 'Deliver once more',
+  scope: 'admin',
+  params: ofDelivery,
+  response: { 202: Accepted },
+})

@@ -43,8 +43,8 @@ const keptFor = oncePer((_routes: readonly DeclaredRoute[]) =>
   ),
 )
 
-const standingOf = ({ keyId, userId, admin }: Caller): Standing => ({
-  by: userId === undefined ? 'nothing' : keyId === undefined ? 'session' : 'key',
+const standingOf = ({ keyId, client, userId, admin }: Caller): Standing => ({
+  by: userId === undefined ? 'nothing' : keyId === undefined && client === undefined ? 'session' : 'key',
   admin,
 })
 

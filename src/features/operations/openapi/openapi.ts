@@ -94,6 +94,7 @@ const familyOfTag: Readonly<Record<string, Family>> = {
   Passkeys: 'Auth',
   'Two-factor': 'Auth',
   'API keys': 'Auth',
+  OAuth: 'Auth',
   Schemas: 'Schema',
   Migrations: 'Schema',
   Permissions: 'Permissions',

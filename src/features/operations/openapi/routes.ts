@@ -23,6 +23,7 @@ export function openapiRoutes(app: App, rt: DescriptionReads, declared: () => re
 
 const openapiRoute = route({
   summary: 'Describe the API as you may use it',
+  scope: 'none',
   description: 'OpenAPI 3.1. The answer has an ETag and changes with collections, permissions and the caller.',
   tag: 'Documentation',
   response: {

@@ -84,8 +84,8 @@ const JobShape = Type.Object({
 
 const JobParams = Type.Object({ id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44') })
 
-const declared = <const D extends Omit<Declaration, 'tag'>>(declaration: D) =>
-  route({ tag: 'Operations', ...declaration })
+const declared = <const D extends Omit<Declaration, 'tag' | 'scope'>>(declaration: D) =>
+  route({ tag: 'Operations', scope: 'admin', ...declaration })
 
 const listRoute = declared({
   summary: 'List jobs',
@@ -106,6 +106,7 @@ const retryRoute = declared({
 const redriveRoute = route({
   summary: 'Queue a job again that was given up',
   tag: 'Operations',
+  scope: 'admin',
   params: JobParams,
   body: Type.Object({ to: Type.Optional(Text('ada@example.com', { description: 'Of a mail: the right address.' })) }),
   response: { 200: Said('The job is queued again') },

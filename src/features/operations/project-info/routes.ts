@@ -77,6 +77,7 @@ const infoRoute = route(
   {
     summary: 'Read what a frontend needs before anybody signs in',
     tag: 'Settings',
+    scope: 'none',
     query: TenantQuery,
     response: { 200: InfoShape },
     readElsewhere: 'query',

@@ -53,8 +53,8 @@ export function realtimeRoutes(app: App, rt: Reads & Writes & CurrentCatalog, fe
 
 const data = <Shape extends TSchema>(shape: Shape) => ({ 200: Type.Object({ data: shape }) })
 
-const declared = <const D extends Omit<Declaration, 'tag'>>(declaration: D) =>
-  route({ tag: 'Realtime', errors: 'realtime', ...declaration })
+const declared = <const D extends Omit<Declaration, 'tag' | 'scope'>>(declaration: D) =>
+  route({ tag: 'Realtime', scope: 'admin', errors: 'realtime', ...declaration })
 
 const CollectionParams = Type.Object({ collection: Text('products') })
 

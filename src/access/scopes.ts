@@ -1,0 +1,26 @@
+import { errors } from '../errors.ts'
+import type { Access, Scope } from '../query/access.ts'
+
+export type { Scope } from '../query/access.ts'
+
+/** The scopes of OAuth that narrow what a client does for a user, each including the one before. */
+export const scopesOfAccess = ['read', 'write', 'admin'] as const satisfies readonly Scope[]
+
+/** The scope that a route, message or tool declares; `none` where any token may. */
+export type RequiredScope = Scope | 'none'
+
+/** What a program may do that was granted these; the scopes of OpenID Connect open nothing here. */
+export function highestScope(granted: readonly string[]): Scope | 'none' {
+  return scopesOfAccess.findLast((scope) => granted.includes(scope)) ?? 'none'
+}
+
+/** Whether a caller may do what needs this scope. Whoever was not narrowed (sessions, API keys, the public role) may. */
+export function hasScope({ scope }: Pick<Access, 'scope'>, required: RequiredScope): boolean {
+  if (scope === undefined || required === 'none') return true
+  return scope !== 'none' && scopesOfAccess.indexOf(scope) >= scopesOfAccess.indexOf(required)
+}
+
+/** THE place where scopes are enforced, for routes, messages of sockets and tools. 403 `INSUFFICIENT_SCOPE`. */
+export function checkScope(access: Pick<Access, 'scope'>, required: RequiredScope): void {
+  if (!hasScope(access, required) && required !== 'none') throw errors.insufficientScope(required)
+}
