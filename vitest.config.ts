@@ -1,4 +1,8 @@
 import { defineConfig } from 'vitest/config'
+import LongestFirst from './test/support/sequencer.ts'
+import { keepTemporaryFilesInMemory } from './test/support/temporary.ts'
+
+keepTemporaryFilesInMemory()
 
 /**
  * Node runs the program itself, as it does in production, from what it has compiled before, and the test files of a
@@ -15,7 +19,7 @@ const shared = {
 /** Test files at a time: many wait for processes to start and faults to be noticed, so more than there are cores. */
 const atOnce = 3
 
-/** The groups run one after the other, so that a broken rule shows before a process is started. */
+/** What needs no server runs first, so that a broken rule shows before a process is started. */
 export default defineConfig({
   test: {
     projects: [
@@ -36,8 +40,8 @@ export default defineConfig({
           include: ['test/integration/**/*.test.ts'],
           globalSetup: 'test/support/global-setup.ts',
           maxWorkers: atOnce,
-          testTimeout: 30_000,
-          hookTimeout: 30_000,
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
           sequence: { groupOrder: 1 },
         },
       },
@@ -48,14 +52,15 @@ export default defineConfig({
           include: ['test/process/**/*.test.ts'],
           globalSetup: 'test/support/global-setup.ts',
           maxWorkers: atOnce,
-          testTimeout: 60_000,
-          hookTimeout: 60_000,
-          sequence: { groupOrder: 2 },
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
+          sequence: { groupOrder: 1 },
         },
       },
     ],
     // The last line of a run is the summary's.
     reporters: ['default', './test/support/summary.ts'],
+    sequence: { sequencer: LongestFirst },
     teardownTimeout: 30_000,
   },
 })

@@ -1,4 +1,7 @@
 import { defineConfig } from 'vitest/config'
+import { keepTemporaryFilesInMemory } from '../support/temporary.ts'
+
+keepTemporaryFilesInMemory()
 
 /** Apart from the tests: hours of it belong to no `npm test`. */
 export default defineConfig({

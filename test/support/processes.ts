@@ -40,8 +40,8 @@ export type ProcessOptions = {
 export const root = resolve(import.meta.dirname, '../..')
 
 /**
- * Runs a script of the checkout as a real Node process. Of our environment it sees only PATH, HOME and NODE_ENV=test, and
- * it keeps what it compiles where every process of the checkout does.
+ * Runs a script of the checkout as a real Node process. Of our environment it sees only PATH, HOME, TMPDIR and
+ * NODE_ENV=test, and it keeps what it compiles where every process of the checkout does.
  *
  * After the test file everything still running gets SIGTERM. What does not end by itself within ten seconds, or
  * leaves a process of its own behind, is killed and fails the file.
@@ -52,11 +52,11 @@ export function startProcess(
   env: Readonly<Record<string, string>> = {},
   { cwd = root, detached = false }: ProcessOptions = {},
 ): TestProcess {
-  const { PATH = '', HOME = '' } = process.env
+  const { PATH = '', HOME = '', TMPDIR = '' } = process.env
   const child = spawn(process.execPath, [resolve(root, script), ...args], {
     cwd,
     detached,
-    env: { PATH, HOME, NODE_ENV: 'test', NODE_COMPILE_CACHE: compiledDirectory, ...env, [markName]: mark },
+    env: { PATH, HOME, TMPDIR, NODE_ENV: 'test', NODE_COMPILE_CACHE: compiledDirectory, ...env, [markName]: mark },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   const exited = once(child, 'close').then(([code, signal]): Exit => ({ code, signal }))
