@@ -4,7 +4,7 @@ import type { TSchema } from 'typebox'
 import { afterAll, expect } from 'vitest'
 import { fits, problemsOf } from '../../src/adapters/typebox.ts'
 import { rightsOf } from '../../src/features/data/items/items.ts'
-import { describeApi } from '../../src/features/operations/openapi/openapi.ts'
+import { describeApi, type Standing } from '../../src/features/operations/openapi/openapi.ts'
 import { pathOf } from '../../src/features/operations/openapi/operation.ts'
 import { type DeclaredRoute, declaredRoutes } from '../../src/http/declared-routes.ts'
 import type { App } from '../../src/http/http.ts'
@@ -72,7 +72,7 @@ function look(
   found.set(`${place}: ${problem?.instancePath} ${problem?.message}`, text.slice(0, 500))
 }
 
-const operations = new WeakMap<Access, Map<string, Json | undefined>>()
+const operations = new WeakMap<Access | Runtime, Map<string, Json | undefined>>()
 
 /** The operation as the caller's document has it: the document of this one route and collection, its references resolved. */
 function operationFor(rt: Runtime, routes: readonly DeclaredRoute[], request: FastifyRequest): Json | undefined {
@@ -82,17 +82,18 @@ function operationFor(rt: Runtime, routes: readonly DeclaredRoute[], request: Fa
   // Others have members of the request's own naming.
   const isPlain = url.startsWith('/items/') && !/aggregate|groupBy/.test(JSON.stringify(query ?? {}))
   const catalog = rt.catalog.current()
-  const kept = operations.get(caller.access) ?? new Map<string, Json | undefined>()
-  operations.set(caller.access, kept)
-  const key = JSON.stringify([catalog.version, method, url, name, isPlain])
+  const by = caller.userId === undefined ? 'nothing' : caller.keyId === undefined ? 'session' : 'key'
+  const standing: Standing = { by, admin: caller.admin }
+  // What is described of other routes does not depend on collections, nor on rights to them.
+  const [owner, version] = name === undefined ? [rt, ''] : [caller.access, catalog.version]
+  const kept = operations.get(owner) ?? new Map<string, Json | undefined>()
+  operations.set(owner, kept)
+  const key = JSON.stringify([version, standing, method, url, name, isPlain])
   if (!kept.has(key)) {
     const document: Json = describeApi({
       routes: routes.filter((route) => route.method === method && route.url === url),
       catalog,
-      standing: {
-        by: caller.userId === undefined ? 'nothing' : caller.keyId === undefined ? 'session' : 'key',
-        admin: caller.admin,
-      },
+      standing,
       rightsOf: (collection) => (collection.name === name ? rightsOf(rt, caller.access, collection) : nothingMayBeDone),
       config: { ...rt.config, openapi: everything, access: { ...rt.config.access, schemasPublic: true } },
     })
