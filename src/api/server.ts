@@ -7,7 +7,7 @@ import type { IdSource } from '../adapters/ids.ts'
 import type { Logs } from '../adapters/logger.ts'
 import type { Config } from '../config/config.ts'
 import { AppError } from '../errors.ts'
-import type { Agent, Cause } from '../events/types.ts'
+import { type Agent, type Cause, deepestCause } from '../events/types.ts'
 import type { Extensions } from '../extensions/extensions.ts'
 import { isTrustedOrigin } from '../features/accounts/auth/auth.ts'
 import type { App } from '../http/http.ts'
@@ -127,15 +127,12 @@ function nameForLog({ newId }: IdSource, request: FastifyRequest, reply: Fastify
     reply.header('x-log-request-id', request.logId)
   }
   request.agent = agentOf(request.headers['x-svc-agent'])
-  request.cause = causeOf(request.headers['daybook-cause'])
+  request.cause = causeOfDelivery(request.headers['daybook-cause'])
 }
 
 const causeText = /^([\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12})\/(\d{1,4})$/i
-/** A webhook that leads to a request that leads to a webhook comes to an end here. */
-const deepestCause = 8
-
 /** What a delivery of a webhook says of itself, and its receiver may pass on. 400 for anything else, 409 for a loop. */
-function causeOf(header: string | string[] | undefined): Cause | undefined {
+function causeOfDelivery(header: string | string[] | undefined): Cause | undefined {
   if (header === undefined) return undefined
   const [, request, depth] = (typeof header === 'string' && causeText.exec(header)) || []
   if (request === undefined) throw new AppError(400, 'daybook-cause must be as the delivery of a webhook had it')

@@ -12,9 +12,9 @@ import { rawQuery, sql, type Tx, type UnloggedWrites } from '../db/sql.ts'
 import { rememberCommit, reserveCommit } from '../db/unlogged/idempotency.ts'
 import { type TransactionConnection, txOf, writePoolOf } from '../db/write-pool.ts'
 import { errors } from '../errors.ts'
-import { enqueue, type Jobs } from './jobs.ts'
+import { type CausedJob, enqueue, type Jobs } from './jobs.ts'
 import { type Reaction, reactionTo } from './reactions.ts'
-import { type Actor, actorJson, type DomainEvent } from './types.ts'
+import { type Actor, actorJson, causeOf, type DomainEvent } from './types.ts'
 
 /**
  * What `commit` uses: the pool that writes, and what must know of a change before its writer is answered. The log knows
@@ -39,10 +39,13 @@ type Reloaded = { readonly reload: () => Promise<unknown> }
 /** The result of `work`: its answer, and the facts that shall be appended with it. */
 export type Outcome<Result> = {
   readonly result: Result
-  readonly events?: readonly DomainEvent[]
+  readonly events?: readonly Fact[]
   /** The actor of these facts, where only `work` could find out (the owner of a one-time code). Default: the given actor. */
   readonly actor?: Actor
 }
+
+/** A fact, and its own actor where that is another one than the transaction's: a hook of the request. */
+export type Fact = DomainEvent & { readonly actor?: Actor }
 
 /**
  * The one door for changes: opens a transaction, names the actor, runs `work`, appends the events it
@@ -95,9 +98,15 @@ async function commitNow<Result>(
     }
     const outcome = await work(tx)
     const events = outcome.events ?? []
-    for (const event of events) await appendEvent(tx, outcome.actor ?? actor, event)
-    const reactions = events.map(reactionTo)
-    const jobs = reactions.flatMap((reaction) => reaction.jobs ?? [])
+    const reactions: Reaction[] = []
+    const jobs: CausedJob[] = []
+    for (const event of events) {
+      const by = event.actor ?? outcome.actor ?? actor
+      await appendEvent(tx, by, event)
+      const reaction = reactionTo(event)
+      reactions.push(reaction)
+      for (const job of reaction.jobs ?? []) jobs.push({ ...job, cause: causeOf(by, 'job') })
+    }
     if (jobs.length > 0)
       await rt.tracing.part('enqueue jobs', { kind: 'producer', attributes: { 'daybook.jobs': jobs.length } }, () =>
         enqueue(rt.boss, tx, jobs, rt.tracing.traceparent()),

@@ -23,7 +23,7 @@ import { commit, type Writes } from './commit.ts'
 import { type Cursor, cursorAt, parseCursor } from './cursor.ts'
 import { eventIdSql } from './log.ts'
 import { type LogEvent, pullRound, readEvents } from './log-reader.ts'
-import { type DomainEvent, systemActor } from './types.ts'
+import { type Cause, causeOf, type DomainEvent, systemActor } from './types.ts'
 
 export type Consumer = {
   /** Under which its place is kept, for good. */
@@ -166,6 +166,24 @@ export type EventImages = {
   readonly before?: Readonly<Record<string, unknown>>
   readonly after?: Readonly<Record<string, unknown>>
 }
+
+/**
+ * What events are the cause of for those who follow the log, by position; nothing of those that no request has made. A
+ * consumer that has something written because of an event writes it as `causedActor` with this.
+ */
+export async function causesOf(
+  db: Reader,
+  positions: readonly string[],
+  by: Cause['by'],
+): Promise<ReadonlyMap<string, Cause>> {
+  const rows = await db.any<{ position: string; logRequestId: string; cause: Cause | null }>(
+    rawQuery(causesSql, [positions]),
+  )
+  return new Map(rows.map(({ position, ...made }) => [position, causeOf(made, by)!]))
+}
+
+const causesSql = `select position::text, "logRequestId"::text, cause from "${logTable}"
+  where "logRequestId" is not null and id = any(array(select ${eventIdSql('p')} from unnest($1::bigint[]) p))`
 
 const imagesSql = `select position::text, changes from "${logTable}"
   where id = any(array(select ${eventIdSql('p')} from unnest($1::bigint[]) p))`

@@ -4,6 +4,7 @@ import type { Static, TSchema } from 'typebox'
 import { fits, problemsOf, Type } from '../adapters/typebox.ts'
 import { type Reader, rawQuery, sql, type Tx } from '../db/sql.ts'
 import { onFirstUse } from '../language/once.ts'
+import { type Actor, type Cause, causedActor, causedBy, systemActor } from './actor.ts'
 
 const pgBoss = onFirstUse<typeof import('pg-boss')>('pg-boss')
 
@@ -59,6 +60,21 @@ export type Job = {
     readonly group?: string
   }
 }[QueueName]
+
+const StoredCause = Type.Object({
+  request: Type.String({ format: 'uuid' }),
+  depth: Type.Integer({ minimum: 1 }),
+  by: Type.Union(causedBy.map((by) => Type.Literal(by))),
+})
+
+/**
+ * Who does a job: the platform, for the request that the job came from. What the job changes is to the log a request of its
+ * own, with that one as its cause. Jobs of schedules have none.
+ */
+export function actorOfJob(data: unknown): Actor {
+  const { cause } = (data ?? {}) as { cause?: unknown }
+  return causedActor(systemActor, fits(StoredCause, cause) ? (cause as Cause) : undefined)
+}
 
 /** The group of jobs that belong to no tenant; a tenant's have its id. */
 export const installationGroup = 'installation'
@@ -196,9 +212,10 @@ async function ensureQueue(boss: PgBoss, name: string, options: Omit<Queue, 'nam
 
 /**
  * Inserts jobs in the caller's transaction and wakes the workers once per queue: no job exists for a rolled-back
- * transaction. `traceparent` is kept with them, so that their worker continues the trace. Throws when a queue is missing (pg-boss itself would return null for some refusals).
+ * transaction. What they came from is kept with them, so that their worker continues the trace and names the cause. Throws
+ * when a queue is missing (pg-boss itself would return null for some refusals).
  */
-export async function enqueue(boss: PgBoss, tx: Tx, jobs: readonly Job[], traceparent?: string): Promise<void> {
+export async function enqueue(boss: PgBoss, tx: Tx, jobs: readonly CausedJob[], traceparent?: string): Promise<void> {
   const byQueue = Map.groupBy(jobs, (job) => job.queue)
   for (const [queue, list] of byQueue) {
     const ids = await boss.insert(
@@ -247,9 +264,12 @@ function executorOf(reader: Reader): Executor {
   return { executeSql: async (text, values = []) => ({ rows: [...(await reader.any(rawQuery(text, values)))] }) }
 }
 
-function toInsert({ data: own, startAfterSeconds, group }: Job, traceparent: string | undefined) {
+/** A job and what led to it. One that is done again keeps what led to it first. */
+export type CausedJob = Job & { readonly cause?: Cause | undefined }
+
+function toInsert({ data: own, startAfterSeconds, group, cause }: CausedJob, traceparent: string | undefined) {
   return {
-    data: traceparent === undefined ? own : { ...own, traceparent },
+    data: { ...(cause !== undefined && { cause }), ...own, ...(traceparent !== undefined && { traceparent }) },
     ...(startAfterSeconds !== undefined && { startAfter: startAfterSeconds }),
     ...(group !== undefined && { group: { id: group } }),
   }

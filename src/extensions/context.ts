@@ -124,7 +124,7 @@ export function contextFor(
       sendMail: (mail) =>
         inTransaction(rt, writer(), async ({ tx, scope }) => {
           const { emailLogId, event } = await queueMail(tx, await requestOf(tx, mail))
-          scope.events.push(event)
+          scope.events.push({ ...event, actor: actorOfHook(rt) ?? scope.actor })
           return emailLogId
         }),
     },

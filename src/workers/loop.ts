@@ -5,7 +5,8 @@ import type { Traces } from '../adapters/tracing.ts'
 import type { ResultCache } from '../cache/data-cache.ts'
 import type { Writes } from '../events/commit.ts'
 import type { Jobs } from '../events/jobs.ts'
-import { type JobData, misfitOf, putBackJobs, type QueueName } from '../events/jobs.ts'
+import { actorOfJob, type JobData, misfitOf, putBackJobs, type QueueName } from '../events/jobs.ts'
+import type { Actor } from '../events/types.ts'
 import type { Meters } from '../features/operations/metrics/metrics.ts'
 import type { WorkerWrites } from './capabilities.ts'
 import { openWakeup, within } from './wakeup.ts'
@@ -18,6 +19,8 @@ type JobAttempt = {
   readonly retryLimit: number
   /** The group that the job was enqueued with. */
   readonly group: string | undefined
+  /** For whom it is done: everything that the job changes is written by this actor, who names what led to it. */
+  readonly actor: Actor
   /** Aborts when the attempt lapses and when the worker cannot wait any longer; whoever goes on then is a zombie. */
   readonly signal: AbortSignal
 }
@@ -249,7 +252,8 @@ async function runJob<Name extends QueueName>(
   const lapse = () => controller.abort(new Error(`the job took longer than ${expireInSeconds} s`))
   const timer = setTimeout(lapse, expireInSeconds * 1000)
   try {
-    await handler(rt, data, { id, retryCount, retryLimit, group: groupOf(job), signal: controller.signal })
+    const attempt = { id, retryCount, retryLimit, group: groupOf(job), actor: actorOfJob(data) }
+    await handler(rt, data, { ...attempt, signal: controller.signal })
     return undefined
   } catch (thrown) {
     return thrown instanceof Error ? thrown : new Error(String(thrown))

@@ -1,7 +1,14 @@
 import { beforeAll, describe, expect, it } from 'vitest'
+import { openMailer } from '../../src/adapters/mailer.ts'
+import { causesOf } from '../../src/events/consumer.ts'
+import { actorOfJob } from '../../src/events/jobs.ts'
+import { systemActor } from '../../src/events/types.ts'
 import { contextFor, type ExtensionContext } from '../../src/extensions/context.ts'
-import { causeOfTask } from '../../src/features/work/tasks/tasks.ts'
+import { sendMail } from '../../src/features/messaging/mail/jobs.ts'
+import { causeOfTask, claimDue, record } from '../../src/features/work/tasks/tasks.ts'
+import { runQueue } from '../../src/workers/loop.ts'
 import { type Answer, type Api, startApi } from '../support/api.ts'
+import { waitFor } from '../support/wait.ts'
 
 /** What the log says of requests: their own ids, the agents that made them, and what they led to. */
 
@@ -23,8 +30,9 @@ const events = (entity: string): Promise<Event[]> =>
      where entity = $1 and type = 'data' order by position`,
     [entity],
   )
-const create = (headers: Record<string, string> = {}): Promise<Answer> =>
-  api.admin('POST', '/items/cause', { name: 'x' }, headers)
+const create = (headers: Record<string, string> = {}, name = 'x'): Promise<Answer> =>
+  api.admin('POST', '/items/cause', { name }, headers)
+const refused = { outcome: 'refused', reason: 'no such mailbox', problem: 'The server refused the message' } as const
 const last = async (entity: string) => (await events(entity)).at(-1)!
 
 describe('the log has an id of each request', () => {
@@ -130,6 +138,86 @@ describe('what a request leads to names it as its cause', () => {
     expect(first.logRequestId).not.toBe(headers['x-request-id'])
     const [{ id }] = await api.sql(`insert into "svc_Tasks" (type) values ('by SQL') returning id`)
     expect(await causeOfTask(api.rt.db, { id })).toBeUndefined()
+    const [claim] = await claimDue(api.rt, { types: ['work'], isolatedTypes: [], isolatedAtMost: 0 }, 1)
+    expect(claim).toBeUndefined()
+    await api.sql('update "svc_Tasks" set scheduled_time = now() where id = $1', [body.data.id])
+    const [due] = await claimDue(api.rt, { types: ['work'], isolatedTypes: [], isolatedAtMost: 0 }, 1)
+    expect(await record(api.rt, due!, { state: 'completed', result: null, cause })).toBe(true)
+    const ended = await last('svc_Tasks')
+    expect(ended.cause).toEqual(cause)
+    expect(ended.logRequestId).not.toBe(headers['x-request-id'])
+  })
+})
+
+describe('what is left to be done later keeps what led to it', () => {
+  /** A request whose hook has a mail sent: what its job was given, and what the log says of the hook. */
+  async function hookedMail(to: string) {
+    const { headers, status } = await create({}, `mail ${to}`)
+    expect(status).toBe(201)
+    const [mail] = await api.sql('select id from "svc_EmailLog" where email = $1', [to])
+    const job = () =>
+      api.sql(`select id, data from pgboss.job where data->>'emailLogId' = $1 and state < 'completed'`, [mail.id])
+    const [queued] = await api.sql(
+      `select "logRequestId", agent, cause from "svc_AuditLog" where type = 'mail' and "entityId" = $1`,
+      [mail.id],
+    )
+    return { request: headers['x-request-id'], mail: mail.id, job, queued }
+  }
+  beforeAll(() => {
+    api.rt.hooks.register('svc-hook-test', 'cause', 'items.create', async ({ data }: any) => {
+      const [, to] = /^mail (.*)$/.exec(data.name) ?? []
+      if (to !== undefined)
+        await extension.mailService.sendMail({ to, type: 'verification', context: { link: 'http://localhost' } })
+    })
+  })
+
+  it('a job names the hook that asked for it, its worker writes with that cause, and the request shows the chain', async () => {
+    const { request, mail, job, queued } = await hookedMail('chain@example.com')
+    expect(queued.cause).toEqual({ request, depth: 1, by: 'hook' })
+    const [{ data }] = await job()
+    const cause = { request: queued.logRequestId, depth: 2, by: 'job' }
+    expect(data).toEqual({ emailLogId: mail, cause })
+    const run = runQueue(api.rt, {
+      ...{ queue: 'mail', concurrency: 1, pollMs: 20 },
+      handler: (_rt, { emailLogId }, attempt) =>
+        sendMail(api.rt, openMailer(), emailLogId, { ...attempt, known: refused }),
+    })
+    const state = async () => (await api.sql('select status from "svc_EmailLog" where id = $1', [mail]))[0].status
+    await waitFor(async () => (await state()) === 'failed', { what: 'the mail is refused' })
+    await run.stop(5000)
+    const [created, ...worked] = (await api.admin('GET', `/items/svc_EmailLog/${mail}/history`)).body.data.reverse()
+    expect(created.cause).toEqual(queued.cause)
+    expect(worked.length).toBeGreaterThan(0)
+    for (const event of worked) expect(event).toMatchObject({ cause, userId: null, requestId: worked[0].requestId })
+    const { data: tree } = (await api.admin('GET', `/log/requests/${request}`)).body
+    const [byHook] = tree.caused
+    expect(byHook).toMatchObject({ requestId: queued.logRequestId, cause: { by: 'hook' } })
+    expect(byHook.caused).toMatchObject([{ requestId: worked[0].requestId, cause }])
+    const { data: attempted } = (await api.admin('GET', `/log/requests/${worked[0].requestId}`)).body
+    expect(attempted.chain.map((one: any) => one.requestId)).toEqual([request, queued.logRequestId])
+    const listed = (await api.admin('GET', `/log/requests?cause=${queued.logRequestId}`)).body.data
+    expect(listed).toMatchObject([{ requestId: worked[0].requestId, cause }])
+  })
+
+  it('a job that is done again keeps it, and one of nobody has none', async () => {
+    const { job } = await hookedMail('again@example.com')
+    const [{ id, data }] = await job()
+    expect((await api.admin('POST', `/ops/jobs/${id}/cancel`)).status).toBe(200)
+    expect((await api.admin('POST', `/ops/jobs/${id}/redrive`)).status).toBe(200)
+    expect((await job()).map((one: any) => one.data)).toEqual([data])
+    expect(actorOfJob(data)).toMatchObject({ cause: data.cause, logRequestId: expect.any(String) })
+    for (const none of [null, {}, { cause: 'me' }, { cause: { request: 'x', depth: 1, by: 'hook' } }])
+      expect(actorOfJob(none)).toEqual(systemActor)
+  })
+
+  it('what follows the log finds what its events are the cause of', async () => {
+    const { headers } = await create()
+    await api.sql(`insert into cause (name) values ('by SQL')`)
+    const positions = (
+      await api.sql(`select position::text from "svc_AuditLog" where entity = 'cause' order by id desc limit 2`)
+    ).map(({ position }) => position)
+    const causes = await causesOf(api.rt.db, positions, 'workflow')
+    expect([...causes]).toEqual([[positions[1], { request: headers['x-request-id'], depth: 1, by: 'workflow' }]])
   })
 })
 

@@ -1,5 +1,6 @@
 import pino from 'pino'
 import { beforeAll, describe, expect, it } from 'vitest'
+import { systemActor } from '../../src/events/types.ts'
 import { contextFor } from '../../src/extensions/context.ts'
 import { claim, compose } from '../../src/features/messaging/mail/claim.ts'
 import { builtInTemplates } from '../../src/features/messaging/templates/built-in.ts'
@@ -238,7 +239,7 @@ describe('mailService.sendMail', () => {
       context: { template: 'order_sent', variables: { order: { id: 7 }, code: 'B' } },
     })
     expect((await api.jobs('mail')).map(({ data }) => data)).toContainEqual(expect.objectContaining({ emailLogId: id }))
-    const claimed = await claim(api.rt, id, sender, 60)
+    const claimed = await claim(api.rt, systemActor, { id, sender, claimSeconds: 60 })
     if (claimed.state !== 'claimed') throw new Error(claimed.state)
     expect((await compose(api.rt, claimed.toSend)).outgoing).toMatchObject({
       subject: 'Order 7',

@@ -127,7 +127,9 @@ export async function startApi(
     position: async () => BigInt((await sql('select coalesce(max(position), 0) as p from "svc_AuditLog"'))[0].p),
     settled: () => settled(client),
     jobs: (queue) =>
-      sql(`select data from pgboss.job where name = $1 and state in ('created', 'retry', 'active')`, [queue]),
+      sql(`select data - 'cause' as data from pgboss.job where name = $1 and state in ('created', 'retry', 'active')`, [
+        queue,
+      ]),
   }
 }
 

@@ -1,7 +1,7 @@
 import { openLogger } from '../../adapters/logger.ts'
 import { type Config, ConfigError, loadEnv, parseConfig } from '../../config/config.ts'
 import type { Tx } from '../../db/sql.ts'
-import type { Actor } from '../../events/types.ts'
+import type { Actor, Cause } from '../../events/types.ts'
 import { contextFor } from '../../extensions/context.ts'
 import { type Extensions, loadExtensions } from '../../extensions/extensions.ts'
 import { schedulesOf } from '../../extensions/schedules.ts'
@@ -118,9 +118,10 @@ async function attempt(
   task: ClaimedTask,
   onProgress: (share: number, message: string | null) => void,
 ): Promise<Outcome> {
+  let cause: Cause | undefined
   try {
     const { definition, name } = tasks.find((loaded) => loaded.definition.type === task.type)!
-    const cause = await causeOfTask(rt.db, task)
+    cause = await causeOfTask(rt.db, task)
     const context = contextFor(rt, name, { tasksService, guard: (tx) => mayWrite(rt, tx, task), cause })
     const { token: _token, creatorLeft: _left, ...shown } = task
     let isFinished = false
@@ -136,9 +137,9 @@ async function attempt(
       },
     }
     const result = await definition.handler(toDo, context)
-    return isFinished ? { state: 'settled' } : { state: 'completed', result: resultJson(result) }
+    return isFinished ? { state: 'settled' } : { state: 'completed', result: resultJson(result), cause }
   } catch (error) {
-    return { state: 'failed', message: messageOf(error) }
+    return { state: 'failed', message: messageOf(error), cause }
   }
 }
 

@@ -30,9 +30,9 @@ export function historyStatement(sight: Sight, { id, position, limit }: Place): 
   const params = createParams()
   const { collection, erased } = sight
   const text = `select h.id::text as id, json_build_object('id', h.id, 'action', ${shownAction}, 'createdAt', ${wireTime('h."createdAt"')},
-      'userId', h."userId", 'erased', h.erased, 'changes', ${changedFields})::text as data
+      'userId', h."userId", 'requestId', h."logRequestId", 'agent', h.agent, 'cause', h.cause, 'erased', h.erased, 'changes', ${changedFields})::text as data
     from (select e.*, ${imageSql(sight, 'e.old', params)} as before, ${imageSql(sight, 'e.new', params)} as after
-      from (select l.id, l.position, l.action, l."createdAt", l."userId", coalesce(l.changes ? 'erased', false) as erased,
+      from (select l.id, l.position, l.action, l."createdAt", l."userId", l."logRequestId", l.agent, l.cause, coalesce(l.changes ? 'erased', false) as erased,
           ${oldImage} as old,
           l.changes->'after' as new
         from "${logTable}" l
@@ -111,7 +111,7 @@ export function userEventsStatement(userId: string, owned: readonly OwnedBy[]): 
     'text[]',
   )
   const text = `select json_build_object('id', e.id, 'createdAt', ${wireTime('e."createdAt"')}, 'type', e.type, 'entity', e.entity,
-      'entityId', e."entityId", 'action', e.action, 'userId', e."userId", 'ipaddress', case when own.caused then e.ipaddress end,
+      'entityId', e."entityId", 'action', e.action, 'userId', e."userId", 'requestId', e."logRequestId", 'agent', e.agent, 'cause', e.cause, 'ipaddress', case when own.caused then e.ipaddress end,
       'userAgent', case when own.caused then e."userAgent" end,
       'changes', case when own.about then ${logSchema}.shown(e.type, e.entity, e.action, e.changes) end)::text as data
     from "${logTable}" e cross join lateral (select coalesce(e."userId"::text = ${user}, false) as caused,

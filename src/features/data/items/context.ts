@@ -12,9 +12,9 @@ import type { Reads } from '../../../db/pools.ts'
 import type { ReplicaReads } from '../../../db/replicas/replicas.ts'
 import { rawQuery, type Tx } from '../../../db/sql.ts'
 import { type Action, AppError, errors, type FieldProblem } from '../../../errors.ts'
-import type { Writes } from '../../../events/commit.ts'
+import type { Fact, Writes } from '../../../events/commit.ts'
 import { setActorSql } from '../../../events/log.ts'
-import { type Actor, actorJson, type DomainEvent } from '../../../events/types.ts'
+import { type Actor, actorJson } from '../../../events/types.ts'
 import type { Access, Grant } from '../../../query/access.ts'
 import type { ResolveEnv } from '../../../query/resolve.ts'
 import type { ItemHooks } from '../hooks/hooks.ts'
@@ -180,7 +180,7 @@ export type Scope = {
   readonly actor: Actor
   /** Rows of which hooks are notified when it has committed. */
   readonly written: WrittenRow[]
-  readonly events: DomainEvent[]
+  readonly events: Fact[]
   /** Its connection belongs to others now. */
   isOver: boolean
 }

@@ -9,7 +9,7 @@ import type { Tx } from '../../../db/sql.ts'
 import { lockSecret, renewSecret, replaceSecret, type SecretRow } from '../../../db/unlogged/secrets.ts'
 import type { Writes } from '../../../events/commit.ts'
 import { commit } from '../../../events/commit.ts'
-import { systemActor } from '../../../events/types.ts'
+import type { Actor } from '../../../events/types.ts'
 import {
   commonVariables,
   inlineImages,
@@ -63,17 +63,18 @@ type Claim =
   | { readonly state: 'refused'; readonly reason: string }
   | { readonly state: 'busy' | 'finished' | 'deleted' }
 
+type ClaimRequest = {
+  readonly id: string
+  readonly sender: MailSender | undefined
+  readonly claimSeconds: number
+}
+
 /**
  * Claims a mail for one attempt and makes its secret, in one transaction: a claimed mail has its secret, and a claim
  * without an outcome means that the secret may be in somebody's hands.
  */
-export function claim(
-  rt: Writes & IdSource,
-  id: string,
-  sender: MailSender | undefined,
-  claimSeconds: number,
-): Promise<Claim> {
-  return commit(rt, systemActor, async (tx): Promise<{ result: Claim }> => {
+export function claim(rt: Writes & IdSource, actor: Actor, { id, sender, claimSeconds }: ClaimRequest): Promise<Claim> {
+  return commit(rt, actor, async (tx): Promise<{ result: Claim }> => {
     const request = { id, token: rt.newId(), claimSeconds, messageId: sender && messageIdOf(id, sender) }
     const mail = await claimMail(tx, request)
     if (mail === undefined) return { result: { state: await whyNot(tx, id) } }

@@ -6,7 +6,7 @@ import type { UnloggedWrites } from '../../../db/sql.ts'
 import { keepDevelopmentMail, renewMailClaim } from '../../../db/unlogged/mails.ts'
 import type { Writes } from '../../../events/commit.ts'
 import { commit, commitRow } from '../../../events/commit.ts'
-import { systemActor } from '../../../events/types.ts'
+import { type Actor, systemActor } from '../../../events/types.ts'
 import type { MailReads, MailWrites } from './capabilities.ts'
 import { type ComposedMail, claim, compose, type MailToSend, withoutSecret } from './claim.ts'
 import { verdictOn } from './decide.ts'
@@ -18,6 +18,8 @@ import { inbox, senderOf } from './senders.ts'
 type Attempt = {
   readonly retryCount: number
   readonly retryLimit: number
+  /** Who is recorded as the one who sent it. */
+  readonly actor?: Actor
   readonly signal: AbortSignal
   /** What became of the attempt where the mailer is not to be asked. */
   readonly known?: Delivery
@@ -81,7 +83,7 @@ export async function attemptMail(
   attempt: Attempt,
 ): Promise<Attempted> {
   const sender = senderOf(rt, (await mailOwner(rt.db, emailLogId)) ?? undefined)
-  const claimed = await claim(rt, emailLogId, sender, claimSeconds)
+  const claimed = await claim(rt, attempt.actor ?? systemActor, { id: emailLogId, sender, claimSeconds })
   if (claimed.state === 'busy') return 'busy'
   if (claimed.state !== 'claimed') {
     const reason = claimed.state === 'refused' ? claimed.reason : undefined
@@ -95,7 +97,7 @@ export async function attemptMail(
     sender: sender?.name,
     subject,
   }
-  if (await record(rt, claimed.toSend, verdict, attempt.signal))
+  if (await record(rt, claimed.toSend, verdict, attempt))
     rt.log.info({ emailLogId, status: verdict.status, reason: verdict.reason }, 'mail attempted')
   else rt.log.warn({ emailLogId }, 'the claim of a mail was lost: its outcome is for another worker to record')
   return delivery
@@ -199,9 +201,14 @@ async function composeOrFail(
 }
 
 /** Insists while the database is away: an accepted mail whose acceptance is forgotten would be sent again. */
-async function record(rt: Writes, { mail }: MailToSend, verdict: Verdict, signal: AbortSignal): Promise<boolean> {
+async function record(
+  rt: Writes,
+  { mail }: MailToSend,
+  verdict: Verdict,
+  { actor = systemActor, signal }: Attempt,
+): Promise<boolean> {
   const settle = () =>
-    commit(rt, systemActor, async (tx) => ({ result: await settleMail(tx, mail.id, mail.claimToken, verdict) }))
+    commit(rt, actor, async (tx) => ({ result: await settleMail(tx, mail.id, mail.claimToken, verdict) }))
   return retryTransient(settle, {
     backoff: { firstMs: 100, longestMs: 5000 },
     mayRetry: () => !signal.aborted,

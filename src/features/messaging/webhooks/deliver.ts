@@ -171,7 +171,7 @@ async function post(
     'webhook-id': deliveryId,
     'webhook-timestamp': String(at),
     'webhook-signature': secrets.map((secret) => signatureOf(secret, deliveryId, at, text)).join(' '),
-    ...(request !== null && { 'daybook-cause': `${request}/${depth + 1}` }),
+    ...(request !== null && { 'daybook-cause': `${request}/${depth}` }),
   }
   const clean = (said: string) => withoutSecrets(said, secrets)
   try {

@@ -3,11 +3,11 @@ import { variablesIn } from '../../../access/access.ts'
 import { accessOfRole } from '../../../access/principal.ts'
 import { administratorRole, mayAssign } from '../../../access/roles.ts'
 import type { Configuration } from '../../../config/config.ts'
-import { type Reader, rawQuery, type Tx } from '../../../db/sql.ts'
+import type { Reader, Tx } from '../../../db/sql.ts'
 import type { NewDelivery } from '../../../db/unlogged/webhooks.ts'
 import { AppError, errors } from '../../../errors.ts'
 import type { Writes } from '../../../events/commit.ts'
-import { type Consumer, type ConsumerPage, imagesOf } from '../../../events/consumer.ts'
+import { type Consumer, type ConsumerPage, causesOf, imagesOf } from '../../../events/consumer.ts'
 import type { LogEvent } from '../../../events/log-reader.ts'
 import type { Access } from '../../../query/access.ts'
 import { resolveEnv } from '../../../query/env.ts'
@@ -146,12 +146,17 @@ async function deliveriesOf(
   if (sight === undefined) return []
   const rows = events.filter(({ type, entity }) => type === 'data' && sight.followed.has(entity))
   const seen = await seenEvents(rt, tx, sight, rows)
-  const causes = await causesOf(tx, rows)
+  const causes = await causesOf(
+    tx,
+    rows.map(({ position }) => position),
+    'webhook',
+  )
   const changes = rows.flatMap((event) => {
     const action = seen.get(event.position)?.action
     if (action === undefined || (webhook.actions !== null && !webhook.actions.some((wanted) => wanted === action)))
       return []
-    return [{ ...deliveryOf(webhook, event, action), ...causes.get(event.position) }]
+    const { request = null, depth = 0 } = causes.get(event.position) ?? {}
+    return [{ ...deliveryOf(webhook, event, action), request, depth }]
   })
   const disturbed = events.some(({ entity }) => sight.watched.has(entity))
     ? await disturbedCollections(
@@ -237,15 +242,3 @@ export function deliveryId(...parts: readonly string[]): string {
   const hex = createHash('sha256').update(parts.join(' ')).digest('hex')
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-8${hex.slice(17, 20)}-${hex.slice(20, 32)}`
 }
-
-/** Of how many requests one led to another until the event, and which was the last. */
-async function causesOf(db: Reader, events: readonly LogEvent[]) {
-  const rows = await db.any<{ position: string; depth: number; request: string | null }>(
-    rawQuery(causesSql, [events.map(({ position }) => position)]),
-  )
-  return new Map(rows.map(({ position, ...cause }) => [position, cause]))
-}
-
-const causesSql = `select e.position::text, coalesce((e.cause->>'depth')::int, 0) as depth, e."logRequestId"::text as request
-  from "svc_AuditLog" e where e.id = any(array(
-    select (encode(int8send(p << 16 | 32768), 'hex') || '8000000000000000')::uuid from unnest($1::bigint[]) p))`

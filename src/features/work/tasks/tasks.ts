@@ -2,6 +2,7 @@ import { retryTransient } from '../../../adapters/retry.ts'
 import { sqlState } from '../../../db/errors.ts'
 import { type Reader, sql, type Tx } from '../../../db/sql.ts'
 import { commitRow, type Writes } from '../../../events/commit.ts'
+import { type Cause, causedActor } from '../../../events/types.ts'
 import {
   claimDueTasks,
   claimTaskById,
@@ -82,10 +83,10 @@ export async function countTasks(db: Reader) {
 
 /** How an attempt ended. */
 export type Outcome =
-  | { readonly state: 'completed'; readonly result: string | null }
+  | { readonly state: 'completed'; readonly result: string | null; readonly cause?: Cause | undefined }
   /** Recorded by the handler itself, in the transaction of its effects. */
   | { readonly state: 'settled' }
-  | { readonly state: 'failed'; readonly message: string }
+  | { readonly state: 'failed'; readonly message: string; readonly cause?: Cause | undefined }
   /** It came to no end of its own: its process died, or was ended. */
   | { readonly state: 'broken'; readonly message: string }
   /** This worker stops. */
@@ -116,7 +117,8 @@ export async function record(
   if (outcome.state === 'settled') return true
   const isUnstorable = (error: unknown) => outcome.state === 'completed' && sqlState(error)?.startsWith('22')
   try {
-    const settle = () => commitRow(rt, tasksActor, statementOf(claim, outcome))
+    const actor = causedActor(tasksActor, 'cause' in outcome ? outcome.cause : undefined)
+    const settle = () => commitRow(rt, actor, statementOf(claim, outcome))
     const settled = await retryTransient(settle, {
       backoff: { firstMs: 100, longestMs: 5000 },
       mayRetry: (error) => !isUnstorable(error) && signal?.aborted !== true,
