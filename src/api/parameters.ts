@@ -57,7 +57,8 @@ export function checkParameters(scope: App): void {
   scope.addHook('onRoute', (route) => {
     if (!isOfData(route.url)) return
     const own = ownParameters(route)
-    const known = new Set([...common, ...own])
+    // A list parameter that routes of the log do not have would be ignored, and the answer would hold what was to be left out.
+    const known = new Set([...(isOfLog(route.url) ? ofClients : common), ...own])
     const check = (request: FastifyRequest, _reply: unknown, done: HookHandlerDoneFunction) => {
       refuseUnknown(request.query as Readonly<Record<string, unknown>>, known, own)
       done()
@@ -67,13 +68,16 @@ export function checkParameters(scope: App): void {
 }
 
 /** The parameters that a route declares beyond those that every route of data takes. */
-export function ownParameters({ schema }: Pick<RouteOptions, 'schema'>): readonly string[] {
+export function ownParameters({ schema, url }: Pick<RouteOptions, 'schema' | 'url'>): readonly string[] {
   const { properties = {} } = (schema?.querystring ?? {}) as { readonly properties?: object }
-  return Object.keys(properties).filter((name) => !ofAll.has(name))
+  return Object.keys(properties).filter((name) => !ofAll.has(name) || isOfLog(url))
 }
 
 /** Mailed links, callbacks, assets and the routes of extensions have parameters of others, too. */
-export const isOfData = (url: string): boolean => /^\/(items|files|reports|schemas|changes|permissions)(\/|$)/.test(url)
+export const isOfData = (url: string): boolean =>
+  /^\/(items|files|reports|schemas|changes|permissions)(\/|$)/.test(url) || isOfLog(url)
+
+const isOfLog = (url: string): boolean => /^\/(log|webhooks)(\/|$)/.test(url)
 
 function refuseUnknown(
   query: Readonly<Record<string, unknown>>,
@@ -102,8 +106,11 @@ function unknown(key: string, known: ReadonlySet<string>, own: readonly string[]
   const name = /^[^[]*/.exec(key)![0]
   const meant = known.has(name)
     ? name
-    : (synonyms.get(name.toLowerCase()) ?? nearName(name, [...readListParameters, 'cache', ...own]))
-  const hint = meant ?? (/^\w+$/.test(name) ? `filter={"${name.slice(0, 64)}": …}` : undefined)
+    : [synonyms.get(name.toLowerCase()), nearName(name, [...readListParameters, 'cache', ...own])].find(
+        (one) => one !== undefined && known.has(one),
+      )
+  const isColumn = known.has('filter') && /^\w+$/.test(name)
+  const hint = meant ?? (isColumn ? `filter={"${name.slice(0, 64)}": …}` : undefined)
   return new AppError(400, 'Invalid query parameters', {
     code: 'UNKNOWN_PARAMETER',
     details: `unknown parameter ${quoted(key)}${hint === undefined ? '' : `: did you mean ${hint}?`}`,

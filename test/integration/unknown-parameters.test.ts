@@ -74,12 +74,30 @@ describe('an unknown parameter', () => {
       ['GET', '/permissions'],
       ['POST', '/permissions', { collection: 'job' }],
       ['GET', '/permissions/explain'],
+      ['GET', '/log/requests'],
+      ['POST', '/log/undo', { requestId: id }],
+      ['GET', '/log/export'],
+      ['GET', '/log/head'],
+      ['GET', '/webhooks'],
+      ['POST', '/webhooks', {}],
     ] as const) {
       const answer = await api.admin(method, `${path}?bogus=1`, body)
       expect([method, path, answer.status, answer.body?.error?.code]).toEqual([method, path, 400, 'UNKNOWN_PARAMETER'])
     }
     expect(await api.log(before)).toEqual([])
     expect((await api.admin('HEAD', '/items/job?bogus=1')).status).toBe(400)
+  })
+
+  it.each([
+    ['filter={"entity":"job"}', 'unknown parameter "filter"'],
+    ['collections=job', 'unknown parameter "collections": did you mean collection?'],
+    ['page=2', 'unknown parameter "page"'],
+    ['size=2', 'unknown parameter "size": did you mean limit?'],
+    ['entity=job', 'unknown parameter "entity"'],
+  ])('of the log is one that other routes of data know: %s', async (query, details) => {
+    const { status, body } = await api.admin('GET', `/log/requests?${query}`)
+    expect([status, body.error.code, body.error.details]).toEqual([400, 'UNKNOWN_PARAMETER', details])
+    expect((await api.admin('GET', '/log/requests?limit=1&meta=*&_=1')).status).toBe(200)
   })
 
   it('is said after what the caller may not do at all', async () => {
@@ -152,7 +170,7 @@ it('every route of data takes the parameters that it declares', async () => {
     unsubscribe('fastify.initialization', watch)
   }
   const own = Object.fromEntries([...seen].filter(([, names]) => names.length > 0))
-  expect(seen.size).toBe(56)
+  expect(seen.size).toBe(72)
   expect(own).toEqual({
     'GET /items/:collection': ['changesCursor'],
     'PUT /items/:collection': ['key'],
@@ -171,6 +189,11 @@ it('every route of data takes the parameters that it declares', async () => {
     'POST /schemas/import': ['drop', 'dryRun'],
     'GET /changes': ['since', 'collections'],
     'GET /permissions/explain': ['collection', 'action', 'role', 'user', 'id', 'field'],
+    'GET /log/requests': [
+      ...['actor', 'from', 'to', 'collection', 'action', 'tenant', 'requestId', 'agent', 'cause', 'limit', 'cursor'],
+    ],
+    'GET /log/export': ['since', 'collection', 'action', 'actor', 'tenant', 'from', 'to'],
+    'GET /webhooks/:id/deliveries': ['status', 'limit'],
   })
 })
 
