@@ -9,8 +9,11 @@ import type { LogEvent } from '../../events/log-reader.ts'
 import {
   type ChangedRow,
   changedRows,
+  movesSight,
+  placeOf,
   type RuleSources,
   ruleSources,
+  type Touched,
   type View,
   viewOf,
 } from '../../features/data/changes/changes.ts'
@@ -143,13 +146,11 @@ export function fieldsOf(catalog: Catalog, access: Access, { collection, fields 
 }
 
 /** Where a batch of events happened. */
-type Touched = { readonly collections: ReadonlySet<string>; readonly rows: ReadonlySet<string> }
-
 export function touchedBy(batch: readonly LogEvent[]): Touched {
   const changes = batch.filter(({ type }) => type === 'data')
   return {
     collections: new Set(changes.map(({ entity }) => entity)),
-    rows: new Set(changes.map(({ entity, entityId }) => `${entity} ${entityId}`)),
+    rows: new Set(changes.map(({ entity, entityId }) => placeOf(entity, entityId))),
   }
 }
 
@@ -163,7 +164,7 @@ export type ScopeWatch = (touched: Touched) => boolean
 export function watchScope(rt: RealtimeReads, access: Access, request: SubscribeRequest): ScopeWatch | undefined {
   if (!scopesRows(rt, request)) return undefined
   let known: { catalog: Catalog; sources: RuleSources } | undefined
-  return ({ collections, rows }) => {
+  return (touched) => {
     const catalog = rt.catalog.current()
     const collection = catalog.collections.get(request.collection)
     if (collection === undefined) return true
@@ -172,14 +173,9 @@ export function watchScope(rt: RealtimeReads, access: Access, request: Subscribe
         catalog,
         sources: ruleSources(catalog, rt.access.current(), access, collection, resolveEnv(rt), request.filter),
       }
-    const { sources } = known
-    if (sources.rows.some((row) => rows.has(`${row.collection} ${row.id}`))) return true
-    return sources.collections.size > 0 && !isDisjoint(sources.collections, collections)
+    return movesSight(known.sources, touched)
   }
 }
-
-const isDisjoint = (some: ReadonlySet<string>, others: ReadonlySet<string>): boolean =>
-  ![...some].some((one) => others.has(one))
 
 /** A message to a client: name `{collection}:{action}`. */
 export type Message = { readonly name: string; readonly xid: bigint; readonly body: { readonly cursor: string } }

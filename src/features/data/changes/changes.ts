@@ -19,8 +19,16 @@ import { ident, literal, type Params } from '../../../query/sql.ts'
 import { disturbedCollections } from './disturbances.ts'
 import { type ChangesReads, type ChangesRequest, type Followed, readRequest } from './request.ts'
 
-export { accessCollections, disturbedCollections, type RuleSources, ruleSources } from './disturbances.ts'
-export type { ChangesReads, Followed } from './request.ts'
+export {
+  accessCollections,
+  disturbedCollections,
+  movesSight,
+  placeOf,
+  type RuleSources,
+  ruleSources,
+  type Touched,
+} from './disturbances.ts'
+export { type ChangesReads, type Followed, readableCollections } from './request.ts'
 
 /**
  * `GET /changes`: what happened after the cursor `since` to the rows that the caller may read, by position, as the text

@@ -13,6 +13,24 @@ import { type ResolveEnv, resolveCondition } from '../../../query/resolve.ts'
 import { rowsOf } from '../../../query/variables.ts'
 import { type ChangesReads, type ChangesRequest, readableCollections } from './request.ts'
 
+/*
+ * What makes somebody who follows changes read anew (`resync`), beside the rows with events of their own, is decided here for
+ * `/changes`, subscribers of the socket channel and webhooks alike.
+ */
+
+/** Where something has changed: collections, and rows as {@link placeOf} names them. */
+export type Touched = { readonly collections: ReadonlySet<string>; readonly rows: ReadonlySet<string> }
+
+export const placeOf = (collection: string, id: string | null): string => `${collection} ${id}`
+
+/** Whether changes there may move rows in or out of the sight that these sources decide on. */
+export function movesSight({ collections, rows }: RuleSources, touched: Touched): boolean {
+  return (
+    [...collections].some((name) => touched.collections.has(name)) ||
+    rows.some(({ collection, id }) => touched.rows.has(placeOf(collection, id)))
+  )
+}
+
 /**
  * The collections of which a caller may see other rows or columns after the round than before, beside the rows with
  * events: a related row, a permission, the caller's role, the collection's definition has changed, or an event was
@@ -39,7 +57,16 @@ export async function disturbedCollections(
     roleId: access.roleId,
     userId: access.userId,
   })
-  const disturbed = new Set(found.flatMap((one) => disturbedBy(one, { catalog, rules, access, sources })))
+  const touched: Touched = {
+    collections: new Set(found.flatMap(({ source, collection }) => (source === 'collection' ? [collection] : []))),
+    rows: new Set(
+      found.flatMap(({ source, collection, subject }) => (source === 'row' ? placeOf(collection, subject) : [])),
+    ),
+  }
+  const disturbed = new Set([
+    ...[...sources].flatMap(([name, own]) => (movesSight(own, touched) ? [name] : [])),
+    ...found.flatMap((one) => disturbedBy(one, { catalog, rules, access, sources })),
+  ])
   return [...disturbed].filter((name) => named === undefined || named.includes(name)).sort()
 }
 
@@ -62,9 +89,8 @@ function disturbedBy({ source, collection, subject }: Disturbance, known: Known)
     case 'role':
       return [...sources.keys(), ...readableBy(subject, known)]
     case 'collection':
-      return depending(({ collections }) => collections.has(collection))
     case 'row':
-      return depending(({ rows }) => rows.some((row) => row.collection === collection && row.id === subject))
+      return []
     case 'schema': {
       const mayRead = subject !== null && (access.admin || access.grant(subject, 'read') !== undefined)
       return [...(mayRead ? [subject] : []), ...depending(({ collections }) => collections.has(subject ?? ''))]
