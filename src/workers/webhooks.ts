@@ -1,5 +1,11 @@
 import { dropPlacesOfWebhooks, webhooksWithWork } from '../db/unlogged/webhooks.ts'
-import { deliverTo, type Webhook, webhookConsumer, webhooksOf } from '../features/messaging/webhooks/webhooks.ts'
+import {
+  deliverTo,
+  tellOfStopped,
+  type Webhook,
+  webhookConsumer,
+  webhooksOf,
+} from '../features/messaging/webhooks/webhooks.ts'
 import type { OpenedService, WorkerWrites } from './capabilities.ts'
 import { openConsumers } from './consumers.ts'
 import { openWakeup, repeat, within } from './wakeup.ts'
@@ -9,6 +15,8 @@ const lookMs = 1000
 /** How often deliveries are looked for that are due again. */
 const dueMs = 250
 const tidyMs = 300_000
+/** How often webhooks are looked for whose place retention has taken. */
+const tellMs = 10_000
 
 /**
  * The worker of webhooks: each follows the log by itself, so that one that is paused or lags keeps its own place, and has
@@ -21,12 +29,14 @@ export async function openWebhooks(rt: WorkerWrites): Promise<OpenedService> {
   const consumers = await openConsumers(rt, await consumersOf())
   const following = repeat(rt, lookMs, async () => consumers.serve(await consumersOf()))
   const tidying = repeat(rt, tidyMs, () => dropPlacesOfWebhooks(rt))
+  const telling = repeat(rt, tellMs, () => tellOfStopped(rt))
   const lanes = openLanes(rt)
   return {
     readiness: consumers.readiness,
     stop: async (waitMs) => {
       following.close()
       tidying.close()
+      telling.close()
       await Promise.all([consumers.stop(waitMs), lanes.stop(waitMs)])
     },
   }

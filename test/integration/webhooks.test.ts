@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { retryAfterOf, verdictOn } from '../../src/features/messaging/webhooks/deliver.ts'
+import { tellOfStopped } from '../../src/features/messaging/webhooks/webhooks.ts'
 import { openWebhooks } from '../../src/workers/webhooks.ts'
 import { type Api, type Call, startApi } from '../support/api.ts'
 import { type Receiver, startReceiver, verified } from '../support/receiver.ts'
@@ -75,8 +76,13 @@ describe('a webhook', () => {
     })
     // Its cursor is one of /changes.
     const since = to.accepted[0]!.body.cursor
-    const { body } = await api.admin('GET', `/changes?since=${since}&collections=order`)
-    expect(body.data.map(({ action }: any) => action)).toEqual(['update', 'delete'])
+    const later: string[] = []
+    for (let next = since; next !== undefined; ) {
+      const { body } = await api.admin('GET', `/changes?since=${next}&collections=order`)
+      later.push(...body.data.map(({ action }: any) => action))
+      next = body.hasMore ? body.cursor : undefined
+    }
+    expect(later).toEqual(['update', 'delete'])
     await waitFor(async () => (await deliveries(id)).every(({ status }) => status === 'delivered'))
     expect(await deliveries(id)).toMatchObject(Array(3).fill({ attempts: 1, responseStatus: 204, error: null }))
   })
@@ -95,6 +101,62 @@ describe('a webhook', () => {
         ['remove', 2, undefined],
       ]),
     )
+  })
+
+  it('of all collections gets those that its role may read, also one that is made later', async () => {
+    const to = await receiver()
+    const user = await api.user([
+      { collection: 'order', action: 'read', fields: ['id'] },
+      { collection: 'later', action: 'read', fields: ['id'] },
+      { collection: 'mine', action: 'read', conditions: { id: { eq: '$CURRENT_USER.firstName' } } },
+      ...['create', 'read'].map((action) => ({ collection: 'svc_Webhook', action })),
+    ])
+    await make(to, { collections: ['*'] }, user.call)
+    const fields = { id: { type: 'Integer', primaryKey: true } }
+    for (const collectionName of ['later', 'mine'])
+      expect((await api.admin('POST', '/schemas', { collectionName, schema: { fields } })).status).toBe(201)
+    await api.sql(
+      'insert into other (id) values (1); insert into mine (id) values (1); insert into later (id) values (2)',
+    )
+    await api.sql('insert into "order" (id) values (3)')
+    const told = () =>
+      to.accepted.filter(({ body }) => body.type === 'change').map(({ body }) => [body.collection, body.id])
+    await waitFor(() => told().length === 2)
+    expect(told().sort()).toEqual([
+      ['later', 2],
+      ['order', 3],
+    ])
+    for (const more of [{ fields: ['id'] }, { filter: { id: { eq: 1 } } }])
+      expect(
+        await api.admin('POST', '/webhooks', { name: 'w', url: to.url, collections: ['*'], ...more }),
+      ).toMatchObject({
+        status: 400,
+        body: { error: { message: expect.stringContaining('filter and fields need collections by name') } },
+      })
+    await api.admin('DELETE', '/schemas/later')
+    await api.admin('DELETE', '/schemas/mine')
+  })
+
+  it('whose place retention has taken tells its owner once, and goes on by a replay', async () => {
+    const to = await receiver()
+    const { id } = await make(to, { name: 'left behind' })
+    await api.sql('select svc_log.stop_unread(pg_current_xact_id())')
+    for (const _ of [1, 2]) await tellOfStopped(api.rt)
+    const reason = expect.stringContaining('longer than the log is kept')
+    expect((await api.admin('GET', `/webhooks/${id}`)).body.data).toMatchObject({ status: 'active', reason })
+    const told = await api.sql(`select title, message, data from "svc_Notification" where title like '%left behind%'`)
+    expect(told).toEqual([
+      { title: 'The webhook left behind has stopped', message: expect.stringContaining('replay'), data: { id } },
+    ])
+    const mails = await api.sql(`select id from "svc_EmailLog" where context::text like '%left behind has stopped%'`)
+    expect(mails).toHaveLength(1)
+    expect((await api.jobs('mail')).map(({ data }) => data)).toContainEqual({ emailLogId: mails[0].id })
+    expect((await api.admin('POST', `/webhooks/${id}/replay`, { since: 'now' })).status).toBe(202)
+    expect((await api.admin('GET', `/webhooks/${id}`)).body.data).toMatchObject({ status: 'active', reason: null })
+    await waitFor(async () => (await placeOf(id)).token !== null)
+    await api.sql('insert into "order" (id) values (77)')
+    await waitFor(() => to.accepted.some(({ body }) => body.id === 77))
+    await api.sql('delete from "svc_Notification"; delete from pgboss.job')
   })
 
   it('never shows its secret again: not in answers, items, the log or exports', async () => {

@@ -69,38 +69,39 @@ export type DeliveryResult = {
   readonly durationMs: number
 }
 
-/** Notes what came of an attempt; false when the claim was lost, and somebody else's counts. */
+/** What was noted: whether the claim still counted, and for how long nothing has reached the endpoint. */
+export type Settled = { readonly isOwn: boolean; readonly failingMs: number }
+
+/** Notes what came of an attempt, where its claim was not lost, and of its endpoint whether anything reaches it. */
 export async function settleDelivery(
   rt: UnloggedWrites,
-  id: string,
-  token: string,
+  webhookId: string,
+  { id, token }: { readonly id: string; readonly token: string },
   { status, inMs, responseStatus, response, error, durationMs }: DeliveryResult,
-): Promise<boolean> {
-  const rows = await run(
+): Promise<Settled> {
+  const result = [responseStatus ?? null, response ?? null, error ?? null, Math.round(durationMs)]
+  const [row] = await run<Settled>(
     rt,
-    `update "svc_WebhookDelivery" set status = $3, "nextAt" = now() + $4::float8 * interval '1 ms', "responseStatus" = $5,
-       response = $6, error = $7, "durationMs" = $8, "claimToken" = null, "claimedUntil" = null, "updatedAt" = now()
-     where id = $1 and "claimToken" = $2 and status = 'pending' returning 1`,
-    [id, token, status, inMs, responseStatus ?? null, response ?? null, error ?? null, Math.round(durationMs)],
+    `with settled as (
+       update "svc_WebhookDelivery" set status = $3, "nextAt" = now() + $4::float8 * interval '1 ms', "responseStatus" = $5,
+         response = $6, error = $7, "durationMs" = $8, "claimToken" = null, "claimedUntil" = null, "updatedAt" = now()
+       where id = $1 and "claimToken" = $2 and status = 'pending' returning 1),
+     ${endpointSql[status === 'pending' || status === 'dead' ? 'failing' : status]}
+     select exists(select from settled) as "isOwn", coalesce((select ms from failing), 0) as "failingMs"`,
+    [id, token, status, inMs, ...result, webhookId],
   )
-  return rows.length === 1
+  return row!
 }
 
-/** Notes that nothing reaches an endpoint, and gives for how long that has been so. */
-export async function noteFailing(rt: UnloggedWrites, webhookId: string): Promise<number> {
-  const [row] = await run<{ ms: number }>(
-    rt,
-    `insert into "svc_WebhookFailing" as f ("webhook_Id") values ($1)
-     on conflict ("webhook_Id") do update set since = f.since
-     returning (extract(epoch from now() - since) * 1000)::float8 as ms`,
-    [webhookId],
-  )
-  return row!.ms
-}
-
-export async function noteReached(rt: UnloggedWrites, webhookId: string): Promise<void> {
-  await run(rt, `delete from "svc_WebhookFailing" where "webhook_Id" = $1`, [webhookId])
-}
+/** What is withheld says nothing of the endpoint. An endpoint that works has no row, which one statement finds out on the way. */
+const endpointSql = {
+  failing: `failing as (
+       insert into "svc_WebhookFailing" as f ("webhook_Id") values ($9)
+       on conflict ("webhook_Id") do update set since = f.since
+       returning (extract(epoch from now() - since) * 1000)::float8 as ms)`,
+  delivered: `failing as (delete from "svc_WebhookFailing" where "webhook_Id" = $9 returning 0::float8 as ms)`,
+  withheld: `failing as (select 0::float8 as ms where $9::uuid is null)`,
+} as const
 
 /** Forgets the places of webhooks that are gone. */
 export async function dropPlacesOfWebhooks(rt: UnloggedWrites): Promise<void> {

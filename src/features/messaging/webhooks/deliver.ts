@@ -2,20 +2,19 @@ import { createHmac, randomBytes, randomUUID } from 'node:crypto'
 import { fetchBeginning, UrlFetchError } from '../../../adapters/fetch-url.ts'
 import { seal, unseal } from '../../../adapters/sealing.ts'
 import type { Configuration } from '../../../config/config.ts'
+import type { Tx } from '../../../db/sql.ts'
 import {
   type ClaimedDelivery,
   claimDeliveries,
   type DeliveryResult,
-  noteFailing,
-  noteReached,
   settleDelivery,
 } from '../../../db/unlogged/webhooks.ts'
 import { commit, type Writes } from '../../../events/commit.ts'
 import { readEvents } from '../../../events/log-reader.ts'
-import { systemActor } from '../../../events/types.ts'
+import { type DomainEvent, systemActor } from '../../../events/types.ts'
 import { queueMail } from '../mail/mail.ts'
 import { insertNotification } from '../notifications/notifications.ts'
-import { ownerOf, secretsOf, setStatus, type Webhook, webhookById } from './queries.ts'
+import { noteStopped, ownerOf, secretsOf, setStatus, type Webhook, webhookById } from './queries.ts'
 import { refusalOf, type SightReads, seenBy, seenEvents } from './sight.ts'
 
 /*
@@ -110,7 +109,7 @@ async function attempt(
   text: string | undefined,
   token: string,
 ): Promise<void> {
-  const settle = (result: DeliveryResult) => settleDelivery(rt, delivery.id, token, result)
+  const settle = (result: DeliveryResult) => settleDelivery(rt, webhook.id, { id: delivery.id, token }, result)
   if (text === undefined) {
     const error = 'its role does not see this any more'
     await settle({ status: 'withheld', inMs: 0, responseStatus: undefined, response: undefined, error, durationMs: 0 })
@@ -121,9 +120,9 @@ async function attempt(
   const verdict = verdictOn(answer, { attempts: delivery.attempts, ageMs: delivery.ageMs, chance: Math.random() })
   const { response, error } = answer
   const responseStatus = answer.status
-  await settle({ ...verdict, responseStatus, response, error, durationMs: performance.now() - startedAt })
-  if (verdict.status === 'delivered') return noteReached(rt, webhook.id)
-  const failingMs = await noteFailing(rt, webhook.id)
+  const durationMs = performance.now() - startedAt
+  const { failingMs } = await settle({ ...verdict, responseStatus, response, error, durationMs })
+  if (verdict.status === 'delivered') return
   if (answer.status === 410) await pause(rt, webhook, 'the endpoint answered 410: it is gone')
   else if (failingMs > longestFailingMs) await pause(rt, webhook, 'nothing has reached the endpoint for a day')
 }
@@ -227,30 +226,53 @@ export function retryAfterOf(header: string | undefined, now: number): number | 
 }
 
 /** Pauses a webhook and tells its owner, by mail and by a notification. Its place in the log is kept. */
-async function pause(rt: DeliveryWrites, { id, name, user_Id, tenant_Id }: Webhook, reason: string): Promise<void> {
+async function pause(rt: DeliveryWrites, webhook: Webhook, reason: string): Promise<void> {
+  const { id } = webhook
+  const message = `is paused: ${reason}. Changes are kept for it; resume it when this is mended.`
   const isPaused = await commit(rt, systemActor, async (tx) => {
     if (!(await setStatus(tx, id, 'paused', reason))) return { result: false }
-    const owner = await ownerOf(tx, user_Id)
-    if (owner === undefined) return { result: true }
-    const title = `The webhook ${name} is paused`
-    const message = `The webhook “${name}” is paused: ${reason}. Changes are kept for it; resume it when this is mended.`
-    await insertNotification(tx, {
-      userId: user_Id,
-      tenantId: tenant_Id,
-      type: 'webhook',
-      title,
-      message,
-      data: { id },
-    })
-    const { event } = await queueMail(tx, {
-      ...{ type: 'custom', to: owner.email, user: { id: user_Id } },
-      ...(tenant_Id !== null && { tenantId: tenant_Id }),
-      context: {
-        template: 'notification',
-        variables: { notification_title: title, notification_message: message, action_url: '', action_text: '' },
-      },
-    })
-    return { result: true, events: [event] }
+    return { result: true, events: await tellOwner(tx, webhook, 'is paused', message) }
   })
   if (isPaused) rt.log.warn({ webhook: id, reason }, 'a webhook was paused')
+}
+
+/**
+ * Tells the owners of webhooks whose place retention has taken from the log, once for each: they have missed changes, and a
+ * replay has them go on.
+ */
+export async function tellOfStopped(rt: DeliveryWrites): Promise<void> {
+  const noted = await commit(rt, systemActor, async (tx) => {
+    const stopped = await noteStopped(tx, stoppedReason)
+    const message = `has stopped: ${stoppedReason}. Have the receiver read the collections anew, and replay the webhook since now.`
+    const events: DomainEvent[] = []
+    for (const webhook of stopped) events.push(...(await tellOwner(tx, webhook, 'has stopped', message)))
+    return { result: stopped.map(({ id }) => id), events }
+  })
+  if (noted.length > 0)
+    rt.log.warn({ webhooks: noted }, 'webhooks have stopped: the log they had yet to read is removed')
+}
+
+const stoppedReason = 'it was away for longer than the log is kept for it, so changes were missed'
+
+/** By mail and by a notification, where there still is an owner. */
+async function tellOwner(
+  tx: Tx,
+  { id, name, user_Id, tenant_Id }: Webhook,
+  what: string,
+  more: string,
+): Promise<readonly DomainEvent[]> {
+  const owner = await ownerOf(tx, user_Id)
+  if (owner === undefined) return []
+  const title = `The webhook ${name} ${what}`
+  const message = `The webhook “${name}” ${more}`
+  await insertNotification(tx, { userId: user_Id, tenantId: tenant_Id, type: 'webhook', title, message, data: { id } })
+  const { event } = await queueMail(tx, {
+    ...{ type: 'custom', to: owner.email, user: { id: user_Id } },
+    ...(tenant_Id !== null && { tenantId: tenant_Id }),
+    context: {
+      template: 'notification',
+      variables: { notification_title: title, notification_message: message, action_url: '', action_text: '' },
+    },
+  })
+  return [event]
 }

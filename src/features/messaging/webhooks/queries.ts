@@ -120,6 +120,24 @@ export async function setStatus(
 }
 
 export async function setSecret(tx: Tx, id: string, sealed: string, formerHours: number): Promise<void> {
+/** Notes of webhooks whose consumers were stopped why that is; gives those of which it was not noted yet. */
+export function noteStopped(tx: Tx, reason: string): Promise<readonly Webhook[]> {
+  return tx.any<Webhook>(
+    rawQuery(
+      `update "svc_Webhook" set reason = $1, "updatedAt" = now()
+       where reason is distinct from $1
+         and 'webhook:' || id in (select name from svc_log.consumer where state = 'stopped')
+       returning ${columns}`,
+      [reason],
+    ),
+  )
+}
+
+/** What was noted of its place does not hold any more. */
+export async function forgetReason(tx: Tx, id: string): Promise<void> {
+  await tx.any(rawQuery(`update "svc_Webhook" set reason = null where id = $1 and reason is not null`, [id]))
+}
+
   await tx.any(
     rawQuery(
       `update "svc_Webhook" set "formerSecret" = secret, "formerUntil" = now() + make_interval(hours => $3), secret = $2,

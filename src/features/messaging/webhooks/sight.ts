@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { variablesIn } from '../../../access/access.ts'
 import { accessOfRole } from '../../../access/principal.ts'
 import { administratorRole, mayAssign } from '../../../access/roles.ts'
+import type { Catalog } from '../../../catalog/catalog.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Reader, Tx } from '../../../db/sql.ts'
 import type { NewDelivery } from '../../../db/unlogged/webhooks.ts'
@@ -21,6 +22,7 @@ import {
   changedRows,
   disturbedCollections,
   type Followed,
+  readableCollections,
   ruleSources,
   seenAction,
   type View,
@@ -59,7 +61,9 @@ export function sightOf(rt: SightReads, { collections, filter, fields, role_Id, 
   const own = parseListQuery({ ...(filter && { filter }) }).filter
   const followed = new Map<string, Followed>()
   const watched = new Set<string>(accessCollections)
-  for (const name of collections) {
+  if (collections.includes(everything) && (filter !== null || fields !== null))
+    throw errors.badBody(`filter and fields need collections by name: ${everything} stands for many`)
+  for (const name of namesOf(catalog, access, collections)) {
     const collection = catalog.collections.get(name)
     if (collection === undefined) throw errors.unknownCollection(name)
     if (!collection.logged) throw errors.badQuery(`collections: changes of ${quoted(name)} are not recorded`)
@@ -68,6 +72,8 @@ export function sightOf(rt: SightReads, { collections, filter, fields, role_Id, 
     const personal = variablesIn([grant?.conditions, grant?.relConditions, own], catalog).find((variable) =>
       personalVariables.has(variable.name),
     )
+    // One that comes to be personal later must not end a webhook of all.
+    if (personal !== undefined && !collections.includes(name)) continue
     if (personal !== undefined)
       throw new AppError(400, `A webhook has no user: $${personal.name} cannot decide what it sees of '${name}'`)
     const shown =
@@ -78,6 +84,15 @@ export function sightOf(rt: SightReads, { collections, filter, fields, role_Id, 
     viewIn(rt, access, followed.get(name)!)
   }
   return { access, followed, watched }
+}
+
+/** In place of names: the collections of the project that the role may read; those of the platform are named one by one. */
+const everything = '*'
+
+function namesOf(catalog: Catalog, access: Access, collections: readonly string[]): ReadonlySet<string> {
+  if (!collections.includes(everything)) return new Set(collections)
+  const all = readableCollections(catalog, access).flatMap(({ name }) => (name.startsWith('svc_') ? [] : [name]))
+  return new Set([...collections.filter((name) => name !== everything), ...all])
 }
 
 const personalVariables: ReadonlySet<string> = new Set(['CURRENT_USER', 'CURRENT_USERROLE'])
@@ -113,7 +128,11 @@ export function webhookConsumer(rt: SightReads & Writes, webhook: Webhook): Cons
   return {
     name: placeName(webhook.id),
     onFailure: 'set-aside',
-    wants: () => ({ collections: [...webhook.collections, ...watchedBy(rt, webhook)] }),
+    // Of all: a collection that is made meanwhile may not be known here yet when it has its first events.
+    wants: () =>
+      webhook.collections.includes(everything)
+        ? {}
+        : { collections: [...webhook.collections, ...watchedBy(rt, webhook)] },
     handle: async (tx, page) => {
       // A definition or a right that was given just now counts for the events that followed it.
       await rt.catalog.reloadIfStale()

@@ -14,6 +14,7 @@ import {
   deleteWebhook,
   deliveriesIn,
   deliveryIn,
+  forgetReason,
   insertDeliveries,
   insertWebhook,
   type NewWebhook,
@@ -27,7 +28,7 @@ import {
 } from './queries.ts'
 import { deliveryId, placeName, refusalOf, type SightReads, sightOf } from './sight.ts'
 
-export { type DeliveryWrites, deliverTo } from './deliver.ts'
+export { type DeliveryWrites, deliverTo, tellOfStopped } from './deliver.ts'
 export { actionsOfWebhooks, type Webhook, webhooksOf } from './queries.ts'
 export { webhookConsumer } from './sight.ts'
 
@@ -153,10 +154,16 @@ export async function testWebhook(rt: WebhookWrites, { caller, actor }: Asker, i
  *
  * @throws {AppError} 400 for what is neither, 409 while it is paused
  */
-export async function replayWebhook(rt: WebhookWrites, { caller }: Asker, id: string, since: string): Promise<void> {
+export async function replayWebhook(
+  rt: WebhookWrites,
+  { caller, actor }: Asker,
+  id: string,
+  since: string,
+): Promise<void> {
   const webhook = await readWebhook(rt, caller, id, 'update')
   requireActive(webhook)
   await moveTo(rt, placeName(id), since)
+  await commit(rt, actor, async (tx) => ({ result: await forgetReason(tx, id) }))
 }
 
 export async function listDeliveries(
