@@ -19,6 +19,7 @@ import {
 } from '../features/data/items/context.ts'
 import { type ContentWrites, fileRules } from '../features/files/files/files.ts'
 import { checkTemplateCells, type MailRenderer } from '../features/messaging/templates/templates.ts'
+import { deliveriesAbout } from '../features/messaging/webhooks/webhooks.ts'
 import { checkSettingsDelete, settingsCells } from '../features/settings/cells.ts'
 import type { CurrentSettings } from '../features/settings/store.ts'
 
@@ -97,4 +98,5 @@ export const openSystemRules = (rt: RenderedSamples): Rules =>
     ['svc_Template', templateRules(rt)],
     ['svc_Tasks', taskRules],
     ['svc_File', fileRules(rt)],
+    ['svc_WebhookDelivery', { lasting: deliveriesAbout }],
   ])

@@ -125,6 +125,36 @@ describe('content', () => {
     await waitFor(async () => (await differences()).length === 0)
   })
 
+  it('comes back when a request is undone, and is named where it is gone', async () => {
+    const [kept, replaced, gone] = [await make('kept'), await make('first'), await make('gone')]
+    const deleted = await api.admin('DELETE', '/items/svc_File/bulk', [kept.id, gone.id])
+    expect(deleted.status).toBe(204)
+    await upload(api, token, `/files/${replaced.id}`, [part('second')], {}, 'PATCH')
+    const [{ position }] = await api.sql(
+      `select position::text from "svc_AuditLog" where entity = 'svc_File' and "entityId" = $1 order by 1 desc limit 1`,
+      [replaced.id],
+    )
+    for (const row of [kept, replaced, gone]) await planned(row)
+    await api.sql(`update "svc_FileRemoval" set "dueAt" = now() - interval '1 second' where key = $1`, [keyOf(gone)])
+    await removeDueContent(api.rt, new AbortController().signal)
+    const undo = (body: object) => api.admin('POST', '/log/undo', body)
+    const requestId = deleted.headers['x-request-id']
+    const { data: look } = (await undo({ requestId, dryRun: true })).body
+    expect(look.rows).toMatchObject([{ collection: 'svc_File', id: kept.id, action: 'create' }])
+    expect(look.notUndone).toEqual([{ collection: 'svc_File', rows: 1, reason: 'content gone' }])
+    const undone = await undo({ requestId, plan: look.plan })
+    expect(undone.status, undone.text).toBe(200)
+    const { createdAt: _c, updatedAt: _u, ...same } = kept as Row & { createdAt: string; updatedAt: string }
+    expect(await read(kept.id)).toMatchObject(same)
+    expect((await undo({ position })).status).toBe(200)
+    expect(await read(replaced.id)).toMatchObject({ filename: replaced.filename, size: 5 })
+    expect((await api.admin('GET', `/files/${gone.id}`)).status).not.toBe(200)
+    await removeNow()
+    expect(await readFile(pathOf(kept), 'utf8')).toBe('kept')
+    expect(await readFile(pathOf(replaced), 'utf8')).toBe('first')
+    await waitFor(async () => (await differences()).length === 0)
+  })
+
   it('that is gone cannot come back: 409, and nothing is written', async () => {
     const row = await make()
     const [{ id: event }] = (await api.admin('GET', `/items/svc_File/${row.id}/history`)).body.data

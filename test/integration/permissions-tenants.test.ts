@@ -457,3 +457,32 @@ describe('a subscription', () => {
     await api.sql(`delete from orders where title = 'heard'`)
   })
 })
+
+describe('undo', () => {
+  it('refuses a request that concerned another tenant as a whole, without a word of it', async () => {
+    const editor = await createRole(api)
+    await grant(
+      api,
+      editor,
+      ...['create', 'read', 'update', 'delete'].map((action) => ({ collection: 'client', action, fields: ['*'] })),
+    )
+    const eve = await createUser(api, editor, one)
+    const as = watched.as(eve.token)
+    // Somebody of the installation writes for two tenants at once.
+    const both = await api.admin('POST', '/items/client/bulk', [
+      { name: 'of one', tenant_Id: one },
+      { name: canary, tenant_Id: two },
+    ])
+    expect(both.status, both.text).toBe(201)
+    const own = await as('POST', '/items/client', { name: 'own' })
+    const position = await api.position()
+    for (const dryRun of [true, false]) {
+      const { status, body } = await as('POST', '/log/undo', { requestId: both.headers['x-request-id'], dryRun })
+      expect([status, body.error.message]).toEqual([403, 'These changes concern another tenant'])
+    }
+    expect(await api.position()).toBe(position)
+    const undone = await as('POST', '/log/undo', { requestId: own.headers['x-request-id'] })
+    expect(undone.status, undone.text).toBe(200)
+    expect((await as('GET', '/items/client?filter={"name":"own"}')).body.data).toEqual([])
+  })
+})

@@ -426,6 +426,35 @@ describe('what the log does not hold', () => {
   })
 })
 
+describe('what webhooks were told', () => {
+  it('is counted for each, and stays', async () => {
+    const insert = (id: string) =>
+      api.sql(
+        `insert into "svc_Webhook" (id, name, url, collections, "role_Id", "user_Id", secret, status)
+         select $1::uuid, 'w', 'http://127.0.0.1', '["genre"]', ur."role_Id", ur."user_Id", '', 'paused' from "svc_UserRole" ur limit 1`,
+        [id],
+      )
+    const [one, other] = ['11111111-1111-4111-8111-111111111111', '22222222-2222-4222-8222-222222222222']
+    await insert(one)
+    await insert(other)
+    const { id: requestId } = await ok(api.admin('POST', '/items/genre/bulk', [{ name: 'a' }, { name: 'b' }]))
+    const tell = (webhook: string, status: string, action: string) =>
+      api.sql(
+        `insert into "svc_WebhookDelivery" (id, "webhook_Id", position, collection, action, "itemId", status, "nextAt")
+         select gen_random_uuid(), $1::uuid, position, entity, $3, "entityId", $2, now() from "svc_AuditLog"
+         where "logRequestId" = $4::uuid`,
+        [webhook, status, action, requestId],
+      )
+    await tell(one, 'delivered', 'create')
+    await tell(other, 'withheld', 'create')
+    await tell(other, 'delivered', 'resync')
+    const { data } = await ok(undo({ requestId }))
+    expect(data.notUndone).toEqual([{ event: 'webhook.delivery', id: one, count: 2, at: expect.any(String) }])
+    expect(await rows('genre')).toEqual([])
+    await api.sql('delete from "svc_Webhook"')
+  })
+})
+
 describe('what a request led to', () => {
   it('stays, unless it is included', async () => {
     const hooked = await import('../../src/extensions/context.ts')
@@ -491,6 +520,20 @@ describe('who may', () => {
     expect([answer.status, answer.text]).toEqual([status, expect.not.stringMatching(/select|syntax/i)])
     expect(await api.position()).toBe(position)
   })
+})
+
+describe('more rows than one undo takes', () => {
+  it('are refused with their number, by a dry run too, and nothing is done', async () => {
+    await api.sql(`insert into genre (name) select 'n' from generate_series(1, 100001)`)
+    const [{ position }] = await api.sql(`select max(position)::text as position from "svc_AuditLog"`)
+    for (const dryRun of [true, false])
+      expect(await undo({ position, dryRun })).toMatchObject({
+        status: 413,
+        body: { error: { message: 'At most 100000 rows can be undone at once', details: { rows: 100_001 } } },
+      })
+    const [{ n }] = await api.sql('select count(*)::int as n from genre')
+    expect([n, await api.position()]).toEqual([100_001, BigInt(position)])
+  }, 60_000)
 })
 
 describe('a bulk import', () => {

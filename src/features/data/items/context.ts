@@ -10,7 +10,7 @@ import type { Clock } from '../../../db/clock.ts'
 import { columnOf, requiredFieldMissing, sqlState } from '../../../db/errors.ts'
 import type { Reads } from '../../../db/pools.ts'
 import type { ReplicaReads } from '../../../db/replicas/replicas.ts'
-import { rawQuery, type Tx } from '../../../db/sql.ts'
+import { type Reader, rawQuery, type Tx } from '../../../db/sql.ts'
 import { type Action, AppError, errors, type FieldProblem } from '../../../errors.ts'
 import type { Fact, Writes } from '../../../events/commit.ts'
 import { setActorSql } from '../../../events/log.ts'
@@ -124,8 +124,21 @@ export type CollectionRules = {
     version: Readonly<Record<string, unknown>>,
     present: Readonly<Record<string, unknown>> | undefined,
   ) => Promise<Restoring | undefined>
+  /** What has left the database because of events, and stays out there when they are undone. */
+  readonly lasting?: (db: Reader, events: UndoneEvents) => Promise<readonly LastingEffect[]>
   /** In the transaction that erases all images of a row from the log, before it does. */
   readonly beforeErase?: (tx: Tx, id: string) => Promise<void>
+}
+
+/** Events by their positions, none of them written before `since`. */
+export type UndoneEvents = { readonly positions: readonly string[]; readonly since: string }
+
+/** `event` is named as facts of the log are: what, of which row, the last time when. */
+export type LastingEffect = {
+  readonly event: string
+  readonly id: string
+  readonly at: string
+  readonly count: number
 }
 
 /** Values of columns that no payload sets, and what belongs into the transaction that writes them. */

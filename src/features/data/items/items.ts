@@ -9,6 +9,7 @@ export {
   type ItemReads,
   type ItemWrites,
   keyCell,
+  type LastingEffect,
   openProblems,
   type PayloadContext,
   type PlatformValues,
@@ -17,6 +18,7 @@ export {
   type Run,
   type StoredValues,
   type SystemRules,
+  type UndoneEvents,
   type WriteContext,
   type Writer,
 } from './context.ts'

@@ -27,10 +27,14 @@ export async function applyPlan(
     throw new AppError(409, 'The rows to be undone need each other in a circle, and no column of it may be null', {
       code: 'UNDO_CIRCLE',
     })
+  // What the platform writes into a row is said of one row at a time.
   for (const wave of waves)
     for (const steps of Map.groupBy(wave, (step) => groupOf(rows, step)).values())
-      for (let at = 0; at < steps.length; at += chunk)
-        await applySteps(rt, run, rows, steps.slice(at, at + chunk), first, cleared)
+      if (steps.some(({ move }) => rows[move]!.restoring !== undefined))
+        for (const step of steps) await applySteps(rt, run, rows, [step], first, cleared)
+      else
+        for (let at = 0; at < steps.length; at += chunk)
+          await applySteps(rt, run, rows, steps.slice(at, at + chunk), first, cleared)
 }
 
 const groupOf = (rows: readonly PlannedRow[], { move, only }: Step): string => {
@@ -46,8 +50,10 @@ async function applySteps(
   first: string,
   cleared: (row: PlannedRow) => ReadonlySet<string>,
 ): Promise<void> {
-  const own = { ...writer, scope }
-  const { collection, action: wanted } = rows[steps[0]!.move]!
+  const { collection, action: wanted, restoring } = rows[steps[0]!.move]!
+  const platform = restoring && { collection: collection.name, values: restoring.values }
+  const own = { ...writer, scope, ...(platform !== undefined && { platform }) }
+  await restoring?.during(tx)
   const action = steps[0]!.only === undefined ? wanted : 'update'
   const { name } = collection
   const write = (change: Change) => named(name, () => changeItems(rt, own, name, change))

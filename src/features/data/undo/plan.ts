@@ -2,7 +2,10 @@ import { createHash } from 'node:crypto'
 import type { Catalog, Collection, Field, Relation } from '../../../catalog/catalog.ts'
 import { identityCollections, writersOf } from '../../../catalog/system-collections.ts'
 import type { Reader } from '../../../db/sql.ts'
+import { AppError } from '../../../errors.ts'
 import { oncePer } from '../../../language/once.ts'
+import type { LastingEffect, Restoring } from '../items/items.ts'
+import type { UndoReads } from './capabilities.ts'
 import type { Move } from './order.ts'
 import {
   type Chosen,
@@ -21,14 +24,18 @@ import { type Reversal, reversalOf } from './reversal.ts'
 /** The reverse of what was chosen, row by row, with what speaks against it. Reads only; nothing here is forced. */
 export type UndoPlan = {
   readonly rows: readonly PlannedRow[]
-  /** Changes and facts that stay. */
-  readonly notUndone: readonly (Fact | Kept)[]
+  /** Changes and facts that stay, and what has left the database. */
+  readonly notUndone: readonly (Fact | Kept | LastingEffect)[]
   /** Equal for equal plans. */
   readonly token: string
 }
 
-/** Rows that are never undone. */
-export type Kept = { readonly collection: string; readonly rows: number; readonly reason: 'protected' | 'dropped' }
+/** Rows that are never undone, and those that named content which is gone. */
+export type Kept = {
+  readonly collection: string
+  readonly rows: number
+  readonly reason: 'protected' | 'dropped' | 'content gone'
+}
 
 export type PlannedRow = {
   readonly collection: Collection
@@ -40,6 +47,8 @@ export type PlannedRow = {
   /** Columns to be set to what they were before these events, by name. */
   readonly fields: ReadonlyMap<string, string>
   readonly reasons: readonly Reason[]
+  /** What else it takes where the row names something outside of the database. */
+  readonly restoring?: Restoring | undefined
   readonly move: Move
 }
 
@@ -75,11 +84,12 @@ export const storedFields = oncePer((collection: Collection): readonly Field[] =
 )
 
 export async function planUndo(
+  rt: UndoReads,
   db: Reader,
-  catalog: Catalog,
   chosen: Chosen,
   { facts, first }: Outline,
 ): Promise<UndoPlan> {
+  const catalog = rt.catalog.current()
   const logged = first === null ? [] : await changesOf(db, chosen, first)
   const rows: PlannedRow[] = []
   const kept: Kept[] = []
@@ -87,10 +97,30 @@ export async function planUndo(
     const collection = catalog.collections.get(name)
     if (collection === undefined) kept.push({ collection: name, rows: list.length, reason: 'dropped' })
     else if (isProtected(name)) kept.push({ collection: name, rows: list.length, reason: 'protected' })
-    else rows.push(...(await planCollection(db, collection, list, first!)))
+    else {
+      const planned = await planCollection(rt, db, collection, list, first!)
+      rows.push(...planned.rows)
+      if (planned.gone > 0) kept.push({ collection: name, rows: planned.gone, reason: 'content gone' })
+    }
   }
   const checked = await withReferences(db, catalog, rows)
-  return { rows: checked, notUndone: [...kept, ...facts], token: tokenOf(checked) }
+  const lasting = first === null ? [] : await lastingEffects(rt, db, logged, first)
+  return { rows: checked, notUndone: [...kept, ...lasting, ...facts], token: tokenOf(checked) }
+}
+
+async function lastingEffects(
+  { systemRules }: UndoReads,
+  db: Reader,
+  logged: readonly LoggedRow[],
+  since: string,
+): Promise<readonly LastingEffect[]> {
+  const positions = logged.flatMap(({ changes }) =>
+    changes.flatMap(({ position, isUndone }) => (isUndone ? [position] : [])),
+  )
+  const effects: LastingEffect[] = []
+  for (const { lasting } of systemRules.values())
+    if (lasting !== undefined) effects.push(...(await lasting(db, { positions, since })))
+  return effects
 }
 
 /** Credentials, sessions, the log and what the platform alone writes. */
@@ -100,19 +130,57 @@ export const isProtected = (name: string): boolean =>
 type Draft = Omit<PlannedRow, 'move'>
 
 async function planCollection(
+  rt: UndoReads,
   db: Reader,
   collection: Collection,
   logged: readonly LoggedRow[],
   first: string,
-): Promise<PlannedRow[]> {
+): Promise<{ readonly rows: readonly PlannedRow[]; readonly gone: number }> {
   const drafts = logged.flatMap(({ id, changes }) => {
     const reversal = reversalOf(changes)
     return reversal === undefined ? [] : [{ id, reversal }]
   })
   const compared = await comparedWithNow(db, collection, drafts, first)
-  const rows = compared.flatMap(({ id, reversal }) => draftOf(collection, id, reversal) ?? [])
-  return withMoves(db, collection, rows, first)
+  const all = compared.flatMap(({ id, reversal }) => draftOf(collection, id, reversal) ?? [])
+  const rows = await withContent(rt, db, all, first)
+  return { rows: await withMoves(db, collection, rows, first), gone: all.length - rows.length }
 }
+
+/** Without the rows that named something which is gone (409 of the collection's own rule), and with what the others take. */
+async function withContent(
+  rt: UndoReads,
+  db: Reader,
+  drafts: readonly Draft[],
+  first: string,
+): Promise<readonly Draft[]> {
+  const [{ collection } = { collection: undefined }] = drafts
+  const { restores, serversOwn } = (collection && rt.systemRules.get(collection.name)) ?? {}
+  if (restores === undefined) return drafts
+  const isOwn = ([name]: readonly [string, string]) => serversOwn?.has(name) === true
+  const kept: Draft[] = []
+  for (const draft of drafts) {
+    // Where several changes are undone, the row was whole before the first of them.
+    const [was] =
+      draft.action === 'create'
+        ? [draft.image!]
+        : [...draft.fields]
+            .filter(isOwn)
+            .map(([, p]) => p)
+            .sort(byNumber)
+    if (draft.action === 'delete' || was === undefined) kept.push(draft)
+    else {
+      const before = await rowsBefore(db, collection!, storedFields(collection!), [was], first)
+      try {
+        kept.push({ ...draft, restoring: await restores(rt, before.get(was)!.shown, undefined) })
+      } catch (error) {
+        if (!(error instanceof AppError) || error.status !== 409) throw error
+      }
+    }
+  }
+  return kept
+}
+
+const byNumber = (a: string, b: string): number => Number(BigInt(a) - BigInt(b))
 
 /**
  * Reversals without what is so already: where others wrote the row since, or it was deleted and made again, its values are

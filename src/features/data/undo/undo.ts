@@ -11,11 +11,10 @@ import { readableFields, resolveCondition } from '../../../query/resolve.ts'
 import { inTransaction, isScoped, isTenanted, type Writer } from '../items/items.ts'
 import { applyPlan } from './apply.ts'
 import type { UndoReads, UndoWrites } from './capabilities.ts'
-import { isProtected, type Kept, type PlannedRow, planUndo, type Reason, type UndoPlan } from './plan.ts'
+import { isProtected, type PlannedRow, planUndo, type Reason, type UndoPlan } from './plan.ts'
 import {
   type Chosen,
   causedBy,
-  type Fact,
   imagesWithin,
   lockRows,
   type Outline,
@@ -45,7 +44,7 @@ export type UndoReport = {
   readonly counts: readonly Count[]
   readonly rows: readonly ShownRow[]
   readonly conflicts: readonly Conflict[]
-  readonly notUndone: readonly (Kept | Fact)[]
+  readonly notUndone: UndoPlan['notUndone']
 }
 
 type Count = {
@@ -183,7 +182,7 @@ async function planned(
   chosen: Chosen,
 ): Promise<{ readonly plan: UndoPlan; readonly outline: Outline }> {
   const outline = await outlined(rt, db, { access }, chosen)
-  return { plan: await planUndo(db, rt.catalog.current(), chosen, outline), outline }
+  return { plan: await planUndo(rt, db, chosen, outline), outline }
 }
 
 /** Refuses what the log does not hold, what is too much, and what concerns other tenants. */

@@ -1,5 +1,6 @@
 import { type Reader, rawQuery, sql, type Tx } from '../../../db/sql.ts'
 import type { NewDelivery } from '../../../db/unlogged/webhooks.ts'
+import type { LastingEffect, UndoneEvents } from '../../data/items/items.ts'
 
 export const actionsOfWebhooks = ['create', 'update', 'delete', 'remove'] as const
 type WebhookAction = (typeof actionsOfWebhooks)[number]
@@ -119,7 +120,6 @@ export async function setStatus(
   return true
 }
 
-export async function setSecret(tx: Tx, id: string, sealed: string, formerHours: number): Promise<void> {
 /** Notes of webhooks whose consumers were stopped why that is; gives those of which it was not noted yet. */
 export function noteStopped(tx: Tx, reason: string): Promise<readonly Webhook[]> {
   return tx.any<Webhook>(
@@ -138,6 +138,7 @@ export async function forgetReason(tx: Tx, id: string): Promise<void> {
   await tx.any(rawQuery(`update "svc_Webhook" set reason = null where id = $1 and reason is not null`, [id]))
 }
 
+export async function setSecret(tx: Tx, id: string, sealed: string, formerHours: number): Promise<void> {
   await tx.any(
     rawQuery(
       `update "svc_Webhook" set "formerSecret" = secret, "formerUntil" = now() + make_interval(hours => $3), secret = $2,
@@ -192,6 +193,25 @@ export async function redeliver(tx: Tx, webhookId: string, id: string): Promise<
     ]),
   )
   return rows.length === 1
+}
+
+/** What webhooks have been told, or are going to be, of events; by webhook. */
+export async function deliveriesAbout(
+  db: Reader,
+  { positions, since }: UndoneEvents,
+): Promise<readonly LastingEffect[]> {
+  return db.any<LastingEffect>(
+    rawQuery(
+      `select 'webhook.delivery' as event, w.id, d.count,
+         to_char(d.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at
+       from "svc_Webhook" w cross join lateral (
+         select count(*)::int as count, max("updatedAt") as at from "svc_WebhookDelivery"
+         where "webhook_Id" = w.id and "createdAt" >= $2::timestamptz and position = any($1::bigint[])
+           and action not in ('resync', 'test') and status in ('pending', 'delivered')) d
+       where d.count > 0 order by w.id`,
+      [positions, since],
+    ),
+  )
 }
 
 export type Delivery = {

@@ -29,7 +29,7 @@ import {
 import { deliveryId, placeName, refusalOf, type SightReads, sightOf } from './sight.ts'
 
 export { type DeliveryWrites, deliverTo, tellOfStopped } from './deliver.ts'
-export { actionsOfWebhooks, type Webhook, webhooksOf } from './queries.ts'
+export { actionsOfWebhooks, deliveriesAbout, type Webhook, webhooksOf } from './queries.ts'
 export { webhookConsumer } from './sight.ts'
 
 export type WebhookWrites = SightReads & Writes & Reads & IdSource
