@@ -41,7 +41,7 @@ export const floors: readonly Floor[] = [
     name: 'api',
     places: ['api/'],
     hides:
-      'the web process: `routes.ts` is THE list of routes, `access.ts` who may call them, `error-bodies.ts` the two error formats, `realtime*` the socket channel, `limits.ts` THE list of routes that count attempts, `parameters.ts` what routes of data are asked beyond what they declare',
+      'the web process: `routes.ts` is THE list of routes, `access.ts` who may call them, `error-bodies.ts` the two error formats, `realtime*` the socket channel, `limits.ts` THE list of routes that count attempts, `local-calls.ts` how the process calls its own routes, `parameters.ts` what routes of data are asked beyond what they declare',
     mayImport: ['setup', 'extensions', 'process', ...slices, 'http', ...platform],
   },
   {
@@ -75,7 +75,7 @@ export const floors: readonly Floor[] = [
     name: 'operations',
     places: ['features/operations/'],
     hides:
-      'running an installation: jobs and mails to be done again (`ops`), `metrics`, the state of `realtime`, `project-info`, and `openapi` (what a caller may do, and the page `/docs`)',
+      'running an installation: jobs and mails to be done again (`ops`), `metrics`, the state of `realtime`, `project-info`, `openapi` (what a caller may do, and the page `/docs`), and `mcp` (tools that call routes: `tools/tools.ts` is THE table)',
     mayImport: ['messaging', 'work', 'files', 'settings', 'data', 'http', ...platform],
   },
   {

@@ -4,13 +4,16 @@ import { extensionOf, fieldTypes, switchOf } from '../../src/catalog/fields.ts'
 import { queues } from '../../src/events/jobs.ts'
 import { findOperator, operatorNames } from '../../src/query/operators.ts'
 import { cell, type Page, page, table } from './markdown.ts'
-import { routePages } from './routes.ts'
+import { platformRoutes, routePages } from './routes.ts'
 import { constantText, entriesOfShapes, membersOfType, refusals, textsOfObject } from './source.ts'
+import { toolsPage } from './tools.ts'
 
 /** The pages of `docs/reference/`. */
 export async function referencePages(): Promise<readonly Page[]> {
+  const routes = await platformRoutes()
   return [
-    ...(await routePages()),
+    ...routePages(routes),
+    toolsPage(routes),
     fieldTypesPage(),
     operatorsPage(),
     eventsPage(),

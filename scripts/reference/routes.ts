@@ -14,10 +14,11 @@ const variables = {
   DATABASE_URL: 'postgres://nobody@127.0.0.1/none',
   SECRET_KEY: 'of no worth: nothing is signed by it',
   NODE_ENV: 'development',
+  MCP_ENABLED: 'true',
 }
 
 /** The routes of the platform as they declare themselves. Nothing is started: registering asks for the configuration only. */
-async function platformRoutes(): Promise<readonly DeclaredRoute[]> {
+export async function platformRoutes(): Promise<readonly DeclaredRoute[]> {
   const config = parseConfig(variables, { requireDatabase: true })
   const app = Fastify() as unknown as App
   const declared = declaredRoutes(app)
@@ -37,7 +38,8 @@ const nothing: unknown = new Proxy(() => undefined, {
   apply: () => nothing,
 })
 
-const callers = {
+/** Who may call routes of a class. */
+export const callers = {
   public: 'anybody',
   bearer: 'a session or an API key',
   session: 'a session',
@@ -47,8 +49,7 @@ const callers = {
 } as const
 
 /** A page per chapter, and the list of them all. */
-export async function routePages(): Promise<readonly Page[]> {
-  const routes = await platformRoutes()
+export function routePages(routes: readonly DeclaredRoute[]): readonly Page[] {
   const chapters = Map.groupBy(routes, ({ tags = [] }) => tags[0] ?? 'Other')
   const pages = [...chapters].map(([name, chapter]) => chapterPage(name, chapter))
   const rows = [...chapters].flatMap(([name, chapter]) =>
@@ -108,7 +109,8 @@ type Shape = {
   readonly examples?: readonly unknown[]
 }
 
-function members(title: string, schema: TSchema | undefined): string[] {
+/** A table of the members of a shape; nothing where it has none. */
+export function members(title: string, schema: TSchema | undefined): string[] {
   const { properties = {}, required = [] } = (schema ?? {}) as Shape
   const rows = Object.entries(properties).map(([name, member]) => [
     `\`${name}\``,

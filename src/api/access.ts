@@ -3,11 +3,12 @@ import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction } from 'fast
 import type { Caller } from '../access/principal.ts'
 import { checkScope } from '../access/scopes.ts'
 import { AppError, type CredentialFault, errors } from '../errors.ts'
-import { publicCaller, resolveCaller } from '../features/accounts/auth/auth.ts'
+import { publicCaller } from '../features/accounts/auth/auth.ts'
 import { type AccessClass, scopeOf } from '../http/declared-routes.ts'
 import type { App } from '../http/http.ts'
 import type { WebWrites } from './capabilities.ts'
 import type { Limits } from './limits.ts'
+import { callerOfRequest } from './local-calls.ts'
 
 /** Resolves the caller of every request and refuses those the group is not for, before the body is read. */
 export function registerAccess(app: App, rt: WebWrites, access: AccessClass, limits: Limits): void {
@@ -29,7 +30,7 @@ export function accessCheck(rt: WebWrites, access: AccessClass, limits: Limits) 
       refuse(request, access)
       checkScope(request.caller.access, scopeOf(request.method, request.routeOptions.config.scope))
     }
-    const found = resolveCaller(rt, request, reply)
+    const found = callerOfRequest(rt, request, reply)
     if (found instanceof Promise) return void found.then(admit).then(() => done(), done)
     // An error that it throws is the answer, too.
     admit(found)

@@ -7,7 +7,7 @@ import { hashSecret } from '../adapters/tokens.ts'
 import type { Config, Configuration } from '../config/config.ts'
 import type { UnloggedWrites } from '../db/sql.ts'
 import { AppError } from '../errors.ts'
-import { holdsProof } from '../features/accounts/auth/auth.ts'
+import { holdsProof, isHeaderAttempt } from '../features/accounts/auth/auth.ts'
 import type { App } from '../http/http.ts'
 import { isObject } from '../query/guards.ts'
 import { type Attempt, type AttemptLimit, type Budget, openAttemptLimit } from './attempt-limit.ts'
@@ -111,6 +111,16 @@ export const attemptRoutes: Readonly<Record<string, readonly BudgetOf[]>> = {
   'POST /settings/test-email': [byClient('test-email', 1)],
 }
 
+/** The same for addresses and passwords in headers, as long as they are not known to be right; a right one takes nothing. */
+const headerAttempts: readonly BudgetOf[] = [
+  (request) => {
+    const email = canonicalEmail(String(request.headers['x-mcp-email']))
+    const key = `headers of client ${clientOf(request)} for ${email ?? 'nobody'}`
+    return isHeaderAttempt(request) ? { key, isGivenBack: true } : undefined
+  },
+  (request, config) => (isHeaderAttempt(request) ? failuresByClient('headers')(request, config) : undefined),
+]
+
 /** How a route is written in the table, whatever its parameters are called. */
 export function attemptsOf(method: string, url: string): readonly BudgetOf[] | undefined {
   return byShape.get(shapeOf(`${method === 'HEAD' ? 'GET' : method} ${url}`))
@@ -150,7 +160,8 @@ type RequestLimits = Readonly<Record<'requests' | 'assets', RequestLimit>>
 function limitAttempts(app: App, rt: Configuration & Logs, attempt: AttemptLimit): void {
   app.decorateRequest('attempt', undefined)
   app.addHook('onRoute', (route) => {
-    const budgets = [route.method].flat().flatMap((method) => attemptsOf(method, route.url) ?? [])
+    const ofTable = [route.method].flat().flatMap((method) => attemptsOf(method, route.url) ?? [])
+    const budgets = route.config?.takesPasswordInHeaders === true ? [...ofTable, ...headerAttempts] : ofTable
     if (budgets.length === 0) return
     const count = async (request: FastifyRequest, reply: FastifyReply) => {
       const counted = budgetsOf(rt, request, budgets)

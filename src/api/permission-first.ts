@@ -2,10 +2,10 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { FastifyReply, FastifyRequest, RouteOptions } from 'fastify'
 import type { CurrentCatalog } from '../catalog/store.ts'
 import { type Action, errors } from '../errors.ts'
-import { resolveCaller } from '../features/accounts/auth/auth.ts'
 import { unknownModel } from '../features/data/reports/reports.ts'
 import type { App } from '../http/http.ts'
 import type { WebWrites } from './capabilities.ts'
+import { callerOfRequest } from './local-calls.ts'
 
 /**
  * THE table: routes about one collection (those of files are about svc_File), and the actions of which a caller must have been granted one, or the body is not
@@ -65,7 +65,7 @@ async function refuseStill(
   reply: FastifyReply,
   actions: readonly Action[],
 ): Promise<void> {
-  const caller = await resolveCaller(rt, request, reply)
+  const caller = await callerOfRequest(rt, request, reply)
   // The session has ended meanwhile.
   if (typeof caller === 'string') throw errors.badCredential(caller)
   request.caller = caller

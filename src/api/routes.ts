@@ -43,6 +43,7 @@ import { pathsTaken, registerEndpoints } from './extension-endpoints.ts'
 import { healthRoutes } from './health.ts'
 import { registerIdempotency } from './idempotency.ts'
 import { registerLimits } from './limits.ts'
+import { openMcp } from './mcp.ts'
 import { metricsRoutes } from './metrics.ts'
 import { checkParameters } from './parameters.ts'
 import { checkPermissionFirst } from './permission-first.ts'
@@ -116,13 +117,15 @@ export function registerRoutes(
   const taken = pathsTaken(app, rt)
   const limits = registerLimits(app, rt)
   refuseUnknownPaths(app)
+  const registerMcp = openMcp(app, rt, declared)
   healthRoutes(app, rt, realtime?.feed)
   metricsRoutes(app, rt, { realtime, limits })
   registerIdempotency(app, rt)
   checkPermissionFirst(app, rt)
   const ofRealtime: RouteGroup = { access: 'admin', register: (scope) => realtimeRoutes(scope, rt, realtime?.feed) }
   const ofDescription: RouteGroup = { access: 'public', register: (scope) => openapiRoutes(scope, rt, declared) }
-  for (const { access, register, isRetried } of [...groups, ofRealtime, ofDescription])
+  const ofTools: RouteGroup = { access: 'public', register: registerMcp }
+  for (const { access, register, isRetried } of [...groups, ofRealtime, ofDescription, ofTools])
     app.register(
       named(`${access} ${register.name}`, async (scope) => {
         registerAccess(scope as App, rt, access, limits)

@@ -40,7 +40,6 @@ export function readVariables<V extends Record<string, Variable<unknown>>>(
 
 const notThereYet: Readonly<Record<Part, string>> = {
   workflows: 'workflows are not there yet',
-  MCP: 'the MCP endpoint is not there yet',
 }
 
 /** The text of a variable's default in an environment. */

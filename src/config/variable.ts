@@ -16,7 +16,7 @@ export type Variable<T> = Readonly<{
 }>
 
 /** A variable that is specified and not built yet. */
-export type Part = 'workflows' | 'MCP'
+export type Part = 'workflows'
 
 /** A default; an object where it depends on NODE_ENV. */
 export type Fallback = string | Readonly<{ production?: string; test?: string; otherwise: string }>

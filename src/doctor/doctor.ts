@@ -35,6 +35,7 @@ import {
   unreachable,
 } from './line.ts'
 import { checkMail, checkTenantMail } from './mail.ts'
+import { checkMcp } from './mcp.ts'
 import { checkRedis, checkUpstash } from './redis.ts'
 import { judgeCapacity, judgeReplication, judgeServer, judgeSuperuser, readServerFacts } from './server.ts'
 import { checkStorage } from './storage.ts'
@@ -60,6 +61,7 @@ async function examineParts(config: Config, now: () => number): Promise<Finding[
       guarded('mail', () => checkMail(config, db)),
       guarded('mail', async () => (db === undefined ? [] : checkTenantMail(config, db))),
       checkStorage(config),
+      checkMcp(config),
     ]
     return [...findings, ...(await Promise.all(others)).flat()]
   } finally {

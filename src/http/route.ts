@@ -46,6 +46,7 @@ type Tag =
   | 'Notifications'
   | 'Webhooks'
   | 'Realtime'
+  | 'MCP'
   | 'Migrations'
   | 'Operations'
   | 'Development'

@@ -82,7 +82,7 @@ describe('the table of variables', () => {
     ['SSRF_ALLOW_PRIVATE_URL_FETCH DATABASE_LOGGING DATABASE_SSL_REJECT_UNAUTHORIZED', 'false'],
     ['DATABASE_READ_REPLICA_ENABLED DATABASE_POSTGIS DATABASE_VECTOR MIGRATIONS_AUTO_RUN', 'false'],
     ['ASSET_PROXY_ENABLED MULTI_TENANT SOCKET_ENABLED SOCKET_REDIS_ENABLED TASK_REDIS_ENABLED', 'false'],
-    ['REALTIME_ROW_LEVEL_SCOPING TASK_SERVICE_ENABLED LOG_WARN_STACK MCP_ENABLED', 'false'],
+    ['REALTIME_ROW_LEVEL_SCOPING TASK_SERVICE_ENABLED LOG_WARN_STACK MCP_ENABLED MCP_LOGIN_TOOLS', 'false'],
     ['AUDIT_LOG_CLEANUP_ENABLED EMAIL_LOG_CLEANUP_ENABLED DISABLE_SESSION_CLEANUP', 'false'],
     ['RATE_LIMIT_BY_USER REQUIRE_EMAIL_VERIFICATION SEND_WELCOME_EMAIL AUTH_RATE_LIMIT_DISABLED', 'false'],
     ['OPENAPI_INCLUDE_AUTH OPENAPI_INCLUDE_SCHEMA OPENAPI_INCLUDE_PERMISSIONS', 'false'],
@@ -589,13 +589,9 @@ describe('families', () => {
   it('have no effect, nor problems, where their part is not there yet: each that is set is one warning', () => {
     const { warnings } = parse({
       WORKFLOWS_ENABLED: 'perhaps',
-      MCP_ENABLED: 'true',
       OPENAPI_ENABLED: '',
     })
-    expect(warnings).toEqual([
-      'WORKFLOWS_ENABLED is set and has no effect yet: workflows are not there yet',
-      'MCP_ENABLED is set and has no effect yet: the MCP endpoint is not there yet',
-    ])
+    expect(warnings).toEqual(['WORKFLOWS_ENABLED is set and has no effect yet: workflows are not there yet'])
   })
 
   it('find nothing under names of the language', () => {

@@ -12,7 +12,7 @@ import {
   trustedProxies,
   urlPath,
 } from '../parsers.ts'
-import { awaiting, group, optional, optionalSecret, variable } from '../variable.ts'
+import { group, optional, optionalSecret, variable } from '../variable.ts'
 
 /* The server itself, its name and its first administrator. */
 
@@ -100,14 +100,17 @@ const mcpTools = mapped(list(oneOf('all', ...mcpActions)), (actions): readonly (
   actions.includes('all') ? mcpActions : actions.filter((action) => action !== 'all'),
 )
 
-export const mcp = group(
-  'MCP',
-  awaiting('MCP', {
-    enabled: variable('MCP_ENABLED', boolean, 'false', 'The MCP endpoint'),
-    path: variable('MCP_PATH', urlPath, '/mcp', 'Its path'),
-    actions: variable('MCP_ENABLED_ACTIONS', mcpTools, 'all', 'Groups of tools it offers'),
-  }),
-)
+export const mcp = group('MCP', {
+  enabled: variable('MCP_ENABLED', boolean, 'false', 'The MCP endpoint (docs/mcp.md)'),
+  path: variable('MCP_PATH', urlPath, '/mcp', 'Its path'),
+  actions: variable('MCP_ENABLED_ACTIONS', mcpTools, 'all', 'Groups of tools it offers'),
+  loginTools: variable(
+    'MCP_LOGIN_TOOLS',
+    boolean,
+    'false',
+    'Offer the tools that sign in, which put tokens into the context of a model',
+  ),
+})
 
 export const openapi = group('OpenAPI', {
   enabled: variable('OPENAPI_ENABLED', boolean, 'true', 'Serve the description of the API: GET /openapi and GET /docs'),

@@ -7,6 +7,7 @@ export { deliver, deliveryTo, personBody, prepare, roleAndPermissions, signInMod
 export { bearerOf, callerOfToken, publicCaller, resolveCaller } from './authenticate.ts'
 export { cookieNamesOf, isTrustedOrigin, refuseForeignPage, setSessionCookie, tokenOfCookies } from './browser.ts'
 export { signInRefusal } from './decisions.ts'
+export { callerOfPassword, isHeaderAttempt, passwordInHeaders } from './header-password.ts'
 export {
   type AuthMode,
   checkNewPassword,

@@ -8,6 +8,8 @@ import { collectionSchemas, componentRef, type Described, standIn } from './coll
 import { operationOf, pathOf, refusalResponses, refusalSchemas, securitySchemes } from './operation.ts'
 import type { Json } from './shape.ts'
 
+export { schemaOf } from './shape.ts'
+
 /** How somebody comes to the API: by nothing, by a key, by a session; administrators by one of the latter. */
 export type Standing = {
   readonly by: 'nothing' | 'key' | 'session'

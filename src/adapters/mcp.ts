@@ -1,0 +1,162 @@
+import type { CallToolResult, McpHttpHandler, ServerContext, ServerEvent } from '@modelcontextprotocol/server'
+
+/** A tool as clients see it. Shapes are JSON Schema. */
+export type ToolDescription = {
+  readonly name: string
+  readonly title: string
+  readonly description: string
+  readonly inputSchema: object
+  readonly outputSchema?: object
+  readonly annotations: {
+    readonly readOnlyHint: boolean
+    readonly destructiveHint: boolean
+    readonly idempotentHint: boolean
+    readonly openWorldHint: boolean
+  }
+}
+
+/** What a call has come to: a value, or why it was refused. */
+export type ToolResult = {
+  readonly value: Readonly<Record<string, unknown>>
+  readonly isRefused: boolean
+  /** For programs, beside the value. */
+  readonly meta?: Readonly<Record<string, unknown>>
+}
+
+export type ToolCall = {
+  readonly name: string
+  readonly arguments: unknown
+  /** What the client says it is; only clients of the newer protocol say so with every request. */
+  readonly client: string | undefined
+  /** Aborts when the client cancels the call or is gone. */
+  readonly signal: AbortSignal
+}
+
+/** The tools of one caller. */
+export type Toolbox = {
+  readonly server: { readonly name: string; readonly title: string; readonly version: string }
+  /** What a model is told before it sees any tool. */
+  readonly instructions: string
+  list(): readonly ToolDescription[]
+  /** Undefined where there is no such tool. */
+  call(call: ToolCall): Promise<ToolResult> | undefined
+}
+
+/** How a request for tools is answered. */
+export type McpOptions = {
+  /** Called for a client that listens; gives the way to forget it. */
+  readonly onListen: (client: ListeningClient) => () => void
+  /** The client takes plain JSON alone, so no stream of events. */
+  readonly plainJson: boolean
+  readonly onError: (error: Error) => void
+}
+
+export type ListeningClient = {
+  /** Its tools have changed. */
+  readonly tellOfChange: () => void
+  /** Ends its answer as a server that is done with it does. */
+  readonly end: () => void
+}
+
+const progressEveryMs = 1000
+
+/**
+ * Answers a request of a client of the Model Context Protocol, of the generation with a handshake (2025) or the one without
+ * (2026-07-28): each by itself, no session. `body` is what `request` holds as JSON.
+ */
+export async function answerMcp(
+  request: Request,
+  body: unknown,
+  toolbox: Toolbox,
+  { onListen, plainJson, onError }: McpOptions,
+): Promise<Response> {
+  // Loaded by the first client.
+  const { createMcpHandler } = await import('@modelcontextprotocol/server')
+  const bus = {
+    publish: () => undefined,
+    subscribe: (listener: (event: ServerEvent) => void) =>
+      onListen({ tellOfChange: () => listener({ kind: 'tools_list_changed' }), end: () => void handler.close() }),
+  }
+  const handler: McpHttpHandler = createMcpHandler(() => serverOf(toolbox), { bus, onerror: onError })
+  const response = await handler.fetch(request, body === undefined ? {} : { parsedBody: body })
+  return plainJson && !isListening(body) ? withoutStream(response, Array.isArray(body)) : response
+}
+
+/** The versions of the protocol that clients may speak, the newest first. */
+export async function protocolVersions(): Promise<readonly string[]> {
+  const { SUPPORTED_PROTOCOL_VERSIONS } = await import('@modelcontextprotocol/server')
+  return ['2026-07-28', ...SUPPORTED_PROTOCOL_VERSIONS]
+}
+
+/** Whether a client wants to hear of changes for as long as the answer lasts. */
+export const isListening = (body: unknown): boolean =>
+  (body as { method?: unknown } | null | undefined)?.method === 'subscriptions/listen'
+
+async function serverOf(toolbox: Toolbox) {
+  const { Server, ProtocolError, ProtocolErrorCode } = await import('@modelcontextprotocol/server')
+  const { server: about, instructions } = toolbox
+  const server = new Server(about, { capabilities: { tools: { listChanged: true } }, instructions })
+  server.setRequestHandler('tools/list', ({ params }) => {
+    if (params?.cursor !== undefined) throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'The list has one page')
+    return { tools: toolbox.list() as never }
+  })
+  server.setRequestHandler('tools/call', async ({ params }, { mcpReq }) => {
+    const { signal, envelope } = mcpReq
+    const called = toolbox.call({ name: params.name, arguments: params.arguments, client: clientOf(envelope), signal })
+    if (called === undefined) throw new ProtocolError(ProtocolErrorCode.InvalidParams, `Unknown tool: ${params.name}`)
+    return resultOf(await withProgress(called, mcpReq))
+  })
+  return server
+}
+
+/** The name that a client gives itself with each request. */
+function clientOf(envelope: object | undefined): string | undefined {
+  const about = (envelope as Readonly<Record<string, { readonly name?: unknown } | undefined>> | undefined)?.[
+    clientInfo
+  ]
+  return typeof about?.name === 'string' ? about.name : undefined
+}
+
+const clientInfo = 'io.modelcontextprotocol/clientInfo'
+
+function resultOf({ value, isRefused, meta }: ToolResult): CallToolResult {
+  return {
+    content: [{ type: 'text', text: JSON.stringify(value, null, 2) }],
+    structuredContent: value,
+    ...(isRefused && { isError: true }),
+    ...(meta !== undefined && { _meta: { ...meta } }),
+  }
+}
+
+/** Tells a client that asked for it every second that the call is still under way, so that it goes on waiting. */
+async function withProgress(
+  called: Promise<ToolResult>,
+  { _meta, notify }: ServerContext['mcpReq'],
+): Promise<ToolResult> {
+  const progressToken = _meta?.progressToken
+  if (progressToken === undefined) return called
+  let seconds = 0
+  const tell = () => {
+    seconds += 1
+    const params = { progressToken, progress: seconds, message: `under way for ${seconds} s` }
+    // The answer tells, too, where nobody hears this.
+    notify({ method: 'notifications/progress', params }).catch(() => undefined)
+  }
+  const timer = setInterval(tell, progressEveryMs)
+  try {
+    return await called
+  } finally {
+    clearInterval(timer)
+  }
+}
+
+/** The messages of a stream that answer something, as JSON: one, or a list where a list was asked. */
+async function withoutStream(response: Response, isBatch: boolean): Promise<Response> {
+  if (response.headers.get('content-type')?.startsWith('text/event-stream') !== true) return response
+  const messages = (await response.text())
+    .split('\n')
+    .filter((line) => line.startsWith('data:') && line.trim() !== 'data:')
+    .map((line) => JSON.parse(line.slice('data:'.length)) as Readonly<Record<string, unknown>>)
+    .filter((message) => 'result' in message || 'error' in message)
+  return Response.json(isBatch ? messages : messages.at(-1), { status: response.status })
+}

@@ -1,0 +1,57 @@
+import { isIP } from 'node:net'
+import type { FastifyRequest } from 'fastify'
+import { AppError, errors } from '../errors.ts'
+import { callerOfPassword, isTrustedOrigin, passwordInHeaders, resolveCaller } from '../features/accounts/auth/auth.ts'
+import { mcpRoutes } from '../features/operations/mcp/routes.ts'
+import type { DeclaredRoute } from '../http/declared-routes.ts'
+import type { App } from '../http/http.ts'
+import type { WebWrites } from './capabilities.ts'
+import { openLocalCalls } from './local-calls.ts'
+
+/** What tools need of the web process. To be opened before any route is registered. */
+export function openMcp(app: App, rt: WebWrites, declared: () => readonly DeclaredRoute[]): (scope: App) => void {
+  if (!rt.config.mcp.enabled) return () => undefined
+  const call = openLocalCalls(app)
+  return (scope) =>
+    mcpRoutes(scope, rt, {
+      declared,
+      callerOf: async (request, reply) => {
+        const held = passwordInHeaders(request)
+        if (held !== undefined) return callerOfPassword(rt, request, held)
+        const found = await resolveCaller(rt, request, reply)
+        if (typeof found === 'string') throw errors.badCredential(found)
+        // A cookie is what a browser sends whoever asks it to.
+        if (request.sessionCookie !== 'none' || found.userId === undefined) throw errors.unauthorized()
+        return found
+      },
+      callFor: (request, reply) => {
+        const held = passwordInHeaders(request)
+        // Asked for anew, and by this route: a token may be for it alone.
+        const caller = () =>
+          held === undefined ? resolveCaller(rt, request, reply) : callerOfPassword(rt, request, held)
+        return (wanted, signal) => call(request, wanted, { signal, caller })
+      },
+      checkOrigin: (request) => refuseForeign(rt, request),
+    })
+}
+
+/**
+ * 403 for a page of another site, and for a name that leads here without being ours: a browser on this machine can be made
+ * to take any name for a server on loopback, and then sends no foreign origin.
+ */
+function refuseForeign({ config }: WebWrites, { headers: { origin }, host, socket }: FastifyRequest): void {
+  const own = config.server.baseUrl === undefined ? [] : [new URL(config.server.baseUrl).origin]
+  const isOurs = (one: string) => own.includes(one) || isTrustedOrigin(config, one) || isLoopback(hostOf(one))
+  if (origin !== undefined && !isOurs(origin)) throw foreign('origin')
+  const name = hostOf(`http://${host}`)
+  const known = [...own, ...config.cors.allowedOrigins, ...config.auth.appUrls].map(hostOf)
+  const isKnown = known.includes(name) || isLoopback(name) || isIP(name.replaceAll(/[[\]]/g, '')) !== 0
+  if (isLoopback(socket.localAddress ?? '') && !isKnown) throw foreign('host')
+}
+
+const foreign = (what: string) =>
+  new AppError(403, `This ${what} may not call tools; BASE_URL and the allowed origins may`, { code: 'FOREIGN_ORIGIN' })
+
+const hostOf = (url: string): string => (URL.canParse(url) ? new URL(url).hostname : '')
+
+const isLoopback = (name: string): boolean => /^(localhost|127(\.\d+){3}|\[?::1\]?|::ffff:127(\.\d+){3})$/i.test(name)

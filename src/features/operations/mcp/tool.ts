@@ -1,0 +1,184 @@
+import type { Static, TObject, TProperties, TSchema } from 'typebox'
+import { Type } from '../../../adapters/typebox.ts'
+import type { Config } from '../../../config/config.ts'
+import type { Action } from '../../../errors.ts'
+import { Text } from '../../../http/shapes.ts'
+
+/** A group of tools, which MCP_ENABLED_ACTIONS switches. */
+export type ToolGroup = Config['mcp']['actions'][number]
+
+/** What a route is called with. */
+export type RouteInput = {
+  readonly params?: Readonly<Record<string, string | number>>
+  /** Members that are undefined are left out; objects are sent as JSON. */
+  readonly query?: Readonly<Record<string, unknown>>
+  readonly body?: unknown
+  /** Instead of the caller's credential. */
+  readonly token?: string
+}
+
+/** A call of a route in the name of whoever called a tool, by this program. */
+export type RouteCall = RouteInput & { readonly route: string; readonly agent: string }
+
+export type Answer = Readonly<Record<string, unknown>>
+
+/** Calls one of the routes that a tool names; throws {@link Refused} where the route refuses. */
+export type CallRoute = (route: string, input: RouteInput) => Promise<Answer>
+
+/** A route has refused: its status and body. */
+export class Refused extends Error {
+  readonly status: number
+  readonly body: Answer
+
+  constructor(status: number, body: Answer) {
+    super('refused')
+    this.status = status
+    this.body = body
+  }
+}
+
+export type Tool = {
+  readonly name: string
+  readonly title: string
+  readonly description: string
+  readonly group: ToolGroup
+  readonly input: TObject
+  /** What it answers; that of its route unless given. */
+  readonly output?: TObject
+  /** The routes that it calls, as `METHOD /path`: who may call them may call the tool, and nobody else. */
+  readonly routes: readonly string[]
+  /** An action on a collection, or on any where none is named: it is offered to those who were granted it. */
+  readonly needs?: { readonly action: Action; readonly collection?: string }
+  /** Removes or overwrites something. */
+  readonly isDestructive: boolean
+  /** Puts tokens into the context of a model: offered with MCP_LOGIN_TOOLS only. */
+  readonly isLogin: boolean
+  readonly run: (args: Answer, call: CallRoute) => Promise<Answer>
+}
+
+type Common<Members extends TProperties> = {
+  readonly name: string
+  readonly title: string
+  readonly description: string
+  readonly group: ToolGroup
+  readonly input: Members
+  readonly output?: TObject
+  readonly needs?: Tool['needs']
+  /** As its group says unless given: reading and creating destroy nothing. */
+  readonly isDestructive?: boolean
+  readonly isLogin?: boolean
+}
+
+/** Most tools are a route under another name, with its input in another order. */
+type OfOneRoute<Members extends TProperties> = Common<Members> & {
+  readonly route: string
+  readonly call: (args: Static<TObject<Members>>) => RouteInput
+  /** What is made of the route's answer. */
+  readonly answer?: (answer: Answer, args: Static<TObject<Members>>) => Answer
+}
+
+type OfSome<Members extends TProperties> = Common<Members> & {
+  readonly routes: readonly string[]
+  readonly run: (args: Static<TObject<Members>>, call: CallRoute) => Promise<Answer>
+}
+
+/** An entry of the table of tools. */
+export function tool<Members extends TProperties>(declared: OfOneRoute<Members> | OfSome<Members>): Tool {
+  const { name, title, description, group, input, output, needs, isDestructive, isLogin = false } = declared
+  return {
+    name,
+    title,
+    description,
+    group,
+    input: argumentsShape(input),
+    ...(output !== undefined && { output }),
+    routes: 'route' in declared ? [declared.route] : declared.routes,
+    ...(needs !== undefined && { needs }),
+    isDestructive: isDestructive ?? (group === 'update' || group === 'delete'),
+    isLogin,
+    run: ('route' in declared ? ofOneRoute(declared) : declared.run) as Tool['run'],
+  }
+}
+
+/** Arguments with a default are there for whoever reads them, and need not be given. */
+export function argumentsShape<Members extends TProperties>(members: Members): TObject<Members> {
+  const required = Object.keys(members).filter((name) => {
+    const member = members[name] as TSchema & { readonly default?: unknown }
+    return member.default === undefined && !('~optional' in member)
+  })
+  return Type.Object(members, { additionalProperties: false, required })
+}
+
+function ofOneRoute<Members extends TProperties>({ route, call, answer = (same) => same }: OfOneRoute<Members>) {
+  return async (args: Static<TObject<Members>>, callRoute: CallRoute) =>
+    answer(await callRoute(route, call(args)), args)
+}
+
+/* Arguments that several tools have. */
+
+export const optional = <Shape extends TSchema>(shape: Shape) => Type.Optional(shape)
+
+export const Collection = Text('product', { minLength: 1, description: 'The name of a collection.' })
+
+/** Ids are never guessed, and never a pattern: a tool changes what it is told to. */
+export const ItemId = Type.Union([Type.String({ minLength: 1 }), Type.Integer()], {
+  description: 'The primary key of the item.',
+  examples: ['0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'],
+})
+
+export const RowId = (what: string) =>
+  Type.String({
+    minLength: 1,
+    description: `The id of the ${what}.`,
+    examples: ['0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'],
+  })
+
+export const Members = (description: string, example: object) =>
+  Type.Record(Type.String(), Type.Unknown(), { description, examples: [example] })
+
+export const Page = Type.Integer({ minimum: 1, default: 1, description: 'The page, from 1.' })
+
+export const Limit = Type.Integer({
+  minimum: 1,
+  maximum: 100,
+  default: 10,
+  description: 'How many at most, up to 100.',
+})
+
+export const Cursor = Text('eyJ2IjoxfQ', { description: 'The `nextCursor` of the page before; instead of `page`.' })
+
+export const Fields = Type.Union([Type.Array(Type.String()), Type.String()], {
+  description:
+    'The fields and relations to answer, e.g. ["name", "maker.name"] or "name,maker.name". All fields unless given.',
+  examples: [['name', 'maker.name']],
+})
+
+export const SearchFields = Type.Union([Type.Array(Type.String()), Type.String()], {
+  description: 'Where the words are looked for. All texts unless given.',
+  examples: [['name', 'description']],
+})
+
+export const Filter = Members('Which rows, e.g. {"price": {"lt": 100}, "maker.name": "Babbage"}.', {
+  price: { lt: 100 },
+})
+
+export const Sort = Text('name:asc', { description: '`field:asc` or `field:desc`, several by commas.' })
+
+/** `a:desc,b` as routes of lists have it: `-a,b`. */
+export const sortText = (sort: string | undefined): string | undefined =>
+  sort
+    ?.split(',')
+    .map((part) =>
+      part
+        .trim()
+        .replace(/^(.*):(asc|desc)$/i, (_all, field: string, way: string) => `${/desc/i.test(way) ? '-' : ''}${field}`),
+    )
+    .join(',')
+
+export const listText = (list: readonly string[] | string | undefined): string | undefined =>
+  typeof list === 'object' ? list.join(',') : list
+
+type Paged = { readonly page?: number; readonly limit?: number; readonly cursor?: string }
+
+/** Pages by cursor where one is given, else by number. */
+export const paging = ({ page, limit, cursor }: Paged) => ({ limit, ...(cursor === undefined ? { page } : { cursor }) })

@@ -1,0 +1,277 @@
+import { Type } from '../../../../adapters/typebox.ts'
+import { OneOf, Text } from '../../../../http/shapes.ts'
+import {
+  type Answer,
+  type CallRoute,
+  Collection,
+  Cursor,
+  Fields,
+  Filter,
+  ItemId,
+  Limit,
+  listText,
+  Members,
+  optional,
+  Page,
+  paging,
+  Refused,
+  type RouteInput,
+  SearchFields,
+  Sort,
+  sortText,
+  type Tool,
+  tool,
+} from '../tool.ts'
+
+const Aggregate = Members('Aggregates by name.', { total: { function: 'sum', field: 'price' } })
+const GroupBy = Type.Union([Type.Array(Type.String()), Type.String()], {
+  description: 'The fields that rows are grouped by.',
+  examples: [['maker_Id']],
+})
+const RelConditions = Members('Which nested rows there are: relation to filter.', { parts: { price: { gt: 5 } } })
+const AsOf = Text('2026-03-14T09:26:53Z', { description: 'A time, or a cursor of the changes.' })
+const Values = Members('Fields and nested relations by name. svc_get_schema has the fields of a collection.', {
+  name: 'Analytical engine',
+  price: 1200,
+})
+
+const chosen = {
+  collection: Collection,
+  filter: optional(Filter),
+  fields: optional(Fields),
+  sort: optional(Sort),
+  page: Page,
+  limit: Limit,
+  cursor: optional(Cursor),
+  search: optional(Text('analytical', { description: 'Words that a row must hold.' })),
+  searchFields: optional(SearchFields),
+}
+
+type Chosen = {
+  readonly filter?: object
+  readonly fields?: readonly string[] | string
+  readonly sort?: string
+  readonly page: number
+  readonly limit: number
+  readonly cursor?: string
+  readonly search?: string
+  readonly searchFields?: readonly string[] | string
+}
+
+const listRoute = 'GET /items/:collection'
+
+/** As the route of lists has it. */
+const listQuery = ({ filter, fields, sort, search, searchFields, ...page }: Chosen) => ({
+  filter,
+  fields: listText(fields),
+  sort: sortText(sort),
+  search,
+  searchFields: listText(searchFields),
+  ...paging(page),
+})
+
+/**
+ * The first page by cursor, so that the answer says how to go on; by number what cannot be read by cursor, such as an order by
+ * long texts.
+ */
+async function firstPage(call: CallRoute, collection: string, query: RouteInput['query']): Promise<Answer> {
+  const params = { collection }
+  try {
+    return await call(listRoute, { params, query: { ...query, page: undefined, cursor: '' } })
+  } catch (error) {
+    if (!(error instanceof Refused && error.status === 400)) throw error
+    return call(listRoute, { params, query })
+  }
+}
+
+const read = { action: 'read' } as const
+
+const listing: readonly Tool[] = [
+  tool({
+    name: 'svc_list_items',
+    title: 'List items',
+    description:
+      'Lists items of a collection that the caller may read, by filter, words and aggregates. `nextCursor` of the answer is the `cursor` of the next page.',
+    group: 'read',
+    needs: read,
+    input: {
+      ...chosen,
+      aggregate: optional(Aggregate),
+      groupBy: optional(GroupBy),
+      relConditions: optional(RelConditions),
+    },
+    routes: [listRoute],
+    run: async ({ collection, aggregate, groupBy, relConditions, ...rest }, call) => {
+      const query = { ...listQuery(rest), aggregate, groupBy: listText(groupBy), relConditions }
+      const isGrouped = aggregate !== undefined || groupBy !== undefined
+      if (rest.page === 1 && rest.cursor === undefined && !isGrouped) return firstPage(call, collection, query)
+      return call(listRoute, { params: { collection }, query })
+    },
+  }),
+  tool({
+    name: 'svc_get_item',
+    title: 'Read an item',
+    description: 'Reads one item by its id, with the fields and relations that are asked for.',
+    group: 'read',
+    needs: read,
+    input: { collection: Collection, id: ItemId, fields: optional(Fields) },
+    route: 'GET /items/:collection/:id',
+    call: ({ collection, id, fields }) => ({ params: { collection, id }, query: { fields: listText(fields) } }),
+  }),
+  tool({
+    name: 'svc_search',
+    title: 'Search for words',
+    description: 'Looks for words in several collections at once; the best matches of each come first.',
+    group: 'read',
+    needs: read,
+    input: {
+      search: Text('analytical', { minLength: 1, description: 'Words that a row must hold.' }),
+      collections: Type.Array(Type.String({ minLength: 1 }), {
+        minItems: 1,
+        maxItems: 10,
+        description: 'Where to look.',
+        examples: [['product', 'maker']],
+      }),
+      fields: optional(Fields),
+      limit: Type.Integer({ minimum: 1, maximum: 25, default: 5, description: 'How many of each collection.' }),
+    },
+    output: Type.Object({
+      data: Type.Array(
+        Type.Object({
+          collection: Type.String(),
+          totalCount: optional(Type.Integer()),
+          items: Type.Array(Type.Record(Type.String(), Type.Unknown())),
+        }),
+      ),
+    }),
+    routes: [listRoute],
+    run: async ({ search, collections, fields, limit }, call) => {
+      const data: Answer[] = []
+      for (const collection of new Set(collections)) {
+        const query = { search, fields: listText(fields), limit, sortByRelevance: true }
+        const found = await call(listRoute, { params: { collection }, query })
+        data.push({ collection, totalCount: found.totalCount, items: found.data })
+      }
+      return { data }
+    },
+  }),
+  tool({
+    name: 'svc_as_of',
+    title: 'Read the past',
+    description: 'Reads items as they were at a time; one item where an id is given.',
+    group: 'read',
+    needs: read,
+    input: { ...chosen, asOf: AsOf, id: optional(ItemId) },
+    output: Type.Object({ data: Type.Unknown() }, { additionalProperties: true }),
+    routes: [listRoute, 'GET /items/:collection/:id'],
+    run: async ({ collection, id, asOf, ...rest }, call) => {
+      if (id === undefined) {
+        const query = { ...listQuery(rest), asOf }
+        if (rest.page === 1 && rest.cursor === undefined) return firstPage(call, collection, query)
+        return call(listRoute, { params: { collection }, query })
+      }
+      const query = { fields: listText(rest.fields), filter: rest.filter, asOf }
+      return call('GET /items/:collection/:id', { params: { collection, id }, query })
+    },
+  }),
+]
+
+const changing: readonly Tool[] = [
+  tool({
+    name: 'svc_create_item',
+    title: 'Create an item',
+    description: 'Creates one item and answers its id.',
+    group: 'create',
+    needs: { action: 'create' },
+    input: { collection: Collection, data: Values },
+    route: 'POST /items/:collection',
+    call: ({ collection, data }) => ({ params: { collection }, body: data }),
+  }),
+  tool({
+    name: 'svc_update_item',
+    title: 'Change an item',
+    description: 'Changes fields of one item; what is not named stays.',
+    group: 'update',
+    needs: { action: 'update' },
+    input: { collection: Collection, id: ItemId, data: Values },
+    route: 'PATCH /items/:collection/:id',
+    call: ({ collection, id, data }) => ({ params: { collection, id }, body: data }),
+  }),
+  tool({
+    name: 'svc_delete_item',
+    title: 'Delete an item',
+    description: 'Deletes one item by its id. svc_undo brings it back.',
+    group: 'delete',
+    needs: { action: 'delete' },
+    input: { collection: Collection, id: ItemId },
+    route: 'DELETE /items/:collection/:id',
+    call: ({ collection, id }) => ({ params: { collection, id } }),
+  }),
+  tool({
+    name: 'svc_sort_items',
+    title: 'Move an item',
+    description: 'Moves an item before or after another one, in the manual order of a collection with `sortEnabled`.',
+    group: 'update',
+    needs: { action: 'update' },
+    isDestructive: false,
+    input: {
+      collection: Collection,
+      item: ItemId,
+      to: ItemId,
+      mode: OneOf(['before', 'after'], { default: 'before' }),
+    },
+    route: 'POST /utils/sort/:collection',
+    call: ({ collection, ...body }) => ({ params: { collection }, body }),
+  }),
+]
+
+const reporting: readonly Tool[] = [
+  tool({
+    name: 'svc_generate_report',
+    title: 'Make a report',
+    description: 'Aggregates the items of a collection, by groups where `groupBy` is given.',
+    group: 'read',
+    needs: read,
+    input: {
+      collection: Collection,
+      filter: optional(Filter),
+      fields: optional(Fields),
+      aggregate: optional(Aggregate),
+      groupBy: optional(GroupBy),
+      having: optional(Members('Which groups.', { total: { gt: 100 } })),
+      sort: optional(Sort),
+      search: optional(Text('analytical', { description: 'Words that a row must hold.' })),
+      searchFields: optional(SearchFields),
+      relConditions: optional(RelConditions),
+      timezone: optional(Text('Europe/Zurich', { description: 'Where days begin.' })),
+      asOf: optional(AsOf),
+      page: Page,
+      limit: Type.Integer({ minimum: 1, maximum: 1000, default: 100, description: 'How many rows, up to 1,000.' }),
+    },
+    route: 'POST /reports/:collection',
+    call: ({ collection, sort, ...body }) => ({ params: { collection }, body: { ...body, sort: sortText(sort) } }),
+  }),
+  tool({
+    name: 'svc_collection_stats',
+    title: 'Make several reports at once',
+    description: 'Answers up to fifty reports by name.',
+    group: 'read',
+    needs: read,
+    input: {
+      stats: Type.Array(
+        Type.Object({
+          name: Text('revenue', { description: 'What the answer calls it.' }),
+          collection: Collection,
+          query: Members('As svc_generate_report, without the collection.', {
+            aggregate: { total: { function: 'sum', field: 'price' } },
+          }),
+        }),
+        { minItems: 1, maxItems: 50, description: 'The reports.' },
+      ),
+    },
+    route: 'POST /reports/stats',
+    call: ({ stats }) => ({ body: { stats } }),
+  }),
+]
+
+export const itemTools: readonly Tool[] = [...listing, ...changing, ...reporting]

@@ -1,0 +1,233 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { beforeAll, expect, it, onTestFinished } from 'vitest'
+import { tools } from '../../src/features/operations/mcp/mcp.ts'
+import { type Api, startApi } from '../support/api.ts'
+import { bearer, connectMcp, type McpClient } from '../support/mcp.ts'
+import { administrator } from '../support/prepare.ts'
+
+let api: Api
+let url: string
+let token: string
+const called = new Set<string>()
+
+beforeAll(async () => {
+  api = await startApi({
+    MCP_ENABLED: 'true',
+    MCP_LOGIN_TOOLS: 'true',
+    SSRF_ALLOW_PRIVATE_URL_FETCH: 'true',
+    PUBLIC_REGISTRATION: 'true',
+  })
+  url = `${await api.app.listen({ host: '127.0.0.1', port: 0 })}/mcp`
+  token = (await api.anonymous('POST', '/auth/login', administrator)).body.token
+}, 60_000)
+
+async function connect(credential = token): Promise<McpClient> {
+  const mcp = await connectMcp(url, bearer(credential), '2026-07-28')
+  const noted =
+    <T>(call: (name: string, args?: Record<string, unknown>) => Promise<T>) =>
+    (name: string, args?: Record<string, unknown>) => {
+      called.add(name)
+      return call(name, args)
+    }
+  return { client: mcp.client, call: noted(mcp.call), done: noted(mcp.done) }
+}
+
+/** What an event is about, with the tool that made it. */
+const events = async (after: bigint) =>
+  (
+    await api.sql(
+      `select entity, action, agent->>'tool' as tool from "svc_AuditLog" where position > $1 order by position`,
+      [String(after)],
+    )
+  ).map(({ entity, action, tool }) => `${entity} ${action} ${tool}`)
+
+it('makes, changes and deletes collections, their indexes and relationships', async () => {
+  const { done } = await connect()
+  const after = await api.position()
+  await done('svc_create_schema', { collection: 'author', schema: { fields: { name: { type: 'String' } } } })
+  const schema = { sortEnabled: true, fields: { title: { type: 'String' }, price: { type: 'Integer' } } }
+  const dry = await done('svc_create_schema', { collection: 'book', schema, dryRun: true })
+  expect(dry).toMatchObject({ dryRun: true })
+  await done('svc_create_schema', { collection: 'book', schema })
+  expect((await done('svc_list_schemas', { search: 'book' })).data.map((one: any) => one.collectionName)).toEqual([
+    'book',
+  ])
+  await done('svc_update_schema', { collection: 'book', schema: { fields: { pages: { type: 'Integer' } } } })
+  const { data } = await done('svc_get_schema', { collection: 'book' })
+  expect(Object.keys(data.schema.fields)).toEqual(expect.arrayContaining(['title', 'price', 'pages']))
+  await done('svc_add_index', { collection: 'book', indexDefinition: { name: 'book_title', fields: ['title'] } })
+  await done('svc_remove_index', { collection: 'book', indexName: 'book_title' })
+  const relationshipData = { type: 'M2O', name: 'author', target: 'author', alias: 'books' }
+  await done('svc_create_relationship', { sourceCollection: 'book', relationshipData })
+  const change = { relationshipName: 'author', relationshipData: { description: 'Who wrote it' } }
+  await done('svc_update_relationship', { sourceCollection: 'book', ...change })
+  await done('svc_delete_relationship', { sourceCollection: 'book', fieldName: 'author' })
+  const { schemas } = await done('svc_export_schemas')
+  const book = schemas.find((one: any) => one.collectionName === 'book')
+  const again = [{ collectionName: 'copy', schema: book.schema }]
+  await done('svc_import_schemas', { schemas: again })
+  await done('svc_delete_schema', { collection: 'copy' })
+  const found = await events(after)
+  for (const tool of [
+    'create_schema',
+    'update_schema',
+    'add_index',
+    'create_relationship',
+    'import_schemas',
+    'delete_schema',
+  ])
+    expect(found).toContainEqual(expect.stringMatching(new RegExp(`changed svc_${tool}$`)))
+})
+
+it('reads items in all ways', async () => {
+  const { done } = await connect()
+  const made = async (title: string, price: number) =>
+    (await done('svc_create_item', { collection: 'book', data: { title, price } })).data.id
+  const first = await made('On the engine', 7)
+  const { data: now } = (await api.admin('GET', '/history/now')).body
+  const second = await made('On computing', 5)
+  await done('svc_update_item', { collection: 'book', id: first, data: { price: 9 } })
+  expect((await done('svc_get_item', { collection: 'book', id: first, fields: 'price' })).data).toEqual({ price: 9 })
+  const then = await done('svc_as_of', { collection: 'book', asOf: now.cursor, fields: 'title,price' })
+  expect(then.data).toEqual([{ title: 'On the engine', price: 7 }])
+  expect((await done('svc_as_of', { collection: 'book', id: first, asOf: now.cursor })).data.price).toBe(7)
+  const found = await done('svc_search', {
+    search: 'computing',
+    collections: ['book', 'author'],
+    fields: ['title', 'name'],
+  }).catch(() => done('svc_search', { search: 'computing', collections: ['book', 'author'] }))
+  expect(found.data.map(({ collection, totalCount }: any) => [collection, totalCount])).toEqual([
+    ['book', 1],
+    ['author', 0],
+  ])
+  await done('svc_sort_items', { collection: 'book', item: second, to: first })
+  const report = { aggregate: { total: { function: 'sum', field: 'price' } } }
+  expect((await done('svc_generate_report', { collection: 'book', ...report })).data).toEqual([{ total: 14 }])
+  const stats = await done('svc_collection_stats', { stats: [{ name: 'sum', collection: 'book', query: report }] })
+  expect(stats.data.sum.data).toEqual([{ total: 14 }])
+  const history = await done('svc_history', { collection: 'book', id: first })
+  expect(history.data[0]).toMatchObject({ action: 'update' })
+  const { meta } = await (await connect()).call('svc_delete_item', { collection: 'book', id: second })
+  const dry = await done('svc_undo', { requestId: meta['daybook/requestIds'][0] })
+  await done('svc_undo', { requestId: meta['daybook/requestIds'][0], plan: dry.data.plan })
+  expect((await done('svc_list_items', { collection: 'book' })).totalCount).toBe(2)
+})
+
+it('stores, describes and deletes files', async () => {
+  const { done, call } = await connect()
+  const source = createServer((_request, response) => response.setHeader('content-type', 'text/plain').end('Ada'))
+  await new Promise<void>((resolve) => source.listen(0, '127.0.0.1', resolve))
+  onTestFinished(() => void source.close())
+  const address = `http://127.0.0.1:${(source.address() as AddressInfo).port}/ada.txt`
+  const after = await api.position()
+  const { data: id } = await done('svc_upload_file_from_url', { url: address, title: 'Portrait' })
+  expect((await done('svc_list_files', { filter: { id } })).data).toHaveLength(1)
+  await done('svc_update_file', { id, description: 'At her desk' })
+  expect((await done('svc_get_file_info', { id })).data).toMatchObject({ description: 'At her desk', size: 3 })
+  const signed = await done('svc_get_file_url', { id })
+  expect(JSON.stringify(signed)).toContain(`/assets/${id}?`)
+  await done('svc_delete_file', { id })
+  expect((await call('svc_get_file_info', { id })).isRefused).toBe(true)
+  expect(await events(after)).toEqual([
+    'svc_File create svc_upload_file_from_url',
+    'svc_File update svc_update_file',
+    'svc_File delete svc_delete_file',
+  ])
+})
+
+it('grants, explains and takes back permissions', async () => {
+  const { done, call } = await connect()
+  const role_Id = (await api.admin('POST', '/items/svc_Role', { name: 'reader' })).body.data.id
+  expect((await done('svc_list_roles')).data.map(({ name }: any) => name)).toContain('reader')
+  const after = await api.position()
+  const { id } = await done('svc_create_permission', { role_Id, collection: 'book', action: 'read', fields: ['title'] })
+  expect((await done('svc_get_permission', { id })).data.fields).toEqual(['title'])
+  await done('svc_update_permission', { id, fields: ['title', 'price'] })
+  const permissions = [
+    { collection: 'book', action: 'read', fields: ['*'] },
+    { collection: 'book', action: 'create', fields: ['title'] },
+  ]
+  await done('svc_update_permissions', { role: 'reader', permissions })
+  const held = await done('svc_get_permissions', { role: 'reader' })
+  expect(held.data.map(({ action, fields }: any) => [action, fields])).toEqual([
+    ['create', ['title']],
+    ['read', ['*']],
+  ])
+  expect((await done('svc_get_permissions', { role: role_Id })).data).toEqual(held.data)
+  expect((await done('svc_list_permissions', { filter: { role_Id } })).data).toHaveLength(2)
+  expect(await done('svc_explain', { collection: 'book', action: 'delete', role: 'reader' })).toMatchObject({
+    allowed: false,
+  })
+  expect((await call('svc_update_permissions', { role: 'nobody', permissions })).value.error.statusCode).toBe(404)
+  await done('svc_delete_permission', { id })
+  await done('svc_reload_permissions')
+  expect((await done('svc_get_permissions', { role: 'reader' })).data).toHaveLength(1)
+  expect((await events(after)).filter((event) => event.startsWith('svc_Permission'))).toEqual([
+    'svc_Permission create svc_create_permission',
+    'svc_Permission update svc_update_permission',
+    'svc_Permission update svc_update_permissions',
+    'svc_Permission create svc_update_permissions',
+    'svc_Permission delete svc_delete_permission',
+  ])
+})
+
+it('keeps settings, templates, notifications and tasks', async () => {
+  const { done } = await connect()
+  await done('svc_update_settings', { settings: { title: 'Acme shop' } })
+  expect(await done('svc_get_settings', { key: 'title' })).toEqual({ data: { title: 'Acme shop' } })
+  expect((await done('svc_get_settings')).data).toHaveProperty('project_name')
+  const { data: templates } = await done('svc_list_templates', { limit: 1 })
+  const templateId = templates[0].id
+  await done('svc_update_template', { id: templateId, subject: 'Welcome' })
+  expect((await done('svc_get_template', { id: templateId })).data.subject).toBe('Welcome')
+  const { user } = await done('svc_get_current_user', { fields: 'id,email' })
+  expect(Object.keys(user).sort()).toEqual(['email', 'id'])
+  const { notificationIds } = await done('svc_send_notification', {
+    recipients: [user.id],
+    title: 'Done',
+    message: 'All of it',
+  })
+  const unseen = async () => (await done('svc_list_notifications', { seen: false })).data.map(({ id }: any) => id)
+  expect(await unseen()).toEqual(notificationIds)
+  await done('svc_mark_notification_seen', { id: notificationIds[0] })
+  expect(await unseen()).toEqual([])
+  const { data: task } = await done('svc_create_task', { type: 'report', task_data: { year: 2026 } })
+  await done('svc_cancel_task', { id: task.id })
+  expect((await done('svc_get_task', { id: task.id })).data).toMatchObject({
+    status: 'archived',
+    task_data: { year: 2026 },
+  })
+  expect((await done('svc_list_tasks')).totalCount).toBe(1)
+})
+
+it('signs in, out and others in', async () => {
+  const { done, call } = await connect()
+  expect(await done('svc_server_info')).toHaveProperty('version')
+  expect(await done('svc_auth_status')).toMatchObject({ valid: true })
+  expect((await call('svc_get_user_tenants')).value.message).toBe('Multi-tenant mode is not enabled')
+  const person = { email: 'grace@example.com', password: 'correct horse battery', firstName: 'Grace', lastName: 'H' }
+  await call('svc_register_user', person)
+  const own = (await done('svc_login', administrator)).token
+  const { token: renewed } = await done('svc_refresh_auth', { refreshToken: own })
+  const another = await connect(renewed)
+  expect(
+    (await another.call('svc_switch_tenant', { tenant_Id: '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44' })).isRefused,
+  ).toBe(true)
+  const invite = {
+    email: 'a@example.com',
+    role_Id: '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44',
+    link: 'https://app.example.com',
+  }
+  expect((await call('svc_send_invite', invite)).isRefused).toBe(true)
+  expect((await call('svc_verify_invite', { token: 'none' })).isRefused).toBe(true)
+  await call('svc_send_magic_link', { email: 'nobody@example.com' })
+  const after = await api.position()
+  await another.done('svc_logout')
+  expect((await api.log(after)).map(({ type }) => type)).toEqual(['auth'])
+  await expect(another.call('svc_auth_status')).rejects.toThrow()
+})
+
+it('has tried every tool', () => {
+  expect(tools.map(({ name }) => name).filter((name) => !called.has(name))).toEqual([])
+})
