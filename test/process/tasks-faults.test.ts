@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { startApi } from '../support/api.ts'
-import { waitFor } from '../support/processes.ts'
+import { type TestProcess, waitFor } from '../support/processes.ts'
 import { type TaskBed, taskBed } from '../support/tasks.ts'
 
 const handler = (type: string, body: string) =>
@@ -76,11 +76,27 @@ beforeAll(async () => {
 
 afterAll(() => outside.close())
 
+/** A worker with nothing to do that the next test may go on with: a start costs more than most of what is done with it. */
+let spare: TestProcess | undefined
+
 afterEach(async () => {
-  await bed.stopAll()
+  await bed.stopAll(spare)
   outside.reset()
   await empty()
 })
+
+async function anyWorker(): Promise<TestProcess> {
+  const worker = spare ?? (await bed.start())
+  spare = undefined
+  return worker
+}
+
+/** One with variables of its own, the only one. */
+async function onlyWorker(env: Record<string, string>): Promise<TestProcess> {
+  await bed.stopAll()
+  spare = undefined
+  return bed.start(env)
+}
 
 async function empty(): Promise<void> {
   await bed.sql('delete from "svc_Tasks"')
@@ -91,10 +107,10 @@ async function empty(): Promise<void> {
 }
 
 const reached = (name: string, times = 1) =>
-  waitFor(async () => (await bed.sql('select from point where name = $1', [name])).length >= times, { timeout: 30_000 })
+  waitFor(async () => (await bed.sql('select from point where name = $1', [name])).length >= times, { timeout: 60_000 })
 const goOn = () => bed.sql(`insert into point (name) values ('go on')`)
 const becomes = (id: number, status: string) =>
-  waitFor(async () => (await bed.row(id)).task_status === status, { timeout: 30_000 })
+  waitFor(async () => (await bed.row(id)).task_status === status, { timeout: 60_000 })
 const claims = `select from "svc_AuditLog" where entity = 'svc_Tasks' and "entityId" = $1
   and changes->'before'->>'task_status' = 'Not started'`
 const effects = () => bed.sql('select task, attempt from effect order by id')
@@ -136,11 +152,11 @@ const killPoints: Record<string, { type: string; until: (id: number) => Promise<
   'the outcome': { type: 'after', until: (id) => becomes(id, 'Completed'), attempts: 1 },
 }
 
-// Each starts two workers with two processes each.
+// Each starts a worker with two processes, the first one two.
 describe('a worker that is killed after', { timeout: 180_000 }, () => {
   it.each(Object.keys(killPoints))('%s: the task ends, its effect happens once', async (name) => {
     const { type, until, attempts } = killPoints[name]!
-    const killed = await bed.start()
+    const killed = await anyWorker()
     const task_data = { reached: `${outside.address}/reached`, goOn: `${outside.address}/wait` }
     const id = await bed.add(type, { max_retries: 1, task_data })
     const cut = await until(id)
@@ -150,16 +166,17 @@ describe('a worker that is killed after', { timeout: 180_000 }, () => {
     await goOn()
     outside.open()
     if (attempts > 1) await seemStalled()
-    await bed.start()
+    const successor = await bed.start()
     await becomes(id, 'Completed')
     expect((await effects()).map(({ task }) => task)).toEqual([id])
     expect(await bed.sql(claims, [String(id)])).toHaveLength(attempts)
+    spare = successor
   })
 })
 
 describe('a call to another service', () => {
   it('whose answer was lost with its worker is repeated with the same key', async () => {
-    const killed = await bed.start()
+    const killed = await anyWorker()
     const task_data = { url: `${outside.address}/pay`, stops: true }
     const id = await bed.add('outside', { max_retries: 1, task_data })
     await reached('called')
@@ -167,15 +184,16 @@ describe('a call to another service', () => {
     await runnersGone()
     await goOn()
     await seemStalled()
-    await bed.start()
+    const successor = await bed.start()
     await becomes(id, 'Completed')
     expect(new Set(outside.keys)).toEqual(new Set([expect.stringMatching(`^task-${id}-`)]))
     expect(outside.keys).toHaveLength(2)
     expect(await effects()).toEqual([{ task: id, attempt: 1 }])
+    spare = successor
   })
 
   it('that died while it was called is an error, and has the same key when the task is run again', async () => {
-    await bed.start()
+    const worker = await anyWorker()
     const id = await bed.add('outside', { max_retries: 3, task_data: { url: `${outside.address}/die` } })
     await becomes(id, 'Error')
     expect(await bed.row(id)).toMatchObject({ retry_count: 0, error_data: { message: 'fetch failed' } })
@@ -187,6 +205,20 @@ describe('a call to another service', () => {
     await becomes(id, 'Completed')
     expect(outside.keys).toHaveLength(2)
     expect(new Set(outside.keys).size).toBe(1)
+    spare = worker
+  })
+})
+
+describe('an attempt that dies inside finish', () => {
+  it('leaves no effect, and the task fails when its retries are used up', async () => {
+    await anyWorker()
+    const id = await bed.add('within', { max_retries: 1 })
+    await becomes(id, 'Error')
+    expect(await effects()).toEqual([])
+    expect(await bed.row(id)).toMatchObject({
+      retry_count: 1,
+      error_data: { message: expect.stringContaining('exit code 1') },
+    })
   })
 })
 
@@ -197,7 +229,7 @@ describe('a task of a tenant', () => {
   ] as const
 
   it('that is deleted, or left by its creator, while it runs writes nothing more', async () => {
-    const worker = await bed.start({ MULTI_TENANT: 'true' })
+    const worker = await onlyWorker({ MULTI_TENANT: 'true' })
     for (const [how, change, outcome] of ends) {
       const [{ tenant, user }] = await bed.sql(
         `with t as (insert into "svc_Tenant" (name) values ('T') returning id),
@@ -219,22 +251,9 @@ describe('a task of a tenant', () => {
   })
 })
 
-describe('an attempt that dies inside finish', () => {
-  it('leaves no effect, and the task fails when its retries are used up', async () => {
-    await bed.start()
-    const id = await bed.add('within', { max_retries: 1 })
-    await becomes(id, 'Error')
-    expect(await effects()).toEqual([])
-    expect(await bed.row(id)).toMatchObject({
-      retry_count: 1,
-      error_data: { message: expect.stringContaining('exit code 1') },
-    })
-  })
-})
-
 describe('a zombie', () => {
   it('of a slow and of a plain task writes nothing when it wakes', async () => {
-    const zombie = await bed.start({ TASK_CONCURRENCY: '2' })
+    const zombie = await onlyWorker({ TASK_CONCURRENCY: '2' })
     const ids = [await bed.add('slow', { max_retries: 1 }), await bed.add('plain', { max_retries: 1 })]
     await reached('before', 2)
     await zombie.kill('SIGSTOP')
@@ -256,7 +275,7 @@ describe('schedules', () => {
   it('run in one of two workers at each time, and may run tasks themselves', async () => {
     const id = await bed.add('by schedule')
     const env = { EXTENSIONS_DIR: join(bed.extensionsDir, 'schedules') }
-    const workers = [await bed.start(env), await bed.start(env)]
+    const workers = [await onlyWorker(env), await bed.start(env)]
     await reached('tick', 3)
     const ticks = await bed.sql(
       `select count(*)::int as ticks, count(distinct date_trunc('second', "createdAt"))::int as seconds from point where name = 'tick'`,
@@ -275,7 +294,7 @@ describe('schedules', () => {
 
   it('are held back for seconds by a worker that was killed while it ran one', async () => {
     const env = { EXTENSIONS_DIR: join(bed.extensionsDir, 'long') }
-    const killed = await bed.start(env)
+    const killed = await onlyWorker(env)
     await reached('long')
     await killed.kill('SIGKILL')
     const lock = `from "svc_TaskLock" where name = 'schedule long' and "expiresAt" <= now() + interval '30 s'`
@@ -305,7 +324,7 @@ async function openOutside() {
     get keys() {
       return keys
     },
-    asked: (path: string) => waitFor(() => paths.includes(path), { timeout: 30_000 }),
+    asked: (path: string) => waitFor(() => paths.includes(path), { timeout: 60_000 }),
     open: () => gate.resolve(),
     reset() {
       ;[keys, paths, gate] = [[], [], Promise.withResolvers()]

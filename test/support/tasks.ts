@@ -17,8 +17,8 @@ export type TaskBed = {
   add(type: string, more?: Record<string, unknown>): Promise<number>
   row(id: number): Promise<Record<string, any>>
   start(env?: Record<string, string>): Promise<TestProcess>
-  /** Ends every worker that still runs. */
-  stopAll(): Promise<void>
+  /** Ends every worker that still runs, but for one. */
+  stopAll(spared?: TestProcess): Promise<void>
 }
 
 const closers: (() => Promise<unknown>)[] = []
@@ -77,10 +77,10 @@ export async function taskBed(files: Readonly<Record<string, string>>): Promise<
       await worker.waitForLine(({ msg }) => msg === 'ready', { timeout: 80_000 })
       return worker
     },
-    stopAll: async () => {
-      const all = workers
-      workers = []
-      await Promise.all(all.map(({ kill }) => kill('SIGKILL')))
+    stopAll: async (spared) => {
+      const ended = workers.filter((worker) => worker !== spared)
+      workers = workers.filter((worker) => worker === spared)
+      await Promise.all(ended.map(({ kill }) => kill('SIGKILL')))
     },
   }
 }
