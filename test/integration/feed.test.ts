@@ -278,7 +278,7 @@ describe.each<[string, (options?: Partial<FeedOptions>) => Promise<Feed>]>([
     expect(listener).toMatchObject({ errors: ['resync'], events: [] })
   })
 
-  it('delivers a transaction of a hundred thousand changes in bounded batches, and small ones beside it', async () => {
+  it('delivers a transaction of thirty thousand changes in bounded batches, and small ones beside it', async () => {
     const feed = await start()
     const after = await lastPosition()
     let largest = 0
@@ -293,13 +293,13 @@ describe.each<[string, (options?: Partial<FeedOptions>) => Promise<Feed>]>([
     )
     await subscription.started
     const small = await session()
-    const big = db.query('insert into items select i, 1 from generate_series(1000, 100999) i')
+    const big = db.query('insert into items select i, 1 from generate_series(1000, 30999) i')
     for (let id = 0; id < 50; id += 1) await insert(id, small)
     await big
-    await waitFor(() => positions.length === 100_050, { timeout: 20_000 })
+    await waitFor(() => positions.length === 30_050, { timeout: 20_000 })
     expect(largest).toBeLessThanOrEqual(1000)
-    expect(new Set(positions).size).toBe(100_050)
-    expect(await eventsAfter(after)).toBe(100_050)
+    expect(new Set(positions).size).toBe(30_050)
+    expect(await eventsAfter(after)).toBe(30_050)
   })
 
   it('goes on through DDL and TRUNCATE', async () => {

@@ -11,7 +11,7 @@ import { type Plan, randomWorld, scalars, type Table } from '../support/oracle/w
  * `ORACLE_SEED` repeats a run, `ORACLE_CASES` makes it longer.
  */
 const seed = Number(process.env.ORACLE_SEED ?? Date.now() % 1_000_000_000)
-const cases = Number(process.env.ORACLE_CASES ?? 2_000)
+const cases = Number(process.env.ORACLE_CASES ?? 1_000)
 const worlds = 4
 const callersPerWorld = 5
 

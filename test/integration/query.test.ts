@@ -521,7 +521,7 @@ describe('any query at all', () => {
       fc.asyncProperty(hostileQueries, async ({ collection, query }) => {
         outcomes.add(await outcome(collection, query))
       }),
-      { numRuns: 300 },
+      { numRuns: 150 },
     )
     expect([...outcomes].sort()).toEqual(['answered', 'refused'])
   })
@@ -537,7 +537,7 @@ describe('any query at all', () => {
       fc.asyncProperty(text, async (search) => {
         await outcome('notes', { fields: ['id'], search, sortByRelevance: true })
       }),
-      { numRuns: 300 },
+      { numRuns: 150 },
     )
   })
 })
