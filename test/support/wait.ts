@@ -1,17 +1,24 @@
 import { setTimeout as delay } from 'node:timers/promises'
 
 export type WaitOptions = {
-  /** Milliseconds until it fails; default 20 seconds: only a test that fails anyway waits that long. */
+  /** Milliseconds until it fails; default 40 seconds: only a test that fails anyway waits that long. */
   timeout?: number
   /** Named in the failure. */
   what?: string
 }
 
-/** Asks until the answer is truthy, and returns it. An exception counts as "not yet" and is shown on failure. */
+/** Milliseconds. */
+const [shortestPause, longestPause] = [10, 100]
+
+/**
+ * Asks until the answer is truthy, and returns it. An exception counts as "not yet" and is shown on failure. The longer it
+ * lasts, the less often it asks, so that asking takes nothing of what is waited for.
+ */
 export async function waitFor<T>(condition: () => T | Promise<T>, options: WaitOptions = {}): Promise<Truthy<T>> {
-  const { timeout = 20_000, what = condition.toString() } = options
+  const { timeout = 40_000, what = condition.toString() } = options
   const limit = performance.now() + timeout
   let last: unknown
+  let pause = shortestPause
   while (performance.now() < limit) {
     try {
       const answer = await condition()
@@ -20,7 +27,8 @@ export async function waitFor<T>(condition: () => T | Promise<T>, options: WaitO
     } catch (error) {
       last = error
     }
-    await delay(20)
+    await delay(pause)
+    pause = Math.min(longestPause, pause * 1.15)
   }
   throw new Error(`waited ${timeout} ms in vain for ${what}; last: ${String(last)}`, { cause: last })
 }
