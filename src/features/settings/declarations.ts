@@ -1,8 +1,8 @@
 import type { TProperties } from 'typebox'
 import { Type } from '../../adapters/typebox.ts'
 import { route } from '../../http/route.ts'
-import { Count, Id, Moment, NullableId, Said } from '../../http/shapes.ts'
-import { settingsKeys } from './keys.ts'
+import { Count, Id, Moment, NullableId, NullableText, Said, Text } from '../../http/shapes.ts'
+import { imageNames, settingsKeys } from './keys.ts'
 
 const tag = 'Settings'
 const aTenant = '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'
@@ -34,6 +34,25 @@ const valuesOf = (isShown: (key: { readonly isPublic: boolean }) => boolean): TP
       ]),
   )
 
+/** A file that the settings show. */
+const Image = Type.Object(
+  {
+    id: Id(),
+    title: NullableText('Logo'),
+    description: NullableText('In white, for dark pages'),
+    filename: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44-logo.png'),
+    originalFilename: Text('logo.png'),
+    type: Text('image/png'),
+    size: Count(4096),
+    width: Type.Union([Count(320), Type.Null()]),
+    height: Type.Union([Count(80), Type.Null()]),
+    isPublic: Type.Boolean({ examples: [true] }),
+    createdAt: Moment(),
+    updatedAt: Moment(),
+  },
+  { description: 'The file of the name; null for none. Its content is at `/assets/` and the name.' },
+)
+
 const Derived = Type.Object({
   id: Type.Union([Count(1), Type.Null()]),
   tenant_Id: NullableId(),
@@ -41,6 +60,7 @@ const Derived = Type.Object({
   updatedAt: Moment(),
   web_session_limit: Type.Integer({ examples: [-1], description: '-1 for no limit' }),
   mobile_session_limit: Type.Integer({ examples: [-1], description: '-1 for no limit' }),
+  ...Object.fromEntries(imageNames.map((name) => [name, Type.Union([Image, Type.Null()])])),
 }).properties
 
 const PublicSettings = Type.Object({

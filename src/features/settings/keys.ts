@@ -85,9 +85,14 @@ export const settingsKeys: ReadonlyMap<string, Key> = new Map(
   }),
 )
 
+/** What the settings' images are called: `project_icon` is the file that `project_icon_Id` names. */
+export const imageNames: readonly string[] = [...settingsKeys].flatMap(([name, one]) =>
+  one === fileKey ? [name.slice(0, -'_Id'.length)] : [],
+)
+
 /** Members that GET /settings answers besides, so that its answer can be given back as it is; nobody sets these. */
 const derived: ReadonlySet<string> = new Set([
-  ...['id', 'tenant_Id', 'createdAt', 'updatedAt', 'web_session_limit', 'mobile_session_limit'],
+  ...['id', 'tenant_Id', 'createdAt', 'updatedAt', 'web_session_limit', 'mobile_session_limit', ...imageNames],
 ])
 
 /** Of the installation's own row these say something that nothing else would. */

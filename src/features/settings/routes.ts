@@ -1,21 +1,30 @@
+import type { Reads } from '../../db/pools.ts'
 import { AppError } from '../../errors.ts'
 import type { Writes } from '../../events/commit.ts'
 import { type App, actorOf } from '../../http/http.ts'
 import { deleteSettings, updateSettings } from './change.ts'
 import { brandingRoute, byAppUrlRoute, changeRoute, readRoute, reloadRoute, removeRoute } from './declarations.ts'
-import { administratorSettings, brandingOf, publicSettings, settingsNotFound, tenantOfQuery } from './settings.ts'
+import {
+  administratorSettings,
+  brandingOf,
+  imagesOf,
+  publicSettings,
+  settingsNotFound,
+  tenantOfQuery,
+} from './settings.ts'
 import type { CurrentSettings } from './store.ts'
 
 /** Settings that a frontend needs before anybody signs in; administrators see the rest of GET /settings too. */
-export function settingsRoutes(app: App, rt: CurrentSettings): void {
+export function settingsRoutes(app: App, rt: Reads & CurrentSettings): void {
   app.get('/settings', readRoute, async (request) => {
     const row = rt.settings.current(tenantOfQuery(request) ?? request.caller.tenantId)
-    return { data: request.caller.admin ? administratorSettings(row) : publicSettings(row) }
+    const shown = request.caller.admin ? administratorSettings(row) : publicSettings(row)
+    return { data: { ...shown, ...(await imagesOf(rt, row)) } }
   })
   app.get('/settings/by-app-url', byAppUrlRoute, async (request) => {
     const row = rt.settings.byAppUrl(request.query.app_url)
     if (row === undefined) throw new AppError(404, 'No settings found with the provided app_url')
-    return { data: publicSettings(row) }
+    return { data: { ...publicSettings(row), ...(await imagesOf(rt, row)) } }
   })
   app.get('/settings/branding', brandingRoute, async (request) => ({
     data: brandingOf(rt.settings.current(tenantOfQuery(request))),
@@ -23,10 +32,10 @@ export function settingsRoutes(app: App, rt: CurrentSettings): void {
 }
 
 /** Emits: system.settings. */
-export function settingsAdminRoutes(app: App, rt: Writes & CurrentSettings): void {
+export function settingsAdminRoutes(app: App, rt: Reads & Writes & CurrentSettings): void {
   app.patch('/settings', changeRoute, async (request) => {
     const row = await updateSettings(rt, actorOf(request), tenantOfQuery(request) ?? null, request.body)
-    return { data: administratorSettings(row) }
+    return { data: { ...administratorSettings(row), ...(await imagesOf(rt, row)) } }
   })
   app.post('/settings/reload', reloadRoute, async (request) => {
     const tenantId = tenantOfQuery(request)

@@ -2,12 +2,15 @@ import type { FastifyRequest } from 'fastify'
 import { isForbiddenLiteral } from '../../adapters/public-address.ts'
 import { seal, unseal } from '../../adapters/sealing.ts'
 import type { Config } from '../../config/config.ts'
+import type { Reads } from '../../db/pools.ts'
+import { sql } from '../../db/sql.ts'
 import { AppError } from '../../errors.ts'
 import { isUuid } from '../../language/uuid.ts'
-import { invalidSettings, type SettingsValues, settingsKeys } from './keys.ts'
+import { imageNames, invalidSettings, type SettingsValues, settingsKeys } from './keys.ts'
 import type { SettingsRow } from './store.ts'
 
 export { TenantQuery } from './declarations.ts'
+export { imageNames } from './keys.ts'
 export { type CurrentSettings, installationSettings, type SettingsRow, tenantsWithSmtp } from './store.ts'
 
 /** Stands for a password that is set; given back unchanged it means "as it is". */
@@ -40,6 +43,32 @@ export function administratorSettings(row: SettingsRow): Readonly<Record<string,
     web_session_limit: limits.web,
     mobile_session_limit: limits.mobile,
   }
+}
+
+/**
+ * The files that the settings name as images, by the names of the images; null where they name none. Everybody may see what
+ * the settings show, so there is nothing in them of where a file is stored and whose it is.
+ */
+export async function imagesOf({ db }: Reads, row: SettingsRow): Promise<Readonly<Record<string, unknown>>> {
+  const ids = imageNames.map((name) => row[`${name}_Id`]).filter((id) => typeof id === 'string')
+  const files = ids.length === 0 ? [] : await readImages(db, ids)
+  const byId = new Map(files.map((file) => [file.id, file]))
+  return Object.fromEntries(imageNames.map((name) => [name, byId.get(String(row[`${name}_Id`])) ?? null]))
+}
+
+async function readImages(db: Reads['db'], ids: readonly string[]) {
+  const rows = await db.any<{ file: { readonly id: string; readonly createdAt: string; readonly updatedAt: string } }>(
+    sql.unsafe`
+      select jsonb_build_object('id', id, 'title', title, 'description', description, 'filename', filename,
+        'originalFilename', "originalFilename", 'type', type, 'size', size, 'width', width, 'height', height,
+        'isPublic', "isPublic" is true, 'createdAt', "createdAt", 'updatedAt', "updatedAt") as file
+      from "svc_File" where id = any(${sql.array([...ids], 'uuid')})`,
+  )
+  return rows.map(({ file }) => ({
+    ...file,
+    createdAt: instant(file.createdAt),
+    updatedAt: instant(file.updatedAt),
+  }))
 }
 
 /** The look of a tenant's mails. */

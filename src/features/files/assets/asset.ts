@@ -1,10 +1,13 @@
 import { accessOfPrincipal, type Caller, principalOf } from '../../../access/principal.ts'
+import type { CurrentCatalog } from '../../../catalog/store.ts'
+import type { Reads } from '../../../db/pools.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { isUuid } from '../../../language/uuid.ts'
 import { compileCondition } from '../../../query/compile.ts'
 import { resolveEnv } from '../../../query/env.ts'
 import { resolveCondition } from '../../../query/resolve.ts'
 import { createParams, type Statement, statement } from '../../../query/sql.ts'
+import { type CurrentSettings, imageNames } from '../../settings/settings.ts'
 import { assetAccess } from './access.ts'
 import type { AssetReads } from './capabilities.ts'
 import { type AssetRow, assetRow, principalRow } from './queries.ts'
@@ -30,20 +33,22 @@ export async function readableAsset(rt: AssetReads, reader: Reader, id: string):
   return { ...row, isForAll: access === 'anyone' }
 }
 
-/** Images that the settings name; everybody sees them. */
-const settingsImages = new Set([
-  ...['project_logo_light', 'project_logo_dark', 'project_logo_full', 'project_logo_transparent'],
-  ...['project_favicon', 'project_icon', 'email_icon'],
-])
+/** For what the platform itself does: whoever's it is. Undefined where there is none. */
+export const storedAsset = async (rt: Reads & CurrentCatalog, id: string): Promise<AssetRow | undefined> =>
+  isUuid(id) ? assetRow(rt, statement('true', [id])) : undefined
 
-export const isSettingsImage = (name: string): boolean => settingsImages.has(name)
+/** Images that the settings name; everybody sees them. */
+export const isSettingsImage = (name: string): boolean => imageNames.includes(name)
 
 /** Undefined where the settings of the tenant, or of the installation, name none. */
-export async function settingsAsset(rt: AssetReads, name: string, tenantId: unknown): Promise<Asset | undefined> {
+export async function settingsAsset(
+  rt: Reads & CurrentCatalog & CurrentSettings,
+  name: string,
+  tenantId: unknown,
+): Promise<Asset | undefined> {
   const tenant = typeof tenantId === 'string' && isUuid(tenantId) ? tenantId.toLowerCase() : undefined
   const id = rt.settings.current(tenant)[`${name}_Id`]
-  if (typeof id !== 'string') return undefined
-  const row = await assetRow(rt, statement('true', [id]))
+  const row = typeof id === 'string' ? await storedAsset(rt, id) : undefined
   return row && { ...row, isForAll: true }
 }
 
