@@ -13,6 +13,9 @@ export type SmtpSender = MailSender & { readonly publicOnly?: boolean }
 /** An image that travels within its mail. */
 export type InlineImage = { readonly cid: string; readonly contentType: string; readonly content: Buffer }
 
+/** A file that comes with a mail. */
+export type MailAttachment = { readonly filename: string; readonly contentType: string; readonly content: Buffer }
+
 /** A finished mail to one recipient. */
 export type OutgoingMail = {
   /** Display name, used when the sender's address brings none. */
@@ -23,6 +26,7 @@ export type OutgoingMail = {
   readonly text: string
   /** Images of the HTML, which names them as `cid:`. */
   readonly inline: readonly InlineImage[]
+  readonly attachments: readonly MailAttachment[]
   /** With angle brackets. The same for every attempt to send this mail. */
   readonly messageId: string
 }
@@ -261,7 +265,7 @@ function describedForLibrary(error: Error & { code?: string }): Error {
 
 function envelopeAndContent(
   sender: MailSender,
-  { fromName, to, subject, html, text, inline, messageId }: OutgoingMail,
+  { fromName, to, subject, html, text, inline, attachments, messageId }: OutgoingMail,
 ) {
   const { name, address } = mailboxOf(sender)
   const headers = { 'Auto-Submitted': 'auto-generated' }
@@ -273,7 +277,10 @@ function envelopeAndContent(
     subject,
     html,
     text,
-    attachments: inline.map((image) => ({ ...image, filename: image.cid, contentDisposition: 'inline' as const })),
+    attachments: [
+      ...inline.map((image) => ({ ...image, filename: image.cid, contentDisposition: 'inline' as const })),
+      ...attachments.map((file) => ({ ...file, contentDisposition: 'attachment' as const })),
+    ],
     messageId,
     headers,
   }

@@ -9,7 +9,7 @@ import type { Reads } from '../db/pools.ts'
 import type { ReplicaReads } from '../db/replicas/replicas.ts'
 import type { Writes } from '../events/commit.ts'
 import type { StorageServices } from '../features/files/storage/storage.ts'
-import type { MailLogo, MailRenderer } from '../features/messaging/templates/templates.ts'
+import type { LogoReads, MailRenderer } from '../features/messaging/templates/templates.ts'
 import type { Meters } from '../features/operations/metrics/metrics.ts'
 import type { CurrentSettings } from '../features/settings/settings.ts'
 
@@ -20,7 +20,7 @@ export type WorkerWrites = Reads &
   CurrentSettings &
   IdSource &
   Listening &
-  MailLogo &
+  LogoReads &
   MailRenderer &
   Meters &
   ResultCache &

@@ -45,7 +45,7 @@ function send(port: number, secure: boolean): ReturnType<Mailer['send']> {
   const mailer = openMailer()
   closers.push(() => mailer.close())
   const sender = { name: 'test', host: 'localhost', port, secure, user: 'u', pass: 'a secret', from: 'd@mail.example' }
-  const content = { subject: 'S', html: '<p>H</p>', text: 'T', inline: [] }
+  const content = { subject: 'S', html: '<p>H</p>', text: 'T', inline: [], attachments: [] }
   const mail = { fromName: 'D', to: 'a@mail.example', messageId: '<1@mail.example>', ...content }
   return mailer.send(sender, mail, AbortSignal.timeout(10_000))
 }

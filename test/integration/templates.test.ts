@@ -245,6 +245,7 @@ describe('mailService.sendMail', () => {
       subject: 'Order 7',
       html: 'B',
       inline: [],
+      attachments: [],
     })
   })
 

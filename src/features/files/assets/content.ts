@@ -13,11 +13,11 @@ import {
   type VariantClaim,
 } from '../../../db/unlogged/file-variants.ts'
 import { AppError } from '../../../errors.ts'
+import { oncePer } from '../../../language/once.ts'
 import { digestOf, extensionOf, type Transform } from '../images/images.ts'
 import { keyOf, type Range, type Storage } from '../storage/storage.ts'
-import type { Asset } from './asset.ts'
 import type { AssetWrites } from './capabilities.ts'
-import { variantSize } from './queries.ts'
+import { type AssetRow, variantSize } from './queries.ts'
 
 /** The bytes that an answer is made of. */
 export type Content = {
@@ -31,14 +31,14 @@ export type Content = {
 export type Waiting = { readonly turn: string; readonly gone: AbortSignal | undefined }
 
 export type Contents = {
-  original(asset: Asset): Content
+  original(asset: AssetRow): Content
   /**
    * What a transform makes of an image: from memory, from storage, or made now, once for all who wait. 400, 422 and 503 as
    * `Images.transform`; 404 where the original is gone.
    */
-  variant(asset: Asset, transform: Transform, waiting: Waiting): Promise<Content>
+  variant(asset: AssetRow, transform: Transform, waiting: Waiting): Promise<Content>
   /** Its content was not where it should be, so that it is to be made anew. */
-  lost(asset: Asset, transform: Transform): Promise<void>
+  lost(asset: AssetRow, transform: Transform): Promise<void>
 }
 
 /** Small content is kept: its key never stands for another one. */
@@ -48,14 +48,23 @@ const keptMs = 3_600_000
 
 type Kept = { readonly bytes: Buffer }
 
-export function openContents(rt: AssetWrites): Contents {
+/** Those of a process. */
+export const contentsOf = oncePer(openContents)
+
+/** All of it, in memory; undefined where the storage has lost it. */
+export async function wholeOf(content: Content): Promise<Buffer | undefined> {
+  const found = await content.read()
+  return found === undefined || Buffer.isBuffer(found) ? found : buffer(found)
+}
+
+function openContents(rt: AssetWrites): Contents {
   const kept = openBoundedMemory<Kept>({
     maxBytes: keptBytes,
     maxEntryBytes: keptEach,
     sizeOf: ({ bytes }, key) => bytes.length + key.length + 100,
   })
   const making = openSharedWork<Content>()
-  const stored = (asset: Asset, key: string, size: number): Content => {
+  const stored = (asset: AssetRow, key: string, size: number): Content => {
     const storage = rt.storages.holding(asset.storage)
     return {
       size,
@@ -81,16 +90,16 @@ export function openContents(rt: AssetWrites): Contents {
 }
 
 const nameOf = (storage: string, key: string): string => `${storage}/${key}`
-const originalKey = ({ folder, filename }: Asset): string => keyOf(folder, filename)
+const originalKey = ({ folder, filename }: AssetRow): string => keyOf(folder, filename)
 
 /** Beside the original, by a name that says what it was made of. */
-export function variantKey({ folder, filename }: Pick<Asset, 'folder' | 'filename'>, transform: Transform): string {
+export function variantKey({ folder, filename }: Pick<AssetRow, 'folder' | 'filename'>, transform: Transform): string {
   const base = filename.slice(0, filename.length - extname(filename).length)
   return keyOf(folder, `${base}_processed_${digestOf(transform)}.${extensionOf[transform.format]}`)
 }
 
 /** Spares a process what cannot succeed. */
-function checkImage({ type, typeProven, width, height }: Asset, maxInputPixels: number): void {
+function checkImage({ type, typeProven, width, height }: AssetRow, maxInputPixels: number): void {
   if (!typeProven || /^image\/(svg|hei[cf])/.test(type))
     throw new AppError(422, 'The image cannot be processed', { code: 'IMAGE_NOT_PROCESSED' })
   if ((width ?? 0) * (height ?? 0) > maxInputPixels)
@@ -126,11 +135,11 @@ const partOf = (bytes: Buffer, range: Range | undefined): Buffer =>
   range === undefined ? bytes : bytes.subarray(range.start, range.end + 1)
 
 type Making = {
-  readonly asset: Asset
+  readonly asset: AssetRow
   readonly transform: Transform
   readonly key: string
   readonly kept: BoundedMemory<Kept>
-  readonly stored: (asset: Asset, key: string, size: number) => Content
+  readonly stored: (asset: AssetRow, key: string, size: number) => Content
   readonly turn: string
   readonly signal: AbortSignal
 }
@@ -164,7 +173,7 @@ async function make(rt: AssetWrites, { asset, transform, key, kept, stored, turn
 }
 
 type Storing = {
-  readonly asset: Asset
+  readonly asset: AssetRow
   readonly storage: Storage
   readonly key: string
   readonly original: string

@@ -9,14 +9,14 @@ import { canonical, type Transform } from '../images/images.ts'
 import { answerAsset } from './answer.ts'
 import { type Asset, badSignature, isSettingsImage, readableAsset, settingsAsset, signerOf } from './asset.ts'
 import type { AssetReads, AssetWrites } from './capabilities.ts'
-import { openContents } from './content.ts'
+import { contentsOf } from './content.ts'
 import { checkTransform, type Query, type Wanted, wantedOf } from './request.ts'
 import { contentOf, signAssets } from './signed-urls.ts'
 import { isSigned } from './signing.ts'
 
 /** The content of files, as browsers get it (docs/assets.md). */
 export function assetRoutes(app: App, rt: AssetWrites): void {
-  const contents = openContents(rt)
+  const contents = contentsOf(rt)
   app.route({
     method: ['GET', 'HEAD'],
     url: '/assets/:id',

@@ -11,17 +11,18 @@ import { route } from '../../../http/route.ts'
 import { Text } from '../../../http/shapes.ts'
 import { isUuid } from '../../../language/uuid.ts'
 import { hasInbox } from '../mail/mail.ts'
-import { type MailLogo, withEmbeddedLogo } from '../templates/templates.ts'
+import { type LogoReads, withEmbeddedLogo } from '../templates/templates.ts'
 
 /** The development inbox: mails that nobody sends, on the machine that they would have left. Not there in production. */
-export function inboxRoutes(app: App, rt: Reads & Configuration & MailLogo): void {
+export function inboxRoutes(app: App, rt: Reads & Configuration & LogoReads): void {
   if (!hasInbox(rt)) return
   app.addHook('onRequest', async (request) => refuseStrangers(request))
   app.get('/_dev/mail', listRoute, async (_request, reply) => page(reply, listPage(await keptMails(rt.db))))
   app.get('/_dev/mail/:id', mailRoute, async (request, reply) => page(reply, mailPage(await wanted(rt, request))))
   app.get('/_dev/mail/:id/html', htmlRoute, async (request, reply) => {
-    const { html } = await wanted(rt, request)
-    return secured(reply, mailPolicy).type('text/html; charset=utf-8').send(withEmbeddedLogo(html, rt.mailLogo))
+    const { html, tenantId } = await wanted(rt, request)
+    const page = await withEmbeddedLogo(rt, html, tenantId ?? undefined)
+    return secured(reply, mailPolicy).type('text/html; charset=utf-8').send(page)
   })
   app.get('/_dev/mail/:id/text', textRoute, async (request, reply) => {
     const { text } = await wanted(rt, request)
@@ -95,12 +96,13 @@ type KeptMail = {
   readonly html: string
   readonly text: string
   readonly keptAt: Date
+  readonly tenantId: string | null
 }
 
 type ListedMail = Omit<KeptMail, 'html' | 'text'>
 
 const columns = sql.fragment`
-  m.id, m."templateName" as type, m.email as "to", d.subject, extract(epoch from d."keptAt") * 1000 as "keptAt"`
+  m.id, m."templateName" as type, m.email as "to", d.subject, m."tenant_Id" as "tenantId", extract(epoch from d."keptAt") * 1000 as "keptAt"`
 const kept = sql.fragment`"svc_DevelopmentMail" d join "svc_EmailLog" m on m.id = d."emailLogId"`
 
 /** The newest first, at most a hundred. */

@@ -6,10 +6,10 @@ import type { Reads } from '../../../db/pools.ts'
 import type { UnloggedWrites } from '../../../db/sql.ts'
 import type { Writes } from '../../../events/commit.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
-import type { MailLogo, MailRenderer } from '../templates/templates.ts'
+import type { LogoReads, MailRenderer } from '../templates/templates.ts'
 
 /** The capabilities that reads of this folder need. */
-export type MailReads = Reads & Clock & CurrentSettings & Logs & MailLogo & MailRenderer
+export type MailReads = Reads & Clock & CurrentSettings & Logs & LogoReads & MailRenderer
 
 /** The capabilities that changes of this folder need. */
 export type MailWrites = Reads &
@@ -19,6 +19,6 @@ export type MailWrites = Reads &
   CurrentSettings &
   IdSource &
   Logs &
-  MailLogo &
+  LogoReads &
   MailRenderer &
   Traces

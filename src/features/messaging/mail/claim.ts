@@ -19,6 +19,7 @@ import {
   type TenantRow,
   withSynonyms,
 } from '../templates/templates.ts'
+import { attachmentsOf } from './attachments.ts'
 import type { MailReads } from './capabilities.ts'
 import { refusalOf } from './decide.ts'
 import {
@@ -170,6 +171,7 @@ const hidden = '•••'
  * Fills the template of a claimed mail with the settings of its tenant, its person and its secret.
  *
  * @throws {TemplateError} when the template is broken
+ * @throws {AttachmentError} when a file of it cannot be sent
  */
 export async function compose(
   rt: MailReads,
@@ -192,8 +194,10 @@ export async function compose(
     subject: context.subject,
   })
   const fromName = oneLine(String(settings.from_email_name ?? settings.project_name))
-  const inline = inlineImages(rendered.html, rt.mailLogo)
-  return { outgoing: { ...rendered, inline, fromName, to: mail.email, messageId: mail.messageId }, recordedSubject }
+  const inline = await inlineImages(rt, rendered.html, tenantId ?? undefined)
+  const attachments = await attachmentsOf(rt, context.attachments ?? [], tenantId)
+  const { messageId, email: to } = mail
+  return { outgoing: { ...rendered, inline, attachments, fromName, to, messageId }, recordedSubject }
 }
 
 /** A bounded text for the record; servers quote what they refuse. */

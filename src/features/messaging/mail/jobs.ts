@@ -7,6 +7,7 @@ import { keepDevelopmentMail, renewMailClaim } from '../../../db/unlogged/mails.
 import type { Writes } from '../../../events/commit.ts'
 import { commit, commitRow } from '../../../events/commit.ts'
 import { type Actor, systemActor } from '../../../events/types.ts'
+import { AttachmentError } from './attachments.ts'
 import type { MailReads, MailWrites } from './capabilities.ts'
 import { type ComposedMail, claim, compose, type MailToSend, withoutSecret } from './claim.ts'
 import { verdictOn } from './decide.ts'
@@ -186,7 +187,7 @@ async function keep(
   return { delivery: { outcome: 'accepted', response: 'kept' }, subject: recordedSubject }
 }
 
-/** A broken template does not mend itself between attempts. */
+/** A broken template does not mend itself between attempts, and a file that is gone does not come back. */
 async function composeOrFail(
   rt: MailReads,
   toSend: MailToSend,
@@ -196,7 +197,8 @@ async function composeOrFail(
   } catch (error) {
     const reason = withoutSecret(`the mail could not be composed: ${(error as Error).message}`, toSend.secret)
     const problem = 'The mail could not be composed'
-    return { outcome: error instanceof TemplateError ? 'refused' : 'delayed', reason, problem }
+    const isForGood = error instanceof TemplateError || error instanceof AttachmentError
+    return { outcome: isForGood ? 'refused' : 'delayed', reason, problem }
   }
 }
 

@@ -3,9 +3,11 @@ import type { Tx } from '../../../db/sql.ts'
 import { errors } from '../../../errors.ts'
 import type { DomainEvent } from '../../../events/types.ts'
 import { oneLine, subjectOf } from '../templates/templates.ts'
+import type { Attachment } from './attachments.ts'
 import { insertMail } from './queries.ts'
 import { type MailContext, type MailType, templateOf } from './types.ts'
 
+export { type Attachment, checkAttachments, readAttachments } from './attachments.ts'
 export { cleanMailLog, sendMailInLane, sweepMails } from './jobs.ts'
 export { mailSlots, openLanes } from './lanes.ts'
 export { cancelMail, mailStatus, requeueMail } from './queries.ts'
@@ -34,6 +36,8 @@ export type MailRequest<Type extends MailType> = {
   readonly context: MailContext[Type]
   /** Liquid instead of the template's subject; written by an administrator, never by a caller. */
   readonly subject?: string
+  /** Files that go with it; `checkAttachments` says beforehand whether they can. */
+  readonly attachments?: readonly Attachment[]
 }
 
 /**
@@ -44,7 +48,7 @@ export type MailRequest<Type extends MailType> = {
  */
 export async function queueMail<Type extends MailType>(
   tx: Tx,
-  { type, to, user, tenantId, context, subject }: MailRequest<Type>,
+  { type, to, user, tenantId, context, subject, attachments = [] }: MailRequest<Type>,
 ): Promise<{ readonly emailLogId: string; readonly event: DomainEvent }> {
   if (canonicalEmail(to)?.length !== to.length) throw errors.badBody('Invalid email address')
   const emailLogId = await insertMail(tx, {
@@ -52,7 +56,7 @@ export async function queueMail<Type extends MailType>(
     to,
     userId: user?.id,
     tenantId,
-    context: { ...context, subject },
+    context: { ...context, subject, ...(attachments.length > 0 && { attachments }) },
     subject: oneLine(subject ?? subjectOf(templateOf(type, context))),
   })
   return {

@@ -2,6 +2,7 @@ import { type Reader, sql, type Tx } from '../../../db/sql.ts'
 import { bossSchema } from '../../../events/jobs.ts'
 import { actorCte } from '../../../events/log.ts'
 import type { Person, TenantRow } from '../templates/templates.ts'
+import type { Attachment } from './attachments.ts'
 import { type MailType, wantedEmailKey } from './types.ts'
 
 /**
@@ -33,7 +34,11 @@ export type ClaimedMail = {
   readonly id: string
   readonly type: MailType
   readonly email: string
-  readonly context: { readonly subject?: string; readonly inviteId?: string }
+  readonly context: {
+    readonly subject?: string
+    readonly inviteId?: string
+    readonly attachments?: readonly Attachment[]
+  }
   readonly userId: string | null
   readonly tenantId: string | null
   /** Null until a sender was known. */

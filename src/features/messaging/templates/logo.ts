@@ -2,6 +2,7 @@ import { lstatSync, readFileSync, realpathSync } from 'node:fs'
 import { join } from 'node:path'
 import type { InlineImage } from '../../../adapters/mailer.ts'
 import { ConfigError } from '../../../config/config.ts'
+import { type AssetWrites, contentsOf, settingsAsset, wholeOf } from '../../files/assets/assets.ts'
 
 /** A PNG that mails show where the settings name no icon. */
 export type MailLogo = { readonly mailLogo: Buffer }
@@ -33,12 +34,50 @@ export function readLogo(extensionsDir: string): Buffer {
   return image
 }
 
+/** What finding the logo of a mail takes of the process. */
+export type LogoReads = MailLogo & AssetWrites
+
 /** What has to be sent with the HTML so that its logo shows. */
-export function inlineImages(html: string, logo: Buffer): readonly InlineImage[] {
-  return html.includes(logoAddress) ? [{ cid: 'logo', contentType: 'image/png', content: logo }] : []
+export async function inlineImages(
+  rt: LogoReads,
+  html: string,
+  tenantId: string | undefined,
+): Promise<readonly InlineImage[]> {
+  return html.includes(logoAddress) ? [{ cid: 'logo', ...(await logoOf(rt, tenantId)) }] : []
 }
 
 /** The same HTML for a browser, which knows no parts of mails. */
-export function withEmbeddedLogo(html: string, logo: Buffer): string {
-  return html.replaceAll(logoAddress, `data:image/png;base64,${logo.toString('base64')}`)
+export async function withEmbeddedLogo(rt: LogoReads, html: string, tenantId: string | undefined): Promise<string> {
+  if (!html.includes(logoAddress)) return html
+  const { contentType, content } = await logoOf(rt, tenantId)
+  return html.replaceAll(logoAddress, `data:${contentType};base64,${content.toString('base64')}`)
+}
+
+type Logo = Omit<InlineImage, 'cid'>
+
+/** A mail is worth more than its logo: where the settings' icon cannot be had, it is the PNG. */
+async function logoOf(rt: LogoReads, tenantId: string | undefined): Promise<Logo> {
+  const icon = await iconOf(rt, tenantId).catch((error: unknown) => {
+    rt.log.warn({ err: error, tenantId }, 'a mail has the default logo: the icon of the settings could not be read')
+    return undefined
+  })
+  return icon ?? { contentType: 'image/png', content: rt.mailLogo }
+}
+
+/** What every mail program shows. */
+const usualTypes = new Set(['image/png', 'image/jpeg', 'image/gif'])
+/** Twice the size in which a mail shows it, for fine screens. */
+const smaller = { width: 480, height: 240, fit: 'inside', withoutEnlargement: true, format: 'png' } as const
+
+/** The file that the settings name as `email_icon_Id`, made smaller where it is large or of another format. */
+async function iconOf(rt: LogoReads, tenantId: string | undefined): Promise<Logo | undefined> {
+  const icon = await settingsAsset(rt, 'email_icon', tenantId)
+  if (icon === undefined) return undefined
+  const contents = contentsOf(rt)
+  const isFit = icon.typeProven && usualTypes.has(icon.type) && icon.size <= largest
+  const content = await wholeOf(
+    isFit ? contents.original(icon) : await contents.variant(icon, smaller, { turn: 'mail', gone: undefined }),
+  )
+  if (content === undefined) throw new Error('its content is gone')
+  return { contentType: isFit ? icon.type : 'image/png', content }
 }

@@ -8,7 +8,7 @@ import { route } from '../../../http/route.ts'
 import { Text } from '../../../http/shapes.ts'
 import { isUuid } from '../../../language/uuid.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
-import { type MailLogo, withEmbeddedLogo } from './logo.ts'
+import { type LogoReads, withEmbeddedLogo } from './logo.ts'
 import type { RenderedMail } from './render.ts'
 import type { MailRenderer } from './renderer.ts'
 import { templateById } from './templates.ts'
@@ -121,7 +121,7 @@ async function previewTemplate(
   if (stored === undefined) throw new AppError(404, 'Template not found')
   const variables = sampleVariables(rt, stored.type, stored.tenantId ?? undefined, data)
   const { subject, html, text } = await rt.renderer.render({ template: stored, variables }).catch(explain)
-  return { subject, html: withEmbeddedLogo(html, rt.mailLogo), text }
+  return { subject, html: await withEmbeddedLogo(rt, html, stored.tenantId ?? undefined), text }
 }
 
 function explain(error: unknown): never {
@@ -131,4 +131,4 @@ function explain(error: unknown): never {
 }
 
 /** The capabilities that reads of this folder need. */
-type TemplateReads = Reads & Clock & CurrentSettings & MailLogo & MailRenderer
+type TemplateReads = Reads & Clock & CurrentSettings & LogoReads & MailRenderer

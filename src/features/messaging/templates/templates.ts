@@ -12,7 +12,7 @@ import { defaultTemplate, lookupNames, seededTypes } from './types.ts'
 import { sampleVariables } from './variables.ts'
 
 export type { TemplateType } from './built-in.ts'
-export { inlineImages, type MailLogo, readLogo, withEmbeddedLogo } from './logo.ts'
+export { inlineImages, type LogoReads, type MailLogo, readLogo, withEmbeddedLogo } from './logo.ts'
 export { oneLine } from './render.ts'
 export { type MailRenderer, openRenderer, type Renderer } from './renderer.ts'
 export { commonVariables, type Person, type TenantRow, withSynonyms } from './variables.ts'

@@ -58,7 +58,6 @@ function projectVariables(settings: SettingsRow) {
   return {
     ...texts,
     project_color: texts.project_color || '#663399',
-    // The settings' `email_icon_Id` names a file, and nothing serves files yet.
     logo_url: logoAddress,
     loginLink: texts.app_url ? `${texts.app_url.replace(/\/+$/, '')}/login` : '',
   }

@@ -1,0 +1,6 @@
+/* What other slices use of this folder; its other files are its own. */
+
+export { type Asset, fileNotFound, readableAsset, settingsAsset, storedAsset } from './asset.ts'
+export type { AssetReads, AssetWrites } from './capabilities.ts'
+export { type Content, contentsOf, wholeOf } from './content.ts'
+export type { AssetRow } from './queries.ts'
