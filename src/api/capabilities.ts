@@ -6,6 +6,7 @@ import type { Listening } from '../db/listener.ts'
 import type { ServerLine } from '../db/poolers/line.ts'
 import type { PoolStates, ReservedReads } from '../db/pools.ts'
 import type { ReplicaReads } from '../db/replicas/replicas.ts'
+import type { ProgressNotices } from '../events/progress.ts'
 import type { ImageProcessing } from '../features/files/images/images.ts'
 import type { StorageServices } from '../features/files/storage/storage.ts'
 import type { Sockets } from '../features/messaging/rooms/rooms.ts'
@@ -20,6 +21,7 @@ export type WebWrites = RealtimeWrites &
   MailRenderer &
   Meters &
   PoolStates &
+  ProgressNotices &
   ProcessVariables &
   ServerLine &
   StorageServices

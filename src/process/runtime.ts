@@ -40,11 +40,13 @@ import { sql, type UnloggedWrites } from '../db/sql.ts'
 import { forgetWriteMarks, storeWriteMarks } from '../db/unlogged/processes.ts'
 import { keyOf, openWritePool, type WritePool } from '../db/write-pool.ts'
 import { type Jobs, startBoss } from '../events/jobs.ts'
+import type { ProgressNotices } from '../events/progress.ts'
 import { openSessionStore, type Sessions } from '../features/accounts/auth/auth.ts'
 import { type ItemHooks, openHooks } from '../features/data/hooks/hooks.ts'
 import type { SystemRules } from '../features/data/items/context.ts'
 import { type ImageProcessing, openImages } from '../features/files/images/images.ts'
 import { openStorages, type StorageServices } from '../features/files/storage/storage.ts'
+import { openProgress } from '../features/messaging/notifications/notifications.ts'
 import { openSocketRegistry, type Sockets } from '../features/messaging/rooms/rooms.ts'
 import { type MailLogo, type MailRenderer, openRenderer, readLogo } from '../features/messaging/templates/templates.ts'
 import { type Meters, openInstruments } from '../features/operations/metrics/instruments.ts'
@@ -72,6 +74,7 @@ export type Runtime = Configuration &
   MailLogo &
   ItemHooks &
   SystemRules &
+  ProgressNotices &
   StorageServices &
   ImageProcessing &
   Sockets & { readonly close: () => Promise<void> }
@@ -117,7 +120,7 @@ export async function openRuntime(options: RuntimeOptions): Promise<Runtime> {
     )
     const replicas = worker ? undefined : openReplicaReads(opening, connections)
     stores.catalog.onChange(() => replicas?.catalogChanged())
-    const runtime: Omit<Runtime, keyof SystemRules> = {
+    const runtime: Omit<Runtime, keyof SystemRules | keyof ProgressNotices> = {
       config,
       log,
       env,
@@ -139,7 +142,7 @@ export async function openRuntime(options: RuntimeOptions): Promise<Runtime> {
       sockets: openSocketRegistry(),
       close,
     }
-    return Object.assign(runtime, { systemRules: openSystemRules(runtime) })
+    return Object.assign(runtime, { systemRules: openSystemRules(runtime), progress: openProgress(runtime) })
   } catch (error) {
     await close()
     throw error

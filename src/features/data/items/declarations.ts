@@ -244,7 +244,7 @@ export const sortRoute = route({
   sendsText: true,
 })
 
-const ImportedShape = Type.Object({
+export const ImportedShape = Type.Object({
   success: Type.Boolean(),
   message: Text('Successfully imported 120 items'),
   results: Type.Object({

@@ -8,16 +8,17 @@ import { admitted } from '../../../admission/lane.ts'
 import { withFreshCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
 import { AppError, errors } from '../../../errors.ts'
-import { type App, identifyBody, turnOf } from '../../../http/http.ts'
+import { type ProgressNotices, toldOf } from '../../../events/progress.ts'
+import { type App, actorOf, identifyBody, turnOf } from '../../../http/http.ts'
 import { readString } from '../../../query/parse.ts'
 import type { ItemWrites } from './context.ts'
 import { importCsvRoute, importJsonRoute } from './declarations.ts'
-import type { ImportFormat } from './import.ts'
+import type { ImportFile, ImportFormat } from './import.ts'
 import { checkImport, importItems } from './import.ts'
 import { queryOf, writerOf } from './routes.ts'
 
 /** Files as items, all or none. Callers need a session. */
-export function itemImportRoutes(app: App, rt: ItemWrites): void {
+export function itemImportRoutes(app: App, rt: ItemWrites & ProgressNotices): void {
   acceptMultipart(app, { fileSize: rt.config.files.maxUploadFileSize })
   app.post('/items/:collection/import-csv', importCsvRoute, (request, reply) =>
     imported(rt, request, reply, request.params.collection, 'CSV'),
@@ -27,26 +28,79 @@ export function itemImportRoutes(app: App, rt: ItemWrites): void {
   )
 }
 
+/** Content that was sent before, and not with the request. */
+type SentBefore = {
+  readonly name: string
+  readonly type: string
+  readonly format: ImportFormat | undefined
+  /** Of the rows, for callers that no tenant is stamped for. */
+  readonly tenant: string | undefined
+  readonly content: () => Promise<AsyncIterable<Uint8Array>>
+}
+
+/** What became of a file. */
+export type Imported = {
+  readonly success: boolean
+  readonly message: string
+  readonly results: { readonly imported: number; readonly failed: number; readonly errors: readonly unknown[] }
+}
+
+/** The same of a file that is stored already. 400 for one of another kind. */
+export async function importContent(
+  rt: ItemWrites & ProgressNotices,
+  { request, reply }: { readonly request: FastifyRequest; readonly reply: FastifyReply },
+  collection: string,
+  { name, type, format: given, tenant, content }: SentBefore,
+): Promise<Imported> {
+  await withFreshCatalog(rt.catalog, async () => checkImport(rt, writerOf(request), collection))
+  const format = given ?? (['CSV', 'JSON'] as const).find((one) => isOfKind({ name, type }, one))
+  if (format === undefined) throw errors.badBody('The file must be a CSV or a JSON file')
+  const entering = enteringOf(collection)
+  await rt.admission.turnAway(entering, turnOf(request))
+  const handle = await openNameless(rt.config.storage.tempPath)
+  try {
+    await handle.writeFile(await content())
+    return await writeRows(rt, { request, reply }, collection, { format, read: readerOf(handle), tenant })
+  } finally {
+    await handle.close()
+  }
+}
+
+const enteringOf = (collection: string) => ({ shape: `import ${collection}`, presumed: 'heavy' }) as const
+
 async function imported(
-  rt: ItemWrites,
+  rt: ItemWrites & ProgressNotices,
   request: FastifyRequest,
   reply: FastifyReply,
   collection: string,
   format: ImportFormat,
-): Promise<object> {
+): Promise<Imported> {
   await withFreshCatalog(rt.catalog, async () => checkImport(rt, writerOf(request), collection))
-  const entering = { shape: `import ${collection}`, presumed: 'heavy' } as const
-  await rt.admission.turnAway(entering, turnOf(request))
-  const count = await withUpload(rt, request, parts[format], ({ file, fields }) => {
+  await rt.admission.turnAway(enteringOf(collection), turnOf(request))
+  return withUpload(rt, request, parts[format], ({ file, fields }) => {
     const { read } = requireFile(file, format)
-    keepWaiting(reply)
-    return admitted(rt.admission, entering, () =>
-      // The writer carries what the Idempotency-Key stands for, and the file is part of that.
-      withFreshCatalog(rt.catalog, () =>
-        importItems(rt, writerOf(request), collection, { format, read, tenant: tenantOf(request, fields) }),
-      ),
-    )
+    return writeRows(rt, { request, reply }, collection, { format, read, tenant: tenantOf(request, fields) })
   })
+}
+
+async function writeRows(
+  rt: ItemWrites & ProgressNotices,
+  { request, reply }: { readonly request: FastifyRequest; readonly reply: FastifyReply },
+  collection: string,
+  file: ImportFile,
+): Promise<Imported> {
+  keepWaiting(reply)
+  const progress = rt.progress(actorOf(request), { type: 'import', title: `Import into ${collection}` })
+  const tell = (rows: number) => progress.at(`${rows} items have been read`, { collection, rows })
+  const work = () =>
+    admitted(rt.admission, enteringOf(collection), () =>
+      // The writer carries what the Idempotency-Key stands for, and the file is part of that.
+      withFreshCatalog(rt.catalog, () => importItems(rt, writerOf(request), collection, file, tell)),
+    )
+  const count = await toldOf(progress, work, (rows) => ({
+    message: `${rows} items have been imported`,
+    data: { collection, rows },
+  }))
   return {
     success: true,
     message: `Successfully imported ${count} items`,
@@ -73,10 +127,12 @@ const kinds = {
 function requireFile(file: UploadedFile | undefined, format: ImportFormat): UploadedFile {
   if (file === undefined)
     throw errors.badBody(`No ${format} file provided`, `send it as the part ${parts[format]} of multipart/form-data`)
-  const { name, type } = kinds[format]
-  if (!name.test(file.name) && !type.test(file.type)) throw errors.badBody(`File must be a ${format} file`)
+  if (!isOfKind(file, format)) throw errors.badBody(`File must be a ${format} file`)
   return file
 }
+
+const isOfKind = (file: Pick<UploadedFile, 'name' | 'type'>, format: ImportFormat): boolean =>
+  kinds[format].name.test(file.name) || kinds[format].type.test(file.type)
 
 function tenantOf(request: FastifyRequest, fields: Upload['fields']): string | undefined {
   return fields.get('tenant') ?? readString('tenant', queryOf(request).tenant)
@@ -153,9 +209,12 @@ async function store({ file, filename, mimetype }: MultipartFile, handle: FileHa
   return {
     name: filename,
     type: mimetype,
-    read: () => handle.createReadStream({ start: 0, autoClose: false }) as AsyncIterable<Uint8Array>,
+    read: readerOf(handle),
   }
 }
+
+const readerOf = (handle: FileHandle) => (): AsyncIterable<Uint8Array> =>
+  handle.createReadStream({ start: 0, autoClose: false })
 
 async function* hashed(chunks: AsyncIterable<Buffer>, digest: Hash): AsyncGenerator<Buffer> {
   for await (const chunk of chunks) {

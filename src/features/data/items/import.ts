@@ -15,7 +15,7 @@ import { checkTenant, isTenanted, ownTenant } from './payload.ts'
 import { openWrite, planTree, type Tree } from './plan.ts'
 import { canonicalKey } from './statements.ts'
 
-type ImportFile = {
+export type ImportFile = {
   readonly format: ImportFormat
   /** The content from its start, as often as it is called. */
   readonly read: () => AsyncIterable<Uint8Array>
@@ -42,7 +42,13 @@ export function checkImport(rt: ItemReads, writer: Writer, collection: string): 
  * The file is read as it is written, so memory does not grow with it. 400 with every broken row and what is wrong with
  * it, rows that the caller may not create among them.
  */
-export async function importItems(rt: ItemWrites, writer: Writer, name: string, file: ImportFile): Promise<number> {
+export async function importItems(
+  rt: ItemWrites,
+  writer: Writer,
+  name: string,
+  file: ImportFile,
+  tell: (rows: number) => void,
+): Promise<number> {
   // Columns that are no fields are left out: one that was just added must not be.
   await rt.catalog.reloadIfStale()
   return inTransaction(rt, writer, async (run) => {
@@ -53,6 +59,7 @@ export async function importItems(rt: ItemWrites, writer: Writer, name: string, 
       tenant: await tenantOfRows(run, context, file.tenant),
       deadline: performance.now() + rt.config.database.transactionTimeoutMs,
       failures: [],
+      tell,
     }
     return importRows(importing, file)
   })
@@ -66,6 +73,8 @@ type Importing = {
   /** On the clock of `performance`: the commit would refuse what ends later. */
   readonly deadline: number
   readonly failures: Failure[]
+  /** Called now and then with how many rows have been read. */
+  readonly tell: (rows: number) => void
 }
 
 type Failure = { readonly place: number; readonly data: ImportRow['data']; readonly error: AppError }
@@ -90,6 +99,7 @@ async function importRows(importing: Importing, { format, read }: ImportFile): P
       await writeBatch(importing, planned)
       planned = []
       size = 0
+      importing.tell(place)
     }
     if (place % rowsPerReport === 0)
       rt.log.info({ collection: context.collection.name, rows: place, requestId: writer.actor.requestId }, 'importing')

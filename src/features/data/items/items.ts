@@ -25,6 +25,7 @@ export {
 export {
   CollectionParams,
   fileBody,
+  ImportedShape,
   ItemParams,
   ItemsShape,
   Key,
@@ -48,6 +49,7 @@ export {
   writerBehind,
   writingDb,
 } from './hooking.ts'
+export { importContent } from './import-routes.ts'
 export { isScoped, isTenanted, readPayload } from './payload.ts'
 export { openWrite } from './plan.ts'
 export {

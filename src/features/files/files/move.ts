@@ -69,9 +69,15 @@ const mostErrors = 100
 
 /**
  * Moves files while they are served: the content is copied, the row follows in a commit, and what is at the old place goes
- * after a while. It can be killed at any moment and run again. One at a time: 409 while another one runs.
+ * after a while. It can be killed at any moment and run again. One at a time: 409 while another one runs. `tell` hears how
+ * far it is.
  */
-export async function moveFiles(rt: FileWrites, actor: Actor, move: Move): Promise<Moved> {
+export async function moveFiles(
+  rt: FileWrites,
+  actor: Actor,
+  move: Move,
+  tell: (done: Moved) => void = () => undefined,
+): Promise<Moved> {
   const holder = randomUUID()
   const done = { scanned: 0, moved: 0, skipped: 0, failed: 0, errors: [] as { id: string; message: string }[] }
   let after = '00000000-0000-0000-0000-000000000000'
@@ -84,6 +90,7 @@ export async function moveFiles(rt: FileWrites, actor: Actor, move: Move): Promi
       for (let i = 0; i < page.length; i += atOnce) {
         await takeLock(rt, lockName, holder, lockSeconds)
         await Promise.all(page.slice(i, i + atOnce).map((row) => moveOne(rt, actor, move, row, done)))
+        tell(done)
       }
       after = page.at(-1)!.id
     }

@@ -15,6 +15,7 @@ import {
 } from './queries.ts'
 
 export { newNotificationOf } from './input.ts'
+export { openProgress } from './progress.ts'
 export { insertNotification, notifications, withOwnNotifications } from './queries.ts'
 
 /** The reader's own notifications, as `/items` lists them, the newest first unless asked otherwise. */

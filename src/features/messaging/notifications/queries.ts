@@ -71,7 +71,7 @@ export async function isTenant(db: Reader, id: string): Promise<boolean> {
   return (await db.maybeOne(sql.unsafe`select 1 as one from "svc_Tenant" where id = ${id}`)) !== undefined
 }
 
-/** One of the platform's own, in the transaction of what it tells of. */
+/** One of the platform's own, in the transaction of what it tells of; its id. */
 export async function insertNotification(
   tx: Tx,
   one: {
@@ -82,10 +82,23 @@ export async function insertNotification(
     readonly message: string
     readonly data: object
   },
+): Promise<string> {
+  const { id } = await tx.one<{ id: string }>(sql.unsafe`
+    insert into "svc_Notification" (type, title, message, data, "userId", "tenant_Id")
+    values (${one.type}, ${one.title}, ${one.message}, ${sql.jsonb(one.data as never)}, ${one.userId}, ${one.tenantId})
+    returning id`)
+  return id
+}
+
+/** Says something else in a notification, which its user has not seen then. */
+export async function updateNotification(
+  tx: Tx,
+  id: string,
+  { message, data }: { readonly message: string; readonly data: object },
 ): Promise<void> {
   await tx.any(sql.unsafe`
-    insert into "svc_Notification" (type, title, message, data, "userId", "tenant_Id")
-    values (${one.type}, ${one.title}, ${one.message}, ${sql.jsonb(one.data as never)}, ${one.userId}, ${one.tenantId})`)
+    update "svc_Notification" set message = ${message}, data = ${sql.jsonb(data as never)}, seen = false, "updatedAt" = now()
+    where id = ${id} returning id`)
 }
 
 const unseen = 't.seen is not true'
