@@ -164,6 +164,7 @@ function acceptedRequestId(header: string | string[] | undefined): string | unde
 /** Of files and of uploads that are gone on with. */
 const fileHeaders = [
   ...['location', 'upload-offset', 'upload-length', 'upload-expires', 'tus-resumable', 'tus-version', 'x-file-id'],
+  ...['tus-extension', 'tus-max-size', 'tus-checksum-algorithm'],
   ...['content-range', 'accept-ranges', 'content-disposition', 'last-modified'],
 ]
 const rateLimitHeaders = ['ratelimit-limit', 'ratelimit-remaining', 'ratelimit-reset']

@@ -54,7 +54,9 @@ export function declaredRoutes(app: App): () => readonly DeclaredRoute[] {
 }
 
 function declaredOf({ method, url, schema = {}, config }: RouteOptions): DeclaredRoute[] {
-  const methods = [method].flat().filter((one) => one !== 'HEAD' && one !== 'OPTIONS')
+  // What answers browsers' questions whether they may ask declares nothing.
+  const isDescribed = (one: string) => one !== 'HEAD' && (one !== 'OPTIONS' || 'summary' in schema)
+  const methods = [method].flat().filter(isDescribed)
   return methods.map((one) => ({
     ...(schema as Partial<DeclaredRoute>),
     method: one,

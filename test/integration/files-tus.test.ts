@@ -7,6 +7,7 @@ import { Upload } from 'tus-js-client'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Api, startApi } from '../support/api.ts'
 import { administrator } from '../support/prepare.ts'
+import { createRole, createTenant, createUser, grant } from '../support/tenants.ts'
 import { waitFor } from '../support/wait.ts'
 
 /** Resumable uploads by tus 1.0, by the protocol's own client and by hand. */
@@ -145,6 +146,35 @@ describe('the protocol', () => {
     expect(await api.log(position)).toHaveLength(1)
   })
 
+  it('says what it offers, to browsers of trusted pages too', async () => {
+    const ask = (path: string, more: Record<string, string> = {}, on = api) =>
+      on.app.inject({ method: 'OPTIONS', url: path, headers: more })
+    const offer = {
+      'tus-resumable': '1.0.0',
+      'tus-version': '1.0.0',
+      'tus-extension': 'creation,termination,expiration,checksum',
+      'tus-checksum-algorithm': 'sha1,sha256',
+      'tus-max-size': String(40 * 1024 * 1024),
+    }
+    for (const path of ['/files/tus', await begin(3)]) {
+      const answer = await ask(path)
+      expect(answer).toMatchObject({ statusCode: 204, headers: offer })
+      expect(answer.headers['access-control-allow-origin']).toBeUndefined()
+    }
+    const page = 'https://app.example.com'
+    const trusting = await startApi({ LOCAL_STORAGE_PATH: base, AUTH_CORS_ALLOWED_ORIGINS: page }, api.database)
+    const preflight = { origin: page, 'access-control-request-method': 'PATCH' }
+    const allowed = await ask('/files/tus/x', preflight, trusting)
+    expect(allowed).toMatchObject({ statusCode: 204, headers: { 'access-control-allow-origin': page } })
+    expect(allowed.headers['access-control-allow-methods']).toContain('PATCH')
+    expect((await ask('/files/tus', { origin: page }, trusting)).headers).toMatchObject({
+      'tus-version': '1.0.0',
+      'access-control-expose-headers': expect.stringContaining('upload-offset'),
+    })
+    const foreign = await ask('/files/tus', { ...preflight, origin: 'https://evil.test' }, trusting)
+    expect(foreign.headers['access-control-allow-origin']).toBeUndefined()
+  })
+
   it('takes a file of nothing', async () => {
     const answer = await api.admin('POST', '/files/tus', undefined, { ...headers, 'upload-length': '0' })
     expect(answer).toMatchObject({ status: 201, headers: { 'x-file-id': expect.any(String) } })
@@ -198,6 +228,31 @@ describe('the protocol', () => {
     expect((await api.admin('DELETE', path, undefined, headers)).status).toBe(204)
     expect(await where(path)).toEqual([404, undefined, undefined])
     expect(await parts()).toEqual([])
+  })
+
+  it('bounds what is begun and not finished: how much of a tenant, and how many of a user', async () => {
+    const env = { LOCAL_STORAGE_PATH: base, MULTI_TENANT: 'true', STORAGE_QUOTA_TENANT: '10kb' }
+    const limited = await startApi(env, api.database)
+    const role = await createRole(limited)
+    await grant(limited, role, { collection: 'svc_File', action: 'create', fields: ['*'] })
+    const user = await createUser(limited, role, await createTenant(limited, 'one'))
+    const create = async (length: number) =>
+      (await user.call('POST', '/files/tus', undefined, { ...headers, 'upload-length': String(length) })).status
+    expect([await create(6000), await create(6000), await create(4000), await create(4000)]).toEqual([
+      201, 413, 201, 413,
+    ])
+    await limited.sql(
+      `insert into "svc_Upload" (id, "user_Id", length, metadata, storage, "expiresAt")
+       select gen_random_uuid(), $1, 1, '{}', 'local', now() + interval '1 hour' from generate_series(1, 100)`,
+      [user.id],
+    )
+    expect(await create(1)).toBe(429)
+    await limited.sql(`delete from "svc_Upload" where "user_Id" = $1`, [user.id])
+    const path = await begin(3)
+    const id = path.split('/').at(-1)
+    await api.sql(`update "svc_Upload" set parts = array_fill('x'::text, array[10000]) where id = $1`, [id])
+    expect((await add(path, 0, 'one')).statusCode).toBe(413)
+    await api.sql(`delete from "svc_Upload" where id = $1`, [id])
   })
 
   it('lets one request add at a time, and takes over from one that does not come back', async () => {

@@ -44,6 +44,21 @@ export async function insertUpload(rt: UnloggedWrites, upload: NewUpload): Promi
   return row!
 }
 
+/** What has begun and may still be finished: how many of the user's, and the bytes of all that is the tenant's. */
+export async function openUploads(
+  rt: UnloggedWrites,
+  { userId, tenantId }: Pick<UploadKey, 'userId' | 'tenantId'>,
+): Promise<{ readonly ofUser: number; readonly bytesOfTenant: number }> {
+  const [row] = await run<{ ofUser: number; bytesOfTenant: number }>(
+    rt,
+    `select count(*) filter (where "user_Id" = $1)::int as "ofUser",
+       coalesce(sum(length) filter (where tenant = $2::uuid), 0)::float8 as "bytesOfTenant"
+     from "svc_Upload" where "file_Id" is null and "expiresAt" > now() and ("user_Id" = $1 or tenant = $2::uuid)`,
+    [userId, tenantId ?? null],
+  )
+  return row!
+}
+
 /** Whoever asks: its creator at the tenant of then, or it is not there. */
 export type UploadKey = { readonly id: string; readonly userId: string; readonly tenantId: string | undefined }
 

@@ -1,5 +1,4 @@
 import { randomBytes, randomUUID } from 'node:crypto'
-import type { Place } from './content.ts'
 
 /** Whose file it is; each may be nobody's. */
 export type Owner = { readonly tenantId: string | undefined; readonly userId: string | undefined }
@@ -11,15 +10,13 @@ export function folderOf({ tenantId, userId }: Owner): string {
 }
 
 /** A new id and the name of its content, from what it was sent as. */
-export function newName(
-  originalFilename: string,
+export function newName(originalFilename: string): { readonly id: string; readonly filename: string } {
   // Not made of the time: an id is part of a key that nobody shall guess.
-  id: string = randomUUID(),
-): { readonly id: string; readonly filename: string } {
+  const id = randomUUID()
   return { id, filename: `${id}-${leafOf(originalFilename)}` }
 }
 
-/** The name of content that takes the place of other content; never that of content before. */
+/** The name of content that takes the place of other content; never that of any other. */
 export function nameOfReplacement(id: string, originalFilename: string): string {
   return `${id}-${randomBytes(4).toString('hex')}-${leafOf(originalFilename)}`
 }
@@ -44,9 +41,3 @@ export function shownName(name: string): string {
   while (Buffer.byteLength(shown) > 255) shown = [...shown].slice(0, -1).join('')
   return shown === '' ? 'file' : shown
 }
-
-export const placeIn = (storage: string, folder: string | null, filename: string): Place => ({
-  storage,
-  folder,
-  filename,
-})

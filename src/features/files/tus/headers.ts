@@ -8,6 +8,14 @@ export type Checksum = { readonly algorithm: 'sha1' | 'sha256'; readonly value: 
 export const tusVersion = '1.0.0'
 const checksumAlgorithms = 'sha1,sha256'
 
+/** What a client is told of the protocol before it begins. */
+export const offered = {
+  'tus-resumable': tusVersion,
+  'tus-version': tusVersion,
+  'tus-extension': 'creation,termination,expiration,checksum',
+  'tus-checksum-algorithm': checksumAlgorithms,
+}
+
 /** A whole number of bytes. 400 for others. */
 export function readBytes(name: string, value: unknown): number {
   const size = typeof value === 'string' && /^\d{1,15}$/.test(value) ? Number(value) : Number.NaN

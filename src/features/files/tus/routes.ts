@@ -8,7 +8,15 @@ import { Nothing, Text } from '../../../http/shapes.ts'
 import { isUuid } from '../../../language/uuid.ts'
 import { writerOf } from '../../data/items/items.ts'
 import type { FileWrites } from '../files/files.ts'
-import { readBytes, readChecksum, readMetadata, requireVersion, tusVersion, writtenMetadata } from './headers.ts'
+import {
+  offered,
+  readBytes,
+  readChecksum,
+  readMetadata,
+  requireVersion,
+  tusVersion,
+  writtenMetadata,
+} from './headers.ts'
 import { addToUpload, createUpload, endEarly, readUpload } from './tus.ts'
 
 const chunk = 'application/offset+octet-stream'
@@ -24,6 +32,13 @@ export function tusRoutes(app: App, rt: FileWrites): void {
     })
     requests(scope as App, rt)
   })
+}
+
+/** What is offered, told to everybody: a client asks before it has anything to send. */
+export function tusOfferRoutes(app: App, rt: FileWrites): void {
+  const headers = { ...offered, 'tus-max-size': String(rt.config.files.maxUploadFileSize) }
+  for (const path of ['/files/tus', '/files/tus/:id'])
+    app.options(path, offerRoute, async (_request, reply) => reply.code(204).headers(headers).send())
 }
 
 function requests(app: App, rt: FileWrites): void {
@@ -72,6 +87,11 @@ function idOf({ params }: FastifyRequest): string {
 
 const tag = 'Files'
 const Params = Type.Object({ id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44') })
+const offerRoute = route(
+  { summary: 'Ask what is offered of tus 1.0', tag, response: { 204: Nothing }, sendsText: true },
+  // A browser's question whether it may ask is answered by the same.
+  { config: { cors: { strictPreflight: false, preflightContinue: true } } },
+)
 const createRoute = route({
   summary: 'Begin a resumable upload',
   scope: 'write',

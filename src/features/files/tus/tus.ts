@@ -8,6 +8,7 @@ import {
   findUpload,
   insertUpload,
   leaveUpload,
+  openUploads,
   removeUpload,
   renewUploadClaim,
   type UploadKey,
@@ -25,8 +26,13 @@ import type { Checksum, Metadata } from './headers.ts'
 
 /** Parts are stored when they have come to so much, so a process that is killed loses no more. Bytes. */
 const partBytes = 8 * 1024 * 1024
-const claimSeconds = 60
-const renewEveryMs = 15_000
+/** Of one user, begun and not finished; what they hold is counted nowhere else. */
+const mostOpen = 100
+/** Each is an object of its own, and all are read when the last one is here. */
+const mostParts = 10_000
+/** A client that comes back to another process after its own was killed waits no longer: it tries again for some seconds. */
+const claimSeconds = 6
+const renewEveryMs = 2000
 
 /** Begins an upload. What would be refused at its end is refused here. */
 export async function createUpload(
@@ -35,10 +41,13 @@ export async function createUpload(
   { length, metadata }: { readonly length: number; readonly metadata: Metadata },
 ): Promise<UploadRow> {
   openWrite(rt, writer, 'svc_File', 'create')
-  await requireRoom(rt, writer, length)
+  const key = keyOf(writer, randomUUID())
+  const open = await openUploads(rt, key)
+  if (open.ofUser >= mostOpen) throw tooManyOpen()
+  await requireRoom(rt, writer, length, open.bytesOfTenant)
   const service = metadata.storage ? rt.storages.named(metadata.storage) : rt.storages.usual()
   const upload = await insertUpload(rt, {
-    ...keyOf(writer, randomUUID()),
+    ...key,
     length,
     metadata,
     storage: service.name,
@@ -88,6 +97,7 @@ export async function addToUpload(rt: FileWrites, writer: Writer, id: string, ad
   try {
     const remaining = claimed.length - offset
     if ((addition.size ?? 0) > remaining) throw tooMuch()
+    if (claimed.parts.length >= mostParts) throw tooManyParts()
     await storeParts(rt, { upload: claimed, token, remaining }, addition)
     const now = await readUpload(rt, writer, id)
     if (now.offset < now.length) return now
@@ -122,6 +132,10 @@ async function whyNot(rt: FileWrites, writer: Writer, id: string, offset: number
 const noUpload = () => new AppError(404, 'Upload not found')
 const locked = () => new AppError(423, 'Another request adds to this upload', { headers: { 'retry-after': '1' } })
 const tooMuch = () => new AppError(413, 'This is more than Upload-Length says')
+const tooManyParts = () =>
+  new AppError(413, `The upload has come in ${mostParts} parts: begin it anew with larger ones`)
+const tooManyOpen = () =>
+  new AppError(429, `At most ${mostOpen} uploads may be unfinished at a time`, { code: 'TOO_MANY_UPLOADS' })
 const mismatch = () => new AppError(460, 'Checksum Mismatch', { code: 'CHECKSUM_MISMATCH' })
 
 type Adding = { readonly upload: UploadRow; readonly token: string; readonly remaining: number }
