@@ -22,7 +22,10 @@ const limitsMs = { connectionTimeout: 3000, requestTimeout: 20_000, socketTimeou
  * The objects of a bucket, as content. The SDK (200 ms, 36 MB) is loaded by the first use. It repeats a request twice
  * where the server says that it may; a body that has begun is not asked for again.
  */
-export function openBucket({ accessKeyId, secretAccessKey, region, bucket, endpoint }: S3StorageService) {
+export function openBucket(
+  { accessKeyId, secretAccessKey, region, bucket, endpoint }: S3StorageService,
+  limits = limitsMs,
+) {
   let opened: Client.S3Client | undefined
   const client = (): Client.S3Client => {
     opened ??= new (sdk().S3Client)({
@@ -33,7 +36,7 @@ export function openBucket({ accessKeyId, secretAccessKey, region, bucket, endpo
       // Many compatible servers know none of the newer checksums.
       requestChecksumCalculation: 'WHEN_REQUIRED',
       responseChecksumValidation: 'WHEN_REQUIRED',
-      requestHandler: { ...limitsMs, throwOnRequestTimeout: true },
+      requestHandler: { ...limits, throwOnRequestTimeout: true },
       maxAttempts: 3,
     })
     return opened

@@ -1,7 +1,9 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { text } from 'node:stream/consumers'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { openBucket } from '../../src/adapters/s3.ts'
 import { parseConfig } from '../../src/config/config.ts'
+import type { S3StorageService } from '../../src/config/families.ts'
 import { examine } from '../../src/doctor/doctor.ts'
 import { removeDueContent, verifyFiles } from '../../src/features/files/files/files.ts'
 import { openStorages, type Storage } from '../../src/features/files/storage/storage.ts'
@@ -120,6 +122,30 @@ describe('an S3 service', () => {
     await expect(read('long.txt')).rejects.toThrow()
     s3.fault = () => undefined
     await storage.delete('long.txt')
+  })
+
+  it('that does not answer, or stops in the middle, is given up in time', async () => {
+    const service = Object.values(api.rt.config.storage.services)[0] as S3StorageService
+    const bucket = openBucket(service, { connectionTimeout: 200, requestTimeout: 150, socketTimeout: 150 })
+    await storage.write('here.txt', pieces('x'.repeat(100_000)))
+    s3.fault = () => 'silence'
+    const began = performance.now()
+    const verbs: (() => Promise<unknown>)[] = [
+      () => bucket.stat('here.txt'),
+      () => bucket.read('here.txt'),
+      () => bucket.write('new.txt', pieces('x')),
+      () => bucket.copy('here.txt', 'new.txt'),
+      () => bucket.delete('here.txt'),
+    ]
+    for (const verb of verbs) await expect(verb()).rejects.toThrow(/time/i)
+    expect(performance.now() - began).toBeLessThan(15_000)
+    s3.fault = (request) => (request === 'GET here.txt' ? 'stop' : undefined)
+    const stopping = (await bucket.read('here.txt'))!
+    await expect(text(stopping)).rejects.toThrow()
+    s3.fault = () => undefined
+    expect(await bucket.stat('new.txt')).toBeUndefined()
+    await bucket.delete('here.txt')
+    bucket.close()
   })
 
   it('is checked by doctor, which says what to mend', async () => {

@@ -9,8 +9,8 @@ import { buffer } from 'node:stream/consumers'
 import { SignatureV4 } from '@smithy/signature-v4'
 import { waitFor } from './wait.ts'
 
-/** How a request goes wrong: answered 503, its answer cut in the middle, or never answered. */
-export type Fault = '503' | 'cut' | 'silence'
+/** How a request goes wrong: answered 503, its answer cut or left in the middle, or never answered. */
+export type Fault = '503' | 'cut' | 'stop' | 'silence'
 
 export type S3 = {
   /** The variables of a service of the name. */
@@ -96,6 +96,7 @@ async function answer(request: IncomingMessage, response: ServerResponse, { port
     const content = await buffer(answered)
     for (const [name, value] of overrides) answered.headers[name.slice('response-'.length)] = value
     response.writeHead(answered.statusCode!, answered.headers)
+    if (fault === 'stop') return void response.write(content.subarray(0, content.length / 2))
     if (fault !== 'cut') return response.end(content)
     response.write(content.subarray(0, content.length / 2), () => response.destroy())
   })
