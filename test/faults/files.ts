@@ -11,7 +11,11 @@ import { testConfig } from '../support/prepare.ts'
 import { waitFor } from '../support/wait.ts'
 import type { Result } from './scenario.ts'
 
+/** `kills` of a process at each of the {@link kinds} of work. */
 export type Size = { readonly kills: number }
+
+const kinds = ['upload', 'replace', 'delete', 'move', 'removal'] as const
+type Kind = (typeof kinds)[number]
 
 const writers = 4
 const largest = 300_000
@@ -29,36 +33,71 @@ export async function runF42(seed: number, { kills }: Size): Promise<Result> {
   const cluster = await startCluster({ database, web: 2, workers: ['log-cleanup'] })
   const known: Known = new Map()
   const counts = { answered: 0, unknown: 0 }
+  const underWay: UnderWay = cluster.web.map(() => [])
+  const struck = new Map<Kind, number>(kinds.map((kind) => [kind, 0]))
   const stop = new AbortController()
   const work = Array.from({ length: writers }, (_, i) =>
-    changeOften(cluster, { known, counts, at: i, random }, stop.signal),
+    changeOften(cluster, { known, counts, underWay, at: i, random }, stop.signal),
   )
-  const moving = moveOften(cluster, stop.signal)
-  for (let kill = 0; kill < kills; kill += 1) {
-    const from = counts.answered
-    await waitFor(() => counts.answered > from + 2, { timeout: 60_000, what: 'more changes of files' })
-    await delay(random() * 60)
-    const members = [...cluster.web, ...cluster.workers]
-    const victim = members[Math.floor(random() * members.length)]!
-    await victim.kill('SIGKILL')
-    await victim.restart()
-  }
-  stop.abort()
-  await Promise.all([...work, moving])
+  const moving = moveOften(cluster, underWay, stop.signal)
   const rt = await openRuntime({ config: testConfig(database.url), log: silent, name: 'faults', worker: true })
   try {
+    for (let n = 0; n < kills * kinds.length; n += 1) {
+      const from = counts.answered
+      await waitFor(() => counts.answered > from + 2, { timeout: 60_000, what: 'more changes of files' })
+      const kind = kinds[n % kinds.length]!
+      const { victim, hit } = await victimAt(kind, { cluster, underWay, rt, random })
+      const kill = victim.kill('SIGKILL')
+      for (const one of new Set(hit())) struck.set(one, struck.get(one)! + 1)
+      await kill
+      await victim.restart()
+    }
+    stop.abort()
+    await Promise.all([...work, moving])
     await removeWhatIsLeft(cluster, rt)
     const faults = [...(await differences(rt)), ...(await broken(rt, known))]
     const files = [...known.values()].filter((states) => !states.has(null)).length
-    return { faults, figures: { kills, ...counts, files } }
+    const killed = Object.fromEntries([...struck].map(([kind, times]) => [`killed in the middle: ${kind}`, times]))
+    return { faults, figures: { kills: kills * kinds.length, ...killed, ...counts, files } }
   } finally {
     await rt.close()
     await Promise.all([...cluster.web, ...cluster.workers].map((member) => member.kill()))
   }
 }
 
+/** Of each web process the requests that have not been answered. */
+type UnderWay = (readonly Kind[])[]
+
+type Aim = {
+  readonly cluster: Cluster
+  readonly underWay: UnderWay
+  readonly rt: Runtime
+  readonly random: () => number
+}
+
+/** A process in the middle of such work, and what it is doing at the moment when it is asked. */
+async function victimAt(kind: Kind, { cluster: { web, workers, sql }, underWay, rt, random }: Aim) {
+  if (kind === 'removal') {
+    // What waits for readers to finish, and the holds of uploads besides: those are refused then.
+    await sql(`update "svc_FileRemoval" set "dueAt" = now() where "dueAt" < now() + interval '2 minutes'`)
+    await rt.boss.send('file-removal', {})
+    await delay(random() * 400)
+    return { victim: workers[0]!, hit: (): readonly Kind[] => ['removal'] }
+  }
+  const limit = performance.now() + 60_000
+  let at = -1
+  // Some of it takes few milliseconds.
+  for (; at < 0; at = underWay.findIndex((list) => list.includes(kind))) {
+    if (performance.now() > limit) throw new Error(`waited in vain for work of the kind ${kind}`)
+    await delay(1)
+  }
+  await delay(random() * 25)
+  return { victim: web[at]!, hit: () => underWay[at]! }
+}
+
 type Work = {
   readonly known: Known
+  readonly underWay: UnderWay
   readonly counts: { answered: number; unknown: number }
   at: number
   readonly random: () => number
@@ -74,13 +113,10 @@ async function changeOften(cluster: Cluster, work: Work, signal: AbortSignal): P
     const before = id === undefined ? undefined : new Set(work.known.get(id))
     const outcome = isDelete ? null : hash
     if (id !== undefined) work.known.get(id)!.add(outcome)
-    const method = id === undefined ? 'POST' : isDelete ? 'DELETE' : 'PATCH'
-    const answer = await send(
-      cluster,
-      work.at,
-      method,
-      `/files${id === undefined ? '' : `/${id}`}`,
-      isDelete ? undefined : content,
+    const kind = id === undefined ? 'upload' : isDelete ? 'delete' : 'replace'
+    const path = `/files${id === undefined ? '' : `/${id}`}`
+    const answer = await during(kind, cluster, work, () =>
+      send(cluster, work.at, methods[kind], path, isDelete ? undefined : content),
     )
     if (answer === undefined) {
       work.counts.unknown += 1
@@ -96,10 +132,30 @@ async function changeOften(cluster: Cluster, work: Work, signal: AbortSignal): P
   }
 }
 
-async function moveOften(cluster: Cluster, signal: AbortSignal): Promise<void> {
+const methods = { upload: 'POST', replace: 'PATCH', delete: 'DELETE' } as const
+
+async function moveOften(cluster: Cluster, underWay: UnderWay, signal: AbortSignal): Promise<void> {
   for (let at = 0; !signal.aborted; at += 1) {
-    await send(cluster, at, 'POST', '/files/migrate-storage-structure')
+    await during('move', cluster, { at, underWay }, () => send(cluster, at, 'POST', '/files/migrate-storage-structure'))
     await delay(200)
+  }
+}
+
+/** Notes what a web process is doing. */
+async function during<Result>(
+  kind: Kind,
+  { web }: Cluster,
+  { at, underWay }: Pick<Work, 'at' | 'underWay'>,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  const n = at % web.length
+  underWay[n] = [...underWay[n]!, kind]
+  try {
+    return await work()
+  } finally {
+    const list = [...underWay[n]!]
+    list.splice(list.indexOf(kind), 1)
+    underWay[n] = list
   }
 }
 
