@@ -7,6 +7,9 @@ import sharp, { type Sharp } from 'sharp'
 import type { Side } from './cases.ts'
 import type { Figure } from './figures.ts'
 import { shoot } from './load.ts'
+import { meterOf } from './meter.ts'
+import type { Options } from './options.ts'
+import { readCases } from './reads.ts'
 import { type Contest, median } from './rounds.ts'
 
 /** A file that both sides have: as an asset with a row, and by its name in the ceiling's directory. */
@@ -14,11 +17,20 @@ type Stored = { readonly id: string; readonly name: string }
 
 type Place = { readonly sql: pg.Client; readonly filesDir: string }
 
-/** What is asked of a side: its path, and what else the answer depends on. */
-type Wanted = { readonly path: string; readonly headers?: Readonly<Record<string, string>>; readonly status?: number }
+/** What is asked of a side: its path, and what else the answer depends on. `of`: who is asked, if not the side itself. */
+type Wanted = {
+  readonly path: string
+  readonly headers?: Readonly<Record<string, string>>
+  readonly status?: number
+  readonly of?: Side
+}
 
 /** Answers from storage, and a transform against the library alone. */
-export async function measureAssets(contest: Contest, place: Place, isQuick: boolean): Promise<readonly Figure[]> {
+export async function measureAssets(
+  contest: Contest,
+  place: Place,
+  { quick: isQuick, products }: Pick<Options, 'quick' | 'products'>,
+): Promise<readonly Figure[]> {
   const photo = await noise(2000, 1500).jpeg().toBuffer()
   const small = await store(place, 'thumb.webp', await sharp(photo).resize(200).webp().toBuffer())
   const picture = await store(place, 'picture.jpg', photo)
@@ -29,12 +41,17 @@ export async function measureAssets(contest: Contest, place: Place, isQuick: boo
   const of = ({ id, name }: Stored) => ({ ceiling: { path: `/static/${name}` }, daybook: { path: `/assets/${id}` } })
   const thumbnail = { ...of(small), daybook: { path: `/assets/${picture.id}?width=200&format=webp` } }
   const times = isQuick ? 1 : 10
+  const same = await unchanged(contest, of(small))
+  const read = {
+    path: readCases(products)[0]!.request({ n: 1, as: contest.accounts.admin, role: 'admin', kind: 'daybook' }).path,
+  }
   return [
-    await rate(contest, 'asset, 304', await unchanged(contest, of(small)), times * 300),
-    await rate(contest, 'asset, thumbnail from storage', thumbnail, times * 300),
+    ...(await rate(contest, 'asset, 304', same, times * 300)),
+    ...(await rate(contest, 'asset, 304, beside W1', { ...same, ceiling: { ...read, of: 'daybook' } }, times * 300)),
+    ...(await rate(contest, 'asset, thumbnail', thumbnail, times * 300)),
     await throughput(contest, 'asset, download of 1 MB', of(one), { times: times * 20, atOnce: 8 }),
     await throughput(contest, 'asset, download of 100 MB', of(hundred), { times: Math.ceil(times / 3), atOnce: 1 }),
-    await transforms(contest, photo, picture, isQuick ? 3 : 20),
+    ...(await transforms(contest, photo, picture, isQuick ? 3 : 20)),
   ]
 }
 
@@ -69,23 +86,35 @@ async function unchanged(contest: Contest, both: Both): Promise<Both> {
   return { ceiling: await tagged('ceiling'), daybook: await tagged('daybook') }
 }
 
-/** Requests per second. */
-async function rate(contest: Contest, title: string, both: Both, amount: number): Promise<Figure> {
-  const figures = await inTurns(contest, async (side) => {
-    const { path, headers = {}, status = 200 } = wantedBy(both, side)
+/** How many rounds a side answers before V8 has compiled what they run through. */
+const roundsUntilCompiled = 6
+
+/** Requests per second, and what one takes of the processors, PostgreSQL's part included. */
+async function rate(contest: Contest, title: string, both: Both, amount: number): Promise<readonly Figure[]> {
+  const cpu = new Map<Side, number[]>()
+  const shot = async (side: Side) => {
+    const { path, headers = {}, status = 200, of = side } = wantedBy(both, side)
+    const server = contest.servers[of]!
     const requests = [
       { setupRequest: (request: object) => ({ ...request, path, headers: { ...headers, ...bearer(contest) } }) },
     ]
-    const round = await shoot(contest.servers[side]!, contest.accounts.admin, {
-      amount,
-      connections: 16,
-      status,
-      requests,
-    } as never)
-    if (round.errors > 0) throw new Error(`${title}: ${round.errors} wrong answers of ${side}`)
+    const meters = [meterOf(server.pid), meterOf(contest.databasePid, 'with its children')]
+    const before = meters.map((meter) => meter() ?? 0)
+    const shots = { amount, connections: 16, status, requests }
+    const round = await shoot(server, contest.accounts.admin, shots as never)
+    if (round.errors > 0) throw new Error(`${title}: ${round.errors} wrong answers of ${of}`)
+    const spent = meters.reduce((sum, meter, n) => sum + (meter() ?? 0) - before[n]!, 0)
+    cpu.set(side, [...(cpu.get(side) ?? []), (spent * 1e6) / amount])
     return round.perSecond
-  })
-  return { id: 'P12', title, unit: 'requests/s', ...figures }
+  }
+  for (const side of sidesOf(contest)) for (let n = 0; n < roundsUntilCompiled; n += 1) await shot(side)
+  cpu.clear()
+  const figures = await inTurns(contest, shot)
+  const spent = Object.fromEntries([...cpu].map(([side, values]) => [side, median(values)]))
+  return [
+    { id: 'P12', title, unit: 'requests/s', ...figures },
+    { id: 'P12', title: `${title}: processor time of one`, unit: 'µs', ...spent },
+  ]
 }
 
 /** Megabytes per second. */
@@ -111,26 +140,40 @@ async function throughput(
   return { id: 'P12', title, unit: 'MB/s', ...figures }
 }
 
-/** Milliseconds; here less is better. The ceiling is the library, in this process and with all cores. */
-async function transforms(contest: Contest, photo: Buffer, { id }: Stored, times: number): Promise<Figure> {
+/**
+ * Milliseconds; here less is better. The ceiling is the library, in this process and with all cores. Daybook's processes for
+ * images yield to all others, so on a busy machine only their processor time says something.
+ */
+async function transforms(contest: Contest, photo: Buffer, { id }: Stored, times: number): Promise<readonly Figure[]> {
   const qualities = Array.from({ length: times }, (_, n) => 60 + (n % 40))
-  const timed = async (work: (quality: number) => Promise<unknown>) => {
+  const timed = async (meter: () => number, work: (quality: number) => Promise<unknown>) => {
     const took: number[] = []
+    const before = meter()
     for (const quality of qualities) {
       const began = performance.now()
       await work(quality)
       took.push(performance.now() - began)
     }
-    return median(took)
+    return { ms: median(took), cpu: ((meter() - before) * 1000) / times }
   }
+  const seconds = () => {
+    const { user, system } = process.cpuUsage()
+    return (user + system) / 1e6
+  }
+  const ofDaybook = meterOf(contest.servers.daybook!.pid, 'with its children')
   const library = (quality: number) => sharp(photo).autoOrient().resize(800).webp({ quality }).toBuffer()
   await library(50)
   await download(contest, 'daybook', { path: `/assets/${id}?width=800&format=webp&quality=50` })
-  const ceiling = await timed(library)
-  const daybook = await timed((quality) =>
-    download(contest, 'daybook', { path: `/assets/${id}?width=800&format=webp&quality=${quality}` }),
+  const ceiling = await timed(seconds, library)
+  const daybook = await timed(
+    () => ofDaybook() ?? 0,
+    (quality) => download(contest, 'daybook', { path: `/assets/${id}?width=800&format=webp&quality=${quality}` }),
   )
-  return { id: 'P12', title: '2000 × 1500 to 800 webp, the library alone', unit: 'ms', ceiling, daybook }
+  const title = '2000 × 1500 to 800 webp, beside the library alone'
+  return [
+    { id: 'P12', title, unit: 'ms', ceiling: ceiling.ms, daybook: daybook.ms },
+    { id: 'P12', title: `${title}: processor time`, unit: 'ms', ceiling: ceiling.cpu, daybook: daybook.cpu },
+  ]
 }
 
 /** Medians of rounds in which the sides take turns, after one that does not count. */

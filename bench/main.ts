@@ -42,7 +42,7 @@ async function bench(options: Options, cleanup: AsyncDisposableStack): Promise<R
   const lines = await runRounds(options, contest)
   const figures = await runParts(options, {
     P9: () => measureMixed(contest),
-    P12: () => measureAssets(contest, { sql, filesDir }, options.quick),
+    P12: () => measureAssets(contest, { sql, filesDir }, options),
     W10: () => measureRealtime(prepared, options.quick),
     W11: () => measureStart(contest, launches, options.quick ? 1 : 5),
     W13: () => measureJobs(prepared, options.quick),
