@@ -194,6 +194,75 @@ describe('what is answered', () => {
     })
   })
 
+  it('what is asked oddly, without a fault and without more than is asked for', async () => {
+    const content = 'abcdefghij'.repeat(10)
+    const { id } = await storeFile(api, { content, type: 'text/plain', typeProven: false, isPublic: true })
+    const none = await storeFile(api, { content: '', type: 'text/plain', typeProven: false, isPublic: true })
+    const etag = String((await get(`/assets/${id}`)).headers.etag)
+    const read = async (headers: Record<string, string>, path = `/assets/${id}`) => {
+      const { status, text, headers: answered } = await get(path, headers)
+      return [status, status === 416 ? answered['content-range'] : text]
+    }
+    const whole = [200, content]
+    const ranges: [string, unknown][] = [
+      ['bytes=99-', [206, 'j']],
+      ['bytes=95-99999999999999999999', [206, 'fghij']],
+      ['bytes=-200', [206, content]],
+      ['bytes=-0', [416, 'bytes */100']],
+      ['bytes=99999999999999999999-', [416, 'bytes */100']],
+      ['bytes=0-0', [206, 'a']],
+      ['bytes=5-3', whole],
+      ['bytes=-', whole],
+      ['bytes=--5', whole],
+      ['bytes=1-2, 1-2, 1-2', whole],
+      ['bytes=0x1-0x2', whole],
+      ['items=0-1', whole],
+      [`bytes=${'0-1,'.repeat(1000)}0-1`, whole],
+    ]
+    for (const [range, expected] of ranges) expect([range, await read({ range })]).toEqual([range, expected])
+    expect(await read({ range: 'bytes=0-' }, `/assets/${none.id}`)).toEqual([416, 'bytes */0'])
+    expect(await read({}, `/assets/${none.id}`)).toEqual([200, ''])
+    expect(await read({ range: 'bytes=0-1', 'if-range': `W/${etag}` })).toEqual(whole)
+    expect(await read({ range: 'bytes=0-1', 'if-range': 'Thu, 01 Jan 2099 00:00:00 GMT' })).toEqual(whole)
+    expect(await read({ 'if-none-match': `"a", "b,c" , W/${etag}` })).toEqual([304, ''])
+    expect(await read({ 'if-none-match': '"a", W/"b"' })).toEqual(whole)
+    expect(await read({ 'if-none-match': etag.replaceAll('"', '') })).toEqual(whole)
+    expect(await read({ 'if-none-match': '*' })).toEqual([304, ''])
+    expect(await read({ 'if-modified-since': 'nonsense' })).toEqual(whole)
+    for (const query of [
+      'width=1&width=2',
+      'width[]=1',
+      'width=1e3',
+      'width=-5',
+      'width=9'.repeat(50),
+      'download[a]=true',
+    ])
+      expect([query, await read({}, `/assets/${id}?${query}`)]).toEqual([query, whole])
+    const tokens = await get(`/assets/${id}?access_token=a&access_token=b`)
+    expect(tokens.status).toBe(401)
+    const hidden = await storeFile(api, { content, type: 'text/plain' })
+    for (const name of ['if-none-match', 'if-match', 'range'])
+      expect((await get(`/assets/${hidden.id}`, { [name]: name === 'range' ? 'bytes=0-1' : '*' })).status).toBe(403)
+    for (const path of [`${hidden.id}/`, `${hidden.id.toUpperCase()}`, `${hidden.id}%00`, `./${hidden.id}`])
+      expect([403, 404]).toContain((await get(`/assets/${path}`)).status)
+  })
+
+  it('under any name, one header', async () => {
+    for (const [name, shown] of [
+      ['a"; filename="b.html', 'filename="a_; filename=_b.html"'],
+      ['a\r\nset-cookie: x=y.png', 'filename="aset-cookie: x=y.png"'],
+      ['\u202egnp.exe', 'filename="gnp.exe"'],
+      ['../../etc/passwd', 'filename=".._.._etc_passwd"'],
+      ['\ud800.png', "filename*=UTF-8''%EF%BF%BD.png"],
+    ] as const) {
+      const { id } = await storeFile(api, { content: picture, isPublic: true })
+      await api.sql(`update "svc_File" set "originalFilename" = $2 where id = $1`, [id, name.toWellFormed()])
+      const { headers } = await get(`/assets/${id}?download=true`)
+      expect(headers['content-disposition']).toContain(shown)
+      expect(headers['set-cookie']).toBeUndefined()
+    }
+  })
+
   it('large content, piece by piece', async () => {
     const content = Buffer.alloc(1_000_000, 'abcdefg')
     const { id } = await storeFile(api, { content, type: 'video/mp4', name: 'film.mp4', isPublic: true })
