@@ -23,8 +23,8 @@ import { reportRoutes } from '../features/data/reports/routes.ts'
 import { schemaAdminRoutes, schemaRoutes } from '../features/data/schemas/routes.ts'
 import { trashRoutes, undoRoutes } from '../features/data/undo/routes.ts'
 import { assetBearerRoutes, assetRoutes } from '../features/files/assets/routes.ts'
-import { fileAdminRoutes, fileRoutes } from '../features/files/files/routes.ts'
-import { tusRoutes } from '../features/files/tus/routes.ts'
+import { fileAdminRoutes, fileBearerRoutes, fileRoutes } from '../features/files/files/routes.ts'
+import { tusOfferRoutes, tusRoutes } from '../features/files/tus/routes.ts'
 import { inboxRoutes } from '../features/messaging/inbox/routes.ts'
 import { mailAdminRoutes } from '../features/messaging/mail/routes.ts'
 import { notificationAdminRoutes, notificationRoutes } from '../features/messaging/notifications/routes.ts'
@@ -76,8 +76,10 @@ const groups: readonly RouteGroup[] = [
   { access: 'bearer', register: itemBearerRoutes, isRetried: true },
   { access: 'bearer', register: itemImportRoutes },
   { access: 'public', register: fileRoutes },
+  { access: 'bearer', register: fileBearerRoutes },
   { access: 'admin', register: fileAdminRoutes },
   { access: 'bearer', register: tusRoutes },
+  { access: 'public', register: tusOfferRoutes },
   { access: 'public', register: historyRoutes, isRetried: true },
   { access: 'admin', register: historyAdminRoutes },
   { access: 'public', register: trashRoutes, isRetried: true },

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino'
 import type { CurrentAccess } from '../access/store.ts'
 import { withFreshCatalog } from '../catalog/store.ts'
+import type { Configuration } from '../config/config.ts'
 import type { Tx } from '../db/sql.ts'
 import type { Action } from '../errors.ts'
 import { type Actor, type Cause, systemActor } from '../events/types.ts'
@@ -15,11 +16,14 @@ import {
   writingDb,
 } from '../features/data/items/items.ts'
 import {
+  type Attachment,
+  checkAttachments,
   type MailContext,
   type MailRequest,
   type MailType,
   mailTypes,
   queueMail,
+  readAttachments,
 } from '../features/messaging/mail/mail.ts'
 import { newNotificationOf, sendNotifications } from '../features/messaging/notifications/notifications.ts'
 import { hasTemplate } from '../features/messaging/templates/templates.ts'
@@ -27,6 +31,7 @@ import { type Grant, systemAccess } from '../query/access.ts'
 import type { ExtensionWrites } from './capabilities.ts'
 import { type ItemsServiceClass, itemsServiceFor } from './items-service.ts'
 import { type SocketService, socketServiceFor } from './socket-service.ts'
+import { type StorageService, storageServiceFor } from './storage-service.ts'
 import type { TasksService } from './tasks-service.ts'
 
 /** What the platform gives an extension to work with; see docs/extensions.md. */
@@ -37,6 +42,7 @@ export type ExtensionContext = {
   readonly mailService: MailService
   readonly notificationService: NotificationService
   readonly socketService: SocketService
+  readonly storageService: StorageService
   /** Only where tasks are run: in the handlers of tasks and schedules. */
   readonly tasksService?: TasksService
   /** Lines carry the extension's name. */
@@ -66,6 +72,8 @@ type MailOptions = {
   readonly type?: string
   readonly templateName?: string
   /** What the type needs to know, and whom the mail is about. */
+  /** Stored files that go with it: their ids, or `{ file, filename }`. */
+  readonly attachments?: readonly (string | Attachment)[]
   readonly context?: { readonly user?: { readonly id: string }; readonly tenant?: { readonly id: string } } & Record<
     string,
     unknown
@@ -123,7 +131,7 @@ export function contextFor(
     mailService: {
       sendMail: (mail) =>
         inTransaction(rt, writer(), async ({ tx, scope }) => {
-          const { emailLogId, event } = await queueMail(tx, await requestOf(tx, mail))
+          const { emailLogId, event } = await queueMail(tx, await requestOf(rt, tx, mail))
           scope.events.push({ ...event, actor: actorOfHook(rt) ?? scope.actor })
           return emailLogId
         }),
@@ -136,6 +144,7 @@ export function contextFor(
       },
     },
     socketService: socketServiceFor(rt, extension, () => scopeOfHook(rt)?.tx),
+    storageService: storageServiceFor(rt, writer),
     ...(tasksService !== undefined && { tasksService }),
     log: rt.log.child({ extension }),
   } satisfies ExtensionContext)
@@ -155,7 +164,7 @@ function permissionService(rt: CurrentAccess): PermissionService {
 }
 
 /** A mail of the platform, or by a template: of svc_Template, or built in. */
-async function requestOf(tx: Tx, options: MailOptions): Promise<MailRequest<MailType>> {
+async function requestOf({ config }: Configuration, tx: Tx, options: MailOptions): Promise<MailRequest<MailType>> {
   const { to, subject, type, templateName, context = {} } = options
   const name = type ?? templateName ?? ''
   const { user, tenant, ...more } = context
@@ -164,6 +173,8 @@ async function requestOf(tx: Tx, options: MailOptions): Promise<MailRequest<Mail
     throw new Error(
       `there is no active template ${JSON.stringify(name)}, nor is it one of: ${Object.keys(mailTypes).join(', ')}`,
     )
+  const attachments = readAttachments(options.attachments)
+  await checkAttachments(tx, config, attachments, tenant?.id)
   return {
     type: own ? (name as MailType) : 'custom',
     to,
@@ -171,5 +182,6 @@ async function requestOf(tx: Tx, options: MailOptions): Promise<MailRequest<Mail
     ...(subject !== undefined && { subject }),
     ...(user !== undefined && { user: { id: user.id } }),
     ...(tenant !== undefined && { tenantId: tenant.id }),
+    attachments,
   }
 }

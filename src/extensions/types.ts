@@ -13,6 +13,7 @@ export type { Accountability, HookDb } from '../features/data/items/items.ts'
 export type { ExtensionContext } from './context.ts'
 export type { ItemsService } from './items-service.ts'
 export type { SocketService } from './socket-service.ts'
+export type { StorageService } from './storage-service.ts'
 export type { TasksService } from './tasks-service.ts'
 
 /** `svc-hook-*`: registers its hooks and returns. */

@@ -1,7 +1,7 @@
 import { Type } from '../../../adapters/typebox.ts'
 import { route } from '../../../http/route.ts'
-import { Count, Nothing, NullableId, Row, Said, Text } from '../../../http/shapes.ts'
-import { fileBody, ItemsShape, ListQuery, ReadQuery } from '../../data/items/items.ts'
+import { Count, Filled, Id, Nothing, NullableId, OneOf, Row, Said, Text } from '../../../http/shapes.ts'
+import { fileBody, ImportedShape, ItemsShape, ListQuery, ReadQuery } from '../../data/items/items.ts'
 
 const tag = 'Files'
 const id = '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'
@@ -88,6 +88,28 @@ export const deleteRoute = route({
   tag,
   params: Params,
   response: { 200: Said('File deleted successfully') },
+})
+
+export const importRoute = route({
+  summary: 'Import rows from a stored file',
+  description:
+    'A CSV or JSON file that the caller may read, as `POST /items/{collection}/import-csv` takes it: all rows or none.',
+  tag,
+  params: Params,
+  body: Type.Object({
+    collection: Filled('country', { refusal: 'collection is required' }),
+    format: Type.Optional(
+      OneOf(['csv', 'json'], {
+        examples: ['csv'],
+        description: 'By the name or the type of the file unless given.',
+        refusal: 'format must be csv or json',
+      }),
+    ),
+    tenant: Type.Optional(Id({ description: 'Of the rows, for callers that no tenant is stamped for.' })),
+  }),
+  response: {
+    200: ImportedShape,
+  },
 })
 
 const counted = (example: number) => Type.Optional(Count(example))

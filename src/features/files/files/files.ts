@@ -25,8 +25,8 @@ import { folderOf, nameOfReplacement, newName, type Owner, shownName } from './p
 import { changeableFile, type FileRow, lockedFile, tenantOf, usedBytes, usedBytesNow } from './queries.ts'
 
 export type { ContentWrites, FileReads, FileWrites } from './capabilities.ts'
-export { discardKey } from './content.ts'
-export { countMovable, moveFiles, toFolders, toService } from './move.ts'
+export { discardKey, type Incoming } from './content.ts'
+export { countMovable, type Moved, moveFiles, toFolders, toService } from './move.ts'
 export { contentConsumer, removeDueContent, removeOrphans } from './removal.ts'
 export { fileRules } from './rules.ts'
 export { type Difference, verifyFiles } from './verify.ts'
@@ -68,22 +68,35 @@ export async function saveFile(
   fields: Fields = new Map(),
   given: GivenFile = {},
 ): Promise<string> {
-  const upload = newUpload(rt, writer, given)
+  return finished(writer, newUpload(rt, writer, given), incoming, fields)
+}
+
+async function finished(writer: Writer, upload: Upload, incoming: Incoming, fields: Fields): Promise<string> {
   try {
     await upload.store(incoming, fields)
     return await upload.finish(writer, fields)
   } catch (error) {
-    await upload.discard()
+    // What is part of a transaction that goes on is held by it; it is removed when the hold is over.
+    if (writer.scope === undefined) await upload.discard()
     throw error
   }
+}
+
+/** Gives a file other content that comes from elsewhere than a form. 404 for a file that the writer may not change. */
+export async function replaceFile(
+  rt: FileWrites,
+  writer: Writer,
+  id: string,
+  incoming: Incoming,
+  fields: Fields = new Map(),
+): Promise<void> {
+  await finished(writer, replacement(rt, await fileToChange(rt, writer, id)), incoming, fields)
 }
 
 /** Changes what is said of a file, and its content where a form holds one. 404 for a file that the caller may not change. */
 export async function changeFile(rt: FileWrites, request: FastifyRequest, id: string): Promise<string> {
   const writer = writerOf(request)
-  const context = openWrite(rt, writer, collection, 'update')
-  const row = isUuid(id) ? await changeableFile(rt, context, id) : undefined
-  if (row === undefined) throw new AppError(404, 'File not found')
+  const row = await fileToChange(rt, writer, id)
   if (!request.isMultipart()) return update(rt, writer, row, request.body)
   await requireRoom(rt, writer, declaredSize(request))
   const upload = replacement(rt, row)
@@ -94,11 +107,23 @@ export async function changeFile(rt: FileWrites, request: FastifyRequest, id: st
     identifyBody(request, JSON.stringify([stored?.hash, ...fields]))
     if (stored !== undefined) return await upload.finish(writerOf(request), fields)
     fields.delete('storage')
-    return await update(rt, writerOf(request), row, payloadOf(context.collection, fields))
+    return await update(
+      rt,
+      writerOf(request),
+      row,
+      payloadOf(rt.catalog.current().collections.get(collection)!, fields),
+    )
   } catch (error) {
     await upload.discard()
     throw error
   }
+}
+
+async function fileToChange(rt: FileWrites, writer: Writer, id: string): Promise<FileRow> {
+  const context = openWrite(rt, writer, collection, 'update')
+  const row = isUuid(id) ? await changeableFile(writer.scope?.tx ?? rt.db, context, id) : undefined
+  if (row === undefined) throw new AppError(404, 'File not found')
+  return row
 }
 
 /** Deletes the row; its content follows by the log. */
@@ -142,8 +167,9 @@ function openUpload(rt: FileWrites, { placeOf, commit }: Target): Upload {
       // A service that is not there is refused before anything is moved.
       const { storage, folder } = placeOf(originalFilename, fields)
       stored = await moveContent(rt, stored!, { storage, folder, filename })
-      const id = await withFreshCatalog(rt.catalog, () => commit(writer, stored!, fields))
-      return id
+      const work = () => commit(writer, stored!, fields)
+      // What is part of a transaction can only be run again together with all of it.
+      return writer.scope === undefined ? withFreshCatalog(rt.catalog, work) : work()
     },
     discard: async () => {
       if (stored !== undefined) await discardContent(rt, stored)
@@ -155,7 +181,11 @@ function newUpload(rt: FileWrites, writer: Writer, { id: given, during }: GivenF
   let named: { readonly id: string; readonly filename: string } | undefined
   const upload = openUpload(rt, {
     placeOf: (originalFilename, fields) => {
-      named ??= newName(originalFilename, given)
+      // An upload that goes on after a break may be finished twice at a time, of which one counts: each has its own content.
+      named ??=
+        given === undefined
+          ? newName(originalFilename)
+          : { id: given, filename: nameOfReplacement(given, originalFilename) }
       return { ...serviceFor(rt, fields, ownerOf(rt, writer, fields)), filename: named.filename }
     },
     commit: (by, stored, fields) => commitNew(rt, by, { id: named!.id, during }, stored, fields),
@@ -288,12 +318,12 @@ function declaredSize({ headers }: FastifyRequest): number | undefined {
   return Number.isSafeInteger(length) ? Math.max(0, length - roomForFields) : undefined
 }
 
-/** What would be refused at the end is refused before the body is read. */
-export async function requireRoom(rt: FileWrites, { access }: Writer, size = 0): Promise<void> {
+/** What would be refused at the end is refused before the body is read. `begunBefore`: what else is to come. */
+export async function requireRoom(rt: FileWrites, { access }: Writer, size = 0, begunBefore = 0): Promise<void> {
   if (size > rt.config.files.maxUploadFileSize) throw tooLarge()
   const { quotaTenant } = rt.config.storage
   if (quotaTenant === undefined || access.tenantId === undefined || !rt.config.tenancy.enabled) return
-  if ((await usedBytes(rt, access.tenantId)) + size >= quotaTenant) throw quotaExceeded()
+  if ((await usedBytes(rt, access.tenantId)) + begunBefore + size >= quotaTenant) throw quotaExceeded()
 }
 
 async function requireQuota(rt: FileWrites, tx: Tx, id: string): Promise<void> {

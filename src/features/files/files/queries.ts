@@ -17,7 +17,7 @@ export type FileRow = {
 const columns = 'id, storage, storage_folder, filename, "tenant_Id", "userCreated_Id", size'
 
 /** The row, where the caller may change it so. */
-export async function changeableFile({ db }: Reads, context: WriteContext, id: string): Promise<FileRow | undefined> {
+export async function changeableFile(db: Reader, context: WriteContext, id: string): Promise<FileRow | undefined> {
   const params = createParams()
   const where = `${keyCondition(context.collection, [id], params)} and ${ruleSql(context, 't', params)}`
   return db.maybeOne<FileRow>(rawQuery(`select ${columns} from "svc_File" t where ${where}`, params.values))

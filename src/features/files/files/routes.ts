@@ -1,18 +1,22 @@
+import { Readable } from 'node:stream'
 import { acceptMultipart } from '../../../adapters/multipart.ts'
+import { type ProgressNotices, toldOf } from '../../../events/progress.ts'
 import { type App, actorOf } from '../../../http/http.ts'
-import { answerItem, answerList, writerOf } from '../../data/items/items.ts'
+import { answerItem, answerList, importContent, writerOf } from '../../data/items/items.ts'
+import { type AssetWrites, contentsOf, fileNotFound, readableAsset } from '../assets/assets.ts'
 import type { FileWrites } from './capabilities.ts'
 import {
   changeRoute,
   deleteRoute,
   fromUrlRoute,
+  importRoute,
   listRoute,
   migrateRoute,
   readRoute,
   uploadRoute,
   usageRoute,
 } from './declarations.ts'
-import { changeFile, countMovable, deleteFile, moveFiles, toFolders, uploadFile } from './files.ts'
+import { changeFile, countMovable, deleteFile, type Moved, moveFiles, toFolders, uploadFile } from './files.ts'
 import { fetchFile } from './from-url.ts'
 import { usageOfTenants } from './queries.ts'
 
@@ -37,8 +41,26 @@ export function fileRoutes(app: App, rt: FileWrites): void {
   })
 }
 
+/** For callers that are somebody. */
+export function fileBearerRoutes(app: App, rt: FileWrites & AssetWrites & ProgressNotices): void {
+  app.post('/files/:id/import', importRoute, async (request, reply) => {
+    const file = await readableAsset(rt, request.caller, request.params.id)
+    const { collection, format, tenant } = request.body
+    const content = async () => {
+      const found = await contentsOf(rt).original(file).read()
+      if (found === undefined) throw fileNotFound()
+      return Buffer.isBuffer(found) ? Readable.from([found]) : found
+    }
+    const { name, type } = file
+    return importContent(rt, { request, reply }, collection, {
+      ...{ name, type, tenant, content },
+      format: format === undefined ? undefined : format === 'csv' ? 'CSV' : 'JSON',
+    })
+  })
+}
+
 /** Routes for administrators. */
-export function fileAdminRoutes(app: App, rt: FileWrites): void {
+export function fileAdminRoutes(app: App, rt: FileWrites & ProgressNotices): void {
   app.get('/files/usage', usageRoute, async () => ({ data: await usageOfTenants(rt) }))
   app.post('/files/migrate-storage-structure', migrateRoute, async (request, reply) => {
     if (request.query.dryRun === true) {
@@ -48,6 +70,14 @@ export function fileAdminRoutes(app: App, rt: FileWrites): void {
     // Nothing is sent while files are moved, and the server cuts silent connections after a minute: who handles that
     // prevents it. A client that goes away ends the move between two pages; it can be made again.
     reply.raw.on('timeout', () => {})
-    return { data: { dryRun: false, ...(await moveFiles(rt, actorOf(request), toFolders)) } }
+    const progress = rt.progress(actorOf(request), { type: 'files', title: 'Files are being moved into folders' })
+    const tell = ({ scanned, moved, failed }: Moved) =>
+      progress.at(`${moved} files have been moved`, { scanned, moved, failed })
+    const work = () => moveFiles(rt, actorOf(request), toFolders, tell)
+    const done = await toldOf(progress, work, ({ scanned, moved, failed }) => ({
+      message: `${moved} files have been moved, ${failed} could not be`,
+      data: { scanned, moved, failed },
+    }))
+    return { data: { dryRun: false, ...done } }
   })
 }
