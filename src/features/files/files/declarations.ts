@@ -92,6 +92,7 @@ export const deleteRoute = route({
 
 export const importRoute = route({
   summary: 'Import rows from a stored file',
+  scope: 'write',
   description:
     'A CSV or JSON file that the caller may read, as `POST /items/{collection}/import-csv` takes it: all rows or none.',
   tag,

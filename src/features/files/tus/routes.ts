@@ -88,7 +88,7 @@ function idOf({ params }: FastifyRequest): string {
 const tag = 'Files'
 const Params = Type.Object({ id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44') })
 const offerRoute = route(
-  { summary: 'Ask what is offered of tus 1.0', tag, response: { 204: Nothing }, sendsText: true },
+  { summary: 'Ask what is offered of tus 1.0', scope: 'read', tag, response: { 204: Nothing }, sendsText: true },
   // A browser's question whether it may ask is answered by the same.
   { config: { cors: { strictPreflight: false, preflightContinue: true } } },
 )
