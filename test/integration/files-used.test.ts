@@ -234,6 +234,22 @@ describe('extensions', () => {
   })
 })
 
+it('what files come to is in a report, as it is counted', async () => {
+  await storeFile(api, { content: 'abc', tenant: await createTenant(api, 'report') })
+  const report = {
+    groupBy: ['tenant_Id', 'storage'],
+    aggregate: { bytes: { function: 'sum', field: 'size' }, files: { function: 'count', field: '*' } },
+  }
+  const { body, text: said } = await api.admin('POST', '/reports/svc_File', report)
+  const usage = (await api.admin('GET', '/files/usage')).body.data
+  const sorted = (rows: any[]) =>
+    rows
+      .map(({ tenant_Id, storage, bytes, files }) => `${tenant_Id} ${storage} ${Number(bytes)} ${Number(files)}`)
+      .sort()
+  expect(usage.length, said).toBeGreaterThan(1)
+  expect(sorted(body.data)).toEqual(sorted(usage))
+})
+
 describe('a stored file', () => {
   const csv = 'title\none\ntwo\n'
   it('is imported by those who may read it and create rows, all rows or none', async () => {
