@@ -61,8 +61,9 @@ export type PoolOptions = {
 
 /** A client hears of it before its connection is given up. */
 const longestWaitMs = 45_000
-/** A process that yields to all others may not get its time within so many times as long. */
+/** A process that yields to all others may not get its time within so many times as long, but for short times. */
 const patience = 4
+const leastPatienceMs = 20_000
 /** A child that is asked for a file may read so much of it: what containers say stands at their ends. */
 const mostRead = 32 * 1_048_576
 const mostReadAtOnce = 4 * 1_048_576
@@ -94,7 +95,7 @@ export function openPool({ log, limits, memoryMb, tempDir }: PoolOptions): Image
             if ('ready' in prepared) return prepared.ready
             line.limit({
               computeMs: timeLimitMs,
-              passedMs: patience * timeLimitMs,
+              passedMs: Math.max(leastPatienceMs, patience * timeLimitMs),
               lookMs: timeLimitMs / 10,
               refusal: (overrun) => (overrun === 'passed' ? starved() : new JobFault('deadly', 'it takes too long')),
             })
