@@ -22,7 +22,7 @@ import {
 import { commit, type Writes } from './commit.ts'
 import { type Cursor, cursorAt, parseCursor } from './cursor.ts'
 import { eventIdSql } from './log.ts'
-import { type LogEvent, pullRound, readEvents } from './log-reader.ts'
+import { type BriefEvent, type LogEvent, pullRound, readEvents } from './log-reader.ts'
 import { type Cause, causeOf, type DomainEvent, systemActor } from './types.ts'
 
 export type Consumer = {
@@ -47,12 +47,18 @@ export type Consumer = {
 
 type Handled = { readonly events?: readonly DomainEvent[] }
 
-/** `collections` and `actions` default to all; domain events have their entity for a collection. */
-export type Wants = { readonly collections?: readonly string[]; readonly actions?: readonly string[] }
+/**
+ * `collections` and `actions` default to all; domain events have their entity for a collection. With `brief` the events of a
+ * page are those of {@link BriefEvent}, which is cheaper to read; its consumer declares that it handles no more.
+ */
+export type Wants = { readonly collections?: readonly string[] } & (
+  | { readonly actions?: readonly string[]; readonly brief?: undefined }
+  | { readonly actions?: undefined; readonly brief: true }
+)
 
-export type ConsumerPage = {
+export type ConsumerPage<Event extends BriefEvent = LogEvent> = {
   /** One or more, by position. */
-  readonly events: readonly LogEvent[]
+  readonly events: readonly Event[]
   /** The round that they are of: what became visible after `from` until `upTo`, both `pg_snapshot` texts. */
   readonly round: { readonly from: string; readonly upTo: string }
   /** Whether it is a single event out of its place, which was set aside before. */
@@ -99,8 +105,8 @@ export function heldFrom({ name, token, snapshot, upTo, position }: HeldConsumer
  * again, because nobody knows whether the page was handled.
  */
 export async function handleNext(rt: ConsumerWrites, consumer: Consumer, held: Held): Promise<Progress> {
-  const { collections, actions } = consumer.wants()
-  const page = await pullRound(rt.db, held.cursor, { collections, limit: held.limit })
+  const { collections, actions, brief } = consumer.wants()
+  const page = await pullRound(rt.db, held.cursor, { collections, brief, limit: held.limit })
   if (page.resync) return { is: 'gone' }
   const events = actions === undefined ? page.events : page.events.filter(({ action }) => actions.includes(action))
   const { more } = page
@@ -161,12 +167,6 @@ export async function imagesOf(
   return new Map(rows.map(({ position, changes }) => [position, changes?.erased ? null : changes]))
 }
 
-/** Of a row: whole after a change, for a delete before it; `before` of an update has what changed. */
-export type EventImages = {
-  readonly before?: Readonly<Record<string, unknown>>
-  readonly after?: Readonly<Record<string, unknown>>
-}
-
 /**
  * What events are the cause of for those who follow the log, by position; nothing of those that no request has made. A
  * consumer that has something written because of an event writes it as `causedActor` with this.
@@ -184,6 +184,12 @@ export async function causesOf(
 
 const causesSql = `select position::text, "logRequestId"::text, cause from "${logTable}"
   where "logRequestId" is not null and id = any(array(select ${eventIdSql('p')} from unnest($1::bigint[]) p))`
+
+/** Of a row: whole after a change, for a delete before it; `before` of an update has what changed. */
+export type EventImages = {
+  readonly before?: Readonly<Record<string, unknown>>
+  readonly after?: Readonly<Record<string, unknown>>
+}
 
 const imagesSql = `select position::text, changes from "${logTable}"
   where id = any(array(select ${eventIdSql('p')} from unnest($1::bigint[]) p))`

@@ -54,7 +54,12 @@ export type PullOptions = {
   limit?: number
   /** Ends the round at this snapshot (`pg_snapshot` text) instead of now; it must include the cursor's. */
   upTo?: string | undefined
+  /** Only that there were events, and when: the rest of them is empty. */
+  brief?: boolean | undefined
 }
+
+/** What a brief page says of an event. */
+export type BriefEvent = Pick<LogEvent, 'position' | 'createdAt'>
 
 /**
  * One page of a round: call again with the returned cursor, at once while `more`, later for the next round.
@@ -98,27 +103,42 @@ type Request = {
   readonly position: string
   readonly collections: readonly string[] | undefined
   readonly limit: number
+  readonly brief: boolean
 }
 
-function toRequest(cursor: Cursor, { collections, limit = 1000, upTo }: PullOptions): Request {
+function toRequest(cursor: Cursor, { collections, limit = 1000, upTo, brief = false }: PullOptions): Request {
   const { kind, snapshot: from, upTo: end, position } = cursor
-  const start = { kind, from, collections, limit }
+  const start = { kind, from, collections, limit, brief }
   return end === undefined ? { ...start, upTo, position: '0' } : { ...start, upTo: end, position }
 }
 
 /** Of a large round, what is new follows closely in position; undefined where that does not fill a page. */
 async function nextOfDenseRound(db: LogDb, request: Request): Promise<Page | undefined> {
-  const { from, upTo, position, collections, limit } = request
+  const { from, upTo, position, collections, limit, brief } = request
   if (upTo === undefined || position === '0') return undefined
-  const { rows } = await db.query(densePageSql, [upTo, from, position, limit * 4, collections ?? null, limit + 1])
+  const { rows } = await db.query(densePageSql[brief ? 'brief' : 'whole'], [
+    upTo,
+    from,
+    position,
+    limit * 4,
+    collections ?? null,
+    limit + 1,
+  ])
   return rows.length > limit ? toPage(request, rows) : undefined
 }
 
 async function nextOfRound(db: LogDb, request: Request): Promise<Page> {
-  const { from, upTo, position, collections, limit } = request
+  const { from, upTo, position, collections, limit, brief } = request
   const unseen = unseenValues(parseSnapshot(from)!)
   const end = upTo === undefined ? null : parseSnapshot(upTo)!.xmax.toString()
-  const { rows } = await db.query(pageSql, [upTo ?? null, ...unseen, position, collections ?? null, limit + 1, end])
+  const { rows } = await db.query(pageSql[brief ? 'brief' : 'whole'], [
+    upTo ?? null,
+    ...unseen,
+    position,
+    collections ?? null,
+    limit + 1,
+    end,
+  ])
   return toPage(request, rows)
 }
 
@@ -129,13 +149,13 @@ type Row = Omit<LogEvent, 'cursor' | 'position'> & {
   now: string
 }
 
-function toPage({ kind, from, limit }: Request, rows: readonly Row[]): Page {
+function toPage({ kind, from, limit, brief }: Request, rows: readonly Row[]): Page {
   const { upTo, removed, now } = rows[0]!
   if (BigInt(removed) >= parseSnapshot(from)!.xmin || !hasHappened(from, now) || !hasHappened(upTo, now))
     return { resync: true, cursor: cursorAt(now) }
   const found = rows.filter((row) => row.position !== null)
   const cursorOf = eventCursors(from, upTo)
-  const events = found.slice(0, limit).map((row) => toEvent(row, cursorOf))
+  const events = found.slice(0, limit).map((row) => (brief ? toBrief(row) : toEvent(row, cursorOf)))
   if (found.length <= limit) return { resync: false, events, cursor: cursorAt(upTo), more: kind === 'event' }
   const cursor = { kind, snapshot: from, upTo, position: events.at(-1)!.position }
   return { resync: false, events, cursor, more: true }
@@ -153,6 +173,10 @@ function toEvent(
   const position = row.position!
   return { ...row, position, cursor: cursorOf(position) }
 }
+
+const unsaid = { xid: '', type: '', entity: '', entityId: null, action: '', userId: null, tenantId: null, cursor: '' }
+
+const toBrief = ({ position, createdAt }: Row): LogEvent => ({ ...unsaid, position: position!, createdAt })
 
 /**
  * What is not visible in a snapshot, spelled as its definition: of a transaction that began after it, or was running. Each
@@ -173,8 +197,10 @@ export function unseenValues({
 }
 
 /** What a reader is told of an event. */
+const createdAtColumn = `to_char(e."createdAt" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt"`
 const eventColumns = `e.position::text, e.xid::text, e.type, e.entity, e."entityId", e.action, e."userId", e."tenant_Id" as "tenantId",
-  to_char(e."createdAt" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt"`
+  ${createdAtColumn}`
+const briefColumns = `e.position::text, ${createdAtColumn}`
 
 /**
  * Both statements find the same events, each by an index of its own, and leave the planner no other: its estimates for
@@ -183,7 +209,7 @@ const eventColumns = `e.position::text, e.xid::text, e.type, e.entity, e."entity
  * By transaction, see {@link unseenSql}. With `xid >= xmin`, one long transaction would make every round read all since its start; without
  * an end of the range, a reader in the middle of a round would read all since then.
  */
-const pageSql = page(
+const pageSql = pages(
   `where (${unseenSql.later('e.xid', '$2')} and e.xid < coalesce($7::xid8, '18446744073709551615') or ${unseenSql.running('e.xid', '$3')})
     and e.position > $4::bigint`,
   'e.position',
@@ -193,17 +219,21 @@ const pageSql = page(
  * By id, which is in the order of the positions, looking at no more than `$4` events: for a round of half a million, whose
  * pages would each sort the rest.
  */
-const densePageSql = page(
+const densePageSql = pages(
   `where not pg_visible_in_snapshot(e.xid, $2::pg_snapshot)
     and e.id > ${eventIdSql('$3::bigint')} and e.id <= ${eventIdSql('$3::bigint + $4::int')}`,
   'e.id',
 )
 
-function page(where: string, order: string): string {
+function pages(where: string, order: string) {
+  return { whole: page(eventColumns, where, order), brief: page(briefColumns, where, order) } as const
+}
+
+function page(columns: string, where: string, order: string): string {
   return `with round as materialized (
   select coalesce($1::pg_snapshot, pg_current_snapshot()) as up_to, (select removed from ${logSchema}.floor) as removed
 ), page as (
-  select ${eventColumns}
+  select ${columns}
   from "${logTable}" e, round
   ${where}
     and pg_visible_in_snapshot(e.xid, round.up_to)

@@ -3,8 +3,9 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { type LogKeys, logKeys } from '../adapters/log-key.ts'
 import { unregisterConsumer } from '../db/unlogged/consumers.ts'
 import { commit } from '../events/commit.ts'
-import type { Consumer } from '../events/consumer.ts'
+import type { Consumer, ConsumerPage } from '../events/consumer.ts'
 import { consumerStates, moveTo } from '../events/consumer-state.ts'
+import type { BriefEvent } from '../events/log-reader.ts'
 import { type Head, newestHead, type Sweep, sealPage, sweepGap, sweepOn } from '../events/seals/seals.ts'
 import { systemActor } from '../events/types.ts'
 import type { WorkerWrites } from './capabilities.ts'
@@ -50,10 +51,10 @@ export async function openSeals(rt: WorkerWrites, timing: Partial<Timing> = {}):
 /** What was sealed wrongly would be wrong for ever, so it halts at what it can't seal. */
 const sealConsumer = (keys: LogKeys, paceMs: number): Consumer => ({
   name,
-  wants: () => ({}),
+  wants: () => ({ brief: true }),
   onFailure: 'halt',
   paceMs,
-  handle: async (tx, page) => {
+  handle: async (tx, page: ConsumerPage<BriefEvent>) => {
     await sealPage(tx, keys, page)
     return undefined
   },

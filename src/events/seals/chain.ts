@@ -7,12 +7,11 @@ import { logSchema, logTable } from '../../catalog/log-triggers.ts'
 import { type Reader, rawQuery, type Tx } from '../../db/sql.ts'
 import { parseSnapshot } from '../cursor.ts'
 import { eventIdSql } from '../log.ts'
-import { canonical, freshLeaves, markBytes, newSalts } from './leaves.ts'
+import { canonical, freshLeaves, newSalts } from './leaves.ts'
 import {
   type Content,
   extend,
   type Head,
-  hashOfLeaves,
   hashOfPositions,
   headOf,
   type Link,
@@ -251,31 +250,20 @@ async function sealEvents(tx: Tx, events: readonly Sealable[], round: Round | un
 async function sealDay(tx: Tx, day: string, events: readonly Sealable[], round: Round | undefined): Promise<Sealed> {
   const positions = events.map(({ position }) => position)
   const salts = newSalts(events.length)
-  const leaves = await freshLeaves(tx, { positions, salts, canonical, day })
-  const different = positions.find((position, i) => leaves[i]?.position !== position)
+  const { count, leaves, marks, latest } = await freshLeaves(tx, { positions, salts, canonical, day })
   // It was read a moment ago, so somebody is changing the log.
-  if (different !== undefined || leaves.length !== positions.length)
-    throw new Error(`the event at ${different ?? positions.at(-1)} is not in the log as it was read`)
+  if (count !== positions.length)
+    throw new Error(`events from ${positions[0]} to ${positions.at(-1)} are not in the log as they were read`)
   const first = positions[0]!
   const last = positions.at(-1)!
   const isWhole = BigInt(last) - BigInt(first) === BigInt(positions.length - 1)
   const content: SealedEvents = {
-    canonical,
-    day,
-    first,
-    last,
-    count: positions.length,
-    latest: leaves.reduce((latest, { createdAt }) => (createdAt > latest ? createdAt : latest), ''),
+    ...{ canonical, day, first, last, count, latest },
     positions: hashOfPositions(positions),
-    leaves: hashOfLeaves(leaves.map(({ leaf }) => leaf)),
+    leaves,
     ...(round !== undefined && { round }),
   }
-  return {
-    content: { kind: 'events', ...content },
-    positions: isWhole ? undefined : positions,
-    marks: Buffer.concat(leaves.map(({ leaf }) => leaf.subarray(0, markBytes))),
-    salts,
-  }
+  return { content: { kind: 'events', ...content }, positions: isWhole ? undefined : positions, marks, salts }
 }
 
 async function append(tx: Tx, state: State, keys: LogKeys, sealed: readonly Sealed[]): Promise<void> {

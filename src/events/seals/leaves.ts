@@ -28,16 +28,35 @@ export type Salted = {
   readonly day: string | undefined
 }
 
-export type Leaf = { readonly position: string; readonly leaf: Buffer; readonly createdAt: string }
+/** What a link says of the leaves of its events, and what is stored of each of them. */
+export type FreshLeaves = {
+  readonly count: number
+  /** SHA-256, hex, of the leaves in order. */
+  readonly leaves: string
+  readonly marks: Buffer
+  /** The time of the youngest event. */
+  readonly latest: string
+}
 
-/** The leaves of events that were never sealed. An event that is not there, or not of that day, is left out. */
-export async function freshLeaves(db: Reader, { positions, salts, canonical, day }: Salted): Promise<readonly Leaf[]> {
-  const values = [positions, positions, salts, day ?? null]
-  return db.any<Leaf>(rawQuery(freshSql(canonical), values))
+/**
+ * The leaves of events that were never sealed, by position, put together in the database: what would be sent of each event
+ * costs more than its hashes. An event that is not there, or not of that day, is not counted.
+ */
+export async function freshLeaves(db: Reader, { positions, salts, canonical, day }: Salted): Promise<FreshLeaves> {
+  const first = positions[0]!
+  const last = positions.at(-1)!
+  const isWhole = BigInt(last) - BigInt(first) === BigInt(positions.length - 1)
+  const { text, values } = isWhole
+    ? { text: wholeSql(canonical), values: [first, last, salts, day ?? null] }
+    : { text: scatteredSql(canonical), values: [positions, positions, salts, day ?? null] }
+  return db.one<FreshLeaves>(rawQuery(text, values))
 }
 
 /** An event as verification sees it. */
-export type SealedLeaf = Leaf & {
+export type SealedLeaf = {
+  readonly position: string
+  readonly leaf: Buffer
+  readonly createdAt: string
   /** Of the row that was found; another than it was looked for where somebody has changed one of the two. */
   readonly found: string
   readonly xid: string
@@ -62,7 +81,8 @@ export async function sealedLeaves(
   return db.any<SealedLeaf>(rawQuery(sealedSql(canonical), [positions, contents, salts, day ?? null]))
 }
 
-const createdAtSql = `to_char(e."createdAt" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
+const timeSql = (time: string): string => `to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
+const createdAtSql = timeSql('e."createdAt"')
 
 /** What an event says, in the binary form of PostgreSQL's protocol: no setting of a session changes it. */
 const imagesSql = `coalesce(jsonb_send(e.changes), '')`
@@ -84,15 +104,24 @@ function leafSql(form: number, images: string, origin: string): string {
   return `sha256(record_send(row(${columns}, ${images}, ${origin})))`
 }
 
+const ofDay = `($4::text is null or e."createdAt" >= $4::timestamp at time zone 'UTC' and e."createdAt" < ($4::timestamp + interval '1 day') at time zone 'UTC')`
+
 /** By the index on id; in the order of `$1`, whose events have what those of `$2` say. */
 const wanted = `unnest($1::bigint[], $2::bigint[]) with ordinality as p (position, content, n)
-  join "${logTable}" e on e.id = ${eventIdSql('p.content')}
-    and ($4::text is null or e."createdAt" >= $4::timestamp at time zone 'UTC' and e."createdAt" < ($4::timestamp + interval '1 day') at time zone 'UTC')`
+  join "${logTable}" e on e.id = ${eventIdSql('p.content')} and ${ofDay}`
 
-function freshSql(form: number): string {
-  return `select e.position::text as position, ${createdAtSql} as "createdAt",
-    ${leafSql(form, commitment(0, imagesSql), commitment(1, originSql))} as leaf
-  from ${wanted} order by p.n`
+/** All events from `$1` to `$2`: a range of the index, where nothing is missing in between. */
+const ranged = `"${logTable}" e cross join lateral (select e.position as position, e.position - $1::bigint + 1 as n) p
+  where e.id between ${eventIdSql('$1::bigint')} and ${eventIdSql('$2::bigint')} and ${ofDay}`
+
+const wholeSql = (form: number): string => freshSql(form, ranged)
+const scatteredSql = (form: number): string => freshSql(form, wanted)
+
+function freshSql(form: number, from: string): string {
+  const leaf = leafSql(form, commitment(0, imagesSql), commitment(1, originSql))
+  return `select count(*)::int as count, encode(sha256(coalesce(string_agg(leaf, '' order by n), '')), 'hex') as leaves,
+    coalesce(string_agg(substr(leaf, 1, ${markBytes}), '' order by n), '') as marks, coalesce(${timeSql('max("createdAt")')}, '') as latest
+  from (select p.n, e."createdAt", ${leaf} as leaf from ${from} offset 0) fresh`
 }
 
 function sealedSql(form: number): string {
