@@ -14,6 +14,7 @@ export function checkRules(draft: Draft, reading: Reading, options: RuleOptions)
   checkRoles(draft, reading)
   checkMetricsToken(draft, reading)
   checkPasswordHashCost(draft, reading)
+  checkMcpPath(draft, reading)
   checkNeeds(draft, reading, options)
   checkDefaults(draft, reading)
   warnOfDoubts(draft, reading)
@@ -82,6 +83,19 @@ function checkRoles({ parsed }: Draft, reading: Reading): void {
   for (const [name, roles] of Object.entries(registered))
     if (roles.some((role) => role.toLowerCase() === 'administrator'))
       complain(reading, name, 'names the administrator role, which no registration may give')
+}
+
+/** The paths at which other parts of the platform begin. */
+const platformPaths = [
+  ...['acls', 'assets', 'auth', 'changes', 'console', 'docs', 'files', 'health', 'history', 'items', 'log', 'metrics'],
+  ...['migrations', 'notifications', 'openapi', 'ops', 'permissions', 'ready', 'realtime', 'reports', 'schemas'],
+  ...['settings', 'templates', 'utils', 'webhooks', '.well-known', '_dev'],
+]
+
+function checkMcpPath({ parsed: { mcp } }: Draft, reading: Reading): void {
+  const [, first = ''] = mcp.path.toLowerCase().split('/')
+  const isTaken = first === '' || [first, first.split('-')[0]!].some((part) => platformPaths.includes(part))
+  if (mcp.enabled && isTaken) complain(reading, 'MCP_PATH', 'is where another part of the API begins')
 }
 
 function checkNeeds({ parsed, families }: Draft, reading: Reading, options: RuleOptions): void {

@@ -401,6 +401,7 @@ describe('rules', () => {
     [{ DATA_CACHE_ADAPTER: 'upstash', UPSTASH_REDIS_REST_URL: 'https://u' }, ['UPSTASH_REDIS_REST_TOKEN']],
     [{ SOCKET_REDIS_ENABLED: 'true' }, ['SOCKET_REDIS_URL']],
     [{ TASK_REDIS_ENABLED: 'true' }, ['TASK_REDIS_URL']],
+    [{ MCP_ENABLED: 'true', MCP_PATH: '/' }, ['MCP_PATH']],
     [{ METRICS_PORT: '9465' }, ['METRICS_TOKEN']],
     [{ METRICS_TOKEN: 'too-short-a-one' }, ['METRICS_TOKEN']],
     [{ AUTH_SERVICES_ENABLED: 'GITHUB', GITHUB_CLIENT_ID: 'i', GITHUB_CLIENT_SECRET: 's' }, ['BASE_URL']],

@@ -3,6 +3,7 @@ import { parseConfig } from '../../src/config/config.ts'
 import { judgeSecretKey, readConfiguration } from '../../src/doctor/configuration.ts'
 import type { Finding } from '../../src/doctor/finding.ts'
 import { judgeReplica, judgeSkew } from '../../src/doctor/line.ts'
+import { checkMcp } from '../../src/doctor/mcp.ts'
 import { judgeEviction } from '../../src/doctor/redis.ts'
 import {
   connectionsOfEach,
@@ -171,5 +172,18 @@ describe('readConfiguration', () => {
     const { config, findings } = readConfiguration({ SECRET_KEY: env.SECRET_KEY, DAYBOOK_DATA_DIR: '/nowhere' })
     expect(config).toBeUndefined()
     expect(brief(findings)).toEqual([expect.stringMatching(/^problem: DATABASE_URL is missing/)])
+  })
+})
+
+describe('checkMcp', () => {
+  it('shows a line to paste for each client, once the endpoint is on', () => {
+    expect(checkMcp(configOf({}))).toEqual([])
+    const found = checkMcp(configOf({ MCP_ENABLED: 'true', MCP_PATH: '/agents', BASE_URL: 'https://api.example.com/' }))
+    expect(found.map(({ check, status }) => [check, status])).toEqual(
+      ['Claude', 'VS Code', 'Cursor', 'ChatGPT'].map((client) => [`mcp for ${client}`, 'ok']),
+    )
+    for (const { says } of found) expect(says).toContain('https://api.example.com/agents')
+    const [first, second] = checkMcp(configOf({ MCP_ENABLED: 'true', PORT: '8056' }))
+    expect([first!.status, second!.says]).toEqual(['warning', expect.stringContaining('http://127.0.0.1:8056/mcp')])
   })
 })

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import type { TSchema } from 'typebox'
 import { expect, it } from 'vitest'
 import { platformRoutes } from '../../scripts/reference/routes.ts'
+import { parseConfig } from '../../src/config/config.ts'
 import { clientLines } from '../../src/doctor/mcp.ts'
 import { readArguments } from '../../src/features/operations/mcp/arguments.ts'
 import { type Tool, tools } from '../../src/features/operations/mcp/mcp.ts'
@@ -141,6 +142,13 @@ it('deletes by an explicit id or name alone', () => {
     expect([name, isDestructive, required.length > 0, group]).toEqual([name, true, true, 'delete'])
     for (const argument of required) expect(() => readArguments(input, { [argument]: '' })).toThrow('Invalid arguments')
   }
+})
+
+it('has no path at which another part of the API begins', () => {
+  const env = { DATABASE_URL: 'postgres://nobody@127.0.0.1/none', SECRET_KEY: 'of no worth: nothing is signed by it' }
+  const firsts = new Set(routes.map(({ url }) => url.split('/')[1]!).filter((first) => first !== 'mcp'))
+  for (const first of firsts)
+    expect(() => parseConfig({ ...env, MCP_ENABLED: 'true', MCP_PATH: `/${first}` }), first).toThrow('MCP_PATH')
 })
 
 it('shows in docs/mcp.md the lines that the doctor shows', () => {
