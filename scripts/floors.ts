@@ -148,7 +148,7 @@ export const floors: readonly Floor[] = [
     name: 'events',
     places: ['events/'],
     hides:
-      '`types.ts` (every event), `actor.ts` (who did it, and what led to it), `jobs.ts` (every queue), `reactions.ts` (what follows from an event), `commit.ts` (the door for changes), `direct-session.ts` (setup and migrations), `log.ts` (table and publication), `feed*.ts`, `cursor.ts`, `consumer.ts` (who follows the log and misses nothing), `seals/` (a signed chain over the log)',
+      '`types.ts` (every event), `actor.ts` (who did it, and what led to it), `jobs.ts` (every queue), `reactions.ts` (what follows from an event), `commit.ts` (the door for changes), `direct-session.ts` (setup and migrations), `log.ts` (table and publication), `feed*.ts`, `cursor.ts`, `consumer.ts` (who follows the log and misses nothing), `progress.ts` (how far something is that takes long), `seals/` (a signed chain over the log)',
     mayImport: ['catalog', 'db', 'adapters', 'admission', 'config'],
   },
   {
