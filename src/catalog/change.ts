@@ -119,7 +119,8 @@ function changesBetween(before: Definitions, after: Definitions): CollectionChan
   return names.flatMap((collection): CollectionChange[] => {
     if (!before.has(collection)) return [{ collection, change: 'create' }]
     if (!after.has(collection)) return [{ collection, change: 'delete' }]
-    const isSame = isDeepStrictEqual(toStored(before.get(collection)!), toStored(after.get(collection)!))
+    const [old, next] = [before.get(collection)!, after.get(collection)!]
+    const isSame = old === next || isDeepStrictEqual(toStored(old), toStored(next))
     return isSame ? [] : [{ collection, change: 'update' }]
   })
 }

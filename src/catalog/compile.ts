@@ -66,7 +66,20 @@ function problemOf(collectionName: string, work: () => void): { collectionName: 
   }
 }
 
+/** Compiling most definitions of a catalog again, as at every change of one, takes what is known of their schemas. */
 function draftOf(definition: CollectionDefinition, options: CatalogOptions): Draft {
+  const { collectionName: name, schema } = definition
+  const tenants = isTenantScoped(name, options)
+  const known = compiled.get(schema)
+  const isSame = known?.draft.name === name && known.tenants === tenants
+  const draft = isSame ? known.draft : newDraft(definition, options)
+  if (!isSame) compiled.set(schema, { draft, tenants })
+  return { ...draft, definition, fields: new Map(draft.fields) }
+}
+
+const compiled = new WeakMap<SchemaJson, { readonly draft: Draft; readonly tenants: boolean }>()
+
+function newDraft(definition: CollectionDefinition, options: CatalogOptions): Draft {
   const { collectionName: name, schema } = definition
   checkIdentifier('collection name', name)
   const fields = new Map<string, Field>()
@@ -270,9 +283,17 @@ function versionOf(definitions: readonly CollectionDefinition[]): string {
   for (const { collectionName, schema } of [...definitions].sort((a, b) =>
     a.collectionName < b.collectionName ? -1 : 1,
   ))
-    hash.update(collectionName).update('\0').update(JSON.stringify(schema)).update('\0')
+    hash.update(collectionName).update('\0').update(jsonOf(schema)).update('\0')
   return hash.digest('base64url').slice(0, 16)
 }
+
+function jsonOf(schema: SchemaJson): string {
+  const text = texts.get(schema) ?? JSON.stringify(schema)
+  texts.set(schema, text)
+  return text
+}
+
+const texts = new WeakMap<SchemaJson, string>()
 
 /* Relations. */
 

@@ -4,7 +4,7 @@ import type { Listener } from '../db/listener.ts'
 import { inRounds } from '../db/rounds.ts'
 import { type Reader, sql } from '../db/sql.ts'
 import { AppError, errors } from '../errors.ts'
-import type { Catalog, CatalogOptions, CollectionDefinition } from './catalog.ts'
+import type { Catalog, CatalogOptions, CollectionDefinition, SchemaJson } from './catalog.ts'
 import { compileCatalog } from './compile.ts'
 import { fromStored } from './definitions.ts'
 
@@ -106,10 +106,20 @@ async function readStamp(db: Reader): Promise<string> {
   return stamp
 }
 
-/** The stored definitions as they were declared, in name order. */
+/** The stored definitions as they were declared, in name order. A schema that has not changed since is the same object. */
 export async function readDefinitions(db: Reader): Promise<readonly CollectionDefinition[]> {
-  const rows = await db.any<CollectionDefinition>(
-    sql.unsafe`select "collectionName", schema from "svc_SchemaDefinition" order by "collectionName"`,
+  const rows = await db.any<{ readonly collectionName: string; readonly stored: string }>(
+    sql.unsafe`select "collectionName", schema::text as stored from "svc_SchemaDefinition" order by "collectionName"`,
   )
-  return rows.map(({ collectionName, schema }) => ({ collectionName, schema: fromStored(schema) }))
+  const before = lastRead
+  lastRead = new Map(
+    rows.map(({ collectionName, stored }) => {
+      const known = before.get(collectionName)
+      return [collectionName, known?.stored === stored ? known : { stored, schema: fromStored(JSON.parse(stored)) }]
+    }),
+  )
+  return [...lastRead].map(([collectionName, { schema }]) => ({ collectionName, schema }))
 }
+
+/** Most changes are of one definition among many, which the compiler then knows. */
+let lastRead: ReadonlyMap<string, { readonly stored: string; readonly schema: SchemaJson }> = new Map()
