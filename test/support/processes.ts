@@ -109,7 +109,7 @@ type Source = Pick<TestProcess, 'lines' | 'exited'> & { script: string }
 async function findLine(
   { lines, exited, script }: Source,
   predicate: Predicate,
-  timeout = 20_000,
+  timeout = 40_000,
 ): Promise<OutputLine> {
   let over = false
   void exited.then(() => {
