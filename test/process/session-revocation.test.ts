@@ -143,7 +143,7 @@ describe('a socket', () => {
 describe('all sessions, truncated by psql,', () => {
   it('are refused by every process as soon as it has heard of it', async () => {
     const subject = await signedIn()
-    await cluster.sql('truncate "svc_Sessions"')
+    await cluster.sql('truncate "svc_Sessions" cascade')
     for (const web of cluster.web) await waitFor(async () => (await check(web, subject.token)).status === 401)
     for (const { socket } of subject.sockets) await waitFor(() => socket.disconnected)
   })
