@@ -40,7 +40,7 @@ export default defineConfig({
         test: {
           name: 'integration',
           ...shared,
-          include: ['test/integration/**/*.test.ts'],
+          include: ['test/integration/**/*.test.ts', 'test/client/**/*.test.ts'],
           globalSetup: 'test/support/global-setup.ts',
           maxWorkers: atOnce,
           testTimeout: patienceMs,

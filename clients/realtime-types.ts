@@ -7,6 +7,8 @@ export type RealtimeOptions = {
   readonly token: string | (() => string | Promise<string>)
   /** SOCKET_PATH of the server; default `/realtime`. */
   readonly path?: string
+  /** The session is a cookie of the browser; then the token is not asked for. */
+  readonly withCookies?: boolean
   /** Default `['websocket']`, which needs no sticky sessions. */
   readonly transports?: ('websocket' | 'polling')[]
   /** Default from half a second to 30 seconds. */
@@ -71,6 +73,8 @@ type Following<Row> = {
   readonly onRemove: (removal: Removal<Row>) => void
   /** Once for each failure, not for each attempt. `final`: the subscription has ended; otherwise it goes on by itself. */
   readonly onError: (error: RealtimeError) => void
+  /** The server has answered: what comes is true from now on. Also after each break. */
+  readonly onBegun?: () => void
 }
 
 type WithSnapshot<Row> = {

@@ -23,7 +23,7 @@ const refusals: readonly string[] = ['No authentication token provided', 'Invali
 
 /** Connects, and stays connected until `close` or, with a token that is a text, until that is refused. */
 export function createRealtime(options: RealtimeOptions): Realtime {
-  const { url, token, path = '/realtime', transports = ['websocket'], backoff } = options
+  const { url, token, path = '/realtime', transports = ['websocket'], withCookies = false, backoff } = options
   const waits = { firstMs: 500, longestMs: 30_000, ...backoff }
   const reconnection = openBackoff(waits)
   const subscriptions = new Map<string, Subscription>()
@@ -46,6 +46,7 @@ export function createRealtime(options: RealtimeOptions): Realtime {
   }
 
   const authenticate = async (give: (data: object) => void) => {
+    if (withCookies) return give({})
     try {
       give({ token: typeof token === 'string' ? token : await token() })
     } catch (cause) {
@@ -61,6 +62,7 @@ export function createRealtime(options: RealtimeOptions): Realtime {
     transports,
     reconnection: false,
     forceNew: true,
+    withCredentials: withCookies,
     auth: (give) => void authenticate(give),
   })
   socket.on('connect', () => {
@@ -96,7 +98,14 @@ export function createRealtime(options: RealtimeOptions): Realtime {
         throw new Error(`${collection} is followed already: one client follows it once`)
       if (refusal !== undefined) throw new RealtimeError(refusal, { final: true })
       const onEnd = () => void subscriptions.delete(collection)
-      const subscription = openSubscription(socket, collection, { ...wish, backoff: waits, onBegun, onEnd })
+      const subscription = openSubscription(socket, collection, {
+        ...wish,
+        ...{ backoff: waits, onEnd },
+        onBegun: () => {
+          onBegun()
+          wish.onBegun?.()
+        },
+      })
       subscriptions.set(collection, subscription)
       return {
         get cursor() {

@@ -39,6 +39,7 @@ import { type AccessClass, declaredRoutes } from '../http/declared-routes.ts'
 import type { App } from '../http/http.ts'
 import { limitAnonymousBodies, refuseUnknownPaths, registerAccess } from './access.ts'
 import type { WebWrites } from './capabilities.ts'
+import { clientModuleRoute } from './client-module.ts'
 import { pathsTaken, registerEndpoints } from './extension-endpoints.ts'
 import { healthRoutes } from './health.ts'
 import { registerIdempotency } from './idempotency.ts'
@@ -126,8 +127,9 @@ export function registerRoutes(
   checkPermissionFirst(app, rt)
   const ofRealtime: RouteGroup = { access: 'admin', register: (scope) => realtimeRoutes(scope, rt, realtime?.feed) }
   const ofDescription: RouteGroup = { access: 'public', register: (scope) => openapiRoutes(scope, rt, declared) }
+  const ofClient: RouteGroup = { access: 'public', register: clientModuleRoute }
   const ofTools: RouteGroup = { access: 'public', register: registerMcp }
-  for (const { access, register, isRetried } of [...groups, ofRealtime, ofDescription, ofTools])
+  for (const { access, register, isRetried } of [...groups, ofRealtime, ofDescription, ofClient, ofTools])
     app.register(
       named(`${access} ${register.name}`, async (scope) => {
         registerAccess(scope as App, rt, access, limits)

@@ -35,6 +35,10 @@ const commands: Readonly<Record<string, { readonly about: string; readonly load:
     about: 'status, run, rollback, create and lint: the migrations of this installation',
     load: () => import('./migrate.ts'),
   },
+  types: {
+    about: 'the collections as TypeScript, for the client: of this installation, a server or a file of definitions',
+    load: () => import('./types.ts'),
+  },
 }
 
 async function main([name = 'help', ...args]: readonly string[]): Promise<number> {

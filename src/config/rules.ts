@@ -87,7 +87,21 @@ function checkRoles({ parsed }: Draft, reading: Reading): void {
 
 /** The paths at which other parts of the platform begin. */
 const platformPaths = [
-  ...['acls', 'assets', 'auth', 'changes', 'console', 'docs', 'files', 'health', 'history', 'items', 'log', 'metrics'],
+  ...[
+    'acls',
+    'assets',
+    'auth',
+    'changes',
+    'client.js',
+    'console',
+    'docs',
+    'files',
+    'health',
+    'history',
+    'items',
+    'log',
+    'metrics',
+  ],
   ...['migrations', 'notifications', 'openapi', 'ops', 'permissions', 'ready', 'realtime', 'reports', 'schemas'],
   ...['settings', 'templates', 'utils', 'webhooks', '.well-known', '_dev'],
 ]

@@ -184,16 +184,13 @@ function groupPageSql(
 export function compilePage(plan: Plan & { readonly keyset: Keyset; readonly limit: number }): Statement {
   const params = createParams()
   const compiling = startCompiling(params)
-  const { collection, sort } = plan
+  const { sort } = plan
   const limit = limitValueSql(plan.limit, params)
-  const where = conditions(plan.where, ['t'], compiling)
   const found = foundSql(plan, limit, compiling)
   const item = `(select row_to_json(o.*) from (select ${selectionSql(plan.selection, ['t'], compiling)}) o)`
   const keys = sort.map((_, i) => `t.${keyName(i)}::text`).join(', ')
   const rows = `select ${item} as item, json_build_array(${keys})::text as keys, row_number() over () as n from (${found}) t`
-  const total = plan.count
-    ? `(select count(*) from ${ident(collection.name)} t${clause('where', where)})::text`
-    : 'null::text'
+  const total = plan.count ? countSql(plan, whereSql(plan.where, ['t'], compiling)) : 'null::text'
   // One row more than asked for shows whether there is a next page.
   const data = `coalesce(json_agg(p.item) filter (where p.n <= ${limit}), '[]')::text`
   const next = `min(p.keys) filter (where p.n = ${limit})`

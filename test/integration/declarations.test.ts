@@ -134,7 +134,7 @@ const needNone: readonly string[] = [
     'GET /.well-known/daybook-log-key',
     'GET /settings',
   ],
-  ...['GET /settings/by-app-url', 'GET /settings/branding', 'GET /openapi'],
+  ...['GET /settings/by-app-url', 'GET /settings/branding', 'GET /openapi', 'GET /client.js'],
 ].map((route) => `${route}: `)
 
 /** These do what their path says, and nothing that is sent along has a say in it. */

@@ -150,6 +150,18 @@ describe('pages by cursor', () => {
     await api.sql('delete from book where id > $1', [rows])
   })
 
+  it('are filtered, counted or not', async () => {
+    for (const count of ['true', 'false']) {
+      const filter = encodeURIComponent(JSON.stringify({ rank: 1, title: 'a' }))
+      const { status, body } = await api.admin('GET', `/items/book?filter=${filter}&count=${count}&limit=2&cursor=`)
+      expect(status).toBe(200)
+      expect(body.data.every(({ rank, title }: { rank: number; title: string }) => rank === 1 && title === 'a')).toBe(
+        true,
+      )
+      expect(typeof body.totalCount).toBe(count === 'true' ? 'number' : 'undefined')
+    }
+  })
+
   it('come with the total, ten at a time where no limit is given, and end with null', async () => {
     const { body } = await api.admin('GET', '/items/book?cursor=&fields=id')
     expect(body).toEqual({ data: expect.any(Array), totalCount: rows, nextCursor: expect.any(String) })

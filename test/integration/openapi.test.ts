@@ -124,7 +124,7 @@ describe('GET /openapi', () => {
     const { paths, 'x-hidden-families': hidden } = await documentOf(api.admin)
     expect(paths).not.toHaveProperty(['/auth/login'])
     expect(hidden).toContainEqual({
-      name: 'Signing in, Account, Sessions, Passkeys, Two-factor, API keys',
+      name: 'Signing in, Account, Sessions, Passkeys, Two-factor, API keys, OAuth',
       variable: 'OPENAPI_INCLUDE_AUTH',
     })
     const all = await documentOf(open.admin)

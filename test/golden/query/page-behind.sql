@@ -3,7 +3,7 @@ select coalesce(json_agg(p.item) filter (
   select count(*)
   from "notes" t
   where t."deletedAt" is null
-  and t."stars" = $1::integer)::text as total, case when count(*) > 25 then min(p.keys) filter (
+  and t."stars" = $5::integer)::text as total, case when count(*) > 25 then min(p.keys) filter (
   where p.n = 25) end as next
 from (
   select (
@@ -15,11 +15,11 @@ from (
     from "notes" t
     left join "users" q1 on q1."id" = t."owner_Id"
     where t."deletedAt" is null
-    and t."stars" = $5::integer
-    and q1."email" <= $2::text
-    and (q1."email" < $2::text or (q1."email" = $2::text
-        and (t."title" > $3::text or t."title" is null or (t."title" = $3::text
-            and (t."id" > $4::integer)))))
+    and t."stars" = $4::integer
+    and q1."email" <= $1::text
+    and (q1."email" < $1::text or (q1."email" = $1::text
+        and (t."title" > $2::text or t."title" is null or (t."title" = $2::text
+            and (t."id" > $3::integer)))))
     order by q1."email" desc, t."title", t."id"
     limit (25 + 1)) t) p
--- [5,"u@example.com","Alpha","7",5]
+-- ["u@example.com","Alpha","7",5,5]

@@ -3,7 +3,7 @@ select coalesce(json_agg(p.item) filter (
   select count(*)
   from "notes" t
   where t."deletedAt" is null
-  and t."stars" = $1::integer)::text as total, case when count(*) > 25 then min(p.keys) filter (
+  and t."stars" = $2::integer)::text as total, case when count(*) > 25 then min(p.keys) filter (
   where p.n = 25) end as next
 from (
   select (
@@ -15,7 +15,7 @@ from (
     from "notes" t
     left join "users" q1 on q1."id" = t."owner_Id"
     where t."deletedAt" is null
-    and t."stars" = $2::integer
+    and t."stars" = $1::integer
     order by q1."email" desc, t."title", t."id"
     limit (25 + 1)) t) p
 -- [5,5]

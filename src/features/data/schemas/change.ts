@@ -28,6 +28,9 @@ import type { Actor, DomainEvent } from '../../../events/types.ts'
 import { type Finding, lintSql, readSubject } from '../migrations/migrations.ts'
 import { checkObjects, checkTexts } from './sql-guard.ts'
 
+/** How a change is made: `drop` takes the definition as the whole, `dryRun` only tells. */
+export type ChangeOptions = { readonly drop: boolean; readonly dryRun: boolean }
+
 /** What a request wants of the definitions. */
 type SchemaChange = {
   /** The operation's words for whatever goes wrong. */

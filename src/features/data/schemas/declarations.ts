@@ -4,7 +4,7 @@ import { membersOf } from '../../../catalog/shape.ts'
 import type { ShapeName } from '../../../catalog/synonyms.ts'
 import { badQuery } from '../../../http/reading.ts'
 import { route } from '../../../http/route.ts'
-import { Anything, Count, NullableText, OneOf, Text } from '../../../http/shapes.ts'
+import { Anything, Count, Nothing, NullableText, OneOf, Text } from '../../../http/shapes.ts'
 import { CollectionParams, fileBody } from '../items/items.ts'
 
 const tag = 'Schemas'
@@ -264,6 +264,14 @@ export const exportRoute = route({
   scope: 'admin',
   tag,
   response: { 200: Exported },
+  sendsText: true,
+})
+export const typesRoute = route({
+  summary: 'Download the collections as TypeScript',
+  description: 'What `npx daybook types` writes for the client. The answer has an ETag.',
+  tag,
+  scope: 'admin',
+  response: { 200: Text('export type Schema = {}', { contentMediaType: 'text/plain' }), 304: Nothing },
   sendsText: true,
 })
 export const previewRoute = route({

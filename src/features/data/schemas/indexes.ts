@@ -8,8 +8,8 @@ import { rawQuery, sql } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
 import type { Writes } from '../../../events/commit.ts'
 import type { Actor } from '../../../events/types.ts'
+import type { ChangeOptions } from './change.ts'
 import { changed, changeSchemas, commitDdl, reasonOf, type SchemaChanged } from './change.ts'
-import type { ChangeOptions } from './schemas.ts'
 
 /** Adds an index to a collection. 409 when it has one of that name. */
 export function addIndex(

@@ -13,8 +13,8 @@ import type { Reads } from '../../../db/pools.ts'
 import { AppError } from '../../../errors.ts'
 import type { Writes } from '../../../events/commit.ts'
 import type { Actor } from '../../../events/types.ts'
+import type { ChangeOptions } from './change.ts'
 import { changeSchemas, type SchemaChanged } from './change.ts'
-import type { ChangeOptions } from './schemas.ts'
 
 /** Creates a relationship with its column, index, junction and relation back. */
 export function createRelationship(

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import type { FastifyRequest } from 'fastify'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
@@ -7,6 +8,7 @@ import { errors } from '../../../errors.ts'
 import type { Writes } from '../../../events/commit.ts'
 import { type App, actorOf } from '../../../http/http.ts'
 import { acceptJsonUploads, uploadedJson } from '../../../http/json-upload.ts'
+import { isFresh } from '../items/items.ts'
 import type { SchemaChanged } from './change.ts'
 import {
   addIndexRoute,
@@ -25,6 +27,7 @@ import {
   removeIndexRoute,
   removeRelationshipRoute,
   removeRoute,
+  typesRoute,
 } from './declarations.ts'
 import { addIndex, migrateIndexes, removeIndex } from './indexes.ts'
 import { createRelationship, deleteRelationship, updateRelationship } from './relationships.ts'
@@ -38,6 +41,7 @@ import {
   updateSchema,
 } from './schemas.ts'
 import { exportSchemas, importSchemas, previewImport, readImport } from './transfer.ts'
+import { typescriptOf } from './typescript.ts'
 
 /** Reading definitions: anybody with SCHEMAS_PUBLIC, otherwise with read permission on svc_SchemaDefinition. */
 export function schemaRoutes(app: App, rt: Configuration & CurrentCatalog): void {
@@ -130,6 +134,13 @@ function transferRoutes(app: App, rt: SchemaWrites): void {
     app.get(path, exportRoute, async (_request, reply) =>
       reply.header('content-disposition', 'attachment; filename="schemas.json"').send(await exportSchemas(rt)),
     )
+  app.get('/schemas-types', typesRoute, async ({ headers }, reply) => {
+    const text = typescriptOf(await rt.catalog.reloadIfStale())
+    const tag = `"${createHash('sha256').update(text).digest('base64url').slice(0, 22)}"`
+    reply.header('etag', tag).header('cache-control', 'private, no-cache')
+    if (isFresh(headers['if-none-match'], tag)) return reply.code(304).send()
+    return reply.type('text/plain; charset=utf-8').send(text)
+  })
   app.post('/schemas-preview-import', previewRoute, async (request) => {
     const options = optionsOf(request.query)
     return previewImport(rt, readImport(await uploaded(request)), options)

@@ -11,14 +11,13 @@ import type { Reads } from '../../../db/pools.ts'
 import { AppError, errors } from '../../../errors.ts'
 import type { Writes } from '../../../events/commit.ts'
 import type { Actor } from '../../../events/types.ts'
-import { changeSchemas, type SchemaChanged } from './change.ts'
+import { type ChangeOptions, changeSchemas, type SchemaChanged } from './change.ts'
 import type { SchemaListQuery } from './declarations.ts'
 
-export { changeSchemas } from './change.ts'
+export { type ChangeOptions, changeSchemas } from './change.ts'
 export { type RefusedSql, refusedObjects, refusedTexts } from './sql-guard.ts'
-
-/** How a change is made: `drop` takes the definition as the whole, `dryRun` only tells. */
-export type ChangeOptions = { readonly drop: boolean; readonly dryRun: boolean }
+export { catalogOfImport } from './transfer.ts'
+export { typescriptOf } from './typescript.ts'
 
 /** Creates a collection: table, definition row and event in one transaction. 400 for a bad schema, 409 for a known name. */
 export function createSchema(

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Catalog, Collection, CollectionDefinition, IndexJson, SchemaJson } from '../../../catalog/catalog.ts'
 import type { CollectionChange, Loss } from '../../../catalog/change.ts'
-import { checkShape, definitionProblems } from '../../../catalog/compile.ts'
+import { checkShape, compileCatalog, definitionProblems } from '../../../catalog/compile.ts'
 import { type Door, declaredSchema, shownSchema } from '../../../catalog/declared.ts'
 import {
   type Definitions,
@@ -13,6 +13,7 @@ import {
 } from '../../../catalog/definitions.ts'
 import { type Merged, merged } from '../../../catalog/merge.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
+import { systemCollections } from '../../../catalog/system-definitions.ts'
 import type { Config } from '../../../config/config.ts'
 import type { Clock } from '../../../db/clock.ts'
 import type { Reads } from '../../../db/pools.ts'
@@ -20,8 +21,7 @@ import { sql } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
 import type { Writes } from '../../../events/commit.ts'
 import type { Actor } from '../../../events/types.ts'
-import { applyChange, checkChange, isOwn, previewChange, reasonOf } from './change.ts'
-import type { ChangeOptions } from './schemas.ts'
+import { applyChange, type ChangeOptions, checkChange, isOwn, previewChange, reasonOf } from './change.ts'
 
 /** Definitions on their way from one installation to another. */
 
@@ -135,6 +135,15 @@ function changesOf(changes: readonly CollectionChange[], schemas: readonly Colle
     deleted: namesOf('delete'),
     errors: [],
   }
+}
+
+/** The catalog that an import of this JSON would make of an empty installation. 400 as {@link importSchemas}. */
+export function catalogOfImport(config: Config, json: unknown): Catalog {
+  const options = { multiTenant: config.tenancy.enabled }
+  const empty = compileCatalog(systemCollections, options)
+  const { schemas } = readImport(json)
+  const definitions = importedDefinitions(config, empty, schemas, { drop: false, givenUp: new Set() })
+  return compileCatalog(listOf(withMissingJunctions(definitions)), options)
 }
 
 type ImportMode = { readonly drop: boolean; readonly givenUp: Set<string> }

@@ -1,0 +1,210 @@
+/**
+ * The client of a Daybook server, for browsers and Node: `createClient<Schema>({ url, auth })`. `npx daybook types` writes
+ * `Schema`. Guide: docs/client.md.
+ */
+import { type Auth, openAuth } from './auth.ts'
+import { type Files, openFiles } from './files.ts'
+import { DaybookError, openHttp, type RequestOptions } from './http.ts'
+import { type Items, openItems } from './items.ts'
+import { type Live, type LiveQuery, openLive } from './live.ts'
+import { createRealtime } from './realtime.ts'
+import type { Realtime } from './realtime-types.ts'
+import { openRowStore } from './row-store.ts'
+import type { AnySchema, Name, Row, SchemaType } from './schema.ts'
+import { type AuthOptions, openSession, type Session } from './session.ts'
+
+export type { Auth, Credentials, Registration } from './auth.ts'
+export type { FileRow, Files, Transform, UploadOptions } from './files.ts'
+export { DaybookError } from './http.ts'
+export type { Items, ListQuery, Page, ReportQuery, WriteOptions } from './items.ts'
+export type { Live, LiveQuery, LiveStatus, LiveView } from './live.ts'
+export { type Change, createRealtime, type Realtime, RealtimeError, type Removal } from './realtime.ts'
+export type { AnySchema, Filter, Key, Name, Row, SchemaType, Selected } from './schema.ts'
+export type { AuthOptions, KeyValueStore, SessionState, SignedIn, SignInResult } from './session.ts'
+
+export type ClientOptions = {
+  /** Where the server is; that of the page unless given. */
+  readonly url?: string
+  readonly auth?: AuthOptions
+  readonly fetch?: typeof fetch
+  /** How often a request that is safe to repeat is sent at the most; default 4. */
+  readonly attempts?: number
+  /** SOCKET_PATH of the server; default `/realtime`. */
+  readonly socketPath?: string
+  /** False keeps no rows between visits; true where the browser has IndexedDB. */
+  readonly keepsRows?: boolean
+}
+
+/** One change of one item, as `/changes` tells it. */
+export type ChangeEvent<S extends SchemaType, C extends Name<S> = Name<S>> = {
+  readonly collection: C
+  readonly action: 'create' | 'update' | 'delete' | 'remove'
+  readonly id: S[C]['key']
+  readonly data: Row<S, C> | null
+  readonly timestamp: string
+  readonly position: string
+}
+
+export type ChangesPage<S extends SchemaType> = {
+  readonly data: readonly ChangeEvent<S>[]
+  readonly cursor: string
+  readonly hasMore: boolean
+  /** Collections whose rows have to be read again. */
+  readonly resync?: readonly Name<S>[]
+}
+
+/** What is to be undone, and how: see docs/undo.md. */
+export type UndoRequest = {
+  readonly requestId?: string
+  readonly position?: string | number
+  readonly actor?: string
+  readonly from?: string
+  readonly to?: string
+  readonly collections?: readonly string[]
+  readonly include?: 'caused'
+  readonly dryRun?: boolean
+  readonly plan?: string
+  readonly force?: readonly { readonly collection: string; readonly id: string }[]
+}
+
+export type Client<S extends SchemaType = AnySchema> = {
+  readonly url: string
+  readonly auth: Auth
+  items<C extends Name<S>>(collection: C): Items<S, C>
+  readonly files: Files
+  /** Rows that stay true. */
+  live<C extends Name<S>>(query: LiveQuery<S, C>): Live<S, C>
+  /** Changes since a cursor; without one, the cursor of now. */
+  changes(query?: {
+    readonly since?: string
+    readonly collections?: readonly Name<S>[]
+    readonly limit?: number
+    readonly signal?: AbortSignal
+  }): Promise<ChangesPage<S>>
+  undo(request: UndoRequest): Promise<Readonly<Record<string, unknown>>>
+  /** The connection of the realtime channel, made at the first use: subscriptions, live reports, rooms, tasks. */
+  readonly realtime: Realtime
+  /** Any other route. @throws {DaybookError} */
+  request<Body>(path: string, options?: RequestOptions): Promise<Body>
+  /** Ends connections and live rows. */
+  close(): void
+}
+
+/** Makes a client. Nothing is sent before it is used. */
+export function createClient<S extends SchemaType = AnySchema>(options: ClientOptions = {}): Client<S> {
+  const url = (options.url ?? pageUrl()).replace(/\/+$/, '')
+  const auth = options.auth ?? {}
+  const session = openSession(url, auth, () => http)
+  const http = openHttp({
+    url,
+    fetch: options.fetch ?? globalThis.fetch.bind(globalThis),
+    authorize: () => session.headers(),
+    onUnauthorized: () => session.onUnauthorized(),
+    withCookies: session.authMode === 'cookie',
+    attempts: options.attempts ?? 4,
+  })
+  const connections = openConnections(url, session, options.socketPath)
+  const store = options.keepsRows === false ? undefined : openRowStore(`daybook:${url}`)
+  const open = new Set<{ close(): void }>()
+  const stopListening = session.onChange((state) => {
+    if (state === 'signed out') void store?.clear()
+  })
+  return {
+    url,
+    auth: openAuth(http, session),
+    items: (collection) => openItems(http, collection),
+    files: openFiles(http),
+    live(query) {
+      const live = openLive<S, typeof query.collection>(query, {
+        http,
+        store,
+        connect: connections.without,
+        owner: () => ownerOf(session),
+      })
+      open.add(live)
+      const close = () => {
+        open.delete(live)
+        live.close()
+      }
+      return Object.defineProperties({ close } as Live<S, typeof query.collection>, {
+        ...Object.getOwnPropertyDescriptors(live),
+        close: { value: close },
+      })
+    },
+    changes: ({ collections, signal, ...query } = {}) =>
+      http.ask('/changes', { query: { ...query, collections: collections?.join(',') }, signal }),
+    undo: async (request) =>
+      (await http.ask<{ data: Record<string, unknown> }>('/log/undo', { method: 'POST', body: request })).data,
+    get realtime() {
+      return connections.first()
+    },
+    request: (path, wanted) => http.ask(path, wanted),
+    close() {
+      stopListening()
+      for (const live of [...open]) live.close()
+      connections.close()
+      session.close()
+    },
+  }
+}
+
+/** Connections of the realtime channel: a collection is followed once on each. */
+function openConnections(url: string, session: Session, path: string | undefined) {
+  const all: { readonly realtime: Realtime; readonly followed: Set<string> }[] = []
+  const connect = () => {
+    const followed = new Set<string>()
+    const realtime = createRealtime({
+      url,
+      token: async () => (await session.token()) ?? '',
+      withCookies: session.authMode === 'cookie',
+      ...(path !== undefined && { path }),
+    })
+    const watched: Realtime = {
+      socket: realtime.socket,
+      subscribe: (collection, options) => {
+        const handle = realtime.subscribe(collection, options)
+        followed.add(collection)
+        return {
+          get cursor() {
+            return handle.cursor
+          },
+          unsubscribe() {
+            followed.delete(collection)
+            handle.unsubscribe()
+          },
+        }
+      },
+      close: () => realtime.close(),
+    }
+    const connection = { realtime: watched, followed }
+    all.push(connection)
+    return connection
+  }
+  return {
+    first: () => (all[0] ?? connect()).realtime,
+    without: (collection: string) => (all.find(({ followed }) => !followed.has(collection)) ?? connect()).realtime,
+    close() {
+      for (const { realtime } of all) realtime.close()
+      all.length = 0
+    },
+  }
+}
+
+/** Who the kept rows belong to: the user of the token. */
+async function ownerOf(session: Session): Promise<string> {
+  const token = await session.token()
+  const payload = token?.split('.')[1]
+  if (payload === undefined) return session.authMode
+  try {
+    const claims = JSON.parse(atob(payload.replaceAll('-', '+').replaceAll('_', '/'))) as Record<string, unknown>
+    const { iat: _iat, exp: _exp, sessionToken: _session, jti: _id, ...who } = claims
+    return JSON.stringify(who)
+  } catch {
+    return session.authMode
+  }
+}
+
+function pageUrl(): string {
+  if (typeof location === 'undefined') throw new DaybookError('createClient needs url', { status: 0, code: 'NO_URL' })
+  return location.origin
+}

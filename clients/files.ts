@@ -1,0 +1,125 @@
+import { DaybookError, type Http } from './http.ts'
+
+export type FileRow = {
+  readonly id: string
+  readonly title: string | null
+  readonly filename: string
+  readonly originalFilename: string
+  readonly type: string
+  readonly size: number
+  readonly storage: string
+  readonly folder: string | null
+  readonly description: string | null
+  readonly isPublic: boolean
+} & Readonly<Record<string, unknown>>
+
+export type UploadOptions = {
+  readonly title?: string
+  readonly description?: string
+  readonly folder?: string
+  readonly isPublic?: boolean
+  /** The name of a storage service. */
+  readonly storage?: string
+  /** Called with the share of the file that has arrived, from 0 to 1. */
+  readonly onProgress?: (share: number) => void
+  readonly signal?: AbortSignal
+}
+
+/** Width, height, fit, quality and format of a picture, in the words of docs/assets.md. */
+export type Transform = Readonly<Record<string, string | number | boolean>>
+
+export type Files = {
+  /** In pieces, so that it goes on after a break: of the connection, or of the server. */
+  upload(file: File | Blob, options?: UploadOptions & { readonly filename?: string }): Promise<string>
+  read(id: string): Promise<FileRow>
+  delete(id: string): Promise<void>
+  /** The address of a file's content, for those who may read it. */
+  address(id: string, transform?: Transform): string
+  /** An address that shows the content to whoever has it, for so many seconds. */
+  signedAddress(id: string, expiresIn: number, transform?: Transform): Promise<string>
+}
+
+const pieceBytes = 5 * 1_048_576
+/** Breaks in a row, after which an upload is given up. */
+const mostBreaks = 8
+const breakPauseMs = 500
+
+export function openFiles(http: Http): Files {
+  const path = (id: string) => `/files/${encodeURIComponent(id)}`
+  return {
+    upload: (file, options = {}) => upload(http, file, options),
+    read: async (id) => (await http.ask<{ data: FileRow }>(path(id))).data,
+    async delete(id) {
+      await http.ask(path(id), { method: 'DELETE' })
+    },
+    address: (id, transform = {}) => {
+      const query = new URLSearchParams(Object.entries(transform).map(([name, value]) => [name, String(value)]))
+      return `${http.url}/assets/${encodeURIComponent(id)}${query.size === 0 ? '' : `?${query}`}`
+    },
+    async signedAddress(id, expiresIn, transform) {
+      const body = { expiresIn, ...(transform && { transform }) }
+      const { data } = await http.ask<{ data: { url: string } }>(`${path(id)}/signed-url`, { method: 'POST', body })
+      return new URL(data.url, http.url).href
+    },
+  }
+}
+
+const tus = { 'tus-resumable': '1.0.0' }
+
+/** The protocol tus 1.0: what has arrived stays, and the next piece begins where it ends. */
+async function upload(
+  http: Http,
+  file: File | Blob,
+  { onProgress, signal, filename, ...metadata }: UploadOptions & { readonly filename?: string },
+): Promise<string> {
+  const name = filename ?? ('name' in file ? file.name : 'file')
+  const described = { filename: name, filetype: file.type || 'application/octet-stream', ...metadata }
+  const created = await http.send('/files/tus', {
+    method: 'POST',
+    headers: { ...tus, 'upload-length': String(file.size), 'upload-metadata': encoded(described) },
+    signal,
+  })
+  const place = new URL(created.headers.get('location') ?? '', `${http.url}/files/tus/`).pathname
+  const path = place.slice(new URL(http.url).pathname.replace(/\/$/, '').length)
+  let offset = 0
+  for (let breaks = 0; ; ) {
+    try {
+      const headers = { ...tus, 'upload-offset': String(offset), 'content-type': 'application/offset+octet-stream' }
+      const body = file.slice(offset, offset + pieceBytes)
+      const answer = await http.send(path, { method: 'PATCH', headers, body, signal })
+      offset = Number(answer.headers.get('upload-offset'))
+      breaks = 0
+      onProgress?.(file.size === 0 ? 1 : offset / file.size)
+      const id = answer.headers.get('x-file-id')
+      if (id !== null) return id
+    } catch (error) {
+      breaks += 1
+      if (!isBreak(error) || breaks > mostBreaks) throw error
+      await new Promise((resolve) => setTimeout(resolve, breakPauseMs * breaks))
+      signal?.throwIfAborted()
+      offset = await reached(http, path, signal, offset)
+    }
+  }
+}
+
+/** Another piece is on its way still (423), or its beginning is elsewhere (409): the server knows where to go on. */
+const isBreak = (error: unknown): boolean =>
+  error instanceof DaybookError && (error.status === 0 || error.status >= 500 || [409, 423].includes(error.status))
+
+async function reached(http: Http, path: string, signal: AbortSignal | undefined, known: number): Promise<number> {
+  try {
+    const { headers } = await http.send(path, { method: 'HEAD', headers: tus, signal })
+    return Number(headers.get('upload-offset'))
+  } catch (error) {
+    if (isBreak(error)) return known
+    throw error
+  }
+}
+
+/** Names with their values in base 64, of UTF-8. */
+function encoded(metadata: Readonly<Record<string, unknown>>): string {
+  return Object.entries(metadata)
+    .filter(([, value]) => value !== undefined)
+    .map(([name, value]) => `${name} ${btoa(String.fromCodePoint(...new TextEncoder().encode(String(value))))}`)
+    .join(',')
+}

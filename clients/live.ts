@@ -1,0 +1,198 @@
+import type { DaybookError, Http } from './http.ts'
+import { openItems } from './items.ts'
+import { type LiveInput, type LiveRow, type LiveState, noRows, orderOf, stepLive, viewOf } from './live-step.ts'
+import type { Realtime, RealtimeError, SubscriptionHandle } from './realtime-types.ts'
+import type { Filter, Key, Name, Row, SchemaType } from './schema.ts'
+
+export type LiveQuery<S extends SchemaType, C extends Name<S>> = {
+  readonly collection: C
+  /** Own fields of the collection; all unless given. The key comes always. */
+  readonly fields?: readonly (keyof Row<S, C> & string)[]
+  readonly filter?: Filter<S, C>
+  readonly sort?: readonly ((keyof Row<S, C> & string) | `-${keyof Row<S, C> & string}`)[]
+  /** How many are shown, after sorting; all that match are kept. */
+  readonly limit?: number
+  /** The primary key; default `id`. */
+  readonly key?: keyof Row<S, C> & string
+}
+
+/**
+ * `loading`: nothing is known yet. `kept`: the rows are those of the last time, and the server has not answered yet. `live`: they
+ * are the server's. `broken`: they were, and the connection is being made again. `ended`: they will not change any more.
+ */
+export type LiveStatus = 'loading' | 'kept' | 'live' | 'broken' | 'ended'
+
+/** What is shown now: another object whenever it changes. */
+export type LiveView<R> = {
+  readonly rows: readonly R[]
+  readonly status: LiveStatus
+  readonly error: RealtimeError | DaybookError | undefined
+}
+
+export type Live<S extends SchemaType, C extends Name<S>> = {
+  readonly view: LiveView<Row<S, C>>
+  /** Called after each change of the view. Gives what ends it. */
+  subscribe(listener: () => void): () => void
+  /** Shown at once, and taken back where the server refuses. */
+  create(row: S[C]['create']): Promise<Key<S, C>>
+  update(id: Key<S, C>, change: S[C]['update']): Promise<void>
+  delete(id: Key<S, C>): Promise<void>
+  /** Nobody looks any more: the rows are kept for the next time. */
+  close(): void
+}
+
+/** What is kept of a live query between two times. */
+export type KeptRows = { readonly rows: readonly LiveRow[]; readonly cursor: string }
+
+export type RowStore = {
+  load(name: string): Promise<KeptRows | undefined>
+  save(name: string, kept: KeptRows): Promise<void>
+  remove(name: string): Promise<void>
+}
+
+export type LiveOptions = {
+  readonly http: Http
+  /** A connection on which the collection is not followed yet. */
+  readonly connect: (collection: string) => Realtime
+  /** Undefined where nothing is kept. */
+  readonly store: RowStore | undefined
+  /** Under which the rows are kept: of the user, so that nobody sees another's. */
+  readonly owner: () => Promise<string>
+}
+
+const saveAfterMs = 200
+
+/** Rows that stay true: from what was kept at once, then from the server, change by change, each once over all breaks. */
+export function openLive<S extends SchemaType, C extends Name<S>>(
+  query: LiveQuery<S, C>,
+  options: LiveOptions,
+): Live<S, C> {
+  const live = new LiveRows(query as unknown as LiveQuery<SchemaType, string>, options)
+  const items = openItems<S, C>(options.http, query.collection)
+  const keyField = query.key ?? 'id'
+  return {
+    get view() {
+      return live.view as LiveView<Row<S, C>>
+    },
+    subscribe: (listener) => live.listen(listener),
+    create(row) {
+      const given = (row as LiveRow)[keyField]
+      const full = given === undefined ? { ...row, [keyField]: crypto.randomUUID() } : row
+      const key = String((full as LiveRow)[keyField])
+      return live.write(key, full as LiveRow, () => items.create(full as S[C]['create']))
+    },
+    update: (id, change) => live.write(String(id), change as LiveRow, () => items.update(id, change)),
+    delete: (id) => live.write(String(id), undefined, () => items.delete(id)),
+    close: () => live.close(),
+  }
+}
+
+class LiveRows {
+  readonly #query: LiveQuery<SchemaType, string>
+  readonly #options: LiveOptions
+  readonly #listeners = new Set<() => void>()
+  #state: LiveState = noRows
+  #view: LiveView<LiveRow> = { rows: [], status: 'loading', error: undefined }
+  #handle: SubscriptionHandle | undefined
+  #name: string | undefined
+  #saving: ReturnType<typeof setTimeout> | undefined
+  #lastWrite = 0
+  #isClosed = false
+
+  constructor(query: LiveQuery<SchemaType, string>, options: LiveOptions) {
+    this.#query = query
+    this.#options = options
+    void this.#begin()
+  }
+
+  get view(): LiveView<LiveRow> {
+    return this.#view
+  }
+
+  listen(listener: () => void): () => void {
+    this.#listeners.add(listener)
+    return () => void this.#listeners.delete(listener)
+  }
+
+  async write<Result>(key: string, row: LiveRow | undefined, send: () => Promise<Result>): Promise<Result> {
+    this.#lastWrite += 1
+    const write = this.#lastWrite
+    this.#apply({ kind: 'wrote', write, key, row })
+    try {
+      const result = await send()
+      this.#apply({ kind: 'done', write })
+      return result
+    } catch (error) {
+      this.#apply({ kind: 'failed', write })
+      throw error
+    }
+  }
+
+  close(): void {
+    if (this.#isClosed) return
+    this.#isClosed = true
+    this.#save()
+    this.#handle?.unsubscribe()
+    this.#listeners.clear()
+  }
+
+  async #begin(): Promise<void> {
+    const { collection, filter, fields, key = 'id' } = this.#query
+    const kept = await this.#load()
+    if (this.#isClosed) return
+    if (kept !== undefined) {
+      this.#state = stepLive(this.#state, { kind: 'snapshot', rows: kept.rows }, this.#keyOf)
+      this.#show({ status: 'kept' })
+    }
+    const removed = (row: LiveRow) => this.#apply({ kind: 'removed', key: this.#keyOf(row) }, 'live')
+    this.#handle = this.#options.connect(collection).subscribe<LiveRow>(collection, {
+      snapshot: true,
+      ...(kept && { since: kept.cursor }),
+      ...(filter && { filter }),
+      ...(fields && { fields: [...new Set([key, ...fields])] }),
+      onSnapshot: (rows) => this.#apply({ kind: 'snapshot', rows }, 'live'),
+      onChange: ({ data }) => this.#apply({ kind: 'changed', row: data }, 'live'),
+      onRemove: ({ data }) => removed(data),
+      onError: (error) => this.#show({ status: error.final ? 'ended' : 'broken', error }),
+      onBegun: () => this.#show({ status: 'live', error: undefined }),
+    })
+  }
+
+  #keyOf = (row: LiveRow): string => String(row[this.#query.key ?? 'id'])
+
+  #apply(input: LiveInput, status: LiveStatus = this.#view.status): void {
+    this.#state = stepLive(this.#state, input, this.#keyOf)
+    this.#show({ status, ...(status === 'live' && { error: undefined }) })
+    if (input.kind === 'snapshot' || input.kind === 'changed' || input.kind === 'removed') this.#saveSoon()
+  }
+
+  #show(change: Partial<LiveView<LiveRow>>): void {
+    const { sort = [], limit } = this.#query
+    this.#view = { ...this.#view, ...change, rows: viewOf(this.#state, orderOf(sort), limit) }
+    for (const listener of [...this.#listeners]) listener()
+  }
+
+  async #load(): Promise<KeptRows | undefined> {
+    const { store, owner } = this.#options
+    if (store === undefined) return undefined
+    const { collection, filter, fields } = this.#query
+    this.#name = JSON.stringify([await owner(), collection, filter ?? null, fields ?? null])
+    // What cannot be read is fetched.
+    return store.load(this.#name).catch(() => undefined)
+  }
+
+  #saveSoon(): void {
+    this.#saving ??= setTimeout(() => this.#save(), saveAfterMs)
+  }
+
+  /** Rows and cursor of one moment: together they are true, apart they are not. */
+  #save(): void {
+    clearTimeout(this.#saving)
+    this.#saving = undefined
+    const cursor = this.#handle?.cursor
+    const { store } = this.#options
+    if (store === undefined || this.#name === undefined || cursor === undefined) return
+    // A browser that has no room keeps nothing, and the next time begins with a snapshot.
+    store.save(this.#name, { rows: [...this.#state.rows.values()], cursor }).catch(() => store.remove(this.#name!))
+  }
+}

@@ -1,0 +1,200 @@
+/**
+ * The types of a Daybook schema, and what follows from a query: `npx daybook types` writes such a schema, the client reads it.
+ */
+
+/** A relation, as `npx daybook types` writes it. */
+export type RelationType = { readonly to: string; readonly many: boolean; readonly nullable: boolean }
+
+export type CollectionType = {
+  readonly key: string | number
+  readonly row: object
+  readonly create: object
+  readonly update: object
+  readonly relations: Readonly<Record<string, RelationType>>
+}
+
+/** By name of the collection. */
+export type SchemaType = { readonly [collection: string]: CollectionType }
+
+/** Any collection, where no schema is given: rows are records of anything. */
+export type AnySchema = {
+  readonly [collection: string]: {
+    readonly key: string | number
+    // biome-ignore lint/suspicious/noExplicitAny: whoever gives no schema knows the rows
+    readonly row: Readonly<Record<string, any>>
+    readonly create: Readonly<Record<string, unknown>>
+    readonly update: Readonly<Record<string, unknown>>
+    readonly relations: Readonly<Record<string, RelationType>>
+  }
+}
+
+export type Name<S> = keyof S & string
+export type Row<S extends SchemaType, C extends Name<S>> = S[C]['row']
+export type Key<S extends SchemaType, C extends Name<S>> = S[C]['key']
+type Relations<S extends SchemaType, C extends Name<S>> = S[C]['relations']
+type RelationName<S extends SchemaType, C extends Name<S>> = keyof Relations<S, C> & string
+
+/** The collection that a relation leads to. */
+type To<S extends SchemaType, C extends Name<S>, R extends RelationName<S, C>> = Relations<S, C>[R]['to'] & Name<S>
+
+/** Shows what a type comes to, instead of how it was made. */
+type Simplified<T> = { [Member in keyof T]: T[Member] } & {}
+
+type Wildcard = '*' | '*.*' | '*.*.*'
+
+/** A path that a query may name: a field, a relation, or a path behind one; `-` leaves a field out. Else never. */
+export type ValidPath<S extends SchemaType, C extends Name<S>, P extends string> = string extends keyof Row<S, C>
+  ? P
+  : P extends Wildcard | (keyof Row<S, C> & string) | RelationName<S, C>
+    ? P
+    : P extends `-${keyof Row<S, C> & string}`
+      ? P
+      : P extends `${infer R}.${infer Rest}`
+        ? R extends RelationName<S, C>
+          ? ValidPath<S, To<S, C, R>, Rest> extends never
+            ? never
+            : P
+          : never
+        : never
+
+/** A list of paths, of which each is valid; the names to choose from are shown by editors. */
+export type ValidPaths<S extends SchemaType, C extends Name<S>, F extends readonly string[]> = {
+  readonly [I in keyof F]: ValidPath<S, C, F[I]> extends never ? FirstPath<S, C> : F[I]
+}
+
+type FirstPath<S extends SchemaType, C extends Name<S>> =
+  | Wildcard
+  | (keyof Row<S, C> & string)
+  | RelationName<S, C>
+  | `${RelationName<S, C>}.*`
+
+/** The path behind a relation; all of its fields where it is named alone. */
+type Behind<P extends string, R extends string> = P extends `${R}.${infer Rest}` ? Rest : P extends R ? '*' : never
+
+type Named<P extends string, R extends string> = P extends R
+  ? R
+  : P extends `${infer Head}.${string}`
+    ? Head & R
+    : never
+
+type OwnFields<S extends SchemaType, C extends Name<S>, P extends string> =
+  | (P extends Wildcard ? keyof Row<S, C> : never)
+  | (P & keyof Row<S, C>)
+
+type LeftOut<P extends string> = P extends `-${infer Field}` ? Field : never
+
+type OrNull<T, IsNullable extends boolean> = IsNullable extends true ? T | null : T
+
+type Related<S extends SchemaType, C extends Name<S>, P extends string, R extends RelationName<S, C>> = Relations<
+  S,
+  C
+>[R] extends { many: true }
+  ? Nested<S, To<S, C, R>, Behind<P, R>>[]
+  : OrNull<Nested<S, To<S, C, R>, Behind<P, R>>, Relations<S, C>[R]['nullable']>
+
+/** A nested row always has its key. */
+type Nested<S extends SchemaType, C extends Name<S>, P extends string> = Simplified<
+  Selected<S, C, P> & Pick<Row<S, C>, 'id' & keyof Row<S, C>>
+>
+
+/** The row that a query gives, of the paths that it names. */
+export type Selected<S extends SchemaType, C extends Name<S>, P extends string> = string extends keyof Row<S, C>
+  ? Row<S, C>
+  : string extends P
+    ? Row<S, C>
+    : Simplified<
+        Pick<Row<S, C>, Exclude<OwnFields<S, C, P>, LeftOut<P>> & keyof Row<S, C>> & {
+          readonly [R in Named<P, RelationName<S, C>>]: Related<S, C, P, R>
+        }
+      >
+
+/** What may be compared with a field. */
+type Operand<T> =
+  | T
+  | null
+  | {
+      readonly [Operator in
+        | 'eq'
+        | 'ne'
+        | 'not'
+        | 'gt'
+        | 'gte'
+        | 'lt'
+        | 'lte'
+        | 'in'
+        | 'notIn'
+        | 'between'
+        | (string & {})]?: unknown
+    }
+
+/** A filter in the query language. Names of fields and relations are checked, paths with dots are not. */
+export type Filter<S extends SchemaType, C extends Name<S>> = {
+  readonly [F in keyof Row<S, C>]?: Operand<Row<S, C>[F]> | string
+} & {
+  readonly [R in RelationName<S, C>]?:
+    | Filter<S, To<S, C, R>>
+    | null
+    | { readonly isNull?: boolean; readonly isNotNull?: boolean }
+} & {
+  readonly AND?: readonly Filter<S, C>[]
+  readonly OR?: readonly Filter<S, C>[]
+  readonly NOT?: Filter<S, C> | readonly Filter<S, C>[]
+} & { readonly [path in `${string}.${string}`]?: unknown }
+
+/** `name`, `-name`, and paths behind relations. */
+export type Sort<S extends SchemaType, C extends Name<S>> =
+  | (keyof Row<S, C> & string)
+  | `-${keyof Row<S, C> & string}`
+  | `${string}.${string}`
+
+export type AggregateFunction = 'count' | 'sum' | 'avg' | 'min' | 'max' | 'distinct' | 'array_agg'
+
+export type Aggregates<S extends SchemaType, C extends Name<S>> = Readonly<
+  Record<
+    string,
+    { readonly function: AggregateFunction; readonly field: '*' | (keyof Row<S, C> & string) | `${string}.${string}` }
+  >
+>
+
+type Aggregated<R, A> = A extends { function: 'count' | 'distinct' }
+  ? number
+  : A extends { function: 'sum' }
+    ? number | string | null
+    : A extends { function: 'avg' }
+      ? number | null
+      : A extends { function: 'min' | 'max'; field: infer F }
+        ? F extends keyof R
+          ? R[F] | null
+          : unknown
+        : A extends { function: 'array_agg'; field: infer F }
+          ? F extends keyof R
+            ? R[F][]
+            : unknown[]
+          : unknown
+
+/** How a group is called in rows: `date:year:createdAt` is `year_createdAt`, `owner.name` is `owner_name`. */
+type GroupName<G extends string> = G extends `date:${infer Part}:${infer Field}`
+  ? `${Part}_${Field}`
+  : G extends `${infer Head}.${infer Rest}`
+    ? `${Head}_${GroupName<Rest>}`
+    : G
+
+type GroupValue<R, G extends string> = G extends `date:yearmonth:${string}`
+  ? string | null
+  : G extends `date:${string}`
+    ? number | null
+    : G extends keyof R
+      ? R[G]
+      : unknown
+
+/** The rows of a report. */
+export type ReportRow<
+  S extends SchemaType,
+  C extends Name<S>,
+  A extends Aggregates<S, C>,
+  G extends readonly string[],
+> = Simplified<
+  { readonly [N in keyof A]: Aggregated<Row<S, C>, A[N]> } & {
+    readonly [One in G[number] as GroupName<One>]: GroupValue<Row<S, C>, One>
+  }
+>

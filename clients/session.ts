@@ -1,0 +1,230 @@
+import { DaybookError, type Http } from './http.ts'
+
+/** Keeps a text under a name: localStorage, or anything of its form. */
+export type KeyValueStore = Pick<Storage, 'getItem' | 'setItem' | 'removeItem'>
+
+/**
+ * Who asks. `token`: an API key or a token of your own. `cookie`: the browser keeps the session where scripts cannot read it.
+ * Otherwise the client signs in and keeps the token in `store`: that of the page where there is one, else memory.
+ */
+export type AuthOptions =
+  | { readonly token: string | (() => string | Promise<string>) }
+  | { readonly mode: 'cookie' }
+  | { readonly mode?: 'token'; readonly store?: KeyValueStore }
+
+export type SignedIn = {
+  readonly user: { readonly id: string; readonly email: string } & Readonly<Record<string, unknown>>
+  readonly role: { readonly id: string; readonly name: string } & Readonly<Record<string, unknown>>
+  readonly permissions: readonly Readonly<Record<string, unknown>>[]
+  readonly tenant?: unknown
+}
+
+/** A second factor is asked for: hand `twoFactorToken` and a code to `auth.verifySecondFactor`. */
+export type SecondFactorNeeded = { readonly twoFactorRequired: true; readonly twoFactorToken: string }
+
+export type SignInResult = SignedIn | SecondFactorNeeded
+
+/** Whether somebody is signed in, as far as the client knows. */
+export type SessionState = 'signed in' | 'signed out'
+
+export type Session = {
+  /** Undefined where nobody is signed in, or the browser keeps the session. */
+  token(): Promise<string | undefined>
+  headers(): Promise<Readonly<Record<string, string>>>
+  /** Takes the token of an answer, if it has one, and forgets it in what is given on. */
+  take<Body extends object>(body: Body): Body
+  forget(): void
+  /** A refusal 401 came: whether another attempt is worth it, because another tab has a new token. */
+  onUnauthorized(): Promise<boolean>
+  readonly state: SessionState
+  /** Called when it changes, in this tab or another one. Gives what ends it. */
+  onChange(listener: (state: SessionState) => void): () => void
+  readonly authMode: 'jwt' | 'cookie'
+  close(): void
+}
+
+/** A token is renewed when a quarter of its life is left. */
+const renewAt = 0.75
+
+export function openSession(url: string, auth: AuthOptions, http: () => Http): Session {
+  if ('token' in auth) return fixedSession(auth.token)
+  if (auth.mode === 'cookie') return cookieSession()
+  return tokenSession(`daybook:${url}`, auth.store ?? pageStore(), http)
+}
+
+type Listener = (state: SessionState) => void
+
+function listenersOf() {
+  const listeners = new Set<Listener>()
+  return {
+    add(listener: Listener) {
+      listeners.add(listener)
+      return () => void listeners.delete(listener)
+    },
+    tell(state: SessionState) {
+      for (const listener of [...listeners]) listener(state)
+    },
+  }
+}
+
+function fixedSession(token: string | (() => string | Promise<string>)): Session {
+  const current = async () => (typeof token === 'string' ? token : await token())
+  return {
+    token: current,
+    headers: async () => bearer(await current()),
+    take: (body) => body,
+    forget: () => undefined,
+    // A function may have a better one by now.
+    onUnauthorized: async () => typeof token !== 'string',
+    state: 'signed in',
+    onChange: () => () => undefined,
+    authMode: 'jwt',
+    close: () => undefined,
+  }
+}
+
+function cookieSession(): Session {
+  const listeners = listenersOf()
+  let state: SessionState = 'signed out'
+  const become = (next: SessionState) => {
+    if (next === state) return
+    state = next
+    listeners.tell(next)
+  }
+  return {
+    token: async () => undefined,
+    headers: async () => ({}),
+    take(body) {
+      if ('user' in body) become('signed in')
+      return body
+    },
+    forget: () => become('signed out'),
+    async onUnauthorized() {
+      become('signed out')
+      return false
+    },
+    get state() {
+      return state
+    },
+    onChange: listeners.add,
+    authMode: 'cookie',
+    close: () => undefined,
+  }
+}
+
+const bearer = (token: string): Record<string, string> => ({ authorization: `Bearer ${token}` })
+
+function tokenSession(name: string, store: KeyValueStore, http: () => Http): Session {
+  const listeners = listenersOf()
+  /** Tokens of which the server has said that they have ended. */
+  const ended = new Set<string>()
+  let renewing: Promise<void> | undefined
+  const stored = () => store.getItem(name) ?? undefined
+  const put = (token: string | undefined) => {
+    const before = stored()
+    if (token === undefined) store.removeItem(name)
+    else store.setItem(name, token)
+    if ((before === undefined) !== (token === undefined))
+      listeners.tell(token === undefined ? 'signed out' : 'signed in')
+  }
+  const onStorage = (event: StorageEvent) => {
+    if (event.key === name) listeners.tell(event.newValue === null ? 'signed out' : 'signed in')
+  }
+  const hasTabs = typeof window !== 'undefined' && store === pageStorage()
+  if (hasTabs) window.addEventListener('storage', onStorage)
+
+  /** One tab renews for all of them: renewing ends the token that was sent. */
+  const renew = async (due: string) => {
+    const once = async () => {
+      // Another tab was first.
+      if (stored() !== due) return
+      try {
+        const options = { method: 'POST', body: { authMode: 'jwt' }, headers: bearer(due), isAnonymous: true } as const
+        put((await http().ask<{ token: string }>('/auth/refresh', options)).token)
+      } catch (error) {
+        // While it is valid it is of use, and the next request tries again.
+        if (error instanceof DaybookError && error.status === 401 && stored() === due) put(undefined)
+      }
+    }
+    await (hasTabs && 'locks' in navigator ? navigator.locks.request(name, once) : once())
+  }
+
+  const current = async (): Promise<string | undefined> => {
+    const token = stored()
+    if (token === undefined || !isDue(token)) return token
+    renewing ??= renew(token).finally(() => {
+      renewing = undefined
+    })
+    await renewing
+    return stored()
+  }
+
+  return {
+    token: current,
+    async headers() {
+      const token = await current()
+      return token === undefined ? {} : bearer(token)
+    },
+    take(body) {
+      const { token, ...rest } = body as { token?: string }
+      if (token !== undefined) put(token)
+      return rest as typeof body
+    },
+    forget: () => put(undefined),
+    async onUnauthorized() {
+      const token = stored()
+      if (token === undefined) return false
+      if (!ended.has(token)) {
+        ended.add(token)
+        // Another tab may have renewed it while the request was on its way.
+        await new Promise((resolve) => setTimeout(resolve, 0))
+        if (stored() !== token) return stored() !== undefined
+      }
+      put(undefined)
+      return false
+    },
+    get state() {
+      return stored() === undefined ? 'signed out' : 'signed in'
+    },
+    onChange: listeners.add,
+    authMode: 'jwt',
+    close() {
+      if (hasTabs) window.removeEventListener('storage', onStorage)
+    },
+  }
+}
+
+/** Whether most of its life is over. What is no JSON Web Token is never due. */
+function isDue(token: string): boolean {
+  try {
+    const payload = token.split('.')[1]!.replaceAll('-', '+').replaceAll('_', '/')
+    const { iat, exp } = JSON.parse(atob(payload)) as { iat?: number; exp?: number }
+    if (iat === undefined || exp === undefined) return false
+    return Date.now() / 1000 > iat + (exp - iat) * renewAt
+  } catch {
+    return false
+  }
+}
+
+function pageStorage(): KeyValueStore | undefined {
+  try {
+    return typeof window === 'undefined' ? undefined : window.localStorage
+  } catch {
+    // A page may be forbidden to keep anything.
+    return undefined
+  }
+}
+
+function pageStore(): KeyValueStore {
+  return pageStorage() ?? memoryStore()
+}
+
+/** Forgets everything with the process. */
+function memoryStore(): KeyValueStore {
+  const kept = new Map<string, string>()
+  return {
+    getItem: (name) => kept.get(name) ?? null,
+    setItem: (name, value) => void kept.set(name, value),
+    removeItem: (name) => void kept.delete(name),
+  }
+}

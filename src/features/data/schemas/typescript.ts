@@ -1,0 +1,143 @@
+import { createHash } from 'node:crypto'
+import type { Catalog, Collection, Field, Kind, Relation } from '../../../catalog/catalog.ts'
+import { identityCollections } from '../../../catalog/system-collections.ts'
+import { isToMany } from '../../../query/plan.ts'
+
+/**
+ * The collections of a catalog as TypeScript, for the client: rows as they are answered, what a new and a changed row may
+ * hold, and relations. Collections and fields come in a stable order, and the first line names the version.
+ */
+export function typescriptOf({ collections }: Catalog): string {
+  const shown = [...collections.values()]
+    .filter(({ name }) => !identityCollections.has(name))
+    .sort((a, b) => (a.name < b.name ? -1 : 1))
+  const names = new Set(shown.map(({ name }) => name))
+  const body = `${helpers}
+export type Schema = {
+${shown.map((collection) => collectionText(collection, names)).join('\n')}
+}
+
+/** A row of a collection: \`Row<'task'>\`. */
+export type Row<Name extends keyof Schema> = Schema[Name]['row']
+`
+  const version = createHash('sha256').update(body).digest('hex').slice(0, 16)
+  return `// Written by \`npx daybook types\`; do not edit. Version ${version}\n\n${body}`
+}
+
+const helpers = `export type Json = null | boolean | number | string | readonly Json[] | { readonly [member: string]: Json }
+export type Range<Bound> = {
+  readonly lower: Bound | null
+  readonly upper: Bound | null
+  readonly lowerInclusive: boolean
+  readonly upperInclusive: boolean
+}
+export type GeoJson = { readonly type: string; readonly [member: string]: Json }
+/** The rows of a to-many relation: a list replaces all, an object changes some. */
+export type Many<Key, Create> =
+  | readonly (Key | Create)[]
+  | { readonly create?: readonly Create[]; readonly update?: readonly object[]; readonly delete?: readonly Key[] }
+`
+
+function collectionText(collection: Collection, names: ReadonlySet<string>): string {
+  const { name, primaryKey, fields } = collection
+  const own = [...fields.values()]
+  const relations = [...collection.relations.values()].filter(({ target }) => names.has(target))
+  const lines = [
+    `key: ${typeOf(primaryKey, 'answered')}`,
+    ...block(
+      'row',
+      own
+        .filter(({ hidden }) => !hidden)
+        .map((field) => member(field.name, orNull(typeOf(field, 'answered'), field.nullable), { isReadonly: true })),
+    ),
+    ...block('create', written(own, relations, fields, true)),
+    ...block('update', written(own, relations, fields, false)),
+    ...block(
+      'relations',
+      relations.map((relation) => member(relation.name, relationText(relation, fields))),
+    ),
+  ]
+  return [`  ${quoted(name)}: {`, ...lines.map((line) => `    ${line}`), '  }'].join('\n')
+}
+
+const block = (name: string, members: readonly string[]): readonly string[] =>
+  members.length === 0 ? [`${name}: {}`] : [`${name}: {`, ...members.map((line) => `  ${line}`), '}']
+
+function relationText(relation: Relation, fields: ReadonlyMap<string, Field>): string {
+  const isMany = isToMany(relation)
+  const isNullable = relation.kind !== 'belongsTo' || fields.get(relation.foreignKey)?.nullable !== false
+  return `{ to: ${JSON.stringify(relation.target)}; many: ${isMany}; nullable: ${!isMany && isNullable} }`
+}
+
+/** What a payload may hold: fields, and relations beside or instead of their keys. */
+function written(
+  own: readonly Field[],
+  relations: readonly Relation[],
+  fields: ReadonlyMap<string, Field>,
+  isNew: boolean,
+): string[] {
+  const owned = new Set(relations.filter(({ kind }) => kind === 'belongsTo').map(({ foreignKey }) => foreignKey))
+  const columns = own
+    .filter(
+      ({ generated, systemGenerated, primaryKey }) =>
+        generated === undefined && !systemGenerated && (isNew || !primaryKey),
+    )
+    .map((field) => {
+      const isNeeded = isNew && !field.nullable && field.default === undefined && !owned.has(field.name)
+      return member(field.name, orNull(typeOf(field, 'taken'), field.nullable), { isOptional: !isNeeded })
+    })
+  const nested = relations
+    .filter(({ name }) => !fields.has(name))
+    .map((relation) => {
+      const to = `Schema[${JSON.stringify(relation.target)}]`
+      const type = isToMany(relation) ? `Many<${to}['key'], ${to}['create']>` : `${to}['key'] | ${to}['create'] | null`
+      return member(relation.name, type, { isOptional: true })
+    })
+  return [...columns, ...nested]
+}
+
+type Direction = 'answered' | 'taken'
+
+function typeOf({ kind, element, enumValues }: Field, direction: Direction): string {
+  if (kind === 'enum') return (enumValues ?? []).map((word) => JSON.stringify(word)).join(' | ') || 'never'
+  const inner = scalar(element ?? (kind === 'range' ? 'integer' : 'text'), direction)
+  if (kind === 'array') return `readonly (${inner} | null)[]`
+  if (kind === 'range')
+    return direction === 'answered'
+      ? `Range<${inner}>`
+      : `Range<${inner}> | readonly [${inner} | null, ${inner} | null]`
+  return scalar(kind, direction)
+}
+
+function scalar(kind: Kind, direction: Direction): string {
+  switch (kind) {
+    case 'integer':
+    case 'float':
+      return 'number'
+    case 'bigint':
+      return 'number | string'
+    case 'decimal':
+      return direction === 'answered' ? 'string' : 'string | number'
+    case 'boolean':
+      return 'boolean'
+    case 'json':
+      return 'Json'
+    case 'geometry':
+    case 'geography':
+      return 'GeoJson'
+    case 'vector':
+      return 'readonly number[]'
+    default:
+      return 'string'
+  }
+}
+
+const orNull = (type: string, isNullable: boolean): string => (isNullable ? `${type} | null` : type)
+
+const identifier = /^[A-Za-z_$][\w$]*$/
+
+const quoted = (name: string): string => (identifier.test(name) ? name : JSON.stringify(name))
+
+function member(name: string, type: string, { isOptional = false, isReadonly = false } = {}): string {
+  return `${isReadonly ? 'readonly ' : ''}${quoted(name)}${isOptional ? '?' : ''}: ${type}`
+}

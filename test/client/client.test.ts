@@ -1,0 +1,407 @@
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { type Client, createClient, DaybookError } from '../../clients/client.ts'
+import { bundleForBrowsers } from '../../src/adapters/bundler.ts'
+import { run as types } from '../../src/cli/types.ts'
+import { openLine } from '../faults/line.ts'
+import { type Api, startApi } from '../support/api.ts'
+import { describeWithBrowser, startBrowser } from '../support/browser.ts'
+import { administrator } from '../support/prepare.ts'
+import { waitFor } from '../support/wait.ts'
+
+let api: Api
+let url: string
+
+beforeAll(async () => {
+  api = await startApi({ SOCKET_ENABLED: 'true' })
+  url = await api.app.listen({ host: '127.0.0.1', port: 0 })
+  const make = async (collectionName: string, fields: object) => {
+    const { status, text } = await api.admin('POST', '/schemas', { collectionName, schema: { fields } })
+    expect(status, text).toBe(201)
+  }
+  await make('board', { name: { type: 'String', allowNull: false } })
+  await make('card', {
+    title: { type: 'String', allowNull: false },
+    state: { type: 'ENUM', values: ['open', 'done'], defaultValue: 'open' },
+    points: { type: 'Integer' },
+    board: { relType: 'BelongsTo', target: 'board', type: 'UUID' },
+  })
+})
+
+const opened: Client[] = []
+afterAll(() => {
+  for (const client of opened) client.close()
+})
+
+function clientOf(options: Parameters<typeof createClient>[0] = {}): Client {
+  const client = createClient({ url, ...options })
+  opened.push(client)
+  return client
+}
+
+/** A client whose requests are counted, and lost where `isLost` says so. */
+function watched(isLost: (n: number) => 'request' | 'answer' | undefined = () => undefined) {
+  const asked: { method: string; path: string; key: string | null }[] = []
+  const client = clientOf({
+    fetch: async (input, init) => {
+      const headers = new Headers(init?.headers)
+      asked.push({
+        method: init?.method ?? 'GET',
+        path: new URL(String(input)).pathname,
+        key: headers.get('idempotency-key'),
+      })
+      const lost = isLost(asked.length)
+      if (lost === 'request') throw new TypeError('fetch failed')
+      const response = await fetch(input, init)
+      if (lost === 'answer') throw new TypeError('terminated')
+      return response
+    },
+  })
+  return { client, asked }
+}
+
+describe('sign-in', () => {
+  it('keeps the session, tells of it, and ends it', async () => {
+    const client = clientOf()
+    const told: string[] = []
+    client.auth.onChange((state) => told.push(state))
+    expect(client.auth.state).toBe('signed out')
+    const signedIn = await client.auth.login(administrator)
+    expect(signedIn).toMatchObject({ user: { email: administrator.email }, role: { name: expect.any(String) } })
+    expect(signedIn).not.toHaveProperty('token')
+    expect(await client.auth.me()).toMatchObject({ user: { email: administrator.email } })
+    await client.auth.logout()
+    expect(told).toEqual(['signed in', 'signed out'])
+    await expect(client.auth.me()).rejects.toMatchObject({ status: 401 })
+  })
+
+  it('renews a token before it ends, once for all requests', async () => {
+    const kept = new Map<string, string>()
+    const store = {
+      getItem: (name: string) => kept.get(name) ?? null,
+      setItem: (name: string, value: string) => void kept.set(name, value),
+      removeItem: (name: string) => void kept.delete(name),
+    }
+    const client = clientOf({ auth: { store } })
+    await client.auth.login(administrator)
+    const [name, token] = [...kept][0]!
+    // As if most of its life were over: what it says of itself is read by the client only.
+    const now = Date.now() / 1000
+    const real = JSON.parse(Buffer.from(token.split('.')[1]!, 'base64url').toString())
+    const { iat, exp } = real
+    expect(exp - iat).toBeGreaterThan(0)
+    const parse = JSON.parse
+    const old = { ...real, iat: now - 900, exp: now + 100 }
+    JSON.parse = (text: string, ...rest: []) => (text === JSON.stringify(real) ? old : parse(text, ...rest))
+    onTestFinished(() => {
+      JSON.parse = parse
+    })
+    await Promise.all([client.auth.me(), client.auth.me(), client.items('board').list()])
+    JSON.parse = parse
+    expect(kept.get(name)).not.toBe(token)
+    await expect(api.as(token)('GET', '/auth/me')).resolves.toMatchObject({ status: 401 })
+    expect(await client.auth.me()).toMatchObject({ user: { email: administrator.email } })
+  })
+
+  it('tells why it was refused', async () => {
+    const refused = await clientOf()
+      .auth.login({ ...administrator, password: 'another one' })
+      .catch((error: DaybookError) => error)
+    expect(refused).toBeInstanceOf(DaybookError)
+    expect(refused).toMatchObject({ status: 400, code: 'BAD_REQUEST', requestId: expect.any(String) })
+  })
+})
+
+describe('items', () => {
+  let client: Client
+  beforeAll(async () => {
+    client = clientOf()
+    await client.auth.login(administrator)
+  })
+
+  it('are made, read with relations, changed and deleted', async () => {
+    const board = await client.items('board').create({ name: 'Home' })
+    const cards = client.items('card')
+    const [first, second] = await cards.createMany([
+      { title: 'Sweep', points: 1, board_Id: board },
+      { title: 'Dust', points: 2, board_Id: board },
+    ])
+    const { data, totalCount } = await cards.list({
+      fields: ['title', 'board.name'],
+      filter: { board_Id: board as string },
+      sort: ['-points'],
+      count: true,
+    })
+    expect(data).toEqual([
+      { title: 'Dust', board: { id: board, name: 'Home' } },
+      { title: 'Sweep', board: { id: board, name: 'Home' } },
+    ])
+    expect(totalCount).toBe(2)
+    const { row, etag } = await cards.readVersion(first!)
+    expect(row).toMatchObject({ title: 'Sweep', state: 'open' })
+    await cards.update(first!, { state: 'done' }, { ifMatch: etag! })
+    await expect(cards.update(first!, { state: 'open' }, { ifMatch: etag! })).rejects.toMatchObject({ status: 412 })
+    const report = await cards.report({
+      aggregate: { n: { function: 'count', field: '*' } },
+      groupBy: ['state'],
+      filter: { board_Id: board as string },
+      sort: ['state'],
+    })
+    expect(report.data.map(({ state, n }) => [state, n])).toEqual([
+      ['done', 1],
+      ['open', 1],
+    ])
+    await cards.delete(second!)
+    await expect(cards.read(second!)).rejects.toMatchObject({ status: 403 })
+    const trash = await cards.deleted()
+    const gone = trash.data.find(({ id }) => id === second)!
+    await cards.restore(second!, { before: gone.event })
+    expect(await cards.read(second!)).toMatchObject({ title: 'Dust', board_Id: board })
+    const { data: history } = await cards.history(first!)
+    expect(history.map(({ action }) => action)).toEqual(['update', 'create'])
+  })
+
+  it('are read page by page, each once', async () => {
+    const board = await client.items('board').create({ name: 'Many' })
+    await client.items('card').createMany(Array.from({ length: 25 }, (_, n) => ({ title: `c${n}`, board_Id: board })))
+    const seen: unknown[] = []
+    for await (const { id } of client.items('card').each({ filter: { board_Id: board as string }, limit: 10 }))
+      seen.push(id)
+    expect(new Set(seen).size).toBe(25)
+    expect(seen).toHaveLength(25)
+  })
+
+  it('are asked for by a body where the query is long', async () => {
+    const { client: own, asked } = watched()
+    await own.auth.login(administrator)
+    const names = Array.from({ length: 1500 }, (_, n) => `nobody ${n}`)
+    const { data } = await own.items('card').list({ filter: { title: { in: ['Sweep', ...names] } }, fields: ['title'] })
+    expect(data).toEqual([{ title: 'Sweep' }])
+    expect(asked.at(-1)).toMatchObject({ method: 'POST', path: '/reports/card' })
+  })
+})
+
+describe('a request without an answer', () => {
+  it('is sent again, and done once', async () => {
+    // The first is the sign-in; the write's answer is lost, and the write after it is lost itself.
+    const { client, asked } = watched((n) => (n === 2 ? 'answer' : n === 3 ? 'request' : undefined))
+    await client.auth.login(administrator)
+    const position = await api.position()
+    const id = await client.items('board').create({ name: 'Once' })
+    expect(asked).toHaveLength(4)
+    expect(new Set(asked.slice(1).map(({ key }) => key)).size).toBe(1)
+    const events = (await api.log(position)).filter(({ entity }) => entity === 'board')
+    expect(events.map(({ action, entityId }) => [action, entityId])).toEqual([['create', id]])
+  })
+
+  it('is told of, where it stays away', async () => {
+    const client = clientOf({ url: 'http://127.0.0.1:9', attempts: 2 })
+    await expect(client.items('board').list()).rejects.toMatchObject({ status: 0, code: 'NO_ANSWER' })
+  })
+})
+
+describe('files', () => {
+  it('are uploaded in pieces, over a lost answer, and shown by a signed address', async () => {
+    let pieces = 0
+    const { client } = watched()
+    await client.auth.login(administrator)
+    const content = Buffer.alloc(11 * 1_048_576, 'daybook ')
+    const shares: number[] = []
+    const lossy = clientOf({
+      auth: { token: (await api.anonymous('POST', '/auth/login', administrator)).body.token },
+      fetch: async (input, init) => {
+        const response = await fetch(input, init)
+        if (init?.method !== 'PATCH') return response
+        pieces += 1
+        if (pieces === 2) throw new TypeError('terminated')
+        return response
+      },
+    })
+    const id = await lossy.files.upload(new Blob([content], { type: 'text/plain' }), {
+      filename: 'ä large.txt',
+      title: 'Large',
+      onProgress: (share) => shares.push(share),
+    })
+    expect(await client.files.read(id)).toMatchObject({ originalFilename: 'ä large.txt', size: content.length })
+    expect(shares.at(-1)).toBe(1)
+    const address = await client.files.signedAddress(id, 60)
+    const answer = await fetch(address)
+    expect(Buffer.from(await answer.arrayBuffer()).equals(content)).toBe(true)
+    await client.files.delete(id)
+    expect((await fetch(address)).status).toBe(404)
+  })
+})
+
+describe('changes and undo', () => {
+  it('are read by cursor, and taken back', async () => {
+    const client = clientOf()
+    await client.auth.login(administrator)
+    const { cursor } = await client.changes()
+    const id = await client.items('board').create({ name: 'Undone' })
+    const page = await waitFor(async () => {
+      const found = await client.changes({ since: cursor, collections: ['board'] })
+      return found.data.length > 0 ? found : undefined
+    })
+    expect(page.data[0]).toMatchObject({ action: 'create', id, data: { name: 'Undone' } })
+    const plan = await client.undo({ position: page.data[0]!.position, dryRun: true })
+    expect(plan).toBeTruthy()
+    await client.undo({ position: page.data[0]!.position })
+    await expect(client.items('board').read(id)).rejects.toMatchObject({ status: 403 })
+  })
+})
+
+describe('live rows', () => {
+  it('are true, show writes at once, and take refused ones back', async () => {
+    const client = clientOf()
+    await client.auth.login(administrator)
+    const board = (await client.items('board').create({ name: 'Live' })) as string
+    await client.items('card').create({ title: 'b', board_Id: board })
+    const live = client.live({ collection: 'card', filter: { board_Id: board }, sort: ['title'] })
+    const titles = () => live.view.rows.map(({ title }) => title)
+    await waitFor(() => (live.view.status === 'live' ? true : undefined))
+    expect(titles()).toEqual(['b'])
+    const made = live.create({ title: 'a', board_Id: board, state: 'open' })
+    expect(titles()).toEqual(['a', 'b'])
+    const id = await made
+    await waitFor(() => (live.view.rows.some((row) => row.id === id && row.createdAt) ? true : undefined))
+    expect(titles()).toEqual(['a', 'b'])
+    const refused = live.update(id, { state: 'no such state' })
+    expect(live.view.rows.find((row) => row.id === id)).toMatchObject({ state: 'no such state' })
+    await expect(refused).rejects.toMatchObject({ status: 400 })
+    expect(live.view.rows.find((row) => row.id === id)).toMatchObject({ state: 'open' })
+    await api.sql(`update card set title = 'z' where id = '${id}'`)
+    await waitFor(() => (titles().join() === 'b,z' ? true : undefined))
+    const gone = live.delete(id)
+    expect(titles()).toEqual(['b'])
+    await gone
+    // Another query of the same collection, with other rows.
+    const other = client.live({ collection: 'card', filter: { title: 'Sweep' } })
+    await waitFor(() => (other.view.status === 'live' ? true : undefined))
+    expect(other.view.rows.map(({ title }) => title)).toEqual(['Sweep'])
+    expect(titles()).toEqual(['b'])
+    live.close()
+    other.close()
+  })
+})
+
+describe('the module', () => {
+  it('is served to any page, as it is or not at all', async () => {
+    const answer = await fetch(`${url}/client.js`)
+    expect(answer.status).toBe(200)
+    expect(answer.headers.get('content-type')).toBe('text/javascript; charset=utf-8')
+    expect(answer.headers.get('access-control-allow-origin')).toBe('*')
+    const digest = answer.headers.get('content-digest')!
+    const body = Buffer.from(await answer.arrayBuffer())
+    const hash = Buffer.from(await crypto.subtle.digest('SHA-512', body)).toString('base64')
+    expect(digest).toBe(`sha-512=:${hash}:`)
+    const again = await fetch(`${url}/client.js`, { headers: { 'if-none-match': answer.headers.get('etag')! } })
+    expect(again.status).toBe(304)
+  })
+
+  it('is small', async () => {
+    const entry = new URL('../../clients/client.ts', import.meta.url).pathname
+    const size = gzipSync(await bundleForBrowsers(entry, ['socket.io-client'])).length
+    expect(size).toBeLessThan(20_000)
+  })
+})
+
+/** As text: what loads modules for the tests has no business in a page. */
+const load = `import('/client.js').then(({ createClient }) => { window.client = createClient() })`
+
+describeWithBrowser('in a browser', { timeout: 60_000 }, () => {
+  it('shares the session between tabs, keeps rows over a reload without a network, and catches up', async () => {
+    const browser = await startBrowser()
+    const context = await browser.newContext()
+    onTestFinished(() => context.close())
+    // The browser's own switch leaves sockets to this machine alone.
+    const line = await openLine(url)
+    onTestFinished(() => line.close())
+    const open = async () => {
+      const page = await context.newPage()
+      // A page of our own origin whose policy lets it run no other scripts.
+      await page.goto(`${line.address}/docs`)
+      await page.evaluate(load)
+      return page
+    }
+    const first = await open()
+    await first.evaluate((who) => (window as any).client.auth.login(who), administrator)
+    const second = await open()
+    expect(await second.evaluate(() => (window as any).client.auth.state)).toBe('signed in')
+    const board = await second.evaluate(() => (window as any).client.items('board').create({ name: 'Tabs' }))
+    const look = (id: string) => {
+      const live = (window as any).client.live({ collection: 'card', filter: { board_Id: id }, sort: ['title'] })
+      Object.assign(window, { live })
+    }
+    const shown = () => ({
+      status: (window as any).live.view.status,
+      titles: (window as any).live.view.rows.map(({ title }: { title: string }) => title),
+    })
+    for (const page of [first, second]) {
+      await page.evaluate(look, board)
+      await waitFor(async () => ((await page.evaluate(shown)).status === 'live' ? true : undefined))
+    }
+    await first.evaluate((id) => (window as any).live.create({ title: 'one', board_Id: id }), board)
+    await waitFor(async () => ((await second.evaluate(shown)).titles.join() === 'one' ? true : undefined))
+    // The rows are kept a moment after they have changed.
+    for (const page of [first, second]) await page.evaluate(() => (window as any).live.close())
+    await first.evaluate((id) => (window as any).client.items('card').create({ title: 'two', board_Id: id }), board)
+    await second.reload()
+    await second.evaluate(load)
+    line.block(true)
+    await second.evaluate(look, board)
+    const kept = await waitFor(async () => {
+      const found = await second.evaluate(shown)
+      return found.titles.length > 0 ? found : undefined
+    })
+    expect(kept.titles).toEqual(['one'])
+    line.block(false)
+    await waitFor(async () => ((await second.evaluate(shown)).titles.join() === 'one,two' ? true : undefined))
+    await first.evaluate(() => (window as any).client.auth.logout())
+    await waitFor(async () =>
+      (await second.evaluate(() => (window as any).client.auth.state)) === 'signed out' ? true : undefined,
+    )
+  })
+})
+
+describe('daybook types', () => {
+  it('are those of the collections, in an order that stays', async () => {
+    const { text, status, headers } = await api.admin('GET', '/schemas-types')
+    expect(status).toBe(200)
+    expect(text).toMatch(/^\/\/ Written by `npx daybook types`; do not edit. Version [0-9a-f]{16}\n/)
+    const card = text.slice(text.indexOf('  card: {'), text.indexOf('  svc_ACL: {'))
+    expect(card).toContain('key: string')
+    expect(card).toContain('readonly state: "open" | "done" | null')
+    expect(card).toMatch(/create: \{[^}]*\n {6}title: string\n/)
+    expect(card).toMatch(/update: \{[^}]*\n {6}title\?: string\n/)
+    expect(card).toContain('board: { to: "board"; many: false; nullable: true }')
+    expect(card).toContain('board?: Schema["board"][\'key\'] | Schema["board"][\'create\'] | null')
+    // Passwords are written, and never read.
+    expect(text).not.toContain('readonly password')
+    expect(text).not.toContain('svc_Sessions')
+    const fresh = { 'if-none-match': headers.etag as string }
+    expect((await api.admin('GET', '/schemas-types', undefined, fresh)).status).toBe(304)
+    expect((await api.anonymous('GET', '/schemas-types')).status).toBe(401)
+    expect((await (await api.user()).call('GET', '/schemas-types')).status).toBe(403)
+  })
+
+  it('are written from a server and from a file, and compared', async () => {
+    const directory = await mkdtemp(join(tmpdir(), 'daybook-types-'))
+    onTestFinished(() => rm(directory, { recursive: true }))
+    const out = join(directory, 'schema.ts')
+    const { token } = (await api.anonymous('POST', '/auth/login', administrator)).body
+    const server = ['--url', url, '--token', token, '--out', out]
+    expect(await types(server)).toBe(0)
+    expect(await readFile(out, 'utf8')).toBe((await api.admin('GET', '/schemas-types')).text)
+    expect(await types([...server, '--check'])).toBe(0)
+    const definitions = join(directory, 'schemas.json')
+    await writeFile(definitions, (await api.admin('GET', '/schemas-export')).text)
+    expect(await types(['--file', definitions, '--out', out, '--check'])).toBe(0)
+    await api.admin('POST', '/schemas', { collectionName: 'later', schema: { fields: { name: { type: 'String' } } } })
+    expect(await types([...server, '--check'])).toBe(3)
+    await expect(types(['--url', url, '--token', 'none'])).rejects.toThrow(`${url} answered 401`)
+    await expect(types(['--check'])).rejects.toThrow('Usage: daybook types')
+  })
+})

@@ -1,0 +1,87 @@
+import { describe, expectTypeOf, it } from 'vitest'
+import type { Client, Row } from '../../clients/client.ts'
+
+/** As `npx daybook types` writes it. */
+type Schema = {
+  project: {
+    key: string
+    row: { readonly id: string; readonly name: string; readonly budget: string | null }
+    create: { name: string; budget?: string | number | null }
+    update: { name?: string; budget?: string | number | null }
+    relations: { tasks: { to: 'task'; many: true; nullable: false } }
+  }
+  task: {
+    key: string
+    row: {
+      readonly id: string
+      readonly title: string
+      readonly status: 'open' | 'done'
+      readonly points: number | null
+      readonly project_Id: string | null
+    }
+    create: { title: string; status?: 'open' | 'done'; project_Id?: string | null }
+    update: { title?: string; status?: 'open' | 'done' }
+    relations: { project: { to: 'project'; many: false; nullable: true } }
+  }
+}
+
+declare const client: Client<Schema>
+
+/** Compiled, never run: what is wrong in it does not compile. */
+const compiled = (_name: string, _work: () => Promise<void>) => undefined
+
+describe('types', () => {
+  it('follow from the query', () => {
+    compiled('lists', async () => {
+      const { data } = await client.items('task').list({ fields: ['title', 'project.name'] })
+      expectTypeOf(data[0]!).toEqualTypeOf<{
+        readonly title: string
+        readonly project: { readonly id: string; readonly name: string } | null
+      }>()
+      const all = await client.items('task').list()
+      expectTypeOf(all.data[0]!.status).toEqualTypeOf<'open' | 'done'>()
+      const nested = await client.items('project').list({ fields: ['*', 'tasks.title', 'tasks.project.name'] })
+      expectTypeOf(nested.data[0]!.tasks[0]!.project).toEqualTypeOf<{
+        readonly id: string
+        readonly name: string
+      } | null>()
+      const without = await client.items('task').read('1', { fields: ['*', '-points'] })
+      expectTypeOf(without).not.toHaveProperty('points')
+    })
+    compiled('reports', async () => {
+      const { data } = await client.items('task').report({
+        aggregate: { n: { function: 'count', field: '*' }, most: { function: 'max', field: 'points' } },
+        groupBy: ['status', 'date:year:createdAt'],
+      })
+      expectTypeOf(data[0]!.n).toEqualTypeOf<number>()
+      expectTypeOf(data[0]!.most).toEqualTypeOf<number | null>()
+      expectTypeOf(data[0]!.status).toEqualTypeOf<'open' | 'done'>()
+      expectTypeOf(data[0]!.year_createdAt).toEqualTypeOf<number | null>()
+    })
+    compiled('live rows', async () => {
+      const live = client.live({ collection: 'task', filter: { status: 'open' }, sort: ['-title'] })
+      expectTypeOf(live.view.rows[0]!).toEqualTypeOf<Row<Schema, 'task'>>()
+    })
+  })
+
+  it('refuse what there is not', () => {
+    compiled('names', async () => {
+      // @ts-expect-error no such collection
+      client.items('tasks')
+      // @ts-expect-error no such field
+      await client.items('task').list({ fields: ['titel'] })
+      // @ts-expect-error no such field behind the relation
+      await client.items('task').list({ fields: ['project.nam'] })
+      // @ts-expect-error no such field
+      await client.items('task').list({ filter: { titel: 'a' } })
+      // @ts-expect-error no such field
+      await client.items('task').list({ sort: ['-titel'] })
+      // @ts-expect-error a title is needed
+      await client.items('task').create({ status: 'open' })
+      // @ts-expect-error no such status
+      await client.items('task').update('1', { status: 'closed' })
+      // @ts-expect-error no such function
+      await client.items('task').report({ aggregate: { n: { function: 'median', field: 'points' } } })
+    })
+  })
+})
