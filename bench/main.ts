@@ -15,6 +15,7 @@ import { measureRealtime } from './realtime-figures.ts'
 import { breakIn, type Contest, compete, type Line } from './rounds.ts'
 import { measureStart } from './start.ts'
 import { figuresTable, ratioOf, tableOf } from './table.ts'
+import { measureWorkflows } from './workflows.ts'
 import { workloads } from './workloads.ts'
 
 /*
@@ -46,6 +47,7 @@ async function bench(options: Options, cleanup: AsyncDisposableStack): Promise<R
     W10: () => measureRealtime(prepared, options.quick),
     W11: () => measureStart(contest, launches, options.quick ? 1 : 5),
     W13: () => measureJobs(prepared, options.quick),
+    W15: () => measureWorkflows(prepared, options.quick),
   })
   if (options.profile !== undefined) {
     await contest.servers[options.profileOf]!.stop()

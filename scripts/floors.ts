@@ -95,8 +95,9 @@ export const floors: readonly Floor[] = [
   {
     name: 'work',
     places: ['features/work/'],
-    hides: 'work that is claimed row by row: `tasks`; `scripts` (code of users, in isolates of processes that may die)',
-    mayImport: platform,
+    hides:
+      'work that is claimed row by row: `tasks`, and `workflows` (graphs of nodes that start by a trigger); `scripts` (code of users, in isolates of processes that may die)',
+    mayImport: ['messaging', 'files', 'settings', 'data', 'http', ...platform],
   },
   {
     name: 'files',

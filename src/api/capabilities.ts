@@ -12,6 +12,7 @@ import type { StorageServices } from '../features/files/storage/storage.ts'
 import type { Sockets } from '../features/messaging/rooms/rooms.ts'
 import type { MailLogo, MailRenderer } from '../features/messaging/templates/templates.ts'
 import type { Meters } from '../features/operations/metrics/metrics.ts'
+import type { Workflows } from '../features/work/workflows/workflows.ts'
 import type { RealtimeWrites } from './realtime/capabilities.ts'
 
 /** The capabilities that changes of this folder need. */
@@ -24,7 +25,8 @@ export type WebWrites = RealtimeWrites &
   ProgressNotices &
   ProcessVariables &
   ServerLine &
-  StorageServices
+  StorageServices &
+  Workflows
 
 /** The capabilities that reads of this folder need. */
 export type WebReads = ReservedReads &

@@ -14,6 +14,7 @@ import type { RealtimeReads, RealtimeWrites } from './realtime/capabilities.ts'
 import { openCluster } from './realtime/cluster.ts'
 import { type openEngine, openOutbox, type SocketLimits } from './realtime/connections.ts'
 import { type Begun, type Delivery, notAllowed, openDelivery } from './realtime/delivery.ts'
+import { type ExecutionRooms, openExecutionRooms } from './realtime/executions.ts'
 import { answer, callerOf, dispatchMessage, refuseUnknown } from './realtime/messages.ts'
 import { openPushes, openTaskProgress, type TaskProgress } from './realtime/pushes.ts'
 import { type LiveReports, openLiveReports } from './realtime/reports.ts'
@@ -39,6 +40,7 @@ type Channels = {
   readonly delivery: Delivery
   readonly reports: LiveReports
   readonly progress: TaskProgress
+  readonly executions: ExecutionRooms | undefined
   readonly rooms: RoomChannel
 }
 
@@ -73,6 +75,7 @@ export async function openRealtime(
     delivery: openDelivery(rt, feed, outbox, confirmAll),
     reports: openLiveReports(rt, feed, (socket) => currentCaller(rt, socket)),
     progress: openTaskProgress(rt, io, (socket) => callerOf(socket).access),
+    executions: config.workflows.enabled ? openExecutionRooms(rt, io) : undefined,
     rooms: openRooms(rt, io, cluster),
   }
   openPushes(rt, io)
@@ -162,7 +165,7 @@ function tokenOf(rt: CurrentAccess, { auth, headers }: Socket['handshake']): str
 
 function accept(
   rt: RealtimeReads,
-  { delivery, reports, rooms }: Channels,
+  { delivery, reports, rooms, executions }: Channels,
   requests: SocketRequests,
   socket: Socket,
 ): void {
@@ -180,6 +183,8 @@ function accept(
   for (const [name, handle] of requests)
     socket.on(name, (request: unknown, ack: unknown) => answer(rt, ack, () => handle(socket, request)))
   socket.on('custom', (request: unknown, ack: unknown) => dispatchMessage(rt, socket, request, ack))
+  if (executions !== undefined)
+    socket.on('workflow:execution:join', (request: unknown) => joinExecution(rt, executions, socket, request))
   socket.on('disconnect', () => {
     clearTimeout((socket.data as SocketData).timer)
     rooms.forget(socket)
@@ -190,6 +195,19 @@ function accept(
   })
   void rooms.welcome(socket)
   socket.emit('connected', { userId, tenant: tenantId ?? null })
+}
+
+/** Nobody waits for an answer: a refusal is an event. */
+async function joinExecution(rt: Logs, executions: ExecutionRooms, socket: Socket, request: unknown): Promise<void> {
+  const { executionId = null } = (request ?? {}) as { executionId?: unknown }
+  const refuse = (answered: object) => {
+    const { status, message } = answered as { status: string; message?: string }
+    if (status === 'error') socket.emit('workflow:execution:error', { executionId, message })
+  }
+  await answer(rt, refuse, async () => {
+    await executions.join(socket, request)
+    return {}
+  })
 }
 
 type SocketRequests = ReadonlyMap<string, (socket: Socket, request: unknown) => Promise<object>>

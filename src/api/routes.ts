@@ -52,7 +52,7 @@ import type { Realtime } from './realtime.ts'
 
 type RouteGroup = {
   readonly access: AccessClass
-  readonly register: (app: App, rt: WebWrites) => void
+  readonly register: (app: App, rt: WebWrites) => void | Promise<void>
   /** Each of its requests ends with its one commit and can be read again, so it is done anew with a fresh catalog. */
   readonly isRetried?: boolean
 }
@@ -103,11 +103,24 @@ const groups: readonly RouteGroup[] = [
   { access: 'bearer', register: notificationRoutes, isRetried: true },
   { access: 'admin', register: notificationAdminRoutes, isRetried: true },
   { access: 'bearer', register: webhookRoutes },
+  { access: 'public', register: ofWorkflows('workflowItemRoutes'), isRetried: true },
+  { access: 'bearer', register: ofWorkflows('workflowRoutes') },
+  { access: 'public', register: ofWorkflows('workflowWebhookRoutes') },
   { access: 'admin', register: opsRoutes },
   { access: 'public', register: inboxRoutes },
   { access: 'public', register: templateRoutes },
   { access: 'admin', register: templateAdminRoutes },
 ]
+
+/** Workflows that are off are not there: nothing of them is loaded. */
+function ofWorkflows(name: 'workflowItemRoutes' | 'workflowRoutes' | 'workflowWebhookRoutes') {
+  const register = async (app: App, rt: WebWrites) => {
+    if (!rt.config.workflows.enabled) return
+    const routes = await import('../features/work/workflows/routes.ts')
+    routes[name](app, rt)
+  }
+  return Object.defineProperty(register, 'name', { value: name })
+}
 
 /** Registers every group in a scope of its own, so that access is a property of the group, not of a handler. */
 export function registerRoutes(
@@ -136,7 +149,7 @@ export function registerRoutes(
         if (access === 'public') limitAnonymousBodies(scope as App)
         checkParameters(scope as App)
         if (isRetried) retryWhenStale(scope as App, rt.catalog)
-        register(scope as App, rt)
+        await register(scope as App, rt)
       }),
     )
   registerEndpoints(app, rt, endpoints, { taken, limits })

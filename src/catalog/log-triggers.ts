@@ -1,5 +1,6 @@
 import { quoteName, quoteText } from '../db/sql.ts'
 import type { Collection, Field, Kind, LinkEnd } from './catalog.ts'
+import { columnsWithoutImage } from './system-collections.ts'
 
 /**
  * What writers and readers of the log have in common: its names, its actor and its ids. The table is in
@@ -62,7 +63,9 @@ export function dropLogTriggersSql(name: string): string[] {
  * (a bare alias would mean the column of that name, where there is one).
  */
 export function imageSql(collection: Collection, row: string): string {
-  const hidden = [...collection.fields.values()].filter((field) => field.hidden)
+  const hidden = [...collection.fields.values()].filter(
+    (field) => field.hidden || columnsWithoutImage.has(`${collection.name}.${field.name}`),
+  )
   if (hidden.length === 0) return `to_jsonb(${row})`
   const redaction = JSON.stringify(Object.fromEntries(hidden.map((field) => [field.name, null])))
   return `(to_jsonb(${row}) || ${quoteText(redaction)}::jsonb)`

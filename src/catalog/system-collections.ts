@@ -22,6 +22,14 @@ export const unloggedCollections: ReadonlySet<string> = new Set([
   'svc_Sessions',
   'svc_Verification',
   'svc_WebhookDelivery',
+  'svc_WorkflowExecutionLog',
+])
+
+/** Columns that are null in the log's images: what goes through a workflow may be large, and is nobody's change of a row. */
+export const columnsWithoutImage: ReadonlySet<string> = new Set([
+  'svc_WorkflowExecution.trigger_data',
+  'svc_WorkflowExecution.context_data',
+  'svc_WorkflowExecution.result_data',
 ])
 
 /** Collections that the generic item routes only read. Invitations can be revoked by them (see `writersOf`). */
@@ -32,6 +40,8 @@ export const unwritableCollections: ReadonlySet<string> = new Set([
   'svc_EmailLog',
   'svc_Webhook',
   'svc_WebhookDelivery',
+  'svc_WorkflowExecution',
+  'svc_WorkflowExecutionLog',
   ...[...identityCollections].filter((name) => name !== 'svc_Invite'),
 ])
 
@@ -45,6 +55,7 @@ const administeredCollections: ReadonlySet<string> = new Set([
   'svc_ACL',
   'svc_Settings',
   'svc_Template',
+  'svc_Secret',
 ])
 
 /**
@@ -66,6 +77,8 @@ export function writersOf(
   if (name === 'svc_Sessions' && action === 'delete') return 'administrators'
   // An invitation is made by inviting, which makes its secret; it can be revoked and removed.
   if (name === 'svc_Invite' && action === 'create') return 'nobody'
+  // Executions are made by triggers; what is over may be thrown away.
+  if (name === 'svc_WorkflowExecution' && action === 'delete') return 'granted'
   if (unwritableCollections.has(name)) return 'nobody'
   return administeredCollections.has(name) ? 'administrators' : 'granted'
 }

@@ -514,7 +514,7 @@ const workflow = define('svc_Workflow', {
   paranoid: true,
   usertrack: true,
   fields: {
-    id: { type: 'String', primaryKey: true, values: { stringLength: 100 } },
+    id: { type: 'String', primaryKey: true, values: { stringLength: 100 }, defaultValue: { type: 'UUIDV4' } },
     name: required(string),
     description: text,
     status: oneOf(['active', 'inactive', 'draft'], { defaultValue: 'draft' }),
@@ -528,6 +528,13 @@ const workflow = define('svc_Workflow', {
     variables: preset(json, {}),
     options: preset(json, {}),
     allowed_roles: preset(json, []),
+    // Counted by a trigger: another one for every change of what executions run by.
+    version: preset(required(integer), 1),
+    // As whom it acts (features/work/workflows/authority.ts): who saved what it does.
+    authority_Id: uuid,
+    tenant_Id: uuid,
+    authority: belongsTo('svc_User', 'authority_Id', { onDelete: 'SET NULL' }),
+    tenant: belongsTo('svc_Tenant', 'tenant_Id', cascade),
     executions: hasMany('svc_WorkflowExecution', 'workflow_Id'),
   },
   indexes: [
@@ -540,16 +547,31 @@ const workflowExecution = define('svc_WorkflowExecution', {
   fields: {
     id,
     workflow_Id: required({ type: 'String', values: { stringLength: 100 } }),
+    version: integer,
     status: oneOf(['queued', 'running', 'completed', 'failed', 'cancelled'], { defaultValue: 'queued' }),
-    trigger_data: preset(json, {}),
-    context_data: preset(json, {}),
-    result_data: preset(json, {}),
+    trigger: oneOf(['manual', 'webhook', 'schedule', 'hook', 'workflow', 'test'], { defaultValue: 'manual' }),
+    // What goes through it is kept beside the log: it may be large, and was never a row of anybody's.
+    trigger_data: { ...preset(json, {}), unlogged: true },
+    context_data: { ...preset(json, {}), unlogged: true },
+    result_data: { ...preset(json, {}), unlogged: true },
     errorMessage: text,
     startedAt: dateTime,
     completedAt: dateTime,
     durationMs: integer,
     tenant_Id: uuid,
     triggered_by_Id: uuid,
+    // The failed execution that this one goes on with, and the one whose node waits for it.
+    retry_of_Id: uuid,
+    parent_Id: uuid,
+    // Who asked for it to be done, where that is not who triggered it all; and what led to it.
+    caller_Id: { ...uuid, hidden: true, unlogged: true },
+    cause: { ...json, hidden: true, unlogged: true },
+    // The claim of the process that runs it, and when it is to go on; neither while it waits for another one.
+    claim_token: { ...uuid, hidden: true, unlogged: true },
+    heartbeat_at: { ...dateTime, unlogged: true },
+    due_at: { ...preset(dateTime, { type: 'NOW' }), unlogged: true },
+    attempts: { ...preset(integer, 0), unlogged: true },
+    watched: { ...no, hidden: true, unlogged: true },
     workflow: belongsTo('svc_Workflow', 'workflow_Id', cascade),
     tenant: belongsTo('svc_Tenant', 'tenant_Id', cascade),
     triggered_by: belongsTo('svc_User', 'triggered_by_Id'),
@@ -573,9 +595,25 @@ const workflowExecutionLog = define('svc_WorkflowExecutionLog', {
     outputData: preset(json, {}),
     errorMessage: text,
     durationMs: integer,
+    // Its place in the execution, and the node with the iterations of the loops around it.
+    seq: integer,
+    step: text,
     execution: belongsTo('svc_WorkflowExecution', 'execution_Id', cascade),
   },
-  indexes: [index('svc_WorkflowExecutionLog_execution_Id_idx', ['execution_Id'])],
+  indexes: [index('svc_WorkflowExecutionLog_execution_seq_unique', ['execution_Id', 'seq'], unique)],
+})
+
+/** What `{{ secrets.name }}` stands for. */
+const secret = define('svc_Secret', {
+  fields: {
+    id,
+    name: required(string),
+    value: required(hiddenText),
+    hosts: preset(required(json), []),
+    tenant_Id: uuid,
+    tenant: belongsTo('svc_Tenant', 'tenant_Id', cascade),
+  },
+  indexes: [index('svc_Secret_tenant_name_unique', ['tenant_Id', 'name'], { unique: true, nullsNotDistinct: true })],
 })
 
 /* Pages that a user interface builds of blocks; the server keeps them and decides who reads them. */
@@ -700,6 +738,7 @@ export const systemCollections: readonly CollectionDefinition[] = [
   workflow,
   workflowExecution,
   workflowExecutionLog,
+  secret,
   page,
   block,
 ]

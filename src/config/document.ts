@@ -24,9 +24,7 @@ all problems by name and ends with an exit code other than 0.
 - Names with \`<…>\` are families: one set of variables for each name in the list that enables them. The name is written
   in upper case, with \`_\` for \`-\`: \`MAIL_SENDERS_ENABLED=eu-mail\` is configured by \`EU_MAIL_SMTP_HOST\` and so on.
   An incomplete mail sender or social provider is left out with a warning.
-- 🔒 marks secrets; they are never printed.
-- ⏳ marks variables of parts that are not there yet: they have no effect, and a process that finds one set says so at
-  its start.`
+- 🔒 marks secrets; they are never printed.`
 
 function section(group: Group, members: readonly Family[]): string {
   const rows = [
@@ -40,7 +38,7 @@ function section(group: Group, members: readonly Family[]): string {
 
 function row(variable: Variable<unknown>, name: string): string {
   const cells = [
-    `\`${name}\`${variable.secret ? ' 🔒' : ''}${variable.awaits === undefined ? '' : ' ⏳'}`,
+    `\`${name}\`${variable.secret ? ' 🔒' : ''}`,
     variable.doc,
     defaultText(variable.fallback),
     variable.parser.values,

@@ -1,4 +1,4 @@
-import type { Environment, Fallback, Part, Values, Variable } from './variable.ts'
+import type { Environment, Fallback, Values, Variable } from './variable.ts'
 
 /** Environment variables as they come: unset or empty ones count as absent. */
 export type Env = Readonly<Record<string, string | undefined>>
@@ -38,10 +38,6 @@ export function readVariables<V extends Record<string, Variable<unknown>>>(
   return Object.fromEntries(entries) as Values<V>
 }
 
-const notThereYet: Readonly<Record<Part, string>> = {
-  workflows: 'workflows are not there yet',
-}
-
 /** The text of a variable's default in an environment. */
 export function fallbackIn(environment: Environment, fallback: Fallback | undefined): string | undefined {
   if (fallback === undefined || typeof fallback === 'string') return fallback
@@ -63,8 +59,6 @@ function readVariable<T>(variable: Variable<T>, reading: Reading, prefix: string
   for (const name of names) reading.asked.add(name)
   const name = names.find((candidate) => isSet(reading, candidate))
   if (name === undefined) return fallbackValue(variable, reading.environment)
-  if (variable.awaits !== undefined)
-    reading.findings.warnings.push(`${name} is set and has no effect yet: ${notThereYet[variable.awaits]}`)
   const given = reading.env[name] ?? ''
   const text = variable.parser.raw ? given : given.trim()
   const outcome = variable.parser.parse(text)
@@ -72,7 +66,6 @@ function readVariable<T>(variable: Variable<T>, reading: Reading, prefix: string
     if (outcome.doubt !== undefined) reading.findings.warnings.push(`${name}: ${quote(text)} ${outcome.doubt}`)
     return outcome.value
   }
-  if (variable.awaits !== undefined) return fallbackValue(variable, reading.environment)
   const shown = variable.secret ? 'its value (not shown)' : quote(outcome.culprit ?? text)
   addProblem(reading.findings, { variable: name, message: `${shown} ${outcome.problem}`, doc: variable.doc })
   return fallbackValue(variable, reading.environment)

@@ -103,7 +103,7 @@ const platformPaths = [
     'metrics',
   ],
   ...['migrations', 'notifications', 'openapi', 'ops', 'permissions', 'ready', 'realtime', 'reports', 'schemas'],
-  ...['settings', 'templates', 'utils', 'webhooks', '.well-known', '_dev'],
+  ...['settings', 'templates', 'utils', 'webhook', 'webhooks', 'workflows', '.well-known', '_dev'],
 ]
 
 function checkMcpPath({ parsed: { mcp } }: Draft, reading: Reading): void {

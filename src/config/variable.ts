@@ -11,12 +11,7 @@ export type Variable<T> = Readonly<{
   secret: boolean
   /** A second accepted spelling, read when `name` is unset. */
   alias?: string
-  /** The part of the product that will read it and is not there yet: the variable is checked by nobody. */
-  awaits?: Part
 }>
-
-/** A variable that is specified and not built yet. */
-export type Part = 'workflows'
 
 /** A default; an object where it depends on NODE_ENV. */
 export type Fallback = string | Readonly<{ production?: string; test?: string; otherwise: string }>
@@ -44,12 +39,6 @@ export function optionalSecret<T>(name: string, parser: Parser<T>, doc: string):
 
 export function secret<T>(open: Variable<T>): Variable<T> {
   return { ...open, secret: true }
-}
-
-/** Variables that have no effect until the part is there: setting one is a warning, a bad value no problem. */
-export function awaiting<V extends Group['variables']>(part: Part, variables: V): V {
-  const entries = Object.entries(variables).map(([key, one]) => [key, { ...one, awaits: part }])
-  return Object.fromEntries(entries) as V
 }
 
 export function group<V extends Group['variables']>(title: string, variables: V) {

@@ -20,6 +20,9 @@ const channels = [
   'svc_tasks',
   'svc_progress',
   'svc_push',
+  'svc_workflows',
+  'svc_executions',
+  'svc_execution',
 ] as const
 type Channel = (typeof channels)[number]
 

@@ -15,6 +15,10 @@ export type Cause = {
   /** 1 for what a request leads to, 2 for what that leads to. */
   readonly depth: number
   readonly by: (typeof causedBy)[number]
+  /** The workflows that led to it one after the other, each with the record that it was triggered by. */
+  readonly chain?: readonly string[]
+  /** With whose rights it was done, where not with those of who triggered it all; null: with nobody's. */
+  readonly as?: string | null
 }
 
 /** What leads on further than this is taken for a loop, where programs that users write could make one. */
@@ -73,7 +77,8 @@ type Caused = { readonly logRequestId?: string | undefined; readonly cause?: Cau
 
 /** The cause of what an actor's changes lead to; undefined where the log knows no request of the actor. */
 export function causeOf({ logRequestId: request, cause }: Caused, by: Cause['by']): Cause | undefined {
-  return request === undefined ? undefined : { request, depth: (cause?.depth ?? 0) + 1, by }
+  if (request === undefined) return undefined
+  return { request, depth: (cause?.depth ?? 0) + 1, by, ...(cause?.chain && { chain: cause.chain }) }
 }
 
 /**

@@ -5,6 +5,7 @@ import type { ItemWrites } from '../features/data/items/items.ts'
 import type { AssetWrites } from '../features/files/assets/assets.ts'
 import type { FileWrites } from '../features/files/files/files.ts'
 import type { Sockets } from '../features/messaging/rooms/rooms.ts'
+import type { Workflows } from '../features/work/workflows/workflows.ts'
 
 /** The capabilities that changes of this folder need. */
 export type ExtensionWrites = ItemWrites &
@@ -13,4 +14,5 @@ export type ExtensionWrites = ItemWrites &
   IdSource &
   Sockets &
   FileWrites &
-  AssetWrites
+  AssetWrites &
+  Workflows

@@ -2,11 +2,12 @@ import { existsSync } from 'node:fs'
 import { ConfigError } from '../config/config.ts'
 import { groups } from '../config/variables.ts'
 import type { ItemHooks } from '../features/data/hooks/hooks.ts'
+import type { ExtensionNode } from '../features/work/workflows/workflows.ts'
 import type { ExtensionWrites } from './capabilities.ts'
 import { contextFor, type ExtensionContext } from './context.ts'
 import { broken, defaultExport, explained, type Folder, foldersOf } from './folders.ts'
 import type { TasksService } from './tasks-service.ts'
-import type { EndpointExtension, HookExtension, ScheduleExtension, TaskExtension } from './types.ts'
+import type { EndpointExtension, HookExtension, NodeExtension, ScheduleExtension, TaskExtension } from './types.ts'
 
 /** An extension that is run later, with what it gets then. */
 export type Loaded<Definition> = Folder & { readonly definition: Definition; readonly context: ExtensionContext }
@@ -40,6 +41,10 @@ export async function loadExtensions(rt: ExtensionWrites, tasksService?: TasksSe
   const endpoints = await loadAll(context, ofKind('endpoint'), readEndpoint)
   const schedules = await loadAll(context, ofKind('schedule'), readSchedule)
   const tasks = await loadAll(context, ofKind('task'), readTask)
+  for (const { definition, context: own } of await loadAll(context, ofKind('node'), readNode)) {
+    const handler: ExtensionNode['handler'] = (input, given) => definition.handler(input, { ...own, ...given })
+    rt.workflows.nodes.set(definition.type, { ...definition, handler })
+  }
   for (const { name } of found) rt.log.info({ extension: name }, 'extension loaded')
   return { hooks, endpoints, schedules, tasks }
 }
@@ -99,4 +104,17 @@ function readTask({ file }: Folder, exported: unknown): TaskExtension {
   if (timeoutSeconds !== undefined && !(typeof timeoutSeconds === 'number' && timeoutSeconds > 0))
     throw broken(file, 'has a timeoutSeconds that is no positive number')
   return exported as TaskExtension
+}
+
+function readNode({ file }: Folder, exported: unknown): NodeExtension {
+  const { type, input, handler } = (exported ?? {}) as Record<string, unknown>
+  if (
+    typeof type !== 'string' ||
+    type === '' ||
+    typeof handler !== 'function' ||
+    input === null ||
+    typeof input !== 'object'
+  )
+    throw broken(file, 'must export { type, input, handler(input, context) } by default')
+  return exported as NodeExtension
 }

@@ -1,3 +1,4 @@
+import type { TSchema } from 'typebox'
 import type { HookDb } from '../features/data/items/items.ts'
 import type { ClaimedTask } from '../features/work/tasks/tasks.ts'
 import type { App } from '../http/http.ts'
@@ -66,6 +67,19 @@ export type TaskExtension = {
   readonly timeoutSeconds?: number
   /** What it returns becomes `result_data`; what it throws ends the task in `Error`. */
   handler(task: TaskToDo, context: ExtensionContext): unknown
+}
+
+/** `svc-node-*`: a type of node for workflows. */
+export type NodeExtension = {
+  /** The `type` of the nodes; none of the platform's own. */
+  readonly type: string
+  /** The shape of their data (TypeBox or JSON Schema); workflows are checked by it, and templates are replaced before. */
+  readonly input: TSchema
+  /** Its output. It may be called again for the same place of the same execution, with the same key. */
+  handler(
+    input: Readonly<Record<string, unknown>>,
+    context: ExtensionContext & { readonly idempotencyKey: string; readonly signal: AbortSignal },
+  ): unknown
 }
 
 /** What a handler is told of its task, and how it reports. */

@@ -45,6 +45,7 @@ type Tag =
   | 'Templates'
   | 'Notifications'
   | 'Webhooks'
+  | 'Workflows'
   | 'Realtime'
   | 'MCP'
   | 'Migrations'

@@ -51,6 +51,9 @@ import { openSocketRegistry, type Sockets } from '../features/messaging/rooms/ro
 import { type MailLogo, type MailRenderer, openRenderer, readLogo } from '../features/messaging/templates/templates.ts'
 import { type Meters, openInstruments } from '../features/operations/metrics/instruments.ts'
 import { type CurrentSettings, openSettings, type SettingsStore } from '../features/settings/store.ts'
+import { openScripts, type Scripts } from '../features/work/scripts/scripts.ts'
+import type { Workflows } from '../features/work/workflows/capabilities.ts'
+import { openHookedWorkflows } from '../features/work/workflows/hooked.ts'
 import { openSystemRules } from './system-rules.ts'
 
 /**
@@ -77,6 +80,7 @@ export type Runtime = Configuration &
   ProgressNotices &
   StorageServices &
   ImageProcessing &
+  Workflows &
   Sockets & { readonly close: () => Promise<void> }
 
 /** The ways to the database. */
@@ -139,10 +143,13 @@ export async function openRuntime(options: RuntimeOptions): Promise<Runtime> {
       hooks: openHooks(log),
       storages: opened(openStorages(config), (storages) => storages.close()),
       images: opened(openImages(config, log), (images) => images.close()),
+      workflows: { scripts: openScriptsOf(config, log, opened), nodes: new Map(), changed: async () => undefined },
       sockets: openSocketRegistry(),
       close,
     }
-    return Object.assign(runtime, { systemRules: openSystemRules(runtime), progress: openProgress(runtime) })
+    const whole = Object.assign(runtime, { systemRules: openSystemRules(runtime), progress: openProgress(runtime) })
+    if (config.workflows.enabled) whole.hooks.follow(await openHookedWorkflows(whole))
+    return whole
   } catch (error) {
     await close()
     throw error
@@ -258,6 +265,12 @@ function openAdmission(config: Config, shares: Shares, replicas: Replicas | unde
 function isHere(url: string): boolean {
   const { hostname } = new URL(url)
   return hostname === '' || hostname === 'localhost' || isLoopback(hostname)
+}
+
+/** Processes of scripts are started when there is a script. */
+function openScriptsOf({ workflows }: Config, log: Logger, opened: Opened): Scripts | undefined {
+  if (!workflows.enabled || workflows.scripts === 'off') return undefined
+  return opened(openScripts({ log, processes: workflows.scriptProcesses }), (scripts) => scripts.close())
 }
 
 async function checkSetUp(db: Database): Promise<void> {

@@ -22,9 +22,11 @@ import { checkTemplateCells, type MailRenderer } from '../features/messaging/tem
 import { deliveriesAbout } from '../features/messaging/webhooks/webhooks.ts'
 import { checkSettingsDelete, settingsCells } from '../features/settings/cells.ts'
 import type { CurrentSettings } from '../features/settings/store.ts'
+import type { Workflows } from '../features/work/workflows/capabilities.ts'
+import { secretRules, workflowRules } from '../features/work/workflows/rules.ts'
 
-/** What templates are tried with, and where content is. */
-type RenderedSamples = Clock & CurrentSettings & MailRenderer & ContentWrites
+/** What templates are tried with, where content is, and what workflows can do. */
+type RenderedSamples = Clock & CurrentSettings & MailRenderer & ContentWrites & Workflows
 
 const permissionRules: CollectionRules = {
   beforeWrite: async (rt, { collection }, cells, id) => {
@@ -99,4 +101,6 @@ export const openSystemRules = (rt: RenderedSamples): Rules =>
     ['svc_Tasks', taskRules],
     ['svc_File', fileRules(rt)],
     ['svc_WebhookDelivery', { lasting: deliveriesAbout }],
+    ['svc_Workflow', workflowRules(rt)],
+    ['svc_Secret', secretRules],
   ])

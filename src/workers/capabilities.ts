@@ -9,9 +9,11 @@ import type { Reads } from '../db/pools.ts'
 import type { ReplicaReads } from '../db/replicas/replicas.ts'
 import type { Writes } from '../events/commit.ts'
 import type { StorageServices } from '../features/files/storage/storage.ts'
+import type { Sockets } from '../features/messaging/rooms/rooms.ts'
 import type { LogoReads, MailRenderer } from '../features/messaging/templates/templates.ts'
 import type { Meters } from '../features/operations/metrics/metrics.ts'
 import type { CurrentSettings } from '../features/settings/settings.ts'
+import type { WorkflowWrites } from '../features/work/workflows/workflows.ts'
 
 /** The capabilities that changes of this folder need. */
 export type WorkerWrites = Reads &
@@ -28,7 +30,9 @@ export type WorkerWrites = Reads &
   ReplicaReads &
   AdmissionLane &
   CurrentAccess &
-  CurrentCatalog
+  CurrentCatalog &
+  WorkflowWrites &
+  Sockets
 
 export type OpenedService = {
   stop(waitMs: number): Promise<void>

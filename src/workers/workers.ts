@@ -25,6 +25,7 @@ import type { Admission, Handler } from './loop.ts'
 import type { WorkerName } from './names.ts'
 import { openTasks } from './tasks/worker.ts'
 import { openWebhooks } from './webhooks.ts'
+import { openWorkflows } from './workflows.ts'
 
 /** One queue that a worker process serves. Retries and time limits are the queue's own (events/jobs.ts). */
 export type QueueWorker<Name extends QueueName = QueueName> = {
@@ -107,6 +108,7 @@ export const workers = {
     { service: 'log seals', open: (rt: WorkerWrites) => openSeals(rt) },
   ],
   webhooks: [{ service: 'webhooks', open: openWebhooks }],
+  workflows: [{ service: 'workflows', open: openWorkflows }],
   'cache-invalidation': [serve({ queue: 'cache-invalidation', concurrency: 4, open: openInvalidation })],
 } satisfies Readonly<Record<WorkerName, readonly (QueueWorker | Service)[]>>
 

@@ -2,6 +2,7 @@ import { runF05 } from './bad-tasks.ts'
 import { runF41 } from './cleanup.ts'
 import { runF20 } from './crowd.ts'
 import { runF42 } from './files.ts'
+import { runF45 } from './flows.ts'
 import { runF01 } from './kills.ts'
 import { runF24 } from './mails.ts'
 import { runOverload } from './overload.ts'
@@ -83,5 +84,10 @@ export const scenarios: readonly Scenario[] = [
     id: 'F-43',
     title: 'SMTP servers of tenants hang, are slow and cut lines while the installation sends',
     run: (seed) => runF43(seed, { healthy: 1200, others: 300 }),
+  },
+  {
+    id: 'F-45',
+    title: 'workers of workflows and web processes are killed, frozen and cut off while executions run',
+    run: (seed) => runF45(seed, { executions: 1000, blows: rounds(30) }),
   },
 ]

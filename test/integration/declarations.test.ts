@@ -148,6 +148,8 @@ const bodiless: ReadonlySet<string> = new Set([
   'POST /permissions/reload',
   'POST /schemas/indexes/migrate',
   'POST /ops/jobs/:id/retry',
+  'POST /workflows/:id/executions/:execution/cancel',
+  'POST /workflows/:id/executions/:execution/retry',
   'POST /ops/jobs/:id/cancel',
   'POST /ops/queues/:queue/redrive',
   'POST /realtime/collections/:collection/disable',

@@ -194,7 +194,7 @@ describe('the installation', () => {
     expect(of(findings, 'backlog')).toEqual(['warning: 1 jobs of mail are overdue, the oldest by 60 minutes'])
     expect(of(findings, 'dead letters')).toEqual(['warning: 1 in mail-dead'])
     expect(of(findings, 'tasks')).toEqual(['warning: 1 tasks are overdue'])
-    expect(of(findings, 'workers')).toEqual(['warning: not running: mail, log-cleanup, webhooks'])
+    expect(of(findings, 'workers')).toEqual(['warning: not running: mail, log-cleanup, webhooks, workflows'])
     await query('delete from pgboss.job; delete from "svc_Tasks"')
   })
 
@@ -420,11 +420,4 @@ describe('storage', () => {
     expect(await readdir(files)).toEqual([])
     expect(JSON.stringify(findings)).not.toContain('a secret key')
   })
-})
-
-it('warns of each variable that is set and has no effect yet', async () => {
-  const findings = await look({ WORKFLOWS_ENABLED: 'true' })
-  expect(of(findings, 'configuration')).toEqual([
-    expect.stringMatching('^warning: WORKFLOWS_ENABLED is set and has no effect yet: '),
-  ])
 })

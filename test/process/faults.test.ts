@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest'
 import { runF42 } from '../faults/files.ts'
+import { runF45 } from '../faults/flows.ts'
 import { runF43 } from '../faults/senders.ts'
 import { runF10 } from '../faults/storm.ts'
 
@@ -27,4 +28,14 @@ it('F-42, a small seed: files and their content stay together through every kill
   process.stderr.write(`F-42: ${JSON.stringify(figures)}\n`)
   expect(faults).toEqual([])
   expect(figures.answered).toBeGreaterThan(10)
+})
+
+it('F-45, a small seed: executions of workflows end, with each effect once, through every blow', {
+  timeout: 290_000,
+}, async () => {
+  const seed = Number(process.env.TEST_SEED ?? Math.floor(Math.random() * 2 ** 32))
+  const { faults, figures } = await runF45(seed, { executions: 40, blows: 5 })
+  process.stderr.write(`F-45: ${JSON.stringify(figures)}\n`)
+  expect(faults).toEqual([])
+  expect(figures.accepted).toBeGreaterThan(20)
 })

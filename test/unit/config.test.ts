@@ -587,14 +587,6 @@ describe('families', () => {
     expect(problems({ TASK_CONCURRENCY: 'many' })).toEqual(['TASK_CONCURRENCY'])
   })
 
-  it('have no effect, nor problems, where their part is not there yet: each that is set is one warning', () => {
-    const { warnings } = parse({
-      WORKFLOWS_ENABLED: 'perhaps',
-      OPENAPI_ENABLED: '',
-    })
-    expect(warnings).toEqual(['WORKFLOWS_ENABLED is set and has no effect yet: workflows are not there yet'])
-  })
-
   it('find nothing under names of the language', () => {
     const { mail, storage, oauth } = parse({ ...localStorage() })
     for (const found of [mail.senders, storage.services, oauth.providers]) expect(found.constructor).toBeUndefined()

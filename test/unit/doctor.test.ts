@@ -84,8 +84,8 @@ describe('judgeReplication', () => {
 describe('judgeCapacity', () => {
   it('adds up what one of each process may open', () => {
     // 20 and one to listen; five and one to listen of each worker that has work; one past the pools.
-    expect(connectionsOfEach(configOf({}))).toBe(20 + 1 + 3 * (5 + 1) + 1)
-    expect(connectionsOfEach(configOf({ TASK_SERVICE_ENABLED: 'true' }))).toBe(20 + 1 + 4 * (5 + 1) + 1)
+    expect(connectionsOfEach(configOf({}))).toBe(20 + 1 + 4 * (5 + 1) + 1)
+    expect(connectionsOfEach(configOf({ TASK_SERVICE_ENABLED: 'true' }))).toBe(20 + 1 + 5 * (5 + 1) + 1)
   })
 
   it.each<[Record<string, string>, Partial<ServerFacts>, string]>([

@@ -53,6 +53,9 @@ const messages = {
   'report:unsubscribe': Type.Object({ id: anything }),
   'task:join': Type.Object({ taskId }),
   'task:leave': Type.Object({ taskId }),
+  'workflow:execution:join': Type.Object({
+    executionId: Type.String({ format: 'uuid', refusal: 'executionId is required' }),
+  }),
   custom: Type.Object({ event: anything, payload: anything }),
   'room:join': Type.Object({ room, metadata: anything }),
   'room:leave': Type.Object({ room }),

@@ -13,7 +13,7 @@ import {
   text,
   urlPath,
 } from '../parsers.ts'
-import { awaiting, group, optionalSecret, variable } from '../variable.ts'
+import { group, optionalSecret, variable } from '../variable.ts'
 
 /* The realtime channel, tasks and workflows. */
 
@@ -130,14 +130,32 @@ export const tasks = group('Tasks', {
   ),
 })
 
-export const workflows = group(
-  'Workflows',
-  awaiting('workflows', {
-    enabled: variable(
-      'WORKFLOWS_ENABLED',
-      boolean,
-      'true',
-      'The workflow subsystem; when off, /workflows/* answers 404',
-    ),
-  }),
-)
+export const workflows = group('Workflows', {
+  enabled: variable('WORKFLOWS_ENABLED', boolean, 'true', 'The workflow subsystem; when off, /workflows/* answers 404'),
+  scripts: variable(
+    'WORKFLOW_SCRIPTS',
+    oneOf('admin', 'off'),
+    'admin',
+    'Who may save nodes with scripts: administrators or nobody',
+  ),
+  scriptProcesses: variable(
+    'WORKFLOW_SCRIPT_PROCESSES',
+    count(1, 64),
+    '2',
+    'Processes that run scripts, of each process of ours that has any',
+  ),
+  concurrency: variable('WORKFLOW_CONCURRENCY', count(1, 100), '8', 'Executions that one worker runs at a time'),
+  executionRetentionDays: variable(
+    'WORKFLOW_EXECUTION_RETENTION_DAYS',
+    count(1, 36_500),
+    '30',
+    'How long executions that are over are kept, with their inputs and outputs',
+  ),
+  beforeBudgetMs: variable(
+    'WORKFLOW_BEFORE_BUDGET_MS',
+    milliseconds(10),
+    '500',
+    'Time that workflows may take within one change, before it is made',
+  ),
+  mailsPerHour: variable('WORKFLOW_MAIL_PER_HOUR', count(0), '500', 'Mails that one workflow may send within an hour'),
+})

@@ -45,6 +45,16 @@ type Hooks = {
   before<Context extends HookMembers>(event: HookEvent, context: Context): Promise<Context>
   /** Runs the hooks of an event one after the other. What they throw is logged and changes nothing. */
   after(event: HookEvent, context: HookMembers): Promise<void>
+  /** Asks for hooks that come and go; they run after those that were registered. */
+  follow(source: HookSource): void
+}
+
+/** Hooks that are no code of extensions. As {@link Hooks.before} and {@link Hooks.after}, for what `has` says there is. */
+export type HookSource = {
+  isEmpty(): boolean
+  has(collection: string, event: HookEvent): boolean
+  before(event: HookEvent, context: HookMembers): Promise<unknown>
+  after(event: HookEvent, context: HookMembers): Promise<void>
 }
 
 /** What extensions hooked into items; filled before the process serves. */
@@ -52,25 +62,32 @@ export type ItemHooks = { readonly hooks: Hooks }
 
 export function openHooks(log: Logger): Hooks {
   const registered = new Map<string, Registered[]>()
+  let source: HookSource | undefined
   const hooksOf = (collection: string, event: HookEvent) => [
     ...(registered.get(`* ${event}`) ?? []),
     ...(registered.get(`${collection} ${event}`) ?? []),
   ]
   return {
-    isEmpty: () => registered.size === 0,
+    isEmpty: () => registered.size === 0 && source?.isEmpty() !== false,
     register: (owner, collection, event, hook) => {
       if (typeof hook !== 'function') throw new Error(`the hook for ${event} of ${collection} is not a function`)
       const key = `${collection} ${knownEvent(event)}`
       registered.set(key, [...(registered.get(key) ?? []), { owner, hook: hook as Registered['hook'] }])
     },
-    has: (collection, event) => registered.has(`* ${event}`) || registered.has(`${collection} ${event}`),
+    has: (collection, event) =>
+      registered.has(`* ${event}`) ||
+      registered.has(`${collection} ${event}`) ||
+      source?.has(collection, event) === true,
     before: async (event, context) => {
       let current = context
       for (const { hook, owner } of hooksOf(context.collection, event)) {
         const returned = await refusing(log, owner, event, async () => hook(current))
         current = { ...current, ...changesIn(returned) }
       }
-      return current
+      if (source?.has(context.collection, event) !== true) return current
+      const followed = source
+      const returned = await refusing(log, 'workflows', event, () => followed.before(event, current))
+      return { ...current, ...changesIn(returned) }
     },
     after: async (event, context) => {
       const { collection } = context
@@ -80,6 +97,10 @@ export function openHooks(log: Logger): Hooks {
         } catch (error) {
           log.error({ err: error, hook: owner, event, collection }, 'a hook failed; what it was told of stands')
         }
+      if (source?.has(collection, event) === true) await source.after(event, context)
+    },
+    follow: (followed) => {
+      source = followed
     },
   }
 }

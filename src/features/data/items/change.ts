@@ -92,8 +92,11 @@ export async function changeItems(
 ): Promise<ChangeAnswer> {
   const plan = await planChange(rt, writer, name, change, query)
   if (plan === undefined) return { ids: [], rows: undefined, created: false }
-  if ('write' in plan) return answerOf(await execute(rt, writer, plan), undefined)
-  return applySteps(rt, writer, name, plan)
+  const answer =
+    'write' in plan ? answerOf(await execute(rt, writer, plan), undefined) : await applySteps(rt, writer, name, plan)
+  const told = writer.scope === undefined ? rt.systemRules.get(name)?.written : undefined
+  if (told !== undefined) await told()
+  return answer
 }
 
 /** The elements of a bulk update: `{id, data: {…}}` or `{id, …fields}`. Those without an id are skipped. */

@@ -126,6 +126,8 @@ export type CollectionRules = {
   ) => Promise<Restoring | undefined>
   /** What has left the database because of events, and stays out there when they are undone. */
   readonly lasting?: (db: Reader, events: UndoneEvents) => Promise<readonly LastingEffect[]>
+  /** When a change of its rows is durable, before its writer is answered: what this process must know of. */
+  readonly written?: () => Promise<void>
   /** In the transaction that erases all images of a row from the log, before it does. */
   readonly beforeErase?: (tx: Tx, id: string) => Promise<void>
 }

@@ -1,6 +1,6 @@
 /* The public face of this folder; its other files are its own. */
 
-export { isFresh, listTag, readCached, type Served } from './cached-reads.ts'
+export { isFresh, listTag, readCached, type Served, versionsOf } from './cached-reads.ts'
 export { type Change, changeItems, updatesIn } from './change.ts'
 export {
   type Cell,
@@ -21,6 +21,7 @@ export {
   type UndoneEvents,
   type WriteContext,
   type Writer,
+  withCells,
 } from './context.ts'
 export {
   CollectionParams,

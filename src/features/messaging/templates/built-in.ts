@@ -12,6 +12,7 @@ export type TemplateType =
   | 'welcome'
   | 'notification'
   | 'test'
+  | 'workflow'
 
 const style = {
   card: 'max-width:600px;margin:0 auto;background-color:#ffffff;border:1px solid #e4e4ea;border-radius:12px',
@@ -124,6 +125,8 @@ ${button('{{ inviteLink }}', 'Accept the invitation')}
 {% if action_url %}${button('{{ action_url }}', "{{ action_text | default: 'Open' }}")}{% endif %}`,
     }),
   },
+  // What the author of a workflow wrote, whole.
+  workflow: { subject: '{{ mail_subject }}', body: '{{ mail_body | raw }}' },
   test: {
     subject: 'Test mail from {{ project_name }}',
     body: page({

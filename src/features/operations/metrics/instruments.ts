@@ -7,6 +7,7 @@ type Instruments = {
   request(method: string, route: string | undefined, status: number, seconds: number): void
   job(queue: string, outcome: 'completed' | 'failed' | 'given up', seconds: number): void
   task(outcome: string, seconds: number): void
+  workflow(outcome: 'over' | 'waiting' | 'stopped' | 'lost', seconds: number): void
 }
 
 /** The figures of this process. */
@@ -38,10 +39,19 @@ export function openInstruments(): Instruments {
     },
     [0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14_400],
   )
+  const workflow = metrics.histogram(
+    {
+      name: 'daybook_workflow_duration_seconds',
+      help: 'Time for which a process worked on an execution of a workflow, until it was over or waited, by outcome.',
+      labelNames: ['outcome'],
+    },
+    [0.005, 0.025, 0.1, 0.5, 1, 5, 15, 60, 300],
+  )
   return {
     metrics,
     request: (method, route = 'unmatched', status, seconds) => request({ method, route, status }, seconds),
     job: (queue, outcome, seconds) => job({ queue, outcome }, seconds),
     task: (outcome, seconds) => task({ outcome }, seconds),
+    workflow: (outcome, seconds) => workflow({ outcome }, seconds),
   }
 }

@@ -1,0 +1,98 @@
+import { dropLogTriggersSql } from '../src/catalog/log-triggers.ts'
+import { readDefinitions } from '../src/catalog/store.ts'
+import { systemCollections } from '../src/catalog/system-definitions.ts'
+import type { MigrationContext, MigrationResult } from '../src/events/direct-session.ts'
+
+export const version = '0.1.7'
+export const name = 'workflows'
+export const description = 'What workflows run by, how their executions are claimed, and secrets of workflows.'
+export const type = 'upgrade'
+
+export async function up({ db, sql, schemaManager }: MigrationContext): Promise<MigrationResult> {
+  const stored = new Map((await readDefinitions(db)).map((one) => [one.collectionName, one]))
+  for (const name of ['svc_Workflow', 'svc_WorkflowExecution', 'svc_WorkflowExecutionLog']) {
+    const before = stored.get(name)!
+    const { fields, indexes } = systemCollections.find(({ collectionName }) => collectionName === name)!.schema
+    // An installation may have added fields of its own.
+    const schema = { ...before.schema, fields: { ...before.schema.fields, ...fields }, indexes }
+    await schemaManager.updateCollection(db, { collectionName: name, schema } as typeof before)
+  }
+  const missing = systemCollections.filter(({ collectionName }) => collectionName === 'svc_Secret')
+  if (!stored.has('svc_Secret')) await schemaManager.createCollections(db, missing)
+  for (const statement of [...dropLogTriggersSql('svc_WorkflowExecutionLog'), ...versions, ...executions, ...notices])
+    await sql(statement)
+  return { success: true }
+}
+
+/** What executions run by: each has the version that it began with, whoever has written it and however. */
+const definition = `jsonb_build_object('flow_data', new.flow_data, 'variables', new.variables, 'options', new.options,
+  'authority_Id', new."authority_Id", 'tenant_Id', new."tenant_Id")`
+const columns = (row: string) =>
+  ['flow_data', 'variables', 'options', '"authority_Id"', '"tenant_Id"'].map((name) => `${row}.${name}`).join(', ')
+
+const versions = [
+  `create table "svc_WorkflowVersion" (
+    "workflow_Id" text not null references "svc_Workflow" (id) on update cascade on delete cascade,
+    version integer not null,
+    definition jsonb not null,
+    "createdAt" timestamptz not null default now(),
+    primary key ("workflow_Id", version)
+  )`,
+  `create function svc_count_workflow_version() returns trigger language plpgsql as $$
+     begin
+       if tg_op = 'INSERT' then
+         new.version := 1;
+       elsif (${columns('old')}) is distinct from (${columns('new')}) then
+         new.version := old.version + 1;
+       else
+         new.version := old.version;
+       end if;
+       return new;
+     end
+   $$`,
+  `create trigger svc_count_version before insert or update on "svc_Workflow"
+   for each row execute function svc_count_workflow_version()`,
+  `create function svc_keep_workflow_version() returns trigger language plpgsql as $$
+     begin
+       insert into "svc_WorkflowVersion" ("workflow_Id", version, definition) values (new.id, new.version, ${definition});
+       return null;
+     end
+   $$`,
+  `create trigger svc_keep_version_new after insert on "svc_Workflow"
+   for each row execute function svc_keep_workflow_version()`,
+  `create trigger svc_keep_version after update on "svc_Workflow"
+   for each row when (old.version <> new.version) execute function svc_keep_workflow_version()`,
+  `insert into "svc_WorkflowVersion" ("workflow_Id", version, definition)
+   select new.id, new.version, ${definition} from "svc_Workflow" new`,
+  `create unique index "svc_Workflow_webhook_unique" on "svc_Workflow" (trigger_webhook_path, coalesce(trigger_webhook_method, 'POST'))
+   where status = 'active' and trigger_type = 'webhook' and "deletedAt" is null`,
+]
+
+const executions = [
+  // Rows are changed some times within a second and then never again.
+  `alter table "svc_WorkflowExecution" set (fillfactor = 70)`,
+  `create index "svc_WorkflowExecution_due_idx" on "svc_WorkflowExecution" (due_at)
+   where status in ('queued', 'running') and claim_token is null`,
+  `create index "svc_WorkflowExecution_claimed_idx" on "svc_WorkflowExecution" (heartbeat_at)
+   where status = 'running' and claim_token is not null`,
+  `create index "svc_WorkflowExecution_parent_idx" on "svc_WorkflowExecution" ("parent_Id") where "parent_Id" is not null`,
+  // When a schedule is due next, by which expression it was reckoned.
+  `create table "svc_WorkflowSchedule" (
+    "workflow_Id" text primary key references "svc_Workflow" (id) on update cascade on delete cascade,
+    cron text not null,
+    timezone text not null,
+    "nextAt" timestamptz not null
+  )`,
+  // The moment of the last failure that somebody was notified of, and the mails of the present hour.
+  `create table "svc_WorkflowUse" (
+    "workflow_Id" text primary key references "svc_Workflow" (id) on update cascade on delete cascade,
+    "notifiedAt" timestamptz,
+    "mailHour" timestamptz,
+    mails integer not null default 0
+  )`,
+]
+
+const notices = [
+  `create trigger svc_notify after insert or update or delete or truncate on "svc_Workflow"
+   for each statement execute function svc_notify('svc_workflows')`,
+]

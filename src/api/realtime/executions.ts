@@ -1,0 +1,145 @@
+import type { Server, Socket } from 'socket.io'
+import { rawQuery } from '../../db/sql.ts'
+import { watchExecution } from '../../db/unlogged/workflows.ts'
+import { AppError } from '../../errors.ts'
+import type { RealtimeWrites } from './capabilities.ts'
+import { callerOf, readMessage, tenantOf } from './messages.ts'
+
+/**
+ * Executions of workflows, for sockets that have joined them: `workflow:execution:update` with every node, and
+ * `workflow:execution:complete`. Who joins late is told what has happened so far.
+ */
+export type ExecutionRooms = {
+  /** `workflow:execution:join {executionId}`: without an answer; a refusal is the event `workflow:execution:error`. */
+  join(socket: Socket, request: unknown): Promise<void>
+}
+
+type Execution = {
+  readonly id: string
+  readonly status: string
+  readonly errorMessage: string | null
+  readonly durationMs: number | null
+  readonly result_data: unknown
+  readonly triggered_by_Id: string | null
+  readonly tenant_Id: string | null
+}
+
+type Logged = {
+  readonly seq: number
+  readonly nodeId: string
+  readonly status: 'pending' | 'running' | 'success' | 'failed'
+  readonly inputData: unknown
+  readonly outputData: unknown
+  readonly errorMessage: string | null
+  readonly durationMs: number | null
+}
+
+/** What a socket has been told of an execution: of each node its state, and whether it is over. */
+type Told = { readonly nodes: Map<number, string>; isOver: boolean; telling: Promise<void> }
+
+const roomsAtMost = 50
+
+export function openExecutionRooms(rt: RealtimeWrites, io: Server): ExecutionRooms {
+  const told = new WeakMap<Socket, Map<string, Told>>()
+  const tell = async (socket: Socket, id: string) => {
+    const known = told.get(socket)?.get(id)
+    if (known === undefined || known.isOver) return
+    const execution = await executionOf(rt, id)
+    const logs = await rt.reserved.any<Logged>(rawQuery(logsSql, [id]))
+    if (execution === undefined) return
+    const timestamp = rt.clock().toISOString()
+    for (const log of logs)
+      for (const state of statesOf(log, known.nodes.get(log.seq)))
+        socket.emit('workflow:execution:update', {
+          executionId: id,
+          status: execution.status,
+          ...updateOf(log, state),
+          timestamp,
+        })
+    for (const { seq, status } of logs) known.nodes.set(seq, status)
+    if (execution.status === 'queued' || execution.status === 'running') {
+      if (logs.length === 0)
+        socket.emit('workflow:execution:update', { executionId: id, status: execution.status, timestamp })
+      return
+    }
+    known.isOver = true
+    const { status, result_data: result, errorMessage: error, durationMs: duration } = execution
+    socket.emit('workflow:execution:complete', { executionId: id, status, result, error, duration, timestamp })
+    await socket.leave(roomOf(id))
+    told.get(socket)?.delete(id)
+  }
+  /** One after the other: what is told in between would be told twice. */
+  const tellInTurn = (socket: Socket, id: string): Promise<void> => {
+    const known = told.get(socket)?.get(id)
+    if (known === undefined) return Promise.resolve()
+    known.telling = known.telling
+      .then(() => tell(socket, id))
+      .catch((error: unknown) => rt.log.error({ err: error, execution: id }, 'an execution could not be told of'))
+    return known.telling
+  }
+  const tellAll = (id: string) => {
+    for (const socketId of io.sockets.adapter.rooms.get(roomOf(id)) ?? []) {
+      const socket = io.sockets.sockets.get(socketId)
+      if (socket !== undefined) void tellInTurn(socket, id)
+    }
+  }
+  rt.listener.on('svc_execution', tellAll)
+  rt.listener.onReconnect(() => {
+    for (const room of io.sockets.adapter.rooms.keys())
+      if (room.startsWith('execution:')) tellAll(room.slice('execution:'.length))
+  })
+  return {
+    async join(socket, request) {
+      const id = readMessage('workflow:execution:join', request).executionId.toLowerCase()
+      const own = told.get(socket) ?? new Map<string, Told>()
+      told.set(socket, own)
+      if (own.size >= roomsAtMost) throw new AppError(400, 'Too many executions on one connection')
+      const execution = await executionOf(rt, id)
+      if (execution === undefined || !mayWatch(rt, socket, execution))
+        throw new AppError(403, 'Not authorized to join this execution')
+      own.set(id, { nodes: new Map(), isOver: false, telling: Promise.resolve() })
+      await socket.join(roomOf(id))
+      // From here on its process says how it goes on; what came before is read.
+      await watchExecution(rt, id)
+      await tellInTurn(socket, id)
+    },
+  }
+}
+
+const roomOf = (id: string) => `execution:${id}`
+
+function executionOf(rt: RealtimeWrites, id: string): Promise<Execution | undefined> {
+  return rt.reserved.maybeOne<Execution>(
+    rawQuery(
+      `select id, status, "errorMessage", "durationMs", result_data, "triggered_by_Id", "tenant_Id" from "svc_WorkflowExecution" where id = $1`,
+      [id],
+    ),
+  )
+}
+
+const logsSql = `select seq, "nodeId", status, "inputData", "outputData", "errorMessage", "durationMs"
+  from "svc_WorkflowExecutionLog" where "execution_Id" = $1 and seq is not null order by seq`
+
+/** Administrators, and who triggered it, at the tenant of the execution. */
+function mayWatch(rt: RealtimeWrites, socket: Socket, { triggered_by_Id, tenant_Id }: Execution): boolean {
+  const caller = callerOf(socket)
+  if (caller.access.admin) return true
+  const isHere = !rt.config.tenancy.enabled || (tenantOf(rt, caller) ?? null) === tenant_Id
+  return isHere && triggered_by_Id !== null && triggered_by_Id === caller.userId
+}
+
+type NodeStatus = 'running' | 'completed' | 'failed'
+
+/** The states of a node that are new since it was `before`. */
+function statesOf({ status }: Logged, before: string | undefined): readonly NodeStatus[] {
+  if (status === before || before === 'success' || before === 'failed') return []
+  const begun: readonly NodeStatus[] = before === undefined ? ['running'] : []
+  if (status === 'success') return [...begun, 'completed']
+  return status === 'failed' ? [...begun, 'failed'] : begun
+}
+
+function updateOf({ nodeId, inputData, outputData, errorMessage, durationMs }: Logged, nodeStatus: NodeStatus): object {
+  const about = { nodeId, currentNodeId: nodeId, nodeStatus, inputData }
+  if (nodeStatus === 'running') return about
+  return { ...about, outputData, duration: durationMs, ...(errorMessage !== null && { error: errorMessage }) }
+}

@@ -1,0 +1,110 @@
+import {
+  accessOfPrincipal,
+  accessOfRole,
+  type PrincipalRow,
+  principalOf,
+  principalSql,
+} from '../../../access/principal.ts'
+import { rawQuery } from '../../../db/sql.ts'
+import { type Access, systemAccess } from '../../../query/access.ts'
+import type { WorkflowWrites } from './capabilities.ts'
+import { NodeError } from './nodes.ts'
+
+/**
+ * As whom an execution acts. What an administrator saved acts as whoever triggers it, and as nobody where nobody does; what
+ * anybody else saved acts as that author, as they are now. Never as more.
+ */
+
+/** What an execution knows of who is behind it. */
+export type Behind = {
+  readonly authority_Id: string | null
+  /** The tenant of the workflow. */
+  readonly workflowTenant: string | null
+  /** Who asked for it: a user, or nobody. */
+  readonly caller_Id: string | null
+  /** The tenant of what triggered it. */
+  readonly tenant_Id: string | null
+}
+
+export type Authority = {
+  /** What its nodes may. */
+  readonly access: Access
+  /** Whose rights these are, where they are a user's: the caller of the workflows that it calls. */
+  readonly userId: string | null
+  readonly user: Readonly<Record<string, unknown>> | undefined
+  readonly tenantId: string | undefined
+  /** Whether an administrator saved it: then nodes may bypass permissions where they say so. */
+  readonly mayBypass: boolean
+}
+
+/** @throws {NodeError} where its author may not act any more, or who triggered it is gone */
+export async function authorityOf(rt: WorkflowWrites, behind: Behind): Promise<Authority> {
+  const { authority_Id, workflowTenant, caller_Id, tenant_Id } = behind
+  if (authority_Id === null) throw new NodeError('The workflow has no author: somebody has to save it')
+  const author = await partyOf(rt, authority_Id, workflowTenant)
+  if (author === undefined)
+    throw new NodeError(
+      'The author of the workflow is not active any more, or has no role: somebody else has to save it',
+    )
+  if (!author.access.admin) return { ...author, userId: authority_Id, mayBypass: false }
+  if (caller_Id === null) return { ...anonymous(rt, tenant_Id ?? undefined), mayBypass: true }
+  const caller = await partyOf(rt, caller_Id, tenant_Id)
+  if (caller === undefined) throw new NodeError('Who triggered the workflow is not active any more, or has no role')
+  return { ...caller, userId: caller_Id, mayBypass: true }
+}
+
+type Party = Pick<Authority, 'access' | 'user' | 'tenantId'>
+
+/** The role `public`. */
+export function anonymous(rt: WorkflowWrites, tenantId?: string): Omit<Authority, 'mayBypass'> {
+  const rules = rt.access.current()
+  const tenant = rt.config.tenancy.enabled ? tenantId : undefined
+  return { access: accessOfRole(rt, rules, rules.publicRole, tenant), userId: null, user: undefined, tenantId: tenant }
+}
+
+/** The platform's own rights. */
+export const platform: Access = systemAccess
+
+type Kept = { readonly party: Promise<Party | undefined>; readonly rules: object; readonly until: number }
+
+/** As sessions are: somebody who was suspended may act for a second more. */
+const keptMs = 1000
+const keptAtMost = 1000
+const parties = new WeakMap<object, Map<string, Kept>>()
+
+/** A user in their role at a tenant; undefined for who may not act. */
+export async function partyOf(rt: WorkflowWrites, userId: string, tenantId: string | null): Promise<Party | undefined> {
+  const rules = rt.access.current()
+  const key = `${userId} ${tenantId ?? ''}`
+  const kept = parties.get(rt) ?? new Map<string, Kept>()
+  parties.set(rt, kept)
+  const known = kept.get(key)
+  if (known !== undefined && known.rules === rules && known.until > performance.now()) return known.party
+  if (kept.size >= keptAtMost) kept.clear()
+  const party = readParty(rt, userId, tenantId)
+  kept.set(key, { party, rules, until: performance.now() + keptMs })
+  party.catch(() => kept.delete(key))
+  return party
+}
+
+async function readParty(rt: WorkflowWrites, userId: string, tenantId: string | null): Promise<Party | undefined> {
+  const rules = rt.access.current()
+  const { enabled } = rt.config.tenancy
+  const row = await rt.reserved.maybeOne<PrincipalRow>(
+    rawQuery(
+      `select u.id as "userId", ur."tenant_Id" as "tenantId", ${principalSql(rules.catalog)}
+       from "svc_User" u
+       join "svc_UserRole" ur on ur."user_Id" = u.id and ($2::uuid is null or ur."tenant_Id" = $2 or ur."tenant_Id" is null)
+       join "svc_Role" r on r.id = ur."role_Id"
+       left join "svc_Tenant" t on t.id = ur."tenant_Id"
+       where u.id = $1 and u.status = 'active'
+       order by ur."tenant_Id" is not distinct from $2 desc, ur."createdAt", ur.id limit 1`,
+      [userId, enabled ? tenantId : null],
+    ),
+  )
+  if (row === undefined) return undefined
+  const principal = await principalOf(rt.reserved, rules, enabled, row, rt.log)
+  // A workflow is no fresh proof of who somebody is: it may what a key of theirs may.
+  const access = { ...accessOfPrincipal(rt, principal), byKey: true }
+  return { access, user: principal.user, tenantId: principal.tenantId }
+}

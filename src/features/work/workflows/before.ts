@@ -1,0 +1,373 @@
+import { newId } from '../../../adapters/ids.ts'
+import { clientError } from '../../../db/errors.ts'
+import { AppError, errors } from '../../../errors.ts'
+import { type Actor, systemActor } from '../../../events/actor.ts'
+import { commit } from '../../../events/commit.ts'
+import { isObject } from '../../../query/guards.ts'
+import type { HookEvent } from '../../data/hooks/hooks.ts'
+import {
+  type Accountability,
+  actorOfHook,
+  inTransaction,
+  type Run,
+  scopeOfHook,
+  type Writer,
+  writerBehind,
+} from '../../data/items/items.ts'
+import { type Authority, anonymous, partyOf, platform } from './authority.ts'
+import type { WorkflowWrites } from './capabilities.ts'
+import { databaseEffects, type NodeRun } from './effects.ts'
+import type { Graph } from './flow.ts'
+import { isScript, mapped, NodeError, nodeTypes } from './nodes.ts'
+import { keyOf, runScriptNode } from './outside.ts'
+import {
+  type Definition,
+  definitionOf,
+  insertExecutions,
+  type LogRow,
+  logRowOf,
+  type NewExecution,
+  record,
+  requireKeepable,
+  triggerable,
+} from './queries.ts'
+import { graphFor } from './run.ts'
+import { causeOfNext, mayTrigger, refusedChain } from './starting.ts'
+import { begin, type Command, goOn, type NodeResult, type State, step } from './step.ts'
+import { optionsOf } from './trigger.ts'
+
+/**
+ * Workflows that run within the change that triggers them: in its process and its transaction, in memory, and within a
+ * budget. What they leave in `data` or `query` stays the caller's to write or read (ADR 7).
+ */
+
+/** A workflow that runs in the process where something is changed or read. */
+export type HookedWorkflow = {
+  readonly id: string
+  readonly version: number
+  readonly tenant_Id: string | null
+  readonly allowed_roles: unknown
+  readonly collection: string
+  readonly event: HookEvent
+}
+
+type Context = { readonly collection: string; readonly [member: string]: unknown }
+
+/** Milliseconds that the workflows of one change have taken so far. */
+const spent = new WeakMap<object, number>()
+
+/** Runs the workflows one after the other; gives what they leave of `data` or `query`. Throws what refuses the change. */
+export async function runBefore(
+  rt: WorkflowWrites,
+  workflows: readonly HookedWorkflow[],
+  event: string,
+  context: Context,
+): Promise<object> {
+  const left: Record<string, unknown> = {}
+  for (const workflow of workflows) Object.assign(left, await runOne(rt, workflow, event, { ...context, ...left }))
+  return left
+}
+
+type Change = {
+  readonly rt: WorkflowWrites
+  readonly actor: Actor
+  readonly authority: Authority
+  readonly scope: Run['scope'] | undefined
+  /** When its time is over. */
+  readonly deadline: number
+  /** Workflows that call each other. */
+  readonly depth: number
+  readonly notes: LogRow[]
+  /** What nodes that refuse want to be answered with. */
+  readonly statuses: Map<string, number>
+}
+
+async function runOne(rt: WorkflowWrites, workflow: HookedWorkflow, event: string, context: Context): Promise<object> {
+  const scope = scopeOfHook(rt)
+  const key = scope?.tx ?? context
+  const startedAt = performance.now()
+  const trigger = triggerOf(event, context)
+  const writer = context.accountability == null ? undefined : writerBehind(context.accountability as Accountability)
+  const behind = actorOfHook(rt) ?? systemActor
+  if (!isMeant(rt, workflow, writer)) return {}
+  const record = context.id === undefined ? undefined : `${context.collection} ${context.id}`
+  const cause = {
+    ...causeOfNext(behind, workflow.id, record),
+    ...(behind.cause && { depth: behind.cause.depth, request: behind.cause.request }),
+  }
+  const actor: Actor = { ...behind, cause }
+  const notes: LogRow[] = []
+  let definition: Definition | undefined
+  try {
+    const refusal = refusedChain(cause)
+    if (refusal !== undefined) throw new NodeError(refusal)
+    definition = await definitionOf(scope?.tx ?? rt.reserved, workflow.id, workflow.version)
+    if (definition === undefined) throw new NodeError('The version of the workflow is gone')
+    const authority = await authorityBefore(rt, definition, writer)
+    const deadline = startedAt + Math.max(0, rt.config.workflows.beforeBudgetMs - (spent.get(key) ?? 0))
+    const state = await walk(
+      { rt, actor, authority, scope, deadline, depth: 1, notes, statuses: new Map() },
+      definition,
+      workflow,
+      trigger,
+    )
+    if (optionsOf(definition.options).record === 'all')
+      recordLater(rt, workflow, { actor, trigger, notes, state, writer })
+    return leftBy(state, graphFor(definition))
+  } catch (error) {
+    const refusal = refusalOf(error)
+    recordLater(rt, workflow, { actor, trigger, notes, error: refusal?.message ?? 'Internal error', writer })
+    throw refusal ?? error
+  } finally {
+    spent.set(key, (spent.get(key) ?? 0) + performance.now() - startedAt)
+  }
+}
+
+/** What a caller is answered whose change a node refuses; undefined for faults, and for what passes. */
+function refusalOf(error: unknown): AppError | undefined {
+  if (error instanceof NodeError)
+    return new AppError(error.status ?? 400, error.message, { code: 'HOOK_REFUSED', cause: error })
+  const known = clientError(error)
+  if (known === undefined || known.status >= 500) return known
+  return new AppError(400, known.message, { code: 'HOOK_REFUSED', details: known.details, cause: error })
+}
+
+/** Workflows of a tenant, and those for some roles, do not concern the changes of others. */
+function isMeant(rt: WorkflowWrites, workflow: HookedWorkflow, writer: Writer | undefined): boolean {
+  const { tenant_Id } = workflow
+  if (rt.config.tenancy.enabled && tenant_Id !== null && tenant_Id !== writer?.access.tenantId) return false
+  return mayTrigger(workflow, { admin: writer?.access.admin === true, roleId: writer?.access.roleId })
+}
+
+/** Only an administrator's workflow runs within the changes of others; it acts as who makes the change. */
+async function authorityBefore(
+  rt: WorkflowWrites,
+  { authority_Id, tenant_Id }: Definition,
+  writer: Writer | undefined,
+): Promise<Authority> {
+  const author = authority_Id === null ? undefined : await partyOf(rt, authority_Id, tenant_Id)
+  if (author === undefined || !author.access.admin)
+    throw new NodeError('A workflow that guards this collection has no author who may: an administrator has to save it')
+  if (writer === undefined) return { ...anonymous(rt), mayBypass: true }
+  const { access, user } = writer
+  return {
+    access: { ...access, byKey: true },
+    user,
+    userId: access.userId ?? null,
+    tenantId: access.tenantId,
+    mayBypass: true,
+  }
+}
+
+function triggerOf(
+  event: string,
+  { db: _db, transaction: _tx, accountability, ...members }: Context,
+): Record<string, unknown> {
+  const { user, tenant } = (accountability ?? {}) as Partial<Accountability>
+  return { event, ...members, userId: user?.id ?? null, tenant: tenant ?? null }
+}
+
+async function walk(
+  change: Change,
+  definition: Definition,
+  { id }: Pick<HookedWorkflow, 'id'>,
+  trigger: unknown,
+): Promise<State> {
+  const graph = graphFor(definition)
+  const variables = isObject(definition.variables) ? definition.variables : {}
+  let [state, commands] = begin(graph, { trigger, variables, execution: { workflowId: id } })
+  for (;;) {
+    for (const command of commands) if (command.kind === 'note') change.notes.push(logRowOf(command))
+    const last = commands.at(-1)!
+    if (last.kind === 'complete') return state
+    if (last.kind === 'fail') throw new NodeError(last.error.message, change.statuses.get(last.error.nodeId))
+    if (performance.now() > change.deadline) throw overBudget()
+    if (last.kind === 'pause') [state, commands] = goOn(graph, state)
+    else if (last.kind === 'run') [state, commands] = step(graph, state, await resultOf(change, id, last))
+  }
+}
+
+const overBudget = () => errors.unavailable('The workflows of this change took too long. Please try again later.')
+
+async function resultOf(
+  change: Change,
+  workflowId: string,
+  { node, input, scope, step: place }: Extract<Command, { kind: 'run' }>,
+): Promise<NodeResult> {
+  const { rt, authority, actor, deadline } = change
+  try {
+    const known = Object.hasOwn(nodeTypes, node.type) ? nodeTypes[node.type]! : undefined
+    const refusal = known === undefined ? 'nodes of extensions run after the change alone' : known.notBefore?.(input)
+    if (refusal !== undefined) throw new NodeError(`${node.type}: ${refusal}`)
+    if (node.type === 'workflow') return { output: await called(change, input, scope) }
+    const msLeft = Math.max(1, deadline - performance.now())
+    const run = (open: Run['scope']): NodeRun => ({
+      ...{ rt, node, input, scope, authority, actor, workflowId },
+      ...{ idempotencyKey: keyOf(newId(), place), change: { scope: open, msLeft } },
+    })
+    const output = await within(change, (open) =>
+      isScript(node.type, node.data)
+        ? runScriptNode(run(open))
+        : databaseEffects[node.type]!(run(open), { tx: open.tx, scope: open }),
+    )
+    requireKeepable(output)
+    return { output }
+  } catch (error) {
+    if (error instanceof NodeError) {
+      if (error.status !== undefined) change.statuses.set(node.id, error.status)
+      return { error: error.message }
+    }
+    const refused = clientError(error)
+    // The transaction is broken, or somebody has to come again: no node can go on with that.
+    if (refused === undefined || refused.status >= 500 || !(error instanceof AppError)) throw error
+    return { error: refused.message }
+  }
+}
+
+/** In the change's transaction, or, at a read, in one of its own. */
+function within<Result>({ rt, scope, actor }: Change, work: (scope: Run['scope']) => Promise<Result>): Promise<Result> {
+  return scope === undefined ? inTransaction(rt, { actor, access: platform }, (run) => work(run.scope)) : work(scope)
+}
+
+const calledAtMost = 4
+
+/** A called workflow runs within the same change, under the same rules. */
+async function called(
+  change: Change,
+  input: Readonly<Record<string, unknown>>,
+  scope: Readonly<Record<string, unknown>>,
+): Promise<object> {
+  const { rt, depth, authority } = change
+  if (depth >= calledAtMost) throw new NodeError(`Workflows may call each other ${calledAtMost} deep before a change`)
+  const workflow = await triggerable(rt.reserved, String(input.workflowId))
+  if (workflow === undefined || workflow.status !== 'active')
+    throw new NodeError(`Workflow ${input.workflowId} is not there, or not active`)
+  if (!mayTrigger(workflow, { admin: authority.access.admin, roleId: authority.access.roleId }))
+    throw new NodeError('You do not have permission to execute this workflow')
+  const definition = await definitionOf(rt.reserved, workflow.id, workflow.version)
+  const author =
+    definition?.authority_Id == null ? undefined : await partyOf(rt, definition.authority_Id, definition.tenant_Id)
+  if (definition === undefined || author === undefined)
+    throw new NodeError(`The author of workflow ${workflow.id} may not act any more`)
+  const own = author.access.admin ? authority : { ...author, userId: definition.authority_Id, mayBypass: false }
+  const data = isObject(input.dataMapping) ? mapped(input.dataMapping, scope) : {}
+  const trigger = input.passData === false ? data : { ...(scope.trigger as object), ...data }
+  const state = await walk({ ...change, authority: own, depth: depth + 1, notes: [] }, definition, workflow, trigger)
+  return { success: true, executionId: null, status: 'completed', result: state.outputs }
+}
+
+/** What transforms and scripts make of the change, the last one that says so: their outputs are their authors' own. */
+function leftBy({ outputs }: State, { nodes }: Graph): object {
+  const left: Record<string, unknown> = {}
+  for (const [id, output] of Object.entries(outputs)) {
+    const type = nodes.get(id)?.type
+    const said = type === 'script' ? (output as { result: unknown }).result : output
+    if ((type !== 'transform' && type !== 'script') || !isObject(said)) continue
+    const data = said.data ?? said.document
+    if (isObject(data)) left.data = data
+    if (isObject(said.query)) left.query = said.query
+  }
+  return left
+}
+
+type Ran = {
+  readonly actor: Actor
+  readonly trigger: Record<string, unknown>
+  readonly notes: readonly LogRow[]
+  readonly writer: Writer | undefined
+  readonly state?: State
+  readonly error?: string
+}
+
+/** In a commit of its own, whatever becomes of the change. A process that dies before it has only not said so. */
+function recordLater(
+  rt: WorkflowWrites,
+  workflow: HookedWorkflow,
+  { actor, trigger, notes, writer, state, error }: Ran,
+): void {
+  const id = newId()
+  const token = newId()
+  const userId = writer?.access.userId ?? null
+  const tenant_Id = writer?.access.tenantId ?? null
+  const collection = rt.catalog.current().collections.get(workflow.collection)
+  const execution: NewExecution = {
+    ...{ id, token, workflow_Id: workflow.id, version: workflow.version, trigger: 'hook', cause: actor.cause ?? null },
+    trigger_data: withoutHidden(trigger, (name) => collection?.fields.get(name)?.hidden === true),
+    ...{ tenant_Id, triggered_by_Id: userId, caller_Id: userId },
+  }
+  const end = state ?? ({ outputs: {}, variables: {}, error: null } as unknown as State)
+  const own = { ...systemActor, userId: userId ?? undefined, userAgent: `daybook workflow ${workflow.id}` }
+  const write = () =>
+    commit(rt, own, async (tx) => {
+      await insertExecutions(tx, [execution])
+      const status = error === undefined ? 'completed' : 'failed'
+      await record(tx, { id, token }, notes, { is: 'over', status, error: error ?? null, state: end })
+      return { result: null }
+    })
+  setImmediate(() =>
+    write().catch((cause: unknown) =>
+      rt.log.error({ err: cause, workflow: workflow.id }, 'the execution of a hook could not be recorded'),
+    ),
+  )
+}
+
+function withoutHidden(trigger: Record<string, unknown>, isHidden: (name: string) => boolean): Record<string, unknown> {
+  const shown = (value: unknown) =>
+    isObject(value) ? Object.fromEntries(Object.entries(value).filter(([name]) => !isHidden(name))) : value
+  const rows = ['data', 'document', 'previousDocument']
+  return Object.fromEntries(
+    Object.entries(trigger).map(([name, value]) => [name, rows.includes(name) ? shown(value) : value]),
+  )
+}
+
+const readsPerSecond = 10
+const windows = new WeakMap<object, Map<string, { second: number; count: number }>>()
+
+/** Queued when the answer is on its way, at most once, and no more than some per second for each workflow. */
+export function queueAfterRead(
+  rt: WorkflowWrites,
+  workflows: readonly HookedWorkflow[],
+  event: string,
+  context: Context,
+): void {
+  const writer = context.accountability == null ? undefined : writerBehind(context.accountability as Accountability)
+  const behind = actorOfHook(rt) ?? systemActor
+  for (const workflow of workflows) {
+    if (!isMeant(rt, workflow, writer) || !mayCount(rt, workflow.id)) continue
+    const cause = causeOfNext(behind, workflow.id)
+    const refusal = refusedChain(cause)
+    const userId = writer?.access.userId ?? null
+    const execution: NewExecution = {
+      ...{ id: newId(), workflow_Id: workflow.id, version: workflow.version, trigger: 'hook', cause },
+      trigger_data: { event, collection: context.collection, query: context.query, ids: idsIn(context), userId },
+      tenant_Id: workflow.tenant_Id ?? writer?.access.tenantId ?? null,
+      ...{ triggered_by_Id: userId, caller_Id: userId },
+      ...(refusal !== undefined && { refusal }),
+    }
+    setImmediate(() =>
+      commit(rt, { ...systemActor, userAgent: 'daybook workflows' }, async (tx) => ({
+        result: await insertExecutions(tx, [execution]),
+      })).catch((error: unknown) =>
+        rt.log.warn({ err: error, workflow: workflow.id }, 'a read could not start its workflow'),
+      ),
+    )
+  }
+}
+
+function mayCount(rt: object, id: string): boolean {
+  const own = windows.get(rt) ?? new Map<string, { second: number; count: number }>()
+  windows.set(rt, own)
+  const second = Math.floor(performance.now() / 1000)
+  const window = own.get(id)
+  const count = window?.second === second ? window.count + 1 : 1
+  own.set(id, { second, count })
+  return count <= readsPerSecond
+}
+
+const idsAtMost = 1000
+
+function idsIn({ result, document, id }: Context): readonly unknown[] {
+  if (id !== undefined) return [id]
+  const list = isObject(result) && Array.isArray(result.data) ? result.data : isObject(document) ? [document] : []
+  return list.slice(0, idsAtMost).flatMap((row) => (isObject(row) && row.id !== undefined ? [row.id] : []))
+}

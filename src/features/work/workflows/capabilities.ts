@@ -1,0 +1,40 @@
+import type { TSchema } from 'typebox'
+import type { CurrentAccess } from '../../../access/store.ts'
+import type { IdSource } from '../../../adapters/ids.ts'
+import type { Configuration } from '../../../config/config.ts'
+import type { FileWrites } from '../../files/files/files.ts'
+import type { CurrentSettings } from '../../settings/settings.ts'
+import type { Scripts } from '../scripts/scripts.ts'
+
+/** A node of an extension (`svc-node-*`): at least once, under the key of its execution, node and iteration. */
+export type ExtensionNode = {
+  readonly type: string
+  /** What its data must be. */
+  readonly input: TSchema
+  readonly handler: (
+    input: Readonly<Record<string, unknown>>,
+    context: { readonly idempotencyKey: string; readonly signal: AbortSignal },
+  ) => unknown
+}
+
+/** What workflows can do beyond the platform's own nodes. */
+export type WorkflowParts = {
+  /** Without it, nodes with scripts cannot be saved. */
+  readonly scripts: Scripts | undefined
+  readonly nodes: Map<string, ExtensionNode>
+  /** Has this process know of workflows that were changed, where it is to run them within changes. */
+  changed: () => Promise<void>
+}
+
+export type Workflows = { readonly workflows: WorkflowParts }
+
+/** Why no script runs here; undefined where they do. */
+export function scriptsRefusal({ config, workflows }: Configuration & Workflows): string | undefined {
+  if (config.workflows.scripts === 'off') return 'No scripts run here: WORKFLOW_SCRIPTS is off'
+  return workflows.scripts === undefined
+    ? 'No scripts run here: this installation has nothing that runs them'
+    : undefined
+}
+
+/** The capabilities that changes of this folder need. */
+export type WorkflowWrites = FileWrites & CurrentAccess & CurrentSettings & IdSource & Workflows

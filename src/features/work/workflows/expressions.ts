@@ -1,0 +1,199 @@
+/**
+ * Templates, bare paths and conditions of nodes. Paths only: a name leads to a value's own member and nowhere else, so
+ * neither prototypes nor getters nor code can be reached. Pure.
+ */
+
+/** What paths begin with: `trigger`, `outputs`, `variables`, `loop`, `current`, `error`, `execution`. */
+export type Scope = Readonly<Record<string, unknown>>
+
+/** `a.b[0]['c d']` as names; undefined for what is no path. */
+export function parsePath(text: string): readonly string[] | undefined {
+  const known = paths.get(text)
+  if (known !== undefined) return known
+  if (text.length > longestPath) return undefined
+  const names: string[] = []
+  let rest = text.trim()
+  while (rest !== '') {
+    const match = (names.length === 0 ? first : next).exec(rest)
+    if (match === null) return undefined
+    const [whole, name, index, single, double] = match
+    names.push(name ?? index ?? single ?? double!)
+    rest = rest.slice(whole.length)
+  }
+  if (names.length === 0) return undefined
+  if (paths.size >= pathsKept) paths.clear()
+  paths.set(text, names)
+  return names
+}
+
+/** The same few texts are read in every execution. */
+const paths = new Map<string, readonly string[]>()
+const pathsKept = 5000
+const longestPath = 1000
+const first = /^([\p{L}_$][\p{L}\p{N}_$-]*)/u
+const next = /^(?:\.([\p{L}\p{N}_$][\p{L}\p{N}_$-]*)|\[(\d+)\]|\['([^'\]]*)'\]|\["([^"\]]*)"\])/u
+
+/** The value at a path; undefined where there is none. Only own members are followed. */
+export function valueAt(root: unknown, names: readonly string[]): unknown {
+  let value = root
+  for (const name of names) {
+    if (value === null || typeof value !== 'object' || !Object.hasOwn(value, name)) return undefined
+    value = (value as Record<string, unknown>)[name]
+  }
+  return value
+}
+
+const template = /\{\{([^{}]*)\}\}/g
+
+/**
+ * Replaces the templates in a value, in objects and arrays as deep as they go. A text that is one template becomes what
+ * that names, of its type; within other text it becomes text. What names nothing stays as it is written.
+ */
+export function resolve(value: unknown, scope: Scope): unknown {
+  if (typeof value === 'string') return resolveText(value, scope)
+  if (Array.isArray(value)) return value.map((one) => resolve(one, scope))
+  if (value === null || typeof value !== 'object') return value
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, resolve(one, scope)]))
+}
+
+function resolveText(text: string, scope: Scope): unknown {
+  if (!text.includes('{{')) return text
+  const whole = /^\s*\{\{([^{}]*)\}\}\s*$/.exec(text)
+  if (whole !== null) {
+    const value = lookUp(whole[1]!, scope)
+    return value === undefined ? text : value
+  }
+  return text.replace(template, (written, path: string) => {
+    const value = lookUp(path, scope)
+    return value === undefined ? written : textOf(value)
+  })
+}
+
+/** The text with every template replaced by what `write` makes of it, also where it is the whole. */
+export function fill(text: string, scope: Scope, write: (text: string) => string): string {
+  return text.replace(template, (written, path: string) => {
+    const value = lookUp(path, scope)
+    return value === undefined ? written : write(textOf(value))
+  })
+}
+
+function lookUp(path: string, scope: Scope): unknown {
+  const names = parsePath(path.trim())
+  return names === undefined ? undefined : valueAt(scope, names)
+}
+
+export const textOf = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value))
+
+/** A field that is a template or a bare path. What names nothing is undefined; other values stay what they are. */
+export function evaluate(given: unknown, scope: Scope): unknown {
+  if (typeof given !== 'string') return resolve(given, scope)
+  if (!given.includes('{{')) {
+    const names = parsePath(given)
+    return names === undefined ? undefined : valueAt(scope, names)
+  }
+  const value = resolveText(given, scope)
+  return value === given ? undefined : value
+}
+
+/** Paths that the templates of a value name, as written. */
+export function pathsIn(value: unknown): readonly string[] {
+  if (typeof value === 'string') return [...value.matchAll(template)].map(([, path]) => path!.trim())
+  if (value === null || typeof value !== 'object') return []
+  return Object.values(value).flatMap(pathsIn)
+}
+
+/** Sets the value at a path of a new object, making what is missing on the way. Throws for names of prototypes. */
+export function setAt(target: Record<string, unknown>, names: readonly string[], value: unknown): void {
+  let at = target
+  for (const [i, name] of names.entries()) {
+    if (name === '__proto__' || name === 'constructor' || name === 'prototype')
+      throw new TypeError(`${name} cannot be set`)
+    if (i === names.length - 1) at[name] = value
+    else {
+      const inner = Object.hasOwn(at, name) ? at[name] : undefined
+      if (inner === null || typeof inner !== 'object') at[name] = {}
+      at = at[name] as Record<string, unknown>
+    }
+  }
+}
+
+/** One condition of a `condition` or `filter` node. */
+export type Condition = { readonly field?: unknown; readonly operator?: unknown; readonly value?: unknown }
+
+/** Whether all (`AND`) or one (`OR`) of the conditions hold; without conditions it is true. */
+export function meets(
+  conditions: readonly Condition[],
+  operator: unknown,
+  values: (condition: Condition) => { readonly left: unknown; readonly right: unknown },
+): boolean {
+  const holds = (condition: Condition) => {
+    const { left, right } = values(condition)
+    const name = synonyms[String(condition.operator)] ?? String(condition.operator)
+    return Object.hasOwn(operators, name) && operators[name]!(left, right)
+  }
+  return operator === 'OR' && conditions.length > 0 ? conditions.some(holds) : conditions.every(holds)
+}
+
+const synonyms: Readonly<Record<string, string>> = Object.assign(Object.create(null), {
+  '==': 'equals',
+  '!=': 'not_equals',
+  '>': 'greater_than',
+  '<': 'less_than',
+  '>=': 'greater_or_equal',
+  '<=': 'less_or_equal',
+})
+
+type Operator = (left: unknown, right: unknown) => boolean
+
+const operators: Readonly<Record<string, Operator>> = {
+  equals: same,
+  not_equals: (left, right) => !same(left, right),
+  greater_than: (left, right) => compare(left, right) > 0,
+  less_than: (left, right) => compare(left, right) < 0,
+  greater_or_equal: (left, right) => compare(left, right) >= 0,
+  less_or_equal: (left, right) => compare(left, right) <= 0,
+  contains,
+  not_contains: (left, right) => !contains(left, right),
+  starts_with: (left, right) => left != null && textOf(left).startsWith(textOf(right ?? '')),
+  ends_with: (left, right) => left != null && textOf(left).endsWith(textOf(right ?? '')),
+  is_empty: isEmpty,
+  is_not_empty: (left) => !isEmpty(left),
+  in: isIn,
+  not_in: (left, right) => !isIn(left, right),
+}
+
+export const isOperator = (name: unknown): boolean =>
+  typeof name === 'string' && Object.hasOwn(operators, synonyms[name] ?? name)
+
+/** Numbers and their texts are the same, and so is what is missing and null. */
+function same(left: unknown, right: unknown): boolean {
+  if (left === right || (left == null && right == null)) return true
+  if (left == null || right == null) return false
+  if (typeof left === 'object' || typeof right === 'object') return JSON.stringify(left) === JSON.stringify(right)
+  return String(left) === String(right)
+}
+
+/** NaN where the two cannot be compared, which no comparison holds for. */
+function compare(left: unknown, right: unknown): number {
+  if (left == null || right == null || left === '' || right === '') return Number.NaN
+  const [a, b] = [Number(left), Number(right)]
+  if (!Number.isNaN(a) && !Number.isNaN(b)) return a - b
+  if (typeof left !== 'string' || typeof right !== 'string') return Number.NaN
+  if (left === right) return 0
+  return left < right ? -1 : 1
+}
+
+function contains(left: unknown, right: unknown): boolean {
+  if (Array.isArray(left)) return left.some((one) => same(one, right))
+  return left != null && right != null && textOf(left).includes(textOf(right))
+}
+
+function isEmpty(value: unknown): boolean {
+  if (value == null || value === '') return true
+  return typeof value === 'object' && Object.keys(value).length === 0
+}
+
+function isIn(left: unknown, right: unknown): boolean {
+  const list = Array.isArray(right) ? right : typeof right === 'string' ? right.split(',').map((one) => one.trim()) : []
+  return list.some((one) => same(left, one))
+}

@@ -1,0 +1,346 @@
+import { isObject } from '../../../query/guards.ts'
+import {
+  type Condition,
+  evaluate,
+  isOperator,
+  meets,
+  parsePath,
+  resolve,
+  type Scope,
+  setAt,
+  textOf,
+  valueAt,
+} from './expressions.ts'
+
+/**
+ * THE table of node types: what each needs, whether it changes anything, and what those give that change nothing. What the
+ * others do is in effects.ts.
+ */
+
+type Data = Readonly<Record<string, unknown>>
+
+/** Notes what is wrong with a node. */
+type Report = (message: string) => void
+
+export type NodeType = {
+  /**
+   * `none`: its output follows from the context alone. `structure`: it has a body. `database`: what it does is part of the
+   * transaction that keeps its output, so exactly once. `outside`: at least once, under one key. `wait`: it goes on later.
+   */
+  readonly effect: 'none' | 'structure' | 'database' | 'outside' | 'wait'
+  /** Whether saving it takes an administrator. */
+  readonly needsAdmin?: (data: Data) => string | undefined
+  /** Why it cannot be part of a change that is still being made, and what to do instead. */
+  readonly notBefore?: (data: Data) => string | undefined
+  /** Members in which templates mean nothing yet, or ever. */
+  readonly raw?: readonly string[]
+  readonly check: (data: Data, report: Report) => void
+  /** Throws `NodeError` for what cannot be done. Only of `none`. */
+  readonly give?: (data: Data, scope: Scope) => unknown
+}
+
+/** Why a node failed, in words for whoever made or watches the workflow. */
+export class NodeError extends Error {
+  override readonly name = 'NodeError'
+  /** Answered to whom a before-hook refuses. */
+  readonly status: number | undefined
+  constructor(message: string, status?: number, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause })
+    this.status = status
+  }
+}
+
+const isTemplate = (value: unknown): boolean => typeof value === 'string' && value.includes('{{')
+const isFilled = (value: unknown): boolean => (typeof value === 'string' ? value.trim() !== '' : value != null)
+
+const needs =
+  (...names: readonly string[]) =>
+  (data: Data, report: Report) => {
+    for (const name of names) if (!isFilled(data[name])) report(`${name} is missing`)
+  }
+
+const oneOf = (data: Data, name: string, words: readonly string[], report: Report) => {
+  const value = data[name]
+  if (value !== undefined && value !== null && !isTemplate(value) && !words.includes(String(value)))
+    report(`${name} must be one of ${words.join(', ')}`)
+}
+
+const within = (data: Data, name: string, [least, most]: readonly [number, number], report: Report) => {
+  const value = data[name]
+  if (value === undefined || value === null || value === '' || isTemplate(value)) return
+  const number = Number(value)
+  if (typeof value === 'boolean' || !Number.isFinite(number) || number < least || number > most)
+    report(`${name} must be a number from ${least} to ${most}`)
+}
+
+const always = (reason: string) => () => reason
+const scripts = always('scripts')
+const bypass = (data: Data) => (data.bypassPermissions === true ? 'bypassPermissions' : undefined)
+
+export const longestDelayMs = 366 * 86_400_000
+export const mostIterations = 10_000
+
+export const nodeTypes: Readonly<Record<string, NodeType>> = {
+  trigger: { effect: 'none', check: () => undefined },
+  condition: { effect: 'structure', raw: ['conditions'], check: checkConditions },
+  loop: { effect: 'structure', raw: ['arraySource'], check: checkLoop },
+  try: { effect: 'structure', check: () => undefined },
+  transform: {
+    effect: 'none',
+    needsAdmin: ({ transformType }) => (transformType === 'script' ? 'scripts' : undefined),
+    raw: ['script', 'mapping'],
+    check(data, report) {
+      oneOf(data, 'transformType', ['script', 'mapping'], report)
+      if (data.transformType === 'script') return needs('script')(data, report)
+      if (!isObject(data.mapping) || Object.keys(data.mapping).length === 0) return report('mapping is missing')
+      for (const target of Object.keys(data.mapping))
+        if (parsePath(target) === undefined) report(`mapping: ${target} is no path`)
+    },
+    give: ({ mapping }, scope) => mapped(mapping as Data, scope),
+  },
+  variable: {
+    effect: 'none',
+    check: ({ variables }, report) => {
+      if (variables != null && !isObject(variables)) report('variables must be an object')
+    },
+    give: ({ variables }) => ({ success: true, variables: variables ?? {} }),
+  },
+  filter: {
+    effect: 'none',
+    raw: ['arraySource', 'conditions'],
+    check(data, report) {
+      needs('arraySource')(data, report)
+      checkConditions(data, report)
+    },
+    give(data, scope) {
+      const items = arrayOf(data.arraySource, scope)
+      const kept = items.filter((current) => holds(data, { ...scope, current }, current))
+      return { items: kept, count: kept.length }
+    },
+  },
+  aggregate: {
+    effect: 'none',
+    raw: ['arraySource'],
+    check(data, report) {
+      needs('arraySource', 'operation')(data, report)
+      oneOf(data, 'operation', Object.keys(aggregates), report)
+      if (
+        ['sum', 'average', 'min', 'max'].includes(String(data.operation)) &&
+        data.field != null &&
+        typeof data.field !== 'string'
+      )
+        report('field must be a path')
+    },
+    give: (data, scope) => ({ result: aggregated(data, arrayOf(data.arraySource, scope)) }),
+  },
+  respond: {
+    effect: 'none',
+    notBefore: always('there is nobody to respond to: the change is answered'),
+    check: (data, report) => within(data, 'status', [200, 599], report),
+    give: ({ status = 200, body = null, headers = {} }) => ({ status: Number(status), body, headers }),
+  },
+  service: {
+    effect: 'database',
+    needsAdmin: bypass,
+    check(data, report) {
+      needs('operation', 'collection')(data, report)
+      oneOf(data, 'operation', ['create', 'read', 'update', 'delete'], report)
+      if (data.operation === 'create' && data.data == null) report('data is missing')
+      if (data.operation === 'update' && data.data == null) report('data is missing')
+      if ((data.operation === 'update' || data.operation === 'delete') && !isFilled(data.itemId))
+        report('itemId is missing')
+    },
+  },
+  notification: { effect: 'database', needsAdmin: bypass, check: needs('userId', 'title') },
+  // What comes from elsewhere is escaped in the body, which is HTML.
+  email: { effect: 'database', raw: ['body'], check: needs('to', 'subject', 'body') },
+  stats: {
+    effect: 'database',
+    needsAdmin: bypass,
+    check(data, report) {
+      needs('collection', 'operation')(data, report)
+      oneOf(data, 'operation', statsOperations, report)
+      if (data.operation !== 'count' && !isTemplate(data.operation) && !isFilled(data.field)) report('field is missing')
+    },
+  },
+  file: {
+    effect: 'database',
+    needsAdmin: bypass,
+    notBefore: ({ operation }) =>
+      operation === 'delete' ? 'files cannot be deleted before the change is made: use the .after action' : undefined,
+    check(data, report) {
+      needs('operation')(data, report)
+      oneOf(data, 'operation', ['info', 'delete', 'list'], report)
+      if (data.operation !== 'list' && !isFilled(data.fileId)) report('fileId is missing')
+      within(data, 'limit', [1, 1000], report)
+    },
+  },
+  http: {
+    effect: 'outside',
+    notBefore: always('nothing outside can be called before the change is made: use the .after action'),
+    needsAdmin: (data) => (pathIn(data, 'secrets.') ? 'secrets' : undefined),
+    check(data, report) {
+      needs('url')(data, report)
+      oneOf(data, 'method', ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'HEAD', 'OPTIONS'], report)
+      if (data.headers != null && !isObject(data.headers) && !isTemplate(data.headers))
+        report('headers must be an object')
+      if (typeof data.url === 'string' && !isTemplate(data.url) && !/^https?:\/\//i.test(data.url))
+        report('url must be an http or https address')
+      within(data, 'timeout', [1, 120_000], report)
+      within(data, 'retries', [0, 10], report)
+      within(data, 'retryDelay', [0, 86_400_000], report)
+    },
+  },
+  script: { effect: 'outside', needsAdmin: scripts, raw: ['script'], check: needs('script') },
+  delay: {
+    effect: 'wait',
+    notBefore: always('the change cannot wait: use the .after action'),
+    check(data, report) {
+      needs('delay')(data, report)
+      within(data, 'delay', [0, longestDelayMs], report)
+    },
+  },
+  workflow: {
+    effect: 'wait',
+    notBefore: ({ waitForCompletion }) =>
+      waitForCompletion === false ? 'a workflow that is not waited for belongs into the .after action' : undefined,
+    raw: ['dataMapping'],
+    check(data, report) {
+      needs('workflowId')(data, report)
+      if (data.dataMapping != null && !isObject(data.dataMapping)) report('dataMapping must be an object')
+      within(data, 'timeout', [1, 86_400_000], report)
+    },
+  },
+}
+
+export const statsOperations = ['count', 'sum', 'avg', 'average', 'min', 'max']
+
+/** Whether a script runs in the node. */
+export const isScript = (type: string, data: Data): boolean =>
+  type === 'script' || (type === 'transform' && data.transformType === 'script')
+
+/** The data of a node with its templates replaced, as it is shown and done. */
+export function inputOf(type: string, data: Data, scope: Scope): Data {
+  const raw = nodeTypes[type]?.raw ?? []
+  const entries = Object.entries(data).filter(([name]) => name !== 'label')
+  return Object.fromEntries(entries.map(([name, value]) => [name, raw.includes(name) ? value : resolve(value, scope)]))
+}
+
+/** Whether the conditions of a node hold; bare names mean members of `current`, where there is one. */
+export function holds({ conditions, operator }: Data, scope: Scope, current?: unknown): boolean {
+  const list = Array.isArray(conditions) ? (conditions as Condition[]) : []
+  return meets(list, operator, ({ field, value }) => ({
+    left: fieldOf(field, scope, current),
+    right: resolve(value, scope),
+  }))
+}
+
+function fieldOf(field: unknown, scope: Scope, current: unknown): unknown {
+  if (typeof field !== 'string' || field.includes('{{')) return evaluate(field, scope)
+  const names = parsePath(field)
+  if (names === undefined) return undefined
+  const own = current === undefined ? undefined : valueAt(current, names)
+  return own === undefined ? valueAt(scope, names) : own
+}
+
+/** @throws {NodeError} for what is no list */
+export function arrayOf(source: unknown, scope: Scope): readonly unknown[] {
+  const value = evaluate(source, scope)
+  if (!Array.isArray(value)) throw new NodeError(`arraySource ${textOf(source ?? null)} is not an array`)
+  return value
+}
+
+/** An object of what paths and templates name. */
+export function mapped(mapping: Data, scope: Scope): Record<string, unknown> {
+  const made: Record<string, unknown> = {}
+  for (const [target, source] of Object.entries(mapping)) {
+    const names = parsePath(target)
+    if (names === undefined) throw new NodeError(`mapping: ${target} is no path`)
+    const found = evaluate(source, scope)
+    // A text that is no path into the context is meant as it is.
+    const value = found === undefined && typeof source === 'string' && !isKnownPath(source) ? source : found
+    setAt(made, names, value ?? null)
+  }
+  return made
+}
+
+const roots: ReadonlySet<string> = new Set(['trigger', 'outputs', 'variables', 'loop', 'current', 'error', 'execution'])
+const isKnownPath = (text: string) => text.includes('{{') || roots.has(parsePath(text)?.[0] ?? '')
+
+function pathIn(value: unknown, begin: string): boolean {
+  if (typeof value === 'string') return new RegExp(`\\{\\{\\s*${begin.replace('.', '[.\\[]')}`).test(value)
+  return value !== null && typeof value === 'object' && Object.values(value).some((one) => pathIn(one, begin))
+}
+
+function checkConditions({ conditions, operator }: Data, report: Report): void {
+  if (!Array.isArray(conditions) || conditions.length === 0) {
+    report('conditions are missing')
+    return
+  }
+  if (operator != null && operator !== 'AND' && operator !== 'OR') report('operator must be AND or OR')
+  for (const [i, condition] of conditions.entries()) {
+    if (!isObject(condition)) report(`condition ${i} must be an object`)
+    else if (!isFilled(condition.field)) report(`condition ${i} has no field`)
+    else if (!isOperator(condition.operator)) report(`condition ${i} has an unknown operator`)
+  }
+}
+
+function checkLoop(data: Data, report: Report): void {
+  oneOf(data, 'loopType', ['array', 'count'], report)
+  within(data, 'maxIterations', [1, mostIterations], report)
+  needs(data.loopType === 'count' ? 'endIndex' : 'arraySource')(data, report)
+}
+
+/** What a loop goes through: items, or numbers from `startIndex` up to, but not with, `endIndex`. */
+export function iterationsOf(
+  data: Data,
+  scope: Scope,
+): { readonly items: readonly unknown[] | undefined; readonly first: number; readonly total: number } {
+  const most = Number(data.maxIterations ?? 1000)
+  const counted = data.loopType === 'count'
+  const items = counted ? undefined : arrayOf(data.arraySource, scope)
+  const first = counted ? Number(data.startIndex ?? 0) : 0
+  const total = items?.length ?? Math.max(0, Math.ceil(Number(data.endIndex) - first))
+  if (Number.isNaN(total)) throw new NodeError('startIndex and endIndex must be numbers')
+  if (!(total <= Math.min(most, mostIterations)))
+    throw new NodeError(`${total} iterations are more than maxIterations (${most})`)
+  return { items, first, total }
+}
+
+const numbersIn = (items: readonly unknown[], field: unknown): readonly number[] =>
+  items
+    .map((item) => memberOf(item, field))
+    .filter((value) => value != null && value !== '')
+    .map(Number)
+    .filter((number) => !Number.isNaN(number))
+
+function memberOf(item: unknown, field: unknown): unknown {
+  if (!isFilled(field)) return item
+  const names = parsePath(String(field))
+  return names === undefined ? undefined : valueAt(item, names)
+}
+
+const reduced = (items: readonly unknown[], field: unknown, reduce: (a: number, b: number) => number) => {
+  const numbers = numbersIn(items, field)
+  return numbers.length === 0 ? null : numbers.reduce((a, b) => reduce(a, b))
+}
+const sum = (items: readonly unknown[], field: unknown) => numbersIn(items, field).reduce((a, b) => a + b, 0)
+
+const aggregates: Readonly<Record<string, (items: readonly unknown[], field: unknown) => unknown>> = {
+  count: (items) => items.length,
+  sum,
+  average: (items, field) => {
+    const { length } = numbersIn(items, field)
+    return length === 0 ? null : sum(items, field) / length
+  },
+  min: (items, field) => reduced(items, field, Math.min),
+  max: (items, field) => reduced(items, field, Math.max),
+  first: (items, field) => (items.length === 0 ? null : (memberOf(items[0], field) ?? null)),
+  last: (items, field) => (items.length === 0 ? null : (memberOf(items.at(-1), field) ?? null)),
+}
+
+function aggregated({ operation, field }: Data, items: readonly unknown[]): unknown {
+  const name = String(operation)
+  if (!Object.hasOwn(aggregates, name)) throw new NodeError(`there is no operation ${name}`)
+  return aggregates[name]!(items, field)
+}

@@ -1,0 +1,250 @@
+import { createHash } from 'node:crypto'
+import { STATUS_CODES } from 'node:http'
+import { text } from 'node:stream/consumers'
+import { fetchUrl, UrlFetchError } from '../../../adapters/fetch-url.ts'
+import { unseal } from '../../../adapters/sealing.ts'
+import { rawQuery } from '../../../db/sql.ts'
+import { AppError } from '../../../errors.ts'
+import { readAs } from '../../../http/reading.ts'
+import { isObject } from '../../../query/guards.ts'
+import { listItems } from '../../data/items/items.ts'
+import { type ItemsMethod, ScriptError, type ScriptRequest } from '../scripts/scripts.ts'
+import type { WorkflowWrites } from './capabilities.ts'
+import { type Data, type NodeRun, nameIn, serve, writerOf } from './effects.ts'
+import { NodeError } from './nodes.ts'
+import { sealedForWorkflows } from './rules.ts'
+
+/** What nodes do outside of the database: at least once, under one key. */
+
+const defaultTimeoutMs = 30_000
+const largestAnswer = 1_000_000
+const withBody: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH', 'DELETE'])
+
+/** Calls an address. An answer of any status is an output, unless it says that it may be tried again. */
+export async function callHttp(run: NodeRun): Promise<unknown> {
+  const { rt, input } = run
+  const secrets = await openSecrets(run)
+  const url = String(secrets.fill(input.url))
+  const method = String(input.method ?? 'GET').toUpperCase()
+  const given = secrets.fill(input.headers ?? {})
+  const body = withBody.has(method) && input.body != null ? secrets.fill(input.body) : undefined
+  const isText = typeof body === 'string'
+  const headers = {
+    ...(body !== undefined && !isText && { 'content-type': 'application/json' }),
+    'idempotency-key': run.idempotencyKey,
+    ...(run.actor.logRequestId !== undefined && {
+      'daybook-cause': `${run.actor.logRequestId}/${(run.actor.cause?.depth ?? 0) + 1}`,
+    }),
+    ...headersOf(given),
+  }
+  secrets.requireHost(url)
+  try {
+    const answer = await fetchUrl(url, {
+      ...{
+        method,
+        headers,
+        timeoutMs: Math.min(Number(input.timeout ?? defaultTimeoutMs), 120_000),
+        maxBytes: largestAnswer,
+      },
+      ...(body !== undefined && { body: isText ? body : JSON.stringify(body) }),
+      allowPrivate: rt.config.files.allowPrivateUrlFetch,
+    })
+    const content = secrets.strike(answer.body.toString('utf8'))
+    const shown = Object.fromEntries(
+      Object.entries(answer.headers)
+        .filter(([name]) => name !== 'set-cookie')
+        .map(([name, value]) => [name, secrets.strike(String(value))]),
+    )
+    const output = {
+      status: answer.status,
+      statusText: STATUS_CODES[answer.status] ?? '',
+      headers: shown,
+      data: dataOf(content, shown),
+    }
+    const isBusy = answer.status === 429 || answer.status >= 500
+    if (isBusy && Number(input.retries ?? 0) > 0) throw new Retryable(`The address answered ${answer.status}`, output)
+    return output
+  } catch (error) {
+    if (!(error instanceof UrlFetchError)) throw error
+    const message = secrets.strike(error.message)
+    throw error.reason === 'address' || error.reason === 'size' ? new NodeError(message) : new Retryable(message)
+  }
+}
+
+/** A failure that passes, perhaps; `output` is what to go on with where it does not. */
+export class Retryable extends NodeError {
+  readonly output: unknown
+  constructor(message: string, output?: unknown) {
+    super(message)
+    this.output = output
+  }
+}
+
+/** JSON as what it says, where it says that it is JSON. */
+function dataOf(content: string, headers: Readonly<Record<string, string>>): unknown {
+  if (!/[/+]json\b/i.test(headers['content-type'] ?? '')) return content
+  try {
+    return JSON.parse(content)
+  } catch {
+    return content
+  }
+}
+
+function headersOf(given: unknown): Record<string, string> {
+  if (!isObject(given)) throw new NodeError('headers must be an object')
+  const entries = Object.entries(given).map(([name, value]) => [name.toLowerCase(), String(value)] as const)
+  for (const [name, value] of entries) {
+    if (!/^[a-z0-9!#$%&'*+.^_`|~-]+$/.test(name) || /[^\t\x20-\x7e\x80-\xff]/.test(value))
+      throw new NodeError(`The header ${name} cannot be sent`)
+    if (hopHeaders.has(name)) throw new NodeError(`The header ${name} is not yours to set`)
+  }
+  return Object.fromEntries(entries)
+}
+
+const hopHeaders: ReadonlySet<string> = new Set([
+  'host',
+  'connection',
+  'content-length',
+  'transfer-encoding',
+  'upgrade',
+  'te',
+  'trailer',
+])
+
+type Secret = { readonly name: string; readonly value: string; readonly hosts: unknown }
+
+const secretPath = /\{\{\s*secrets(?:\.([A-Za-z0-9_-]+)|\['([^'\]]+)'\])\s*\}\}/g
+
+/** The secrets that the node names: filled in here, and nowhere else. */
+async function openSecrets({ rt, input, authority }: NodeRun) {
+  const names = [...JSON.stringify([input.url, input.headers, input.body]).matchAll(secretPath)].map(
+    ([, a, b]) => (a ?? b)!,
+  )
+  const rows = names.length === 0 ? [] : await secretsNamed(rt, names, authority.tenantId)
+  const missing = names.find((name) => !rows.some((row) => row.name === name))
+  if (missing !== undefined) throw new NodeError(`There is no secret ${missing}`)
+  if (rows.length > 0 && !authority.mayBypass)
+    throw new NodeError('Secrets are for workflows that an administrator has saved')
+  const values = new Map(rows.map(({ name, value }) => [name, unseal(rt.config, sealedForWorkflows, value).text]))
+  const filled = (value: unknown): unknown => {
+    if (typeof value === 'string')
+      return value.replace(secretPath, (_, a?: string, b?: string) => values.get((a ?? b)!)!)
+    if (Array.isArray(value)) return value.map(filled)
+    if (!isObject(value)) return value
+    return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, filled(one)]))
+  }
+  return {
+    fill: filled,
+    strike: (said: string) => [...values.values()].reduce((rest, value) => rest.replaceAll(value, '********'), said),
+    /** Only to the hosts that each of them lists. */
+    requireHost(url: string) {
+      const { host, hostname } = URL.parse(url) ?? { host: 'this address', hostname: '' }
+      for (const { name, hosts } of rows)
+        if (!Array.isArray(hosts) || !hosts.some((one) => [host, hostname].includes(String(one).toLowerCase())))
+          throw new NodeError(`The secret ${name} may not be sent to ${host}`)
+    },
+  }
+}
+
+/** Of the tenant, else of all. */
+export async function secretsNamed(
+  rt: WorkflowWrites,
+  names: readonly string[],
+  tenantId: string | undefined,
+): Promise<readonly Secret[]> {
+  return rt.reserved.any<Secret>(
+    rawQuery(
+      `select distinct on (name) name, value, hosts from "svc_Secret"
+       where name = any($1::text[]) and ("tenant_Id" is null or "tenant_Id" = $2) order by name, "tenant_Id" nulls last`,
+      [names, tenantId ?? null],
+    ),
+  )
+}
+
+/** Runs a script; what it asks for is done with the rights of its node. */
+export async function runScriptNode(run: NodeRun): Promise<unknown> {
+  const { rt, node, scope, authority, workflowId, change } = run
+  const { scripts } = rt.workflows
+  if (scripts === undefined) throw new NodeError('No scripts run here')
+  if (!authority.mayBypass) throw new NodeError('Scripts are for workflows that an administrator has saved')
+  try {
+    const { value, logs } = await scripts.run(
+      {
+        ...{ code: String(node.data.script), context: scope, turn: workflowId },
+        ...(change !== undefined && {
+          isQuick: true,
+          limits: { passedMs: Math.min(30_000, Math.ceil(change.msLeft)) },
+        }),
+      },
+      {
+        items: (method, args) => itemsCall(run, method, args),
+        fetch: change === undefined ? (wanted) => fetchFor(run, wanted) : undefined,
+      },
+    )
+    if (node.type === 'transform') return value ?? null
+    return { success: true, result: value ?? null, ...(logs.length > 0 && { logs }) }
+  } catch (error) {
+    if (!(error instanceof ScriptError)) throw error
+    const { message, stack = [], status } = error.failure
+    const isRefusal = status !== undefined && status >= 400 && status <= 499
+    const place = stack.length === 0 ? '' : ` (${stack[0]})`
+    throw new NodeError(isRefusal ? message : `${message}${place}`, isRefusal ? status : undefined, error)
+  }
+}
+
+/** What a script asks of items; in a change it is part of that. */
+async function itemsCall(run: NodeRun, method: ItemsMethod, args: readonly unknown[]): Promise<unknown> {
+  const [collection, one, two] = args
+  const writer = writerOf(run, run.change?.scope)
+  const ask = (input: Data) => serve({ ...run, input }, writer)
+  switch (method) {
+    case 'read':
+      return ask({ ...(one as object), operation: 'read', collection })
+    case 'readOne':
+      return ((await ask({ ...(two as object), operation: 'read', collection, itemId: one })) as { data: unknown }).data
+    case 'create':
+      return ask({ operation: 'create', collection, data: one })
+    case 'update':
+      return ask({ operation: 'update', collection, itemId: one, data: two })
+    case 'delete':
+      return ask({ operation: 'delete', collection, itemId: one })
+    case 'aggregate': {
+      const list = await listItems(run.rt, writer, nameIn({ collection }, 'collection'), one as Record<string, unknown>)
+      return JSON.parse(typeof list === 'string' ? list : await text(list))
+    }
+  }
+}
+
+/** A script knows no secrets; it may go where an `http` node may. */
+async function fetchFor({ rt }: NodeRun, { url, method = 'GET', headers = {}, body }: ScriptRequest) {
+  try {
+    const answer = await fetchUrl(url, {
+      ...{ method, headers: headersOf(headers), timeoutMs: defaultTimeoutMs, maxBytes: largestAnswer },
+      ...(body !== undefined && { body }),
+      allowPrivate: rt.config.files.allowPrivateUrlFetch,
+    })
+    const shown = Object.fromEntries(Object.entries(answer.headers).map(([name, value]) => [name, String(value)]))
+    const { status } = answer
+    return { status, statusText: STATUS_CODES[status] ?? '', headers: shown, text: answer.body.toString('utf8') }
+  } catch (error) {
+    if (error instanceof UrlFetchError) throw new AppError(400, error.message)
+    throw error
+  }
+}
+
+/** A node of an extension; its data are read by its own shape. */
+export async function runExtensionNode(run: NodeRun, signal: AbortSignal): Promise<unknown> {
+  const known = run.rt.workflows.nodes.get(run.node.type)
+  if (known === undefined) throw new NodeError(`There is no node type ${run.node.type}`)
+  const { idempotencyKey } = run
+  try {
+    return (await known.handler(readAs(known.input, run.input) as Data, { idempotencyKey, signal })) ?? null
+  } catch (error) {
+    throw new NodeError((error as Error).message, undefined, error)
+  }
+}
+
+/** The key of one place of one execution: the same however often it is done. */
+export function keyOf(executionId: string, step: string): string {
+  return createHash('sha256').update(`${executionId} ${step}`).digest('base64url').slice(0, 32)
+}

@@ -1,0 +1,397 @@
+import type { Reads } from '../../../db/pools.ts'
+import { type Reader, rawQuery, type Tx } from '../../../db/sql.ts'
+import { type Actor, type Cause, systemActor } from '../../../events/actor.ts'
+import { commitRow, type Writes } from '../../../events/commit.ts'
+import { actorCte } from '../../../events/log.ts'
+import { NodeError } from './nodes.ts'
+import type { Note, State } from './step.ts'
+
+/**
+ * The statements about executions. A claim is `claim_token`: every result needs it, so a process that was given up on, or
+ * whose execution was cancelled, keeps nothing any more. `due_at` is when somebody may claim it; null while it waits for
+ * another one, or is over.
+ */
+
+/** The actor of what belongs to no execution. */
+export const workflowsActor: Actor = { ...systemActor, userAgent: 'daybook workflows' }
+
+export type TriggerKind = 'manual' | 'webhook' | 'schedule' | 'hook' | 'workflow' | 'test'
+
+export type NewExecution = {
+  readonly id: string
+  readonly workflow_Id: string
+  readonly version: number
+  readonly trigger: TriggerKind
+  readonly trigger_data: unknown
+  readonly tenant_Id: string | null
+  readonly triggered_by_Id: string | null
+  readonly caller_Id: string | null
+  readonly cause: Cause | null
+  readonly dueInMs?: number
+  readonly parent_Id?: string | null
+  readonly retry_of_Id?: string | null
+  /** Of one that is refused: it never runs. */
+  readonly refusal?: string
+  readonly token?: string
+}
+
+/** JSON text that the database can hold. */
+export function storable(value: unknown): string {
+  const text = JSON.stringify(value ?? null)
+  return text.includes('\\u0000') || !text.isWellFormed() ? JSON.stringify(withoutNul(value)) : text
+}
+
+function withoutNul(value: unknown): unknown {
+  if (typeof value === 'string') return value.replaceAll('\0', '').toWellFormed()
+  if (Array.isArray(value)) return value.map(withoutNul)
+  if (value === null || typeof value !== 'object') return value
+  const plain = 'toJSON' in value && typeof value.toJSON === 'function' ? value.toJSON() : value
+  if (plain === null || typeof plain !== 'object') return withoutNul(plain)
+  return Object.fromEntries(Object.entries(plain).map(([key, one]) => [withoutNul(key), withoutNul(one)]))
+}
+
+/** Queues executions and wakes the workers. A `token` claims one at once: it runs in this process. */
+export async function insertExecutions(tx: Tx, executions: readonly NewExecution[]): Promise<void> {
+  if (executions.length === 0) return
+  await tx.any(rawQuery(insertSql, [storable(executions)]))
+}
+
+const insertSql = `
+  with given as (
+    select * from jsonb_to_recordset($1::jsonb) g (id uuid, "workflow_Id" text, version int, trigger text, trigger_data jsonb,
+      "tenant_Id" uuid, "triggered_by_Id" uuid, "caller_Id" uuid, cause jsonb, "dueInMs" int, "parent_Id" uuid,
+      "retry_of_Id" uuid, refusal text, token uuid)),
+  made as (
+    insert into "svc_WorkflowExecution" (id, "workflow_Id", version, status, trigger, trigger_data, "tenant_Id",
+      "triggered_by_Id", "caller_Id", cause, due_at, "parent_Id", "retry_of_Id", "errorMessage", "completedAt",
+      claim_token, heartbeat_at, "startedAt")
+    select id, "workflow_Id", version, case when refusal is not null then 'failed' when token is not null then 'running' else 'queued' end,
+      trigger, coalesce(trigger_data, '{}'), "tenant_Id", "triggered_by_Id", "caller_Id", cause,
+      case when refusal is null then now() + coalesce("dueInMs", 0) * interval '1 ms' end, "parent_Id", "retry_of_Id",
+      refusal, case when refusal is not null then now() end, token,
+      case when token is not null then now() end, case when token is not null then now() end
+    from given returning id)
+  select count(*)::int as count, pg_notify('svc_executions', '')::text from made`
+
+export type ClaimedExecution = {
+  readonly id: string
+  readonly token: string
+  readonly workflow_Id: string
+  readonly version: number
+  readonly trigger: TriggerKind
+  readonly trigger_data: unknown
+  readonly tenant_Id: string | null
+  readonly triggered_by_Id: string | null
+  readonly caller_Id: string | null
+  readonly cause: Cause | null
+  readonly parent_Id: string | null
+  readonly retry_of_Id: string | null
+  /** Claimed for the first time: nothing is kept of it yet. */
+  readonly isNew: boolean
+  readonly ageSeconds: number
+}
+
+const claimedColumns = `e.id, e.claim_token as token, e."workflow_Id", e.version, e.trigger, e.trigger_data, e."tenant_Id",
+  e."triggered_by_Id", e."caller_Id", e.cause, e."parent_Id", e."retry_of_Id",
+  extract(epoch from now() - e."startedAt")::float8 as "ageSeconds"`
+
+/** Claims up to `limit` due executions, those that have been due the longest. Of any number of processes no two get the same. */
+export async function claimDueExecutions(rt: Writes, limit: number): Promise<readonly ClaimedExecution[]> {
+  return commitRow<ClaimedExecution>(rt, workflowsActor, {
+    text: `${actorCte(1)}, due as materialized (
+      select id, status from "svc_WorkflowExecution"
+      where status in ('queued', 'running') and claim_token is null and due_at <= now()
+      order by due_at limit $2 for update skip locked)
+    update "svc_WorkflowExecution" e set status = 'running', claim_token = gen_random_uuid(), heartbeat_at = now(),
+      "startedAt" = coalesce(e."startedAt", now()),
+      "updatedAt" = case when due.status = 'queued' then now() else e."updatedAt" end
+    from ctx, due where e.id = due.id returning ${claimedColumns}, due.status = 'queued' as "isNew"`,
+    values: [limit],
+  })
+}
+
+/** Milliseconds until the next execution is due; undefined where none waits. */
+export async function nextExecutionMs({ reserved }: { reserved: Reader }): Promise<number | undefined> {
+  const row = await reserved.maybeOne<{ ms: number }>(
+    rawQuery(`select (extract(epoch from due_at - now()) * 1000)::float8 as ms from "svc_WorkflowExecution"
+      where status in ('queued', 'running') and claim_token is null and due_at is not null order by due_at limit 1`),
+  )
+  return row && Math.max(0, row.ms)
+}
+
+/** What an execution runs by. */
+export type Definition = {
+  readonly flow_data: unknown
+  readonly variables: unknown
+  readonly options: unknown
+  readonly authority_Id: string | null
+  readonly tenant_Id: string | null
+}
+
+export async function definitionOf(db: Reader, workflowId: string, version: number): Promise<Definition | undefined> {
+  const row = await db.maybeOne<{ definition: Definition }>(
+    rawQuery(`select definition from "svc_WorkflowVersion" where "workflow_Id" = $1 and version = $2`, [
+      workflowId,
+      version,
+    ]),
+  )
+  return row?.definition
+}
+
+/** A node of which something is kept. */
+export type KeptNode = {
+  readonly seq: number
+  readonly step: string
+  readonly status: 'pending' | 'running' | 'success' | 'failed'
+  readonly outputData: unknown
+  readonly errorMessage: string | null
+}
+
+export async function keptNodes(db: Reader, executionId: string): Promise<readonly KeptNode[]> {
+  return db.any<KeptNode>(
+    rawQuery(
+      `select seq, step, status, "outputData", "errorMessage" from "svc_WorkflowExecutionLog"
+       where "execution_Id" = $1 and seq is not null order by seq`,
+      [executionId],
+    ),
+  )
+}
+
+/** One row of an execution's log. */
+export type LogRow = {
+  readonly seq: number
+  readonly step: string
+  readonly nodeId: string
+  readonly nodeType: string
+  readonly nodeLabel: string
+  readonly status: KeptNode['status']
+  readonly inputData: unknown
+  readonly outputData: unknown
+  readonly errorMessage: string | null
+  readonly durationMs: number | null
+}
+
+/** Inputs are for people to read; they can be reckoned again. */
+const largestInput = 65_536
+/** Outputs are what the execution goes on with. */
+const largestOutput = 1_048_576
+
+export function logRowOf({ seq, step, node, input, output, error }: Note, durationMs: number | null = null): LogRow {
+  const about = { seq, step, nodeId: node.id, nodeType: node.type, nodeLabel: node.label, durationMs }
+  const inputData = capped(input, largestInput)
+  if (error !== undefined)
+    return { ...about, status: 'failed', inputData, outputData: null, errorMessage: error.slice(0, 10_000) }
+  return { ...about, status: 'success', inputData, outputData: output ?? null, errorMessage: null }
+}
+
+export function capped(value: unknown, largest: number): unknown {
+  const text = JSON.stringify(value ?? {})
+  return text.length <= largest ? value : { truncated: true, characters: text.length, beginning: text.slice(0, 1000) }
+}
+
+/** @throws {NodeError} for what is too large to be kept */
+export function requireKeepable(output: unknown): void {
+  const length = JSON.stringify(output ?? null).length
+  if (length > largestOutput)
+    throw new NodeError(`The output is larger than ${largestOutput} characters (${length}): ask for less`)
+}
+
+/** How an execution stands after what is recorded. */
+export type Standing =
+  | { readonly is: 'running' }
+  /** Somebody goes on with it then; null: when another one has ended. */
+  | { readonly is: 'waiting'; readonly inMs: number | null }
+  | {
+      readonly is: 'over'
+      readonly status: 'completed' | 'failed'
+      readonly error: string | null
+      readonly state: State
+    }
+
+type Claim = Pick<ClaimedExecution, 'id' | 'token'>
+
+/** Somebody else has the execution, or it was cancelled: nothing of this may be. */
+export class ClaimLost extends Error {
+  override readonly name = 'ClaimLost'
+}
+
+/** Keeps what nodes gave and how the execution stands, last in the transaction of what they did. */
+export async function record(tx: Tx, claim: Claim, rows: readonly LogRow[], standing: Standing): Promise<void> {
+  const { id, token } = claim
+  const over = standing.is === 'over' ? standing : undefined
+  const values = [
+    ...[id, token, storable(rows), standing.is],
+    standing.is === 'waiting' ? standing.inMs : null,
+    ...(over === undefined ? [null, null, null, null] : endOf(over)),
+  ]
+  const { held } = await tx.one<{ held: number }>(rawQuery(recordSql, values))
+  if (held !== 1) throw new ClaimLost()
+}
+
+function endOf({ status, error, state }: Extract<Standing, { is: 'over' }>): (string | null)[] {
+  const { outputs, variables, error: caught } = state
+  return [
+    status,
+    error?.slice(0, 10_000) ?? null,
+    storable(capped(outputs, largestOutput)),
+    storable({ variables, error: caught }),
+  ]
+}
+
+const recordSql = `
+  with held as (
+    update "svc_WorkflowExecution" e set heartbeat_at = now(), attempts = 0,
+      claim_token = case when $4::text = 'running' then e.claim_token end,
+      due_at = case when $4 = 'waiting' then clock_timestamp() + $5::float8 * interval '1 ms' end,
+      status = coalesce($6::text, e.status),
+      "errorMessage" = coalesce($7::text, e."errorMessage"),
+      result_data = coalesce($8::jsonb, e.result_data),
+      context_data = coalesce($9::jsonb, e.context_data),
+      "completedAt" = case when $4 = 'over' then clock_timestamp() end,
+      "durationMs" = case when $4 = 'over' then (extract(epoch from clock_timestamp() - e."startedAt") * 1000)::int end,
+      "updatedAt" = case when $4 = 'over' then now() else e."updatedAt" end
+    where e.id = $1 and e.claim_token = $2 and e.status = 'running'
+    returning e.id, e.watched, e."parent_Id"),
+  logged as (
+    insert into "svc_WorkflowExecutionLog" as l ("execution_Id", seq, step, "nodeId", "nodeType", "nodeLabel", status,
+      "inputData", "outputData", "errorMessage", "durationMs")
+    select held.id, r.seq, r.step, r."nodeId", r."nodeType", r."nodeLabel", r.status, r."inputData", r."outputData",
+      r."errorMessage", r."durationMs"
+    from held, jsonb_to_recordset($3::jsonb) r (seq int, step text, "nodeId" text, "nodeType" text, "nodeLabel" text,
+      status text, "inputData" jsonb, "outputData" jsonb, "errorMessage" text, "durationMs" int)
+    on conflict ("execution_Id", seq) do update set status = excluded.status, "outputData" = excluded."outputData",
+      "errorMessage" = excluded."errorMessage", "durationMs" = excluded."durationMs", "updatedAt" = now()),
+  woken as (
+    update "svc_WorkflowExecution" p set due_at = clock_timestamp() from held
+    where $4 = 'over' and p.id = held."parent_Id" and p.status = 'running' and p.claim_token is null returning p.id)
+  select count(*)::int as held,
+    count(case when held.watched then pg_notify('svc_execution', held.id::text)::text end) as told,
+    (select count(pg_notify('svc_executions', '')::text) from woken) as woken
+  from held`
+
+/** Puts an execution back as it was before it was claimed. */
+export function giveBack(rt: Writes, { id, token }: Claim): Promise<unknown[]> {
+  return commitRow(rt, workflowsActor, {
+    text: `${actorCte(1)} update "svc_WorkflowExecution" e set claim_token = null, due_at = now() from ctx
+      where e.id = $2 and e.claim_token = $3 and e.status = 'running' returning e.id`,
+    values: [id, token],
+  })
+}
+
+/** An execution whose processes died this often without getting anywhere is given up. */
+const attemptsAtMost = 5
+/** A process that has not said for so long that it lives has died. */
+export const leaseSeconds = 20
+
+/** Lets others go on with executions of processes that have died; gives up those that bring every process down. */
+export function recoverExecutions(rt: Writes): Promise<{ id: string; status: string }[]> {
+  return commitRow(rt, workflowsActor, {
+    text: `${actorCte(1)}, left_behind as materialized (
+      select id, attempts from "svc_WorkflowExecution"
+      where status = 'running' and claim_token is not null and heartbeat_at < now() - make_interval(secs => $2)
+      limit 1000 for update skip locked),
+    ended as (
+      update "svc_WorkflowExecution" e set claim_token = null, attempts = e.attempts + 1,
+        due_at = case when l.attempts + 1 < $3 then now() end,
+        status = case when l.attempts + 1 < $3 then e.status else 'failed' end,
+        "errorMessage" = case when l.attempts + 1 < $3 then e."errorMessage" else 'The process that ran it died ' || $3 || ' times' end,
+        "completedAt" = case when l.attempts + 1 < $3 then null else now() end,
+        "updatedAt" = case when l.attempts + 1 < $3 then e."updatedAt" else now() end
+      from ctx, left_behind l where e.id = l.id returning e.id, e.status, e."parent_Id"),
+    woken as (
+      update "svc_WorkflowExecution" p set due_at = now() from ended
+      where ended.status = 'failed' and p.id = ended."parent_Id" and p.status = 'running' and p.claim_token is null returning p.id)
+    select ended.id, ended.status from ended`,
+    values: [leaseSeconds, attemptsAtMost],
+  })
+}
+
+/** How an execution that another one waits for stands. */
+export async function endOfExecution(db: Reader, id: string) {
+  return db.maybeOne<{ status: string; result_data: unknown; errorMessage: string | null }>(
+    rawQuery(`select status, result_data, "errorMessage" from "svc_WorkflowExecution" where id = $1`, [id]),
+  )
+}
+
+/** A workflow as those see it who may trigger it. */
+export type Triggerable = {
+  readonly id: string
+  readonly name: string
+  readonly status: string
+  readonly version: number
+  readonly trigger_type: string
+  readonly trigger_hook_collection: string | null
+  readonly trigger_hook_action: string | null
+  readonly allowed_roles: unknown
+  readonly options: unknown
+  readonly authority_Id: string | null
+  readonly tenant_Id: string | null
+}
+
+export const triggerableColumns = `w.id, w.name, w.status, w.version, w.trigger_type, w.trigger_hook_collection,
+  w.trigger_hook_action, w.allowed_roles, w.options, w."authority_Id", w."tenant_Id"`
+
+export async function triggerable(db: Reader, id: string): Promise<Triggerable | undefined> {
+  return db.maybeOne<Triggerable>(
+    rawQuery(`select ${triggerableColumns} from "svc_Workflow" w where w.id = $1 and w."deletedAt" is null`, [id]),
+  )
+}
+
+/** Ends an execution before its next node, with those that it waits for; false when it is over already. */
+export async function cancelExecution(tx: Tx, id: string): Promise<boolean> {
+  const rows = await tx.any(
+    rawQuery(
+      `with recursive all_of_it as (
+         select id from "svc_WorkflowExecution" where id = $1
+         union all select e.id from "svc_WorkflowExecution" e join all_of_it a on e."parent_Id" = a.id)
+       update "svc_WorkflowExecution" e set status = 'cancelled', claim_token = null, due_at = null, "completedAt" = now(),
+         "durationMs" = (extract(epoch from now() - e."startedAt") * 1000)::int, "updatedAt" = now()
+       from all_of_it a where e.id = a.id and e.status in ('queued', 'running')
+       returning e.id, case when e.watched then pg_notify('svc_execution', e.id::text)::text end`,
+      [id],
+    ),
+  )
+  return rows.length > 0
+}
+
+export async function statisticsOf({ db }: Reads, workflowId: string, tenantId: string | undefined) {
+  const row = await db.one<{
+    counts: Record<string, number> | null
+    avg: number | null
+    sum: number | null
+    last: string | null
+  }>(
+    rawQuery(
+      `select jsonb_object_agg(status, n) as counts, (sum(ms) / nullif(sum(timed), 0))::float8 as avg, sum(ms)::float8 as sum,
+         to_json(max(last))#>>'{}' as last
+       from (select status, count(*)::int as n, sum("durationMs") as ms, count("durationMs") as timed, max("createdAt") as last
+             from "svc_WorkflowExecution" where "workflow_Id" = $1 and ($2::uuid is null or "tenant_Id" = $2) group by status) s`,
+      [workflowId, tenantId ?? null],
+    ),
+  )
+  const counts = row.counts ?? {}
+  const of = (status: string) => counts[status] ?? 0
+  const byStatus = {
+    queued: of('queued'),
+    running: of('running'),
+    completed: of('completed'),
+    failed: of('failed'),
+    cancelled: of('cancelled'),
+  }
+  const total = Object.values(byStatus).reduce((a, b) => a + b, 0)
+  const lastExecution = row.last === null ? null : new Date(row.last).toISOString()
+  return { total, byStatus, avgDuration: row.avg, totalDuration: row.sum, lastExecution }
+}
+
+/** Deletes executions that have been over for longer than they are kept, some at a time, and versions that nothing runs by; how many. */
+export async function deleteOldExecutions(rt: Writes, days: number, atMost: number): Promise<number> {
+  const rows = await commitRow(rt, workflowsActor, {
+    text: `${actorCte(1)}, old as materialized (
+      select id from "svc_WorkflowExecution"
+      where status in ('completed', 'failed', 'cancelled') and "completedAt" < now() - make_interval(days => $2)
+      limit $3 for update skip locked)
+    delete from "svc_WorkflowExecution" e using ctx, old where e.id = old.id returning e.id`,
+    values: [days, atMost],
+  })
+  return rows.length
+}

@@ -1,0 +1,197 @@
+import { text } from 'node:stream/consumers'
+import type { FastifyRequest } from 'fastify'
+import { errors } from '../../../errors.ts'
+import { type App, actorOf } from '../../../http/http.ts'
+import { acceptJsonUploads, uploadedJson } from '../../../http/json-upload.ts'
+import { isObject } from '../../../query/guards.ts'
+import {
+  answerItem,
+  answerList,
+  type Change,
+  changeItems,
+  listItems,
+  queryOf,
+  readItem,
+  versionsOf,
+  writerOf,
+} from '../../data/items/items.ts'
+import type { WorkflowWrites } from './capabilities.ts'
+import {
+  cancelRoute,
+  createRoute,
+  deleteRoute,
+  executeRoute,
+  executionRoute,
+  executionsRoute,
+  exportOneRoute,
+  exportRoute,
+  importRoute,
+  listRoute,
+  logsRoute,
+  nodeRoute,
+  previewRoute,
+  readRoute,
+  retryRoute,
+  statsRoute,
+  testRoute,
+  updateRoute,
+  validateRoute,
+} from './declarations.ts'
+import { statisticsOf } from './queries.ts'
+import { surroundingsOf } from './save.ts'
+import { type Asker, cancel, knownWorkflow, retry, runNodeAlone, startByHand, testWorkflow } from './starting.ts'
+import { exportWorkflows, importWorkflows, previewImport } from './transfer.ts'
+import { validate } from './validate.ts'
+
+export { workflowWebhookRoutes } from './webhook.ts'
+
+const collection = 'svc_Workflow'
+
+/** `/workflows`: rows of svc_Workflow by the permissions of items. */
+export function workflowItemRoutes(app: App, rt: WorkflowWrites): void {
+  const change = async (request: FastifyRequest, wanted: Change) => {
+    const { ids, rows } = await changeItems(rt, writerOf(request), collection, wanted, queryOf(request))
+    return `{"data":${rows?.[0] ?? `{"id":${ids[0]}}`}}`
+  }
+  app.get('/workflows', listRoute, (request, reply) => answerList(rt, request, reply, collection))
+  app.get('/workflows/:id', readRoute, (request, reply) =>
+    answerItem(rt, request, reply, collection, request.params.id),
+  )
+  app.post('/workflows', createRoute, async (request, reply) => {
+    const created = await change(request, { action: 'create', payloads: [request.body] })
+    return reply.code(201).type(json).send(created)
+  })
+  app.patch('/workflows/:id', updateRoute, async (request, reply) => {
+    const ifMatch = versionsOf(request.headers['if-match'])
+    const changes = [{ id: request.params.id, payload: request.body }]
+    return reply.type(json).send(await change(request, { action: 'update', changes, ifMatch }))
+  })
+  app.delete('/workflows/:id', deleteRoute, async (request, reply) => {
+    const ifMatch = versionsOf(request.headers['if-match'])
+    return reply.type(json).send(await change(request, { action: 'delete', ids: [request.params.id], ifMatch }))
+  })
+}
+
+/** For users: what workflows are and do. */
+export function workflowRoutes(app: App, rt: WorkflowWrites): void {
+  app.post('/workflows/validate', validateRoute, async ({ body }) => validate(body.flow_data, surroundingsOf(rt)))
+  app.post('/workflows/export', exportRoute, (request) =>
+    exportWorkflows(rt, writerOf(request), request.body.workflowIds),
+  )
+  app.get('/workflows/:id/export', exportOneRoute, (request) =>
+    exportWorkflows(rt, writerOf(request), [request.params.id]),
+  )
+  startingRoutes(app, rt)
+  executionRoutes(app, rt)
+  app.register(async (scope) => importRoutes(scope as App, rt))
+}
+
+const askerOf = (request: FastifyRequest): Asker => ({ caller: request.caller, actor: actorOf(request) })
+
+function startingRoutes(app: App, rt: WorkflowWrites): void {
+  app.post('/workflows/:id/execute', executeRoute, async (request) => ({
+    message: 'Workflow execution started',
+    execution: await startByHand(rt, askerOf(request), request.params.id, request.body),
+  }))
+  app.post('/workflows/:id/test', testRoute, async (request) => {
+    const { triggerData, saveExecution = true } = request.body ?? {}
+    const done = await testWorkflow(rt, askerOf(request), request.params.id, triggerData, saveExecution)
+    return { message: 'Workflow test completed', ...done }
+  })
+  app.post('/workflows/:id/nodes/:node/execute', nodeRoute, async (request) => {
+    const { id, node } = request.params
+    const result = await runNodeAlone(rt, askerOf(request), id, node, request.body?.inputData ?? {})
+    return { message: 'Node executed successfully', result }
+  })
+}
+
+const executions = 'svc_WorkflowExecution'
+const logs = 'svc_WorkflowExecutionLog'
+
+function executionRoutes(app: App, rt: WorkflowWrites): void {
+  const listed = async (request: FastifyRequest, collection: string, own: object, sort: string) => {
+    const { filter, ...query } = queryOf(request)
+    const both = filter === undefined ? own : { AND: [own, typeof filter === 'string' ? parsed(filter) : filter] }
+    return listItems(rt, writerOf(request), collection, { sort, ...query, filter: both })
+  }
+  app.get('/workflows/:id/executions', executionsRoute, async (request, reply) => {
+    await knownWorkflow(rt, askerOf(request), request.params.id)
+    const list = await listed(request, executions, { workflow_Id: request.params.id }, '-createdAt')
+    return reply.type(json).send(list)
+  })
+  app.get('/workflows/:id/executions/:execution', executionRoute, async (request, reply) => {
+    const row = await executionOf(rt, request, request.params)
+    const mayReadLogs = request.caller.admin || request.caller.access.grant(logs, 'read') !== undefined
+    const nodes = mayReadLogs
+      ? await listItems(rt, writerOf(request), logs, { filter: { execution_Id: row.id }, sort: 'seq' })
+      : undefined
+    const found =
+      typeof nodes === 'string'
+        ? JSON.parse(nodes).data
+        : nodes === undefined
+          ? undefined
+          : JSON.parse(await text(nodes)).data
+    return reply.type(json).send(JSON.stringify({ data: { ...row, ...(found && { logs: found }) } }))
+  })
+  app.get('/workflows/:id/executions/:execution/logs', logsRoute, async (request, reply) => {
+    const { id } = await executionOf(rt, request, request.params)
+    return reply.type(json).send(await listed(request, logs, { execution_Id: id }, 'seq'))
+  })
+  app.post('/workflows/:id/executions/:execution/cancel', cancelRoute, async (request) => ({
+    message: 'Workflow execution cancelled',
+    execution: await cancel(rt, askerOf(request), request.params.id, request.params.execution),
+  }))
+  app.post('/workflows/:id/executions/:execution/retry', retryRoute, async (request) => ({
+    message: 'Workflow execution started',
+    execution: await retry(rt, askerOf(request), request.params.id, request.params.execution),
+  }))
+  app.get('/workflows/:id/stats', statsRoute, async (request) => {
+    const { caller, params } = request
+    await knownWorkflow(rt, askerOf(request), params.id)
+    if (!caller.admin && caller.access.grant(executions, 'read') === undefined)
+      throw errors.actionDenied('read', executions)
+    const isScoped = rt.config.tenancy.enabled && !caller.admin
+    return statisticsOf(rt, params.id, isScoped ? caller.tenantId : undefined)
+  })
+}
+
+/** By the caller's permission to read executions. */
+async function executionOf(
+  rt: WorkflowWrites,
+  request: FastifyRequest,
+  { id, execution }: { readonly id: string; readonly execution: string },
+): Promise<{ readonly id: string }> {
+  await knownWorkflow(rt, askerOf(request), id)
+  const row = JSON.parse((await readItem(rt, writerOf(request), executions, execution, {})).body).data
+  if (row.workflow_Id !== id) throw errors.itemDenied('read')
+  return row
+}
+
+function parsed(filter: string): unknown {
+  try {
+    return JSON.parse(filter)
+  } catch {
+    throw errors.badQuery('filter: is no JSON')
+  }
+}
+
+/** A file, or the same as JSON. */
+function importRoutes(app: App, rt: WorkflowWrites): void {
+  acceptJsonUploads(app, rt.config)
+  app.post('/workflows/import', importRoute, async (request, reply) => {
+    const file = await fileOf(request)
+    return reply.send(await importWorkflows(rt, writerOf(request), file, overwrites(request, file)))
+  })
+  app.post('/workflows/import/preview', previewRoute, async (request, reply) => {
+    const file = await fileOf(request)
+    return reply.send({ workflows: await previewImport(rt, writerOf(request), file, overwrites(request, file)) })
+  })
+}
+
+const fileOf = async (request: FastifyRequest): Promise<unknown> =>
+  request.isMultipart() ? uploadedJson(request, 'file', 'Invalid import file format') : request.body
+
+const overwrites = (request: FastifyRequest, file: unknown): boolean =>
+  queryOf(request).overwrite === 'true' || (isObject(file) && (file.overwrite === true || file.overwrite === 'true'))
+
+const json = 'application/json; charset=utf-8'

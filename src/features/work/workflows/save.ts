@@ -1,0 +1,194 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { TSchema } from 'typebox'
+import { fits, problemsOf } from '../../../adapters/typebox.ts'
+import type { CurrentCatalog } from '../../../catalog/store.ts'
+import type { Configuration } from '../../../config/config.ts'
+import type { Reads } from '../../../db/pools.ts'
+import { sql } from '../../../db/sql.ts'
+import { AppError, errors } from '../../../errors.ts'
+import type { Access } from '../../../query/access.ts'
+import { isObject } from '../../../query/guards.ts'
+import { scriptsRefusal, type Workflows } from './capabilities.ts'
+import { valueAt } from './expressions.ts'
+import { type Flow, type Problem, readFlow } from './flow.ts'
+import { isScript, nodeTypes } from './nodes.ts'
+import { optionsOf, type Trigger, webhookPath } from './trigger.ts'
+import { checkShape, runsBefore, type Surroundings, validate } from './validate.ts'
+
+/** What it takes to save a workflow, and as whom it acts afterwards. */
+
+export type StoredWorkflow = Trigger & {
+  readonly id: string
+  readonly status: string | null
+  readonly flow_data: unknown
+  readonly authority_Id: string | null
+  readonly tenant_Id: string | null
+  readonly deletedAt: unknown
+}
+
+/** Columns that the platform writes with the others. */
+export type Saved = {
+  readonly authority_Id?: string | null
+  readonly flow_data?: object
+  readonly trigger_webhook_path?: string
+}
+
+type SaveReads = Reads & Configuration & CurrentCatalog & Workflows
+
+/** What a workflow does and when: whoever changes it answers for it. */
+const definition = [
+  ...['flow_data', 'variables', 'options', 'trigger_type', 'trigger_cron', 'trigger_webhook_path'],
+  ...['trigger_webhook_method', 'trigger_hook_collection', 'trigger_hook_action'],
+] as const
+
+/**
+ * Throws what is wrong with the workflow as it shall be, or with the caller's saving it: 400 with every problem and its node,
+ * 403 for what takes an administrator, 409 for a webhook's path that is taken.
+ */
+export async function decideSave(
+  rt: SaveReads,
+  access: Access,
+  before: StoredWorkflow | undefined,
+  row: StoredWorkflow,
+): Promise<Saved> {
+  const around = surroundingsOf(rt)
+  const isChanged =
+    before === undefined || definition.some((name) => !isDeepStrictEqual(before[name] ?? null, row[name] ?? null))
+  const shape = checkShape(row.flow_data ?? {}, around)
+  if (isChanged && shape.errors.length > 0) throw invalid('Invalid workflow data', shape.errors, [])
+  const struck = isChanged && !access.admin ? withoutBypass(row, before) : undefined
+  if (isChanged && !access.admin) requireAdmin(access, { ...row, flow_data: struck ?? row.flow_data })
+  const isActive = row.status === 'active' && row.deletedAt == null
+  const wasActive = before?.status === 'active' && before.deletedAt == null
+  if (isActive && (isChanged || !wasActive)) {
+    const { valid, errors: found, warnings } = validate(row.flow_data, around, row)
+    const broken = valid ? await scriptProblems(rt, row) : found
+    if (broken.length > 0) throw invalid('The workflow cannot be active', broken, warnings)
+    await requireFreePath(rt, row)
+  }
+  const path = row.trigger_webhook_path
+  return {
+    ...(isChanged && { authority_Id: access.userId ?? null }),
+    ...(struck !== undefined && { flow_data: struck }),
+    ...(path != null && webhookPath(path) !== path && { trigger_webhook_path: webhookPath(path) }),
+  }
+}
+
+/** What is wrong with scripts before they run, such as a brace that is missing. */
+async function scriptProblems(
+  { workflows: { scripts } }: Workflows,
+  { flow_data }: StoredWorkflow,
+): Promise<readonly Problem[]> {
+  const problems: Problem[] = []
+  for (const { id, type, data } of readFlow(flow_data, []).nodes) {
+    const failure = isScript(type, data) ? await scripts?.check(String(data.script)) : undefined
+    if (failure !== undefined) problems.push({ code: 'script', message: failure.message, nodeId: id })
+  }
+  return problems
+}
+
+export function surroundingsOf(rt: CurrentCatalog & Configuration & Workflows): Surroundings {
+  const nodes = [...rt.workflows.nodes.values()].map(
+    ({ type, input }) => [type, (data: unknown) => problemsIn(input, data)] as const,
+  )
+  return { catalog: rt.catalog.current(), scriptsRefusal: scriptsRefusal(rt), extensionNodes: new Map(nodes) }
+}
+
+/** Of what a template stands for nothing can be said yet. */
+function problemsIn(input: TSchema, data: unknown): readonly string[] {
+  const { label: _label, ...own } = isObject(data) ? data : {}
+  if (fits(input, own)) return []
+  const isTemplate = ({ instancePath }: { instancePath: string }) => {
+    const value = valueAt(own, instancePath.split('/').slice(1))
+    return typeof value === 'string' && value.includes('{{')
+  }
+  return problemsOf(input, own)
+    .filter((problem) => !isTemplate(problem))
+    .map(wordsOf)
+}
+
+const wordsOf = ({ instancePath, message }: { instancePath: string; message: string }): string =>
+  `${instancePath.replace(/^\//, '').replaceAll('/', '.') || 'data'} ${message}`
+
+function invalid(what: string, found: readonly Problem[], warnings: readonly Problem[]): AppError {
+  const first = found
+    .slice(0, 3)
+    .map(({ nodeId, message }) => (nodeId === undefined ? message : `${nodeId}: ${message}`))
+  const more = found.length > 3 ? ` and ${found.length - 3} more` : ''
+  return new AppError(400, `${what}: ${first.join('; ')}${more}`, {
+    code: 'WORKFLOW_INVALID',
+    details: { errors: found, warnings },
+  })
+}
+
+/**
+ * The flow without flags of bypassing permissions that the row had already: an administrator set them, and somebody else
+ * saves. Undefined where there are none.
+ */
+function withoutBypass(row: StoredWorkflow, before: StoredWorkflow | undefined): object | undefined {
+  const had = bypassing(before?.flow_data)
+  return had.size === 0 ? undefined : strike(row.flow_data, (id) => had.has(id))
+}
+
+const bypassing = (flowData: unknown): ReadonlySet<string> =>
+  new Set(readFlow(flowData ?? {}, []).nodes.flatMap(({ id, data }) => (data.bypassPermissions === true ? [id] : [])))
+
+/** The flow data without flags of bypassing permissions; undefined where there is nothing to strike. */
+export function strike(flowData: unknown, which: (nodeId: string) => boolean = () => true): object | undefined {
+  if (!isObject(flowData) || !Array.isArray(flowData.nodes)) return undefined
+  let isStruck = false
+  const nodes = flowData.nodes.map((node: unknown) => {
+    if (!isObject(node) || !isObject(node.data) || node.data.bypassPermissions !== true || !which(String(node.id)))
+      return node
+    isStruck = true
+    return { ...node, data: { ...node.data, bypassPermissions: false } }
+  })
+  return isStruck ? { ...flowData, nodes } : undefined
+}
+
+/** 403 with all that only an administrator may save. */
+function requireAdmin(access: Access, row: StoredWorkflow): void {
+  const flow: Flow = readFlow(row.flow_data ?? {}, [])
+  const refused = flow.nodes.flatMap(({ id, type, data }) => {
+    const what = Object.hasOwn(nodeTypes, type) ? nodeTypes[type]!.needsAdmin?.(data) : 'nodes of extensions'
+    return what === undefined
+      ? []
+      : [{ nodeId: id, code: 'admin_only', message: `Only administrators can save ${what}` }]
+  })
+  const { notify, webhookSecret } = optionsOf(row.options)
+  const whole = [
+    ...(runsBefore(row) || row.trigger_hook_action?.startsWith('items.read')
+      ? ['hooks that run before a change, or at a read']
+      : []),
+    ...(notify.some((id) => id !== access.userId) ? ['notifications of others'] : []),
+    ...(webhookSecret === undefined ? [] : ['secrets']),
+  ].map((what): Problem => ({ code: 'admin_only', message: `Only administrators can save ${what}` }))
+  const problems = [...whole, ...refused]
+  if (problems.length > 0)
+    throw new AppError(
+      403,
+      problems
+        .map(({ message }) => message)
+        .filter((one, i, all) => all.indexOf(one) === i)
+        .join('; '),
+      {
+        code: 'WORKFLOW_NEEDS_ADMINISTRATOR',
+        details: { errors: problems },
+      },
+    )
+}
+
+/** Which of two workflows a request means must not depend on chance. The index keeps it where two save at once. */
+async function requireFreePath(
+  rt: Reads,
+  { id, trigger_type, trigger_webhook_path, trigger_webhook_method }: StoredWorkflow,
+) {
+  if (trigger_type !== 'webhook') return
+  const path = webhookPath(trigger_webhook_path ?? '')
+  const taken = await rt.db.maybeOne(sql.unsafe`
+    select 1 as one from "svc_Workflow"
+    where status = 'active' and trigger_type = 'webhook' and "deletedAt" is null and id is distinct from ${id ?? null}
+      and trigger_webhook_path = ${path} and coalesce(trigger_webhook_method, 'POST') = ${trigger_webhook_method ?? 'POST'} limit 1`)
+  if (taken !== undefined)
+    throw errors.conflict(`Another active workflow has the webhook ${trigger_webhook_method ?? 'POST'} ${path}`)
+}

@@ -1,0 +1,290 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Caller } from '../../../access/principal.ts'
+import { newId } from '../../../adapters/ids.ts'
+import { type Reader, rawQuery } from '../../../db/sql.ts'
+import { AppError, errors } from '../../../errors.ts'
+import { type Actor, type Cause, deepestCause } from '../../../events/actor.ts'
+import { commit } from '../../../events/commit.ts'
+import { inTransaction } from '../../data/items/items.ts'
+import { anonymous, platform } from './authority.ts'
+import type { WorkflowWrites } from './capabilities.ts'
+import { databaseEffects, type NodeRun } from './effects.ts'
+import { isStructure, readFlow } from './flow.ts'
+import { holds, inputOf, isScript, iterationsOf, NodeError, nodeTypes } from './nodes.ts'
+import { callHttp, keyOf, runExtensionNode, runScriptNode } from './outside.ts'
+import {
+  cancelExecution,
+  insertExecutions,
+  type NewExecution,
+  type Triggerable,
+  type TriggerKind,
+  triggerable,
+} from './queries.ts'
+import { workflowNotFound } from './transfer.ts'
+
+/** Who may start what, and what keeps a workflow from starting itself without end. */
+
+/** Who asks, as the routes know it. */
+export type Asker = { readonly caller: Caller; readonly actor: Actor }
+
+const timesOnOneRecord = 3
+
+/** The cause of an execution that an actor's change, or request, leads to. */
+export function causeOfNext(
+  { logRequestId, cause }: Pick<Actor, 'logRequestId' | 'cause'>,
+  workflowId: string,
+  record?: string,
+): Cause {
+  const chain = [...(cause?.chain ?? []), record === undefined ? workflowId : `${workflowId} on ${record}`]
+  return { request: logRequestId ?? newId(), depth: (cause?.depth ?? 0) + 1, by: 'workflow', chain }
+}
+
+/** Why an execution does not begin: what led to it led to it too often. */
+export function refusedChain({ depth, chain = [] }: Cause): string | undefined {
+  const shown = chain.slice(-deepestCause - 1).join(' → ')
+  if (depth > deepestCause) return `A chain of causes ended after ${deepestCause}: ${shown}`
+  const last = chain.at(-1)
+  if (!last?.includes(' on ') || chain.filter((one) => one === last).length <= timesOnOneRecord) return undefined
+  return `A loop ended: the workflow was to run more than ${timesOnOneRecord} times on one record: ${shown}`
+}
+
+/** Whether a role may start a workflow; without any roles named everybody may. */
+export function mayTrigger(
+  { allowed_roles }: Pick<Triggerable, 'allowed_roles'>,
+  { admin, roleId }: { readonly admin: boolean; readonly roleId: string | undefined },
+): boolean {
+  if (admin || !Array.isArray(allowed_roles) || allowed_roles.length === 0) return true
+  return roleId !== undefined && allowed_roles.includes(roleId)
+}
+
+const notAllowed = () => new AppError(403, 'You do not have permission to execute this workflow')
+
+/** A workflow that the caller may know of; 404 for one of another tenant. */
+export async function knownWorkflow(rt: WorkflowWrites, { caller }: Asker, id: string): Promise<Triggerable> {
+  const workflow = await triggerable(rt.reserved, id)
+  if (workflow === undefined || !isOfTenant(rt, caller, workflow.tenant_Id)) throw workflowNotFound()
+  return workflow
+}
+
+/** Workflows of no tenant are everybody's. */
+function isOfTenant(rt: WorkflowWrites, { admin, tenantId }: Caller, tenant: string | null): boolean {
+  return !rt.config.tenancy.enabled || admin || tenant === null || tenant === tenantId
+}
+
+/** What a caller starts. `workflow`: as it is now. */
+export function executionFor(
+  workflow: Triggerable,
+  { actor, caller }: Asker,
+  { trigger, data, dueInMs = 0 }: { readonly trigger: TriggerKind; readonly data: unknown; readonly dueInMs?: number },
+): NewExecution {
+  const cause = causeOfNext(actor, workflow.id)
+  const refusal = refusedChain(cause)
+  if (refusal !== undefined) throw new AppError(400, refusal, { code: 'WORKFLOW_LOOP' })
+  return {
+    ...{
+      id: newId(),
+      workflow_Id: workflow.id,
+      version: workflow.version,
+      trigger,
+      trigger_data: data ?? {},
+      dueInMs,
+      cause,
+    },
+    tenant_Id: workflow.tenant_Id ?? caller.tenantId ?? null,
+    triggered_by_Id: caller.userId ?? null,
+    caller_Id: caller.userId ?? null,
+  }
+}
+
+/** A client can join the execution's room before it begins. */
+const headStartMs = 500
+
+export async function startByHand(rt: WorkflowWrites, asker: Asker, id: string, data: unknown) {
+  const workflow = await knownWorkflow(rt, asker, id)
+  if (workflow.status !== 'active') throw errors.badBody('Workflow is not active')
+  if (!mayTrigger(workflow, { admin: asker.caller.admin, roleId: asker.caller.role.id })) throw notAllowed()
+  const execution = executionFor(workflow, asker, { trigger: 'manual', data, dueInMs: headStartMs })
+  return queue(rt, asker.actor, execution)
+}
+
+export async function queue(rt: WorkflowWrites, actor: Actor, execution: NewExecution) {
+  const { id, workflow_Id } = execution
+  return commit(rt, actor, async (tx) => {
+    await insertExecutions(tx, [execution])
+    return { result: { id, status: 'queued', workflow_Id } }
+  })
+}
+
+const longestTestMs = 30_000
+
+/** Runs a workflow as it is now, and waits until it is over; also one that is not active. */
+export async function testWorkflow(rt: WorkflowWrites, asker: Asker, id: string, data: unknown, isKept: boolean) {
+  const { caller, actor } = asker
+  const workflow = await knownWorkflow(rt, asker, id)
+  const mayChange = caller.admin || caller.access.grant('svc_Workflow', 'update') !== undefined
+  if (!mayChange || !mayTrigger(workflow, { admin: caller.admin, roleId: caller.role.id })) throw notAllowed()
+  const { id: executionId } = await queue(rt, actor, executionFor(workflow, asker, { trigger: 'test', data }))
+  const execution = await untilOver(rt.reserved, executionId, longestTestMs)
+  if (!isKept && isOver(execution.status))
+    await commit(rt, actor, async (tx) => ({
+      result: await tx
+        .any(rawQuery('delete from "svc_WorkflowExecution" where id = $1', [executionId]))
+        .then(() => null),
+    }))
+  return { execution, result: execution.result_data }
+}
+
+type Shown = {
+  readonly id: string
+  readonly status: string
+  readonly result_data: unknown
+  readonly errorMessage: string | null
+}
+
+const isOver = (status: string) => status !== 'queued' && status !== 'running'
+const look = { firstMs: 10, longestMs: 200 }
+
+/** The execution when it is over, or as it is after that time. */
+async function untilOver(db: Reader, id: string, ms: number): Promise<Shown> {
+  const until = performance.now() + ms
+  for (let pause = look.firstMs; ; pause = Math.min(pause * 1.5, look.longestMs)) {
+    const execution = await db.one<Shown>(
+      rawQuery(
+        `select id, "workflow_Id", status, "errorMessage", "startedAt", "completedAt", "durationMs", result_data
+         from "svc_WorkflowExecution" where id = $1`,
+        [id],
+      ),
+    )
+    if (isOver(execution.status) || performance.now() > until) return execution
+    await delay(pause)
+  }
+}
+
+/** Runs one node with the caller's own rights; `context` stands for what came before it. */
+export async function runNodeAlone(
+  rt: WorkflowWrites,
+  asker: Asker,
+  id: string,
+  nodeId: string,
+  context: Readonly<Record<string, unknown>>,
+) {
+  const { caller, actor } = asker
+  const workflow = await knownWorkflow(rt, asker, id)
+  if (!mayTrigger(workflow, { admin: caller.admin, roleId: caller.role.id })) throw notAllowed()
+  const { flow_data } = await rt.reserved.one<{ flow_data: unknown }>(
+    rawQuery('select flow_data from "svc_Workflow" where id = $1', [id]),
+  )
+  const node = readFlow(flow_data, []).nodes.find((one) => one.id === nodeId)
+  if (node === undefined) throw new AppError(404, 'Node not found')
+  const known = Object.hasOwn(nodeTypes, node.type) ? nodeTypes[node.type] : undefined
+  if (!caller.admin && (known === undefined || known.needsAdmin?.(node.data) !== undefined)) throw notAllowed()
+  const scope = { trigger: context.trigger ?? context, outputs: {}, variables: {}, ...context }
+  const own =
+    caller.userId === undefined
+      ? anonymous(rt, caller.tenantId)
+      : {
+          access: { ...caller.access, byKey: true },
+          userId: caller.userId,
+          user: caller.user,
+          tenantId: caller.tenantId,
+        }
+  const authority = { ...own, mayBypass: caller.admin }
+  const input = node.type === 'trigger' ? {} : inputOf(node.type, node.data, scope)
+  const run: NodeRun = {
+    rt,
+    node,
+    input,
+    scope,
+    authority,
+    actor,
+    workflowId: id,
+    idempotencyKey: keyOf(newId(), nodeId),
+  }
+  try {
+    return await resultAlone(run)
+  } catch (error) {
+    if (error instanceof NodeError || error instanceof TypeError)
+      throw new AppError(400, error.message, { code: 'NODE_FAILED' })
+    throw error
+  }
+}
+
+async function resultAlone(run: NodeRun): Promise<unknown> {
+  const { node, input, scope, rt, actor } = run
+  const { type, data } = node
+  if (type === 'trigger') return scope.trigger
+  if (type === 'condition') return { result: holds(data, scope) }
+  if (type === 'loop') return { total: iterationsOf(input, scope).total }
+  if (isStructure(type)) return { success: true }
+  const give = isScript(type, data) ? undefined : nodeTypes[type]?.give
+  if (give !== undefined) return give(input, scope)
+  const effect = Object.hasOwn(databaseEffects, type) ? databaseEffects[type] : undefined
+  if (effect !== undefined)
+    return inTransaction(rt, { actor, access: platform }, ({ tx, scope: open }) => effect(run, { tx, scope: open }))
+  if (type === 'http') return callHttp(run)
+  if (isScript(type, data)) return runScriptNode(run)
+  if (type === 'delay') return { delayed: Number(input.delay) }
+  if (type === 'workflow') throw new NodeError('A node that calls a workflow is tested with its workflow')
+  return runExtensionNode(run, AbortSignal.timeout(longestTestMs))
+}
+
+/** What may be done with an execution, by who triggered it and by those who may change the workflow's executions. */
+async function ownExecution(rt: WorkflowWrites, asker: Asker, id: string, executionId: string) {
+  const { caller } = asker
+  await knownWorkflow(rt, asker, id)
+  const execution = await rt.reserved.maybeOne<
+    Shown & { triggered_by_Id: string | null; tenant_Id: string | null; version: number }
+  >(
+    rawQuery(
+      `select id, status, result_data, "errorMessage", "triggered_by_Id", "tenant_Id", version from "svc_WorkflowExecution"
+      where id::text = $1 and "workflow_Id" = $2`,
+      [executionId.toLowerCase(), id],
+    ),
+  )
+  const isOwn = execution !== undefined && caller.userId !== undefined && execution.triggered_by_Id === caller.userId
+  const isHere =
+    execution !== undefined &&
+    (isOwn ||
+      (isOfTenant(rt, caller, execution.tenant_Id) &&
+        caller.access.grant('svc_WorkflowExecution', 'update') !== undefined))
+  if (execution === undefined || !(caller.admin || isHere)) throw new AppError(404, 'Workflow execution not found')
+  return execution
+}
+
+/** Ends an execution before its next node; 400 for one that is over. */
+export async function cancel(rt: WorkflowWrites, asker: Asker, id: string, executionId: string) {
+  const execution = await ownExecution(rt, asker, id, executionId)
+  const isCancelled = await commit(rt, asker.actor, async (tx) => ({ result: await cancelExecution(tx, execution.id) }))
+  if (!isCancelled) throw errors.badBody(`Workflow execution is ${execution.status} already`)
+  return { id: execution.id, status: 'cancelled', workflow_Id: id }
+}
+
+/** Goes on with a failed execution: another one of the same version, with all that was kept before the node that failed. */
+export async function retry(rt: WorkflowWrites, asker: Asker, id: string, executionId: string) {
+  const { caller, actor } = asker
+  const failed = await ownExecution(rt, asker, id, executionId)
+  const workflow = await knownWorkflow(rt, asker, id)
+  if (failed.status !== 'failed' && failed.status !== 'cancelled')
+    throw errors.badBody(`Workflow execution is ${failed.status}: only what failed can be tried again`)
+  if (workflow.status !== 'active') throw errors.badBody('Workflow is not active')
+  if (!mayTrigger(workflow, { admin: caller.admin, roleId: caller.role.id })) throw notAllowed()
+  const own = executionFor(workflow, asker, { trigger: 'manual', data: {} })
+  return commit(rt, actor, async (tx) => {
+    await insertExecutions(tx, [{ ...own, version: failed.version, retry_of_Id: failed.id }])
+    await tx.any(rawQuery(carrySql, [own.id, failed.id]))
+    return { result: { id: own.id, status: 'queued', workflow_Id: id } }
+  })
+}
+
+/** Who triggered the first one stays who did; nodes that failed are done again, and whatever came after them. */
+const carrySql = `
+  with old as (
+    update "svc_WorkflowExecution" e set trigger_data = o.trigger_data, trigger = o.trigger, "triggered_by_Id" = o."triggered_by_Id",
+      "caller_Id" = o."caller_Id", "tenant_Id" = o."tenant_Id"
+    from "svc_WorkflowExecution" o where o.id = $2 and e.id = $1 returning o.id),
+  failed as (
+    select coalesce((select max(seq) from "svc_WorkflowExecutionLog" where "execution_Id" = $2 and status in ('failed', 'pending', 'running')),
+      (select max(seq) + 1 from "svc_WorkflowExecutionLog" where "execution_Id" = $2), 0) as seq)
+  insert into "svc_WorkflowExecutionLog" ("execution_Id", "nodeId", "nodeType", "nodeLabel", status, "inputData", "outputData", "errorMessage", "durationMs", seq, step)
+  select $1, l."nodeId", l."nodeType", l."nodeLabel", l.status, l."inputData", l."outputData", l."errorMessage", l."durationMs", l.seq, l.step
+  from "svc_WorkflowExecutionLog" l, failed, old where l."execution_Id" = old.id and l.seq < failed.seq`

@@ -1,0 +1,322 @@
+import type { Scope } from './expressions.ts'
+import { type FlowNode, type Graph, isStructure, structures } from './flow.ts'
+import { holds, inputOf, iterationsOf, NodeError, nodeTypes } from './nodes.ts'
+
+/**
+ * How an execution goes on: a pure step from a state and the result of the node that ran last. The same results in the same
+ * order give the same state, so an execution whose process died is brought back by giving it the results that were kept.
+ */
+
+/** Why a node failed; `stack` names the nodes around it. */
+export type Failure = { readonly message: string; readonly nodeId: string; readonly stack: string }
+
+export type State = {
+  /** The bodies that it is in, the innermost last; the first one is the whole. */
+  readonly frames: readonly Frame[]
+  readonly trigger: unknown
+  readonly outputs: Readonly<Record<string, unknown>>
+  readonly variables: Readonly<Record<string, unknown>>
+  readonly error: Failure | null
+  /** What the `respond` node gave. */
+  readonly response: unknown
+  /** Nodes that have begun. */
+  readonly seq: number
+  /** The node whose result comes next. */
+  readonly running: Begun | undefined
+  /** Known to templates as `execution`. */
+  readonly execution: Readonly<Record<string, unknown>>
+}
+
+type Frame = {
+  readonly nodeId: string | undefined
+  /** Nodes that are to run in it; each at most once, the earliest of the graph first. */
+  readonly ready: readonly string[]
+  /** Of `try`: which of its branches this is. */
+  readonly branch?: string
+  readonly loop?: Loop
+}
+
+type Loop = {
+  readonly items: readonly unknown[] | undefined
+  readonly first: number
+  readonly total: number
+  readonly index: number
+  readonly results: Given | undefined
+  /** The output of the last node of this iteration. */
+  readonly last: unknown
+}
+
+/** Outputs, the last first: a list that grows by thousands without being copied. */
+type Given = { readonly output: unknown; readonly before: Given | undefined }
+
+type Begun = { readonly nodeId: string; readonly seq: number; readonly step: string; readonly input: Scope }
+
+/** What became of the node that ran. */
+export type NodeResult = { readonly output: unknown } | { readonly error: string }
+
+/** A node that was begun, and what became of it. */
+export type Note = {
+  readonly kind: 'note'
+  readonly seq: number
+  readonly step: string
+  readonly node: FlowNode
+  readonly input: unknown
+  readonly output?: unknown
+  readonly error?: string
+}
+
+export type Command =
+  | Note
+  /** Ends the list, as do all others but notes. */
+  | {
+      readonly kind: 'run'
+      readonly seq: number
+      readonly step: string
+      readonly node: FlowNode
+      readonly input: Scope
+      readonly scope: Scope
+    }
+  | { readonly kind: 'complete' }
+  | { readonly kind: 'fail'; readonly error: Failure }
+  /** Others may have their turn; go on with {@link goOn}. */
+  | { readonly kind: 'pause' }
+
+/** Beyond it an execution is taken for one without an end. */
+const nodesAtMost = 50_000
+/** Nodes without effects that run in one turn. */
+const burst = 500
+
+export type Beginning = Pick<State, 'trigger' | 'variables' | 'execution'>
+
+export function begin(graph: Graph, { trigger, variables, execution }: Beginning): [State, readonly Command[]] {
+  const state: State = {
+    frames: [{ nodeId: undefined, ready: [graph.trigger.id] }],
+    ...{ trigger, variables, execution, outputs: {}, error: null, response: undefined, seq: 0, running: undefined },
+  }
+  return goOn(graph, state)
+}
+
+export function step(graph: Graph, state: State, result: NodeResult): [State, readonly Command[]] {
+  const draft = draftOf(state)
+  const { running } = draft
+  if (running === undefined) throw new Error('no node is running')
+  draft.running = undefined
+  const node = graph.nodes.get(running.nodeId)!
+  const commands: Command[] = []
+  const begun = { kind: 'note', seq: running.seq, step: running.step, node, input: running.input } as const
+  if ('error' in result) {
+    commands.push({ ...begun, error: result.error })
+    const failed = fail(graph, draft, node, result.error)
+    if (failed !== undefined) return [draft, [...commands, failed]]
+  } else {
+    commands.push({ ...begun, output: result.output })
+    settle(graph, draft, node, result.output)
+  }
+  return advance(graph, draft, commands)
+}
+
+export function goOn(graph: Graph, state: State): [State, readonly Command[]] {
+  return advance(graph, draftOf(state), [])
+}
+
+/** What templates may name now. */
+export function scopeOf({ trigger, outputs, variables, frames, error, execution }: State): Scope {
+  const loop = frames.findLast((frame) => frame.loop !== undefined)?.loop
+  return {
+    ...{ trigger, outputs, variables, execution },
+    ...(loop !== undefined && { loop: shownLoop(loop) }),
+    ...(error !== null && { error }),
+  }
+}
+
+const shownLoop = ({ items, first, total, index }: Loop) => ({
+  index,
+  item: items === undefined ? first + index : (items[index] ?? null),
+  total,
+})
+
+type Draft = { -readonly [Name in keyof State]: State[Name] } & { frames: Frame[]; outputs: Record<string, unknown> }
+
+const draftOf = (state: State): Draft => ({ ...state, frames: [...state.frames], outputs: { ...state.outputs } })
+
+function advance(graph: Graph, draft: Draft, commands: Command[]): [State, readonly Command[]] {
+  for (;;) {
+    const frame = draft.frames.at(-1)!
+    const id = earliest(graph, frame.ready)
+    if (id === undefined) {
+      if (draft.frames.length === 1) return [draft, [...commands, { kind: 'complete' }]]
+      endOfBody(graph, draft, frame, commands)
+      continue
+    }
+    if (commands.length >= burst) return [draft, [...commands, { kind: 'pause' }]]
+    draft.frames[draft.frames.length - 1] = { ...frame, ready: frame.ready.filter((other) => other !== id) }
+    draft.seq += 1
+    const node = graph.nodes.get(id)!
+    const end = draft.seq > nodesAtMost ? tooLong(node) : enter(graph, draft, node, commands)
+    if (end !== undefined) return [draft, [...commands, end]]
+  }
+}
+
+const tooLong = (node: FlowNode): Command => ({
+  kind: 'fail',
+  error: failureOf(node, `more than ${nodesAtMost} nodes have run: the execution is taken for one without an end`, []),
+})
+
+function earliest({ rank }: Graph, ready: readonly string[]): string | undefined {
+  return ready.length < 2 ? ready[0] : ready.reduce((a, b) => (rank.get(a)! <= rank.get(b)! ? a : b))
+}
+
+/** Runs a node that needs nobody else, or says who is to be asked; gives the command that ends the step, if any. */
+function enter(graph: Graph, draft: Draft, node: FlowNode, commands: Command[]): Command | undefined {
+  const { id, type, data } = node
+  const at = { seq: draft.seq, step: stepOf(draft, id), node }
+  const known = Object.hasOwn(nodeTypes, type) ? nodeTypes[type] : undefined
+  const scope = scopeOf(draft)
+  const input = type === 'trigger' ? {} : inputOf(type, data, scope)
+  if (isStructure(type)) return within(graph, draft, at, commands, input, () => open(graph, draft, node, scope))
+  const give = known?.effect === 'none' && data.transformType !== 'script' ? known.give : undefined
+  if (type === 'trigger' || give !== undefined)
+    return within(graph, draft, at, commands, input, () => {
+      const output = type === 'trigger' ? draft.trigger : give!(input, scope)
+      settle(graph, draft, node, output)
+      return output
+    })
+  draft.running = { nodeId: id, seq: at.seq, step: at.step, input }
+  return { kind: 'run', ...at, input, scope }
+}
+
+/** Does what cannot wait; what it throws fails the node. */
+function within(
+  graph: Graph,
+  draft: Draft,
+  at: Pick<Note, 'seq' | 'step' | 'node'>,
+  commands: Command[],
+  input: unknown,
+  work: () => unknown,
+): Command | undefined {
+  try {
+    const output = work()
+    // A loop and a try say at their end what became of them.
+    if (output !== later) commands.push({ kind: 'note', ...at, input, output })
+    return undefined
+  } catch (error) {
+    if (!(error instanceof NodeError) && !(error instanceof TypeError)) throw error
+    commands.push({ kind: 'note', ...at, input, error: error.message })
+    return fail(graph, draft, at.node, error.message)
+  }
+}
+
+const later = Symbol('later')
+
+/** Goes into the body of a node. */
+function open(graph: Graph, draft: Draft, node: FlowNode, scope: Scope): unknown {
+  if (node.type === 'condition') {
+    const result = holds(node.data, scope)
+    draft.outputs[node.id] = { result }
+    push(graph, draft, node, String(result))
+    return { result }
+  }
+  if (node.type === 'try') {
+    push(graph, draft, node, 'try', { branch: 'try' })
+    return later
+  }
+  const { items, first, total } = iterationsOf(inputOf(node.type, node.data, scope), scope)
+  const loop = { items, first, total, index: 0, results: undefined, last: null }
+  if (total > 0) push(graph, draft, node, 'loop', { loop })
+  else draft.frames.push({ nodeId: node.id, ready: [], loop })
+  return later
+}
+
+function push(graph: Graph, draft: Draft, node: FlowNode, handle: string, more: Partial<Frame> = {}): void {
+  draft.frames.push({ nodeId: node.id, ready: [], ...more })
+  go(graph, draft, node, handle)
+}
+
+/** Has what follows at a handle run next, and ends the bodies that it ends. */
+function go(graph: Graph, draft: Draft, node: FlowNode, handle: string): void {
+  const { to, ends } = graph.follow(node, handle)
+  const frame = draft.frames.at(-1)!
+  if (to.length > 0) draft.frames[draft.frames.length - 1] = { ...frame, ready: [...new Set([...frame.ready, ...to])] }
+  for (const end of ends) {
+    const place = draft.frames.findLastIndex(({ nodeId }) => nodeId === end)
+    if (place > 0) draft.frames.length = place + 1
+  }
+}
+
+function settle(graph: Graph, draft: Draft, node: FlowNode, output: unknown): void {
+  draft.outputs[node.id] = output
+  if (node.type === 'variable') draft.variables = { ...draft.variables, ...(output as { variables: object }).variables }
+  if (node.type === 'respond') draft.response = output
+  noteLast(draft, output)
+  go(graph, draft, node, 'done')
+}
+
+function noteLast(draft: Draft, output: unknown): void {
+  const place = draft.frames.findLastIndex(({ loop }) => loop !== undefined)
+  const frame = draft.frames[place]
+  if (frame?.loop !== undefined) draft.frames[place] = { ...frame, loop: { ...frame.loop, last: output } }
+}
+
+/** Nothing is left to run in a body: the next iteration begins, or what comes after. */
+function endOfBody(graph: Graph, draft: Draft, frame: Frame, commands: Command[]): void {
+  const node = graph.nodes.get(frame.nodeId!)!
+  const { loop } = frame
+  if (loop !== undefined && loop.total > 0) {
+    const results = { output: loop.last, before: loop.results }
+    const index = loop.index + 1
+    draft.frames[draft.frames.length - 1] = { ...frame, loop: { ...loop, results, index, last: null } }
+    if (index < loop.total) go(graph, draft, node, 'loop')
+    else {
+      draft.frames.pop()
+      leave(graph, draft, node, { results: listOf(results), total: loop.total }, commands)
+    }
+    return
+  }
+  draft.frames.pop()
+  if (loop !== undefined) leave(graph, draft, node, { results: [], total: 0 }, commands)
+  else if (node.type === 'try') leave(graph, draft, node, { success: frame.branch === 'try' }, commands)
+  else go(graph, draft, node, 'done')
+}
+
+function listOf(given: Given | undefined): readonly unknown[] {
+  const list: unknown[] = []
+  for (let one = given; one !== undefined; one = one.before) list.push(one.output)
+  return list.reverse()
+}
+
+function leave(graph: Graph, draft: Draft, node: FlowNode, output: object, commands: Command[]): void {
+  draft.seq += 1
+  commands.push({ kind: 'note', seq: draft.seq, step: stepOf(draft, node.id), node, input: {}, output })
+  settle(graph, draft, node, output)
+}
+
+/** The innermost `try` around the node goes on with its other branch; without one the execution has failed. */
+function fail(graph: Graph, draft: Draft, node: FlowNode, message: string): Command | undefined {
+  const error = failureOf(node, message, draft.frames)
+  const place = draft.frames.findLastIndex(({ branch }) => branch === 'try')
+  if (place < 0) return { kind: 'fail', error }
+  draft.error = error
+  const caught = graph.nodes.get(draft.frames[place]!.nodeId!)!
+  draft.frames.length = place
+  push(graph, draft, caught, 'catch', { branch: 'catch' })
+  return undefined
+}
+
+function failureOf({ id, label, type }: FlowNode, message: string, frames: readonly Frame[]): Failure {
+  const around = frames.flatMap(({ nodeId, loop }) =>
+    nodeId === undefined ? [] : [`    in ${nodeId}${loop === undefined ? '' : ` (iteration ${loop.index})`}`],
+  )
+  const place = `    at ${label === '' ? type : label} (${id})`
+  return { message, nodeId: id, stack: [message, place, ...around.reverse()].join('\n') }
+}
+
+/** The node and the iterations that it is in: one place of an execution. */
+function stepOf({ frames }: State, id: string): string {
+  const indices = frames.flatMap(({ loop }) => (loop === undefined ? [] : [loop.index]))
+  return indices.length === 0 ? id : `${id}@${indices.join('.')}`
+}
+
+/** Whether a handle is one of the node's. */
+export function handlesOf(type: string): readonly string[] {
+  return isStructure(type) ? [...structures[type]!.into, 'done'] : ['done']
+}

@@ -1,0 +1,134 @@
+import type { Clock } from '../../../db/clock.ts'
+import type { Reads } from '../../../db/pools.ts'
+import { type Reader, rawQuery } from '../../../db/sql.ts'
+import { AppError, errors } from '../../../errors.ts'
+import { isObject } from '../../../query/guards.ts'
+import { type Change, changeItems, type Writer } from '../../data/items/items.ts'
+import type { WorkflowWrites } from './capabilities.ts'
+import { strike, surroundingsOf } from './save.ts'
+import { validate } from './validate.ts'
+
+/** Workflows as a file. Whoever imports one is its author: flags of bypassing permissions do not come along. */
+
+const formatVersion = '1.0'
+
+const carried = [
+  ...['id', 'name', 'description', 'status', 'trigger_type', 'trigger_cron', 'trigger_webhook_path'],
+  ...['trigger_webhook_method', 'trigger_hook_collection', 'trigger_hook_action', 'flow_data', 'variables', 'options'],
+  ...['allowed_roles'],
+] as const
+
+type Carried = Readonly<Partial<Record<(typeof carried)[number], unknown>>>
+
+/** The file with these workflows. 404 where one is missing. */
+export async function exportWorkflows(rt: Reads & Clock, writer: Writer, ids: readonly string[]) {
+  requireAdministrator(writer, 'export')
+  const columns = [...carried, 'version'].map((name) => `"${name}"`).join(', ')
+  const workflows = await rt.db.any<Carried & { readonly id: string }>(
+    rawQuery(
+      `select ${columns} from "svc_Workflow" where id = any($1::text[]) and "deletedAt" is null order by name, id`,
+      [ids],
+    ),
+  )
+  if (workflows.length < new Set(ids).size) throw workflowNotFound()
+  return {
+    message: `Exported ${workflows.length} workflow(s)`,
+    version: formatVersion,
+    exportedAt: rt.clock().toISOString(),
+    workflows,
+  }
+}
+
+export const workflowNotFound = () => new AppError(404, 'Workflow not found')
+
+export function requireAdministrator({ access }: Writer, what: 'export' | 'import'): void {
+  if (!access.admin) throw new AppError(403, `Only administrators can ${what} workflows`)
+}
+
+type Result = {
+  readonly id: string | null
+  readonly name: string | null
+  readonly status: 'created' | 'updated' | 'skipped' | 'error'
+  readonly message: string | null
+}
+
+/** What an import of the file would do, and what is wrong with its workflows; nothing is written. */
+export async function previewImport(rt: WorkflowWrites, writer: Writer, file: unknown, overwrite: boolean) {
+  requireAdministrator(writer, 'import')
+  const wanted = workflowsIn(file)
+  const known = await existing(rt.db, wanted)
+  const around = surroundingsOf(rt)
+  return wanted.map((one) => {
+    const { errors: found, warnings } = validate(one.flow_data ?? {}, around)
+    const action = actionOn(one, known, overwrite)
+    return { id: idOf(one) ?? null, name: nameOf(one), action, errors: found, warnings }
+  })
+}
+
+/** Each workflow on its own: one that is refused keeps none of the others out. */
+export async function importWorkflows(rt: WorkflowWrites, writer: Writer, file: unknown, overwrite: boolean) {
+  requireAdministrator(writer, 'import')
+  const wanted = workflowsIn(file)
+  const results: Result[] = []
+  for (const one of wanted) results.push(await importOne(rt, writer, one, overwrite))
+  const count = (status: Result['status']) => results.filter((result) => result.status === status).length
+  const summary = {
+    total: results.length,
+    created: count('created'),
+    updated: count('updated'),
+    skipped: count('skipped'),
+    errors: count('error'),
+  }
+  return { message: 'Import completed', summary, results }
+}
+
+async function importOne(rt: WorkflowWrites, writer: Writer, one: Carried, overwrite: boolean): Promise<Result> {
+  const id = idOf(one)
+  const name = nameOf(one)
+  try {
+    const known = await existing(rt.db, [one])
+    const action = actionOn(one, known, overwrite)
+    if (action === 'skip') return { id: id ?? null, name, status: 'skipped', message: 'There is one already' }
+    const flow = strike(one.flow_data)
+    const payload = { ...Object.fromEntries(carried.map((key) => [key, one[key]])), ...(flow && { flow_data: flow }) }
+    const change: Change =
+      action === 'create'
+        ? { action: 'create', payloads: [payload] }
+        : { action: 'update', changes: [{ id, payload: { ...payload, deletedAt: null } }] }
+    const { ids } = await changeItems(rt, writer, 'svc_Workflow', change)
+    return { id: JSON.parse(ids[0]!), name, status: action === 'create' ? 'created' : 'updated', message: null }
+  } catch (error) {
+    if (!(error instanceof AppError)) throw error
+    return { id: id ?? null, name, status: 'error', message: error.message }
+  }
+}
+
+const idOf = ({ id }: Carried) => (typeof id === 'string' && id !== '' ? id : undefined)
+const nameOf = ({ name }: Carried) => (typeof name === 'string' ? name : null)
+
+/** A deleted one is restored, whatever is said of overwriting. */
+function actionOn(one: Carried, known: ReadonlyMap<string, boolean>, overwrite: boolean): 'create' | 'update' | 'skip' {
+  const isDeleted = known.get(idOf(one) ?? '')
+  if (isDeleted === undefined) return 'create'
+  return overwrite || isDeleted ? 'update' : 'skip'
+}
+
+/** Whether those of the ids that are known are deleted. */
+async function existing(db: Reader, wanted: readonly Carried[]): Promise<ReadonlyMap<string, boolean>> {
+  const ids = wanted.flatMap((one) => idOf(one) ?? [])
+  const rows = await db.any<{ id: string; deleted: boolean }>(
+    rawQuery(`select id, "deletedAt" is not null as deleted from "svc_Workflow" where id = any($1::text[])`, [ids]),
+  )
+  return new Map(rows.map(({ id, deleted }) => [id, deleted]))
+}
+
+const importedAtMost = 500
+
+function workflowsIn(file: unknown): readonly Carried[] {
+  if (!isObject(file)) throw errors.badBody('Invalid import file format')
+  const { workflows } = file
+  if (!Array.isArray(workflows)) throw errors.badBody('workflows array is required')
+  if (workflows.length > importedAtMost) throw errors.badBody(`At most ${importedAtMost} workflows`)
+  if (!workflows.every(isObject)) throw errors.badBody('Invalid import file format')
+  return workflows as readonly Carried[]
+}

@@ -1,0 +1,213 @@
+import { parseCron } from '../../../adapters/cron.ts'
+import { newId } from '../../../adapters/ids.ts'
+import type { Collection } from '../../../catalog/catalog.ts'
+import { type Reader, rawQuery, type Tx } from '../../../db/sql.ts'
+import { keepSchedules, takeTickSql } from '../../../db/unlogged/workflows.ts'
+import { errors } from '../../../errors.ts'
+import type { Cause } from '../../../events/actor.ts'
+import { commit } from '../../../events/commit.ts'
+import { type Consumer, type ConsumerPage, type EventImages, imagesOf } from '../../../events/consumer.ts'
+import { eventIdSql } from '../../../events/log.ts'
+import type { LogEvent } from '../../../events/log-reader.ts'
+import type { WorkflowWrites } from './capabilities.ts'
+import { insertExecutions, type NewExecution, type Triggerable, triggerableColumns, workflowsActor } from './queries.ts'
+import { causeOfNext, mayTrigger, refusedChain } from './starting.ts'
+import { optionsOf } from './trigger.ts'
+
+/** What starts workflows without anybody asking: changes, of which the log tells, and the clock. */
+
+const consumerName = 'workflows'
+const definitions = 'svc_Workflow'
+
+/** The consumer of the log, and `tick`, which starts what is due by the clock and gives how long until the next. */
+export async function openTriggers(
+  rt: WorkflowWrites,
+): Promise<{ consumer: Consumer; tick(): Promise<number | undefined> }> {
+  let hooked: readonly Triggerable[] = await hookedWorkflows(rt.reserved)
+  const collections = () => [...new Set(hooked.map((one) => one.trigger_hook_collection!))].sort()
+  const consumer: Consumer = {
+    name: consumerName,
+    onFailure: 'set-aside',
+    wants: () => ({ collections: [definitions, ...collections()], actions: ['create', 'update', 'delete'] }),
+    handle: async (tx, page) => {
+      if (page.events.some(({ entity }) => entity === definitions)) {
+        const before = String(collections())
+        hooked = await hookedWorkflows(rt.reserved)
+        // What follows in the page was read without the collections that are wanted now: the page is read again.
+        if (String(collections()) !== before && !page.isRetry)
+          throw errors.unavailable('workflows were changed: the page is read again')
+      }
+      await insertExecutions(tx, await executionsOf(rt, tx, hooked, page))
+      return undefined
+    },
+  }
+  return { consumer, tick: () => tick(rt) }
+}
+
+/** Those that changes trigger after they are made. */
+function hookedWorkflows(db: Reader): Promise<readonly Triggerable[]> {
+  return db.any<Triggerable>(
+    rawQuery(
+      `select ${triggerableColumns} from "svc_Workflow" w
+       where w.status = 'active' and w."deletedAt" is null and w.trigger_type = 'hook'
+         and w.trigger_hook_action in ('items.create.after', 'items.update.after', 'items.delete.after')
+         and w.trigger_hook_collection is not null order by w.id`,
+    ),
+  )
+}
+
+/** What is known of an event beside what the log's reader gives. */
+type Origin = {
+  readonly position: string
+  readonly roleId: string | null
+  readonly request: string | null
+  readonly cause: Cause | null
+}
+
+async function executionsOf(
+  rt: WorkflowWrites,
+  tx: Tx,
+  hooked: readonly Triggerable[],
+  { events }: ConsumerPage,
+): Promise<readonly NewExecution[]> {
+  const rows = events.filter(
+    ({ type, entity }) => type === 'data' && hooked.some((one) => one.trigger_hook_collection === entity),
+  )
+  if (rows.length === 0) return []
+  const positions = rows.map(({ position }) => position)
+  const images = await imagesOf(tx, positions)
+  const origins = new Map((await tx.any<Origin>(rawQuery(originsSql, [positions]))).map((one) => [one.position, one]))
+  return rows.flatMap((event) => {
+    const image = images.get(event.position)
+    const collection = rt.catalog.current().collections.get(event.entity)
+    // Of one that was erased nothing may be told.
+    if (image === null || image === undefined || collection === undefined) return []
+    const change = changeIn(collection, event, image)
+    return hooked
+      .filter(
+        (one) =>
+          one.trigger_hook_collection === event.entity && one.trigger_hook_action === `items.${change.action}.after`,
+      )
+      .flatMap((one) => executionOf(rt, one, event, change, origins.get(event.position)!))
+  })
+}
+
+const originsSql = `select position::text, "roleId"::text as "roleId", "logRequestId"::text as request, cause from "svc_AuditLog"
+  where id = any(array(select ${eventIdSql('p')} from unnest($1::bigint[]) p))`
+
+type Change = {
+  readonly action: 'create' | 'update' | 'delete'
+  readonly document: Readonly<Record<string, unknown>> | null
+  readonly previousDocument: Readonly<Record<string, unknown>> | null
+}
+
+/** Marking a row as deleted is a delete to whoever follows it, and restoring it a create. */
+function changeIn(collection: Collection, { action }: LogEvent, { before, after }: EventImages): Change {
+  const shown = (row: Readonly<Record<string, unknown>>) =>
+    Object.fromEntries(Object.entries(row).filter(([name]) => collection.fields.get(name)?.hidden === false))
+  if (action === 'create') return { action, document: shown(after ?? {}), previousDocument: null }
+  if (action === 'delete') return { action, document: shown(before ?? {}), previousDocument: null }
+  const previous = { ...after, ...before }
+  const wasDeleted = collection.paranoid && previous.deletedAt != null
+  const isDeleted = collection.paranoid && after?.deletedAt != null
+  const kind = isDeleted && !wasDeleted ? 'delete' : wasDeleted && !isDeleted ? 'create' : 'update'
+  return { action: kind, document: shown(after ?? {}), previousDocument: shown(previous) }
+}
+
+function executionOf(
+  rt: WorkflowWrites,
+  workflow: Triggerable,
+  { entity, entityId, userId, tenantId, createdAt }: LogEvent,
+  { action, document, previousDocument }: Change,
+  { roleId, request, cause: before }: Origin,
+): NewExecution[] {
+  const { enabled } = rt.config.tenancy
+  // Workflows of a tenant see changes of its own rows.
+  if (enabled && workflow.tenant_Id !== null && workflow.tenant_Id !== tenantId) return []
+  const role = roleId === null ? undefined : rt.access.current().roles.get(roleId)
+  if (!mayTrigger(workflow, { admin: role?.name === 'administrator', roleId: roleId ?? undefined })) return []
+  const cause = causeOfNext(
+    { logRequestId: request ?? undefined, cause: before ?? undefined },
+    workflow.id,
+    `${entity} ${entityId}`,
+  )
+  const refusal = refusedChain(cause)
+  return [
+    {
+      ...{ id: newId(), workflow_Id: workflow.id, version: workflow.version, trigger: 'hook', cause },
+      trigger_data: {
+        ...{ event: `items.${action}.after`, action, collection: entity, id: document?.id ?? entityId },
+        ...{ document, data: document, previousDocument, userId, tenant: tenantId, timestamp: createdAt },
+      },
+      tenant_Id: workflow.tenant_Id ?? tenantId,
+      triggered_by_Id: userId,
+      caller_Id: before?.as === undefined ? userId : before.as,
+      ...(refusal !== undefined && { refusal }),
+    },
+  ]
+}
+
+type Scheduled = Triggerable & { readonly trigger_cron: string }
+
+/** A tick that is later than this was missed: nobody was there. */
+const missedMs = 60_000
+
+/** Starts the scheduled workflows that are due, each tick once; gives the milliseconds until the next is. */
+async function tick(rt: WorkflowWrites): Promise<number | undefined> {
+  const scheduled = await rt.reserved.any<Scheduled>(
+    rawQuery(
+      `select ${triggerableColumns}, w.trigger_cron from "svc_Workflow" w
+       where w.status = 'active' and w."deletedAt" is null and w.trigger_type = 'schedule' and w.trigger_cron is not null`,
+    ),
+  )
+  const now = rt.clock()
+  const wanted = scheduled.flatMap((one) => {
+    const { timezone } = optionsOf(one.options)
+    const nextAt = nextTick(rt, one, now)
+    return nextAt === undefined ? [] : [{ id: one.id, cron: one.trigger_cron, timezone, nextAt: nextAt.toISOString() }]
+  })
+  const slots = await keepSchedules(rt, wanted)
+  let next: number | undefined
+  for (const slot of slots) {
+    const workflow = scheduled.find(({ id }) => id === slot.id)!
+    const isDue = slot.nextAt <= slot.now
+    const after = isDue ? await start(rt, workflow, slot) : slot.nextAt
+    if (after !== undefined) next = Math.min(next ?? Number.POSITIVE_INFINITY, after.getTime() - slot.now.getTime())
+  }
+  return next === undefined ? undefined : Math.max(0, next)
+}
+
+function nextTick(rt: WorkflowWrites, { id, trigger_cron, options }: Scheduled, after: Date): Date | undefined {
+  try {
+    return parseCron(trigger_cron, optionsOf(options).timezone).next(after)
+  } catch (error) {
+    rt.log.warn({ err: error, workflow: id }, 'the schedule of a workflow cannot be read')
+    return undefined
+  }
+}
+
+/** Starts one due tick, unless another process has; gives the moment of the next. */
+async function start(
+  rt: WorkflowWrites,
+  workflow: Scheduled,
+  slot: { readonly nextAt: Date; readonly now: Date },
+): Promise<Date | undefined> {
+  const next = nextTick(rt, workflow, slot.now)
+  const isMissed = slot.now.getTime() - slot.nextAt.getTime() > missedMs
+  const isSkipped = isMissed && optionsOf(workflow.options).missedTicks === 'skip'
+  await commit(rt, workflowsActor, async (tx) => {
+    const taken = await tx.any(rawQuery(takeTickSql, [workflow.id, slot.nextAt, next ?? null]))
+    if (taken.length === 0 || isSkipped) return { result: null }
+    const execution: NewExecution = {
+      ...{ id: newId(), workflow_Id: workflow.id, version: workflow.version, trigger: 'schedule' },
+      trigger_data: { scheduledAt: slot.nextAt.toISOString(), timestamp: slot.now.toISOString() },
+      tenant_Id: workflow.tenant_Id,
+      triggered_by_Id: null,
+      caller_Id: null,
+      cause: causeOfNext({}, workflow.id),
+    }
+    await insertExecutions(tx, [execution])
+    return { result: null }
+  })
+  return next
+}

@@ -1,0 +1,229 @@
+import { createHmac, randomUUID, timingSafeEqual } from 'node:crypto'
+import { Readable } from 'node:stream'
+import { setTimeout as delay } from 'node:timers/promises'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Caller } from '../../../access/principal.ts'
+import { type CsvCell, readCsv } from '../../../adapters/csv.ts'
+import { unseal } from '../../../adapters/sealing.ts'
+import { rawQuery } from '../../../db/sql.ts'
+import { takeLock } from '../../../db/unlogged/tasks.ts'
+import { AppError, errors } from '../../../errors.ts'
+import { type App, actorOf } from '../../../http/http.ts'
+import { decodeText, isTooDeep } from '../../../http/json-values.ts'
+import { isObject } from '../../../query/guards.ts'
+import { anonymous } from './authority.ts'
+import type { WorkflowWrites } from './capabilities.ts'
+import { webhookReadRoute, webhookRoute } from './declarations.ts'
+import { readFlow } from './flow.ts'
+import { secretsNamed } from './outside.ts'
+import { definitionOf, type Triggerable, triggerableColumns } from './queries.ts'
+import { sealedForWorkflows } from './rules.ts'
+import { type Asker, executionFor, mayTrigger, queue } from './starting.ts'
+import { optionsOf, webhookPath } from './trigger.ts'
+
+/** `ANY /webhook/{path}`: a request from outside starts a workflow, and may be answered by it. */
+
+const largestBody = 1_048_576
+
+export function workflowWebhookRoutes(app: App, rt: WorkflowWrites): void {
+  app.register(async (scope) => {
+    // Of any type, as it came: signatures are over its bytes.
+    scope.removeAllContentTypeParsers()
+    scope.addContentTypeParser('*', { parseAs: 'buffer', bodyLimit: largestBody }, (_request, body, done) =>
+      done(null, body),
+    )
+    const handler = (request: FastifyRequest, reply: FastifyReply) => answer(rt, request, reply)
+    scope.get('/webhook/*', webhookReadRoute, handler)
+    for (const method of ['POST', 'PUT', 'PATCH', 'DELETE'] as const)
+      scope.route({ ...webhookRoute, method, url: '/webhook/*', bodyLimit: largestBody, handler } as never)
+  })
+}
+
+async function answer(rt: WorkflowWrites, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const { method } = request
+  const caller = callerOf(rt, request)
+  const path = webhookPath((request.params as { '*': string })['*'])
+  const workflow = await workflowAt(rt, method, path)
+  if (workflow === undefined)
+    throw new AppError(404, `Webhook not found for ${method} ${path} or workflow is not active`)
+  const raw = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0)
+  await verify(rt, workflow, request, raw)
+  requireRole(workflow, caller)
+  const asker: Asker = { caller, actor: actorOf(request, caller) }
+  const data = await dataOf(request, raw, path)
+  const execution = executionFor(workflow, asker, { trigger: 'webhook', data })
+  const { id, status } = await queue(rt, asker.actor, execution)
+  const said = { message: 'Workflow triggered successfully', execution: { id, status } }
+  if (!(await responds(rt, workflow))) return reply.send(said)
+  const response = await responseOf(rt, id)
+  if (response === undefined) return reply.code(202).send({ ...said, execution: { id, status: 'running' } })
+  const { status: code, body, headers } = response
+  for (const [name, value] of Object.entries(headers)) if (!ownHeaders.test(name)) reply.header(name, value)
+  return reply.code(code).send(body)
+}
+
+/** Other sites can have a browser call here: its cookie says nothing about who asks. */
+function callerOf(rt: WorkflowWrites, { caller }: FastifyRequest): Caller {
+  if (caller.access.byCookie !== true) return caller
+  const { access } = anonymous(rt)
+  const nobody = { userId: undefined, tenantId: undefined, sessionId: undefined, keyId: undefined, user: undefined }
+  return { ...caller, ...nobody, role: rt.access.current().publicRole, admin: false, access }
+}
+
+/** A webhook decides what it answers, and not how the server speaks, or who is signed in. */
+const ownHeaders =
+  /^(set-cookie|content-length|transfer-encoding|connection|host|access-control-.*|strict-transport-security)$/i
+
+/** The one for the very method comes before one for any. */
+function workflowAt(rt: WorkflowWrites, method: string, path: string): Promise<Triggerable | undefined> {
+  return rt.reserved.maybeOne<Triggerable>(
+    rawQuery(
+      `select ${triggerableColumns} from "svc_Workflow" w
+       where w.status = 'active' and w."deletedAt" is null and w.trigger_type = 'webhook' and w.trigger_webhook_path = $1
+         and coalesce(w.trigger_webhook_method, $2) = $2
+       order by w.trigger_webhook_method is null limit 1`,
+      [path, method],
+    ),
+  )
+}
+
+function requireRole(workflow: Triggerable, caller: Caller): void {
+  const isNamed = Array.isArray(workflow.allowed_roles) && workflow.allowed_roles.length > 0
+  if (!isNamed || mayTrigger(workflow, { admin: caller.admin, roleId: caller.role.id })) return
+  if (caller.userId === undefined) throw errors.unauthorized()
+  throw new AppError(403, 'You do not have permission to execute this workflow')
+}
+
+/** What nodes see as `trigger`: credentials are not part of it. */
+async function dataOf(request: FastifyRequest, raw: Buffer, path: string): Promise<Record<string, unknown>> {
+  const headers = Object.fromEntries(Object.entries(request.headers).filter(([name]) => !credentials.has(name)))
+  const text = raw.toString('utf8')
+  return {
+    body: await bodyOf(request, raw),
+    rawBody: text,
+    query: { ...(request.query as object) },
+    headers,
+    method: request.method,
+    path,
+  }
+}
+
+const credentials: ReadonlySet<string> = new Set(['authorization', 'cookie', 'proxy-authorization', 'x-api-key'])
+
+/** JSON, forms and CSV as what they say, everything else as text. */
+async function bodyOf({ headers }: FastifyRequest, raw: Buffer): Promise<unknown> {
+  const type = headers['content-type'] ?? ''
+  if (raw.length === 0) return null
+  if (/[/+]json\b/i.test(type)) {
+    const text = decodeText(raw, 'The request body')
+    if (isTooDeep(text)) throw errors.badBody('The request body is nested too deeply')
+    try {
+      return JSON.parse(text)
+    } catch {
+      throw errors.badBody('The request body is no JSON')
+    }
+  }
+  const text = raw.toString('utf8')
+  if (/^text\/csv\b/i.test(type)) return rowsOf(text)
+  return /^application\/x-www-form-urlencoded\b/i.test(type) ? Object.fromEntries(new URLSearchParams(text)) : text
+}
+
+/** Objects by the names of the first record. */
+async function rowsOf(text: string): Promise<readonly Record<string, CsvCell>[]> {
+  try {
+    const records: (readonly CsvCell[])[] = []
+    for await (const record of readCsv(Readable.from([text]), { largestRecord: largestBody })) records.push(record)
+    const [names = [], ...rows] = records
+    return rows.map((row) => Object.fromEntries(names.map((name, i) => [name ?? String(i), row[i] ?? null])))
+  } catch (error) {
+    if (error instanceof SyntaxError) throw errors.badBody(`The request body is no CSV: ${error.message}`)
+    throw error
+  }
+}
+
+/** How far the clock of a sender may be from ours. */
+const windowSeconds = 300
+
+/**
+ * Where the workflow names a secret, requests are signed with it: by the Standard Webhooks scheme (`webhook-id`,
+ * `webhook-timestamp`, `webhook-signature`), of which each id counts once, or as GitHub does (`x-hub-signature-256`).
+ */
+async function verify(
+  rt: WorkflowWrites,
+  { id, options, tenant_Id }: Triggerable,
+  { headers }: FastifyRequest,
+  raw: Buffer,
+): Promise<void> {
+  const { webhookSecret } = optionsOf(options)
+  if (webhookSecret === undefined) return
+  const [stored] = await secretsNamed(rt, [webhookSecret], tenant_Id ?? undefined)
+  if (stored === undefined) throw errors.unavailable('The webhook cannot be verified now')
+  const secret = unseal(rt.config, sealedForWorkflows, stored.value).text
+  const text = (name: string) => (typeof headers[name] === 'string' ? (headers[name] as string) : undefined)
+  const [messageId, at, signature] = [text('webhook-id'), text('webhook-timestamp'), text('webhook-signature')]
+  if (messageId !== undefined && at !== undefined && signature !== undefined) {
+    const isLate = Math.abs(rt.clock().getTime() / 1000 - Number(at)) > windowSeconds
+    const key = secret.startsWith('whsec_') ? Buffer.from(secret.slice(6), 'base64') : Buffer.from(secret)
+    const expected = hmac(key, Buffer.concat([Buffer.from(`${messageId}.${at}.`), raw]))
+    const isSigned = signature.split(' ').some((one) => matches(one.replace(/^v1,/, ''), expected.toString('base64')))
+    if (!isSigned || !/^\d{1,12}$/.test(at) || isLate) throw unsigned()
+    // Twice the window: an id could come again as long as its moment is within it.
+    if (!(await takeLock(rt, `webhook ${id} ${messageId.slice(0, 200)}`, randomUUID(), 2 * windowSeconds)))
+      throw errors.conflict('This message was received before')
+    return
+  }
+  const hub = text('x-hub-signature-256')
+  if (hub === undefined || !matches(hub.replace(/^sha256=/, ''), hmac(Buffer.from(secret), raw).toString('hex')))
+    throw unsigned()
+}
+
+const unsigned = () => new AppError(401, 'The signature of the webhook is not valid', { code: 'INVALID_SIGNATURE' })
+const hmac = (key: Buffer, content: Buffer) => createHmac('sha256', key).update(content).digest()
+
+function matches(given: string, expected: string): boolean {
+  const [a, b] = [Buffer.from(given), Buffer.from(expected)]
+  return a.length === b.length && timingSafeEqual(a, b)
+}
+
+/** Whether the workflow answers by itself. */
+async function responds(rt: WorkflowWrites, { id, version }: Triggerable): Promise<boolean> {
+  const definition = await definitionOf(rt.reserved, id, version)
+  return readFlow(definition?.flow_data ?? {}, []).nodes.some(({ type }) => type === 'respond')
+}
+
+const longestWaitMs = 10_000
+const look = { firstMs: 10, longestMs: 150 }
+
+type Response = { readonly status: number; readonly body: unknown; readonly headers: Readonly<Record<string, string>> }
+
+/** What its `respond` node gave; undefined when there is nothing in time, or it ended without. */
+async function responseOf(rt: WorkflowWrites, executionId: string): Promise<Response | undefined> {
+  const until = performance.now() + longestWaitMs
+  for (let pause = look.firstMs; performance.now() < until; pause = Math.min(pause * 1.4, look.longestMs)) {
+    const found = await rt.reserved.one<{ given: Partial<Response> | null; status: string }>(
+      rawQuery(
+        `select e.status, (select l."outputData" from "svc_WorkflowExecutionLog" l
+           where l."execution_Id" = e.id and l."nodeType" = 'respond' and l.status = 'success' order by l.seq limit 1) as given
+         from "svc_WorkflowExecution" e where e.id = $1`,
+        [executionId],
+      ),
+    )
+    if (found.given !== null) return readResponse(found.given)
+    if (found.status === 'failed') throw new AppError(500, 'The workflow failed')
+    if (found.status !== 'queued' && found.status !== 'running') return undefined
+    await delay(pause)
+  }
+  return undefined
+}
+
+function readResponse({ status = 200, body, headers }: Partial<Response>): Response {
+  const known = Number.isInteger(status) && status >= 200 && status <= 599 ? status : 200
+  const given = isObject(headers) ? Object.entries(headers) : []
+  const fitting = given.filter(([name, value]) => /^[\w-]+$/.test(name) && !/[\r\n]/.test(String(value)))
+  const sent = body === undefined || body === null ? null : typeof body === 'string' ? body : (body as object)
+  return {
+    status: known,
+    body: sent,
+    headers: Object.fromEntries(fitting.map(([name, value]) => [name, String(value)])),
+  }
+}

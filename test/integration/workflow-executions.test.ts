@@ -1,0 +1,822 @@
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Webhook } from 'standardwebhooks'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { openWorkflows } from '../../src/workers/workflows.ts'
+import { type Api, type Call, startApi } from '../support/api.ts'
+import { chain, flowOf, node } from '../support/flows.ts'
+import { startReceiver } from '../support/receiver.ts'
+import { waitFor } from '../support/wait.ts'
+
+let api: Api
+let service: Awaited<ReturnType<typeof openWorkflows>>
+
+beforeAll(async () => {
+  api = await startApi({ SSRF_ALLOW_PRIVATE_URL_FETCH: 'true', WORKFLOW_MAIL_PER_HOUR: '3' })
+  const fields = {
+    id: { type: 'Integer', primaryKey: true, defaultValue: { type: 'AUTOINCREMENT' } },
+    state: { type: 'String', allowNull: true },
+    total: { type: 'Integer', allowNull: true },
+    secret: { type: 'String', allowNull: true, hidden: true },
+    title: { type: 'String', allowNull: true },
+    external: { type: 'String', allowNull: true },
+  }
+  for (const collectionName of ['order', 'note'])
+    expect((await api.admin('POST', '/schemas', { collectionName, schema: { fields } })).status).toBe(201)
+  service = await openWorkflows(api.rt)
+})
+
+afterAll(() => service?.stop(5000))
+
+let made = 0
+const make = async (flow_data: object, more: object = {}, call: Call = api.admin) => {
+  made += 1
+  const id = `w${made}`
+  const { status, text } = await call('POST', '/workflows', { id, name: id, status: 'active', flow_data, ...more })
+  expect(status, text).toBe(201)
+  return id
+}
+const execute = async (id: string, data: unknown = {}, call: Call = api.admin): Promise<string> => {
+  const { status, body, text } = await call('POST', `/workflows/${id}/execute`, data)
+  expect(status, text).toBe(200)
+  expect(body).toEqual({
+    message: 'Workflow execution started',
+    execution: { id: expect.any(String), status: 'queued', workflow_Id: id },
+  })
+  return body.execution.id
+}
+const executionOf = async (id: string) =>
+  (await api.sql('select * from "svc_WorkflowExecution" where id = $1', [id]))[0]
+const over = (id: string) =>
+  waitFor(
+    async () => {
+      const found = await executionOf(id)
+      return ['completed', 'failed', 'cancelled'].includes(found.status) ? found : undefined
+    },
+    { what: `the end of ${id}` },
+  )
+const of = (id: string) =>
+  api.sql('select * from "svc_WorkflowExecution" where "workflow_Id" = $1 order by "createdAt"', [id])
+const rows = (table: string, where = 'true') => api.sql(`select * from "${table}" where ${where} order by id`)
+const creating = (data: object, more: object = {}) =>
+  node('make', 'service', { operation: 'create', collection: 'order', data, ...more })
+
+describe('an execution', () => {
+  it('runs through its nodes, writes what they do once, and says what each gave', async () => {
+    const id = await make(
+      flowOf(
+        [
+          node('if', 'condition', { conditions: [{ field: 'trigger.total', operator: '>', value: 10 }] }),
+          creating({ state: 'big {{trigger.name}}', total: '{{trigger.total}}' }),
+          node('count', 'stats', { collection: 'order', operation: 'sum', field: 'total' }),
+        ],
+        [
+          ['start', 'if'],
+          ['if', 'make', 'true'],
+          ['make', 'if', undefined, 'condition-end'],
+          ['if', 'count', 'done'],
+        ],
+      ),
+      { variables: { a: 1 } },
+    )
+    const before = await api.position()
+    const execution = await over(await execute(id, { total: 11, name: 'X' }))
+    expect(execution).toMatchObject({
+      status: 'completed',
+      version: 1,
+      trigger: 'manual',
+      errorMessage: null,
+      claim_token: null,
+    })
+    const [order] = await rows('order')
+    expect(order).toMatchObject({ state: 'big X', total: 11 })
+    expect(execution.result_data).toMatchObject({
+      if: { result: true },
+      make: { id: order.id },
+      count: { success: true, stats: { result: 11 } },
+    })
+    const events = await api.log(before)
+    expect(events.map(({ entity, action, changes }) => [entity, action, changes.after.status])).toEqual([
+      ['svc_WorkflowExecution', 'create', 'queued'],
+      ['svc_WorkflowExecution', 'update', 'running'],
+      ['order', 'create', undefined],
+      ['svc_WorkflowExecution', 'update', 'completed'],
+    ])
+    // What goes through it is not in the log, and the change has the workflow for its cause.
+    for (const { entity, changes } of events)
+      if (entity === 'svc_WorkflowExecution')
+        expect(changes.after).toMatchObject({ trigger_data: null, result_data: null })
+    const [{ cause, userId }] = await api.sql(`select cause, "userId" from "svc_AuditLog" where entity = 'order'`)
+    expect(cause).toEqual({ request: expect.any(String), depth: 1, by: 'workflow', chain: [id] })
+    expect(userId).toBe(execution.triggered_by_Id)
+
+    const { body } = await api.admin('GET', `/workflows/${id}/executions/${execution.id}`)
+    expect(body.data.logs.map(({ nodeId, status }: any) => [nodeId, status])).toEqual([
+      ['start', 'success'],
+      ['if', 'success'],
+      ['make', 'success'],
+      ['count', 'success'],
+    ])
+    expect(body.data.logs[2]).toMatchObject({
+      inputData: { data: { state: 'big X', total: 11 } },
+      outputData: { id: order.id },
+    })
+    for (const hidden of ['claim_token', 'caller_Id', 'cause']) expect(body.data).not.toHaveProperty(hidden)
+    expect((await api.admin('GET', `/workflows/${id}/executions`)).body).toMatchObject({
+      data: [{ id: execution.id }],
+      totalCount: 1,
+    })
+    expect((await api.admin('GET', `/workflows/${id}/executions/${execution.id}/logs`)).body.totalCount).toBe(4)
+    expect((await api.admin('GET', `/workflows/${id}/stats`)).body).toEqual({
+      ...{ total: 1, byStatus: { queued: 0, running: 0, completed: 1, failed: 0, cancelled: 0 } },
+      ...{ avgDuration: expect.any(Number), totalDuration: expect.any(Number), lastExecution: expect.any(String) },
+    })
+  })
+
+  it('loops, waits, calls others and the world outside, with one key for each place', async () => {
+    const receiver = await startReceiver()
+    const child = await make(
+      chain(node('note', 'service', { operation: 'create', collection: 'note', data: { state: '{{trigger.word}}' } })),
+    )
+    const id = await make(
+      flowOf(
+        [
+          node('each', 'loop', { arraySource: 'trigger.words' }),
+          node('call', 'workflow', { workflowId: child, dataMapping: { word: 'loop.item' } }),
+          node('wait', 'delay', { delay: 20 }),
+          node('tell', 'http', { url: receiver.url, method: 'POST', body: { word: '{{loop.item}}' } }),
+        ],
+        [
+          ['start', 'each'],
+          ['each', 'call', 'loop'],
+          ['call', 'wait'],
+          ['wait', 'tell'],
+          ['tell', 'each', undefined, 'loop-end'],
+        ],
+      ),
+    )
+    const execution = await over(await execute(id, { words: ['a', 'b'] }))
+    expect(execution.errorMessage).toBeNull()
+    expect(execution.result_data.each.results.map(({ status }: any) => status)).toEqual([204, 204])
+    expect((await rows('note')).map(({ state }) => state)).toEqual(['a', 'b'])
+    expect(receiver.accepted.map(({ body }) => body)).toEqual([{ word: 'a' }, { word: 'b' }])
+    expect(new Set(receiver.accepted.map(({ headers }) => headers['idempotency-key'])).size).toBe(2)
+    expect(await of(child)).toMatchObject(
+      Array(2).fill({ status: 'completed', trigger: 'workflow', parent_Id: execution.id }),
+    )
+    await receiver.close()
+  })
+
+  it('undoes what a node that fails has begun, catches it where it is caught, and tells whom it names', async () => {
+    const failing = creating({ id: 1, state: 'x'.repeat(300) })
+    const caught = await make(
+      flowOf(
+        [
+          node('try', 'try'),
+          failing,
+          node('sorry', 'service', { operation: 'create', collection: 'note', data: { state: '{{error.nodeId}}' } }),
+        ],
+        [
+          ['start', 'try'],
+          ['try', 'make', 'try'],
+          ['try', 'sorry', 'catch'],
+        ],
+      ),
+    )
+    expect(await over(await execute(caught))).toMatchObject({ status: 'completed' })
+    expect((await rows('note')).at(-1)).toMatchObject({ state: 'make' })
+    const [{ id: adminId }] = await api.sql(`select id from "svc_User" limit 1`)
+    const alone = await make(
+      chain(creating({ id: 1 }), node('after', 'service', { operation: 'delete', collection: 'order', itemId: 4711 })),
+      {
+        options: { notify: [adminId] },
+      },
+    )
+    const failed = await over(await execute(alone))
+    expect(failed).toMatchObject({ status: 'failed', errorMessage: expect.stringMatching(/^make: .*already exists/) })
+    expect(await api.sql(`select "userId", data from "svc_Notification"`)).toEqual([
+      { userId: adminId, data: { workflowId: alone, executionId: failed.id } },
+    ])
+    // Again from where it failed, as another execution that names the first.
+    await api.sql('delete from "order" where id = 1')
+    const { status, body } = await api.admin('POST', `/workflows/${alone}/executions/${failed.id}/retry`)
+    expect(status).toBe(200)
+    expect(await over(body.execution.id)).toMatchObject({
+      ...{ status: 'failed', retry_of_Id: failed.id, errorMessage: expect.stringMatching(/^after: /) },
+    })
+    expect(await rows('order', 'id = 1')).toHaveLength(1)
+    const again = await api.admin('POST', `/workflows/${alone}/executions/${body.execution.id}/retry`)
+    await over(again.body.execution.id)
+    expect(await rows('order', 'id = 1')).toHaveLength(1)
+  })
+
+  it('is cancelled before its next node, and waits for hours without anybody', async () => {
+    const id = await make(chain(node('wait', 'delay', { delay: 3_600_000 }), creating({ state: 'never' })))
+    const execution = await execute(id)
+    await waitFor(async () => {
+      const { status, claim_token, due_at } = await executionOf(execution)
+      return status === 'running' && claim_token === null && due_at > Date.now() + 3_000_000
+    })
+    const { status, body } = await api.admin('POST', `/workflows/${id}/executions/${execution}/cancel`)
+    expect([status, body]).toEqual([
+      200,
+      { message: 'Workflow execution cancelled', execution: { id: execution, status: 'cancelled', workflow_Id: id } },
+    ])
+    await api.sql('update "svc_WorkflowExecution" set due_at = now() where id = $1', [execution])
+    expect((await api.admin('POST', `/workflows/${id}/executions/${execution}/cancel`)).status).toBe(400)
+    expect(await rows('order', `state = 'never'`)).toEqual([])
+  })
+
+  it('goes on in another process without doing anything twice', async () => {
+    const receiver = await startReceiver()
+    const id = await make(
+      chain(
+        creating({ state: 'once' }),
+        node('tell', 'http', { url: receiver.url }),
+        node('wait', 'delay', { delay: 1 }),
+        node('last', 'service', { operation: 'create', collection: 'note', data: { state: 'last' } }),
+      ),
+    )
+    const first = await over(await execute(id))
+    // As if its process had died before it could say that the call was made.
+    await api.sql(`delete from "svc_WorkflowExecutionLog" where "execution_Id" = $1 and seq > 3`, [first.id])
+    await api.sql(
+      `update "svc_WorkflowExecutionLog" set status = 'running', "outputData" = null where "execution_Id" = $1 and seq = 3`,
+      [first.id],
+    )
+    await api.sql(
+      `update "svc_WorkflowExecution" set status = 'running', "completedAt" = null, claim_token = gen_random_uuid(), heartbeat_at = now() - interval '1 minute' where id = $1`,
+      [first.id],
+    )
+    await over(first.id)
+    expect(await rows('order', `state = 'once'`)).toHaveLength(1)
+    expect(receiver.accepted.map(({ headers }) => headers['idempotency-key'])).toEqual(
+      Array(2).fill(expect.any(String)),
+    )
+    expect(new Set(receiver.accepted.map(({ headers }) => headers['idempotency-key'])).size).toBe(1)
+    await receiver.close()
+  })
+
+  it('runs the version that it began with', async () => {
+    const id = await make(chain(node('wait', 'delay', { delay: 300 }), creating({ state: 'first version' })))
+    const execution = await execute(id)
+    await waitFor(async () => (await executionOf(execution)).status === 'running')
+    await api.admin('PATCH', `/workflows/${id}`, { flow_data: chain(creating({ state: 'second version' })) })
+    expect(await over(execution)).toMatchObject({ status: 'completed', version: 1 })
+    expect(await rows('order', `state like '%version'`)).toMatchObject([{ state: 'first version' }])
+  })
+
+  it('tries again what an address refuses for the moment', async () => {
+    const receiver = await startReceiver()
+    const { answer } = receiver
+    receiver.answer = (_request, response) => response.writeHead(503).end()
+    const id = await make(chain(node('tell', 'http', { url: receiver.url, retries: 3, retryDelay: 30 })))
+    const execution = await execute(id)
+    await waitFor(() => receiver.received.length >= 2)
+    receiver.answer = answer
+    expect((await over(execution)).result_data.tell).toMatchObject({ status: 204, statusText: 'No Content' })
+    await receiver.close()
+  })
+})
+
+describe('what an execution may', () => {
+  const grants = (collection: string, ...actions: string[]) =>
+    actions.map((action) => ({ collection, action, fields: ['*'] }))
+
+  it('is what the caller may for an administrator’s workflow, and what the author may for others', async () => {
+    const reader = await api.user(grants('order', 'read'))
+    const writer = await api.user([...grants('order', 'create'), ...grants('svc_Workflow', 'create', 'update')])
+    const ofAdmin = await make(chain(creating({ state: 'by caller' })))
+    expect(await over(await execute(ofAdmin, {}, reader.call))).toMatchObject({
+      ...{ status: 'failed', triggered_by_Id: reader.id },
+      errorMessage: `make: You don't have permission to create items in 'order'`,
+    })
+    expect(await over(await execute(ofAdmin, {}, writer.call))).toMatchObject({ status: 'completed' })
+    const ofWriter = await make(chain(creating({ state: 'by author' })), {}, writer.call)
+    expect(await over(await execute(ofWriter, {}, reader.call))).toMatchObject({ status: 'completed' })
+    const ofWriterToo = await make(
+      chain(node('read', 'service', { operation: 'read', collection: 'order' })),
+      {},
+      writer.call,
+    )
+    expect(await over(await execute(ofWriterToo))).toMatchObject({ status: 'failed' })
+    const raised = await make(chain(creating({ state: 'raised' }, { bypassPermissions: true })))
+    expect(await over(await execute(raised, {}, reader.call))).toMatchObject({ status: 'completed' })
+    // Who is triggered by what the author's rights did acts with these, not with those of who started it.
+    const noting = chain(node('note', 'service', { operation: 'create', collection: 'note', data: { state: 'told' } }))
+    const told = await make(noting, {
+      trigger_type: 'hook',
+      trigger_hook_collection: 'order',
+      trigger_hook_action: 'items.create.after',
+    })
+    await over(await execute(ofWriter))
+    const [byWriter] = await waitFor(async () => {
+      const found = await of(told)
+      return found.length > 0 ? found : undefined
+    })
+    expect(await over(byWriter.id)).toMatchObject({
+      status: 'failed',
+      errorMessage: expect.stringContaining("items in 'note'"),
+    })
+    await api.admin('DELETE', `/workflows/${told}`)
+    const lowered = await make(chain(creating({ state: 'lowered' }, { executeAsAnonymous: true })))
+    expect(await over(await execute(lowered))).toMatchObject({ status: 'failed' })
+    await api.sql(`update "svc_User" set status = 'suspended' where id = $1`, [writer.id])
+    await waitFor(async () => (await over(await execute(ofWriter, {}, reader.call))).status === 'failed')
+    expect((await of(ofWriter)).at(-1).errorMessage).toMatch(/^The author of the workflow is not active/)
+    expect((await api.sql(`select 1 from "svc_Notification" where data->>'workflowId' = $1`, [ofWriter])).length).toBe(
+      1,
+    )
+  })
+
+  it('is refused in this order: nobody, unknown, not active, not allowed', async () => {
+    const user = await api.user()
+    const roles = await api.user()
+    const id = await make(chain(creating({})), { allowed_roles: [roles.roleId] })
+    const draft = await make(chain(creating({})), { status: 'draft' })
+    const texts = async (call: Call, workflow: string) => {
+      const { status, body } = await call('POST', `/workflows/${workflow}/execute`, {})
+      return [status, body.error?.message]
+    }
+    expect(await texts(api.anonymous, 'none')).toEqual([401, 'Authentication required'])
+    expect(await texts(user.call, 'none')).toEqual([404, 'Workflow not found'])
+    expect(await texts(user.call, draft)).toEqual([400, 'Workflow is not active'])
+    expect(await texts(user.call, id)).toEqual([403, 'You do not have permission to execute this workflow'])
+    expect((await texts(roles.call, id))[0]).toBe(200)
+    expect((await user.call('GET', `/workflows/${id}/executions`)).status).toBe(403)
+    expect((await user.call('GET', `/workflows/${id}/stats`)).status).toBe(403)
+    const [{ id: execution }] = await of(id)
+    expect((await user.call('POST', `/workflows/${id}/executions/${execution}/cancel`)).status).toBe(404)
+  })
+
+  it('is tried with the whole workflow, or one node of it', async () => {
+    const id = await make(
+      chain(
+        node('sum', 'aggregate', { arraySource: 'trigger.list', operation: 'sum' }),
+        creating({ total: '{{outputs.sum.result}}' }),
+      ),
+      { status: 'draft' },
+    )
+    const tested = await api.admin('POST', `/workflows/${id}/test`, {
+      triggerData: { list: [1, 2] },
+      saveExecution: false,
+    })
+    expect(tested.body).toMatchObject({
+      message: 'Workflow test completed',
+      execution: { status: 'completed' },
+      result: { sum: { result: 3 } },
+    })
+    expect(await of(id)).toEqual([])
+    const one = await api.admin('POST', `/workflows/${id}/nodes/sum/execute`, { inputData: { list: [4, 5] } })
+    expect(one.body).toEqual({ message: 'Node executed successfully', result: { result: 9 } })
+    expect((await api.admin('POST', `/workflows/${id}/nodes/none/execute`, {})).status).toBe(404)
+    const user = await api.user()
+    expect((await user.call('POST', `/workflows/${id}/test`, {})).status).toBe(403)
+    expect((await user.call('POST', `/workflows/${id}/nodes/make/execute`, { inputData: {} })).status).toBe(403)
+  })
+
+  it('keeps secrets to the hosts that they are for, and shows them nowhere', async () => {
+    const receiver = await startReceiver()
+    const { host } = new URL(receiver.url)
+    await api.admin('POST', '/items/svc_Secret', { name: 'token', value: 'hush-4711', hosts: [host] })
+    await api.admin('POST', '/items/svc_Secret', { name: 'elsewhere', value: 'hush-4712', hosts: ['api.example.com'] })
+    const calling = (name: string) =>
+      chain(
+        node('call', 'http', {
+          url: receiver.url,
+          method: 'POST',
+          headers: { authorization: `Bearer {{ secrets.${name} }}` },
+          body: { echo: `{{secrets.${name}}}` },
+        }),
+      )
+    expect(await over(await execute(await make(calling('token'))))).toMatchObject({ status: 'completed' })
+    expect(receiver.accepted[0]).toMatchObject({
+      headers: { authorization: 'Bearer hush-4711' },
+      body: { echo: 'hush-4711' },
+    })
+    expect(await over(await execute(await make(calling('elsewhere'))))).toMatchObject({
+      errorMessage: expect.stringMatching(/^call: The secret elsewhere may not be sent to/),
+    })
+    expect(receiver.accepted).toHaveLength(1)
+    const shown = JSON.stringify([
+      ...(await api.sql('select to_jsonb(e) from "svc_WorkflowExecution" e')),
+      ...(await api.sql('select to_jsonb(l) from "svc_WorkflowExecutionLog" l')),
+      ...(await api.sql('select to_jsonb(l) from "svc_AuditLog" l')),
+    ])
+    expect(shown).not.toMatch(/hush-471/)
+    await receiver.close()
+  })
+
+  it('sends mail by the outbox, escaped, and not without end', async () => {
+    const mail = node('mail', 'email', {
+      to: 'a@example.com, b@example.com',
+      subject: 'Order {{trigger.n}}',
+      body: '<p>{{trigger.html}}</p>',
+    })
+    const id = await make(chain(mail))
+    const first = await over(await execute(id, { n: 7, html: '<a href=x>' }))
+    expect(first.result_data.mail).toMatchObject({ success: true, sent: 2, failed: 0 })
+    const sent = await api.sql(`select email, context from "svc_EmailLog" order by email`)
+    expect(sent.map(({ email, context }) => [email, context.variables])).toEqual(
+      ['a@example.com', 'b@example.com'].map((email) => [
+        email,
+        { mail_subject: 'Order 7', mail_body: '<p>&lt;a href=x&gt;</p>' },
+      ]),
+    )
+    expect(await api.jobs('mail')).toHaveLength(2)
+    expect(await over(await execute(id, {}))).toMatchObject({
+      errorMessage: expect.stringMatching(/WORKFLOW_MAIL_PER_HOUR/),
+    })
+    expect(await api.jobs('mail')).toHaveLength(2)
+  })
+})
+
+describe('triggers', () => {
+  const onOrder = (action: string) => ({
+    trigger_type: 'hook',
+    trigger_hook_collection: 'order',
+    trigger_hook_action: `items.${action}.after`,
+  })
+  const noting = (state: string) =>
+    chain(node('note', 'service', { operation: 'create', collection: 'note', data: { state } }))
+
+  it('are changes, each once, whoever made them; hidden fields stay hidden', async () => {
+    const created = await make(
+      noting('created {{trigger.document.state}} {{trigger.document.secret}}'),
+      onOrder('create'),
+    )
+    const updated = await make(
+      noting('{{trigger.previousDocument.state}} → {{trigger.document.state}}'),
+      onOrder('update'),
+    )
+    await api.sql(`insert into "order" (id, state, secret) values (901, 'a', 'hush')`)
+    await api.admin('PATCH', '/items/order/901', { state: 'b' })
+    await waitFor(async () => (await of(created)).length === 1 && (await of(updated)).length === 1)
+    const [[bySql], [byApi]] = [await of(created), await of(updated)]
+    // Nobody made the first change: it is done as nobody, who may not.
+    expect(await over(bySql.id)).toMatchObject({ status: 'failed', triggered_by_Id: null })
+    expect(JSON.stringify(bySql.trigger_data)).not.toContain('hush')
+    expect(await over(byApi.id)).toMatchObject({ status: 'completed', triggered_by_Id: expect.any(String) })
+    expect((await rows('note')).at(-1).state).toBe('a → b')
+    for (const id of [created, updated]) await api.admin('PATCH', `/workflows/${id}`, { status: 'inactive' })
+  })
+
+  it('end where a workflow leads to itself', async () => {
+    const touch = node('touch', 'service', {
+      operation: 'update',
+      collection: 'order',
+      itemId: '{{trigger.id}}',
+      data: { total: '{{trigger.document.total}}1' },
+    })
+    const id = await make(chain(touch), onOrder('update'))
+    await api.admin('POST', '/items/order', { id: 902, total: 1 })
+    await api.admin('PATCH', '/items/order/902', { total: 2 })
+    await waitFor(async () => (await of(id)).some(({ status }) => status === 'failed'))
+    const all = await of(id)
+    expect(all.map(({ status }) => status)).toEqual(['completed', 'completed', 'completed', 'failed'])
+    expect(all[3].errorMessage).toBe(
+      `A loop ended: the workflow was to run more than 3 times on one record: ${Array(4).fill(`${id} on order 902`).join(' → ')}`,
+    )
+    await api.admin('PATCH', `/workflows/${id}`, { status: 'inactive' })
+    const ring = [await make(noting('x'), { status: 'draft' })]
+    for (let i = 0; i < 9; i += 1) ring.push(await make(chain(node('next', 'workflow', { workflowId: ring.at(-1) }))))
+    await api.admin('PATCH', `/workflows/${ring[0]}`, { status: 'active' })
+    expect(await over(await execute(ring.at(-1)!))).toMatchObject({
+      errorMessage: expect.stringContaining('A chain of causes ended after 8'),
+    })
+  })
+
+  it('are moments of the clock, each once', async () => {
+    const id = await make(noting('tick'), {
+      trigger_type: 'schedule',
+      trigger_cron: '0 3 * * *',
+      options: { timezone: 'Europe/Zurich', missedTicks: 'once' },
+    })
+    const due = () => api.sql(`select "nextAt" from "svc_WorkflowSchedule" where "workflow_Id" = $1`, [id])
+    await waitFor(async () => (await due()).length === 1)
+    const [{ nextAt }] = await due()
+    expect(
+      new Intl.DateTimeFormat('en', { timeZone: 'Europe/Zurich', hour: 'numeric', hourCycle: 'h23' }).format(nextAt),
+    ).toBe('03')
+    await api.sql(`update "svc_WorkflowSchedule" set "nextAt" = now() - interval '1 second' where "workflow_Id" = $1`, [
+      id,
+    ])
+    await api.sql(`notify svc_workflows`)
+    await waitFor(async () => (await of(id)).length > 0)
+    expect(await of(id)).toMatchObject([{ trigger: 'schedule', triggered_by_Id: null }])
+    expect((await due())[0].nextAt).toEqual(nextAt)
+    await api.admin('DELETE', `/workflows/${id}`)
+    await waitFor(async () => (await due()).length === 0)
+  })
+})
+
+describe('a change that a workflow guards', () => {
+  const guarding = (collection: string, action: string) => ({
+    trigger_type: 'hook',
+    trigger_hook_collection: collection,
+    trigger_hook_action: `items.${action}`,
+  })
+
+  it('is changed or refused by it, in its transaction, and takes what it did along', async () => {
+    const id = await make(
+      flowOf(
+        [
+          node('if', 'condition', { conditions: [{ field: 'trigger.data.total', operator: '<', value: 0 }] }),
+          node('no', 'service', { operation: 'delete', collection: 'order', itemId: 1_000_000 }),
+          node('note', 'service', {
+            operation: 'create',
+            collection: 'note',
+            data: { state: 'guarded {{trigger.data.total}}' },
+          }),
+          node('set', 'transform', {
+            transformType: 'mapping',
+            mapping: { 'data.state': 'checked', 'data.total': 'trigger.data.total' },
+          }),
+        ],
+        [
+          ['start', 'if'],
+          ['if', 'no', 'true'],
+          ['if', 'note', 'false'],
+          ['note', 'set'],
+        ],
+      ),
+      guarding('order', 'create'),
+    )
+    const good = await api.admin('POST', '/items/order?fields=state,total', { total: 5, state: 'given' })
+    expect([good.status, good.body.data]).toEqual([201, { state: 'checked', total: 5 }])
+    expect((await rows('note')).at(-1)).toMatchObject({ state: 'guarded 5' })
+    const position = await api.position()
+    const bad = await api.admin('POST', '/items/order', { total: -1 })
+    expect([bad.status, bad.body.error.code, bad.body.error.message]).toEqual([
+      ...[400, 'HOOK_REFUSED', "Item not found or you don't have permission to delete it"],
+    ])
+    await waitFor(async () => (await of(id)).length === 1)
+    expect(await of(id)).toMatchObject([{ status: 'failed', trigger: 'hook', errorMessage: bad.body.error.message }])
+    expect((await api.log(position)).map(({ entity }) => entity)).not.toContain('order')
+    // A change that fails afterwards takes the note with it.
+    const notes = (await rows('note')).length
+    expect((await api.admin('POST', '/items/order', { total: 'many' })).status).toBe(400)
+    expect(await rows('note')).toHaveLength(notes)
+    // It acts as who makes the change, who may not write notes.
+    const user = await api.user([{ collection: 'order', action: 'create', fields: ['*'] }])
+    expect((await user.call('POST', '/items/order', { total: 1 })).body.error).toMatchObject({
+      ...{ code: 'HOOK_REFUSED', message: "You don't have permission to create items in 'note'" },
+    })
+    await api.admin('PATCH', `/workflows/${id}`, { status: 'inactive' })
+    expect((await api.admin('POST', '/items/order', { total: -1 })).status).toBe(201)
+  })
+
+  it('is refused by one that cannot be asked, and waits for none too long', async () => {
+    const id = await make(
+      chain(
+        node('each', 'loop', { loopType: 'count', endIndex: 1000 }),
+        node('in', 'service', { operation: 'read', collection: 'note' }),
+      ),
+      guarding('note', 'update'),
+    )
+    await api.sql(
+      `update "svc_Workflow" set flow_data = jsonb_set(flow_data, '{edges,1}', '{"source":"each","target":"in","sourceHandle":"loop"}') where id = $1`,
+      [id],
+    )
+    await api.sql(`insert into note (id, state) values (7000, 'x')`)
+    const slow = await api.admin('PATCH', '/items/note/7000', { state: 'y' })
+    expect([slow.status, slow.headers['retry-after']]).toEqual([503, '1'])
+    await api.sql(`update "svc_Workflow" set "authority_Id" = null where id = $1`, [id])
+    expect((await api.admin('PATCH', '/items/note/7000', { state: 'y' })).body.error).toMatchObject({
+      ...{ code: 'HOOK_REFUSED', message: expect.stringMatching(/an administrator has to save it/) },
+    })
+    await api.admin('DELETE', `/workflows/${id}`)
+    expect((await api.admin('PATCH', '/items/note/7000', { state: 'y' })).status).toBe(200)
+  })
+
+  it('is a read, too: of what is asked, and that somebody asked', async () => {
+    const narrow = await make(
+      chain(node('q', 'transform', { transformType: 'mapping', mapping: { 'query.filter.state': 'y' } })),
+      guarding('note', 'read'),
+    )
+    const told = await make(
+      chain(node('v', 'variable', { variables: { ids: '{{trigger.ids}}' } })),
+      guarding('note', 'read.after'),
+    )
+    expect((await api.admin('GET', '/items/note')).body.data.map(({ id }: any) => id)).toEqual([7000])
+    await waitFor(async () => (await of(told)).length === 1)
+    expect((await over((await of(told))[0].id)).context_data.variables).toEqual({ ids: [7000] })
+    for (const id of [narrow, told]) await api.admin('DELETE', `/workflows/${id}`)
+  })
+})
+
+describe('a webhook of a workflow', () => {
+  const at = (path: string, more: object = {}) => ({
+    trigger_type: 'webhook',
+    trigger_webhook_path: path,
+    trigger_webhook_method: 'POST',
+    ...more,
+  })
+  const seen = chain(node('v', 'variable', { variables: { seen: '{{trigger}}' } }))
+
+  it('takes requests from anybody, without their credentials, and answers at once', async () => {
+    const id = await make(seen, at('in/plain'))
+    const sent = await api.anonymous('POST', '/webhook/in/plain?a=1', { n: 7 }, { cookie: 'x=1', 'x-own': 'kept' })
+    expect([sent.status, sent.body]).toEqual([
+      200,
+      { message: 'Workflow triggered successfully', execution: { id: expect.any(String), status: 'queued' } },
+    ])
+    const { trigger_data } = await over(sent.body.execution.id)
+    expect(trigger_data).toMatchObject({
+      ...{ body: { n: 7 }, rawBody: '{"n":7}', query: { a: '1' }, method: 'POST', path: 'in/plain' },
+      headers: { 'x-own': 'kept' },
+    })
+    expect(trigger_data.headers).not.toHaveProperty('cookie')
+    const form = await api.anonymous('POST', '/webhook/in/plain', 'a=1&b=x', {
+      'content-type': 'application/x-www-form-urlencoded',
+    })
+    expect((await over(form.body.execution.id)).trigger_data.body).toEqual({ a: '1', b: 'x' })
+    for (const method of ['GET', 'PUT', 'HEAD'] as const)
+      expect((await api.anonymous(method, '/webhook/in/plain')).status).toBe(404)
+    const missing = await api.anonymous('POST', '/webhook/nowhere', {})
+    expect(missing.body.error.message).toBe('Webhook not found for POST nowhere or workflow is not active')
+    expect(
+      (await api.anonymous('POST', '/webhook/in/plain', '{"a":', { 'content-type': 'application/json' })).status,
+    ).toBe(400)
+    expect(
+      (await api.anonymous('POST', '/webhook/in/plain', 'x'.repeat(1_048_577), { 'content-type': 'text/plain' }))
+        .status,
+    ).toBe(413)
+    await api.admin('PATCH', `/workflows/${id}`, { allowed_roles: ['none'] })
+    expect((await api.anonymous('POST', '/webhook/in/plain', {})).status).toBe(401)
+    expect((await (await api.user()).call('POST', '/webhook/in/plain', {})).status).toBe(403)
+  })
+
+  it('is answered by the workflow where that says so', async () => {
+    const respond = node('r', 'respond', {
+      status: 201,
+      body: { hello: '{{trigger.body.name}}' },
+      headers: { 'x-own': 'yes', 'set-cookie': 'no=1' },
+    })
+    await make(chain(respond), at('in/answered'))
+    const answered = await api.anonymous('POST', '/webhook/in/answered', { name: 'you' })
+    expect([answered.status, answered.body, answered.headers['x-own'], answered.headers['set-cookie']]).toEqual([
+      201,
+      { hello: 'you' },
+      'yes',
+      undefined,
+    ])
+  })
+
+  it('is signed where it names a secret, each message once', async () => {
+    const secret = `whsec_${Buffer.from('a secret of twenty-four b').toString('base64')}`
+    await api.admin('POST', '/items/svc_Secret', { name: 'signing', value: secret })
+    await make(seen, at('in/signed', { options: { webhookSecret: 'signing' } }))
+    const sign = (id: string, when = new Date()) => ({
+      ...{ 'webhook-id': id, 'webhook-timestamp': String(Math.floor(when.getTime() / 1000)) },
+      'webhook-signature': new Webhook(secret).sign(id, when, '{"n":1}'),
+    })
+    const post = async (headers: Record<string, string>, body: object = { n: 1 }) =>
+      (await api.anonymous('POST', '/webhook/in/signed', body, headers)).status
+    expect(await post({})).toBe(401)
+    expect(await post(sign('m1'), { n: 2 })).toBe(401)
+    expect(await post(sign('m0', new Date(Date.now() - 600_000)))).toBe(401)
+    expect(await post(sign('m1'))).toBe(200)
+    expect(await post(sign('m1'))).toBe(409)
+    expect(await post(sign('m2'))).toBe(200)
+  })
+})
+
+describe('a script', () => {
+  it('asks for items with the rights of its node, and says in which line it failed', async () => {
+    const code = `
+      const id = await items.create('note', { state: trigger.word + variables.mark })
+      log.info('made', id)
+      return { id, all: (await items.read('note', { filter: { state: trigger.word + variables.mark } })).totalCount }`
+    const id = await make(
+      chain(
+        node('s', 'script', { script: code }),
+        node('t', 'transform', { transformType: 'script', script: 'return outputs.s.result.all + 1' }),
+      ),
+      { variables: { mark: '!' } },
+    )
+    expect((await over(await execute(id, { word: 'script' }))).result_data).toMatchObject({
+      ...{ s: { success: true, result: { all: 1 }, logs: [{ level: 'info' }] }, t: 2 },
+    })
+    const user = await api.user()
+    expect(await over(await execute(id, { word: 'no' }, user.call))).toMatchObject({
+      ...{ status: 'failed', errorMessage: expect.stringContaining("permission to create items in 'note'") },
+    })
+    const broken = await make(chain(node('s', 'script', { script: 'const a = 1\nnull.x' })))
+    expect((await over(await execute(broken))).errorMessage).toMatch(/script\.js:2/)
+  })
+
+  it('guards a change: it may complete it, or refuse it with a status of its own', async () => {
+    const guard = `
+      if (trigger.data.total > 100) throw Object.assign(new Error('Too much'), { status: 422 })
+      return { data: { ...trigger.data, state: 'by script' } }`
+    const id = await make(chain(node('g', 'script', { script: guard })), {
+      ...{ trigger_type: 'hook', trigger_hook_collection: 'note', trigger_hook_action: 'items.create' },
+    })
+    const good = await api.admin('POST', '/items/note?fields=state,total', { total: 5 })
+    expect([good.status, good.body.data]).toEqual([201, { state: 'by script', total: 5 }])
+    const bad = await api.admin('POST', '/items/note', { total: 101 })
+    expect([bad.status, bad.body.error.message, bad.body.error.code]).toEqual([422, 'Too much', 'HOOK_REFUSED'])
+    await api.admin('DELETE', `/workflows/${id}`)
+  })
+})
+
+describe('a node of an extension', () => {
+  it('is checked by its shape and run with one key', async () => {
+    const directory = await mkdtemp(join(tmpdir(), 'daybook-nodes-'))
+    await mkdir(join(directory, 'svc-node-double'))
+    const input = { type: 'object', required: ['n'], properties: { n: { type: 'number' } } }
+    await writeFile(
+      join(directory, 'svc-node-double', 'index.js'),
+      `export default { type: 'double', input: ${JSON.stringify(input)}, handler: ({ n }, { idempotencyKey }) => ({ twice: n * 2, idempotencyKey }) }`,
+    )
+    const extended = await startApi({ EXTENSIONS_DIR: directory }, api.database)
+    const flow_data = chain(node('two', 'double', { n: '{{trigger.n}}' }), node('none', 'double'))
+    const { body } = await extended.admin('POST', '/workflows/validate', { flow_data })
+    expect(body.errors.map(({ nodeId, message }: any) => [nodeId, message])).toEqual([
+      ['none', expect.stringContaining('n')],
+    ])
+    await extended.admin('POST', '/workflows', { id: 'doubling', name: 'd', flow_data })
+    const run = await extended.admin('POST', '/workflows/doubling/nodes/two/execute', { inputData: { n: 4 } })
+    expect(run.body.result).toEqual({ twice: 8, idempotencyKey: expect.any(String) })
+    const user = await api.user(['create'].map((action) => ({ collection: 'svc_Workflow', action, fields: ['*'] })))
+    expect((await api.admin('POST', '/workflows', { name: 'd', flow_data })).status).toBe(400)
+    expect((await user.call('POST', '/workflows', { name: 'd', flow_data })).status).toBe(400)
+    await rm(directory, { recursive: true })
+  })
+})
+
+describe('the examples of the documentation', () => {
+  it('are imported and do what they say', async () => {
+    const text = await readFile('docs/workflows.md', 'utf8')
+    const examples = [...text.matchAll(/```json workflow\n(.*?)```/gs)].map(([, json]) => JSON.parse(json!))
+    expect(examples.map(({ id }) => id).sort()).toEqual([
+      ...['approve-order', 'enrich-order', 'escalate-order', 'import-orders', 'nightly-report', 'sync-orders'],
+    ])
+    const receiver = await startReceiver()
+    let calls = 0
+    receiver.answer = (_request, response) => {
+      calls += 1
+      response.writeHead(calls === 1 ? 503 : 200, { 'content-type': 'application/json' }).end('{"id":"ext-7"}')
+    }
+    const [{ id: adminId }] = await api.sql(`select id from "svc_User" where email not like 'user%' limit 1`)
+    const own: Record<string, object> = {
+      'sync-orders': { address: receiver.url },
+      'escalate-order': { managerId: adminId },
+    }
+    const workflows = examples.map((one) => ({ ...one, ...(own[one.id] && { variables: own[one.id] }) }))
+    const { body } = await api.admin('POST', '/workflows/import', { workflows })
+    expect(body).toMatchObject({ summary: { created: 6, errors: 0 } })
+    // An import strikes what raises a node; who has read them raises it again.
+    for (const { id, flow_data } of examples) await api.admin('PATCH', `/workflows/${id}`, { flow_data })
+
+    const created = await api.admin('POST', '/items/order?fields=*', { title: 'of chairs', total: 900, state: 'given' })
+    expect(created.body.data).toMatchObject({
+      state: 'new',
+      title: expect.stringMatching(/^Order of chairs \(\d+ before\)$/),
+    })
+    const { id } = created.body.data
+    await waitFor(async () => (await rows('order', `id = ${id} and external = 'ext-7'`)).length === 1)
+    expect(calls).toBe(2)
+
+    const [waiting] = await waitFor(async () => {
+      const found = await api.sql(
+        `select id from "svc_WorkflowExecution" where "workflow_Id" = 'escalate-order' and due_at > now() + interval '47 hours'`,
+      )
+      return found.length === 1 ? found : undefined
+    })
+    await api.sql(`update "svc_WorkflowExecution" set due_at = now() where id = $1`, [waiting.id])
+    await api.sql(`notify svc_executions`)
+    expect(await over(waiting.id)).toMatchObject({ status: 'completed' })
+    const titles = async () => (await api.sql(`select title from "svc_Notification"`)).map(({ title }) => title)
+    expect(await titles()).toContain(`Order ${id} is still new`)
+
+    await over(await execute('approve-order', { orderId: id, managerId: adminId }))
+    expect(await rows('order', `id = ${id}`)).toMatchObject([{ state: 'approved' }])
+
+    const imported = await api.anonymous(
+      'POST',
+      '/webhook/import/orders',
+      'title,total\r\ndesks,5000\r\n"lamps, two",60\r\n',
+      { 'content-type': 'text/csv' },
+    )
+    expect([imported.status, imported.body]).toEqual([201, { imported: 2 }])
+    const [{ id: large }] = await rows('order', `total = 5000`)
+    await over(await execute('approve-order', { orderId: large, managerId: adminId }))
+    expect(await titles()).toContain(`Order ${large} waits for you`)
+
+    const before = await api.sql(`select count(*)::int as n from "svc_EmailLog" where email = 'office@example.com'`)
+    await api.sql(`update "svc_WorkflowSchedule" set "nextAt" = now() where "workflow_Id" = 'nightly-report'`)
+    await api.sql(`notify svc_workflows`)
+    const [report] = await waitFor(async () => {
+      const found = await api.sql(`select context, subject from "svc_EmailLog" where email = 'office@example.com'`)
+      return found.length > before[0].n ? found : undefined
+    })
+    expect(report.context.variables).toEqual({
+      mail_subject: '1 orders',
+      mail_body: '<p>Approved orders come to 900.</p>',
+    })
+    await receiver.close()
+  })
+})

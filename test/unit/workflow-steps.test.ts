@@ -1,0 +1,365 @@
+import { describe, expect, it } from 'vitest'
+import { evaluate, meets, parsePath, resolve, setAt } from '../../src/features/work/workflows/expressions.ts'
+import { graphOf, readFlow } from '../../src/features/work/workflows/flow.ts'
+import { begin, type Command, goOn, type NodeResult, type State, step } from '../../src/features/work/workflows/step.ts'
+import { validate } from '../../src/features/work/workflows/validate.ts'
+import { type Edge, flowOf, node } from '../support/flows.ts'
+
+/** Runs a flow; `answer` stands for the nodes that do something. */
+function run(
+  flow: object,
+  answer: (id: string, input: any, step: string) => unknown = (id) => ({ did: id }),
+  trigger: unknown = {},
+) {
+  const graph = graphOf(readFlow(flow, []))
+  const ran: string[] = []
+  const notes: Extract<Command, { kind: 'note' }>[] = []
+  let [state, commands] = begin(graph, { trigger, variables: { v: 1 }, execution: { id: 'x' } })
+  const results: NodeResult[] = []
+  for (;;) {
+    for (const command of commands) if (command.kind === 'note') notes.push(command)
+    const last = commands.at(-1)!
+    if (last.kind === 'pause') [state, commands] = goOn(graph, state)
+    else if (last.kind === 'run') {
+      ran.push(last.step)
+      let result: NodeResult
+      try {
+        result = { output: answer(last.node.id, last.input, last.step) }
+      } catch (error) {
+        result = { error: (error as Error).message }
+      }
+      results.push(result)
+      ;[state, commands] = step(graph, state, result)
+    } else return { ran, notes, state: state as State, end: last, results, graph }
+  }
+}
+
+const effect = (id: string, data: object = {}) => node(id, 'service', { operation: 'read', collection: 'c', ...data })
+
+describe('a flow', () => {
+  it('runs its nodes in order, each once, also where paths meet', () => {
+    const flow = flowOf(
+      [effect('a'), effect('b'), effect('c'), effect('d')],
+      [
+        ['start', 'a'],
+        ['a', 'c'],
+        ['a', 'b'],
+        ['b', 'd'],
+        ['c', 'd'],
+      ],
+    )
+    const { ran, end, state } = run(flow)
+    expect(ran).toEqual(['a', 'c', 'b', 'd'])
+    expect(end).toEqual({ kind: 'complete' })
+    expect(state.outputs).toMatchObject({ start: {}, d: { did: 'd' } })
+  })
+
+  it('takes one branch of a condition, comes back and goes on', () => {
+    const flow = flowOf(
+      [
+        node('if', 'condition', { conditions: [{ field: 'trigger.n', operator: '>', value: 3 }], operator: 'AND' }),
+        effect('yes'),
+        effect('no'),
+        effect('then'),
+      ],
+      [
+        ['start', 'if'],
+        ['if', 'yes', 'true'],
+        ['if', 'no', 'false'],
+        ['yes', 'if', undefined, 'condition-end'],
+        ['no', 'if', undefined, 'condition-end'],
+        ['if', 'then', 'done'],
+      ],
+    )
+    expect(run(flow, undefined, { n: 4 }).ran).toEqual(['yes', 'then'])
+    expect(run(flow, undefined, { n: 3 }).ran).toEqual(['no', 'then'])
+    expect(validate(flow, around).errors).toEqual([])
+  })
+
+  it('goes through a list, with the item in templates, and collects what the body gave', () => {
+    const flow = flowOf(
+      [
+        node('each', 'loop', { arraySource: 'trigger.list' }),
+        effect('body', { filter: '{{loop.item}}' }),
+        effect('after'),
+      ],
+      [
+        ['start', 'each'],
+        ['each', 'body', 'loop'],
+        ['body', 'each', undefined, 'loop-end'],
+        ['each', 'after', 'done'],
+      ],
+    )
+    const { ran, state } = run(flow, (id, input) => (id === 'body' ? { got: input.filter } : null), { list: [5, 'x'] })
+    expect(ran).toEqual(['body@0', 'body@1', 'after'])
+    expect(state.outputs.each).toEqual({ results: [{ got: 5 }, { got: 'x' }], total: 2 })
+    expect(run(flow, undefined, { list: [] }).ran).toEqual(['after'])
+    expect(run(flow, undefined, { list: 7 }).end).toMatchObject({ kind: 'fail', error: { nodeId: 'each' } })
+    const many = { list: Array.from({ length: 1001 }, (_, i) => i) }
+    expect(run(flow, undefined, many).end).toMatchObject({
+      error: { message: '1001 iterations are more than maxIterations (1000)' },
+    })
+  })
+
+  it('nests loops and conditions; an edge to the end of an outer loop ends what is inside', () => {
+    const flow = flowOf(
+      [
+        node('outer', 'loop', { loopType: 'count', endIndex: 2 }),
+        node('inner', 'loop', { loopType: 'count', startIndex: 5, endIndex: 7 }),
+        node('if', 'condition', { conditions: [{ field: 'loop.item', operator: '==', value: 5 }] }),
+        effect('skip'),
+        effect('work'),
+      ],
+      [
+        ['start', 'outer'],
+        ['outer', 'inner', 'loop'],
+        ['inner', 'if', 'loop'],
+        ['if', 'skip', 'true'],
+        ['skip', 'inner', undefined, 'loop-end'],
+        ['if', 'work', 'false'],
+        ['work', 'if', undefined, 'condition-end'],
+        ['inner', 'outer', 'done', 'loop-end'],
+      ],
+    )
+    expect(run(flow).ran).toEqual(['skip@0.0', 'work@0.1', 'skip@1.0', 'work@1.1'])
+  })
+
+  it('catches what fails, tells where, and goes on; without a try the execution fails', () => {
+    const edges: Edge[] = [
+      ['start', 'try'],
+      ['try', 'bad', 'try'],
+      ['bad', 'never'],
+      ['try', 'sorry', 'catch'],
+      ['try', 'after', 'done'],
+    ]
+    const nodes = [
+      node('try', 'try'),
+      effect('bad'),
+      effect('never'),
+      effect('sorry', { filter: '{{ error.message }} in {{error.nodeId}}' }),
+      effect('after'),
+    ]
+    const broken = (id: string, input: any) => {
+      if (id === 'bad') throw new Error('no such thing')
+      return input.filter
+    }
+    const caught = run(flowOf(nodes, edges), broken)
+    expect(caught.ran).toEqual(['bad', 'sorry', 'after'])
+    expect(caught.state.outputs).toMatchObject({ sorry: 'no such thing in bad', try: { success: false } })
+    expect(run(flowOf(nodes, edges)).state.outputs.try).toEqual({ success: true })
+    const alone = run(flowOf([effect('bad')], [['start', 'bad']]), broken)
+    expect(alone.end).toEqual({
+      kind: 'fail',
+      error: { message: 'no such thing', nodeId: 'bad', stack: 'no such thing\n    at service (bad)' },
+    })
+    // What fails while something is caught is not caught by the same.
+    expect(run(flowOf(nodes, edges), (id) => (id === 'never' ? 1 : broken('bad', {}))).end).toMatchObject({
+      kind: 'fail',
+    })
+  })
+
+  it('is brought back by its results alone', () => {
+    const flow = flowOf(
+      [
+        node('each', 'loop', { loopType: 'count', endIndex: 3 }),
+        effect('body'),
+        node('set', 'variable', { variables: { v: '{{loop.index}}' } }),
+      ],
+      [
+        ['start', 'each'],
+        ['each', 'body', 'loop'],
+        ['body', 'set'],
+      ],
+    )
+    const first = run(flow, (_, __, at) => ({ at }))
+    let i = 0
+    const again = run(flow, () => (first.results[i++] as { output: unknown }).output)
+    expect(again.state).toEqual(first.state)
+    expect(first.state.variables).toEqual({ v: 2 })
+    expect(again.notes).toEqual(first.notes)
+    const places = first.notes.map(({ seq }) => seq)
+    expect(places).toEqual([...new Set(places)].sort((x, y) => x - y))
+  })
+
+  it('ends where it has no end', () => {
+    const flow = flowOf(
+      [
+        node('a', 'loop', { loopType: 'count', endIndex: 10_000, maxIterations: 10_000 }),
+        node('b', 'loop', { loopType: 'count', endIndex: 10_000, maxIterations: 10_000 }),
+        node('v', 'variable', { variables: { x: 1 } }),
+      ],
+      [
+        ['start', 'a'],
+        ['a', 'b', 'loop'],
+        ['b', 'v', 'loop'],
+      ],
+    )
+    expect(run(flow).end).toMatchObject({
+      kind: 'fail',
+      error: { message: expect.stringMatching(/^more than 50000 nodes/) },
+    })
+  })
+
+  it('maps, filters and reckons without asking anybody', () => {
+    const flow = flowOf(
+      [
+        node('keep', 'filter', {
+          arraySource: '{{trigger.orders}}',
+          conditions: [{ field: 'total', operator: 'greater_than', value: '{{trigger.least}}' }],
+        }),
+        node('sum', 'aggregate', { arraySource: 'outputs.keep.items', operation: 'sum', field: 'total' }),
+        node('map', 'transform', {
+          transformType: 'mapping',
+          mapping: {
+            'order.sum': 'outputs.sum.result',
+            text: 'the {{outputs.keep.count}}',
+            fixed: 'plain words',
+            none: 'trigger.no',
+          },
+        }),
+      ],
+      [
+        ['start', 'keep'],
+        ['keep', 'sum'],
+        ['sum', 'map'],
+      ],
+    )
+    const orders = [{ total: 5 }, { total: '7' }, { total: null }, { total: 1 }]
+    const { ran, state } = run(flow, undefined, { orders, least: 2 })
+    expect(ran).toEqual([])
+    expect(state.outputs).toMatchObject({
+      keep: { count: 2 },
+      sum: { result: 12 },
+      map: { order: { sum: 12 }, text: 'the 2', fixed: 'plain words', none: null },
+    })
+  })
+})
+
+describe('expressions', () => {
+  const scope = { trigger: { a: { 'b c': [1, { d: null }] }, s: 'x' }, outputs: { 'node-1': { data: 5 } } }
+
+  it('name own members and nothing else', () => {
+    expect(resolve(`{{ trigger.a['b c'][0] }}`, scope)).toBe(1)
+    expect(resolve(`{{outputs['node-1'].data}}{{ outputs.node-1.data }}`, scope)).toBe('55')
+    expect(resolve('{{trigger.a}} {{nothing.here}}', scope)).toBe('{"b c":[1,{"d":null}]} {{nothing.here}}')
+    for (const evil of [
+      'trigger.constructor',
+      'trigger.__proto__',
+      'trigger.a.hasOwnProperty',
+      'trigger.s.length',
+      `this.constructor.constructor('return process')()`,
+      'trigger.a.toString.call',
+      'globalThis.process',
+      'trigger[0',
+      '`$' + '{trigger.s}`',
+      'trigger.s; process.exit()',
+    ]) {
+      expect(resolve(`{{${evil}}}`, scope), evil).toBe(`{{${evil}}}`)
+      expect(evaluate(evil, scope), evil).toBeUndefined()
+    }
+    expect(resolve('{{trigger.x}}', { trigger: Object.create({ x: 'inherited' }) })).toBe('{{trigger.x}}')
+    expect(parsePath('a..b')).toBeUndefined()
+    expect(resolve({ deep: ['{{trigger.s}}'] }, scope)).toEqual({ deep: ['x'] })
+  })
+
+  it('set no prototypes', () => {
+    for (const name of ['__proto__', 'constructor', 'prototype'])
+      expect(() => setAt({}, ['a', name, 'polluted'], 1)).toThrow(TypeError)
+    expect(({} as any).polluted).toBeUndefined()
+  })
+
+  it.each([
+    [5, '==', '5', true],
+    [null, 'equals', undefined, true],
+    ['b', '>', 'a', true],
+    ['10', '>', '9', true],
+    [null, '<', 5, false],
+    ['', '>=', 0, false],
+    [[1, 2], 'contains', '2', true],
+    ['workflow', 'starts_with', 'work', true],
+    [{}, 'is_empty', null, true],
+    [0, 'is_empty', null, false],
+    ['b', 'in', 'a, b', true],
+    ['c', 'not_in', ['a'], true],
+    [1, 'constructor', 1, false],
+    [1, 'no such operator', 1, false],
+  ])('%j %s %j is %s', (left, operator, right, expected) => {
+    expect(meets([{ operator }], 'AND', () => ({ left, right }))).toBe(expected)
+  })
+})
+
+const around = {
+  catalog: { collections: new Map([['c', {}]]) } as never,
+  scriptsRefusal: 'no scripts',
+  extensionNodes: new Map(),
+}
+
+describe('validation', () => {
+  const said = (flow: object, trigger?: object) =>
+    validate(flow, around, trigger as never).errors.map(({ nodeId, message }) => `${nodeId ?? '-'}: ${message}`)
+
+  it('tells all that is wrong at once, each with its node', () => {
+    const flow = flowOf(
+      [
+        node('h', 'http', { method: 'BREW' }),
+        node('s', 'script', { script: 'return 1' }),
+        effect('alone'),
+        node('x', 'wat'),
+        effect('loop1'),
+        effect('loop2'),
+      ],
+      [
+        ['start', 'h'],
+        ['start', 's'],
+        ['loop1', 'loop2'],
+        ['loop2', 'loop1'],
+        ['h', 'x'],
+      ],
+    )
+    expect(said(flow)).toEqual([
+      'x: There is no node type wat',
+      'start: The trigger must have exactly one outgoing edge',
+      'alone: The node has no incoming edge',
+      'loop1: The node cannot be reached from the trigger',
+      'loop2: The node cannot be reached from the trigger',
+      'loop1: The node is part of a circle, or behind one',
+      'loop2: The node is part of a circle, or behind one',
+      'h: url is missing',
+      'h: method must be one of GET, POST, PUT, PATCH, DELETE, HEAD, OPTIONS',
+      's: no scripts',
+    ])
+    expect(said({ nodes: [], edges: [] })).toEqual(['-: A workflow needs exactly one trigger node'])
+    expect(said({ nodes: [node('a', 'trigger'), node('a', 'delay')], edges: [{ source: 'a', target: 'b' }] })).toEqual(
+      expect.arrayContaining(['a: There are several nodes with the id a']),
+    )
+    expect(said(7 as never)).toEqual(expect.arrayContaining(['-: flow_data must be an object with nodes and edges']))
+  })
+
+  it('lets a before-hook do nothing that could not be taken back', () => {
+    const hook = {
+      trigger_type: 'hook',
+      trigger_hook_collection: 'c',
+      trigger_hook_action: 'items.create',
+      options: {},
+    }
+    const flow = flowOf(
+      [node('h', 'http', { url: 'https://x.example' }), node('d', 'delay', { delay: 5 })],
+      [
+        ['start', 'h'],
+        ['h', 'd'],
+      ],
+    )
+    expect(said(flow, hook)).toEqual([
+      'h: http: nothing outside can be called before the change is made: use the .after action',
+      'd: delay: the change cannot wait: use the .after action',
+    ])
+    expect(said(flow, { ...hook, trigger_hook_action: 'items.create.after' })).toEqual([])
+    expect(
+      said(flow, { ...hook, trigger_hook_collection: 'svc_User', trigger_hook_action: 'items.create.after' }),
+    ).toEqual(['-: Hooks of system collections cannot trigger workflows'])
+    expect(said(flow, { trigger_type: 'schedule', trigger_cron: 'often', options: { timezone: 'Moon/Sea' } })).toEqual([
+      expect.stringMatching(/^-: trigger_cron: /),
+      '-: options.timezone is no time zone',
+    ])
+  })
+})
