@@ -68,7 +68,12 @@ function isGranted({ catalog }: CurrentCatalog, { needs }: Tool, { admin, access
 }
 
 /** A tool as clients see it. */
-export function describeTool(tool: Tool, routes: readonly DeclaredRoute[]): ToolDescription {
+export const describeTool = (tool: Tool, routes: readonly DeclaredRoute[]): ToolDescription =>
+  descriptions(routes)(tool)
+
+const descriptions = oncePer((routes: readonly DeclaredRoute[]) => oncePer((tool: Tool) => described(tool, routes)))
+
+function described(tool: Tool, routes: readonly DeclaredRoute[]): ToolDescription {
   const { name, title, description, group, input, isDestructive } = tool
   const output = outputOf(tool, routes)
   return {
@@ -88,10 +93,17 @@ export function describeTool(tool: Tool, routes: readonly DeclaredRoute[]): Tool
 
 /** That of its route, where it answers what the route does and the answer is an object. */
 function outputOf({ output, routes: [first] }: Tool, routes: readonly DeclaredRoute[]): object | undefined {
-  if (output !== undefined) return schemaOf(output)
+  if (output !== undefined) return withoutProse(schemaOf(output))
   const { response = {} } = routes.find(({ method, url }) => `${method} ${url}` === first) ?? {}
   const schema = schemaOf(response[200] ?? response[201] ?? {})
-  return schema.type === 'object' ? schema : undefined
+  return schema.type === 'object' ? withoutProse(schema) : undefined
+}
+
+/** A model reads every list of tools as a whole; what an answer means, the answer shows. */
+function withoutProse(schema: object): object {
+  const isProse = (name: string, value: unknown) =>
+    (name === 'description' && typeof value === 'string') || (name === 'examples' && Array.isArray(value))
+  return JSON.parse(JSON.stringify(schema, (name, value) => (isProse(name, value) ? undefined : value)))
 }
 
 /** Runs tools for one caller. */
