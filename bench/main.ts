@@ -47,7 +47,7 @@ async function bench(options: Options, cleanup: AsyncDisposableStack): Promise<R
     W10: () => measureRealtime(prepared, options.quick),
     W11: () => measureStart(contest, launches, options.quick ? 1 : 5),
     W13: () => measureJobs(prepared, options.quick),
-    W15: () => measureWorkflows(prepared, options.quick),
+    W16: () => measureWorkflows(prepared, options.quick),
   })
   if (options.profile !== undefined) {
     await contest.servers[options.profileOf]!.stop()

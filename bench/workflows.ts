@@ -14,7 +14,7 @@ const whole = { executions: 10_000, perCommit: 100, waiting: 10_000 }
 const quick = { executions: 1000, perCommit: 100, waiting: 1000 }
 
 /**
- * W15: executions of a small workflow (trigger, condition, create) from the commit that queues them to the one that completes
+ * W16: executions of a small workflow (trigger, condition, create) from the commit that queues them to the one that completes
  * them, in one worker; and what a worker takes of the processor while executions only wait.
  *
  * @throws {Error} when one did not complete, or its row is not there once
@@ -32,12 +32,12 @@ export async function measureWorkflows({ env }: Prepared, isQuick: boolean): Pro
     await worker.stop(10_000)
     return [
       {
-        id: 'W15',
+        id: 'W16',
         title: 'executions of a small workflow, queued to completed',
         unit: 'executions/s',
         daybook: perSecond,
       },
-      { id: 'W15', title: 'processor time of a worker while executions wait', unit: 'ms/s', daybook: idle },
+      { id: 'W16', title: 'processor time of a worker while executions wait', unit: 'ms/s', daybook: idle },
     ]
   } finally {
     await rt.close()
@@ -73,7 +73,7 @@ async function prepare(rt: Runtime): Promise<string> {
     for (const [name, flow] of Object.entries({ 'bench-small': small, 'bench-waiting': waiting }))
       await tx.any(
         rawQuery(
-          `insert into "svc_Workflow" (id, name, status, flow_data, "authority_Id") values ($1, $1, 'active', $2::jsonb, $3)
+          `insert into "svc_Workflow" (id, name, status, flow_data, "authority_Id") values ($1::text, $1::text, 'active', $2::jsonb, $3::uuid)
            on conflict (id) do nothing`,
           [name, JSON.stringify(flow), id],
         ),
