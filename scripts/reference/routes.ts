@@ -106,6 +106,7 @@ type Shape = {
   readonly format?: string
   readonly description?: string
   readonly contentMediaType?: string
+  readonly contentSchema?: Shape
   readonly examples?: readonly unknown[]
 }
 
@@ -121,14 +122,18 @@ export function members(title: string, schema: TSchema | undefined): string[] {
   return rows.length === 0 ? [] : [...table([title, 'type', 'needed', 'meaning'], rows), '']
 }
 
-/** Of a text the example that it has; of everything else the example of the whole says it. */
-const exampleIn = ({ type, examples: [first] = [] }: Shape) =>
-  type === 'string' && typeof first === 'string' && first !== '' ? `E.g. \`${first}\`.` : undefined
+/** Of texts, numbers and lists of names the example that they have; of everything else the example of the whole says it. */
+function exampleIn({ type, items, examples: [first] = [] }: Shape): string | undefined {
+  const isName = type === 'string' || type === 'integer' || (type === 'array' && items?.type === 'string')
+  return isName && first !== undefined && String(first) !== '' ? `E.g. \`${first}\`.` : undefined
+}
 
 const defaultOf = (shape: Shape) =>
   shape.default === undefined ? undefined : `Default \`${JSON.stringify(shape.default)}\`.`
 
-function typeOf({ type, enum: words, anyOf, items, const: only, format }: Shape): string {
+function typeOf({ type, enum: words, anyOf, items, const: only, format, contentSchema }: Shape): string {
+  if (contentSchema !== undefined) return 'JSON'
+
   if (words !== undefined) return words.map((word) => `\`${word}\``).join(', ')
   if (only !== undefined) return `\`${JSON.stringify(only)}\``
   if (anyOf !== undefined) return [...new Set(anyOf.map(typeOf))].join(' or ')

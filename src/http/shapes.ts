@@ -36,6 +36,10 @@ export const NullableMoment = (options: Options = {}) =>
 
 export const Count = (example: number, options: Options = {}) => Type.Integer({ examples: [example], ...options })
 
+/** Names; in a query string by commas. */
+export const Names = (example: readonly string[], options: Options = {}) =>
+  Type.Array(Type.String(), { examples: [example], ...options })
+
 /** One of some words. */
 export const OneOf = <const Words extends readonly string[]>(words: Words, options: Options = {}) =>
   Type.Unsafe<Words[number]>({ type: 'string', enum: [...words], ...options })

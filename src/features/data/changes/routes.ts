@@ -1,7 +1,7 @@
 import { Type } from '../../../adapters/typebox.ts'
 import type { App } from '../../../http/http.ts'
 import { route } from '../../../http/route.ts'
-import { OneOf, Row, Text } from '../../../http/shapes.ts'
+import { Count, Names, OneOf, Row, Text } from '../../../http/shapes.ts'
 import { Key, queryOf } from '../items/items.ts'
 import { readChanges } from './changes.ts'
 import type { ChangesReads } from './request.ts'
@@ -23,9 +23,9 @@ const changesRoute = route({
     since: Type.Optional(
       Text('eyJ4IjoxfQ', { description: 'The cursor of the answer before; without it the cursor of now.' }),
     ),
-    collections: Type.Optional(Text('products,orders', { description: 'All that you may read unless given.' })),
-    fields: Type.Optional(Text('products.name', { description: 'All fields unless given.' })),
-    limit: Type.Optional(Text('500', { description: 'How many events are looked at: 1 to 1000.' })),
+    collections: Type.Optional(Names(['products', 'orders'], { description: 'All that you may read unless given.' })),
+    fields: Type.Optional(Names(['products.name'], { description: 'All fields unless given.' })),
+    limit: Type.Optional(Count(500, { minimum: 1, maximum: 1000, description: 'How many events are looked at.' })),
   }),
   response: {
     200: Type.Object({

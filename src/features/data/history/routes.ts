@@ -53,7 +53,7 @@ const listRoute = route({
   tag,
   params: ItemParams,
   query: Type.Object({
-    limit: Type.Optional(Text('25', { description: '1 to 100.' })),
+    limit: Type.Optional(Count(25, { minimum: 1, maximum: 100 })),
     cursor: Type.Optional(Text('4711', { description: 'The `nextCursor` of the page before.' })),
   }),
   response: {

@@ -1,7 +1,7 @@
 import type { TProperties, TSchema } from 'typebox'
 import { Type } from '../../../adapters/typebox.ts'
 import { route } from '../../../http/route.ts'
-import { Anything, Count, Id, Nothing, OneOf, type Representing, Row, Text } from '../../../http/shapes.ts'
+import { Count, Id, Names, Nothing, OneOf, type Representing, Row, Text } from '../../../http/shapes.ts'
 
 /**
  * What the routes of items take and answer, for their declarations. The parameters come in many spellings
@@ -10,33 +10,88 @@ import { Anything, Count, Id, Nothing, OneOf, type Representing, Row, Text } fro
 
 const optional = <Shape extends TSchema>(shape: Shape) => Type.Optional(shape)
 const described = (example: string, description: string) => optional(Text(example, { description }))
+const flag = (example: boolean, description: string) => optional(Type.Boolean({ examples: [example], description }))
+const whole = (example: number, minimum: number, description: string) =>
+  optional(Count(example, { minimum, description }))
+const names = (example: readonly string[], description: string) => optional(Names(example, { description }))
 
-/** Which fields and relations a row has. */
-const selection = {
-  fields: described('name,price,maker.name', 'The fields and relations of a row, by commas. All fields unless given.'),
-  relConditions: described('{"parts":{"price":{"gt":5}}}', 'Which nested rows there are, as JSON: relation to filter.'),
-}
+/* Objects of the language. */
 
-/** What chooses, orders and pages rows. */
-const choice = {
-  filter: described('{"price":{"lt":100}}', 'Which rows, as JSON.'),
-  sort: described('-price,name', 'The order, by commas; `-` for descending.'),
-  limit: described('25', 'How many rows at most; -1 for all, 0 for none but the count.'),
-  page: described('1', 'The page, from 1.'),
-  offset: described('0', 'How many rows are left out.'),
+const Filter = Type.Record(Type.String(), Type.Unknown(), {
+  description: 'Paths to values or operators; `AND`, `OR` and `NOT` take filters.',
+  examples: [{ price: { lt: 100 }, 'maker.name': { startsWith: 'A' } }],
+})
+const Conditions = Type.Record(Type.String(), Filter, { examples: [{ parts: { price: { gt: 5 } } }] })
+const Aggregates = Type.Record(
+  Type.String(),
+  Type.Object({
+    function: OneOf(['count', 'sum', 'avg', 'min', 'max', 'distinct', 'array_agg']),
+    field: Text('price', { description: 'A field or a path; `*` to count rows.' }),
+  }),
+  { examples: [{ total: { function: 'sum', field: 'price' } }] },
+)
+const Having = Type.Record(Type.String(), Type.Unknown(), { examples: [{ total: { gt: 100 } }] })
+
+/** Such an object in a query string: JSON text, which every client can send. */
+const asText = (shape: TSchema & { examples?: unknown }, description: string) =>
+  optional(
+    Text(JSON.stringify((shape.examples as readonly unknown[])[0]), {
+      description,
+      contentMediaType: 'application/json',
+      contentSchema: shape,
+    }),
+  )
+
+/* What each member means, in a query string and in a body. */
+
+const words = {
+  fields: 'The fields and relations of a row. All fields unless given.',
+  relConditions: 'Which nested rows there are: relation to filter.',
+  filter: 'Which rows.',
+  sort: 'The order; `-` before a name for descending.',
+  aggregate: 'Aggregates by name.',
+  having: 'Which groups.',
+} as const
+const fields = names(['name', 'price', 'maker.name'], words.fields)
+const sort = names(['-price', 'name'], words.sort)
+
+/** What is spelled alike in both. */
+const common = {
+  limit: whole(25, -1, 'How many rows at most; -1 for all, 0 for none but the count.'),
+  page: whole(1, 1, 'The page, from 1.'),
+  offset: whole(50, 0, 'How many rows are left out.'),
   search: described('analytical', 'Words that a row must hold.'),
-  searchFields: described('name,description', 'Where they are looked for.'),
-  sortByRelevance: described('true', 'The best matches first.'),
-  aggregate: described('{"total":{"function":"sum","field":"price"}}', 'Aggregates by name, as JSON.'),
-  groupBy: described('maker_Id', 'The fields that rows are grouped by.'),
-  having: described('{"total":{"gt":100}}', 'Which groups, as JSON.'),
-  paranoid: described('false', 'Soft-deleted rows as well.'),
-  count: described('false', 'Without `totalCount`, which takes time to count.'),
+  searchFields: names(['name', 'description'], 'Where they are looked for.'),
+  sortByRelevance: flag(true, 'The best matches first.'),
+  groupBy: names(
+    ['maker_Id', 'date:year:createdAt'],
+    'The fields that rows are grouped by, and parts of dates: `date:{part}:{field}`.',
+  ),
+  paranoid: flag(false, '`false`: soft-deleted rows as well.'),
+  count: flag(false, '`false`: without `totalCount`, which takes time to count.'),
   timezone: described('Europe/Zurich', 'Where days begin when rows are grouped by them.'),
   asOf: described('2026-03-14T09:26:53Z', 'Rows as they were: a time, or a cursor of `GET /changes`.'),
 }
 
-const cache = described('true', '`true`, `false`, `reload`, or for how many seconds an answer may be kept.')
+/** Which fields and relations a row has. */
+const selection = { fields, relConditions: asText(Conditions, words.relConditions) }
+
+/** What chooses, orders and pages rows. */
+const choice = {
+  filter: asText(Filter, words.filter),
+  sort,
+  ...common,
+  aggregate: asText(Aggregates, words.aggregate),
+  having: asText(Having, words.having),
+}
+
+const cache = optional(
+  Type.Union([Type.Boolean(), Type.Literal('reload'), Type.Integer({ minimum: 0 })], {
+    description:
+      'Whether the answer may come from memory; `reload` makes it anew; or for how many seconds it may be kept.',
+    examples: [true],
+  }),
+)
 const cursor = described('', 'Empty for the first page, then the `nextCursor` of the page before.')
 
 /** Of lists. */
@@ -57,26 +112,30 @@ const AnswerQuery = Type.Object(selection)
 /** Of reports, in a query string. */
 export const ReportQuery = Type.Object({ ...selection, ...choice, cache })
 
+const about = <Shape extends TSchema>(shape: Shape, description: string): Shape => ({ ...shape, description })
+
 /** The same in a body, as plain JSON. */
-export const ReportBody = Type.Object({
-  fields: optional(Anything(['maker_Id'])),
-  relConditions: optional(Anything({})),
-  filter: optional(Anything({ price: { lt: 100 } })),
-  sort: optional(Anything({ total: 'desc' })),
-  limit: optional(Count(25)),
-  page: optional(Count(1)),
-  offset: optional(Count(0)),
-  search: optional(Text('analytical')),
-  searchFields: optional(Anything(['name'])),
-  sortByRelevance: optional(Type.Boolean()),
-  aggregate: optional(Anything({ total: { function: 'sum', field: 'price' } })),
-  groupBy: optional(Anything(['maker_Id'])),
-  having: optional(Anything({ total: { gt: 100 } })),
-  paranoid: optional(Type.Boolean()),
-  count: optional(Type.Boolean()),
-  timezone: optional(Text('Europe/Zurich')),
-  asOf: optional(Text('2026-03-14T09:26:53Z')),
-})
+export const ReportBody = Type.Object(
+  {
+    fields,
+    relConditions: optional(about(Conditions, words.relConditions)),
+    filter: optional(about(Filter, words.filter)),
+    sort: optional(
+      Type.Union([Type.Array(Type.String()), Type.Record(Type.String(), OneOf(['asc', 'desc']))], {
+        description: 'The order: names, `-` before one for descending; or name to direction.',
+        examples: [['-total']],
+      }),
+    ),
+    ...common,
+    aggregate: optional(about(Aggregates, words.aggregate)),
+    having: optional(about(Having, words.having)),
+  },
+  {
+    examples: [
+      { aggregate: { total: { function: 'sum', field: 'price' } }, groupBy: ['maker_Id'], sort: ['-total'], limit: 10 },
+    ],
+  },
+)
 
 export const CollectionParams = Type.Object({
   collection: Text('products', { description: 'The name of a collection.' }),
@@ -135,7 +194,7 @@ export const listRoute = route({
   params: CollectionParams,
   query: Type.Object({
     ...ListQuery.properties,
-    changesCursor: described('true', 'The answer ends with the cursor from which `GET /changes` goes on.'),
+    changesCursor: flag(true, 'The answer ends with the cursor from which `GET /changes` goes on.'),
   }),
   response: { 200: ItemsShape, 304: Nothing },
 })
@@ -189,7 +248,7 @@ export const upsertRoute = route({
   params: CollectionParams,
   query: Type.Object({
     ...AnswerQuery.properties,
-    key: described('number', 'The unique fields by which an item is found, by commas.'),
+    key: names(['number'], 'The unique fields by which an item is found.'),
   }),
   body: Type.Union([Type.Array(Type.Unknown({ represents: 'new row' })), NewRow], {
     refusal: 'Request body must be an object or an array of objects',

@@ -92,7 +92,12 @@ const StatsBody = Type.Object({
   }),
 })
 const StatsQuery = Type.Object({
-  stats: Type.Optional(Text('[{"name":"orders","collection":"orders","query":{}}]', { description: 'As JSON.' })),
+  stats: Type.Optional(
+    Text('[{"name":"orders","collection":"orders","query":{}}]', {
+      contentMediaType: 'application/json',
+      contentSchema: StatsBody.properties.stats,
+    }),
+  ),
 })
 
 /** The query parser reads them; a body holds at most fifty reports in full. */

@@ -218,7 +218,7 @@ const deletedRoute = route({
   tag,
   params: CollectionParams,
   query: Type.Object({
-    limit: Type.Optional(Text('25', { description: '1 to 100.' })),
+    limit: Type.Optional(Count(25, { minimum: 1, maximum: 100 })),
     cursor: Type.Optional(
       Text('00000000-1267-8000-8000-000000000000', { description: 'The `nextCursor` of the page before.' }),
     ),

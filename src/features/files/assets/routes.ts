@@ -4,8 +4,8 @@ import { Type } from '../../../adapters/typebox.ts'
 import { AppError } from '../../../errors.ts'
 import type { App } from '../../../http/http.ts'
 import { route } from '../../../http/route.ts'
-import { Count, GeneralError, Id, Moment, Text } from '../../../http/shapes.ts'
-import { canonical, type Transform } from '../images/images.ts'
+import { Count, GeneralError, Id, Moment, OneOf, Text } from '../../../http/shapes.ts'
+import { canonical, fits, type Transform } from '../images/images.ts'
 import { answerAsset } from './answer.ts'
 import { type Asset, badSignature, isSettingsImage, readableAsset, settingsAsset, signerOf } from './asset.ts'
 import type { AssetReads, AssetWrites } from './capabilities.ts'
@@ -74,15 +74,17 @@ const textOf = (transform: Transform | undefined): string => (transform === unde
 
 const tag = 'Assets'
 const said = (example: string, description: string) => Type.Optional(Text(example, { description }))
+const pixels = (example: number) =>
+  Type.Optional(Count(example, { minimum: 1, description: 'Pixels, at most ASSET_MAX_DIMENSION.' }))
 
 /** What is wrong with them is ignored, as clients of old expect. */
 const transforms = {
-  width: said('800', 'Pixels, at most ASSET_MAX_DIMENSION.'),
-  height: said('600', 'Pixels, at most ASSET_MAX_DIMENSION.'),
-  fit: said('cover', '`cover`, `contain`, `fill`, `inside` or `outside`.'),
-  quality: said('80', '1 to 100.'),
-  format: said('webp', '`jpeg`, `png`, `webp` or `avif`.'),
-  withoutEnlargement: said('true', 'Leave smaller images as they are.'),
+  width: pixels(800),
+  height: pixels(600),
+  fit: Type.Optional(OneOf(fits, { default: 'cover' })),
+  quality: Type.Optional(Count(80, { minimum: 1, maximum: 100 })),
+  format: Type.Optional(OneOf(['webp', 'avif', 'jpeg', 'png'])),
+  withoutEnlargement: Type.Optional(Type.Boolean({ description: 'Leave smaller images as they are.' })),
   preset: said('thumb', 'A name of ASSET_PRESETS instead.'),
 }
 
@@ -101,7 +103,7 @@ const assetRoute = route(
     }),
     query: Type.Object({
       ...transforms,
-      download: said('true', 'To be saved rather than shown.'),
+      download: Type.Optional(Type.Boolean({ description: 'To be saved rather than shown.' })),
       access_token: said('eyJhbGciOiJIUzI1NiJ9…', 'For what cannot send headers.'),
       tenant_id: said('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', 'Whose settings name the image.'),
       signer: said('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', 'Part of a signed address.'),

@@ -13,7 +13,15 @@ import { AppError } from '../../../errors.ts'
 import { JobFault, openPool } from './pool.ts'
 import type { Transform } from './transform.ts'
 
-export { canonical, digestOf, extensionOf, type Transform, transformOf, transformParameters } from './transform.ts'
+export {
+  canonical,
+  digestOf,
+  extensionOf,
+  fits,
+  type Transform,
+  transformOf,
+  transformParameters,
+} from './transform.ts'
 
 /** The content of a file, wherever it is stored. */
 export type Content = {

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 
 /* What may be made of an image: read from a query, bounded, and named. */
 
-const fits = ['cover', 'contain', 'fill', 'inside', 'outside'] as const
+export const fits = ['cover', 'contain', 'fill', 'inside', 'outside'] as const
 type Fit = (typeof fits)[number]
 
 export type ImageFormat = 'jpeg' | 'png' | 'webp' | 'avif'

@@ -4,29 +4,27 @@ import { openBoundedMemory } from '../../../adapters/bounded-memory.ts'
 import type { Catalog } from '../../../catalog/catalog.ts'
 import type { DeclaredRoute } from '../../../http/declared-routes.ts'
 import { oncePer } from '../../../language/once.ts'
-import { type ItemReads, listTag, rightsOf } from '../../data/items/items.ts'
+import { type ItemReads, rightsOf } from '../../data/items/items.ts'
+import { type KeptText, keptText } from './kept-text.ts'
 import { describeApi, type Standing } from './openapi.ts'
 
 /** What a description is made of. */
 export type DescriptionReads = ItemReads & SettingsInForce
 
-type Description = { readonly body: Buffer; readonly tag: string }
-
 /** The description for a caller, kept for as long as collections, rules and routes are what they are. */
-export function descriptionFor(rt: DescriptionReads, caller: Caller, routes: readonly DeclaredRoute[]): Description {
+export function descriptionFor(rt: DescriptionReads, caller: Caller, routes: readonly DeclaredRoute[]): KeptText {
   const [catalog, rules] = [rt.catalog.current(), rt.access.current()]
   const kept = keptFor(routes)(catalog)(rules)
   const standing = standingOf(caller)
   const key = JSON.stringify([caller.role.id, standing, caller.tenantId !== undefined])
   const known = kept.get(key)
   if (known !== undefined) return known
-  const text = JSON.stringify(describe(rt, caller, { routes, catalog, rules, standing }))
-  const made = { body: Buffer.from(text), tag: listTag(text) }
+  const made = keptText(Buffer.from(JSON.stringify(describe(rt, caller, { routes, catalog, rules, standing }))))
   kept.set(key, made, keptForMs)
   return made
 }
 
-/** Two hundred collections take five megabytes for an administrator. */
+/** Two hundred collections take seven megabytes for an administrator. */
 const mostBytes = 32 * 1024 * 1024
 const keptForMs = 3_600_000
 
@@ -34,10 +32,10 @@ const keptForMs = 3_600_000
 const keptFor = oncePer((_routes: readonly DeclaredRoute[]) =>
   oncePer((_catalog: Catalog) =>
     oncePer((_rules: AccessRules) =>
-      openBoundedMemory<Description>({
+      openBoundedMemory<KeptText>({
         maxBytes: mostBytes,
         maxEntryBytes: mostBytes,
-        sizeOf: ({ body }) => body.length,
+        sizeOf: ({ plain }) => plain.length,
       }),
     ),
   ),

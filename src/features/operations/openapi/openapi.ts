@@ -3,6 +3,7 @@ import type { Catalog, Collection } from '../../../catalog/catalog.ts'
 import type { Config } from '../../../config/config.ts'
 import type { AccessClass, DeclaredRoute } from '../../../http/declared-routes.ts'
 import { RealtimeError } from '../../../http/shapes.ts'
+import { oncePer } from '../../../language/once.ts'
 import type { Rights } from '../../data/items/items.ts'
 import { collectionSchemas, componentRef, type Described, standIn } from './collections.ts'
 import { operationOf, pathOf, refusalResponses, refusalSchemas, securitySchemes } from './operation.ts'
@@ -204,18 +205,18 @@ const capital = (text: string): string =>
 function sharedParameters() {
   const names = new Map<string, string>()
   const components: Record<string, Json> = {}
+  const nameOf = (parameter: Json): string => {
+    const text = JSON.stringify(parameter)
+    const known = names.get(text)
+    if (known !== undefined) return known
+    const same = Object.keys(components).filter((other) => other.replace(/\.\d+$/, '') === parameter.name).length
+    const name = same === 0 ? String(parameter.name) : `${parameter.name}.${same + 1}`
+    names.set(text, name)
+    components[name] = parameter
+    return name
+  }
   return {
     components: () => components,
-    share(parameter: Json): Json {
-      const text = JSON.stringify(parameter)
-      let name = names.get(text)
-      if (name === undefined) {
-        const same = Object.keys(components).filter((known) => known.replace(/\.\d+$/, '') === parameter.name).length
-        name = same === 0 ? String(parameter.name) : `${parameter.name}.${same + 1}`
-        names.set(text, name)
-        components[name] = parameter
-      }
-      return componentRef('parameters', name)
-    },
+    share: oncePer((parameter: Json) => componentRef('parameters', nameOf(parameter))),
   }
 }

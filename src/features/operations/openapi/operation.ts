@@ -2,6 +2,7 @@ import { STATUS_CODES } from 'node:http'
 import type { TSchema } from 'typebox'
 import type { DeclaredRoute } from '../../../http/declared-routes.ts'
 import { AuthError, GeneralError } from '../../../http/shapes.ts'
+import { oncePer } from '../../../language/once.ts'
 import { componentRef } from './collections.ts'
 import { type Json, type Stand, schemaOf } from './shape.ts'
 
@@ -52,10 +53,15 @@ function parametersOf(route: DeclaredRoute, { collection, share }: Place): Json[
       const schema = isKey ? collection.stand('key') : (declared.get(name)?.schema ?? { type: 'string' })
       return parameter('path', name, { schema, isRequired: true })
     })
-  const asked = [...membersOf(querystring, collection?.stand)].map(([name, member]) => parameter('query', name, member))
+  const asked = querystring === undefined ? [] : parametersAsked(querystring)
   const isWriting = method !== 'GET' && !url.startsWith('/auth/')
   return [...named, ...asked.map(share), ...(isWriting ? [share(idempotencyKey)] : [])]
 }
+
+/** No query string speaks of rows, so they are the same for every collection. */
+const parametersAsked = oncePer((querystring: TSchema): readonly Json[] =>
+  [...membersOf(querystring, undefined)].map(([name, member]) => parameter('query', name, member)),
+)
 
 const idempotencyKey: Json = {
   name: 'Idempotency-Key',
@@ -80,7 +86,15 @@ function membersOf(shape: TSchema | undefined, stand: Stand | undefined): Readon
 
 function parameter(place: 'path' | 'query', name: string, { schema, isRequired }: Member): Json {
   const { description, ...rest } = schema
-  return { name, in: place, required: isRequired, ...(description !== undefined && { description }), schema: rest }
+  return {
+    name,
+    in: place,
+    required: isRequired,
+    ...(description !== undefined && { description }),
+    // Lists by commas; repeated names are understood as well.
+    ...(place === 'query' && rest.type === 'array' && { style: 'form', explode: false }),
+    schema: rest,
+  }
 }
 
 function requestOf(body: TSchema, stand: Stand | undefined): Json {
@@ -96,9 +110,7 @@ function responsesOf(route: DeclaredRoute, stand: Stand | undefined): Json {
     responses[status.toUpperCase().replace('DEFAULT', 'default')] = answerOf(status, schemaOf(shape, stand))
   }
   if (!Object.keys(responses).some((status) => /^[23]/.test(status))) responses['2XX'] = { description: 'Done' }
-  const style = styleOf(route)
-  for (const status of refusalsOf(route)) responses[status] ??= componentRef('responses', `${style}.${status}`)
-  return responses
+  return { ...refusalsOf(route), ...responses }
 }
 
 function answerOf(status: string, schema: Json): Json {
@@ -127,8 +139,15 @@ function styleOf({ response }: DeclaredRoute): Style {
   return refusal === AuthError ? 'auth' : 'realtime'
 }
 
-/** Statuses that a route refuses with; for rarer ones (410, 412, 415, 422, 503 …) the ranges stand. */
-function refusalsOf({ method, url, access, body }: DeclaredRoute): readonly string[] {
+/** By status; for rarer ones (410, 412, 415, 422, 503 …) the ranges stand. */
+const refusalsOf = oncePer((route: DeclaredRoute): Json => {
+  const style = styleOf(route)
+  return Object.fromEntries(
+    refusalStatusesOf(route).map((status) => [status, componentRef('responses', `${style}.${status}`)]),
+  )
+})
+
+function refusalStatusesOf({ method, url, access, body }: DeclaredRoute): readonly string[] {
   const isOpen = access === 'public' && !/^\/(items|reports|files|assets)(\/|$)/.test(url)
   return [
     '400',

@@ -1,12 +1,9 @@
 import { readFile } from 'node:fs/promises'
-import { promisify } from 'node:util'
-import { gzip as gzipCallback } from 'node:zlib'
-import type { FastifyReply, FastifyRequest } from 'fastify'
 import { readViewerFile, viewerFiles } from '../../../adapters/swagger-ui.ts'
-import { type App, varyBy } from '../../../http/http.ts'
+import type { App } from '../../../http/http.ts'
 import { route } from '../../../http/route.ts'
 import { Nothing, Text } from '../../../http/shapes.ts'
-import { isFresh, listTag } from '../../data/items/items.ts'
+import { type KeptText, keptText, sendKept } from './kept-text.ts'
 
 type PageFile = { readonly path: string; readonly type: string; readonly read: () => Promise<Buffer> }
 
@@ -30,7 +27,7 @@ export function pageRoutes(app: App): void {
     app.get(path, pageRoute(path, type), async (request, reply) => {
       // The names of its files are relative, so that it works below any path of a proxy.
       if (path === '/docs' && /^[^?]*\/docs\/(\?|$)/.test(request.url)) return reply.redirect('../docs', 308)
-      return send(request, reply.headers(headers).type(`${type}; charset=utf-8`), await content())
+      return sendKept(request, reply.headers(headers).type(`${type}; charset=utf-8`), await content())
     })
   }
 }
@@ -44,32 +41,18 @@ const headers = {
   'cache-control': 'no-cache',
 }
 
-type Content = { readonly plain: Buffer; readonly gzip: Buffer; readonly tag: string }
-
-const gzip = promisify(gzipCallback)
-
-/** Files are read and compressed when the first browser asks; a failure is not kept. */
-function onFirstUse(read: () => Promise<Buffer>): () => Promise<Content> {
-  let content: Promise<Content> | undefined
+/** Files are read when the first browser asks; a failure is not kept. */
+function onFirstUse(read: () => Promise<Buffer>): () => Promise<KeptText> {
+  let content: Promise<KeptText> | undefined
   return () => {
-    content ??= prepared(read).catch((error: unknown) => {
-      content = undefined
-      throw error
-    })
+    content ??= read()
+      .then(keptText)
+      .catch((error: unknown) => {
+        content = undefined
+        throw error
+      })
     return content
   }
-}
-
-async function prepared(read: () => Promise<Buffer>): Promise<Content> {
-  const plain = await read()
-  return { plain, gzip: await gzip(plain), tag: listTag(plain.toString('latin1')) }
-}
-
-function send({ headers: given }: FastifyRequest, reply: FastifyReply, { plain, gzip, tag }: Content): FastifyReply {
-  varyBy(reply, 'Accept-Encoding').header('etag', tag)
-  if (isFresh(given['if-none-match'], tag)) return reply.code(304).send()
-  const isCompressed = /\bgzip\b/.test(String(given['accept-encoding'] ?? ''))
-  return isCompressed ? reply.header('content-encoding', 'gzip').send(gzip) : reply.send(plain)
 }
 
 const pageRoute = (path: string, contentMediaType: string) =>

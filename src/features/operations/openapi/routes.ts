@@ -3,21 +3,20 @@ import type { DeclaredRoute } from '../../../http/declared-routes.ts'
 import { type App, varyBy } from '../../../http/http.ts'
 import { route } from '../../../http/route.ts'
 import { Anything, Nothing, Text } from '../../../http/shapes.ts'
-import { isFresh } from '../../data/items/items.ts'
 import type { DescriptionReads } from './description.ts'
+import { sendKept } from './kept-text.ts'
 import { pageRoutes } from './page.ts'
 
 /** `GET /openapi`: the API as its caller may use it, and `/docs`, a page that shows it. Neither without OPENAPI_ENABLED. */
 export function openapiRoutes(app: App, rt: DescriptionReads, declared: () => readonly DeclaredRoute[]): void {
   if (!rt.config.openapi.enabled) return
   pageRoutes(app)
-  app.get('/openapi', openapiRoute, async ({ caller, headers }, reply) => {
+  app.get('/openapi', openapiRoute, async (request, reply) => {
     // The generator is loaded by its first use.
     const { descriptionFor } = await import('./description.ts')
-    const { body, tag } = descriptionFor(rt, caller, declared())
-    varyBy(reply, 'Authorization', 'Cookie').header('etag', tag).header('cache-control', 'private, no-cache')
-    if (isFresh(headers['if-none-match'], tag)) return reply.code(304).send()
-    return reply.type('application/json; charset=utf-8').send(body)
+    varyBy(reply, 'Authorization', 'Cookie').header('cache-control', 'private, no-cache')
+    reply.type('application/json; charset=utf-8')
+    return sendKept(request, reply, descriptionFor(rt, request.caller, declared()))
   })
 }
 

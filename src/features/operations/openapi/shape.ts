@@ -1,5 +1,6 @@
 import type { TSchema } from 'typebox'
 import type { Representing } from '../../../http/shapes.ts'
+import { oncePer } from '../../../language/once.ts'
 
 /** A JSON Schema, or a part of the document. */
 export type Json = { [member: string]: unknown }
@@ -17,6 +18,7 @@ const ofSchemas: ReadonlySet<string> = new Set([
   'then',
   'else',
   'contains',
+  'contentSchema',
 ])
 const ofLists: ReadonlySet<string> = new Set(['anyOf', 'allOf', 'oneOf', 'prefixItems'])
 const ofMaps: ReadonlySet<string> = new Set(['properties', '$defs', 'definitions'])
@@ -29,7 +31,20 @@ export function schemaOf(shape: TSchema, stand?: Stand): Json {
   return plain(shape as unknown as Json, stand)
 }
 
+/** What does not represent rows is the same for every collection: two hundred of them share it. */
 function plain(shape: Json, stand: Stand | undefined): Json {
+  return stand === undefined || !mentionsRows(shape) ? plainShared(shape) : plainOf(shape, stand)
+}
+
+const plainShared = oncePer((shape: Json): Json => plainOf(shape, undefined))
+
+const mentionsRows = oncePer(
+  (shape: Json): boolean =>
+    (shape as Representing).represents !== undefined ||
+    Object.values(shape).some((part) => part !== null && typeof part === 'object' && mentionsRows(part as Json)),
+)
+
+function plainOf(shape: Json, stand: Stand | undefined): Json {
   const { represents } = shape as Representing
   if (represents !== undefined && stand !== undefined) return stand(represents)
   // A schema that an extension shares with its routes by a name of its own is not in the document.
