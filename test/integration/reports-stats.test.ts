@@ -3,7 +3,7 @@ import { type Answer, type Api, type Call, startApi } from '../support/api.ts'
 import { brokenCollection, whileLocked } from '../support/failing.ts'
 import { createRole, createTenant, createUser, grant } from '../support/tenants.ts'
 
-/** `/reports/stats`: several reports in one answer, that fail together or alone (docs/query-language.md#reports). */
+/** `/reports/stats`: several reports in one answer, that fail together or alone (docs/reports.md). */
 
 let api: Api
 let clerk: Call

@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { type Answer, type Api, type Call, startApi } from '../support/api.ts'
 import { brokenCollection, whileLocked } from '../support/failing.ts'
 
-/** `/reports/{collection}`: its rules, its error table, and refused requests (docs/query-language.md#reports). */
+/** `/reports/{collection}`: its rules, its error table, and refused requests (docs/reports.md). */
 
 let api: Api
 let clerk: Call

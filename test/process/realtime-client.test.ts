@@ -77,20 +77,19 @@ function observe(
   return { realtime, handle, names, told, errors, counts, begun }
 }
 
-describe('the example of the tutorial', () => {
+describe('the example of the quickstart', () => {
   it('shows rows, changes and what happened while the server was away', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'daybook-client-'))
     onTestFinished(() => rm(directory, { recursive: true }))
     await symlink(join(root, 'clients'), join(directory, 'clients'))
-    const section = (await readFile(join(root, 'docs/tutorial.md'), 'utf8')).split('## Changes on a socket')[1]!
-    const example = /```js\n(.*?)```/s.exec(section)![1]!
-    expect(example).toContain('http://127.0.0.1:8055')
+    const section = (await readFile(join(root, 'docs/quickstart.md'), 'utf8')).split('## Changes on a socket')[1]!
+    const example = /```js file=watch.mjs\n(.*?)```/s.exec(section)![1]!
     const script = join(directory, 'watch.mjs')
-    await writeFile(script, example.replace('http://127.0.0.1:8055', web.address))
-    const watch = startProcess(script, [], { TOKEN: cluster.token })
+    await writeFile(script, example)
+    const watch = startProcess(script, [], { URL: web.address, TOKEN: cluster.token })
     await watch.waitForLine(({ text }) => text === 'holding 2 rows')
     await rename('CH', 'Helvetia')
-    await watch.waitForLine(({ text }) => text.includes('Helvetia'))
+    await watch.waitForLine(({ text }) => text.startsWith('update CH'))
     await killWhile(() => cluster.sql(`delete from country where code = 'JP'`))
     await watch.waitForLine(({ text }) => text.startsWith('delete'))
     await cluster.sql(`insert into country (code, name, "continent_Id") values ('JP', 'Japan', 'AS')`)

@@ -1,0 +1,74 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { freePort } from '../../src/db/embedded/free-port.ts'
+import { blocksOf, follow, guides, isRun, prints, saveFiles, stepsOf, variablesOf } from '../support/guides.ts'
+import { createDatabase } from '../support/postgres.ts'
+import { testEnv } from '../support/prepare.ts'
+import { startProcess, waitFor } from '../support/processes.ts'
+
+describe('the guides of docs/', () => {
+  it('are those that people search for, and each has commands to run', () => {
+    expect(guides().map(({ title }) => title)).toEqual([
+      'Quickstart',
+      'Data modelling',
+      'Permissions',
+      'Sign-in pages',
+      'Files',
+      'Realtime',
+      'Reports',
+      'Multi-tenancy',
+      'Extensions',
+      'Deploy',
+      'Upgrade',
+      'Backup',
+      'Troubleshooting',
+    ])
+    const silent = guides().filter(({ page }) => stepsOf(blocksOf(page), nowhere).length === 0)
+    expect(silent).toEqual([])
+  })
+
+  it('show what their commands print', () => {
+    expect(prints('{"id":"…", "n": 1}', '{"id":"7","n":1}\n')).toBe(true)
+    expect(prints('{"id":…}', '{"id":"7","n":1}')).toBe(true)
+    expect(prints('{"id":"…"}', '{"id":"7","n":1}')).toBe(false)
+    expect(prints('{"id":"7"}', '{"id":"7","n":1}')).toBe(false)
+    expect(prints('a.c', 'abc')).toBe(false)
+  })
+})
+
+const nowhere = { server: 'http://127.0.0.1:1', frontend: 'http://localhost:1' }
+
+/** A server and a mail worker with the page's own variables, in a directory with the page's own files, and its commands. */
+describe.each(guides())('$title ($page)', ({ page }) => {
+  it('holds', async () => {
+    const blocks = blocksOf(page)
+    expect(blocks.some(isRun)).toBe(true)
+    const directory = await mkdtemp(join(tmpdir(), 'daybook-guide-'))
+    onTestFinished(() => rm(directory, { recursive: true }))
+    const { url } = await createDatabase()
+    const [port, other] = [await freePort(), await freePort()]
+    const addresses = { server: `http://127.0.0.1:${port}`, frontend: `http://localhost:${other}` }
+    await saveFiles(directory, blocks, addresses)
+    const env = {
+      ...testEnv(url),
+      NODE_ENV: 'development',
+      LOG_LEVEL: 'warn',
+      ...variablesOf(blocks, addresses),
+    }
+    const web = startProcess('src/api/main.ts', [], { ...env, PORT: String(port) }, { cwd: directory })
+    // Of the workers that `npm start` runs besides, only the one of mails has anything to do here.
+    const hasMail = blocks.some(({ text }) => text.includes('/_dev/mail'))
+    const workers = hasMail ? [startProcess('src/workers/main.ts', ['mail'], env, { cwd: directory })] : []
+    await waitFor(() => answers(`${addresses.server}/ready`))
+    expect(await follow(stepsOf(blocks, addresses), directory, env)).toBeUndefined()
+    await Promise.all([web, ...workers].map((one) => one.kill()))
+  }, 180_000)
+})
+
+const answers = (address: string): Promise<boolean> =>
+  fetch(address).then(
+    ({ ok }) => ok,
+    () => false,
+  )
