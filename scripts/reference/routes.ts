@@ -53,16 +53,20 @@ export function routePages(routes: readonly DeclaredRoute[]): readonly Page[] {
   const chapters = Map.groupBy(routes, ({ tags = [] }) => tags[0] ?? 'Other')
   const pages = [...chapters].map(([name, chapter]) => chapterPage(name, chapter))
   const rows = [...chapters].flatMap(([name, chapter]) =>
-    chapter.map((route) => [link(name, route), cell(route.summary ?? ''), callers[route.access]]),
+    chapter.map((route) => [link(name, route), cell(route.summary ?? ''), callers[route.access], scopeOf(route)]),
   )
   const overview = [
     'Every route of the platform. The running server describes itself, with the fields of your collections, by',
     '`GET /openapi` and on the page `/docs` ([openapi.md](../openapi.md)).',
     '',
-    ...table(['route', 'what it does', 'who may call it'], rows),
+    ...table(['route', 'what it does', 'who may call it', 'scope of a token'], rows),
   ]
   return [page('routes', 'Routes', 'the declarations of routes', overview), ...pages]
 }
+
+/** What only a session opens, no token does. */
+const scopeOf = ({ access, scope }: DeclaredRoute) =>
+  /session|leaving/.test(access) ? '' : scope === 'none' ? 'any' : `\`${scope}\``
 
 const fileOf = (chapter: string) => `routes-${chapter.toLowerCase().replaceAll(/[^a-z]+/g, '-')}`
 const titleOf = ({ method, url }: DeclaredRoute) => `${method} ${pathOf(url)}`
@@ -80,12 +84,13 @@ function chapterPage(name: string, routes: readonly DeclaredRoute[]): Page {
 }
 
 function routeSection(route: DeclaredRoute): string[] {
-  const { summary, description, access, params, querystring, body, response = {} } = route
+  const { summary, description, access, scope, params, querystring, body, response = {} } = route
+  const needs = scope === 'none' ? '' : ` A program's token needs the scope \`${scope}\`.`
   const answers = Object.entries(response).filter(([status]) => status !== '4xx')
   return [
     `## ${titleOf(route)}`,
     '',
-    `${summary}. For ${callers[access]}.${description === undefined ? '' : ` ${description}`}`,
+    `${summary}. For ${callers[access]}.${needs}${description === undefined ? '' : ` ${description}`}`,
     '',
     ...members('in the path', params),
     ...members('parameter', querystring),

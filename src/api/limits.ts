@@ -108,6 +108,16 @@ export const attemptRoutes: Readonly<Record<string, readonly BudgetOf[]>> = {
   'POST /auth/2fa/enable': [proof],
   'POST /auth/passkey/register/options': [proof],
   'POST /auth/keys': [proof],
+  // The pages count as the routes of `/auth` do that they stand for.
+  'GET /oauth/authorize': [starts('authorization')],
+  'POST /oauth/sign-in': [clientAndEmail, failuresByClient('login')],
+  'POST /oauth/sign-in-mail': [clientAndEmail, unknownAddresses, byClient('all magic link mails', 100)],
+  'POST /oauth/sign-in-code': [failuresByClient('magic link')],
+  'POST /oauth/sign-in-second-factor': [failuresByClient('second factor'), challenge('twoFactorToken')],
+  'GET /oauth/sign-in-social': [starts('social')],
+  'POST /oauth/consent': [failuresByClient('consent')],
+  'POST /oauth/token': [failuresByClient('token')],
+  'POST /oauth/register': [byClient('registrations of programs', 10)],
   'POST /settings/test-email': [byClient('test-email', 1)],
 }
 

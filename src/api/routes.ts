@@ -8,6 +8,12 @@ import {
   authPublicRoutes,
   authSelfRoutes,
 } from '../features/accounts/auth/routes.ts'
+import {
+  oauthMetadataRoutes,
+  oauthPageRoutes,
+  oauthTokenRoutes,
+  userInfoRoutes,
+} from '../features/accounts/oauth/routes.ts'
 import { passkeyPublicRoutes, passkeyRoutes } from '../features/accounts/passkeys/routes.ts'
 import { permissionAdminRoutes, permissionRoutes } from '../features/accounts/permissions/routes.ts'
 import { socialRoutes } from '../features/accounts/social/routes.ts'
@@ -70,6 +76,10 @@ const groups: readonly RouteGroup[] = [
   { access: 'public', register: passkeyPublicRoutes },
   { access: 'session', register: passkeyRoutes },
   { access: 'public', register: socialRoutes },
+  { access: 'public', register: oauthMetadataRoutes },
+  { access: 'public', register: oauthPageRoutes },
+  { access: 'public', register: oauthTokenRoutes },
+  { access: 'bearer', register: userInfoRoutes },
   { access: 'session', register: apiKeyRoutes },
   { access: 'public', register: tenantPublicRoutes },
   { access: 'session', register: tenantBearerRoutes },

@@ -102,7 +102,18 @@ const platformPaths = [
     'log',
     'metrics',
   ],
-  ...['migrations', 'notifications', 'openapi', 'ops', 'permissions', 'ready', 'realtime', 'reports', 'schemas'],
+  ...[
+    'migrations',
+    'notifications',
+    'oauth',
+    'openapi',
+    'ops',
+    'permissions',
+    'ready',
+    'realtime',
+    'reports',
+    'schemas',
+  ],
   ...['settings', 'templates', 'utils', 'webhook', 'webhooks', 'workflows', '.well-known', '_dev'],
 ]
 

@@ -1,5 +1,6 @@
 import { type Config, ConfigError } from '../config/config.ts'
 import { parseInstallation } from '../config/installation.ts'
+import { issuerOf } from '../config/issuer.ts'
 import type { Env, Problem } from '../config/read.ts'
 import { type Finding, ok, problem, warning } from './finding.ts'
 
@@ -16,7 +17,10 @@ export function readConfiguration(env: Env): { readonly config: Config | undefin
   try {
     const config = parseInstallation(env)
     const doubts = config.warnings.map((says) => warning(check, says, 'see docs/config.md'))
-    return { config, findings: [...(doubts.length > 0 ? doubts : [ok(check, 'complete')]), judgeSecretKey(config)] }
+    return {
+      config,
+      findings: [...(doubts.length > 0 ? doubts : [ok(check, 'complete')]), judgeSecretKey(config), judgeOAuth(config)],
+    }
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
     if (error.problems.length === 0)
@@ -38,6 +42,17 @@ export function judgeSecretKey({ auth, server }: Config): Finding {
   if (/change.?me|secret|password|example/i.test(secretKey))
     return judged('secret key', 'SECRET_KEY looks like the one of an example', remedy)
   return ok('secret key', 'long enough')
+}
+
+/** Whether programs can be given access. */
+export function judgeOAuth(config: Config): Finding {
+  const check = 'oauth'
+  if (!config.oauthServer.enabled) return ok(check, 'turned off by OAUTH_SERVER_ENABLED')
+  const { issuer } = issuerOf(config) ?? {}
+  if (issuer !== undefined) return ok(check, `programs sign in at ${issuer}`)
+  const says = 'off: no address is known that tokens of programs could be safe for'
+  const remedy = 'set BASE_URL to the public address of the API, https in production; or OAUTH_SERVER_ENABLED=false'
+  return warning(check, says, remedy)
 }
 
 function fromProblem({ variable, message, doc }: Problem): Finding {

@@ -272,6 +272,7 @@ const subjectsOf = ({ data }: DomainEvent): readonly AnyReader[] =>
 
 const eventKinds: Readonly<Record<string, { type: string; entity: string }>> = {
   auth: { type: 'auth', entity: 'svc_User' },
+  oauth: { type: 'oauth', entity: 'svc_User' },
   mail: { type: 'mail', entity: 'svc_EmailLog' },
   job: { type: 'job', entity: 'job' },
   task: { type: 'task', entity: 'svc_Tasks' },

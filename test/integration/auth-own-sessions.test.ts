@@ -54,6 +54,7 @@ describe('GET /auth/sessions', () => {
       lastUsedAt: time,
       expiresAt: time,
       current: true,
+      client: null,
     })
     expect(text).not.toContain(
       (await api.sql('select token from "svc_Sessions" where id = $1', [body.sessions[0].id]))[0].token,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { parseConfig } from '../../src/config/config.ts'
-import { judgeSecretKey, readConfiguration } from '../../src/doctor/configuration.ts'
+import { judgeOAuth, judgeSecretKey, readConfiguration } from '../../src/doctor/configuration.ts'
 import type { Finding } from '../../src/doctor/finding.ts'
 import { judgeReplica, judgeSkew } from '../../src/doctor/line.ts'
 import { checkMcp } from '../../src/doctor/mcp.ts'
@@ -148,6 +148,18 @@ describe('judgeSecretKey', () => {
   it('is stricter in production', () => {
     const config = configOf({ NODE_ENV: 'production', SECRET_KEY: 'please-change-me-0123456789-abcdefgh' })
     expect(judgeSecretKey(config).status).toBe('problem')
+  })
+})
+
+describe('judgeOAuth', () => {
+  it.each([
+    [{}, 'ok'],
+    [{ HOST: '0.0.0.0' }, 'warning'],
+    [{ HOST: '0.0.0.0', OAUTH_SERVER_ENABLED: 'false' }, 'ok'],
+    [{ NODE_ENV: 'production', BASE_URL: 'http://api.example.com' }, 'warning'],
+    [{ NODE_ENV: 'production', BASE_URL: 'https://api.example.com' }, 'ok'],
+  ])('%j', (more, status) => {
+    expect(judgeOAuth(configOf(more as Record<string, string>)).status).toBe(status)
   })
 })
 

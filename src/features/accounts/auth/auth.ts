@@ -5,7 +5,14 @@
 export { afterwards, afterwardsDone } from './afterwards.ts'
 export { deliver, deliveryTo, personBody, prepare, roleAndPermissions, signInMode, tenantBody } from './answers.ts'
 export { bearerOf, callerOfToken, publicCaller, resolveCaller } from './authenticate.ts'
-export { cookieNamesOf, isTrustedOrigin, refuseForeignPage, setSessionCookie, tokenOfCookies } from './browser.ts'
+export {
+  cookieNamesOf,
+  dropSessionCookie,
+  isTrustedOrigin,
+  refuseForeignPage,
+  setSessionCookie,
+  tokenOfCookies,
+} from './browser.ts'
 export { signInRefusal } from './decisions.ts'
 export { callerOfPassword, isHeaderAttempt, passwordInHeaders } from './header-password.ts'
 export {
@@ -35,14 +42,17 @@ export {
 export { checkRegisteredRole, registeredRole } from './register.ts'
 export { authRoute, SignedInShape } from './schema.ts'
 export { openSessionStore, type Sessions, type SessionType } from './session-store.ts'
-export { deleteOldSessions, moveSession } from './sessions.ts'
+export { deleteOldSessions, endSession, moveSession } from './sessions.ts'
 export {
   checkMaySignIn,
   type FirstFactor,
+  login,
   membershipOf,
   type PendingSignIn,
+  requestMagicLink,
   type SignInAnswer,
   signIn,
   signInAtOnce,
+  signInByMagicLink,
   signingIn,
 } from './sign-in.ts'

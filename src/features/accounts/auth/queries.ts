@@ -169,6 +169,8 @@ type SessionRow = {
   readonly createdAt: string
   readonly lastUsedAt: string
   readonly expiresAt: string
+  /** The program that it was opened for; null where the user has signed in. */
+  readonly client: { readonly id: string; readonly name: string; readonly scopes: readonly string[] } | null
 }
 
 /** The newest first. */
@@ -181,8 +183,9 @@ export function liveSessionsOf(db: Reader, catalog: Catalog, userId: string): Pr
   )
   const lastUsed = projectionSql(fields.get('createdAt')!, 'used')
   const text = `
-    select ${columns}, ${lastUsed} as "lastUsedAt"
-    from "svc_Sessions" s, lateral (select coalesce(s."lastUsedAt", s."createdAt") as "createdAt") used
+    select ${columns}, ${lastUsed} as "lastUsedAt",
+      case when g.id is not null then json_build_object('id', g."clientId", 'name', g."clientName", 'scopes', g.scopes) end as client
+    from "svc_Sessions" s left join "svc_OAuthGrant" g on g."session_Id" = s.id, lateral (select coalesce(s."lastUsedAt", s."createdAt") as "createdAt") used
     where s."user_Id" = $1 and s."expiresAt" > now() order by s."createdAt" desc, s.id`
   return db.any<SessionRow>(rawQuery(text, [userId]))
 }

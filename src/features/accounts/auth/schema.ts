@@ -100,6 +100,13 @@ export const SessionsShape = Type.Object({
       lastUsedAt: Text('2026-03-14T09:26:53.589Z'),
       expiresAt: Text('2026-04-13T09:26:53.589Z'),
       current: Type.Boolean(),
+      client: Type.Union(
+        [
+          Type.Object({ id: Text('dbc_47DEQpj8HBSa'), name: Text('Example app'), scopes: Type.Array(Text('read')) }),
+          Type.Null(),
+        ],
+        { description: 'The program that a user has given access; null where users have signed in themselves.' },
+      ),
     }),
   ),
 })

@@ -86,6 +86,13 @@ export function startByLink(
   )
 }
 
+/** Begins a sign-in for a page of this server, which gets the session as its cookie. Throws as above. */
+export function startForPage(rt: Writes, request: FastifyRequest, provider: string, returnTo: string): Promise<Start> {
+  const configured = namedProvider(rt, provider)
+  const wanted = { authMode: 'cookie', type: 'default', tenantId: null, returnTo, errorTo: returnTo } as const
+  return start(rt, request, configured, { ...wanted, redirectUri: callbackOf(rt, configured.id) }, undefined)
+}
+
 /** The active provider of this id; 400 where there is none. */
 function namedProvider(rt: Configuration, typed: string): SocialProvider {
   const id = typed.trim().toLowerCase()

@@ -1,7 +1,7 @@
 import { STATUS_CODES } from 'node:http'
 import type { TSchema } from 'typebox'
 import type { DeclaredRoute } from '../../../http/declared-routes.ts'
-import { AuthError, GeneralError } from '../../../http/shapes.ts'
+import { AuthError, GeneralError, OAuthError } from '../../../http/shapes.ts'
 import { oncePer } from '../../../language/once.ts'
 import { componentRef } from './collections.ts'
 import { type Json, type Stand, schemaOf } from './shape.ts'
@@ -131,11 +131,12 @@ function contentOf(content: object | null): Json {
 
 /* Refusals. */
 
-type Style = 'general' | 'auth' | 'realtime'
+type Style = 'general' | 'auth' | 'realtime' | 'oauth'
 
 function styleOf({ response }: DeclaredRoute): Style {
   const refusal = response?.['4xx']
   if (refusal === undefined || refusal === GeneralError) return 'general'
+  if (refusal === OAuthError) return 'oauth'
   return refusal === AuthError ? 'auth' : 'realtime'
 }
 
@@ -176,7 +177,7 @@ const meanings: Readonly<Record<string, string>> = {
     'The server cannot do it: 500 with the reference that is in its log, or 503 with `Retry-After`, where it may be tried again.',
 }
 
-const styles: readonly Style[] = ['general', 'auth', 'realtime']
+const styles: readonly Style[] = ['general', 'auth', 'realtime', 'oauth']
 
 /** The refusals that operations refer to, by style and status. */
 export function refusalResponses(): Json {
@@ -195,6 +196,7 @@ export function refusalSchemas(realtime: TSchema): Json {
     'error.general': schemaOf(GeneralError),
     'error.auth': schemaOf(AuthError),
     'error.realtime': schemaOf(realtime),
+    'error.oauth': schemaOf(OAuthError),
   }
 }
 
