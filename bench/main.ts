@@ -3,6 +3,7 @@ import { openFiles, openPlace, openSql, type Place } from './database.ts'
 import { cacheOn, environment, type Prepared, prepareDaybook, startDaybook, webScript } from './daybook.ts'
 import { assertSameAnswers } from './equal.ts'
 import type { Figure } from './figures.ts'
+import { measureFollowers } from './followers.ts'
 import { growthCases } from './growth.ts'
 import { measureJobs } from './jobs.ts'
 import { describeMachine, type Machine, sentenceOf } from './machine.ts'
@@ -43,6 +44,7 @@ async function bench(options: Options, cleanup: AsyncDisposableStack): Promise<R
   const lines = await runRounds(options, contest)
   const figures = await runParts(options, {
     P9: () => measureMixed(contest),
+    P13: () => measureFollowers(contest, prepared, options.quick),
     P12: () => measureAssets(contest, { sql, filesDir }, options),
     W10: () => measureRealtime(prepared, options.quick),
     W11: () => measureStart(contest, launches, options.quick ? 1 : 5),

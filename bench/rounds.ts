@@ -56,7 +56,8 @@ export async function breakIn(contest: Contest, light: Case, role: Role): Promis
     await fire(loadOf(contest, side, light, role), requestsUntilCompiled)
 }
 
-function loadOf({ servers, accounts }: Contest, side: Side, what: Case, role: Role): Load {
+/** Requests of a case to one side, each with another number. */
+export function loadOf({ servers, accounts }: Contest, side: Side, what: Case, role: Role): Load {
   let n = 0
   const next = () => {
     n += 1
