@@ -1,7 +1,7 @@
 import pino from 'pino'
 import { parseConfig } from '../src/config/config.ts'
-import { rawQuery } from '../src/db/sql.ts'
 import type { Consumer } from '../src/events/consumer.ts'
+import { sealLag } from '../src/events/seals/seals.ts'
 import { openRuntime, type Runtime } from '../src/process/runtime.ts'
 import { openConsumers } from '../src/workers/consumers.ts'
 import { openSeals } from '../src/workers/log-seals.ts'
@@ -152,16 +152,11 @@ async function openFollower(rt: Runtime) {
 
 /** Has the worker's own code seal all that waits. */
 async function sealAll(rt: Runtime): Promise<void> {
-  const { position } = await rt.db.one<{ position: string }>(
-    rawQuery('select max(position)::text as position from "svc_AuditLog"'),
-  )
-  const seals = await openSeals(rt, { paceMs: 20 })
+  const seals = await openSeals(rt, { paceMs: 20, lookMs: 100 })
   try {
     for (;;) {
-      const { sealed } = await rt.db.one<{ sealed: boolean }>(
-        rawQuery('select sweep is null and position >= $1::bigint as sealed from svc_log.seal_state', [position]),
-      )
-      if (sealed) return
+      const { number, seconds, sweeping } = await sealLag(rt.db)
+      if (number > 0 && seconds === 0 && !sweeping) return
       await new Promise((resolve) => setTimeout(resolve, 50))
     }
   } finally {

@@ -3,6 +3,7 @@ import { runF41 } from './cleanup.ts'
 import { runF20 } from './crowd.ts'
 import { runF42 } from './files.ts'
 import { runF45 } from './flows.ts'
+import { runF17, runF44 } from './followers.ts'
 import { runF01 } from './kills.ts'
 import { runF24 } from './mails.ts'
 import { runOverload } from './overload.ts'
@@ -79,6 +80,16 @@ export const scenarios: readonly Scenario[] = [
     id: 'F-42',
     title: 'web processes and the worker are killed while files are uploaded, replaced, deleted and moved',
     run: (seed) => runF42(seed, { kills: rounds(50) }),
+  },
+  {
+    id: 'F-17',
+    title: 'one transaction writes half a million events, which all is followed',
+    run: (seed) => runF17(seed, { rows: Math.min(rows, 500_000) }),
+  },
+  {
+    id: 'F-44',
+    title: 'web processes and what follows the log are killed and frozen while rows are changed',
+    run: (seed) => runF44(seed, { writes: Math.min(writes, 20_000), kills: rounds(70), freezes: 10 }),
   },
   {
     id: 'F-43',

@@ -1,11 +1,13 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
+import { asSuperuser } from '../support/log.ts'
 import { createDatabase } from '../support/postgres.ts'
 import { administrator, testEnv } from '../support/prepare.ts'
 import { startProcess } from '../support/processes.ts'
 import { withClient } from '../support/server.ts'
+import { waitFor } from '../support/wait.ts'
 
 const run = async (args: readonly string[], env: Record<string, string> = {}) => {
   const daybook = startProcess('src/cli/main.ts', args, env)
@@ -63,6 +65,97 @@ it('lists consumers of the log, and tells them where to go on', async () => {
     { name: 'a', state: 'running' },
     { name: 'b', state: 'running' },
   ])
+})
+
+it('shows, follows, exports and proves the log', { timeout: 120_000 }, async () => {
+  const { url } = await createDatabase()
+  const dir = await mkdtemp(join(tmpdir(), 'daybook-log-'))
+  onTestFinished(() => rm(dir, { recursive: true }))
+  const heads = join(dir, 'heads.ndjson')
+  const env = { ...testEnv(url), LOG_SEAL_FILE: heads }
+  const sql = (text: string, values: unknown[] = []) =>
+    withClient(url, async (client) => (await client.query(text, values)).rows)
+  const say = (name: string) => sql(`insert into "svc_Role" (name) values ($1)`, [name])
+  const roles = ['--collection', 'svc_Role']
+  const names = (lines: readonly string[]) => lines.map((line) => JSON.parse(line).changes.after.name)
+  await say('first')
+  await say('second')
+
+  expect(await run(['log', 'tail', ...roles, '--lines', '2', '--json'], env)).toMatchObject({ code: 0 })
+  const tail = await run(['log', 'tail', ...roles, '--lines', '1'], env)
+  expect(tail).toEqual({ code: 0, lines: [expect.stringMatching(/^2\d\d\d-\S+Z {2}create svc_Role \S+ {2}.*name/)] })
+
+  // What comes while it follows, once each and in order; it ends by itself when it is interrupted.
+  const following = startProcess(
+    'src/cli/main.ts',
+    ['log', 'tail', ...roles, '--lines', '0', '--follow', '--json'],
+    env,
+  )
+  let said = 0
+  await waitFor(async () => {
+    if (following.lines.length > 0) return true
+    said += 1
+    await say(`while ${said}`)
+    return false
+  })
+  for (const name of ['a', 'b', 'c']) await say(name)
+  await waitFor(() => names(following.lines.map(({ text }) => text)).at(-1) === 'c')
+  expect(await following.kill('SIGINT')).toMatchObject({ code: 0 })
+  const shown = names(following.lines.map(({ text }) => text))
+  expect(shown.slice(-3)).toEqual(['a', 'b', 'c'])
+  expect(new Set(shown).size).toBe(shown.length)
+
+  // An export goes on right after any of its lines, and a cut one from its last whole line.
+  const file = join(dir, 'log.ndjson')
+  const exported = async (...more: string[]) => {
+    const { code, lines } = await run(['log', 'export', ...roles, ...more, '--output', file], env)
+    expect([code, lines]).toEqual([0, []])
+    return (await readFile(file, 'utf8')).split('\n').slice(0, -1)
+  }
+  const all = await exported()
+  const cursorOf = (line: string) => JSON.parse(line).cursor as string
+  const positionsOf = (lines: readonly string[]) => lines.map((line) => JSON.parse(line).position as string)
+  for (const at of [0, 2, all.length - 1])
+    expect(positionsOf(await exported('--since', cursorOf(all[at]!)))).toEqual(positionsOf(all.slice(at + 1)))
+  await say('later')
+  expect(names(await exported('--since', cursorOf(all.at(-1)!)))).toEqual(['later'])
+  expect((await run(['log', 'export', '--since', 'nothing'], env)).code).not.toBe(0)
+
+  expect(await run(['log', 'head'], env)).toEqual({ code: 1, lines: ['Nothing of the log is sealed yet'] })
+  const worker = startProcess('src/workers/main.ts', ['log-cleanup'], env)
+  const isSealed = async () => {
+    const newest = (await readFile(heads, 'utf8').catch(() => '')).split('\n').at(-2)
+    const [state] = await sql('select number::int, sweep is null as "isWhole" from svc_log.seal_state')
+    return state.number > 0 && state.isWhole && newest !== undefined && JSON.parse(newest).number === state.number
+  }
+  await waitFor(isSealed, { timeout: 60_000, what: 'the head of the seals' })
+  await worker.kill()
+  const head = await run(['log', 'head'], env)
+  expect(head.code).toBe(0)
+  const kept = join(dir, 'kept.json')
+  await writeFile(kept, head.lines.join(''))
+  const verify = async (held: string) => {
+    const verified = startProcess('scripts/log-verify.ts', ['--seals', '--head', held], env)
+    const { code } = await verified.exited
+    return { code, lines: verified.lines.map(({ text }) => text) }
+  }
+  for (const held of [heads, kept])
+    expect(await verify(held)).toMatchObject({
+      code: 0,
+      lines: expect.arrayContaining([expect.stringMatching(/^[1-9]\d* heads are in the chain/)]),
+    })
+  const [{ position }] = await sql(
+    `select position::text from "svc_AuditLog" where entity = 'svc_Role' and changes->'after'->>'name' = 'second'`,
+  )
+  await withClient(asSuperuser(url), (root) =>
+    root.query(
+      `set session_replication_role = replica;
+       update "svc_AuditLog" set changes = jsonb_set(changes, '{after,name}', '"third"') where position = ${position}`,
+    ),
+  )
+  const { code, lines } = await verify(kept)
+  expect([code, lines[0]]).toEqual([1, `CHANGED event ${position}: is not what was sealed`])
+  expect((await run(['log', 'verify', '--seals', '--head', join(dir, 'nothing')], env)).code).toBe(2)
 })
 
 it('finds the embedded database by every command, with neither address nor key in its variables', async () => {

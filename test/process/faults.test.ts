@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest'
 import { runF42 } from '../faults/files.ts'
 import { runF45 } from '../faults/flows.ts'
+import { runF17, runF44 } from '../faults/followers.ts'
 import { runF43 } from '../faults/senders.ts'
 import { runF10 } from '../faults/storm.ts'
 
@@ -38,4 +39,20 @@ it('F-45, a small seed: executions of workflows end, with each effect once, thro
   process.stderr.write(`F-45: ${JSON.stringify(figures)}\n`)
   expect(faults).toEqual([])
   expect(figures.accepted).toBeGreaterThan(20)
+})
+
+it('F-44, a small seed: what follows the log handles each change once through every kill', {
+  timeout: 180_000,
+}, async () => {
+  const seed = Number(process.env.TEST_SEED ?? Math.floor(Math.random() * 2 ** 32))
+  const { faults, figures } = await runF44(seed, { writes: 320, kills: 4, freezes: 1 })
+  process.stderr.write(`F-44: ${JSON.stringify(figures)}\n`)
+  expect(faults).toEqual([])
+  expect(figures.acknowledged).toBeGreaterThan(200)
+})
+
+it('F-17, a small form: a large transaction is followed in pages', { timeout: 180_000 }, async () => {
+  const { faults, figures } = await runF17(0, { rows: 10_000 })
+  process.stderr.write(`F-17: ${JSON.stringify(figures)}\n`)
+  expect(faults).toEqual([])
 })
