@@ -1,5 +1,7 @@
 import type { Logger } from 'pino'
+import type { Static } from 'typebox'
 import type { CurrentAccess } from '../access/store.ts'
+import { Type } from '../adapters/typebox.ts'
 import { withFreshCatalog } from '../catalog/store.ts'
 import type { Configuration } from '../config/config.ts'
 import type { Tx } from '../db/sql.ts'
@@ -27,6 +29,8 @@ import {
 } from '../features/messaging/mail/mail.ts'
 import { newNotificationOf, sendNotifications } from '../features/messaging/notifications/notifications.ts'
 import { hasTemplate } from '../features/messaging/templates/templates.ts'
+import { readAs } from '../http/reading.ts'
+import { Id, Text } from '../http/shapes.ts'
 import { type Grant, systemAccess } from '../query/access.ts'
 import type { ExtensionWrites } from './capabilities.ts'
 import { type ItemsServiceClass, itemsServiceFor } from './items-service.ts'
@@ -63,22 +67,28 @@ type PermissionService = {
   reload(): Promise<void>
 }
 
-type MailOptions = {
-  /** One plain address. */
-  readonly to: string
-  /** Liquid instead of the template's subject. */
-  readonly subject?: string
-  /** The type of mail (features/messaging/mail/types.ts), or of a template; `templateName` is another word for it. */
-  readonly type?: string
-  readonly templateName?: string
-  /** What the type needs to know, and whom the mail is about. */
-  /** Stored files that go with it: their ids, or `{ file, filename }`. */
-  readonly attachments?: readonly (string | Attachment)[]
-  readonly context?: { readonly user?: { readonly id: string }; readonly tenant?: { readonly id: string } } & Record<
-    string,
-    unknown
-  >
+const Named = Type.Optional(Type.Object({ id: Id() }))
+type About = Readonly<Record<string, unknown>> & {
+  readonly user?: { readonly id: string }
+  readonly tenant?: { readonly id: string }
 }
+const MailShape = Type.Object(
+  {
+    /** One plain address. */
+    to: Text('ada@example.com', { refusal: 'Invalid email address' }),
+    /** Liquid instead of the template's subject. */
+    subject: Type.Optional(Text('Your export is ready')),
+    /** The type of mail (features/messaging/mail/types.ts), or of a template; `templateName` is another word for it. */
+    type: Type.Optional(Text('export-ready')),
+    templateName: Type.Optional(Text('export-ready')),
+    /** What the type needs to know, and whom the mail is about. */
+    context: Type.Optional(Type.Unsafe<About>(Type.Object({ user: Named, tenant: Named }))),
+    /** Stored files that go with it: their ids, or `{ file, filename }`. */
+    attachments: Type.Optional(Type.Unsafe<readonly (string | Attachment)[]>({})),
+  },
+  { refusal: 'a mail must be an object' },
+)
+type MailOptions = Static<typeof MailShape>
 
 type MailService = {
   /**
@@ -165,7 +175,7 @@ function permissionService(rt: CurrentAccess): PermissionService {
 
 /** A mail of the platform, or by a template: of svc_Template, or built in. */
 async function requestOf({ config }: Configuration, tx: Tx, options: MailOptions): Promise<MailRequest<MailType>> {
-  const { to, subject, type, templateName, context = {} } = options
+  const { to, subject, type, templateName, context = {} } = readAs(MailShape, options)
   const name = type ?? templateName ?? ''
   const { user, tenant, ...more } = context
   const own = Object.hasOwn(mailTypes, name) && name !== 'custom'

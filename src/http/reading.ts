@@ -32,7 +32,12 @@ export type Reading = {
   unchecked?: true
 }
 
-type Annotated = TSchema & Reading & { readonly type?: unknown; readonly required?: readonly string[] }
+type Annotated = TSchema &
+  Reading & {
+    readonly type?: unknown
+    readonly required?: readonly string[]
+    readonly additionalProperties?: unknown
+  }
 
 type Outcome = true | { readonly value: unknown } | { readonly error: AppError }
 
@@ -42,7 +47,7 @@ type Outcome = true | { readonly value: unknown } | { readonly error: AppError }
  * null counts as absent, text of a query becomes a number or boolean where one is declared, a `lenient` member that does
  * not fit is left out, and the first member that does not fit refuses the request in the words of its `refusal`. A body
  * that is no object counts as an empty one, unless the shape itself has a `refusal`; an absent one does wherever no member
- * is required.
+ * is required. A shape without `additionalProperties` refuses members that it does not name.
  */
 export const readerOf: FastifySchemaCompiler<TSchema> = ({ schema, httpPart = 'body' }) => {
   let check: ((value: unknown) => boolean) | undefined
@@ -67,7 +72,16 @@ type Members = Readonly<Record<string, unknown>>
 
 function readSlowly(shape: TSchema, value: unknown, part: string): unknown {
   if (!isObjectShape(shape)) throw refused(shape, value, part)
-  return readMembers(shape, membersOf(shape, value, part), part)
+  const members = membersOf(shape, value, part)
+  const read = readMembers(shape, members, part)
+  if ((shape as Annotated).additionalProperties === false) refuseUnknown(shape, members)
+  return read
+}
+
+function refuseUnknown({ properties }: TObject, members: Members): void {
+  const unknown = Object.keys(members).find((name) => !Object.hasOwn(properties, name))
+  if (unknown !== undefined)
+    throw new AppError(400, `Request body has no member ${JSON.stringify(unknown.slice(0, 64))}`)
 }
 
 function membersOf(shape: TObject, value: unknown, part: string): Members {

@@ -41,6 +41,13 @@ describe('a request is read by a shape', () => {
     expect(refusal(Shape, { ...whole, title: ' ' })[2]).toBe('no title')
   })
 
+  it('that is closed, and refuses what it does not name', () => {
+    const Closed = Type.Object({ to: Type.Optional(Type.String()) }, { additionalProperties: false })
+    expect(read(Closed, { to: 'a' })).toBe(true)
+    expect(read(Closed, { to: null })).toEqual({ value: {} })
+    expect(refusal(Closed, { to: 'a', cc: null })).toEqual([400, 'BAD_REQUEST', 'Request body has no member "cc"'])
+  })
+
   it('without words it is told where it does not fit', () => {
     const Plain = Type.Object({ name: Type.String(), list: Type.Optional(Type.Array(Type.Integer())) })
     expect(refusal(Plain, {})[2]).toBe("body must have required property 'name'")

@@ -1,19 +1,32 @@
-import type { TProperties } from 'typebox'
+import type { Static, TProperties } from 'typebox'
 import { Type } from '../../adapters/typebox.ts'
 import { route } from '../../http/route.ts'
 import { Count, Id, Moment, NullableId, NullableText, Said, Text } from '../../http/shapes.ts'
 import { imageNames, settingsKeys } from './keys.ts'
 
 const tag = 'Settings'
-const aTenant = '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'
 
-/** `tenantOfQuery` reads it, which knows 404 for what is no tenant's id. */
+const notFound = { status: 404, message: 'Settings not found' }
+
 export const TenantQuery = Type.Object({
-  tenant_id: Type.Optional(Id({ description: 'Whose settings are meant: a tenant, or the installation without one.' })),
+  tenant_id: Type.Optional(
+    Type.Union([Id(), Type.Literal('')], {
+      description: 'Whose settings are meant: a tenant, or the installation without one.',
+      refusal: notFound,
+    }),
+  ),
 })
 
+/** In the form that tenants are stored with; undefined for the installation. */
+export const tenantOf = ({ tenant_id }: Static<typeof TenantQuery>): string | undefined =>
+  tenant_id?.toLowerCase() || undefined
+
+const isRequired = 'tenant_id query parameter is required'
 const NamedTenantQuery = Type.Object({
-  tenant_id: Type.String({ minLength: 1, examples: [aTenant], refusal: 'tenant_id query parameter is required' }),
+  tenant_id: Id({
+    minLength: 1,
+    refusal: { required: isRequired, minLength: isRequired, type: isRequired, otherwise: notFound },
+  }),
 })
 
 const AppUrlQuery = Type.Object({
@@ -30,7 +43,7 @@ const valuesOf = (isShown: (key: { readonly isPublic: boolean }) => boolean): TP
       .filter(([, key]) => isShown(key))
       .map(([name, { shape, expected }]) => [
         name,
-        Type.Optional(Type.Unsafe({ ...shape, description: `${expected}; null for none` })),
+        Type.Optional(Type.Union([shape, Type.Null()], { description: `${expected}; null for none` })),
       ]),
   )
 
@@ -70,7 +83,7 @@ const PublicSettings = Type.Object({
 })
 const AllSettings = Type.Object({ ...Derived, ...valuesOf(() => true) })
 
-/** Settings that may be set; the keys are checked where they are stored, and what only the server says is left out. */
+/** Settings that may be set; what only the server says is left out. */
 const ChangeShape = Type.Object(
   { ...Type.Partial(Type.Object(Derived)).properties, ...valuesOf(() => true) },
   { examples: [{ project_name: 'Acme', project_color: '#663399', smtp_enabled: false }] },
@@ -83,7 +96,6 @@ export const readRoute = route({
   tag,
   query: TenantQuery,
   response: { 200: Type.Object({ data: Type.Union([PublicSettings, AllSettings]) }) },
-  readElsewhere: 'query',
   sendsText: true,
 })
 
@@ -117,7 +129,8 @@ export const changeRoute = route(
     query: TenantQuery,
     body: ChangeShape,
     response: { 200: Type.Object({ data: AllSettings }) },
-    readElsewhere: 'all',
+    // All problems are answered together.
+    readElsewhere: 'body',
     sendsText: true,
   },
   { config: { failureMessage: 'Settings update failed' } },
@@ -129,7 +142,6 @@ export const reloadRoute = route({
   tag,
   query: TenantQuery,
   response: { 200: Said('Global settings reloaded successfully') },
-  readElsewhere: 'query',
 })
 
 export const removeRoute = route({

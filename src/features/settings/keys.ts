@@ -1,46 +1,54 @@
 import { isIP } from 'node:net'
+import type { TSchema } from 'typebox'
+import { fits, Type } from '../../adapters/typebox.ts'
 import { AppError } from '../../errors.ts'
+import { Id } from '../../http/shapes.ts'
 import { isUuid } from '../../language/uuid.ts'
 import { isObject } from '../../query/guards.ts'
 
-/**
- * Every key of the settings that somebody may set: what its values must be, and whether the
- * public may see them. Null takes a key back to the installation's value, or to none.
- */
+/** A key of the settings that somebody may set. Null takes it back to the installation's value, or to none. */
 type Key = {
   readonly isPublic: boolean
+  /** What a value must be, for people. */
   readonly expected: string
-  /** As JSON Schema, for the reference. */
-  readonly shape: Readonly<Record<string, unknown>>
-  readonly accepts: (value: unknown) => boolean
+  readonly shape: TSchema
   /** The exact problems of a value of several parts; each line begins with the path below the key. */
   readonly explain?: (value: unknown) => readonly string[]
 }
 
-const key = (isPublic: boolean, expected: string, example: unknown, accepts: Key['accepts']): Key => {
-  const type = typeof example === 'number' ? 'integer' : typeof example
-  return { isPublic, expected, shape: { type: [type, 'null'], examples: [example] }, accepts }
-}
+const key = (isPublic: boolean, expected: string, shape: TSchema): Key => ({ isPublic, expected, shape })
 
-const line = (value: unknown): value is string =>
-  typeof value === 'string' && value.length <= 255 && !/[\0\r\n]/.test(value) && value.isWellFormed()
-const text = (value: unknown) => typeof value === 'string' && value.length <= 65_536 && !value.includes('\0')
-const webAddress = (value: unknown) => line(value) && /^https?:\/\/[^\\\s?#@]+$/i.test(value) && URL.canParse(value)
-const color = (value: unknown) => line(value) && /^#(?:[0-9a-f]{3,4}|[0-9a-f]{6}|[0-9a-f]{8})$/i.test(value)
-const emailOrNamed = (value: unknown) => line(value) && /^[^<>@]*<?[^\s<>@]+@[^\s<>@]+>?$/.test(value)
-const zone = (value: unknown) => line(value) && isTimeZone(value)
+const longestLine = 255
+const oneLine = (example: string, pattern = '^[^\\r\\n]*$') =>
+  Type.String({ maxLength: longestLine, format: 'unicode', pattern, examples: [example] })
+const text = (example: string) => Type.String({ maxLength: 65_536, format: 'unicode', examples: [example] })
+const webAddress = (example: string) => Type.Refine(oneLine(example, webAddressPattern), URL.canParse)
+const webAddressPattern = '^[Hh][Tt][Tt][Pp][Ss]?://[^\\\\\\s?#@]+$'
+const colorPattern = '^#(?:[0-9a-fA-F]{3,4}|[0-9a-fA-F]{6}|[0-9a-fA-F]{8})$'
+const mailboxPattern = '^[^<>@\\r\\n]*<?[^\\s<>@]+@[^\\s<>@]+>?$'
 
-const lineKey = (example: string, isPublic = true) => key(isPublic, 'a line of at most 255 characters', example, line)
-const switchKey = (isPublic: boolean) => key(isPublic, 'true or false', true, (value) => typeof value === 'boolean')
-const jsonKey: Key = {
-  ...key(true, 'a JSON object or list', {}, (value) => typeof value === 'object'),
-  shape: { type: ['object', 'array', 'null'], examples: [{}] },
-}
-const fileKey = key(true, 'the id of a file', '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', isUuid)
-const colorKey = key(true, 'a colour such as #663399', '#663399', color)
+const lineKey = (example: string, isPublic = true) =>
+  key(isPublic, `a line of at most ${longestLine} characters`, oneLine(example))
+const switchKey = (isPublic: boolean) => key(isPublic, 'true or false', Type.Boolean({ examples: [true] }))
+const jsonKey = key(true, 'a JSON object or list', Type.Unsafe<object>({ type: ['object', 'array'], examples: [{}] }))
+const fileKey = key(true, 'the id of a file', Id())
+const colorKey = key(true, 'a colour such as #663399', oneLine('#663399', colorPattern))
 const addressKey = (example: string) =>
-  key(true, 'an http(s) address without user, query and fragment', example, webAddress)
+  key(true, 'an http(s) address without user, query and fragment', webAddress(example))
 
+/** Each whole number is a limit, -1 for none. */
+const SessionLimits = Type.Refine(
+  Type.Object(
+    {
+      default: Type.Optional(Type.Unknown({ description: '{ web, mobile }' })),
+      roles: Type.Optional(Type.Unknown({ description: '{ <role id>: { web, mobile } }' })),
+    },
+    { examples: [{ default: { web: 5, mobile: -1 } }] },
+  ),
+  (limits) => sessionLimitsProblems(limits).length === 0,
+)
+
+/** Every key that there is. */
 export const settingsKeys: ReadonlyMap<string, Key> = new Map(
   Object.entries({
     project_name: lineKey('Acme'),
@@ -49,7 +57,7 @@ export const settingsKeys: ReadonlyMap<string, Key> = new Map(
     app_url: addressKey('https://app.example.com'),
     project_color: colorKey,
     secondary_color: colorKey,
-    description: key(true, 'a text', 'Everything for the coyote', text),
+    description: key(true, 'a text', text('Everything for the coyote')),
     keywords: lineKey('rockets, anvils'),
     project_logo_light_Id: fileKey,
     project_logo_dark_Id: fileKey,
@@ -58,26 +66,25 @@ export const settingsKeys: ReadonlyMap<string, Key> = new Map(
     project_favicon_Id: fileKey,
     project_icon_Id: fileKey,
     email_icon_Id: fileKey,
-    email_signature: key(true, 'a text', 'Yours, Acme', text),
+    email_signature: key(true, 'a text', text('Yours, Acme')),
     from_email_name: lineKey('Acme'),
     smtp_enabled: switchKey(true),
-    smtp_host: key(false, 'a host name or address without a port', 'smtp.example.com', isHost),
-    smtp_port: key(false, 'a port from 1 to 65535', 587, isPort),
+    smtp_host: key(false, 'a host name or address without a port', Type.Refine(oneLine('smtp.example.com'), isHost)),
+    smtp_port: key(false, 'a port from 1 to 65535', Type.Integer({ minimum: 1, maximum: 65_535, examples: [587] })),
     smtp_secure: switchKey(false),
     smtp_user: lineKey('mailer', false),
     smtp_pass: lineKey('********', false),
-    smtp_from_address: key(false, 'an address, or Name <address>', 'Acme <no-reply@example.com>', emailOrNamed),
-    timezone: key(true, 'an IANA time zone', 'Europe/Zurich', zone),
-    language: key(true, 'a language tag such as en or pt-BR', 'en', isLanguage),
+    smtp_from_address: key(
+      false,
+      'an address, or Name <address>',
+      oneLine('Acme <no-reply@example.com>', mailboxPattern),
+    ),
+    timezone: key(true, 'an IANA time zone', Type.Refine(oneLine('Europe/Zurich'), isTimeZone)),
+    language: key(true, 'a language tag such as en or pt-BR', Type.Refine(oneLine('en'), isLanguage)),
     date_format: lineKey('YYYY-MM-DD'),
-    currency: key(true, 'a currency code such as USD', 'USD', (value) => line(value) && /^[A-Z]{3}$/.test(value)),
+    currency: key(true, 'a currency code such as USD', oneLine('USD', '^[A-Z]{3}$')),
     session_limits: {
-      ...key(
-        false,
-        '{ default: { web, mobile }, roles: { <role id>: { web, mobile } } }',
-        { default: { web: 5, mobile: -1 } },
-        isSessionLimits,
-      ),
+      ...key(false, '{ default: { web, mobile }, roles: { <role id>: { web, mobile } } }', SessionLimits),
       explain: sessionLimitsProblems,
     },
     metadata: jsonKey,
@@ -118,25 +125,17 @@ function problemOf(name: string, value: unknown, tenantId: string | null): strin
   const known = settingsKeys.get(name)
   if (known === undefined) return [`${name.slice(0, 64)}: unknown setting`]
   if (value === null && (tenantId !== null || !indispensable.has(name))) return []
-  if (value !== null && known.accepts(value)) return []
+  if (value !== null && fits(known.shape, value)) return []
   const problems = known.explain !== undefined && isObject(value) ? known.explain(value) : []
   return problems.length === 0 ? [`${name}: expected ${known.expected}`] : problems.map((line) => `${name}${line}`)
 }
 
 /** A name of letters, digits, dots and hyphens, or an IP address. */
-function isHost(value: unknown): boolean {
-  return line(value) && (isIP(value) !== 0 || /^(?!-)[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?$/i.test(value))
-}
-
-function isPort(value: unknown): boolean {
-  return Number.isInteger(value) && (value as number) >= 1 && (value as number) <= 65_535
+function isHost(value: string): boolean {
+  return isIP(value) !== 0 || /^(?!-)[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?$/i.test(value)
 }
 
 /** `{ default: { web, mobile }, roles: { <role id>: { web, mobile } } }`, each part optional; -1 is unlimited. */
-function isSessionLimits(value: unknown): boolean {
-  return isObject(value) && sessionLimitsProblems(value).length === 0
-}
-
 function sessionLimitsProblems(value: unknown): readonly string[] {
   const { default: fallback, roles, ...others } = value as Record<string, unknown>
   const unknown = Object.keys(others).map((name) =>
@@ -171,9 +170,9 @@ function isTimeZone(value: string): boolean {
   }
 }
 
-function isLanguage(value: unknown): boolean {
+function isLanguage(value: string): boolean {
   try {
-    return line(value) && Intl.getCanonicalLocales(value).length === 1
+    return Intl.getCanonicalLocales(value).length === 1
   } catch {
     return false
   }

@@ -3,21 +3,22 @@ import { AppError } from '../../errors.ts'
 import type { Writes } from '../../events/commit.ts'
 import { type App, actorOf } from '../../http/http.ts'
 import { deleteSettings, updateSettings } from './change.ts'
-import { brandingRoute, byAppUrlRoute, changeRoute, readRoute, reloadRoute, removeRoute } from './declarations.ts'
 import {
-  administratorSettings,
-  brandingOf,
-  imagesOf,
-  publicSettings,
-  settingsNotFound,
-  tenantOfQuery,
-} from './settings.ts'
+  brandingRoute,
+  byAppUrlRoute,
+  changeRoute,
+  readRoute,
+  reloadRoute,
+  removeRoute,
+  tenantOf,
+} from './declarations.ts'
+import { administratorSettings, brandingOf, imagesOf, publicSettings } from './settings.ts'
 import type { CurrentSettings } from './store.ts'
 
 /** Settings that a frontend needs before anybody signs in; administrators see the rest of GET /settings too. */
 export function settingsRoutes(app: App, rt: Reads & CurrentSettings): void {
   app.get('/settings', readRoute, async (request) => {
-    const row = rt.settings.current(tenantOfQuery(request) ?? request.caller.tenantId)
+    const row = rt.settings.current(tenantOf(request.query) ?? request.caller.tenantId)
     const shown = request.caller.admin ? administratorSettings(row) : publicSettings(row)
     return { data: { ...shown, ...(await imagesOf(rt, row)) } }
   })
@@ -27,26 +28,24 @@ export function settingsRoutes(app: App, rt: Reads & CurrentSettings): void {
     return { data: { ...publicSettings(row), ...(await imagesOf(rt, row)) } }
   })
   app.get('/settings/branding', brandingRoute, async (request) => ({
-    data: brandingOf(rt.settings.current(tenantOfQuery(request))),
+    data: brandingOf(rt.settings.current(tenantOf(request.query))),
   }))
 }
 
 /** Emits: system.settings. */
 export function settingsAdminRoutes(app: App, rt: Reads & Writes & CurrentSettings): void {
   app.patch('/settings', changeRoute, async (request) => {
-    const row = await updateSettings(rt, actorOf(request), tenantOfQuery(request) ?? null, request.body)
+    const row = await updateSettings(rt, actorOf(request), tenantOf(request.query) ?? null, request.body)
     return { data: { ...administratorSettings(row), ...(await imagesOf(rt, row)) } }
   })
   app.post('/settings/reload', reloadRoute, async (request) => {
-    const tenantId = tenantOfQuery(request)
+    const tenantId = tenantOf(request.query)
     await rt.settings.reload()
     const message = 'settings reloaded successfully'
     return { message: tenantId === undefined ? `Global ${message}` : `Tenant ${message} for: ${tenantId}` }
   })
   app.delete('/settings/tenant', removeRoute, async (request) => {
-    const tenantId = tenantOfQuery(request)
-    if (tenantId === undefined) throw settingsNotFound()
-    await deleteSettings(rt, actorOf(request), tenantId)
+    await deleteSettings(rt, actorOf(request), request.query.tenant_id)
     return { message: 'Tenant settings deleted successfully' }
   })
 }

@@ -1,15 +1,13 @@
-import type { FastifyRequest } from 'fastify'
 import { isForbiddenLiteral } from '../../adapters/public-address.ts'
 import { seal, unseal } from '../../adapters/sealing.ts'
 import type { Config } from '../../config/config.ts'
 import type { Reads } from '../../db/pools.ts'
 import { sql } from '../../db/sql.ts'
 import { AppError } from '../../errors.ts'
-import { isUuid } from '../../language/uuid.ts'
 import { imageNames, invalidSettings, type SettingsValues, settingsKeys } from './keys.ts'
 import type { SettingsRow } from './store.ts'
 
-export { TenantQuery } from './declarations.ts'
+export { TenantQuery, tenantOf } from './declarations.ts'
 export { imageNames } from './keys.ts'
 export { type CurrentSettings, installationSettings, type SettingsRow, tenantsWithSmtp } from './store.ts'
 
@@ -92,14 +90,6 @@ export function storedValues(config: Config, values: SettingsValues): SettingsVa
 /** The SMTP password of a row, for the mailer alone; undefined where none is set. */
 export function smtpPassword(config: Config, row: SettingsRow): string | undefined {
   return typeof row.smtp_pass === 'string' ? unseal(config, sealedFor, row.smtp_pass).text : undefined
-}
-
-/** The tenant that the query names; 404 for what cannot be a tenant's id. */
-export function tenantOfQuery(request: FastifyRequest): string | undefined {
-  const value = (request.query as Record<string, unknown>).tenant_id
-  if (value === undefined || value === '') return undefined
-  if (!isUuid(value)) throw settingsNotFound()
-  return value.toLowerCase()
 }
 
 export const settingsNotFound = () => new AppError(404, 'Settings not found')

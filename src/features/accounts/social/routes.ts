@@ -5,10 +5,9 @@ import type { Configuration } from '../../../config/config.ts'
 import { acceptForms } from '../../../http/forms.ts'
 import type { App } from '../../../http/http.ts'
 import { Text } from '../../../http/shapes.ts'
-import { isObject } from '../../../query/guards.ts'
 import { authRoute, deliver, deliveryTo, prepare, SignedInShape, setSessionCookie, signInMode } from '../auth/auth.ts'
 import { journeyCookie } from './journey.ts'
-import { CallbackShape, SocialBody, SocialLinkQuery, StartedShape } from './schema.ts'
+import { type Callback, CallbackShape, SocialBody, SocialLinkQuery, StartedShape } from './schema.ts'
 import {
   type Ended,
   endSocialSignIn,
@@ -36,16 +35,17 @@ export function socialRoutes(app: App, rt: SocialWrites): void {
     const { url } = started(reply, await startByLink(rt, request, request.params.provider, request.query))
     return reply.redirect(url, 302)
   })
-  const finish = async (request: FastifyRequest, reply: FastifyReply, provider: string, parameters: unknown) => {
-    const ended = await endSocialSignIn(rt, request, provider, isObject(parameters) ? parameters : {})
+  const finish = async (request: FastifyRequest, reply: FastifyReply, provider: string, parameters: Callback) => {
+    const ended = await endSocialSignIn(rt, request, provider, parameters)
     return delivered(rt, reply, ended)
   }
   app.get('/auth/callback/:provider', callbackRoute, (request, reply) =>
     finish(request, reply, request.params.provider, request.query),
   )
   app.register(async (scope) => {
-    acceptForms(scope as App)
-    scope.post('/auth/callback/apple', appleCallbackRoute, (request, reply) =>
+    const forms = scope as App
+    acceptForms(forms)
+    forms.post('/auth/callback/apple', appleCallbackRoute, (request, reply) =>
       finish(request, reply, 'apple', request.body),
     )
   })
@@ -122,7 +122,6 @@ const callbackRoute = authRoute(
       200: SignedInShape,
       302: Type.Null({ description: 'To the app, where the sign-in began with a link.' }),
     },
-    readElsewhere: 'all',
     sendsText: true,
   },
   opened,
@@ -137,7 +136,6 @@ const appleCallbackRoute = authRoute(
       200: SignedInShape,
       303: Type.Null({ description: 'To the app, where the sign-in began with a link.' }),
     },
-    readElsewhere: 'all',
     sendsText: true,
   },
   opened,

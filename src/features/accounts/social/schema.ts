@@ -1,3 +1,4 @@
+import type { Static } from 'typebox'
 import { Type } from '../../../adapters/typebox.ts'
 import { Filled, Text } from '../../../http/shapes.ts'
 import { SignedInShape, SignIn } from '../auth/auth.ts'
@@ -41,16 +42,25 @@ export const SocialLinkQuery = Type.Object({
   scopes: Scopes,
 })
 
+/** A parameter that says something, or is none. */
+const Said = (example: string, description?: string) =>
+  Type.Optional(Type.String({ minLength: 1, examples: [example], lenient: true, ...(description && { description }) }))
+
 /** The parameters that a provider sends the browser back with; some have more. */
 export const CallbackShape = Type.Object(
   {
-    state: Type.Optional(Text('5f1d7a84db00d2fc')),
-    code: Type.Optional(Text('4/0AX4XfWh')),
-    error: Type.Optional(Text('access_denied')),
-    error_description: Type.Optional(Text('The user has refused')),
+    state: Said('5f1d7a84db00d2fc'),
+    code: Said('4/0AX4XfWh'),
+    error: Said('access_denied'),
+    error_description: Said('The user has refused'),
+    iss: Said('https://accounts.google.com', 'The issuer, by RFC 9207.'),
+    device_id: Said('dev-1', 'Of VK ID.'),
+    user: Said('{"name":{"firstName":"Ada","lastName":"Lovelace"}}', 'Of Apple, once: the name.'),
   },
   { additionalProperties: true, examples: [{ state: '5f1d7a84db00d2fc', code: '4/0AX4XfWh' }] },
 )
+
+export type Callback = Static<typeof CallbackShape>
 
 /** Where to send the browser; or, for an ID token, the answer of signing in. */
 export const StartedShape = Type.Object({

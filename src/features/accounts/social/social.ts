@@ -34,7 +34,7 @@ import { beginJourney, endJourney, type Journey, journeyCookie, secretsOf } from
 import { type Identity, linkedAccount } from './link.ts'
 import { profileOf } from './profile.ts'
 import type { Provider } from './providers.ts'
-import type { SocialBody, SocialLinkQuery } from './schema.ts'
+import type { Callback, SocialBody, SocialLinkQuery } from './schema.ts'
 
 /** Where to send the browser, and the cookie to give it, if any. */
 export type Start = { readonly url: string; readonly cookie: string | undefined }
@@ -224,16 +224,15 @@ export async function endSocialSignIn(
   rt: SocialWrites,
   request: FastifyRequest,
   provider: string,
-  parameters: Readonly<Record<string, unknown>>,
+  parameters: Callback,
 ): Promise<Ended> {
   const { id } = namedProvider(rt, provider)
-  const state = textIn(parameters.state)
-  const failure = textIn(parameters.error)
-  if (state === undefined || (textIn(parameters.code) === undefined && failure === undefined))
+  const { state, code, error: failure } = parameters
+  if (state === undefined || (code === undefined && failure === undefined))
     throw new AppError(400, 'Missing code or state parameter')
   const journey = await endJourney(rt, request, id, state)
   try {
-    if (failure !== undefined) throw new AppError(400, saidBy(textIn(parameters.error_description) ?? failure))
+    if (failure !== undefined) throw new AppError(400, saidBy(parameters.error_description ?? failure))
     return { journey, answer: await arrive(rt, request, journey, state, parameters) }
   } catch (error) {
     if (!(error instanceof AppError)) throw error
@@ -246,7 +245,7 @@ async function arrive(
   request: FastifyRequest,
   journey: Journey,
   state: string,
-  parameters: Readonly<Record<string, unknown>>,
+  parameters: Callback,
 ): Promise<SignInAnswer> {
   const client = await reachableClient(rt, namedProvider(rt, journey.provider))
   try {
@@ -267,16 +266,16 @@ function trade(
   { id, oauth, provider }: Client,
   { redirectUri }: Journey,
   state: string,
-  parameters: Readonly<Record<string, unknown>>,
+  parameters: Callback,
 ): Promise<Tokens> {
   const callback = new URL(redirectUri)
   // A provider whose issuer is not known has nothing to compare it with.
-  for (const name of ['code', 'state', ...(hasIdTokens(provider) ? ['iss'] : [])]) {
-    const value = textIn(parameters[name])
+  for (const name of ['code', 'state', ...(hasIdTokens(provider) ? (['iss'] as const) : [])] as const) {
+    const value = parameters[name]
     if (value !== undefined) callback.searchParams.set(name, value)
   }
   const { verifier, nonce } = secretsOf(rt.config, state)
-  const deviceId = id === 'vk' ? textIn(parameters.device_id) : undefined
+  const deviceId = id === 'vk' ? parameters.device_id : undefined
   return exchangeCode(oauth, callback, {
     state,
     verifier: provider.pkce ? verifier : undefined,
@@ -286,8 +285,8 @@ function trade(
 }
 
 /** Apple tells the name beside its ID token, once, as JSON in the form. Only a name is taken from there. */
-function withName(tokens: Tokens, { user }: Readonly<Record<string, unknown>>): Tokens {
-  if (tokens.claims === undefined || typeof user !== 'string') return tokens
+function withName(tokens: Tokens, { user }: Callback): Tokens {
+  if (tokens.claims === undefined || user === undefined) return tokens
   const told = jsonOf(user)
   const { firstName, lastName } = isObject(told) && isObject(told.name) ? told.name : {}
   return { ...tokens, claims: { given_name: firstName, family_name: lastName, ...tokens.claims } }
@@ -301,9 +300,6 @@ function jsonOf(text: string): unknown {
     return undefined
   }
 }
-
-/** A parameter that says something. */
-const textIn = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined)
 
 /** Words of others, short and of visible characters. */
 function saidBy(words: string): string {

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
+import { Type } from '../../../adapters/typebox.ts'
 import type { Catalog, Collection, CollectionDefinition, IndexJson, SchemaJson } from '../../../catalog/catalog.ts'
 import type { CollectionChange, Loss } from '../../../catalog/change.ts'
 import { checkShape, compileCatalog, definitionProblems } from '../../../catalog/compile.ts'
@@ -21,9 +22,24 @@ import { sql } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
 import type { Writes } from '../../../events/commit.ts'
 import type { Actor } from '../../../events/types.ts'
+import { readAs } from '../../../http/reading.ts'
 import { applyChange, type ChangeOptions, checkChange, isOwn, previewChange, reasonOf } from './change.ts'
 
 /** Definitions on their way from one installation to another. */
+
+const badFormat = 'Invalid import data format'
+
+/** A file of definitions; the catalog judges what they say. */
+const ImportShape = Type.Object(
+  {
+    version: Type.Optional(Type.Unknown()),
+    timestamp: Type.Optional(Type.Unknown()),
+    schemas: Type.Array(Type.Object({ collectionName: Type.String(), schema: Type.Object({}) }), {
+      refusal: badFormat,
+    }),
+  },
+  { refusal: badFormat },
+)
 
 type SchemaImport = {
   readonly version?: unknown
@@ -45,11 +61,10 @@ export async function exportSchemas(rt: Reads & Clock & CurrentCatalog) {
 
 /** 400 for JSON that is no export: a list of definitions under `schemas`, each collection once. */
 export function readImport(json: unknown): SchemaImport {
-  const { version, timestamp, schemas } = Object(json) as Record<string, unknown>
-  if (!Array.isArray(schemas) || !schemas.every(isDefinition)) throw new AppError(400, 'Invalid import data format')
+  const { version, timestamp, schemas } = readAs(ImportShape, json)
   const names = new Set(schemas.map(({ collectionName }) => collectionName))
-  if (names.size < schemas.length) throw new AppError(400, 'Invalid import data format')
-  const definitions = schemas.map(({ collectionName, schema }) => ({ collectionName, schema }))
+  if (names.size < schemas.length) throw new AppError(400, badFormat)
+  const definitions = schemas.map(({ collectionName, schema }) => ({ collectionName, schema: schema as SchemaJson }))
   return { version, timestamp, schemas: definitions }
 }
 
@@ -207,11 +222,6 @@ function importedSystem(door: Door, collection: Collection, schema: SchemaJson, 
     !names.has(index.name) && index.fields.every((field) => Object.hasOwn(fields, field))
   const indexes = [...(own.indexes ?? []), ...(schema.indexes ?? []).filter(isUsable)]
   return { ...own, fields, ...(indexes.length > 0 && { indexes }) }
-}
-
-function isDefinition(value: unknown): value is CollectionDefinition {
-  const { collectionName, schema } = Object(value) as Partial<CollectionDefinition>
-  return typeof collectionName === 'string' && schema !== null && typeof schema === 'object' && !Array.isArray(schema)
 }
 
 /** Summary of a new schema, for the preview of an import. */

@@ -6,7 +6,6 @@ import { positionOfEventId } from '../../../events/log.ts'
 import { isUuid } from '../../../language/uuid.ts'
 import type { Access } from '../../../query/access.ts'
 import { resolveEnv } from '../../../query/env.ts'
-import { quoted } from '../../../query/guards.ts'
 import { readableFields, resolveCondition } from '../../../query/resolve.ts'
 import { inTransaction, isScoped, isTenanted, type Writer } from '../items/items.ts'
 import { applyPlan } from './apply.ts'
@@ -25,7 +24,7 @@ import {
 } from './queries.ts'
 
 /** What is to be undone, and how; see `UndoBody` in routes.ts. */
-export type UndoRequest = {
+type UndoRequest = {
   readonly requestId?: string
   readonly position?: string | number
   readonly actor?: string
@@ -39,7 +38,7 @@ export type UndoRequest = {
 }
 
 /** What an undo does or would do, as far as the caller may read the rows. */
-export type UndoReport = {
+type UndoReport = {
   readonly plan: string
   readonly counts: readonly Count[]
   readonly rows: readonly ShownRow[]
@@ -110,24 +109,9 @@ export async function undo(rt: UndoWrites, writer: Writer, request: UndoRequest)
   })
 }
 
-const members: ReadonlySet<string> = new Set<keyof UndoRequest>([
-  'requestId',
-  'position',
-  'actor',
-  'from',
-  'to',
-  'collections',
-  'include',
-  'dryRun',
-  'plan',
-  'force',
-])
-
 /** Which events are meant. 400 unless exactly one way of choosing them is used. */
 async function choose(db: Reader, access: Access, request: UndoRequest): Promise<Chosen> {
   const { requestId, position, actor, include } = request
-  const unknown = Object.keys(request).find((name) => !members.has(name))
-  if (unknown !== undefined) throw errors.badBody(`Request body has no member ${quoted(unknown)}`)
   if ([requestId, position, actor].filter((way) => way !== undefined).length !== 1)
     throw errors.badBody('Request body must have one of requestId, position and actor')
   if (actor !== undefined) return chosenUser(access, actor, request)
@@ -154,8 +138,7 @@ function chosenUser(access: Access, actor: string, { from, to, collections, incl
 }
 
 /** Administrators, and roles that may read svc_AuditLog. */
-export const mayReadLog = (access: Access): boolean =>
-  access.admin || access.grant('svc_AuditLog', 'read') !== undefined
+const mayReadLog = (access: Access): boolean => access.admin || access.grant('svc_AuditLog', 'read') !== undefined
 
 /** Of an event by its position or its id. */
 export function positionOf(text: string): string | undefined {

@@ -1,19 +1,17 @@
 import { canonicalEmail } from '../../../adapters/email-address.ts'
 import { type Mailer, openMailer } from '../../../adapters/mailer.ts'
 import { Type } from '../../../adapters/typebox.ts'
-import type { Reads } from '../../../db/pools.ts'
 import { AppError } from '../../../errors.ts'
 import { commit } from '../../../events/commit.ts'
 import type { Actor } from '../../../events/types.ts'
 import { type App, actorOf } from '../../../http/http.ts'
 import { route } from '../../../http/route.ts'
 import { Text } from '../../../http/shapes.ts'
-import { isUuid } from '../../../language/uuid.ts'
-import { settingsNotFound, TenantQuery } from '../../settings/settings.ts'
+import { settingsNotFound, TenantQuery, tenantOf } from '../../settings/settings.ts'
 import type { MailWrites } from './capabilities.ts'
 import { attemptMail } from './jobs.ts'
 import { queueMail } from './mail.ts'
-import { tenantOf } from './queries.ts'
+import { tenantOf as tenantNamed } from './queries.ts'
 
 /** Less patient than the worker: somebody is waiting. */
 const timeouts = { connect: 10_000, greeting: 10_000, silence: 20_000 }
@@ -24,7 +22,7 @@ export function mailAdminRoutes(app: App, rt: MailWrites): void {
   app.addHook('onClose', async () => mailer.close())
   app.post('/settings/test-email', testRoute, async (request) => {
     const { to, email } = request.body
-    await sendTestMail(rt, mailer, actorOf(request), { to: to ?? email, tenantId: request.query.tenant_id })
+    await sendTestMail(rt, mailer, actorOf(request), { to: to ?? email, tenantId: tenantOf(request.query) })
     return { success: true, message: 'Test email sent successfully' }
   })
 }
@@ -43,13 +41,12 @@ const testRoute = route({
     email: recipient('ada@example.com'),
   }),
   response: { 200: Type.Object({ success: Type.Boolean(), message: Text('Test email sent successfully') }) },
-  readElsewhere: 'query',
 })
 
 type Wanted = {
   readonly to: string | undefined
   /** The tenant whose settings are tried; the installation's without one. */
-  readonly tenantId: unknown
+  readonly tenantId: string | undefined
 }
 
 /** Long enough for a slow server, short enough for whoever waits. Milliseconds. */
@@ -64,7 +61,8 @@ const longest = 30_000
  */
 async function sendTestMail(rt: MailWrites, mailer: Mailer, actor: Actor, wanted: Wanted): Promise<void> {
   const to = recipientOf(wanted.to)
-  const tenantId = await knownTenant(rt, wanted.tenantId)
+  const { tenantId } = wanted
+  if (tenantId !== undefined && (await tenantNamed(rt.db, tenantId)) === undefined) throw settingsNotFound()
   const id = await commit(rt, actor, async (tx) => {
     const { emailLogId } = await queueMail(tx, { type: 'test', to, context: {}, ...(tenantId && { tenantId }) })
     return { result: emailLogId }
@@ -80,12 +78,6 @@ function recipientOf(typed: string | undefined): string {
   const address = canonicalEmail(typed)
   if (address === undefined) throw new AppError(400, 'Invalid email address')
   return address
-}
-
-async function knownTenant(rt: Reads, tenantId: unknown): Promise<string | undefined> {
-  if (tenantId === undefined || tenantId === '') return undefined
-  if (!isUuid(tenantId) || (await tenantOf(rt.db, tenantId)) === undefined) throw settingsNotFound()
-  return tenantId.toLowerCase()
 }
 
 const failed = (reason: string) => new AppError(500, 'Failed to send test email', { details: { reason } })

@@ -1,4 +1,5 @@
 import { canonicalEmail } from '../../../adapters/email-address.ts'
+import { Type } from '../../../adapters/typebox.ts'
 import type { Reads } from '../../../db/pools.ts'
 import { rawQuery, type Tx } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
@@ -15,8 +16,9 @@ import {
   removeJob,
 } from '../../../events/jobs.ts'
 import type { Actor, DomainEvent } from '../../../events/types.ts'
+import { readAs } from '../../../http/reading.ts'
+import { Text } from '../../../http/shapes.ts'
 import { isUuid } from '../../../language/uuid.ts'
-import { isObject } from '../../../query/guards.ts'
 import { cancelMail, mailStatus, requeueMail } from '../../messaging/mail/mail.ts'
 import { cancelTask, countTasks, hurryTask, lockTask, redriveTask, type TaskState } from '../../work/tasks/tasks.ts'
 import {
@@ -67,7 +69,10 @@ export async function cancel(rt: Writes, actor: Actor, id: string): Promise<void
  */
 export async function redrive(rt: Writes, actor: Actor, id: string, body: unknown): Promise<void> {
   const taskId = taskIdOf(id)
-  if (taskId !== undefined) return redriveTaskOf(rt, actor, taskId, body)
+  if (taskId !== undefined) {
+    readAs(NoCorrection, body)
+    return changeTask(rt, actor, taskId, taskDeeds.redrive)
+  }
   await change(
     rt,
     actor,
@@ -82,11 +87,6 @@ export async function redrive(rt: Writes, actor: Actor, id: string, body: unknow
       }
     },
   )
-}
-
-async function redriveTaskOf(rt: Writes, actor: Actor, taskId: number, body: unknown): Promise<void> {
-  membersOf(body, [])
-  await changeTask(rt, actor, taskId, taskDeeds.redrive)
 }
 
 type Stored = Omit<StoredJob, 'queue'> & { readonly queue: QueueName }
@@ -121,12 +121,29 @@ type Subject = {
   cancel(tx: Tx, data: Readonly<Record<string, unknown>>): Promise<void>
 }
 
+const closed = { additionalProperties: false, refusal: 'Request body must be an object' }
+
+/** What a body may correct of a mail. */
+export const MailCorrection = Type.Object(
+  {
+    to: Type.Optional(
+      Type.Refine(
+        Text('ada@example.com', { description: 'Of a mail: the right address.', refusal: 'Invalid email address' }),
+        (to) => canonicalEmail(to) !== undefined,
+      ),
+    ),
+  },
+  closed,
+)
+/** Of anything else. */
+const NoCorrection = Type.Object({}, closed)
+
 const mail: Subject = {
   async redrive(tx, data, body) {
-    const to = recipientIn(body)
+    const { to } = readAs(MailCorrection, body)
     if (misfitOf('mail', data) !== undefined) throw errors.conflict('The job names no mail')
     const id = String(data.emailLogId)
-    if (await requeueMail(tx, id, to)) return
+    if (await requeueMail(tx, id, to && canonicalEmail(to))) return
     throw errors.conflict(
       `The mail is ${(await mailStatus(tx, id)) ?? 'deleted'}; only one that has failed is sent again`,
     )
@@ -137,7 +154,7 @@ const mail: Subject = {
 }
 
 const withoutRow: Subject = {
-  redrive: async (_tx, _data, body) => void membersOf(body, []),
+  redrive: async (_tx, _data, body) => void readAs(NoCorrection, body),
   cancel: async () => undefined,
 }
 
@@ -145,23 +162,6 @@ const subjects: Partial<Readonly<Record<QueueName, Subject>>> = { mail }
 
 function subjectOf(queue: QueueName): Subject {
   return subjects[queue] ?? withoutRow
-}
-
-/** `{ to }`: the address, corrected. */
-function recipientIn(body: unknown): string | undefined {
-  const { to } = membersOf(body, ['to'])
-  if (to === undefined) return undefined
-  const address = typeof to === 'string' ? canonicalEmail(to) : undefined
-  if (address === undefined) throw new AppError(400, 'Invalid email address')
-  return address
-}
-
-/** The members of a body; 400 for one that is not known. */
-function membersOf(body: unknown, known: readonly string[]): Readonly<Record<string, unknown>> {
-  if (body === undefined || body === null) return {}
-  const unknown = isObject(body) ? Object.keys(body).filter((name) => !known.includes(name)) : ['the body']
-  if (unknown.length > 0) throw errors.badBody(`Unknown: ${unknown.map((name) => name.slice(0, 64)).join(', ')}`)
-  return body as Readonly<Record<string, unknown>>
 }
 
 /** Tasks among the jobs: they are rows of their own and no jobs of a queue, but operators ask the same of them. */

@@ -5,7 +5,7 @@ import type { Writes } from '../../../events/commit.ts'
 import { type App, actorOf } from '../../../http/http.ts'
 import { type Declaration, route } from '../../../http/route.ts'
 import { Count, Moment, NullableId, NullableMoment, NullableText, OneOf, Said, Text } from '../../../http/shapes.ts'
-import { cancel, hurry, jobOr404, queueRows, redrive, redriveQueue } from './ops.ts'
+import { cancel, hurry, jobOr404, MailCorrection, queueRows, redrive, redriveQueue } from './ops.ts'
 import { allQueues, type JobFilter, jobStates, jobsPage } from './queries.ts'
 
 /** What the workers have to do, and what they could not: for administrators. Emits: job.* and row changes. */
@@ -108,9 +108,9 @@ const redriveRoute = route({
   tag: 'Operations',
   scope: 'admin',
   params: JobParams,
-  body: Type.Object({ to: Type.Optional(Text('ada@example.com', { description: 'Of a mail: the right address.' })) }),
+  body: MailCorrection,
   response: { 200: Said('The job is queued again') },
-  // Each kind of job takes members of its own.
+  // Each kind of job takes members of its own, and which one it is is looked up first.
   readElsewhere: 'all',
 })
 const cancelRoute = declared({

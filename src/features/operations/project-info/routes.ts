@@ -4,7 +4,7 @@ import type { App } from '../../../http/http.ts'
 import { route } from '../../../http/route.ts'
 import { Anything, NullableId, NullableText, Text } from '../../../http/shapes.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
-import { TenantQuery, tenantOfQuery } from '../../settings/settings.ts'
+import { TenantQuery, tenantOf } from '../../settings/settings.ts'
 import { projectInfo } from './project-info.ts'
 
 /** GET and POST /: what a frontend needs before anybody signs in; with `?tenant_id=` that of the tenant. */
@@ -13,7 +13,7 @@ export function projectInfoRoutes(app: App, rt: Configuration & CurrentSettings)
     ...infoRoute,
     method: ['GET', 'POST'],
     url: '/',
-    handler: async (request) => projectInfo(rt, tenantOfQuery(request)),
+    handler: async (request) => projectInfo(rt, tenantOf(request.query)),
   })
 }
 
@@ -80,7 +80,6 @@ const infoRoute = route(
     scope: 'none',
     query: TenantQuery,
     response: { 200: InfoShape },
-    readElsewhere: 'query',
   },
   { bodyLimit: 16_384 },
 )
