@@ -44,7 +44,7 @@ export async function expireEvents(db: LogDb, before: Date, options: ExpiryOptio
   const { batch = 10_000, lockAttempts = 1, forConsumers = nothingKept, signal, onProgress } = options
   const beyond = new Date(before.getTime() - forConsumers.days * dayMs)
   const { rows } = await db.query(expiredPartitionsSql, [before.toISOString(), beyond.toISOString()])
-  const expired = rows as ExpiredPartition[]
+  const { drops, restStops } = decideExpiry(rows as ExpiredPartition[], forConsumers.bytes)
   const dropped: string[] = []
   const postponed: string[] = []
   const held: string[] = []
@@ -54,16 +54,13 @@ export async function expireEvents(db: LogDb, before: Date, options: ExpiryOptio
     signal?.throwIfAborted()
   }
   signal?.throwIfAborted()
-  for (const [i, { name, isWhole, isBeyond }] of expired.entries()) {
-    if (!isWhole) continue
-    const bytes = expired.slice(i).reduce((sum, one) => sum + one.bytes, 0)
-    const outcome = await dropPartition(db, name, lockAttempts, isBeyond || bytes > forConsumers.bytes)
+  for (const { name, stops } of drops) {
+    const outcome = await dropPartition(db, name, lockAttempts, stops)
     const list = { dropped, busy: postponed, held }[outcome]
     list.push(name)
     advance()
   }
-  const rest = expired.filter(({ isWhole }) => !isWhole).reduce((sum, one) => sum + one.bytes, 0)
-  const unread = rest > forConsumers.bytes ? before : beyond
+  const unread = restStops ? before : beyond
   for (let found = batch, from = '-infinity'; found === batch; advance()) {
     const values = [before.toISOString(), [...postponed, ...held], batch, from, unread.toISOString()]
     const [round] = (await db.query(deleteSql, values)).rows as [DeletedRound]
@@ -78,12 +75,28 @@ const nothingKept: ConsumerBound = { days: 0, bytes: 0 }
 const dayMs = 86_400_000
 
 /** `bytes`: of what has expired in it, for a month that has in part by the share of its time. */
-type ExpiredPartition = {
+export type ExpiredPartition = {
   readonly name: string
   readonly isWhole: boolean
   /** Older than is kept for consumers. */
   readonly isBeyond: boolean
   readonly bytes: number
+}
+
+/**
+ * What of the expired partitions, the oldest first, is dropped as a whole, and where that and the deletion of the rest
+ * stops consumers that have yet to read it: beyond the days that are kept for them, and where it comes with all that
+ * follows to more than `mostBytes`.
+ */
+export function decideExpiry(expired: readonly ExpiredPartition[], mostBytes: number) {
+  const exceeds = (partitions: readonly ExpiredPartition[]) =>
+    partitions.reduce((sum, { bytes }) => sum + bytes, 0) > mostBytes
+  return {
+    drops: expired.flatMap(({ name, isWhole, isBeyond }, i) =>
+      isWhole ? [{ name, stops: isBeyond || exceeds(expired.slice(i)) }] : [],
+    ),
+    restStops: exceeds(expired.filter(({ isWhole }) => !isWhole)),
+  }
 }
 
 /** `found` exceeds `deleted` where somebody else deletes the same. */

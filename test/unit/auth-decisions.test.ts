@@ -6,10 +6,14 @@ import {
   decideAddressRequest,
   decideAskedRole,
   decideMembership,
+  decideMove,
   decideOwnership,
   decidePassword,
+  decidePasswordChange,
   decideRedemption,
+  decideRefresh,
   decideRegisteredRole,
+  endingOf,
   mayBeMailedAgain,
   sessionRefusal,
   signInRefusal,
@@ -240,5 +244,50 @@ describe('confirming another address', () => {
     for (const more of [{ isUsed: true }, { asked: 'other@example.org' }, { asked: undefined }, { status: 'banned' }])
       expect(refusalOf(() => decideAddressConfirmation({ ...known, isTaken: true, ...more })).status).toBe(400)
     expect(refusalOf(() => decideAddressConfirmation({ ...known, isTaken: true })).status).toBe(409)
+  })
+})
+
+describe('another password', () => {
+  it('is for the account whose password was checked, as long as it is current', () => {
+    const events = [{ type: 'auth.password_change', data: { userId: 'u1' } }]
+    expect(decidePasswordChange({ checked: { password: 'hash' }, locked: ada })).toEqual({ account: ada, events })
+    const stale = [{ ...ada, password: 'of another change' }, { ...ada, password: null }, undefined]
+    for (const locked of stale)
+      expect(refusalOf(() => decidePasswordChange({ checked: { password: 'hash' }, locked }))).toEqual({
+        status: 400,
+        message: 'Current password is incorrect',
+      })
+  })
+
+  it('is given by an administrator to whoever there is', () => {
+    const bare = { ...ada, password: null }
+    expect(decidePasswordChange({ locked: bare }).account).toBe(bare)
+    expect(refusalOf(() => decidePasswordChange({ locked: undefined }))).toEqual({
+      status: 404,
+      message: 'User not found',
+    })
+  })
+})
+
+describe('another token for a session', () => {
+  const over = { status: 401, message: 'Invalid or expired token' }
+
+  it('goes to one of simultaneous calls', () => {
+    const events = [{ type: 'auth.refresh', data: { userId: 'u1' } }]
+    expect(decideRefresh('u1', { userRoleId: 'ur' })).toEqual({ replaced: { userRoleId: 'ur' }, events })
+    expect(refusalOf(() => decideRefresh('u1', undefined))).toEqual(over)
+  })
+
+  it('at another tenant counts to the limit of its type only where that was asked for', () => {
+    expect(decideMove({ type: 'web' }, undefined)).toEqual({ type: 'web', isLimited: false })
+    expect(decideMove({ type: 'web' }, 'web')).toEqual({ type: 'web', isLimited: true })
+    expect(decideMove({ type: 'default' }, 'mobile')).toEqual({ type: 'mobile', isLimited: true })
+    expect(refusalOf(() => decideMove(undefined, 'web'))).toEqual(over)
+  })
+
+  it('is over by a logout where it was the own one', () => {
+    expect(endingOf('u1', 's1', 's1')).toEqual({ type: 'auth.logout', data: { userId: 'u1' } })
+    const ended = { type: 'auth.session_ended', data: { userId: 'u1', sessionId: 's1' } }
+    expect(['s2', undefined].map((current) => endingOf('u1', 's1', current))).toEqual([ended, ended])
   })
 })

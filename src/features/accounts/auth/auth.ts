@@ -2,7 +2,7 @@
  * Accounts, sessions and the ways to sign in: everything that other slices and the API use of this one. What a request
  * under `/auth` leads to is for `routes.ts` alone.
  */
-export { afterwards, afterwardsDone } from './afterwards.ts'
+export { afterwards } from './afterwards.ts'
 export { deliver, deliveryTo, personBody, prepare, roleAndPermissions, signInMode, tenantBody } from './answers.ts'
 export { bearerOf, callerOfToken, publicCaller, resolveCaller } from './authenticate.ts'
 export {

@@ -1,10 +1,11 @@
 import { administratorRole, publicRole } from '../../../access/roles.ts'
 import type { Role } from '../../../access/store.ts'
 import type { CodeOutcome } from '../../../db/unlogged/secrets.ts'
-import { AppError } from '../../../errors.ts'
+import { AppError, errors } from '../../../errors.ts'
 import type { DomainEvent } from '../../../events/types.ts'
 import { isObject } from '../../../query/guards.ts'
 import type { Account, Membership, VerificationState } from './queries.ts'
+import type { SessionType } from './session-store.ts'
 
 // What is decided about signing in, without a database or a clock: callers bring what is stored, and do what follows.
 
@@ -87,6 +88,28 @@ export function decideAddressRequest(
   return !isTaken
 }
 
+/** Everything that is known when a password is changed. */
+type PasswordChange = {
+  /** The account whose current password was checked; absent where an administrator changes it. */
+  readonly checked?: Pick<Account, 'password'>
+  /** The same account, locked. */
+  readonly locked: Account | undefined
+}
+
+/**
+ * The account that gets another password, and the events of that.
+ *
+ * @throws {AppError} 400 for a password that is no longer current: another change or a reset came first; 404 for no account
+ */
+export function decidePasswordChange({ checked, locked }: PasswordChange) {
+  if (checked !== undefined && locked?.password !== checked.password) throw wrongCurrentPassword()
+  if (locked === undefined) throw unknownUser()
+  const events: DomainEvent[] = [{ type: 'auth.password_change', data: { userId: locked.id } }]
+  return { account: locked, events }
+}
+
+export const unknownUser = () => new AppError(404, 'User not found')
+
 export const wrongCurrentPassword = () => new AppError(400, 'Current password is incorrect')
 
 /** Everything that is known when the link to a new address is followed. */
@@ -132,6 +155,36 @@ export function sessionRefusal(limit: number, type: 'web' | 'mobile', live: numb
   if (limit === 0) return new AppError(403, `${type === 'web' ? 'Web' : 'Mobile'} sessions are not allowed`)
   if (limit < 0 || live < limit) return undefined
   return new AppError(403, `Maximum ${type} session limit (${limit}) reached. Please logout from another device.`)
+}
+
+/**
+ * The events of a session that gets another token.
+ *
+ * @throws {AppError} 401 where it was `replaced` by nothing: of simultaneous calls one has found it
+ */
+export function decideRefresh<Replaced>(userId: string, replaced: Replaced | undefined) {
+  if (replaced === undefined) throw sessionOver()
+  const events: DomainEvent[] = [{ type: 'auth.refresh', data: { userId } }]
+  return { replaced, events }
+}
+
+/**
+ * What the session is that takes the place of one at another tenant: of its type, or of one that was asked for. Only then
+ * its limit counts: a session that was there before is none too many.
+ *
+ * @throws {AppError} 401 where the old one is gone
+ */
+export function decideMove(old: { readonly type: SessionType } | undefined, asked: SessionType | undefined) {
+  if (old === undefined) throw sessionOver()
+  return { type: asked ?? old.type, isLimited: asked !== undefined }
+}
+
+export const sessionOver = () => errors.unauthorized('Invalid or expired token')
+
+/** The event of a session that somebody ends: the own one is a logout. */
+export function endingOf(userId: string, sessionId: string, current: string | undefined): DomainEvent {
+  if (sessionId === current) return { type: 'auth.logout', data: { userId } }
+  return { type: 'auth.session_ended', data: { userId, sessionId } }
 }
 
 type Redemption =

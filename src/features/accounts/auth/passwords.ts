@@ -3,7 +3,6 @@ import type { Static } from 'typebox'
 import { signedIn } from '../../../access/principal.ts'
 import { hashPassword, verifyPassword } from '../../../adapters/passwords.ts'
 import { type Reads, withoutWaiting } from '../../../db/pools.ts'
-import type { Tx } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
 import { commit, type Outcome, type Writes } from '../../../events/commit.ts'
 import { actorOf } from '../../../http/http.ts'
@@ -11,7 +10,7 @@ import { isUuid } from '../../../language/uuid.ts'
 import { queueMail } from '../../messaging/mail/mail.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
 import { afterwards } from './afterwards.ts'
-import { wrongCurrentPassword } from './decisions.ts'
+import { decidePasswordChange, unknownUser, wrongCurrentPassword } from './decisions.ts'
 import {
   checkNewPassword,
   type LinkBody,
@@ -40,7 +39,7 @@ export async function changeOwnPassword(
   const account = await accountOf(withoutWaiting(rt), userId)
   if (account === undefined || !(await verifyPassword(current, account.password, rt.config.auth.passwordHashCost)))
     throw await refuse(rt, request, userId)
-  await change(rt, request, next, (tx) => lockSame(tx, account), sessionId)
+  await change(rt, request, { userId, password: next, checked: account, keptSession: sessionId })
   return changed
 }
 
@@ -61,7 +60,7 @@ export async function changePasswordOf(
   checkNewPassword(next)
   const account = isUuid(userId) ? await accountOf(withoutWaiting(rt), userId) : undefined
   if (account === undefined) throw unknownUser()
-  await change(rt, request, next, (tx) => lockExisting(tx, account.id), sessionId)
+  await change(rt, request, { userId: account.id, password: next, keptSession: sessionId })
   return changed
 }
 
@@ -71,36 +70,28 @@ export function checkMayChangePasswords({ caller }: FastifyRequest): void {
 }
 
 const changed = { message: 'Password changed successfully' }
-const unknownUser = () => new AppError(404, 'User not found')
 
-/** `lock` gives the account, held until the transaction ends, or throws why it must stay as it is. */
+type PasswordChange = {
+  readonly userId: string
+  readonly password: string
+  /** The account whose current password was checked. */
+  readonly checked?: Account
+  readonly keptSession: string
+}
+
 async function change(
   rt: Writes,
   request: FastifyRequest,
-  password: string,
-  lock: (tx: Tx) => Promise<Account>,
-  keptSession: string,
+  { userId, password, checked, keptSession }: PasswordChange,
 ): Promise<void> {
   const passwordHash = await hashPassword(password, rt.config.auth.passwordHashCost)
   await commit(rt, actorOf(request), async (tx): Promise<Outcome<undefined>> => {
-    const account = await lock(tx)
+    const locked = await lockAccount(tx, userId)
+    const { account, events } = decidePasswordChange({ locked, ...(checked && { checked }) })
     await setPassword(tx, account.id, passwordHash)
     await endAccess(tx, account, keptSession)
-    return { result: undefined, events: [{ type: 'auth.password_change', data: { userId: account.id } }] }
+    return { result: undefined, events }
   })
-}
-
-/** Two changes at the same time, or a reset meanwhile: the current password that was checked is no longer current. */
-async function lockSame(tx: Tx, { id: userId, password }: Account): Promise<Account> {
-  const account = await lockAccount(tx, userId)
-  if (account?.password !== password) throw wrongCurrentPassword()
-  return account
-}
-
-async function lockExisting(tx: Tx, userId: string): Promise<Account> {
-  const account = await lockAccount(tx, userId)
-  if (account === undefined) throw unknownUser()
-  return account
 }
 
 async function refuse(rt: Writes, request: FastifyRequest, userId: string): Promise<AppError> {

@@ -28,7 +28,15 @@ import type { CurrentSettings } from '../../settings/settings.ts'
 import { afterwards } from './afterwards.ts'
 import { roleAndPermissions } from './answers.ts'
 import type { AuthReads, AuthWrites } from './capabilities.ts'
-import { sessionLimit, sessionRefusal } from './decisions.ts'
+import {
+  decideMove,
+  decideRefresh,
+  endingOf,
+  sessionLimit,
+  sessionOver,
+  sessionRefusal,
+  unknownUser,
+} from './decisions.ts'
 import { countSessionsOf, liveSessionsOf, lockSessionsOf, readOwnRow, userExists } from './queries.ts'
 import type { SessionType } from './session-store.ts'
 
@@ -66,17 +74,16 @@ export async function refreshSession(rt: Writes & Clock, request: FastifyRequest
   const sessionToken = newSecret()
   const { userRoleId } = await commit(rt, actorOf(request), async (tx) => {
     const replaced = await replaceSession(tx, sessionId, role.id, originOf(rt, request, sessionToken))
-    if (replaced === undefined) throw errors.unauthorized('Invalid or expired token')
-    return { result: replaced, events: [{ type: 'auth.refresh', data: { userId } }] }
+    const { replaced: result, events } = decideRefresh(userId, replaced)
+    return { result, events }
   })
   const claims = { userId, roleId: role.id, tenantId, userRoleId: userRoleId ?? undefined, sessionToken }
   return signToken(rt.config, claims, rt.clock())
 }
 
 /**
- * Replaces the caller's session by one at another tenant, in the transaction that lets it go there  The
- * access token; 401 for all but one of simultaneous calls. Its type is the old one's unless another is asked for, and
- * only then the limit of the type counts: a session that was there before is none too many.
+ * Replaces the caller's session by one at another tenant, in the transaction that lets it go there: the
+ * access token; 401 for all but one of simultaneous calls.
  */
 export async function moveSession(
   rt: AuthReads,
@@ -86,13 +93,10 @@ export async function moveSession(
 ): Promise<string> {
   const { sessionId, userId } = signedIn(request.caller)
   const old = await takeSession(tx, sessionId)
-  if (old === undefined) throw errors.unauthorized('Invalid or expired token')
-  const wanted = { userId, roleId, tenantId, passwordHash: undefined }
-  const token =
-    type === undefined
-      ? await openUnlimited(rt, tx, request, { ...wanted, type: old.type })
-      : await openSession(rt, tx, request, { ...wanted, type })
-  if (token === undefined) throw errors.unauthorized('Invalid or expired token')
+  const { isLimited, ...session } = decideMove(old, type)
+  const open = isLimited ? openSession : openUnlimited
+  const token = await open(rt, tx, request, { userId, roleId, tenantId, passwordHash: undefined, ...session })
+  if (token === undefined) throw sessionOver()
   return token
 }
 
@@ -188,18 +192,12 @@ async function endSessions(
   const { sessionId: current } = signedIn(request.caller)
   return commit(rt, actorOf(request), async (tx) => {
     const result = await deleteSessionsOf(tx, userId, sessionId)
-    return { result, events: result.map((id) => eventOf(userId, id, id === current)) }
+    return { result, events: result.map((id) => endingOf(userId, id, current)) }
   })
 }
 
-function eventOf(userId: string, sessionId: string, isOwn: boolean) {
-  return isOwn
-    ? ({ type: 'auth.logout', data: { userId } } as const)
-    : ({ type: 'auth.session_ended', data: { userId, sessionId } } as const)
-}
-
 async function checkUser(rt: Reads & ReservedReads, userId: string): Promise<void> {
-  if (!isUuid(userId) || !(await userExists(withoutWaiting(rt), userId))) throw new AppError(404, 'User not found')
+  if (!isUuid(userId) || !(await userExists(withoutWaiting(rt), userId))) throw unknownUser()
 }
 
 /**
@@ -209,7 +207,7 @@ export async function me(rt: AuthWrites, request: FastifyRequest) {
   const { userId, role, tenantId, admin, access } = identified(request.caller)
   if (!admin && access.grant('svc_User', 'read') === undefined) throw errors.actionDenied('read', 'svc_User')
   const own = await readOwnRow(withoutWaiting(rt), rt.catalog.current(), userId)
-  if (own === undefined) throw new AppError(404, 'User not found')
+  if (own === undefined) throw unknownUser()
   if (own.idle) afterwards(rt, 'noting the last access', () => touchLastAccess(rt, userId))
   return { user: { ...own.user }, ...roleAndPermissions(rt, role), tenant: tenantId ?? null }
 }
