@@ -22,23 +22,11 @@ const limitsMs = { connectionTimeout: 3000, requestTimeout: 20_000, socketTimeou
  * The objects of a bucket, as content. The SDK (200 ms, 36 MB) is loaded by the first use. It repeats a request twice
  * where the server says that it may; a body that has begun is not asked for again.
  */
-export function openBucket(
-  { accessKeyId, secretAccessKey, region, bucket, endpoint }: S3StorageService,
-  limits = limitsMs,
-) {
+export function openBucket(service: S3StorageService, limits = limitsMs) {
+  const { bucket } = service
   let opened: Client.S3Client | undefined
   const client = (): Client.S3Client => {
-    opened ??= new (sdk().S3Client)({
-      region,
-      credentials: { accessKeyId, secretAccessKey },
-      // Compatible servers have no host name per bucket.
-      ...(endpoint !== undefined && { endpoint, forcePathStyle: true }),
-      // Many compatible servers know none of the newer checksums.
-      requestChecksumCalculation: 'WHEN_REQUIRED',
-      responseChecksumValidation: 'WHEN_REQUIRED',
-      requestHandler: { ...limits, throwOnRequestTimeout: true },
-      maxAttempts: 3,
-    })
+    opened ??= newClient(service, limits)
     return opened
   }
   const object = (key: string) => ({ Bucket: bucket, Key: key })
@@ -77,18 +65,7 @@ export function openBucket(
       const { DeleteObjectCommand } = sdk()
       await orNothing(client().send(new DeleteObjectCommand(object(key))))
     },
-    async *list(prefix: string): AsyncGenerator<Stored & { readonly key: string }> {
-      const { ListObjectsV2Command } = sdk()
-      let next: string | undefined
-      do {
-        const page: Client.ListObjectsV2CommandOutput = await client().send(
-          new ListObjectsV2Command({ Bucket: bucket, Prefix: prefix, ...(next && { ContinuationToken: next }) }),
-        )
-        for (const { Key, Size = 0, LastModified = new Date(0) } of page.Contents ?? [])
-          if (Key !== undefined) yield { key: Key, size: Size, modifiedAt: LastModified }
-        next = page.NextContinuationToken
-      } while (next !== undefined)
-    },
+    list: (prefix: string) => listObjects(client(), bucket, prefix),
     async presign(key: string, { expiresInSeconds, type, disposition }: Presigned): Promise<string> {
       const { GetObjectCommand } = sdk()
       const answered = {
@@ -100,6 +77,40 @@ export function openBucket(
     },
     close: () => opened?.destroy(),
   }
+}
+
+function newClient(
+  { accessKeyId, secretAccessKey, region, endpoint }: S3StorageService,
+  limits: typeof limitsMs,
+): Client.S3Client {
+  return new (sdk().S3Client)({
+    region,
+    credentials: { accessKeyId, secretAccessKey },
+    // Compatible servers have no host name per bucket.
+    ...(endpoint !== undefined && { endpoint, forcePathStyle: true }),
+    // Many compatible servers know none of the newer checksums.
+    requestChecksumCalculation: 'WHEN_REQUIRED',
+    responseChecksumValidation: 'WHEN_REQUIRED',
+    requestHandler: { ...limits, throwOnRequestTimeout: true },
+    maxAttempts: 3,
+  })
+}
+
+async function* listObjects(
+  client: Client.S3Client,
+  bucket: string,
+  prefix: string,
+): AsyncGenerator<Stored & { readonly key: string }> {
+  const { ListObjectsV2Command } = sdk()
+  let next: string | undefined
+  do {
+    const page: Client.ListObjectsV2CommandOutput = await client.send(
+      new ListObjectsV2Command({ Bucket: bucket, Prefix: prefix, ...(next && { ContinuationToken: next }) }),
+    )
+    for (const { Key, Size = 0, LastModified = new Date(0) } of page.Contents ?? [])
+      if (Key !== undefined) yield { key: Key, size: Size, modifiedAt: LastModified }
+    next = page.NextContinuationToken
+  } while (next !== undefined)
 }
 
 /** Undefined for an object that is not there. */

@@ -1,6 +1,7 @@
 import { existsSync, constants as flags } from 'node:fs'
 import { type FileHandle, link, lstat, mkdir, open, opendir, realpath, unlink } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
+import type { Readable } from 'node:stream'
 import { badPath, type Driver, type Listed, type Stored } from './driver.ts'
 
 /**
@@ -20,34 +21,9 @@ export function openDirectory(path: string, { confined }: { readonly confined: b
       await folder.close()
     }
   }
-  const write: Driver['write'] = (key, content) =>
-    at(key, 'make', async (file, folder) => {
-      const handle = await open(file, flags.O_WRONLY | flags.O_CREAT | flags.O_EXCL | flags.O_NOFOLLOW, 0o640)
-      try {
-        for await (const piece of content) await writeWhole(handle, piece)
-        await handle.sync()
-        await handle.close()
-        await folder.sync()
-      } catch (error) {
-        await handle.close().catch(() => undefined)
-        await unlink(file)
-        throw error
-      }
-    })
-  const read: Driver['read'] = (key, range) =>
-    orNothing(
-      at(key, 'find', async (file) => {
-        const handle = await open(file, flags.O_RDONLY | noLink(confined))
-        if (!(await handle.stat()).isFile()) {
-          await handle.close()
-          return undefined
-        }
-        return handle.createReadStream({ ...range, highWaterMark: readAtOnce })
-      }),
-    )
   return {
-    write,
-    read,
+    write: (key, content) => at(key, 'make', (file, folder) => writeNew(file, folder, content)),
+    read: (key, range) => orNothing(at(key, 'find', (file) => readPart(file, noLink(confined), range))),
     stat: (key) =>
       orNothing(
         at(key, 'find', async (file) => {
@@ -76,6 +52,34 @@ export function openDirectory(path: string, { confined }: { readonly confined: b
     presign: async () => undefined,
     close: () => undefined,
   }
+}
+
+/** On the disk when this resolves, or not there. */
+async function writeNew(file: string, folder: Folder, content: AsyncIterable<Uint8Array>): Promise<void> {
+  const handle = await open(file, flags.O_WRONLY | flags.O_CREAT | flags.O_EXCL | flags.O_NOFOLLOW, 0o640)
+  try {
+    for await (const piece of content) await writeWhole(handle, piece)
+    await handle.sync()
+    await handle.close()
+    await folder.sync()
+  } catch (error) {
+    await handle.close().catch(() => undefined)
+    await unlink(file)
+    throw error
+  }
+}
+
+async function readPart(
+  file: string,
+  noLink: number,
+  range?: Parameters<Driver['read']>[1],
+): Promise<Readable | undefined> {
+  const handle = await open(file, flags.O_RDONLY | noLink)
+  if (!(await handle.stat()).isFile()) {
+    await handle.close()
+    return undefined
+  }
+  return handle.createReadStream({ ...range, highWaterMark: readAtOnce })
 }
 
 const readAtOnce = 256 * 1024
