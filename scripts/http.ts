@@ -5,7 +5,7 @@ export type Answer<Body> = { readonly status: number; readonly text: string; rea
 /** Calls the API. `body` goes out as JSON, the answer's JSON is taken to be what the caller says it is. */
 export type Call = <Body = unknown>(method: string, path: string, body?: unknown) => Promise<Answer<Body>>
 
-const patienceMs = 30_000
+const timeoutMs = 30_000
 
 /** A caller with that token, or without one. */
 export function callerOf(url: string, token?: string): Call {
@@ -17,7 +17,7 @@ export function callerOf(url: string, token?: string): Call {
         ...(body !== undefined && { 'content-type': 'application/json' }),
       },
       body: body === undefined ? null : JSON.stringify(body),
-      signal: AbortSignal.timeout(patienceMs),
+      signal: AbortSignal.timeout(timeoutMs),
     })
     const text = await response.text()
     return { status: response.status, text, body: (text === '' ? undefined : JSON.parse(text)) as Body }

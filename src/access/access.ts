@@ -18,7 +18,7 @@ export type Holder = {
   /** Rows behind `$CURRENT_USER.x`, `$CURRENT_TENANT.x`, …; wire forms, without hidden fields. */
   readonly rows: Partial<Record<VariableName, Readonly<Record<string, unknown>>>>
   /** The paths that {@link relatedPathsOf} asked for. */
-  readonly related: Related
+  readonly related: RelatedValues
 }
 
 /**
@@ -276,7 +276,7 @@ export function relatedPart(conditions: unknown, collection: Collection): RelCon
 export type Variable = { readonly name: VariableName; readonly path: readonly string[] }
 
 /** Values by {@link variableKey}; none where there is no related row. */
-export type Related = ReadonlyMap<string, unknown>
+export type RelatedValues = ReadonlyMap<string, unknown>
 
 /** The target of a variable: a field, reached over relations, perhaps of several rows. */
 type VariableTarget = {

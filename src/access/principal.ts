@@ -11,7 +11,7 @@ import { isObject } from '../query/guards.ts'
 import { parseListQuery } from '../query/parse.ts'
 import { noSettings, resolveOne } from '../query/resolve.ts'
 import type { Statement } from '../query/sql.ts'
-import { accessOf, type Related, type RelatedPath, relatedPathsOf } from './access.ts'
+import { accessOf, type RelatedPath, type RelatedValues, relatedPathsOf } from './access.ts'
 import type { AccessRules, Role } from './store.ts'
 
 /** A user with everything that rules may refer to, as one statement saw it. Rows are in wire form, without hidden fields. */
@@ -25,7 +25,7 @@ export type Principal = {
   readonly tenant: Row | undefined
   /** The rules that say what the principal may do, and the values of their variables over relations. */
   readonly rules: AccessRules
-  readonly related: Related
+  readonly related: RelatedValues
 }
 
 type Row = Readonly<Record<string, unknown>>
@@ -173,7 +173,7 @@ async function loadRelated(
   paths: readonly RelatedPath[],
   userRoleId: string,
   log: Logger,
-): Promise<Related> {
+): Promise<RelatedValues> {
   const statement = paths.length === 0 ? undefined : relatedSql(catalog, paths, userRoleId, log)
   if (statement === undefined) return new Map()
   const [row] = await db.run<{ data: string }>(statement.text, statement.values, 'prepared')

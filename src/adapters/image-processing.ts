@@ -1,14 +1,14 @@
 import type { Metadata, ResizeOptions, Sharp } from 'sharp'
 
 /** What a picture is made into: a size, where it changes, and a format. */
-export type Rendering = {
+type Rendering = {
   readonly resize: (ResizeOptions & { readonly width: number; readonly height: number }) | undefined
   readonly format: 'jpeg' | 'png' | 'webp' | 'avif'
   readonly quality: number | undefined
 }
 
 /** As a viewer shows it: turned by its orientation. */
-export type ImageSize = { readonly width: number; readonly height: number }
+type ImageSize = { readonly width: number; readonly height: number }
 
 export type ImageFacts = ImageSize & {
   readonly format: string
@@ -30,7 +30,7 @@ export class TooManyPixelsError extends Error {
 }
 
 /** Not an image that is decoded here, or not a whole one. */
-export class UnreadableImageError extends Error {
+class UnreadableImageError extends Error {
   override readonly name = 'UnreadableImageError'
 }
 

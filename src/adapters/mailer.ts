@@ -35,7 +35,7 @@ export type OutgoingMail = {
  * What became of an attempt. `accepted`: the server has it. `refused`: the server will never take this message.
  * `delayed`: it surely was not taken, another attempt may succeed. `uncertain`: the line broke before the answer.
  */
-export type Delivery =
+export type MailDelivery =
   | { readonly outcome: 'accepted'; readonly response: string }
   | { readonly outcome: 'refused' | 'delayed' | 'uncertain'; readonly reason: string; readonly problem: MailProblem }
 
@@ -53,7 +53,7 @@ type MailProblem =
 
 export type Mailer = {
   /** Sends over a pooled connection. Does not throw; aborting makes it `uncertain`. */
-  send(sender: SmtpSender, mail: OutgoingMail, signal: AbortSignal): Promise<Delivery>
+  send(sender: SmtpSender, mail: OutgoingMail, signal: AbortSignal): Promise<MailDelivery>
   close(): void
 }
 
@@ -123,7 +123,7 @@ export async function checkSender(sender: SmtpSender, longestMs = longestCheckMs
  * What an SMTP error means for the message. Only an answer of the server about this message or its recipient ends it;
  * refused credentials, senders, TLS and the like are faults of the configuration, which somebody can mend meanwhile.
  */
-export function failedDelivery(error: NodemailerError): Exclude<Delivery, { outcome: 'accepted' }> {
+export function failedDelivery(error: NodemailerError): Exclude<MailDelivery, { outcome: 'accepted' }> {
   return { outcome: outcomeOf(error), reason: reasonOf(error), problem: problemOf(error) }
 }
 

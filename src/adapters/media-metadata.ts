@@ -7,7 +7,7 @@ export type MediaFacts = {
   readonly streams: readonly MediaStream[]
 }
 
-export type MediaStream = {
+type MediaStream = {
   readonly type: 'audio' | 'video' | 'other'
   readonly codec?: string
   readonly width?: number
@@ -17,7 +17,7 @@ export type MediaStream = {
 }
 
 /** A file that is read piece by piece; `end` is excluded. */
-export type RandomAccess = {
+type RandomAccess = {
   readonly size: number
   readonly type: string
   read(start: number, end: number): Promise<Uint8Array>
@@ -67,11 +67,11 @@ function asBlob({ size, type, read }: RandomAccess): Blob {
   return { size, type, slice } as unknown as Blob
 }
 
-type Known<T> = { readonly [Name in keyof T]?: NonNullable<T[Name]> }
+type KnownMembers<T> = { readonly [Name in keyof T]?: NonNullable<T[Name]> }
 
 /** Without what is unknown; numbers that are none are unknown, too. */
-function known<T extends Readonly<Record<string, unknown>>>(facts: T): Known<T> {
+function known<T extends Readonly<Record<string, unknown>>>(facts: T): KnownMembers<T> {
   const isKnown = (value: unknown) =>
     typeof value === 'number' ? Number.isFinite(value) : typeof value === 'string' && value !== ''
-  return Object.fromEntries(Object.entries(facts).filter(([, value]) => isKnown(value))) as Known<T>
+  return Object.fromEntries(Object.entries(facts).filter(([, value]) => isKnown(value))) as KnownMembers<T>
 }

@@ -5,7 +5,7 @@ const prometheus = onFirstUse<typeof import('prom-client')>('prom-client')
 
 type Labels = Readonly<Record<string, string | number>>
 /** One value of a gauge, with the labels that tell it from the others. */
-export type Reading = { readonly labels?: Labels; readonly value: number }
+export type Sample = { readonly labels?: Labels; readonly value: number }
 type Definition = { readonly name: string; readonly help: string; readonly labelNames?: readonly string[] }
 
 /** The figures of one runtime; nothing is shared with another in the same process. */
@@ -13,9 +13,9 @@ export type Metrics = {
   /** Counts durations, in seconds, by `bounds`; the result takes one of them and costs about a microsecond. */
   histogram(definition: Definition, bounds: readonly number[]): (labels: Labels, seconds: number) => void
   /** Asks `read` at every scrape; what it does not name any more is gone. It must not reject. */
-  gauge(definition: Definition, read: () => readonly Reading[] | Promise<readonly Reading[]>): void
+  gauge(definition: Definition, read: () => readonly Sample[] | Promise<readonly Sample[]>): void
   /** As `gauge`, of numbers that only grow and are counted elsewhere. */
-  counter(definition: Definition, read: () => readonly Reading[]): void
+  counter(definition: Definition, read: () => readonly Sample[]): void
   /** Everything in the text format of Prometheus. The figures of Node itself are watched from the first scrape on. */
   scrape(): Promise<{ readonly contentType: string; readonly text: string }>
 }

@@ -4,7 +4,7 @@ import { createRequire } from 'node:module'
 const files = { 'swagger-ui-bundle.js': 'text/javascript', 'swagger-ui.css': 'text/css' } as const
 
 /** A file of the package that shows an OpenAPI document in a browser. Nothing of the package runs here. */
-export type ViewerFile = keyof typeof files
+type ViewerFile = keyof typeof files
 
 export const viewerFiles = Object.entries(files) as readonly [ViewerFile, string][]
 

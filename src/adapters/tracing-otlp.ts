@@ -17,7 +17,7 @@ import type { Attributes, Span, SpanOptions, Tracing } from './running-span.ts'
 import { runningSpan } from './running-span.ts'
 
 /** One try of the exporter, and what a shutdown waits for it. */
-const patienceMs = 5000
+const timeoutMs = 5000
 
 /** Loaded only where traces are wanted (tracing.ts). Nothing is registered globally: two runtimes keep theirs apart. */
 export function openOtlpTracing(
@@ -25,7 +25,7 @@ export function openOtlpTracing(
   { url, process, log }: { url: string; process: string; log: Logger },
 ): Tracing {
   const { otlpHeaders, otelServiceName, otelResourceAttributes, otelDelayMs } = config.observability
-  const exporter = complainingOnce(new OTLPTraceExporter({ url, headers: otlpHeaders, timeoutMillis: patienceMs }), log)
+  const exporter = complainingOnce(new OTLPTraceExporter({ url, headers: otlpHeaders, timeoutMillis: timeoutMs }), log)
   const provider = new TracerProvider({
     resource: defaultResource().merge(
       resourceFromAttributes({
@@ -135,7 +135,7 @@ function complainingOnce(exporter: SpanExporter, log: Logger): SpanExporter {
 /** Waits no longer than that: the complaint about spans that could not be sent has been made. */
 function bounded(work: Promise<void>): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>()
-  const timer = setTimeout(resolve, patienceMs)
+  const timer = setTimeout(resolve, timeoutMs)
   const done = () => {
     clearTimeout(timer)
     resolve()

@@ -18,7 +18,7 @@ export type KnownCredential = Pick<NewCredential, 'credentialId' | 'publicKey' |
 export type Assertion = { readonly counter: number; readonly backedUp: boolean; readonly userVerified: boolean }
 
 /** Why a response was refused: for the log, never for the caller. */
-type Refused = { readonly refused: unknown }
+type ResponseRefusal = { readonly refused: unknown }
 
 type Person = { readonly id: string; readonly email: string; readonly name: string }
 
@@ -61,7 +61,7 @@ export async function verifyRegistration(
   { rpId, origins }: PasskeyConfig,
   response: object,
   challenge: string,
-): Promise<NewCredential | Refused> {
+): Promise<NewCredential | ResponseRefusal> {
   const { verifyRegistrationResponse } = await library()
   return refusing(async () => {
     const { verified, registrationInfo } = await verifyRegistrationResponse({
@@ -92,7 +92,7 @@ export async function verifyAssertion(
   response: object,
   challenge: string,
   { credentialId, publicKey, counter }: KnownCredential,
-): Promise<Assertion | Refused> {
+): Promise<Assertion | ResponseRefusal> {
   const { verifyAuthenticationResponse } = await library()
   return refusing(async () => {
     const { verified, authenticationInfo } = await verifyAuthenticationResponse({
@@ -113,7 +113,7 @@ export async function verifyAssertion(
 const library = () => import('@simplewebauthn/server')
 
 /** The library says no by throwing, whatever is wrong with a response. */
-async function refusing<T>(verify: () => Promise<T | Refused>): Promise<T | Refused> {
+async function refusing<T>(verify: () => Promise<T | ResponseRefusal>): Promise<T | ResponseRefusal> {
   try {
     return await verify()
   } catch (error) {

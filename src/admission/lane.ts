@@ -5,13 +5,13 @@ import {
   admissible,
   afterRun,
   type Cost,
+  type CostPresumption,
   cheapStep,
   copyOf,
   duringRun,
   hasRoom,
   mayRefuse,
   type Places,
-  type Presumed,
   type Room,
   refusesComer,
   unknownCost,
@@ -20,20 +20,20 @@ import {
   weightOf,
 } from './step.ts'
 
-type Entering = {
+type EntryRequest = {
   /** Work of one shape costs alike, such as a statement whatever its values. */
   readonly shape: string
-  readonly presumed: Presumed
+  readonly presumed: CostPresumption
   /** Waits for as long as it takes: for work that has a bound of its own. */
   readonly isPatient?: boolean
 }
 
 /** A place that is held. */
-export type Place = {
+export type Slot = {
   /** To be called once, when the work is over. */
   leave(): void
   /** Another place for the same work, where one is free and nobody waits. */
-  another(): Place | undefined
+  another(): Slot | undefined
 }
 
 export type LaneStats = {
@@ -51,12 +51,12 @@ export type Lane = {
    * is gone before. Work of an asker that holds a place already needs no further one: two that waited for each other's
    * would never end. Nor does work that nobody asks for.
    */
-  enter(entering: Entering): Place | Promise<Place>
+  enter(entering: EntryRequest): Slot | Promise<Slot>
   /**
    * Rejects as `enter` would, where it would refuse this caller now: before anything is done for the request. With
    * `isHeavy`, what its work is like is not known yet, and it is taken for heavy.
    */
-  turnAway(entering: Entering & { readonly isHeavy?: boolean }, caller: string): Promise<void> | undefined
+  turnAway(entering: EntryRequest & { readonly isHeavy?: boolean }, caller: string): Promise<void> | undefined
   stats(): LaneStats
 }
 
@@ -64,7 +64,7 @@ export type Lane = {
 export type AdmissionLane = { readonly admission: Lane }
 
 /** Does work in a place of the lane. */
-export async function admitted<T>(lane: Lane, entering: Entering, work: (place: Place) => Promise<T>): Promise<T> {
+export async function admitted<T>(lane: Lane, entering: EntryRequest, work: (place: Slot) => Promise<T>): Promise<T> {
   const entered = lane.enter(entering)
   const place = entered instanceof Promise ? await entered : entered
   try {
@@ -102,10 +102,10 @@ const tickMs = 100
 const refusalMs = 300
 const refusalsAtOnce = 2000
 
-type Running = { -readonly [Member in keyof Work]: Work[Member] } & { readonly entering: Entering }
-type Waiting = Running & {
+type RunningWork = { -readonly [Member in keyof Work]: Work[Member] } & { readonly entering: EntryRequest }
+type WaitingWork = RunningWork & {
   readonly asker: Asker | undefined
-  readonly admit: (place: Place) => void
+  readonly admit: (place: Slot) => void
   readonly refuse: (error: AppError) => void
 }
 
@@ -115,8 +115,8 @@ type LaneState = {
   readonly foreseenMs: number | undefined
   readonly refusal: string
   readonly costs: Costs
-  readonly running: Set<Running>
-  waiting: Waiting[]
+  readonly running: Set<RunningWork>
+  waiting: WaitingWork[]
   /** A number per caller, higher for those who have got a place later. */
   readonly servedAt: Map<string, number>
   served: number
@@ -156,11 +156,11 @@ export function openLane({ places, foreseenMs, refusal }: LaneOptions): Lane {
 
 /** The costs of work by its shape, as they were seen here. */
 type Costs = {
-  assess(entering: Entering, now: number): Pick<Work, 'weight' | 'expectedMs'>
+  assess(entering: EntryRequest, now: number): Pick<Work, 'weight' | 'expectedMs'>
   /** After a run that began at `since`. */
-  ended(entering: Entering, since: number, now: number): void
+  ended(entering: EntryRequest, since: number, now: number): void
   /** While a run lasts that began at `since`. */
-  lasts(entering: Entering, since: number, now: number): void
+  lasts(entering: EntryRequest, since: number, now: number): void
 }
 
 function openCosts(): Costs {
@@ -186,28 +186,28 @@ function openCosts(): Costs {
   }
 }
 
-function enter(state: LaneState, entering: Entering, who: Asker | undefined): Place | Promise<Place> {
+function enter(state: LaneState, entering: EntryRequest, who: Asker | undefined): Slot | Promise<Slot> {
   if (who === undefined ? entering.isPatient !== true : who.places > 0) return freePlace
   if (who?.gone?.aborted) return Promise.reject(clientGone())
   const caller = who?.caller ?? ''
   const since = performance.now()
   const assessed = state.costs.assess(entering, since)
   const { isPatient = false } = entering
-  const run: Running = { caller, since, isPatient, entering, ...assessed }
+  const run: RunningWork = { caller, since, isPatient, entering, ...assessed }
   return state.waiting.length === 0 && hasRoom(run.weight, state.running, state.places())
     ? hold(state, run, who)
     : wait(state, run, who)
 }
 
 /** Has the work run from now on. */
-function begin(state: LaneState, work: Running, who: Asker | undefined): Place {
+function begin(state: LaneState, work: RunningWork, who: Asker | undefined): Slot {
   const { entering, caller, weight, isPatient } = work
   const since = performance.now()
   const { expectedMs } = state.costs.assess(entering, since)
   return hold(state, { caller, since, isPatient, entering, expectedMs, weight }, who)
 }
 
-function hold(state: LaneState, run: Running, who: Asker | undefined): Place {
+function hold(state: LaneState, run: RunningWork, who: Asker | undefined): Slot {
   const { running, servedAt, costs } = state
   const { entering, caller, weight, since } = run
   running.add(run)
@@ -231,7 +231,7 @@ function hold(state: LaneState, run: Running, who: Asker | undefined): Place {
   }
 }
 
-function wait(state: LaneState, run: Running, who: Asker | undefined): Promise<Place> {
+function wait(state: LaneState, run: RunningWork, who: Asker | undefined): Promise<Slot> {
   return new Promise((admit, refuse) => {
     state.waiting.push({ ...run, asker: who, admit, refuse })
     const bounds = boundsOf(state)
@@ -240,7 +240,7 @@ function wait(state: LaneState, run: Running, who: Asker | undefined): Promise<P
   })
 }
 
-function turnAway(state: LaneState, entering: Entering & { readonly isHeavy?: boolean }, caller: string) {
+function turnAway(state: LaneState, entering: EntryRequest & { readonly isHeavy?: boolean }, caller: string) {
   if (state.waiting.length === 0) return undefined
   const now = performance.now()
   const { weight: assessed, expectedMs } = state.costs.assess(entering, now)
@@ -289,12 +289,12 @@ function reassess(state: LaneState, now: number): void {
   for (const work of waiting) Object.assign(work, costs.assess(work.entering, now))
 }
 
-function admit(state: LaneState, works: readonly Waiting[]): void {
+function admit(state: LaneState, works: readonly WaitingWork[]): void {
   remove(state, works)
   for (const work of works) work.admit(begin(state, work, work.asker))
 }
 
-function refuse(state: LaneState, works: readonly Waiting[]): void {
+function refuse(state: LaneState, works: readonly WaitingWork[]): void {
   remove(state, works)
   for (const { refuse, weight, expectedMs, since } of works) {
     state.total.refused[kindOf(weight)] += 1
@@ -309,7 +309,7 @@ function leaveGone(state: LaneState): void {
   for (const { refuse } of gone) refuse(clientGone())
 }
 
-function remove(state: LaneState, works: readonly Waiting[]): void {
+function remove(state: LaneState, works: readonly WaitingWork[]): void {
   if (works.length === 1) state.waiting.splice(state.waiting.indexOf(works[0]!), 1)
   else if (works.length > 1) {
     const gone = new Set(works)
@@ -341,7 +341,7 @@ function overloaded(message: string, expectedMs: number): AppError {
   return new AppError(503, message, { code: 'OVERLOADED', headers: { 'retry-after': String(seconds) } })
 }
 
-const freePlace: Place = { leave: () => undefined, another: () => undefined }
+const freePlace: Slot = { leave: () => undefined, another: () => undefined }
 
 const zero = { light: 0, heavy: 0 }
 

@@ -219,13 +219,13 @@ function openLine(running: readonly Work[], places: number, now: number) {
 }
 
 /** The presumption about work whose cost nobody has seen yet. */
-export type Presumed = 'cheap' | 'heavy'
+export type CostPresumption = 'cheap' | 'heavy'
 
 /**
  * Runs that hold a place for longer are slow. Milliseconds. Of what is cheap to most it takes more to doubt it: a machine
  * that is busy with other things makes everything slow.
  */
-const slowMs: Readonly<Record<Presumed, number>> = { heavy: 100, cheap: 1000 }
+const slowMs: Readonly<Record<CostPresumption, number>> = { heavy: 100, cheap: 1000 }
 /** Work that has been quick before, or is of a kind that mostly is, may be slow for so long before that counts. */
 const graceMs = 1000
 /** The average of what may be heavy and never is. Milliseconds. */
@@ -244,7 +244,7 @@ export type Cost = {
 export const unknownCost: Cost = { ms: undefined, quickAt: undefined, slowSince: undefined }
 
 /** After a run. One quick run is proof: the load of others makes work slower, and nothing makes it faster. */
-export function afterRun(cost: Cost, presumed: Presumed, startedAt: number, now: number): Cost {
+export function afterRun(cost: Cost, presumed: CostPresumption, startedAt: number, now: number): Cost {
   const ms = now - startedAt
   const average = cost.ms === undefined ? ms : cost.ms + (ms - cost.ms) * (ms < cost.ms ? 0.5 : 0.2)
   if (ms <= slowMs[presumed]) return { ms: average, quickAt: now, slowSince: undefined }
@@ -252,13 +252,13 @@ export function afterRun(cost: Cost, presumed: Presumed, startedAt: number, now:
 }
 
 /** While a run lasts: it is as slow as it is old. */
-export function duringRun(cost: Cost, presumed: Presumed, startedAt: number, now: number): Cost {
+export function duringRun(cost: Cost, presumed: CostPresumption, startedAt: number, now: number): Cost {
   if (now - startedAt <= slowMs[presumed] || cost.slowSince !== undefined) return cost
   return { ...cost, slowSince: Math.max(startedAt, cost.quickAt ?? startedAt) }
 }
 
 /** Work that is presumed heavy never counts as cheap, however quick it is: it may become slow all at once. */
-export function weightOf({ ms, quickAt, slowSince }: Cost, presumed: Presumed, now: number): Weight {
+export function weightOf({ ms, quickAt, slowSince }: Cost, presumed: CostPresumption, now: number): Weight {
   const grace = quickAt !== undefined || presumed === 'cheap' ? graceMs : 0
   if (slowSince !== undefined && now - slowSince >= grace) return presumed === 'heavy' ? 'heavy' : 'doubtful'
   if (presumed === 'cheap') return 'cheap'

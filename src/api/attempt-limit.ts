@@ -20,7 +20,7 @@ const rememberedAtMost = 50_000
 const trustedMs = 1000
 
 /** `own`: how often this process has counted here. The counter has come to that much, with the counts of others. */
-type Counted = Window & { readonly own: number; readonly seenAt: number }
+type WindowCount = Window & { readonly own: number; readonly seenAt: number }
 type Step = { readonly key: string; readonly add: number; readonly window: string }
 
 /**
@@ -54,7 +54,7 @@ export function openAttemptLimit(counters: Counters, windowMs: number): AttemptL
 
 /** The shared counters of attempts, as far as this process knows them. */
 function openBook(counters: Counters, windowMs: number) {
-  const windows = openWindows<Counted>(rememberedAtMost)
+  const windows = openWindows<WindowCount>(rememberedAtMost)
   const add = (steps: readonly Step[]) => addSteps(counters, windows, windowMs, steps)
 
   const knownOf = ({ key, limit, isGivenBack }: Budget, allowed: boolean): Verdict | undefined => {
@@ -98,7 +98,7 @@ function openBook(counters: Counters, windowMs: number) {
 /** Adds to the shared counters and notes what they say. */
 async function addSteps(
   counters: Counters,
-  windows: ReturnType<typeof openWindows<Counted>>,
+  windows: ReturnType<typeof openWindows<WindowCount>>,
   windowMs: number,
   steps: readonly Step[],
 ): Promise<number[]> {

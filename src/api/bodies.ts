@@ -13,8 +13,8 @@ import { decodeText, excessOf, refuseUnkeepable } from '../http/json-values.ts'
  */
 export function acceptJsonBodies(app: App): void {
   const parser = app.getDefaultJsonParser('error', 'ignore')
-  const parse = (request: FastifyRequest, text: string): Outcome => {
-    let outcome: Outcome = { error: null, value: undefined }
+  const parse = (request: FastifyRequest, text: string): ParseResult => {
+    let outcome: ParseResult = { error: null, value: undefined }
     // It answers at once, and takes what its callback throws for a fault of the text.
     parser(request, text, (error, value) => {
       outcome = { error, value }
@@ -27,12 +27,12 @@ export function acceptJsonBodies(app: App): void {
   })
 }
 
-type Outcome = { readonly error: Error | null; readonly value: unknown }
+type ParseResult = { readonly error: Error | null; readonly value: unknown }
 
-const empty: Outcome = { error: null, value: undefined }
+const empty: ParseResult = { error: null, value: undefined }
 const what = 'The request body'
 
-function outcomeOf(body: Buffer, parse: (text: string) => Outcome): Outcome {
+function outcomeOf(body: Buffer, parse: (text: string) => ParseResult): ParseResult {
   try {
     const text = decodeText(body, what)
     const excess = excessOf(text)

@@ -3,7 +3,7 @@ import type { Configuration } from '../config/config.ts'
 import type { Extensions } from '../extensions/extensions.ts'
 import { broken, explained } from '../extensions/folders.ts'
 import { statedRefusal } from '../features/data/hooks/hooks.ts'
-import type { Writer } from '../features/data/items/items.ts'
+import type { Requester } from '../features/data/items/items.ts'
 import { type Accountability, accountabilityOf } from '../features/data/items/items.ts'
 import { type App, actorOf } from '../http/http.ts'
 import { registerAccess } from './access.ts'
@@ -36,7 +36,7 @@ export function registerEndpoints(
           throw broken(file, `has the id ${definition.id}, a path of the platform`)
         registerAccess(scope as App, rt, 'public', limits)
         scope.addHook('onRequest', async (request) => {
-          request.accountability = accountabilityOf(rt, writerOf(request))
+          request.accountability = accountabilityOf(rt, requesterOf(request))
         })
         scope.addHook('onRoute', (route) => {
           route.config = { ...route.config, decodesBodies: true, endpoint: definition.id }
@@ -65,7 +65,7 @@ function isFramework(error: unknown): boolean {
 }
 
 /** The actor is made when it is asked for: what makes a request repeatable is known only after its body was read. */
-function writerOf(request: FastifyRequest): Writer {
+function requesterOf(request: FastifyRequest): Requester {
   const { access, user, sessionId } = request.caller
   return {
     access,

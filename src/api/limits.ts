@@ -15,9 +15,9 @@ import { openCounters, type Verdict } from './counters.ts'
 import { openRequestLimit, type RequestLimit } from './request-limit.ts'
 
 /** A budget of a request, `times` AUTH_RATE_LIMIT per window. */
-type Wanted = { readonly key: string; readonly times?: number; readonly isGivenBack?: boolean }
+type AttemptBudget = { readonly key: string; readonly times?: number; readonly isGivenBack?: boolean }
 /** Undefined where the request has none. */
-type BudgetOf = (request: FastifyRequest, config: Config) => Wanted | undefined
+type BudgetOf = (request: FastifyRequest, config: Config) => AttemptBudget | undefined
 
 /** A member of a body that is not checked yet: attempts count whatever else is wrong with them. */
 function textIn(body: unknown, member: string): string | undefined {

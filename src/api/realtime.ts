@@ -13,7 +13,7 @@ import { onFirstUse } from '../language/once.ts'
 import type { RealtimeReads, RealtimeWrites } from './realtime/capabilities.ts'
 import { openCluster } from './realtime/cluster.ts'
 import { type openEngine, openOutbox, type SocketLimits } from './realtime/connections.ts'
-import { type Begun, type Delivery, notAllowed, openDelivery } from './realtime/delivery.ts'
+import { type EventDelivery, notAllowed, openDelivery, type SubscriptionStart } from './realtime/delivery.ts'
 import { type ExecutionRooms, openExecutionRooms } from './realtime/executions.ts'
 import { answer, callerOf, dispatchMessage, refuseUnknown } from './realtime/messages.ts'
 import { openPushes, openTaskProgress, type TaskProgress } from './realtime/pushes.ts'
@@ -37,7 +37,7 @@ const handshakeMs = 5000
 const farewellMs = 1000
 
 type Channels = {
-  readonly delivery: Delivery
+  readonly delivery: EventDelivery
   readonly reports: LiveReports
   readonly progress: TaskProgress
   readonly executions: ExecutionRooms | undefined
@@ -173,7 +173,7 @@ function accept(
   socket.on('error', (error) => rt.log.debug({ err: error }, 'socket error'))
   refuseUnknown(socket)
   socket.on('subscribe', async (request: unknown, ack: unknown) => {
-    let begun: Begun | undefined
+    let begun: SubscriptionStart | undefined
     await answer(rt, ack, async () => {
       begun = await subscribe(rt, delivery, socket, request)
       return begun.answer
@@ -228,7 +228,12 @@ function requestsOf({ delivery, reports, progress, rooms }: Channels): SocketReq
  * `subscribe {collection, since?, snapshot?, filter?, fields?}` (docs/realtime.md). The answer's `cursor` is where a client
  * resumes that has received nothing after it.
  */
-async function subscribe(rt: Configuration, delivery: Delivery, socket: Socket, request: unknown): Promise<Begun> {
+async function subscribe(
+  rt: Configuration,
+  delivery: EventDelivery,
+  socket: Socket,
+  request: unknown,
+): Promise<SubscriptionStart> {
   const wanted = inOneMessage(() => readSubscribeRequest(request))
   if (delivery.othersOf(socket, wanted.collection) >= rt.config.realtime.subscriptionsPerSocket)
     throw new AppError(400, 'Too many subscriptions on one connection')

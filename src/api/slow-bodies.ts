@@ -5,7 +5,7 @@ import { hasBody } from './bodies.ts'
 import { answerBrokenRequest } from './error-bodies.ts'
 
 /** How slowly bodies may come. */
-export type BodyTimes = {
+type BodyTimes = {
   /** A body that is read as a whole must be here by then. */
   readonly wholeMs: number
   /** Of one that is read as it comes: the longest silence, and the least that must come in a while. */
@@ -32,8 +32,8 @@ export function limitBodyTimes(app: App, times: BodyTimes = usual): void {
   app.server.requestTimeout = 0
   // Of a connection only the latest request can have a body that is not here yet. A timer for each would be a tenth of what
   // a small request costs.
-  const latest = new Map<Socket, Coming>()
-  const moving = new Set<Coming>()
+  const latest = new Map<Socket, IncomingBody>()
+  const moving = new Set<IncomingBody>()
   app.server.prependListener('request', (request: IncomingMessage, response: ServerResponse) => {
     if (hasBody(request)) latest.set(request.socket, { request, response, since: performance.now() })
   })
@@ -71,9 +71,9 @@ export function limitBodyTimes(app: App, times: BodyTimes = usual): void {
 }
 
 /** A request whose body may not be here yet. */
-type Coming = { readonly request: IncomingMessage; readonly response: ServerResponse; readonly since: number }
+type IncomingBody = { readonly request: IncomingMessage; readonly response: ServerResponse; readonly since: number }
 
-function watchMovement(coming: Coming, { silenceMs, whileMs, leastBytes }: BodyTimes): () => void {
+function watchMovement(coming: IncomingBody, { silenceMs, whileMs, leastBytes }: BodyTimes): () => void {
   const { request } = coming
   const { socket } = request
   let bytes = socket.bytesRead
@@ -95,7 +95,7 @@ function watchMovement(coming: Coming, { silenceMs, whileMs, leastBytes }: BodyT
   return () => clearInterval(timer)
 }
 
-function cutOff({ request, response }: Coming): void {
+function cutOff({ request, response }: IncomingBody): void {
   const { socket } = request
   if (request.complete || socket.destroyed) return
   const late = Object.assign(new Error('the body came too slowly'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' })

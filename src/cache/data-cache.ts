@@ -28,7 +28,7 @@ export type Made<Other> =
   | { readonly answer: Answer; readonly tables: readonly string[] }
   | { readonly answer?: undefined; readonly other: Other }
 
-type Found<Other> =
+type CacheResult<Other> =
   | { readonly state: 'HIT' | 'MISS'; readonly answer: Answer }
   | { readonly state: 'BYPASS'; readonly answer: Answer }
   | { readonly state: 'BYPASS'; readonly answer?: undefined; readonly other: Other }
@@ -53,7 +53,7 @@ type DataCache = {
    * committed before; with a shared store, than the last one that any process has. `make` is also called where the cache
    * can't tell.
    */
-  read<Other>(lookup: Lookup, make: () => Promise<Made<Other>>): Promise<Found<Other>>
+  read<Other>(lookup: Lookup, make: () => Promise<Made<Other>>): Promise<CacheResult<Other>>
   /** This process has committed something. */
   written(): void
   /** Whether processes share the answers; a writing transaction then ends with {@link DataCache.invalidate}. */
@@ -83,7 +83,7 @@ type DataCacheOptions = {
 
 /** `look`: one that was over when it was read. */
 type Entry = CachedAnswer & { readonly look: number }
-type Making = { readonly look: number; readonly made: Promise<Made<unknown>> }
+type PendingAnswer = { readonly look: number; readonly made: Promise<Made<unknown>> }
 
 /** With memory alone, what others have written counts this much later; with a shared store at once. */
 const othersLateMs = 20
@@ -96,7 +96,7 @@ type Parts = {
   readonly shared: SharedStore | undefined
   readonly memory: ReturnType<typeof openResultCache<Entry>>
   /** Reads that are under way, by key. */
-  readonly making: Map<string, Making>
+  readonly making: Map<string, PendingAnswer>
   readonly counts: { hits: number; misses: number; uncacheable: number; stale: number; errors: number }
   /** Counts and logs a failure of a part, which costs no more than the cache. */
   failed(what: string): (error: unknown) => undefined
@@ -131,7 +131,11 @@ export function openDataCache({ config, db, log, boss }: DataCacheOptions): Data
   }
 }
 
-async function read<Other>(parts: Parts, lookup: Lookup, make: () => Promise<Made<Other>>): Promise<Found<Other>> {
+async function read<Other>(
+  parts: Parts,
+  lookup: Lookup,
+  make: () => Promise<Made<Other>>,
+): Promise<CacheResult<Other>> {
   const { watch, shared, counts, failed } = parts
   const maxAgeMs = shared !== undefined ? 0 : mayBeKnown(parts, lookup) ? othersLateMs : longestLookMs
   const look = await watch.look(maxAgeMs).catch(failed('the log could not be asked'))
@@ -188,9 +192,9 @@ async function makeNow<Other>(
   lookup: Lookup,
   look: Look,
   make: () => Promise<Made<Other>>,
-): Promise<Found<Other>> {
+): Promise<CacheResult<Other>> {
   const { making, counts } = parts
-  const mine: Making = { look: look.number, made: make() }
+  const mine: PendingAnswer = { look: look.number, made: make() }
   making.set(lookup.key, mine)
   try {
     const made = (await mine.made) as Made<Other>
@@ -218,7 +222,7 @@ function keep({ watch, memory, shared, failed }: Parts, { key, ttlMs }: Lookup, 
 
 type Keepable = Extract<Made<never>, { readonly answer: Answer }>
 
-function uncached<Other>(made: Made<Other>): Found<Other> {
+function uncached<Other>(made: Made<Other>): CacheResult<Other> {
   return made.answer === undefined ? { state: 'BYPASS', other: made.other } : { state: 'BYPASS', answer: made.answer }
 }
 

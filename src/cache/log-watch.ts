@@ -44,12 +44,12 @@ export function openLogWatch({ db, reachBackSeconds }: LogWatchOptions): LogWatc
   let identity = ''
 
   /** Undefined where the log cannot tell what has happened since. */
-  const follow = async (from: Snapshot): Promise<Seen | undefined> => {
+  const follow = async (from: Snapshot): Promise<LookResult | undefined> => {
     const seen = await readSince(db, from)
     return seen && { ...seen, number: timeline.advance(seen.changes) }
   }
 
-  const beginAnew = async (): Promise<Seen> => {
+  const beginAnew = async (): Promise<LookResult> => {
     const [row] = await db.run<BaseRow>(baseSql, [reachBackSeconds], 'prepared')
     const { snapshot: text, earlier } = row!
     identity = row!.identity
@@ -92,9 +92,9 @@ export function openLogWatch({ db, reachBackSeconds }: LogWatchOptions): LogWatc
   }
 }
 
-type Seen = { readonly number: number; readonly snapshot: Snapshot; readonly text: string }
+type LookResult = { readonly number: number; readonly snapshot: Snapshot; readonly text: string }
 
-type TimedLook = Seen & {
+type TimedLook = LookResult & {
   readonly startedAt: number
   /** How many calls of `written()` there had been when it began. */
   readonly writes: number

@@ -4,14 +4,14 @@ import type { Config } from '../config/config.ts'
 import { openRemoteRedis } from './shared-store.ts'
 
 /** Something that every process keeps in memory, read from the database. */
-export type Synced = {
+export type SyncedStore = {
   /** All of it, as a value that JSON can hold; equal wherever the same rows were read. */
   value(): unknown
   reload(): Promise<void>
   onChange(handler: () => void): void
 }
 
-type SystemSyncOptions = { config: Config; log: Logger; synced: readonly Synced[] }
+type SystemSyncOptions = { config: Config; log: Logger; synced: readonly SyncedStore[] }
 
 /**
  * A second way, beside NOTIFY, to hear that permissions, roles or settings have changed: their digest in Redis or Upstash.
@@ -51,7 +51,7 @@ export function openSystemSync({ config, log, synced }: SystemSyncOptions): { cl
   }
 }
 
-const digestOf = (synced: readonly Synced[]): string =>
+const digestOf = (synced: readonly SyncedStore[]): string =>
   hash('sha256', JSON.stringify(synced.map((one) => one.value())), 'base64url')
 
 /** Processes of one installation may reach their database by different addresses; its name they have in common. */

@@ -55,7 +55,7 @@ export type Loss = {
 }
 
 /** A loss with what it held: rows of a collection, values of a field. */
-export type Dropped = Loss & { readonly rows?: number; readonly values?: number }
+export type DropCount = Loss & { readonly rows?: number; readonly values?: number }
 
 /**
  * Plans a change of definitions. Pure. Definitions that the edit has changed go through `declaredSchema`; junctions that a
@@ -82,8 +82,8 @@ export function planChange(
 }
 
 /** Counts what is about to be lost: one look at each table. */
-export async function countLosses(db: Reader, { losses }: Pick<DefinitionPlan, 'losses'>): Promise<Dropped[]> {
-  const dropped: Dropped[] = []
+export async function countLosses(db: Reader, { losses }: Pick<DefinitionPlan, 'losses'>): Promise<DropCount[]> {
+  const dropped: DropCount[] = []
   for (const collection of new Set(losses.map((loss) => loss.collection))) {
     const own = losses.filter((loss) => loss.collection === collection)
     dropped.push(...(await counted(db, collection, own)))
@@ -154,7 +154,7 @@ function lossesOf(old: Collection, next: Collection): Loss[] {
   ]
 }
 
-async function counted(db: Reader, collection: string, losses: readonly Loss[]): Promise<Dropped[]> {
+async function counted(db: Reader, collection: string, losses: readonly Loss[]): Promise<DropCount[]> {
   const isWhole = (loss: Loss) => Object.keys(loss).length === 1
   const fields = losses.flatMap(({ field }) => field ?? [])
   if (fields.length === 0 && !losses.some(isWhole)) return [...losses]
@@ -162,7 +162,7 @@ async function counted(db: Reader, collection: string, losses: readonly Loss[]):
   const row = await db.one<Record<string, string | number>>(
     rawQuery(`select count(*) as rows${counts} from ${quoteName(collection)}`),
   )
-  return losses.map((loss): Dropped => {
+  return losses.map((loss): DropCount => {
     if (isWhole(loss)) return { ...loss, rows: Number(row.rows) }
     return loss.field === undefined ? loss : { ...loss, values: Number(row[String(fields.indexOf(loss.field))]) }
   })
@@ -225,7 +225,7 @@ export async function executeChange(
   edit: (catalog: Catalog) => Definitions,
   options: CatalogOptions = {},
   guard: ChangeGuard = unguarded,
-): Promise<{ readonly changes: readonly CollectionChange[]; readonly dropped: readonly Dropped[] }> {
+): Promise<{ readonly changes: readonly CollectionChange[]; readonly dropped: readonly DropCount[] }> {
   const plan = planChange(await lockedDefinitions(tx), edit, options)
   await guard.before(plan)
   await refuseGaps(tx, plan)

@@ -139,10 +139,10 @@ export const switchColumns: Readonly<Record<string, readonly string[]>> = {
   sortEnabled: ['sort'],
 }
 
-type Implied = { readonly fields: [string, FieldJson][]; readonly relations: [string, FieldJson][] }
+type ImpliedFields = { readonly fields: [string, FieldJson][]; readonly relations: [string, FieldJson][] }
 
 /** The entries that the switches of a definition add. */
-function impliedOf(name: string, schema: SchemaJson, options: CatalogOptions): Implied {
+function impliedOf(name: string, schema: SchemaJson, options: CatalogOptions): ImpliedFields {
   const on = (key: string, absent = false) => switchOf(name, schema, key, absent)
   const fields: [string, FieldJson][] = []
   const relations: [string, FieldJson][] = []

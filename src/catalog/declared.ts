@@ -87,7 +87,7 @@ type Context = Door & {
 }
 
 type Entry = readonly [name: string, json: FieldJson | null]
-type Read = { readonly entries: readonly Entry[]; readonly problems: readonly Problem[] }
+type ReadEntries = { readonly entries: readonly Entry[]; readonly problems: readonly Problem[] }
 
 function collectionProblems({ stored }: Context, raw: FieldJson): Problem[] {
   const fresh = changedMembers(raw, stored)
@@ -115,7 +115,7 @@ function changedMembers(json: FieldJson, stored: unknown): FieldJson {
   return Object.fromEntries(Object.entries(json).filter(([word, value]) => !isDeepStrictEqual(value, stored[word])))
 }
 
-function entryOf(context: Context, key: string, json: unknown): Read {
+function entryOf(context: Context, key: string, json: unknown): ReadEntries {
   const stored = storedEntry(context, key)
   if (stored !== undefined && isDeepStrictEqual(json, stored)) return { entries: [[key, stored]], problems: [] }
   if (json === null && context.isPatch) return { entries: [[key, null]], problems: [] }
@@ -125,14 +125,14 @@ function entryOf(context: Context, key: string, json: unknown): Read {
   return isRelation ? relationEntry(context, key, json) : columnEntry(context, key, json)
 }
 
-const failed = (problems: readonly Problem[]): Read => ({ entries: [], problems })
+const failed = (problems: readonly Problem[]): ReadEntries => ({ entries: [], problems })
 const isGiven = (value: unknown) => value !== undefined && value !== null && value !== ''
 
 function storedEntry({ stored }: Context, key: string): FieldJson | undefined {
   return stored !== undefined && Object.hasOwn(stored.fields, key) ? stored.fields[key] : undefined
 }
 
-function columnEntry(context: Context, key: string, json: FieldJson): Read {
+function columnEntry(context: Context, key: string, json: FieldJson): ReadEntries {
   const at = `fields.${key}`
   const problems = [
     ...nameProblems(`field of ${context.collection}`, key, at),
@@ -171,7 +171,7 @@ function nameProblems(what: string, name: string, path: string): Problem[] {
   return message === undefined ? [] : [{ path, message }]
 }
 
-function relationEntry(context: Context, key: string, json: FieldJson): Read {
+function relationEntry(context: Context, key: string, json: FieldJson): ReadEntries {
   const at = `fields.${key}`
   const isTyped = isGiven(json.type) && relationshipTypeOf(json.type) === undefined
   const word = isGiven(json.relType) ? json.relType : json.type
@@ -261,7 +261,7 @@ function holdersOf({ catalog, collection }: Context, target: string) {
   )
 }
 
-function belongsToEntry(context: Context, relation: RelationIn): Read {
+function belongsToEntry(context: Context, relation: RelationIn): ReadEntries {
   const { at, key, name, json, isTyped, type } = relation
   const foreignKey = columnNameOf(context, relation)
   const isOne = type === 'O2O'
@@ -304,7 +304,7 @@ function columnNameOf(context: Context, { key, name, json, isTyped }: RelationIn
 }
 
 /** The column that an entry declares with its relation. */
-function columnOf(context: Context, { key, at, json, isTyped, type }: RelationIn, name: string): Read {
+function columnOf(context: Context, { key, at, json, isTyped, type }: RelationIn, name: string): ReadEntries {
   const beside = name === key ? undefined : context.fields[name]
   const members = Object.fromEntries(Object.entries(json).filter(([word]) => isColumnMember(word)))
   if (isObject(beside)) {
@@ -352,7 +352,7 @@ function requiredProblems(context: Context, { at, json }: RelationIn, foreignKey
   return isSame ? [] : [{ path: `${at}.allowNull`, message: `has no effect: say it in fields.${foreignKey}` }]
 }
 
-function farEntry(context: Context, relation: RelationIn, relType: RelType): Read {
+function farEntry(context: Context, relation: RelationIn, relType: RelType): ReadEntries {
   const { at, name, json, type } = relation
   const problems = [
     ...idleProblems(context, relation, `a ${relType} has no column of its own`, true),

@@ -11,14 +11,14 @@ import type { Problem } from './shape.ts'
  * that name, null removes. Pure.
  */
 
-export type Merged = {
+export type MergedSchema = {
   readonly schema: SchemaJson
   /** Columns that the change itself gives up; the loss of any other is a mistake. */
   readonly givenUp: ReadonlySet<string>
 }
 
 /** 400 for a null that names nothing, or what only a switch removes. */
-export function merged(collection: Collection, patch: SchemaPatch): Merged {
+export function merged(collection: Collection, patch: SchemaPatch): MergedSchema {
   const stored = collection.definition.schema
   const { fields = {}, indexes, constraints, ...others } = patch
   const nulls = Object.keys(fields).filter((name) => fields[name] === null)

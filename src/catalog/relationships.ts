@@ -381,9 +381,9 @@ export function withoutCollection(definitions: Definitions, name: string): Defin
 }
 
 /** A relation by where it is declared. */
-type Place = { readonly collection: Collection; readonly relation: Relation }
+type OwnedRelation = { readonly collection: Collection; readonly relation: Relation }
 
-function relationAt(catalog: Catalog, source: string, name: string): { place: Place; json: FieldJson } {
+function relationAt(catalog: Catalog, source: string, name: string): { place: OwnedRelation; json: FieldJson } {
   const collection = catalog.collections.get(source)
   if (collection === undefined)
     throw new AppError(404, 'Source or target collection not found', { code: 'UNKNOWN_COLLECTION' })
@@ -400,13 +400,13 @@ function declarationOf({ definition }: Collection, name: string): FieldJson | un
 }
 
 /** The junction that a relation goes through. */
-function junctionOf(catalog: Catalog, { relation }: Place): Collection | undefined {
+function junctionOf(catalog: Catalog, { relation }: OwnedRelation): Collection | undefined {
   if (relation.kind === 'belongsTo') return undefined
   const link = catalog.collections.get(relation.through ?? relation.target)
   return link?.definition.schema.isJunction === true ? link : undefined
 }
 
-function holderOf(catalog: Catalog, { collection, relation }: Place): Place | undefined {
+function holderOf(catalog: Catalog, { collection, relation }: OwnedRelation): OwnedRelation | undefined {
   if (relation.kind === 'belongsTo') return { collection, relation }
   const link = catalog.collections.get(relation.through ?? relation.target)!
   const held = [...link.relations.values()].find(
@@ -419,7 +419,7 @@ function holderOf(catalog: Catalog, { collection, relation }: Place): Place | un
   return held && { collection: link, relation: held }
 }
 
-function backOf(catalog: Catalog, place: Place): Place[] {
+function backOf(catalog: Catalog, place: OwnedRelation): OwnedRelation[] {
   const { collection, relation } = place
   const junction = junctionOf(catalog, place)
   if (junction !== undefined)
@@ -434,7 +434,10 @@ function leadsTo({ kind, target, through }: Relation, name: string): boolean {
   return kind !== 'belongsTo' && (target === name || through === name)
 }
 
-function placesOf(catalog: Catalog, isWanted: (collection: Collection, relation: Relation) => boolean): Place[] {
+function placesOf(
+  catalog: Catalog,
+  isWanted: (collection: Collection, relation: Relation) => boolean,
+): OwnedRelation[] {
   return [...catalog.collections.values()].flatMap((collection) =>
     [...collection.relations.values()]
       .filter((relation) => isWanted(collection, relation))
@@ -443,7 +446,11 @@ function placesOf(catalog: Catalog, isWanted: (collection: Collection, relation:
 }
 
 /** onDelete and onUpdate take effect where the foreign key is. */
-function withActions(definitions: Definitions, holder: Place | undefined, details: RelationshipDetails): Definitions {
+function withActions(
+  definitions: Definitions,
+  holder: OwnedRelation | undefined,
+  details: RelationshipDetails,
+): Definitions {
   const { onDelete, onUpdate } = details
   if (holder === undefined || (onDelete === undefined && onUpdate === undefined)) return definitions
   return withField(definitions, holder.collection.name, holder.relation.name, {
@@ -453,7 +460,12 @@ function withActions(definitions: Definitions, holder: Place | undefined, detail
   })
 }
 
-function withAlias(catalog: Catalog, definitions: Definitions, place: Place, alias: string | null): Definitions {
+function withAlias(
+  catalog: Catalog,
+  definitions: Definitions,
+  place: OwnedRelation,
+  alias: string | null,
+): Definitions {
   const back = backOf(catalog, place)
   if (alias === null) return withoutAliases(definitions, back)
   if (back.length > 0) return back.reduce((next, each) => renamed(next, each, alias), definitions)
@@ -471,7 +483,7 @@ function withAlias(catalog: Catalog, definitions: Definitions, place: Place, ali
   })
 }
 
-function withoutAliases(definitions: Definitions, back: readonly Place[]): Definitions {
+function withoutAliases(definitions: Definitions, back: readonly OwnedRelation[]): Definitions {
   const holder = back.find(({ relation }) => relation.kind === 'belongsTo')
   if (holder !== undefined)
     throw new AppError(400, `Relation ${holder.relation.name} holds the foreign key: delete the relationship instead`)
@@ -479,7 +491,7 @@ function withoutAliases(definitions: Definitions, back: readonly Place[]): Defin
 }
 
 /** The column keeps its name, also where it was derived from the alias. */
-function renamed(definitions: Definitions, place: Place, alias: string): Definitions {
+function renamed(definitions: Definitions, place: OwnedRelation, alias: string): Definitions {
   const { collection, relation } = place
   if (relation.name === alias) return definitions
   checkFree(definitions, collection.name, alias)
@@ -493,16 +505,20 @@ function checkFree(definitions: Definitions, collection: string, name: string): 
     throw new AppError(409, `${collection} has a field ${name} already`)
 }
 
-function entryAt(definitions: Definitions, { collection, relation }: Place): FieldJson {
+function entryAt(definitions: Definitions, { collection, relation }: OwnedRelation): FieldJson {
   return definitions.get(collection.name)!.fields[relation.name]!
 }
 
-function without(definitions: Definitions, { collection, relation }: Place): Definitions {
+function without(definitions: Definitions, { collection, relation }: OwnedRelation): Definitions {
   return withoutFields(definitions, collection.name, [relation.name])
 }
 
 /** The foreign key's column goes with its last relation, unless it is the primary key too. */
-function withoutColumn(catalog: Catalog, definitions: Definitions, { collection, relation }: Place): Definitions {
+function withoutColumn(
+  catalog: Catalog,
+  definitions: Definitions,
+  { collection, relation }: OwnedRelation,
+): Definitions {
   const { foreignKey } = relation
   const still = Object.entries(definitions.get(collection.name)!.fields).some(
     ([name, json]) => json.relType === 'BelongsTo' && (json.foreignKey ?? `${name}_Id`) === foreignKey,

@@ -1,7 +1,6 @@
 import { systemActor } from '../events/types.ts'
 import { eraseItem } from '../features/data/history/history.ts'
-import type { Command } from './command.ts'
-import { readOptions } from './options.ts'
+import { type Command, readOptions } from './command.ts'
 import { withRuntime } from './runtime.ts'
 
 /** Erases the images of one item from the log (docs/history.md). The actor is the platform: who runs this has the database. */

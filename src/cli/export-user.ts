@@ -1,7 +1,6 @@
 import { pipeline } from 'node:stream/promises'
 import { exportUser } from '../features/data/history/history.ts'
-import type { Command } from './command.ts'
-import { readOptions } from './options.ts'
+import { type Command, readOptions } from './command.ts'
 import { withRuntime } from './runtime.ts'
 
 /** Everything that the log holds about a user, one JSON object a line (docs/history.md). */

@@ -3,17 +3,17 @@ import { join } from 'node:path'
 import { parseEnv } from 'node:util'
 import { editDistance } from '../language/near-names.ts'
 import { type Families, families as familyTable, readFamilies, variablePrefix } from './families.ts'
-import { type Env, isSet, openReading, type Problem, type Reading, readVariables } from './read.ts'
+import { type ConfigReading, type Env, isSet, openReading, type Problem, readVariables } from './read.ts'
 import { checkRules, type RuleOptions } from './rules.ts'
-import { groups, type Parsed } from './variables.ts'
+import { groups, type VariableValues } from './variables.ts'
 
 /**
  * The whole configuration: one member per section of docs/config.md, one value per variable. Frozen.
  * Names end in their unit (`Ms`, `Seconds`, `Days`, `Bytes`); sizes are in bytes, the times of `auth` in seconds.
  */
 export type Config = Readonly<
-  Omit<Parsed, 'auth' | 'access' | 'mail' | 'storage' | 'passkey' | 'oauth'> & {
-    auth: Parsed['auth'] & {
+  Omit<VariableValues, 'auth' | 'access' | 'mail' | 'storage' | 'passkey' | 'oauth'> & {
+    auth: VariableValues['auth'] & {
       /** Password sign-in is on (LOCAL is listed). */
       readonly local: boolean
       /** Two-factor is on (TWOFACTOR is listed). */
@@ -21,15 +21,15 @@ export type Config = Readonly<
       /** E-mail verification is required and no mail sender is configured: the settings must hold SMTP. */
       readonly verificationNeedsSettingsSmtp: boolean
     }
-    access: Omit<Parsed['access'], 'protectPrivilegeFields'> & { readonly protectPrivilegeFields: boolean }
+    access: Omit<VariableValues['access'], 'protectPrivilegeFields'> & { readonly protectPrivilegeFields: boolean }
     /** Complete senders by name; `defaultSender` is a key of them, undefined when there is none. */
-    mail: Parsed['mail'] & { readonly senders: Families['senders'] }
+    mail: VariableValues['mail'] & { readonly senders: Families['senders'] }
     /** Services by name; `defaultService` is a key of them, undefined when there is none. */
-    storage: Parsed['storage'] & { readonly services: Families['services'] }
+    storage: VariableValues['storage'] & { readonly services: Families['services'] }
     /** Undefined unless passkeys are listed and fully configured. */
     passkey: PasskeyConfig | undefined
     /** Active providers by lower-case id. */
-    oauth: Parsed['oauth'] & { readonly providers: Families['providers'] }
+    oauth: VariableValues['oauth'] & { readonly providers: Families['providers'] }
     /** Doubts that are no reason to stop; log them at start. */
     warnings: readonly string[]
   }
@@ -96,11 +96,17 @@ export function describeConfig(config: Config): Record<string, unknown> {
   return masked(config, '') as Record<string, unknown>
 }
 
-type Draft = { parsed: Parsed; families: Families; secretKey: string; warnings: string[]; reading: Reading }
+type Draft = {
+  parsed: VariableValues
+  families: Families
+  secretKey: string
+  warnings: string[]
+  reading: ConfigReading
+}
 
-function readGroups(reading: Reading): Parsed {
+function readGroups(reading: ConfigReading): VariableValues {
   const read = Object.entries(groups).map(([key, group]) => [key, readVariables(group.variables, reading)])
-  return Object.fromEntries(read) as Parsed
+  return Object.fromEntries(read) as VariableValues
 }
 
 function assemble({ parsed, families, secretKey, warnings, reading }: Draft): Config {
@@ -129,12 +135,12 @@ function assemble({ parsed, families, secretKey, warnings, reading }: Draft): Co
   }
 }
 
-function systemCacheRedis({ systemCache }: Parsed): string | undefined {
+function systemCacheRedis({ systemCache }: VariableValues): string | undefined {
   return systemCache.adapter === 'redis' ? systemCache.redisUrl : undefined
 }
 
 /** The old value allow-password means both switches, unless the second is set by itself. */
-function privilegeFields(access: Parsed['access'], reading: Reading) {
+function privilegeFields(access: VariableValues['access'], reading: ConfigReading) {
   const old = access.protectPrivilegeFields === 'allow-password'
   return {
     protectPrivilegeFields: access.protectPrivilegeFields !== false,
@@ -142,7 +148,7 @@ function privilegeFields(access: Parsed['access'], reading: Reading) {
   }
 }
 
-function passkeyConfig({ auth, passkey }: Parsed): PasskeyConfig | undefined {
+function passkeyConfig({ auth, passkey }: VariableValues): PasskeyConfig | undefined {
   const { rpId, rpName, origins } = passkey
   if (!auth.servicesEnabled.includes('PASSKEY') || !rpId || !rpName || origins.length === 0) return undefined
   return { rpId, rpName, origins }
@@ -227,7 +233,7 @@ const statement = new RegExp(`${blanks}(?:${comment}|${assignment})?(?:\\n|$)`, 
  * Warnings for variables that look like a misspelling of one of ours: unknown, at most two edits away, sharing
  * a word with it, and the right one unset. Short names are left alone: too many would match by accident.
  */
-function nearMisses(reading: Reading): string[] {
+function nearMisses(reading: ConfigReading): string[] {
   const known = [...reading.asked].filter((name) => name.length >= shortest && !isSet(reading, name))
   return Object.keys(reading.env)
     .filter((name) => name.length >= shortest && !reading.asked.has(name) && isSet(reading, name))

@@ -1,10 +1,12 @@
 import { type Family, families } from './families.ts'
 import type { Fallback, Group, Variable } from './variable.ts'
-import { groups, type Parsed } from './variables.ts'
+import { groups, type VariableValues } from './variables.ts'
 
 /** The text of docs/config.md: the table of variables and families, one section per group. */
 export function configDocument(): string {
-  const sections = Object.entries(groups).map(([key, group]) => section(group, families[key as keyof Parsed] ?? []))
+  const sections = Object.entries(groups).map(([key, group]) =>
+    section(group, families[key as keyof VariableValues] ?? []),
+  )
   return `${[introduction, ...sections].join('\n\n')}\n`
 }
 

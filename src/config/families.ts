@@ -1,9 +1,9 @@
 import { join } from 'node:path'
 import { boolean, integer, matching, oneOf, password, pem, text, url } from './parsers.ts'
-import { addProblem, type Findings, type Reading, readVariables } from './read.ts'
+import { addProblem, type ConfigReading, type Findings, readVariables } from './read.ts'
 import { optional, optionalSecret, type Variable, variable } from './variable.ts'
 import { socialProviderIds } from './variables/accounts.ts'
-import type { Parsed } from './variables.ts'
+import type { VariableValues } from './variables.ts'
 
 /** A complete mail sender. */
 export type MailSender = Readonly<{
@@ -20,7 +20,7 @@ export type MailSender = Readonly<{
 /** A place for files. */
 export type StorageService = LocalStorageService | S3StorageService
 
-export type LocalStorageService = Readonly<{ name: string; driver: 'LOCAL'; path: string }>
+type LocalStorageService = Readonly<{ name: string; driver: 'LOCAL'; path: string }>
 
 export type S3StorageService = Readonly<{
   name: string
@@ -109,7 +109,7 @@ const extraVariables = {
 } satisfies Partial<Record<ProviderId, Record<string, Variable<string> | Variable<string | undefined>>>>
 
 /** The families by the section of docs/config.md they belong to. */
-export const families: Partial<Record<keyof Parsed, readonly Family[]>> = {
+export const families: Partial<Record<keyof VariableValues, readonly Family[]>> = {
   mail: [{ placeholder: '<SENDER>', variables: senderVariables }],
   storage: [{ placeholder: '<SERVICE>', variables: serviceVariables }],
   oauth: [
@@ -119,7 +119,7 @@ export const families: Partial<Record<keyof Parsed, readonly Family[]>> = {
 }
 
 /** Reads the variables of every configured sender, service and provider. */
-export function readFamilies(parsed: Parsed, reading: Reading): Families {
+export function readFamilies(parsed: VariableValues, reading: ConfigReading): Families {
   const listed: readonly string[] = parsed.auth.servicesEnabled
   return {
     senders: record(distinct(parsed.mail.sendersEnabled).map((name) => readSender(name, reading))),
@@ -136,7 +136,7 @@ export function variablePrefix(name: string): string {
 type ProviderId = (typeof socialProviderIds)[number]
 
 /** An incomplete sender is skipped with a warning, as the specification says. */
-function readSender(name: string, reading: Reading): [string, MailSender] | undefined {
+function readSender(name: string, reading: ConfigReading): [string, MailSender] | undefined {
   const prefix = variablePrefix(name)
   const values = readVariables(senderVariables, reading, prefix)
   const { secure, ...required } = values
@@ -150,7 +150,7 @@ function readSender(name: string, reading: Reading): [string, MailSender] | unde
  * Without any, files are kept beside the data of the embedded server. In production an operator says where: what is
  * written into a container is gone with it.
  */
-function readServices({ storage, database }: Parsed, reading: Reading): Families['services'] {
+function readServices({ storage, database }: VariableValues, reading: ConfigReading): Families['services'] {
   const names = distinct(storage.servicesEnabled)
   if (names.length === 0 && reading.environment !== 'production')
     return record([['local', { name: 'local', driver: 'LOCAL', path: join(database.dataDir, 'files') }]])
@@ -158,7 +158,7 @@ function readServices({ storage, database }: Parsed, reading: Reading): Families
 }
 
 /** An incomplete service is a problem: the files in it would be gone without a word. */
-function readService(name: string, reading: Reading): [string, StorageService] | undefined {
+function readService(name: string, reading: ConfigReading): [string, StorageService] | undefined {
   const prefix = variablePrefix(name)
   const { driver, path, endpoint, ...keys } = readVariables(serviceVariables, reading, prefix)
   const required = driver === undefined ? { driver } : driver === 'LOCAL' ? { path } : keys
@@ -173,7 +173,7 @@ function readService(name: string, reading: Reading): [string, StorageService] |
   return [name, { name, driver: 'S3', ...(keys as Complete<typeof keys>), endpoint }]
 }
 
-function readProvider(id: ProviderId, reading: Reading): [string, SocialProvider] | undefined {
+function readProvider(id: ProviderId, reading: ConfigReading): [string, SocialProvider] | undefined {
   const { clientId, clientSecret, issuer } = readVariables(providerVariables, reading, id)
   const extra: SocialExtra = id in extraVariables ? readVariables(extraOf(id), reading, id) : {}
   const required = requiredOf(id, { clientId, clientSecret }, extra)

@@ -5,13 +5,13 @@ import { isIP } from 'node:net'
  * text ("… is not a whole number"). `culprit` is the offending part where that is not the whole text. A `doubt` ends the
  * sentence of a value that is taken all the same.
  */
-export type Outcome<T> = { value: T; doubt?: string } | { problem: string; culprit?: string }
+export type Parsed<T> = { value: T; doubt?: string } | { problem: string; culprit?: string }
 
 /**
  * Turns a text (empty only in a default) into a value; it is trimmed before unless the parser is `raw`. `values` describes
  * the accepted texts for docs/config.md.
  */
-export type Parser<T> = Readonly<{ values: string; parse: (text: string) => Outcome<T>; raw?: true }>
+export type Parser<T> = Readonly<{ values: string; parse: (text: string) => Parsed<T>; raw?: true }>
 
 export const boolean: Parser<boolean> = {
   values: 'true or false (also 1/0, yes/no, on/off)',
@@ -246,7 +246,7 @@ function splitList(value: string): string[] {
 }
 
 /** An http(s) URL without userinfo. A backslash is refused: browsers read it as a slash, other readers do not. */
-function webAddress(value: string): Outcome<URL> {
+function webAddress(value: string): Parsed<URL> {
   const parsed = /[\\\s]/.test(value) ? null : parseUrl(value)
   if (parsed === null || !/^https?:\/\//i.test(value)) return { problem: 'is not an http:// or https:// address' }
   if (parsed.username !== '' || parsed.password !== '')

@@ -13,9 +13,9 @@ export type Problem = Readonly<{ variable: string; message: string; doc: string 
 export type Findings = { problems: Problem[]; warnings: string[] }
 
 /** One reading of an environment: where values come from, and what has been asked and found so far. */
-export type Reading = Readonly<{ env: Env; environment: Environment; findings: Findings; asked: Set<string> }>
+export type ConfigReading = Readonly<{ env: Env; environment: Environment; findings: Findings; asked: Set<string> }>
 
-export function openReading(env: Env): Reading {
+export function openReading(env: Env): ConfigReading {
   const environment = present(env.NODE_ENV)?.trim().toLowerCase()
   return {
     env,
@@ -31,7 +31,7 @@ export function openReading(env: Env): Reading {
  */
 export function readVariables<V extends Record<string, Variable<unknown>>>(
   variables: V,
-  reading: Reading,
+  reading: ConfigReading,
   prefix = '',
 ): Values<V> {
   const entries = Object.entries(variables).map(([key, variable]) => [key, readVariable(variable, reading, prefix)])
@@ -45,7 +45,7 @@ export function fallbackIn(environment: Environment, fallback: Fallback | undefi
 }
 
 /** Whether the operator set the variable. */
-export function isSet(reading: Reading, name: string): boolean {
+export function isSet(reading: ConfigReading, name: string): boolean {
   return present(reading.env[name]) !== undefined
 }
 
@@ -54,7 +54,7 @@ export function addProblem(findings: Findings, problem: Problem): void {
   if (!findings.problems.some(({ variable }) => variable === problem.variable)) findings.problems.push(problem)
 }
 
-function readVariable<T>(variable: Variable<T>, reading: Reading, prefix: string): T {
+function readVariable<T>(variable: Variable<T>, reading: ConfigReading, prefix: string): T {
   const names = [variable.name, variable.alias].filter((name) => name !== undefined).map((name) => prefix + name)
   for (const name of names) reading.asked.add(name)
   const name = names.find((candidate) => isSet(reading, candidate))

@@ -1,14 +1,14 @@
 import { type Families, variablePrefix } from './families.ts'
-import { addProblem, isSet, type Reading } from './read.ts'
-import { groups, type Parsed } from './variables.ts'
+import { addProblem, type ConfigReading, isSet } from './read.ts'
+import { groups, type VariableValues } from './variables.ts'
 
 /** The input of the rules: all values, before the config is put together. */
-type Draft = Readonly<{ parsed: Parsed; families: Families; secretKey: string }>
+type Draft = Readonly<{ parsed: VariableValues; families: Families; secretKey: string }>
 
 export type RuleOptions = Readonly<{ allowMissingSecret?: boolean; requireDatabase?: boolean }>
 
 /** Checks what no variable can say alone: what needs what, and what is unsafe in production. */
-export function checkRules(draft: Draft, reading: Reading, options: RuleOptions): void {
+export function checkRules(draft: Draft, reading: ConfigReading, options: RuleOptions): void {
   checkSecretKeys(draft, reading, options)
   checkAdmin(draft, reading)
   checkRoles(draft, reading)
@@ -40,7 +40,7 @@ const wellKnownPasswords = [
   ],
 ]
 
-function checkSecretKeys({ parsed, secretKey }: Draft, reading: Reading, options: RuleOptions): void {
+function checkSecretKeys({ parsed, secretKey }: Draft, reading: ConfigReading, options: RuleOptions): void {
   const production = reading.environment === 'production'
   if (secretKey === '' && (production || !options.allowMissingSecret))
     complain(reading, 'SECRET_KEY', 'is missing; set it to at least 32 random characters')
@@ -50,7 +50,7 @@ function checkSecretKeys({ parsed, secretKey }: Draft, reading: Reading, options
       complain(reading, name, `is shorter than the ${secretKeyLength} characters that production asks for`)
 }
 
-function checkAdmin({ parsed }: Draft, reading: Reading): void {
+function checkAdmin({ parsed }: Draft, reading: ConfigReading): void {
   const { email, password } = parsed.admin
   if (password === undefined || reading.environment !== 'production') return
   const lower = password.toLowerCase()
@@ -62,20 +62,20 @@ function checkAdmin({ parsed }: Draft, reading: Reading): void {
 }
 
 /** Nothing counts the guesses at it. */
-function checkMetricsToken({ parsed }: Draft, reading: Reading): void {
+function checkMetricsToken({ parsed }: Draft, reading: ConfigReading): void {
   const { metricsToken = '' } = parsed.observability
   if (metricsToken !== '' && !/^\S{16,}$/.test(metricsToken))
     complain(reading, 'METRICS_TOKEN', 'is not at least 16 characters without blanks')
 }
 
 /** A cheaper hash is for tests: whoever steals the table tries that many times more passwords. */
-function checkPasswordHashCost({ parsed }: Draft, reading: Reading): void {
+function checkPasswordHashCost({ parsed }: Draft, reading: ConfigReading): void {
   if (reading.environment === 'production' && parsed.auth.passwordHashCost < 10)
     complain(reading, 'PASSWORD_HASH_COST', 'is less than 10 in production')
 }
 
 /** No registration may give the administrator's role (decisions A7). */
-function checkRoles({ parsed }: Draft, reading: Reading): void {
+function checkRoles({ parsed }: Draft, reading: ConfigReading): void {
   const registered = {
     DEFAULT_ROLE_REGISTERED: [parsed.auth.defaultRoleRegistered],
     ALLOWED_ROLES_MULTI_TENANT: parsed.auth.allowedRolesMultiTenant,
@@ -117,13 +117,13 @@ const platformPaths = [
   ...['settings', 'templates', 'utils', 'webhook', 'webhooks', 'workflows', '.well-known', '_dev'],
 ]
 
-function checkMcpPath({ parsed: { mcp } }: Draft, reading: Reading): void {
+function checkMcpPath({ parsed: { mcp } }: Draft, reading: ConfigReading): void {
   const [, first = ''] = mcp.path.toLowerCase().split('/')
   const isTaken = first === '' || [first, first.split('-')[0]!].some((part) => platformPaths.includes(part))
   if (mcp.enabled && isTaken) complain(reading, 'MCP_PATH', 'is where another part of the API begins')
 }
 
-function checkNeeds({ parsed, families }: Draft, reading: Reading, options: RuleOptions): void {
+function checkNeeds({ parsed, families }: Draft, reading: ConfigReading, options: RuleOptions): void {
   const { database, systemCache, dataCache, observability, realtime, tasks, upstash } = parsed
   const dataAdapter = dataCache.enabled ? dataCache.adapter : 'memory'
   const usesUpstash = systemCache.adapter === 'upstash' || dataAdapter === 'upstash'
@@ -156,7 +156,7 @@ function checkNeeds({ parsed, families }: Draft, reading: Reading, options: Rule
       complain(reading, name, `is missing; it is required because ${why}`)
 }
 
-function checkDefaults({ parsed, families }: Draft, reading: Reading): void {
+function checkDefaults({ parsed, families }: Draft, reading: ConfigReading): void {
   const { defaultSender } = parsed.mail
   if (defaultSender !== undefined && !includesName(Object.keys(families.senders), defaultSender))
     warn(
@@ -168,7 +168,7 @@ function checkDefaults({ parsed, families }: Draft, reading: Reading): void {
     complain(reading, 'STORAGE_DEFAULT_SERVICE', 'names no service of STORAGE_SERVICES_ENABLED')
 }
 
-function warnOfDoubts({ parsed, families }: Draft, reading: Reading): void {
+function warnOfDoubts({ parsed, families }: Draft, reading: ConfigReading): void {
   const { auth, cookie, passkey, access, server } = parsed
   const production = reading.environment === 'production'
   if (auth.requireEmailVerification && Object.keys(families.senders).length === 0 && !production)
@@ -195,11 +195,11 @@ function warnOfDoubts({ parsed, families }: Draft, reading: Reading): void {
     warn(reading, 'BASE_URL is not an http:// or https:// address')
 }
 
-function complain(reading: Reading, name: string, message: string): void {
+function complain(reading: ConfigReading, name: string, message: string): void {
   addProblem(reading.findings, { variable: name, message, doc: docs.get(name) ?? '' })
 }
 
-function warn(reading: Reading, message: string): void {
+function warn(reading: ConfigReading, message: string): void {
   reading.findings.warnings.push(message)
 }
 

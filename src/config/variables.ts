@@ -47,4 +47,4 @@ export const groups = {
 }
 
 /** The values of the whole table, before families and rules have been applied. */
-export type Parsed = { readonly [G in keyof typeof groups]: Values<(typeof groups)[G]['variables']> }
+export type VariableValues = { readonly [G in keyof typeof groups]: Values<(typeof groups)[G]['variables']> }

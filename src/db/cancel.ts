@@ -40,7 +40,7 @@ export async function cancelledBy<T>(
 }
 
 /** Members of a connection that pg does not declare. */
-type Connected = {
+type ConnectionMembers = {
   readonly processID: number
   readonly secretKey: number
   readonly host: string
@@ -52,17 +52,17 @@ type CancelConnection = pg.Connection & {
   cancel(processId: number, secretKey: number): void
 }
 
-const patienceMs = 5_000
+const timeoutMs = 5_000
 
 /**
  * Cancels what the connection runs, in the protocol's own way: over a second connection that the server closes when it
  * has sent the signal. Goes through poolers, where the process that pg knows is not the server's.
  */
 export function cancelQuery(client: pg.ClientBase): Promise<void> {
-  const { processID, secretKey, host, port, ssl } = client as unknown as Connected
+  const { processID, secretKey, host, port, ssl } = client as unknown as ConnectionMembers
   const connection = new pg.Connection({ ssl }) as CancelConnection
   return new Promise<void>((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error('timeout exceeded when a query was cancelled')), patienceMs)
+    const timer = setTimeout(() => reject(new Error('timeout exceeded when a query was cancelled')), timeoutMs)
     const settle = (error?: Error) => {
       clearTimeout(timer)
       if (error === undefined) resolve()

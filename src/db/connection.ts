@@ -39,10 +39,10 @@ export class Connection extends pg.Client {
   override end(callback: (error: Error) => void): void
   override end(callback?: (error: Error) => void): Promise<void> | void {
     const stream = streamOf(this)
-    const impatience = setTimeout(() => stream.destroy(), farewellMs)
-    stream.once('close', () => clearTimeout(impatience))
+    const farewellTimer = setTimeout(() => stream.destroy(), farewellMs)
+    stream.once('close', () => clearTimeout(farewellTimer))
     // One that never connected has no line to close.
-    if (stream.connecting || stream.destroyed || stream.pending) clearTimeout(impatience)
+    if (stream.connecting || stream.destroyed || stream.pending) clearTimeout(farewellTimer)
     return callback === undefined ? super.end() : super.end(callback)
   }
 }
@@ -55,10 +55,10 @@ const lookMs = 250
 /** How long an answer takes before the server is asked whether it works on it, and how often it is asked. */
 const suspectMs = 2000
 /** How long the server may take to answer that. */
-const patienceMs = 2000
+const timeoutMs = 2000
 
 /** The state of a line; it changes when something was sent or received. */
-type Watched = {
+type LineState = {
   readonly config: ConnectionConfig
   read: number
   written: number
@@ -67,7 +67,7 @@ type Watched = {
   heardAt: number
 }
 
-const lines = new Map<Connection, Watched>()
+const lines = new Map<Connection, LineState>()
 let timer: NodeJS.Timeout | undefined
 let lookedAt = 0
 let askedAt = 0
@@ -113,7 +113,7 @@ function look(): void {
 }
 
 /** Whether something went over the line since the last look, or nothing is waited for. */
-function moved(connection: Connection, line: Watched, now: number): boolean {
+function moved(connection: Connection, line: LineState, now: number): boolean {
   const { bytesRead, bytesWritten } = streamOf(connection)
   const wasHeard = bytesRead !== line.read
   const wasUsed = wasHeard || bytesWritten !== line.written
@@ -158,8 +158,8 @@ async function idleAmong(suspects: readonly Connection[]): Promise<readonly Conn
     ...address,
     ssl,
     application_name: 'daybook watch',
-    connectionTimeoutMillis: patienceMs,
-    query_timeout: patienceMs,
+    connectionTimeoutMillis: timeoutMs,
+    query_timeout: timeoutMs,
   } as pg.ClientConfig)
   // An error now fails the question, which is all that it can do.
   client.on('error', () => undefined)

@@ -75,7 +75,7 @@ const backoff = { firstMs: 100, longestMs: 5000 }
 export type Moment = { readonly ms: number; readonly wallMs: number }
 
 /** Whether a connection hears notifications. */
-export type Hearing = {
+export type HearingState = {
   /** How often it was asked to prove that it hears, from 1 when it was made; 0 when it has. */
   readonly proofs: number
   /** When the last question was sent that was answered after the proof. */
@@ -102,10 +102,10 @@ type Effect =
   | { readonly do: 'ease'; readonly asked: Moment }
   | { readonly do: 'wait'; readonly ms: number }
 
-export const unheard: Hearing = { proofs: 1, asked: undefined, warned: false }
+export const unheard: HearingState = { proofs: 1, asked: undefined, warned: false }
 
 /** Nothing counts before the connection has heard what another one said: behind a pooler it never does. */
-export function step(hearing: Hearing, input: Input): readonly [Hearing, readonly Effect[]] {
+export function step(hearing: HearingState, input: Input): readonly [HearingState, readonly Effect[]] {
   switch (input.is) {
     case 'due':
       return [hearing, [hearing.proofs > 0 ? { do: 'prove' } : { do: 'ask', isProof: true }]]
@@ -132,16 +132,16 @@ export function step(hearing: Hearing, input: Input): readonly [Hearing, readonl
   }
 }
 
-const warn = (hearing: Hearing): readonly [Hearing, readonly Effect[]] =>
+const warn = (hearing: HearingState): readonly [HearingState, readonly Effect[]] =>
   hearing.warned ? [hearing, []] : [{ ...hearing, warned: true }, [{ do: 'warn' }]]
 
-const wait = ({ proofs }: Hearing): Effect => ({
+const wait = ({ proofs }: HearingState): Effect => ({
   do: 'wait',
   ms: proofs > 0 && proofs < proofsAsked ? firstHeartbeatMs : heartbeatMs,
 })
 
 /** Whether no news is good news at that moment. */
-export function isLiveAt({ asked }: Hearing, ms: number, wallMs: number): boolean {
+export function isLiveAt({ asked }: HearingState, ms: number, wallMs: number): boolean {
   return asked !== undefined && ms - asked.ms < liveForMs && Math.abs(wallMs - asked.wallMs) < liveForMs
 }
 
@@ -150,7 +150,7 @@ type Shell = ListenerOptions & {
   readonly handlers: Map<string, ((payload: string) => void)[]>
   readonly reconnectHandlers: (() => void)[]
   client: pg.Client | undefined
-  hearing: Hearing
+  hearing: HearingState
   /** The end of what the connection is asked: one statement at a time, as a client of pg has no queue. */
   turn: Promise<unknown>
   timer: NodeJS.Timeout | undefined

@@ -81,17 +81,17 @@ const unanswered = (log: Logger) => (error: unknown) => {
   return undefined
 }
 
-type Said = { readonly status: TransactionStatus['status']; readonly life: string }
+type StatusAnswer = { readonly status: TransactionStatus['status']; readonly life: string }
 
 const statusSql = `select pg_xact_status($1::xid8) as status, ${lifeSql} as life`
 
 async function statusOf(db: Database, { xid, life }: TransactionId): Promise<TransactionStatus> {
   try {
-    const { status, life: now } = await db.one<Said>(rawQuery(statusSql, [xid]))
+    const { status, life: now } = await db.one<StatusAnswer>(rawQuery(statusSql, [xid]))
     return { status, isSameLife: now === life }
   } catch (error) {
     if (sqlState(error) !== notYetBegun) throw error
-    const { life: now } = await db.one<Said>(rawQuery(`select ${lifeSql} as life`))
+    const { life: now } = await db.one<StatusAnswer>(rawQuery(`select ${lifeSql} as life`))
     return { status: 'future', isSameLife: now === life }
   }
 }

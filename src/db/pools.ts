@@ -18,7 +18,7 @@ import { statementName, withSettings } from './statements.ts'
 export type PgClient = pg.Client
 
 /** Under a name, planned once per connection; or by itself. */
-export type Sending = 'prepared' | 'unnamed'
+export type StatementSending = 'prepared' | 'unnamed'
 
 /** The pool that routes hold: read-only at the database, so a stray write fails in the first test that meets it. */
 export type Database = Reader & {
@@ -30,14 +30,14 @@ export type Database = Reader & {
   run<Row extends pg.QueryResultRow>(
     text: string,
     values: readonly unknown[],
-    sending?: Sending,
+    sending?: StatementSending,
     signal?: AbortSignal,
   ): Promise<Row[]>
-  /** As `run`, for a statement that writes: also what it means for sessions, as their triggers tell (told.ts). */
+  /** As `run`, for a statement that writes: also what it means for sessions, as their triggers say. */
   runWithNotices<Row extends pg.QueryResultRow>(
     text: string,
     values: readonly unknown[],
-    sending?: Sending,
+    sending?: StatementSending,
     signal?: AbortSignal,
   ): Promise<{ rows: Row[]; notices: readonly string[] }>
   /** As `run`, for who wants it as a library would have it. */
@@ -166,12 +166,17 @@ type DatabaseOptions = {
 export function openDatabase(pool: pg.Pool, options: DatabaseOptions): Database {
   const { tracing } = options
   const { line, settings } = ways.get(pool)!
-  const query = (text: string, values: readonly unknown[], sending?: Sending, more: More = {}) => {
+  const query = (text: string, values: readonly unknown[], sending?: StatementSending, more: More = {}) => {
     const begin = () => queryOn(pool, options, { text, values, sending }, more)
     if (tracing?.isOn !== true) return begin()
     return tracing.part(spanName(text), statementSpan(sending === 'prepared' ? statementName(text) : undefined), begin)
   }
-  const runWithNotices = async (text: string, values: readonly unknown[], sending?: Sending, signal?: AbortSignal) => {
+  const runWithNotices = async (
+    text: string,
+    values: readonly unknown[],
+    sending?: StatementSending,
+    signal?: AbortSignal,
+  ) => {
     const notices: string[] = []
     const onNotice = ({ message }: Notice) => {
       const said = sessionNotice(message)
@@ -191,7 +196,11 @@ export function openDatabase(pool: pg.Pool, options: DatabaseOptions): Database 
 }
 
 type Notice = { readonly message?: string | undefined }
-type Asked = { readonly text: string; readonly values: readonly unknown[]; readonly sending?: Sending | undefined }
+type QueryText = {
+  readonly text: string
+  readonly values: readonly unknown[]
+  readonly sending?: StatementSending | undefined
+}
 type More = {
   readonly signal?: AbortSignal | undefined
   readonly onNotice?: (notice: Notice) => void
@@ -199,7 +208,7 @@ type More = {
 }
 
 /** Runs a statement on a connection of the pool, and once more where its loss does no harm. */
-async function queryOn(pool: pg.Pool, options: DatabaseOptions, asked: Asked, more: More): Promise<pg.QueryResult> {
+async function queryOn(pool: pg.Pool, options: DatabaseOptions, asked: QueryText, more: More): Promise<pg.QueryResult> {
   const { log, logSql, onLoss, ends } = options
   const { text, values, sending } = asked
   const { signal = ends?.(), onNotice, isRepeated } = more

@@ -34,11 +34,9 @@ import {
   sharedSessions,
   unreachable,
 } from './line.ts'
-import { checkMail, checkTenantMail } from './mail.ts'
 import { checkMcp } from './mcp.ts'
-import { checkRedis, checkUpstash } from './redis.ts'
 import { judgeCapacity, judgeReplication, judgeServer, judgeSuperuser, readServerFacts } from './server.ts'
-import { checkStorage } from './storage.ts'
+import { checkMail, checkRedis, checkStorage, checkTenantMail, checkUpstash } from './services.ts'
 import { checkBacklog, checkConsumers, checkSchedules, checkTasks, checkWorkers } from './work.ts'
 
 /**

@@ -158,7 +158,7 @@ export function judgeReplica(place: string, { recovering, lagSeconds }: ReplicaF
 
 const connectTimeoutMs = 5000
 
-/** A few read-only connections to one address, opened as the processes open theirs but with less patience. */
+/** A few read-only connections to one address, opened as the processes open theirs but with shorter time limits. */
 export function openForLooking(config: Config, url: string, line?: Line): Database {
   const impatient: Config = { ...config, database: { ...config.database, poolAcquireMs: connectTimeoutMs } }
   const pool = openPool({ config: impatient, log, max: 2, readOnly: true, name: 'doctor', url, ...(line && { line }) })
@@ -167,7 +167,7 @@ export function openForLooking(config: Config, url: string, line?: Line): Databa
 
 /** Poolers on the way to an address, as the processes would find them. */
 export async function lookForLine(config: Config, url: string): Promise<Line> {
-  const facts = await lookAtLine({ config, url, patienceMs: connectTimeoutMs })
+  const facts = await lookAtLine({ config, url, timeoutMs: connectTimeoutMs })
   return openLine({ facts, named: config.database.preparedStatements, log })
 }
 

@@ -5,7 +5,7 @@ import { logTable } from '../catalog/log-triggers.ts'
 import type { Configuration } from '../config/config.ts'
 import { AnswerLost, isConnectionLoss, isPassing } from '../db/errors.ts'
 import { endOfTransaction, type TransactionId, transactionIdSql, untilKnown } from '../db/outcome.ts'
-import type { ReservedReads, Sending } from '../db/pools.ts'
+import type { ReservedReads, StatementSending } from '../db/pools.ts'
 import { type AnyReader, readFromNowOn } from '../db/replicas/read-anywhere.ts'
 import type { ReplicaReads } from '../db/replicas/replicas.ts'
 import { rawQuery, sql, type Tx, type UnloggedWrites } from '../db/sql.ts'
@@ -20,12 +20,19 @@ import { type Actor, actorJson, causeOf, type DomainEvent } from './types.ts'
  * What `commit` uses: the pool that writes, and what must know of a change before its writer is answered. The log knows
  * these by what it asks of them; the process opens them.
  */
-export type Writes = UnloggedWrites & ReservedReads & ReplicaReads & Configuration & Logs & Traces & Jobs & Informed
+export type Writes = UnloggedWrites &
+  ReservedReads &
+  ReplicaReads &
+  Configuration &
+  Logs &
+  Traces &
+  Jobs &
+  CommitListeners
 
-type Informed = {
-  readonly catalog: Reloaded
-  readonly access: Reloaded
-  readonly settings: Reloaded
+type CommitListeners = {
+  readonly catalog: ReloadingStore
+  readonly access: ReloadingStore
+  readonly settings: ReloadingStore
   readonly sessions: { readonly ended: (notices: readonly string[]) => Promise<void> }
   readonly dataCache: {
     readonly isShared: boolean
@@ -34,10 +41,10 @@ type Informed = {
   }
 }
 
-type Reloaded = { readonly reload: () => Promise<unknown> }
+type ReloadingStore = { readonly reload: () => Promise<unknown> }
 
 /** The result of `work`: its answer, and the facts that shall be appended with it. */
-export type Outcome<Result> = {
+export type WorkResult<Result> = {
   readonly result: Result
   readonly events?: readonly Fact[]
   /** The actor of these facts, where only `work` could find out (the owner of a one-time code). Default: the given actor. */
@@ -60,13 +67,13 @@ export type Fact = DomainEvent & { readonly actor?: Actor }
 export async function commit<Result>(
   rt: Writes,
   actor: Actor,
-  work: (tx: Tx) => Promise<Outcome<Result>>,
+  work: (tx: Tx) => Promise<WorkResult<Result>>,
 ): Promise<Result> {
   return rt.tracing.part('commit', {}, () => commitNow(rt, actor, work))
 }
 
 /** The end of a transaction of which only the COMMIT was left. */
-type Done<Result> = {
+type LastStep<Result> = {
   readonly id: TransactionId
   readonly result: Result
   readonly reactions: readonly Reaction[]
@@ -76,11 +83,11 @@ type Done<Result> = {
 async function commitNow<Result>(
   rt: Writes,
   actor: Actor,
-  work: (tx: Tx) => Promise<Outcome<Result>>,
+  work: (tx: Tx) => Promise<WorkResult<Result>>,
 ): Promise<Result> {
   const deadline = performance.now() + rt.config.database.transactionTimeoutMs
   noteWrite(actor)
-  let done: Done<Result> | undefined
+  let done: LastStep<Result> | undefined
   let notices: string[] = []
   const transact = async (connection: TransactionConnection) => {
     done = undefined
@@ -171,7 +178,7 @@ async function afterCommit(work: () => Promise<void>): Promise<void> {
 export async function commitRow<Row>(
   rt: Writes,
   actor: Actor,
-  statement: { readonly text: string; readonly values: readonly unknown[]; readonly sending?: Sending },
+  statement: { readonly text: string; readonly values: readonly unknown[]; readonly sending?: StatementSending },
   fromLog?: (events: readonly RowEvent[]) => Row | undefined,
 ): Promise<Row[]> {
   const values = [actorJson(actor), ...statement.values]

@@ -42,10 +42,10 @@ export type Consumer = {
    * writes. SQL only: it may be run again, for the same page or for single events of it. An event may have been erased
    * before it is handled, see {@link imagesOf}. Events that it returns are appended, with the jobs that follow from them.
    */
-  handle(tx: Tx, page: ConsumerPage): Promise<Handled | undefined>
+  handle(tx: Tx, page: ConsumerPage): Promise<HandlerResult | undefined>
 }
 
-type Handled = { readonly events?: readonly DomainEvent[] }
+type HandlerResult = { readonly events?: readonly DomainEvent[] }
 
 /**
  * `collections` and `actions` default to all; domain events have their entity for a collection. With `brief` the events of a
@@ -69,7 +69,7 @@ export type ConsumerPage<Event extends BriefEvent = LogEvent> = {
 export type ConsumerWrites = Reads & Writes & Logs
 
 /** A consumer that this process works for; `cursor` is where it has read to, `stored` the place that is kept. */
-export type Held = {
+export type ConsumerHold = {
   readonly lease: Pick<HeldConsumer, 'name' | 'token'>
   readonly cursor: Cursor
   readonly stored: StoredCursor
@@ -79,9 +79,9 @@ export type Held = {
 
 /** What has come of a page. */
 export type Progress =
-  | { readonly is: 'handled'; readonly held: Held; readonly events: number; readonly more: boolean }
+  | { readonly is: 'handled'; readonly held: ConsumerHold; readonly events: number; readonly more: boolean }
   /** The event at `position` cannot be handled: the consumer is to be halted. */
-  | { readonly is: 'failed'; readonly held: Held; readonly position: string; readonly reason: string }
+  | { readonly is: 'failed'; readonly held: ConsumerHold; readonly position: string; readonly reason: string }
   /** The log does not reach back to its place any more. */
   | { readonly is: 'gone' }
   /** Somebody else works for it, or has moved it. */
@@ -93,7 +93,7 @@ const longestPageMs = 1000
 const attempts = 3
 const pauseMs = 100
 
-export function heldFrom({ name, token, snapshot, upTo, position }: HeldConsumer): Held {
+export function heldFrom({ name, token, snapshot, upTo, position }: HeldConsumer): ConsumerHold {
   const stored = { snapshot, upTo, position }
   return { lease: { name, token }, cursor: cursorOf(stored), stored, limit: mostEvents }
 }
@@ -104,7 +104,7 @@ export function heldFrom({ name, token, snapshot, upTo, position }: HeldConsumer
  * not even by a server that crashed (ADR 39). Throws what passes, such as a lost connection: then the place is to be read
  * again, because nobody knows whether the page was handled.
  */
-export async function handleNext(rt: ConsumerWrites, consumer: Consumer, held: Held): Promise<Progress> {
+export async function handleNext(rt: ConsumerWrites, consumer: Consumer, held: ConsumerHold): Promise<Progress> {
   const { collections, actions, brief } = consumer.wants()
   const page = await pullRound(rt.db, held.cursor, { collections, brief, limit: held.limit })
   if (page.resync) return { is: 'gone' }
@@ -119,14 +119,14 @@ export async function handleNext(rt: ConsumerWrites, consumer: Consumer, held: H
 }
 
 /** Keeps the place of a consumer that has found nothing it wants for a while; false when it is not its process's any more. */
-export async function keepPlace(rt: Writes, held: Held): Promise<Held | undefined> {
+export async function keepPlace(rt: Writes, held: ConsumerHold): Promise<ConsumerHold | undefined> {
   const to = storedOf(held.cursor)
   const isKept = await moveIdleConsumer(rt, { ...held.lease, from: held.stored, to })
   return isKept ? { ...held, stored: to } : undefined
 }
 
 /** Whether it has read further than the place that is kept. */
-export function isAhead({ cursor, stored }: Held): boolean {
+export function isAhead({ cursor, stored }: ConsumerHold): boolean {
   const { snapshot, upTo, position } = storedOf(cursor)
   return snapshot !== stored.snapshot || upTo !== stored.upTo || position !== stored.position
 }
@@ -135,7 +135,7 @@ export function isAhead({ cursor, stored }: Held): boolean {
 export async function handleSetAside(
   rt: ConsumerWrites,
   consumer: Consumer,
-  { lease }: Held,
+  { lease }: ConsumerHold,
   position: string,
 ): Promise<void> {
   const [event] = await readEvents(rt.db, [position])
@@ -197,7 +197,7 @@ const imagesSql = `select position::text, changes from "${logTable}"
 /** Events, and where the log has been read to with them. */
 type Part = { readonly events: readonly LogEvent[]; readonly reached: Cursor }
 
-async function handlePage(rt: ConsumerWrites, consumer: Consumer, held: Held, page: Part): Promise<Progress> {
+async function handlePage(rt: ConsumerWrites, consumer: Consumer, held: ConsumerHold, page: Part): Promise<Progress> {
   try {
     return await commitPart(rt, consumer, held, page)
   } catch (error) {
@@ -211,7 +211,12 @@ async function handlePage(rt: ConsumerWrites, consumer: Consumer, held: Held, pa
 }
 
 /** A page that fails as a whole is handled event by event, so that only what fails alone is left out. */
-async function handleOneByOne(rt: ConsumerWrites, consumer: Consumer, held: Held, page: Part): Promise<Progress> {
+async function handleOneByOne(
+  rt: ConsumerWrites,
+  consumer: Consumer,
+  held: ConsumerHold,
+  page: Part,
+): Promise<Progress> {
   const round = roundOf(held.cursor, page.reached)
   let now = held
   for (const [i, event] of page.events.entries()) {
@@ -228,7 +233,7 @@ async function handleOneByOne(rt: ConsumerWrites, consumer: Consumer, held: Held
 async function handleAlone(
   rt: ConsumerWrites,
   consumer: Consumer,
-  held: Held,
+  held: ConsumerHold,
   part: Part,
   before?: unknown,
 ): Promise<Progress> {
@@ -256,7 +261,7 @@ async function handleAlone(
   return setAside(rt, held, part, reason)
 }
 
-async function setAside(rt: ConsumerWrites, held: Held, part: Part, reason: string): Promise<Progress> {
+async function setAside(rt: ConsumerWrites, held: ConsumerHold, part: Part, reason: string): Promise<Progress> {
   const { position } = part.events[0]!
   const next = after(held, part)
   try {
@@ -272,7 +277,7 @@ async function setAside(rt: ConsumerWrites, held: Held, part: Part, reason: stri
   }
 }
 
-async function commitPart(rt: ConsumerWrites, consumer: Consumer, held: Held, part: Part): Promise<Progress> {
+async function commitPart(rt: ConsumerWrites, consumer: Consumer, held: ConsumerHold, part: Part): Promise<Progress> {
   const { events, reached } = part
   const next = after(held, part)
   const round = roundOf(held.cursor, reached)
@@ -285,9 +290,13 @@ async function commitPart(rt: ConsumerWrites, consumer: Consumer, held: Held, pa
   return { is: 'handled', held: next, events: events.length, more: true }
 }
 
-const after = (held: Held, { reached }: Part): Held => ({ ...held, cursor: reached, stored: storedOf(reached) })
+const after = (held: ConsumerHold, { reached }: Part): ConsumerHold => ({
+  ...held,
+  cursor: reached,
+  stored: storedOf(reached),
+})
 
-async function move(tx: Tx, { lease, stored }: Held, next: Held): Promise<void> {
+async function move(tx: Tx, { lease, stored }: ConsumerHold, next: ConsumerHold): Promise<void> {
   if (!(await moveConsumer(tx, { ...lease, from: stored, to: next.stored }))) throw new LeaseLost()
 }
 
@@ -296,7 +305,7 @@ class LeaseLost extends Error {
   override readonly name = 'LeaseLost'
 }
 
-function outcomeOf(handled: Handled | undefined) {
+function outcomeOf(handled: HandlerResult | undefined) {
   return { result: null, ...(handled?.events !== undefined && { events: handled.events }) }
 }
 

@@ -101,7 +101,7 @@ function sourceOf(wal: Wal | undefined): Omit<FeedStatus, 'lagMs'> {
   return { source: source[state], walAvailable: state === 'live', reason, ...(slot !== undefined && { slot }) }
 }
 
-type Following = {
+type Follower = {
   db: LogDb
   tail: Tail
   log: Logger
@@ -111,7 +111,7 @@ type Following = {
   onEnd: () => void
 }
 
-function follow({ db, tail, log, from, onEvents, onError, onEnd }: Following): Subscription {
+function follow({ db, tail, log, from, onEvents, onError, onEnd }: Follower): Subscription {
   let open = true
   let reached: Cursor | undefined
   const start = async () => {

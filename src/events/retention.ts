@@ -102,10 +102,10 @@ export function decideExpiry(expired: readonly ExpiredPartition[], mostBytes: nu
 /** `found` exceeds `deleted` where somebody else deletes the same. */
 type DeletedRound = { readonly found: number; readonly deleted: number; readonly upTo: string | null }
 
-type Outcome = 'dropped' | 'busy' | 'held'
+type DropOutcome = 'dropped' | 'busy' | 'held'
 
 /** `busy` when the locks could not be had: waiting longer at a time would stop every writer that queues after this. */
-async function dropPartition(db: LogDb, name: string, attempts: number, stops: boolean): Promise<Outcome> {
+async function dropPartition(db: LogDb, name: string, attempts: number, stops: boolean): Promise<DropOutcome> {
   for (let attempt = 1; ; attempt += 1) {
     const outcome = await tryDropPartition(db, name, stops)
     if (outcome !== 'busy' || attempt === attempts) return outcome
@@ -114,7 +114,7 @@ async function dropPartition(db: LogDb, name: string, attempts: number, stops: b
 }
 
 /** `stops`: consumers that have yet to read it are stopped; otherwise it stays for them. */
-async function tryDropPartition(db: LogDb, name: string, stops: boolean): Promise<Outcome> {
+async function tryDropPartition(db: LogDb, name: string, stops: boolean): Promise<DropOutcome> {
   try {
     await db.query(`do $do$
 declare

@@ -13,8 +13,8 @@ import {
   type HookDb,
   inTransaction,
   readingDb,
+  requesterFor,
   scopeOfHook,
-  writerBehind,
   writingDb,
 } from '../features/data/items/items.ts'
 import {
@@ -123,7 +123,7 @@ export function contextFor(
     if (hook === undefined) return { ...own, logRequestId: rt.newId(), cause }
     return { ...own, requestId: hook.requestId, logRequestId: hook.logRequestId, agent: hook.agent, cause: hook.cause }
   }
-  const writer = () => {
+  const requester = () => {
     const scope = scopeOfHook(rt)
     return { actor: scope === undefined ? actor() : (actorOfHook(rt) ?? scope.actor), access: systemAccess, scope }
   }
@@ -134,13 +134,13 @@ export function contextFor(
   return Object.freeze({
     db: {
       query: (text, values) => db().query(text, values),
-      transaction: (work) => inTransaction(rt, writer(), ({ scope }) => work(writingDb(scope))),
+      transaction: (work) => inTransaction(rt, requester(), ({ scope }) => work(writingDb(scope))),
     },
     ItemsService: itemsServiceFor(rt, actor),
     permissionService: permissionService(rt),
     mailService: {
       sendMail: (mail) =>
-        inTransaction(rt, writer(), async ({ tx, scope }) => {
+        inTransaction(rt, requester(), async ({ tx, scope }) => {
           const { emailLogId, event } = await queueMail(tx, await requestOf(rt, tx, mail))
           scope.events.push({ ...event, actor: actorOfHook(rt) ?? scope.actor })
           return emailLogId
@@ -148,13 +148,13 @@ export function contextFor(
     },
     notificationService: {
       send: async (notification) => {
-        const sender = writer()
+        const sender = requester()
         const send = () => sendNotifications(rt, sender, newNotificationOf(notification))
         return sender.scope === undefined ? withFreshCatalog(rt.catalog, send) : send()
       },
     },
     socketService: socketServiceFor(rt, extension, () => scopeOfHook(rt)?.tx),
-    storageService: storageServiceFor(rt, writer),
+    storageService: storageServiceFor(rt, requester),
     ...(tasksService !== undefined && { tasksService }),
     log: rt.log.child({ extension }),
   } satisfies ExtensionContext)
@@ -162,7 +162,7 @@ export function contextFor(
 
 function permissionService(rt: CurrentAccess): PermissionService {
   const accessOf = (accountability: Accountability | null) =>
-    accountability === null ? systemAccess : writerBehind(accountability).access
+    accountability === null ? systemAccess : requesterFor(accountability).access
   return {
     hasPermission: (accountability, collection, action) => {
       const access = accessOf(accountability)

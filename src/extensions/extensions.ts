@@ -10,14 +10,17 @@ import type { TasksService } from './tasks-service.ts'
 import type { EndpointExtension, HookExtension, NodeExtension, ScheduleExtension, TaskExtension } from './types.ts'
 
 /** An extension that is run later, with what it gets then. */
-export type Loaded<Definition> = Folder & { readonly definition: Definition; readonly context: ExtensionContext }
+export type LoadedExtension<Definition> = Folder & {
+  readonly definition: Definition
+  readonly context: ExtensionContext
+}
 
 /** What was found. Hooks are registered already; whoever serves HTTP registers the endpoints, whoever runs tasks the schedules. */
 export type Extensions = {
   readonly hooks: readonly Folder[]
-  readonly endpoints: readonly Loaded<EndpointExtension>[]
-  readonly schedules: readonly Loaded<ScheduleExtension>[]
-  readonly tasks: readonly Loaded<TaskExtension>[]
+  readonly endpoints: readonly LoadedExtension<EndpointExtension>[]
+  readonly schedules: readonly LoadedExtension<ScheduleExtension>[]
+  readonly tasks: readonly LoadedExtension<TaskExtension>[]
 }
 
 /**
@@ -63,8 +66,8 @@ async function loadAll<Definition extends object>(
   context: (folder: Folder) => ExtensionContext,
   folders: readonly Folder[],
   read: (folder: Folder, exported: unknown) => Definition,
-): Promise<readonly Loaded<Definition>[]> {
-  const loaded: Loaded<Definition>[] = []
+): Promise<readonly LoadedExtension<Definition>[]> {
+  const loaded: LoadedExtension<Definition>[] = []
   for (const folder of folders) {
     const definition = read(folder, await defaultExport(folder))
     const id = idOf(definition)

@@ -1,7 +1,7 @@
 import { text } from 'node:stream/consumers'
 import { withFreshCatalog } from '../catalog/store.ts'
 import type { Actor } from '../events/types.ts'
-import type { Writer } from '../features/data/items/items.ts'
+import type { Requester } from '../features/data/items/items.ts'
 import {
   type Accountability,
   actorOfHook,
@@ -9,9 +9,9 @@ import {
   changeItems,
   listItems,
   readItem,
+  requesterFor,
   scopeOfHook,
   updatesIn,
-  writerBehind,
 } from '../features/data/items/items.ts'
 import { systemAccess } from '../query/access.ts'
 import type { ExtensionWrites } from './capabilities.ts'
@@ -63,7 +63,7 @@ class Items implements ItemsService {
     this.#actor = actor
     this.#collection = collection
     this.#accountability = accountability
-    if (accountability !== null) writerBehind(accountability)
+    if (accountability !== null) requesterFor(accountability)
   }
 
   async readByQuery(query: Row = {}) {
@@ -102,23 +102,23 @@ class Items implements ItemsService {
   }
 
   async #change(change: Change): Promise<Id[]> {
-    const { ids } = await this.#fresh((writer) => changeItems(this.#rt, writer, this.#collection, change))
+    const { ids } = await this.#fresh((requester) => changeItems(this.#rt, requester, this.#collection, change))
     return ids.map((id) => JSON.parse(id))
   }
 
   /** What is part of a transaction can only be run again together with all of it. */
-  #fresh<Result>(work: (writer: Writer) => Promise<Result>): Promise<Result> {
-    const writer = this.#writer()
-    return writer.scope === undefined ? withFreshCatalog(this.#rt.catalog, () => work(writer)) : work(writer)
+  #fresh<Result>(work: (requester: Requester) => Promise<Result>): Promise<Result> {
+    const requester = this.#requester()
+    return requester.scope === undefined ? withFreshCatalog(this.#rt.catalog, () => work(requester)) : work(requester)
   }
 
   /** In a transaction the log names the one whose change it is. */
-  #writer(): Writer {
+  #requester(): Requester {
     const scope = scopeOfHook(this.#rt)
     const own =
       this.#accountability === null
         ? { actor: this.#actor(), access: systemAccess }
-        : writerBehind(this.#accountability)
+        : requesterFor(this.#accountability)
     return { ...own, actor: scope === undefined ? own.actor : (actorOfHook(this.#rt) ?? scope.actor), scope }
   }
 }

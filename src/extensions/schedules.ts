@@ -1,5 +1,5 @@
 import { parseCron } from '../adapters/cron.ts'
-import type { Extensions, Loaded } from './extensions.ts'
+import type { Extensions, LoadedExtension } from './extensions.ts'
 import { broken, explained } from './folders.ts'
 import type { ScheduleExtension } from './types.ts'
 
@@ -26,12 +26,12 @@ export async function schedulesOf({ schedules }: Extensions): Promise<readonly S
 
 type Add = (id: string, cron: string, handler: () => unknown) => void
 
-async function register({ definition, context, file }: Loaded<ScheduleExtension>, add: Add): Promise<void> {
+async function register({ definition, context, file }: LoadedExtension<ScheduleExtension>, add: Add): Promise<void> {
   if (typeof definition === 'function') await explained(file, 'failed', () => definition({ scheduleJob: add }, context))
   else add(definition.id, definition.schedule, () => definition.handler(context))
 }
 
-function checkCron({ file }: Loaded<ScheduleExtension>, cron: string): void {
+function checkCron({ file }: LoadedExtension<ScheduleExtension>, cron: string): void {
   try {
     parseCron(cron)
   } catch (error) {

@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream'
-import { type Accountability, type Writer, writerBehind } from '../features/data/items/items.ts'
+import { type Accountability, type Requester, requesterFor } from '../features/data/items/items.ts'
 import { type AssetRow, contentsOf, fileNotFound, readableAsset, storedAsset } from '../features/files/assets/assets.ts'
 import { type Incoming, replaceFile, saveFile } from '../features/files/files/files.ts'
 import type { ExtensionWrites } from './capabilities.ts'
@@ -44,22 +44,22 @@ export type StorageService = {
   ): Promise<StoredFile>
 }
 
-export function storageServiceFor(rt: ExtensionWrites, platform: () => Writer): StorageService {
-  const writerOf = ({ accountability }: As = {}): Writer => {
+export function storageServiceFor(rt: ExtensionWrites, platform: () => Requester): StorageService {
+  const requesterOf = ({ accountability }: As = {}): Requester => {
     const own = platform()
     if (accountability == null) return own
-    const caller = writerBehind(accountability)
+    const caller = requesterFor(accountability)
     // In a transaction the log names the one whose change it is.
     return { ...caller, actor: own.scope === undefined ? caller.actor : own.actor, scope: own.scope }
   }
   return {
     createFile: async (file, as) => {
       const { incoming, fields } = incomingOf(file)
-      return saveFile(rt, writerOf(as), incoming, fields)
+      return saveFile(rt, requesterOf(as), incoming, fields)
     },
     replaceFile: async (id, file, as) => {
       const { incoming, fields } = incomingOf(file)
-      return replaceFile(rt, writerOf(as), id, incoming, fields)
+      return replaceFile(rt, requesterOf(as), id, incoming, fields)
     },
     readFile: async (id, { range, ...as } = {}) => {
       const file = await fileFor(rt, id, as)
@@ -79,7 +79,7 @@ export function storageServiceFor(rt: ExtensionWrites, platform: () => Writer): 
 }
 
 async function fileFor(rt: ExtensionWrites, id: string, { accountability }: As): Promise<AssetRow> {
-  const access = accountability == null ? undefined : writerBehind(accountability).access
+  const access = accountability == null ? undefined : requesterFor(accountability).access
   const file =
     access === undefined ? await storedAsset(rt, id) : await readableAsset(rt, { userId: access.userId, access }, id)
   if (file === undefined) throw fileNotFound()

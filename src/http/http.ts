@@ -1,3 +1,4 @@
+import type { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Caller } from '../access/principal.ts'
 import { clientNetwork } from '../adapters/client-address.ts'
@@ -71,6 +72,10 @@ export function identifyBody(request: FastifyRequest, digest: string): void {
   const { fingerprint } = request.repeatable
   request.repeatable = { ...request.repeatable, fingerprint: `${fingerprint} ${digest}` }
 }
+
+/** Answers with text that is JSON already. */
+export const sendJson = (reply: FastifyReply, body: string | Readable | Buffer): FastifyReply =>
+  reply.type('application/json; charset=utf-8').send(body)
 
 /** Adds headers of requests that the answer depends on, besides those that it does already. */
 export function varyBy(reply: FastifyReply, ...names: readonly string[]): FastifyReply {

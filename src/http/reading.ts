@@ -24,7 +24,7 @@ export const badQuery = (details: string) => ({
 })
 
 /** Annotations that the reader of requests knows besides JSON Schema. */
-export type Reading = {
+export type ReadingAnnotations = {
   refusal?: Refusals
   /** A value that does not fit counts as absent. */
   lenient?: true
@@ -32,14 +32,14 @@ export type Reading = {
   unchecked?: true
 }
 
-type Annotated = TSchema &
-  Reading & {
+type AnnotatedShape = TSchema &
+  ReadingAnnotations & {
     readonly type?: unknown
     readonly required?: readonly string[]
     readonly additionalProperties?: unknown
   }
 
-type Outcome = true | { readonly value: unknown } | { readonly error: AppError }
+type ReadResult = true | { readonly value: unknown } | { readonly error: AppError }
 
 /**
  * Reads a part of a request by its shape; a validator compiler of Fastify. A shape is compiled when the first request is
@@ -51,7 +51,7 @@ type Outcome = true | { readonly value: unknown } | { readonly error: AppError }
  */
 export const readerOf: FastifySchemaCompiler<TSchema> = ({ schema, httpPart = 'body' }) => {
   let check: ((value: unknown) => boolean) | undefined
-  return (value: unknown): Outcome => {
+  return (value: unknown): ReadResult => {
     check ??= compiled(schema)
     if (check(value)) return true
     try {
@@ -74,7 +74,7 @@ function readSlowly(shape: TSchema, value: unknown, part: string): unknown {
   if (!isObjectShape(shape)) throw refused(shape, value, part)
   const members = membersOf(shape, value, part)
   const read = readMembers(shape, members, part)
-  if ((shape as Annotated).additionalProperties === false) refuseUnknown(shape, members)
+  if ((shape as AnnotatedShape).additionalProperties === false) refuseUnknown(shape, members)
   return read
 }
 
@@ -87,16 +87,16 @@ function refuseUnknown({ properties }: TObject, members: Members): void {
 function membersOf(shape: TObject, value: unknown, part: string): Members {
   if (value !== null && typeof value === 'object' && !Array.isArray(value)) return value as Members
   const isOptional = (value === undefined || value === null) && requiredOf(shape).size === 0
-  if (isOptional || (shape as Annotated).refusal === undefined) return {}
+  if (isOptional || (shape as AnnotatedShape).refusal === undefined) return {}
   throw refused(shape, value, part)
 }
 
-const requiredOf = (shape: TSchema): ReadonlySet<string> => new Set((shape as Annotated).required)
+const requiredOf = (shape: TSchema): ReadonlySet<string> => new Set((shape as AnnotatedShape).required)
 
 function readMembers(shape: TObject, members: Members, part: string): Members {
   const read: Record<string, unknown> = { ...members }
   const required = requiredOf(shape)
-  for (const [name, member] of Object.entries(shape.properties) as [string, Annotated][]) {
+  for (const [name, member] of Object.entries(shape.properties) as [string, AnnotatedShape][]) {
     const given = part === 'body' ? members[name] : converted(member, members[name])
     read[name] = given
     const isGiven = given !== undefined && given !== null
@@ -109,7 +109,7 @@ function readMembers(shape: TObject, members: Members, part: string): Members {
 }
 
 /** Parameters arrive as text. */
-function converted({ type }: Annotated, given: unknown): unknown {
+function converted({ type }: AnnotatedShape, given: unknown): unknown {
   if (typeof given !== 'string') return given
   if ((type === 'integer' || type === 'number') && /^-?\d+(\.\d+)?$/.test(given)) return Number(given)
   if (type === 'boolean' && (given === 'true' || given === 'false')) return given === 'true'
@@ -118,13 +118,13 @@ function converted({ type }: Annotated, given: unknown): unknown {
 
 function refused(shape: TSchema, value: unknown, place: string): AppError {
   const problems = problemsOf(shape, value)
-  const { refusal } = shape as Annotated
+  const { refusal } = shape as AnnotatedShape
   if (refusal !== undefined) return inWords(refusal, value, new Set(problems.map(({ keyword }) => keyword as string)))
   const problem = problems.at(-1)
   return new AppError(400, `${place}${problem?.instancePath ?? ''} ${problem?.message ?? 'is not valid'}`)
 }
 
-function missing({ refusal }: Annotated, name: string, part: string): AppError {
+function missing({ refusal }: AnnotatedShape, name: string, part: string): AppError {
   if (refusal === undefined) return new AppError(400, `${part} must have required property '${name}'`)
   return inWords(refusal, undefined, new Set(['required']))
 }

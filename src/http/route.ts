@@ -23,7 +23,7 @@ export type Declaration = {
 }
 
 /** The chapters of the reference. */
-type Tag =
+export type Tag =
   | 'Items'
   | 'Reports'
   | 'History'
@@ -72,16 +72,16 @@ type Treatment = {
 }
 
 /** Of the declaration what handlers get their types from. */
-type Typed<D extends Declaration & Treatment> = {
+type TypedSchema<D extends Declaration & Treatment> = {
   [Part in keyof D as Part extends keyof Names
-    ? Part extends Untyped<D>
+    ? Part extends UntypedParts<D>
       ? never
       : Names[Part]
-    : never]: Part extends 'response' ? { [Status in keyof D[Part]]: TUnsafe<Answered<D[Part][Status]>> } : D[Part]
+    : never]: Part extends 'response' ? { [Status in keyof D[Part]]: TUnsafe<AnswerType<D[Part][Status]>> } : D[Part]
 }
 type Names = { params: 'params'; query: 'querystring'; body: 'body'; response: 'response' }
-type Untyped<D> = D extends { sendsText: true } ? 'response' : never
-type Answered<Shape> = Shape extends TSchema ? Frozen<Static<Shape>> : never
+type UntypedParts<D> = D extends { sendsText: true } ? 'response' : never
+type AnswerType<Shape> = Shape extends TSchema ? Frozen<Static<Shape>> : never
 
 /** Answers need not be ours to change. */
 type Frozen<T> = T extends Date
@@ -102,7 +102,7 @@ type Frozen<T> = T extends Date
 export function route<const D extends Declaration & Treatment>(
   declaration: D,
   options: Options = {},
-): Options & { schema: Typed<D> } {
+): Options & { schema: TypedSchema<D> } {
   const { summary, tag, scope, description, params, query, body, response } = declaration
   const schema = {
     summary,
@@ -121,6 +121,12 @@ export function route<const D extends Declaration & Treatment>(
     serializerCompiler: declaration.exact === true ? serializerOf : asItIs,
   } as never
 }
+
+/** The same for the routes of one chapter: `const declared = routesOf('Settings')`. */
+export const routesOf =
+  (tag: Tag) =>
+  <const D extends Omit<Declaration, 'tag'> & Treatment>(declaration: D, options: Options = {}) =>
+    route({ tag, ...declaration }, options)
 
 const readers = {
   none: allBut('params'),

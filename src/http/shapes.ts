@@ -1,10 +1,10 @@
 import type { TSchemaOptions } from 'typebox'
 import { Type } from '../adapters/typebox.ts'
-import type { Reading } from './reading.ts'
+import type { ReadingAnnotations } from './reading.ts'
 
 /** The shapes that many routes share. Each has an example, so that the example of a whole is made from its parts. */
 
-type Options = TSchemaOptions & Reading & Representing
+type Options = TSchemaOptions & ReadingAnnotations & Representing
 
 /** An annotation: what the shape stands for where the description of the API is about one collection. */
 export type Representing = { represents?: 'row' | 'written row' | 'key' | 'new row' | 'changed row' }
@@ -12,6 +12,11 @@ export type Representing = { represents?: 'row' | 'written row' | 'key' | 'new r
 /** An id of a row, user, role or tenant. */
 export const Id = (options: Options = {}) =>
   Type.String({ format: 'uuid', examples: ['0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'], ...options })
+
+/** The id in a path: what is no UUID is not found. */
+export const IdParams = Type.Object({
+  id: Type.String({ examples: ['0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'] }),
+})
 
 /** A point in time: ISO 8601 in UTC. */
 export const Moment = (options: Options = {}) =>
@@ -52,6 +57,9 @@ export const Row = Type.Record(Type.String(), Type.Unknown(), {
   represents: 'row' satisfies Representing['represents'],
   examples: [{ id: '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', name: 'Analytical engine', price: 1200 }],
 })
+
+/** The answer about something that is gone. */
+export const Deleted = Type.Object({ deleted: Type.Literal(true) })
 
 /** Nothing is answered besides the status. */
 export const Nothing = Type.Null({ description: 'No content', examples: [null] })

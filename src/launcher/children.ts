@@ -25,17 +25,17 @@ export type Child = {
 }
 
 /** Rejects when the process keeps dying, with its last lines. */
-type Supervised = Child & { readonly failed: Promise<never> }
+type SupervisedChild = Child & { readonly failed: Promise<never> }
 
 const restartsPerMinute = 5
 const minuteMs = 60_000
 const firstPauseMs = 250
 
 /** Starts a process and starts it again whenever it dies, at most five times a minute and with growing pauses. */
-export function supervise(options: SupervisedOptions): Supervised {
+export function supervise(options: SupervisedOptions): SupervisedChild {
   const failed = Promise.withResolvers<never>()
   const lines: string[] = []
-  let child: Running
+  let child: RunningChild
   let stopping = false
   let deaths: number[] = []
   const start = () => {
@@ -59,7 +59,7 @@ export function supervise(options: SupervisedOptions): Supervised {
 }
 
 /** A process and how it ended: `exit code 1`, `signal SIGKILL`. */
-type Running = Child & { readonly ended: Promise<string> }
+type RunningChild = Child & { readonly ended: Promise<string> }
 
 const keptLines = 10
 /** Above the longest wait of a process for its own work (TASK_SHUTDOWN_WAIT_TIME, 30 s by default). */
@@ -69,7 +69,10 @@ const stopLimitMs = 45_000
  * Runs a script of ours in a session of its own: a terminal's Ctrl-C goes to the launcher alone, which ends the
  * processes in their order. The channel between the two tells the child when the launcher was killed (see parent.ts).
  */
-export function startChild({ script, args = [], env, onLine, onError }: ChildOptions, lines: string[] = []): Running {
+export function startChild(
+  { script, args = [], env, onLine, onError }: ChildOptions,
+  lines: string[] = [],
+): RunningChild {
   const child = spawn(process.execPath, [script, ...args], {
     env,
     detached: true,
@@ -90,7 +93,7 @@ export function startChild({ script, args = [], env, onLine, onError }: ChildOpt
 
 async function endGently(child: ChildProcess, ended: Promise<string>): Promise<void> {
   child.kill('SIGTERM')
-  const impatience = setTimeout(() => child.kill('SIGKILL'), stopLimitMs)
+  const killTimer = setTimeout(() => child.kill('SIGKILL'), stopLimitMs)
   await ended
-  clearTimeout(impatience)
+  clearTimeout(killTimer)
 }

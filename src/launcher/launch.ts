@@ -5,11 +5,9 @@ import { startEmbedded } from '../db/embedded/embedded.ts'
 import { EmbeddedError } from '../db/embedded/host.ts'
 import { compiledDirectory } from '../process/start-up.ts'
 import { workersWithWork } from '../workers/names.ts'
-import { type Admin, addressOf, banner, docsAddress } from './banner.ts'
 import { type Child, type ChildOptions, startChild, supervise } from './children.ts'
-import { watchNpm } from './npm.ts'
-import { type Output, openOutput } from './output.ts'
-import { StartError, secretKey, usablePort } from './preflight.ts'
+import { type Admin, addressOf, banner, docsAddress, type Output, openOutput } from './output.ts'
+import { StartError, secretKey, usablePort, watchNpm } from './preflight.ts'
 
 type Launch = {
   readonly output: Output

@@ -11,7 +11,7 @@ import { goneSignal } from '../admission/asker.ts'
 import { type AdmissionLane, type Lane, openDoor, openLane } from '../admission/lane.ts'
 import { readPlaces } from '../admission/step.ts'
 import { openDataCache, type ResultCache } from '../cache/data-cache.ts'
-import { openSystemSync, type Synced } from '../cache/system-sync.ts'
+import { openSystemSync, type SyncedStore } from '../cache/system-sync.ts'
 import { type CurrentCatalog, openCatalog } from '../catalog/store.ts'
 import { type Config, ConfigError, type Configuration } from '../config/config.ts'
 import type { ProcessVariables } from '../config/read.ts'
@@ -34,10 +34,10 @@ import {
   workerConnections,
 } from '../db/pools.ts'
 import { reachDatabase } from '../db/reach.ts'
+import { loadWritePositions, openWritePositions } from '../db/replicas/read-your-writes.ts'
 import { openReplicas, type ReplicaReads, type Replicas } from '../db/replicas/replicas.ts'
-import { loadWriteMarks, openWriteMarks } from '../db/replicas/write-marks.ts'
 import { sql, type UnloggedWrites } from '../db/sql.ts'
-import { forgetWriteMarks, storeWriteMarks } from '../db/unlogged/processes.ts'
+import { forgetWritePositions, storeWritePositions } from '../db/unlogged/processes.ts'
 import { keyOf, openWritePool, type WritePool } from '../db/write-pool.ts'
 import { type Jobs, startBoss } from '../events/jobs.ts'
 import type { ProgressNotices } from '../events/progress.ts'
@@ -106,7 +106,7 @@ export async function openRuntime(options: RuntimeOptions): Promise<Runtime> {
   await reachDatabase(config, log)
   const line = await lookAtDatabase(config, log)
   const closers: (() => Promise<void>)[] = []
-  const opened: Opened = (value, close) => {
+  const opened: NoteClose = (value, close) => {
     closers.unshift(async () => close(value))
     return value
   }
@@ -157,15 +157,15 @@ export async function openRuntime(options: RuntimeOptions): Promise<Runtime> {
 }
 
 /** Notes how something is closed that was opened. */
-type Opened = <T>(value: T, close: (value: T) => void | Promise<void>) => T
+type NoteClose = <T>(value: T, close: (value: T) => void | Promise<void>) => T
 
 type Shares = ReturnType<typeof poolShares>
 
-type Opening = RuntimeOptions & {
+type OpeningContext = RuntimeOptions & {
   readonly line: Line
   readonly tracing: Tracing
   readonly shares: Shares
-  readonly opened: Opened
+  readonly opened: NoteClose
 }
 
 function sharesOf({ config, worker }: RuntimeOptions): Shares {
@@ -180,7 +180,7 @@ type Opens = Connections &
     readonly reading: Database
   }
 
-async function openConnections(opening: Opening): Promise<Opens> {
+async function openConnections(opening: OpeningContext): Promise<Opens> {
   const { config, log, line, name, worker, tracing, shares, opened } = opening
   const pool = (share: 'read' | 'reserved' | 'feed') =>
     opened(openPool({ config, log, line, max: shares[share], readOnly: true, name: `${name} ${share}` }), (p) =>
@@ -209,7 +209,7 @@ async function openConnections(opening: Opening): Promise<Opens> {
   return { db, reserved, feedDb, writes: keyOf(writePool), pools, line, listener, clock: clock.now, writePool, reading }
 }
 
-async function openStores(opening: Opening, connections: Connections, reading: Database): Promise<Stores> {
+async function openStores(opening: OpeningContext, connections: Connections, reading: Database): Promise<Stores> {
   const { config, log, opened } = opening
   const { reserved, listener } = connections
   const leases = openLeases({ db: reserved, listener, log })
@@ -222,7 +222,7 @@ async function openStores(opening: Opening, connections: Connections, reading: D
   return { catalog, access, sessions, settings }
 }
 
-const syncedAccess = ({ current, reload, onChange }: AccessStore): Synced => ({
+const syncedAccess = ({ current, reload, onChange }: AccessStore): SyncedStore => ({
   value: () => {
     const { roles, permissions, acls } = current()
     return [[...roles], [...permissions], [...acls]]
@@ -231,17 +231,17 @@ const syncedAccess = ({ current, reload, onChange }: AccessStore): Synced => ({
   onChange,
 })
 
-const syncedSettings = ({ all, reload, onChange }: SettingsStore): Synced => ({ value: all, reload, onChange })
+const syncedSettings = ({ all, reload, onChange }: SettingsStore): SyncedStore => ({ value: all, reload, onChange })
 
-function openReplicaReads(opening: Opening, { reserved, writes }: Connections): Replicas | undefined {
+function openReplicaReads(opening: OpeningContext, { reserved, writes }: Connections): Replicas | undefined {
   const { config, log, name, opened } = opening
-  const marks = openWriteMarks({
-    store: (callers) => storeWriteMarks({ writes }, callers),
-    load: (callers) => loadWriteMarks(reserved, callers),
+  const writePositions = openWritePositions({
+    store: (callers) => storeWritePositions({ writes }, callers),
+    load: (callers) => loadWritePositions(reserved, callers),
     log,
   })
-  const forgetMarks = () => forgetWriteMarks({ writes })
-  const replicas = openReplicas({ config, log, name, primary: reserved, marks, forgetMarks })
+  const forget = () => forgetWritePositions({ writes })
+  const replicas = openReplicas({ config, log, name, primary: reserved, writePositions, forgetWritePositions: forget })
   return replicas && opened(replicas, (r) => r.close())
 }
 
@@ -268,7 +268,7 @@ function isHere(url: string): boolean {
 }
 
 /** Processes of scripts are started when there is a script. */
-function openScriptsOf({ workflows }: Config, log: Logger, opened: Opened): Scripts | undefined {
+function openScriptsOf({ workflows }: Config, log: Logger, opened: NoteClose): Scripts | undefined {
   if (!workflows.enabled || workflows.scripts === 'off') return undefined
   return opened(openScripts({ log, processes: workflows.scriptProcesses }), (scripts) => scripts.close())
 }

@@ -20,7 +20,7 @@ import {
 import { type ContentWrites, fileRules } from '../features/files/files/files.ts'
 import { checkTemplateCells, type MailRenderer } from '../features/messaging/templates/templates.ts'
 import { deliveriesAbout } from '../features/messaging/webhooks/webhooks.ts'
-import { checkSettingsDelete, settingsCells } from '../features/settings/cells.ts'
+import { checkSettingsDelete, settingsCells } from '../features/settings/change.ts'
 import type { CurrentSettings } from '../features/settings/store.ts'
 import type { Workflows } from '../features/work/workflows/capabilities.ts'
 import { secretRules, workflowRules } from '../features/work/workflows/rules.ts'

@@ -20,13 +20,13 @@ import { ident, literal, type Params } from './sql.ts'
 /* Predicates. Nothing here wraps an indexed column, so indexes stay usable. */
 
 /** State of one statement under construction. */
-export type Compiling = {
+export type CompilerState = {
   readonly params: Params
   /** A table alias that is new in the statement: q1, q2, … */
   readonly alias: () => string
 }
 
-export function startCompiling(params: Params): Compiling {
+export function startCompiling(params: Params): CompilerState {
   let count = 0
   return {
     params,
@@ -38,7 +38,7 @@ export function startCompiling(params: Params): Compiling {
 }
 
 /** The condition on the row `rows.at(-1)`; the aliases before it are the rows around it. */
-export function predicateSql(predicate: Predicate, rows: readonly string[], compiling: Compiling): string {
+export function predicateSql(predicate: Predicate, rows: readonly string[], compiling: CompilerState): string {
   switch (predicate.kind) {
     case 'always':
       return 'true'
@@ -61,12 +61,12 @@ export function predicateSql(predicate: Predicate, rows: readonly string[], comp
 }
 
 /** `where …` with the leading space; nothing where every row passes. */
-export function whereSql(predicate: Predicate, rows: readonly string[], compiling: Compiling): string {
+export function whereSql(predicate: Predicate, rows: readonly string[], compiling: CompilerState): string {
   return clause('where', conditions(predicate, rows, compiling))
 }
 
 /** The conjunction as its members. */
-export function conditions(predicate: Predicate, rows: readonly string[], compiling: Compiling): string[] {
+export function conditions(predicate: Predicate, rows: readonly string[], compiling: CompilerState): string[] {
   if (predicate.kind === 'always') return []
   if (predicate.kind !== 'and') return [predicateSql(predicate, rows, compiling)]
   return predicate.of.map((part) => predicateSql(part, rows, compiling))
@@ -85,7 +85,7 @@ type Join = {
   readonly on: readonly string[]
 }
 
-function joinStep(step: Step, rows: readonly string[], compiling: Compiling): Join {
+function joinStep(step: Step, rows: readonly string[], compiling: CompilerState): Join {
   const source = rows.at(-1)!
   const alias = compiling.alias()
   const rule = conditions(step.rule, [...rows, alias], compiling)
@@ -100,7 +100,7 @@ function joinStep(step: Step, rows: readonly string[], compiling: Compiling): Jo
 }
 
 /** A scalar subquery or join that reads the far end of a path: `build` gets the last alias. */
-function joinPath(steps: readonly Step[], rows: readonly string[], compiling: Compiling): Join {
+function joinPath(steps: readonly Step[], rows: readonly string[], compiling: CompilerState): Join {
   const [first, ...rest] = steps
   const join = joinStep(first!, rows, compiling)
   if (rest.length === 0) return join
@@ -132,7 +132,7 @@ function linkConditions({ relation, source, through, includeDeleted }: Step, sou
   return through?.paranoid && !includeDeleted ? [key, `${columnSql('deletedAt', link)} is null`] : [key]
 }
 
-function testSql(test: Predicate & { kind: 'test' }, rows: readonly string[], compiling: Compiling): string {
+function testSql(test: Predicate & { kind: 'test' }, rows: readonly string[], compiling: CompilerState): string {
   const { left, operator, operand } = test
   const placeholders = operand.values.map(({ value, pgType }) => compiling.params.bind(value, pgType))
   return operator.sql(referenceSql(left, rows), placeholders, operand.variant, left.cast ?? left.column)
@@ -142,7 +142,7 @@ function referenceSql({ column, up, cast }: ColumnRef, rows: readonly string[]):
   return castSql(columnSql(column.name, rows.at(-1 - up)!), column, cast)
 }
 
-function compareSql(test: Predicate & { kind: 'compare' }, rows: readonly string[], compiling: Compiling): string {
+function compareSql(test: Predicate & { kind: 'compare' }, rows: readonly string[], compiling: CompilerState): string {
   const left = referenceSql(test.left, rows)
   if (test.steps.length === 0) return `${left} ${test.comparison} ${referenceSql(test.right, rows)}`
   const { column, up, cast } = test.right
@@ -151,22 +151,22 @@ function compareSql(test: Predicate & { kind: 'compare' }, rows: readonly string
   return `${left} ${test.comparison} any (select ${right} from ${join.from}${clause('where', join.on)})`
 }
 
-function existsSql(step: Step, where: Predicate, rows: readonly string[], compiling: Compiling): string {
+function existsSql(step: Step, where: Predicate, rows: readonly string[], compiling: CompilerState): string {
   const join = joinStep(step, rows, compiling)
   const inner = conditions(where, [...rows, join.alias], compiling)
   return `exists (select 1 from ${join.from}${clause('where', [...join.on, ...inner])})`
 }
 
 /** The tsvector of a search's columns. Beyond a megabyte of words PostgreSQL gives up on the whole statement. */
-function documentSql({ columns }: Search, rows: readonly string[], compiling: Compiling): string {
+function documentSql({ columns }: Search, rows: readonly string[], compiling: CompilerState): string {
   const texts = columns.map((path) => `coalesce(${textSql(path, rows, compiling)}, '')`)
   return `to_tsvector('english', left(${texts.length === 0 ? `''` : texts.join(` || ' ' || `)}, 200000))`
 }
 
-const searchSql = ({ query }: Search, { params }: Compiling): string =>
+const searchSql = ({ query }: Search, { params }: CompilerState): string =>
   `to_tsquery('english', ${params.bind(query, 'text')})`
 
-function textSql({ steps, column }: ColumnPath, rows: readonly string[], compiling: Compiling): string {
+function textSql({ steps, column }: ColumnPath, rows: readonly string[], compiling: CompilerState): string {
   const text = (alias: string) => `${columnSql(column.name, alias)}${column.kind === 'uuid' ? '::text' : ''}`
   if (steps.length === 0) return text(rows.at(-1)!)
   const join = joinPath(steps, rows, compiling)
@@ -179,7 +179,7 @@ function textSql({ steps, column }: ColumnPath, rows: readonly string[], compili
 /* Rows and their order. */
 
 /** The select list of a selection over the row `rows.at(-1)`. */
-export function selectionSql(selection: Selection, rows: readonly string[], compiling: Compiling): string {
+export function selectionSql(selection: Selection, rows: readonly string[], compiling: CompilerState): string {
   const columns = selection.columns.map((field) => `${projectionSql(field, rows.at(-1)!)} as ${ident(field.name)}`)
   const nested = selection.nested.map(
     (child) => `${nestedSql(child, rows, compiling)} as ${ident(child.step.relation.name)}`,
@@ -201,7 +201,7 @@ function keysRead({ relation, source }: Step): string[] {
     : [relation.foreignKey, relation.discriminator.column]
 }
 
-function nestedSql(child: NestedSelection, rows: readonly string[], compiling: Compiling): string {
+function nestedSql(child: NestedSelection, rows: readonly string[], compiling: CompilerState): string {
   const { step, selection, where, only } = child
   const join = joinStep(step, rows, compiling)
   const inner = [...rows, join.alias]
@@ -236,7 +236,7 @@ function isUnique({ relation, target }: Step): boolean {
 /** Left joins that several expressions of a statement share, by path. */
 export type Joins = { readonly sql: () => string; readonly alias: (steps: readonly Step[]) => string }
 
-export function createJoins(rows: readonly string[], compiling: Compiling): Joins {
+export function createJoins(rows: readonly string[], compiling: CompilerState): Joins {
   const texts: string[] = []
   const aliases = new Map<string, string>()
   const aliasOf = (steps: readonly Step[]): string => {
@@ -257,7 +257,7 @@ export function createJoins(rows: readonly string[], compiling: Compiling): Join
 export function orderSql(
   sort: readonly SortTerm[],
   rows: readonly string[],
-  compiling: Compiling,
+  compiling: CompilerState,
 ): { readonly joins: string; readonly order: string } {
   const { joins, keys } = sortKeysSql(sort, rows, compiling)
   return { joins, order: orderClause(sort, keys) }
@@ -267,7 +267,7 @@ export function orderSql(
 export function sortKeysSql(
   sort: readonly SortTerm[],
   rows: readonly string[],
-  compiling: Compiling,
+  compiling: CompilerState,
 ): { readonly joins: string; readonly keys: readonly string[] } {
   const joins = createJoins(rows, compiling)
   const keys = sort.map((term) => sortKeySql(term, rows, joins, compiling))
@@ -279,7 +279,12 @@ export function orderClause(sort: readonly SortTerm[], keys: readonly string[]):
   return clause('order by', terms, ', ')
 }
 
-function sortKeySql({ by, direction }: SortTerm, rows: readonly string[], joins: Joins, compiling: Compiling): string {
+function sortKeySql(
+  { by, direction }: SortTerm,
+  rows: readonly string[],
+  joins: Joins,
+  compiling: CompilerState,
+): string {
   const row = rows.at(-1)!
   switch (by.kind) {
     case 'output':

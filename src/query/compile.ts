@@ -4,7 +4,7 @@
  */
 import type { Collection, Field } from '../catalog/catalog.ts'
 import {
-  type Compiling,
+  type CompilerState,
   clause,
   columnSql,
   columnsRead,
@@ -85,19 +85,19 @@ export function compileCondition(filter: ResolvedFilter, alias: string, params: 
   return predicateSql(filter.predicate, [alias], startCompiling(params))
 }
 
-function compiled(plan: PlanContent, build: (compiling: Compiling) => string): Statement {
+function compiled(plan: PlanContent, build: (compiling: CompilerState) => string): Statement {
   const params = createParams()
   return statement(inPast(plan.past, build(startCompiling(params)), params), params.values)
 }
 
-function listSql(plan: PlanContent, compiling: Compiling): string {
+function listSql(plan: PlanContent, compiling: CompilerState): string {
   const where = whereSql(plan.where, ['t'], compiling)
   const rows = rowsSql(plan, where, limitSql(plan, compiling), compiling)
   return `select coalesce(json_agg(o.*), '[]')::text as data, ${totalSql(plan, where)} as total from ${rows} o`
 }
 
 /** One row too many is enough to know, and then the others are not counted. */
-function listUpToSql(plan: PlanContent, largest: number, compiling: Compiling): string {
+function listUpToSql(plan: PlanContent, largest: number, compiling: CompilerState): string {
   const limit = plan.limit === undefined ? largest + 1 : Math.min(plan.limit, largest + 1)
   const where = whereSql(plan.where, ['t'], compiling)
   const rows = rowsSql(plan, where, ` limit ${limit}${offsetSql(plan, compiling)}`, compiling)
@@ -117,7 +117,7 @@ function totalSql(plan: PlanContent, where: string): string {
 const countSql = ({ collection }: PlanContent, where: string): string =>
   `(select count(*) from ${ident(collection.name)} t${where})::text`
 
-function itemsSql(plan: PlanContent, window: string, compiling: Compiling): string {
+function itemsSql(plan: PlanContent, window: string, compiling: CompilerState): string {
   if (plan.grouping === undefined) {
     const rows = rowsSql(plan, whereSql(plan.where, ['t'], compiling), window, compiling)
     return `select row_to_json(o.*)::text as data from ${rows} o`
@@ -127,7 +127,7 @@ function itemsSql(plan: PlanContent, window: string, compiling: Compiling): stri
 }
 
 /** The selected rows of a plan: found, ordered and cut first, made into JSON form only then. */
-function rowsSql(plan: PlanContent, where: string, window: string, compiling: Compiling): string {
+function rowsSql(plan: PlanContent, where: string, window: string, compiling: CompilerState): string {
   const { joins, order } = orderSql(plan.sort, ['t'], compiling)
   const columns = columnsRead(plan.selection).map((field: Field) => columnSql(field.name, 't'))
   const found = `select ${columns.join(', ')} from ${ident(plan.collection.name)} t${joins}${where}${order}${window}`
@@ -144,15 +144,15 @@ const LARGEST_INLINE_LIMIT = 100
 const limitValueSql = (limit: number, params: Params): string =>
   limit <= LARGEST_INLINE_LIMIT ? String(limit) : params.bind(limit, 'bigint')
 
-function limitSql(plan: PlanContent, compiling: Compiling): string {
+function limitSql(plan: PlanContent, compiling: CompilerState): string {
   const take = plan.limit === undefined ? '' : ` limit ${limitValueSql(plan.limit, compiling.params)}`
   return `${take}${offsetSql(plan, compiling)}`
 }
 
-const offsetSql = ({ offset }: PlanContent, { params }: Compiling): string =>
+const offsetSql = ({ offset }: PlanContent, { params }: CompilerState): string =>
   offset === 0 ? '' : ` offset ${params.bind(offset, 'bigint')}`
 
-function groupedListSql(plan: PlanContent, grouping: Grouping, compiling: Compiling, largest = Infinity): string {
+function groupedListSql(plan: PlanContent, grouping: Grouping, compiling: CompilerState, largest = Infinity): string {
   const groups = groupsSql(plan, grouping, compiling)
   // The name cannot be a collection's, so nothing below can mean the groups by accident.
   const objects = groupPageSql(plan, grouping, '"$groups"', limitSql(plan, compiling), compiling)
@@ -169,7 +169,7 @@ function groupPageSql(
   grouping: Grouping,
   groups: string,
   window: string,
-  compiling: Compiling,
+  compiling: CompilerState,
 ): string {
   const page = `select g.* from ${groups} g${groupOrderSql(plan)}${window}`
   return groupObjectsSql(plan, grouping, page, compiling)
@@ -211,7 +211,7 @@ type Key = {
 const keyName = (i: number): string => ident(`$${i + 1}`)
 
 /** The rows after the cursor, ordered and cut. */
-function foundSql(plan: PlanContent & { readonly keyset: Keyset }, limit: string, compiling: Compiling): string {
+function foundSql(plan: PlanContent & { readonly keyset: Keyset }, limit: string, compiling: CompilerState): string {
   const { sort, keyset } = plan
   const values = keyset.after?.map(({ value, pgType }) =>
     value === null ? undefined : compiling.params.bind(value, pgType),
@@ -238,7 +238,7 @@ function partsOf(term: SortTerm, value: string | undefined, collection: Collecti
 
 type After = { readonly part: Part; readonly values: readonly (string | undefined)[] }
 
-function rangeSql(plan: PlanContent, after: After | undefined, limit: string, compiling: Compiling): string {
+function rangeSql(plan: PlanContent, after: After | undefined, limit: string, compiling: CompilerState): string {
   const { collection, selection, sort } = plan
   const { joins, keys } = sortKeysSql(sort, ['t'], compiling)
   const columns = [
@@ -308,7 +308,7 @@ function isIndexed(by: SortBy, { fields, indexes }: Collection): boolean {
  * A query of the groups: columns k1, k2, … for the keys, a1, a2, … for the aggregates, and r for the first row where
  * something of it is shown that the keys do not hold.
  */
-function groupsSql(plan: PlanContent, grouping: Grouping, compiling: Compiling): string {
+function groupsSql(plan: PlanContent, grouping: Grouping, compiling: CompilerState): string {
   const joins = createJoins(['t'], compiling)
   const keys = grouping.keys.map((key) => `${keySql(key, grouping.timezone, joins, compiling)} as ${key.name}`)
   const primaryKey = columnSql(plan.collection.primaryKey.name, 't')
@@ -327,7 +327,7 @@ function groupsSql(plan: PlanContent, grouping: Grouping, compiling: Compiling):
 }
 
 /** A query of `object`, each group of `page` (ordered and cut, called g) as JSON, in order. */
-function groupObjectsSql(plan: PlanContent, grouping: Grouping, page: string, compiling: Compiling): string {
+function groupObjectsSql(plan: PlanContent, grouping: Grouping, page: string, compiling: CompilerState): string {
   const object = objectSql(grouping, compiling)
   if (grouping.detail === undefined) return `select ${object} as object from (${page}) g`
   // A join need not keep the order of the page.
@@ -342,7 +342,12 @@ function groupOrderSql({ sort }: PlanContent): string {
   return clause('order by', terms, ', ')
 }
 
-function keySql({ path, part }: GroupKey, timezone: string | undefined, joins: Joins, { params }: Compiling): string {
+function keySql(
+  { path, part }: GroupKey,
+  timezone: string | undefined,
+  joins: Joins,
+  { params }: CompilerState,
+): string {
   const column = columnSql(path.column.name, joins.alias(path.steps))
   if (part === undefined) return column
   if (path.column.kind === 'date') return partSql(part, `${column}::timestamp`)
@@ -388,13 +393,13 @@ function keyRowSql({ keys, detail }: Grouping): string | undefined {
 
 const isOwnColumn = ({ path, part }: GroupKey): boolean => part === undefined && path.steps.length === 0
 
-function havingSql(grouped: string, { having }: Grouping, compiling: Compiling): string {
+function havingSql(grouped: string, { having }: Grouping, compiling: CompilerState): string {
   const kept = conditions(having, ['g'], compiling)
   return kept.length === 0 ? grouped : `select * from (${grouped}) g${clause('where', kept)}`
 }
 
 /** Names chosen by the request travel as parameters. */
-function objectSql({ keys, aggregates, detail }: Grouping, { params }: Compiling): string {
+function objectSql({ keys, aggregates, detail }: Grouping, { params }: CompilerState): string {
   const members = [
     ...keys.flatMap((key) => key.keys.map((name) => `${literal(name)}, ${keyValueSql(key)}`)),
     ...aggregates.map((aggregate) => `${params.bind(aggregate.alias, 'text')}, ${aggregateValueSql(aggregate)}`),
@@ -422,7 +427,12 @@ function aggregateValueSql({ name, fn, path }: Aggregate): string {
   return wireSql(value, path.column)
 }
 
-function detailSql({ collection }: PlanContent, grouping: Grouping, detail: Selection, compiling: Compiling): string {
+function detailSql(
+  { collection }: PlanContent,
+  grouping: Grouping,
+  detail: Selection,
+  compiling: CompilerState,
+): string {
   const list = selectionSql(detail, ['t'], compiling)
   const keyRow = keyRowSql(grouping)
   if (keyRow !== undefined) return ` cross join lateral (select ${list} from (${keyRow}) t) d`

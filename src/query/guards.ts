@@ -32,7 +32,7 @@ export const MAX_CURSOR_ROWS = 1_000
 export const MAX_CURSOR_TEXT = 6_000
 
 /** A value still to be looked at, and how many objects and arrays it is inside. */
-type Visit = { readonly value: unknown; readonly objects: number; readonly arrays: number }
+type NestedValue = { readonly value: unknown; readonly objects: number; readonly arrays: number }
 
 /**
  * Throws 400 when a parsed JSON value nests deeper than 20 objects or 20 arrays, has more than 1 000 members, an array
@@ -40,7 +40,7 @@ type Visit = { readonly value: unknown; readonly objects: number; readonly array
  * PostgreSQL text cannot hold). An array of scalars is one node. Iterative, so that no input can exhaust the stack.
  */
 export function guard(parameter: string, root: unknown): void {
-  const pending: Visit[] = [{ value: root, objects: 0, arrays: 0 }]
+  const pending: NestedValue[] = [{ value: root, objects: 0, arrays: 0 }]
   let nodes = 0
   let values = 0
   for (let visit = pending.pop(); visit !== undefined; visit = pending.pop()) {
@@ -61,7 +61,7 @@ export function guard(parameter: string, root: unknown): void {
   }
 }
 
-function membersOf(parameter: string, { value, objects, arrays }: Visit): Visit[] {
+function membersOf(parameter: string, { value, objects, arrays }: NestedValue): NestedValue[] {
   if (Array.isArray(value)) return value.map((entry) => ({ value: entry, objects, arrays: arrays + 1 }))
   return Object.entries(value as object).map(([key, entry]) => {
     guardScalar(parameter, key)

@@ -25,7 +25,7 @@ import {
 } from './plan.ts'
 import { resolveFilter } from './resolve-filter.ts'
 import { relConditionsAt, rowPart } from './resolve-view.ts'
-import { type Entered, enter, readableColumns, resolveColumn, unknownName, type View } from './view.ts'
+import { enter, type RelationEntry, readableColumns, resolveColumn, unknownName, type View } from './view.ts'
 
 type FieldsRequest = {
   readonly fields: readonly string[]
@@ -51,7 +51,7 @@ export function resolveFields(request: FieldsRequest, view: View): Selection {
 type Node = {
   readonly view: View
   readonly columns: Map<string, Field>
-  readonly nested: Map<string, { readonly relation: Relation; readonly entered: Entered; readonly node: Node }>
+  readonly nested: Map<string, { readonly relation: Relation; readonly entered: RelationEntry; readonly node: Node }>
   /** Relations of a many-to-any junction that were asked for by name. */
   readonly named: Set<string>
 }
@@ -110,7 +110,7 @@ function openNested(node: Node, relation: Relation, budget: Budget): Node | unde
   return entered && attach(node, relation, entered, budget)
 }
 
-function attach(node: Node, relation: Relation, entered: Entered, budget: Budget): Node {
+function attach(node: Node, relation: Relation, entered: RelationEntry, budget: Budget): Node {
   budget.nested += 1
   if (budget.nested > MAX_NESTED) throw errors.badQuery('fields: too many relations')
   const child = emptyNode(entered.view)

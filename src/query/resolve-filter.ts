@@ -28,7 +28,7 @@ export function resolveFilter(filter: Filter | undefined, view: View, parameter 
 }
 
 /** The left side of a test. */
-type Subject = {
+type FilterSubject = {
   readonly field: Field
   readonly cast: ValueType | undefined
   readonly steps: readonly Step[]
@@ -47,7 +47,7 @@ function resolveEntry(entry: FilterEntry, view: View, parameter: string): Predic
     return resolveRelated(entry.value, [...steps, entered.step], entered.view, parameter, label)
   }
   const { tests, cast } = testsOf(entry.value, label)
-  const subject: Subject = { field: target.column, cast, steps, view, parameter, label }
+  const subject: FilterSubject = { field: target.column, cast, steps, view, parameter, label }
   return throughSteps(
     tests.map(([name, raw]) => resolveTest(name, raw, subject)),
     subject,
@@ -91,7 +91,7 @@ function testsOf(value: unknown, label: string): { tests: [string, unknown][]; c
   }
 }
 
-function resolveTest(name: string, raw: unknown, subject: Subject): Predicate {
+function resolveTest(name: string, raw: unknown, subject: FilterSubject): Predicate {
   const found = findOperator(name)
   if (found === undefined) throw errors.badQuery(`${subject.label}: unknown operator ${quoted(name)}`)
   const comparison = comparisonOf(found.name)
@@ -114,7 +114,7 @@ function spread(name: string, raw: unknown, value: unknown): Operator | undefine
   return name === 'ne' || name === 'not' ? findOperator('notIn')?.operator : undefined
 }
 
-function requireApplicable(name: string, operator: Operator, type: ValueType, { view, label }: Subject): void {
+function requireApplicable(name: string, operator: Operator, type: ValueType, { view, label }: FilterSubject): void {
   if (operator.kinds !== undefined && !operator.kinds.has(type.kind)) {
     throw errors.badQuery(`${label}: ${quoted(name)} does not apply to this type of field`)
   }
@@ -133,7 +133,7 @@ function columnOperand(raw: unknown): { path: string; cast: string | undefined }
 function compareColumns(
   comparison: string,
   other: { path: string; cast: string | undefined },
-  subject: Subject,
+  subject: FilterSubject,
 ): Predicate {
   const right = resolveColumn(other.path, subject.view, subject.label)
   // A `cast` beside the operator is meant for both columns.
@@ -152,7 +152,7 @@ function compareColumns(
 }
 
 /** Tests at the end of a path. Those for present values must hold on one and the same related row. */
-function throughSteps(tests: readonly Predicate[], { steps }: Subject): Predicate {
+function throughSteps(tests: readonly Predicate[], { steps }: FilterSubject): Predicate {
   if (steps.length === 0) return allOf(tests)
   const present = tests.filter((test) => !asksForMissing(test))
   const missing = tests.filter(asksForMissing).map((test) => missingThrough(steps, test))

@@ -24,7 +24,7 @@ import { type Filter, parseFilter } from './parse.ts'
 import { ALWAYS, allOf, NEVER, type Predicate, type Slot, type Step } from './plan.ts'
 import { resolveFilter } from './resolve-filter.ts'
 import { substitute, type VariableScope } from './variables.ts'
-import type { Entered, View } from './view.ts'
+import type { RelationEntry, View } from './view.ts'
 
 /** Everything that resolving a query needs besides the query. */
 export type ResolveContext = {
@@ -123,7 +123,7 @@ type Position = {
 function viewOf(position: Position): View {
   const { collection, context } = position
   context.collections.add(collection.name)
-  const entered = new Map<string, Entered | undefined>()
+  const entered = new Map<string, RelationEntry | undefined>()
   return {
     collection,
     mayRead: (field) => mayRead(field, position),
@@ -154,7 +154,7 @@ function maySearch(field: Field, position: Position): boolean {
   return root === undefined || path.length === 0 || (own !== undefined && grantOf(own, [field.name]) !== undefined)
 }
 
-function enterGranted(relation: Relation, position: Position): Entered | undefined {
+function enterGranted(relation: Relation, position: Position): RelationEntry | undefined {
   const { context, root } = position
   const target = context.catalog.collections.get(relation.target)
   const path = [...position.path, relation.name]

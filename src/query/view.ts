@@ -15,7 +15,7 @@ export type View = {
   /** Whether full-text search may look into it: for related rows that needs a grant of their own collection. */
   maySearch(field: Field): boolean
   /** The step over a relation and the view of its target; undefined where the caller may not follow it. */
-  enter(relation: Relation): Entered | undefined
+  enter(relation: Relation): RelationEntry | undefined
   /** Every variable in the value replaced (see variables.ts). */
   substitute(value: unknown): unknown
   hasExtension(name: Extension): boolean
@@ -24,7 +24,7 @@ export type View = {
 }
 
 /** `step.rule` holds for exactly the rows of `view` that the caller may see. */
-export type Entered = { readonly step: Step; readonly view: View }
+export type RelationEntry = { readonly step: Step; readonly view: View }
 
 /** The columns that `*` stands for. */
 export const readableColumns = (view: View): readonly Field[] =>
@@ -32,7 +32,7 @@ export const readableColumns = (view: View): readonly Field[] =>
 
 /* Names of a request, looked up in a view: each dotted segment becomes a step, the last one a field or relation. */
 
-type Resolved = {
+type ResolvedPath = {
   readonly steps: readonly Step[]
   /** Of the collection that the last segment belongs to. */
   readonly view: View
@@ -46,7 +46,7 @@ type ResolvedColumn = ColumnPath & { readonly field: Field; readonly view: View 
  * `a.b.column` or `$a.b.column$`. 400 where a name is unknown, 403 where the caller may not read it, in the same
  * words whether it is hidden or not granted.
  */
-export function resolvePath(path: string, view: View, parameter: string): Resolved {
+export function resolvePath(path: string, view: View, parameter: string): ResolvedPath {
   const segments = unwrap(path).split('.')
   if (segments.length > MAX_RELATION_DEPTH + 1) throw errors.badQuery(`${parameter}: too many relations in a path`)
   const steps: Step[] = []
@@ -82,7 +82,7 @@ export function enter(view: View, segment: string, path: string, parameter: stri
 export const unknownName = (parameter: string, path: string) =>
   errors.badQuery(`${parameter}: unknown field ${quoted(path)}`)
 
-function lastSegment(view: View, segment: string, path: string, parameter: string): Resolved['target'] {
+function lastSegment(view: View, segment: string, path: string, parameter: string): ResolvedPath['target'] {
   const field = view.collection.fields.get(segment)
   if (field !== undefined) {
     if (!view.mayRead(field)) throw errors.fieldDenied('read', path)

@@ -13,8 +13,8 @@ import {
 } from '../db/unlogged/consumers.ts'
 import {
   type Consumer,
+  type ConsumerHold,
   type ConsumerWrites,
-  type Held,
   handleNext,
   handleSetAside,
   heldFrom,
@@ -100,7 +100,7 @@ async function serveConsumers(shell: Shell, wanted: readonly Consumer[]): Promis
   )
   if (registered.length > 0) rt.log.info({ consumers: registered }, 'consumers begin to follow the log')
   for (const consumer of added) {
-    const place: Place = { consumer, wakeup: openWakeup(), held: undefined, retries: false, isLeft: false }
+    const place: ConsumerRun = { consumer, wakeup: openWakeup(), held: undefined, retries: false, isLeft: false }
     shell.places = [...shell.places, place]
     const following = follow(shell, place).finally(() => shell.work.delete(following))
     shell.work.add(following)
@@ -123,7 +123,7 @@ async function readinessOf(rt: ConsumerWrites, names: readonly string[]) {
 type Shell = {
   readonly rt: ConsumerWrites
   readonly timing: Timing
-  places: readonly Place[]
+  places: readonly ConsumerRun[]
   readonly holder: string
   /** The newest position that was given out, and since when it is known. */
   readonly log: { position: string; changedAt: number }
@@ -133,10 +133,10 @@ type Shell = {
 }
 
 /** A consumer, and what this process has of it. */
-type Place = {
+type ConsumerRun = {
   consumer: Consumer
   readonly wakeup: ReturnType<typeof openWakeup>
-  held: Held | undefined
+  held: ConsumerHold | undefined
   /** Something that was set aside is to be tried again. */
   retries: boolean
   /** Not served any more. */
@@ -151,7 +151,7 @@ async function stop(shell: Shell, ended: Promise<unknown>, waitMs: number): Prom
   await release(rt, places)
 }
 
-async function release(rt: ConsumerWrites, places: readonly Place[]): Promise<void> {
+async function release(rt: ConsumerWrites, places: readonly ConsumerRun[]): Promise<void> {
   const leases = places.flatMap(({ held }) => (held === undefined ? [] : [held.lease]))
   try {
     if (leases.length > 0) await releaseConsumers(rt, leases)
@@ -192,7 +192,7 @@ async function renew(shell: Shell): Promise<void> {
 
 const placeOf = ({ places }: Shell, { name }: HeldConsumer) => places.find(({ consumer }) => consumer.name === name)
 
-function take(place: Place | undefined, row: HeldConsumer): void {
+function take(place: ConsumerRun | undefined, row: HeldConsumer): void {
   // Left meanwhile: its lease ends by itself.
   if (place === undefined) return
   place.held = heldFrom(row)
@@ -200,12 +200,12 @@ function take(place: Place | undefined, row: HeldConsumer): void {
   place.wakeup.wake()
 }
 
-function retry(place: Place): void {
+function retry(place: ConsumerRun): void {
   place.retries = true
   place.wakeup.wake()
 }
 
-function lose({ rt }: Shell, place: Place): void {
+function lose({ rt }: Shell, place: ConsumerRun): void {
   place.held = undefined
   rt.log.warn({ consumer: place.consumer.name }, 'a consumer is worked for by another process, or was moved')
 }
@@ -235,7 +235,7 @@ const attentiveMs = 1000
 const unwokenMs = 1000
 const backoff = { firstMs: 100, longestMs: 5000 }
 
-async function follow(shell: Shell, place: Place): Promise<void> {
+async function follow(shell: Shell, place: ConsumerRun): Promise<void> {
   const { rt, stopping } = shell
   const kept = { at: performance.now(), log: '' }
   let failures = 0
@@ -254,12 +254,12 @@ async function follow(shell: Shell, place: Place): Promise<void> {
 }
 
 /** Until something happens; for a consumer with a pace, its time. */
-function rest(shell: Shell, { consumer: { paceMs }, wakeup }: Place): Promise<void> {
+function rest(shell: Shell, { consumer: { paceMs }, wakeup }: ConsumerRun): Promise<void> {
   return paceMs === undefined ? wakeup.wait(unwokenMs) : pause(shell, paceMs)
 }
 
 /** Nobody knows whether the last page was handled: its place does. */
-async function readAgain({ rt, timing }: Shell, place: Place): Promise<void> {
+async function readAgain({ rt, timing }: Shell, place: ConsumerRun): Promise<void> {
   const { held } = place
   if (held === undefined) return
   try {
@@ -272,10 +272,10 @@ async function readAgain({ rt, timing }: Shell, place: Place): Promise<void> {
   }
 }
 
-type Kept = { at: number; log: string }
+type CursorNote = { at: number; log: string }
 
 /** True when there is nothing to do until something happens. */
-async function advance(shell: Shell, place: Place, kept: Kept): Promise<boolean> {
+async function advance(shell: Shell, place: ConsumerRun, kept: CursorNote): Promise<boolean> {
   const { rt } = shell
   const { consumer, held } = place
   if (held === undefined) return true
@@ -297,7 +297,7 @@ async function advance(shell: Shell, place: Place, kept: Kept): Promise<boolean>
   }
 }
 
-async function handleRetries({ rt }: Shell, place: Place, held: Held): Promise<void> {
+async function handleRetries({ rt }: Shell, place: ConsumerRun, held: ConsumerHold): Promise<void> {
   const positions = await positionsToRetry(rt, place.consumer.name, mostRetries)
   for (const position of positions) await handleSetAside(rt, place.consumer, held, position)
   place.retries = positions.length === mostRetries
@@ -306,7 +306,12 @@ async function handleRetries({ rt }: Shell, place: Place, held: Held): Promise<v
 const mostRetries = 100
 
 /** Not while nothing is written: then the place that is kept is as good as the newest, and the server may rest. */
-async function keepSometimes({ rt, timing, log }: Shell, place: Place, held: Held, kept: Kept): Promise<void> {
+async function keepSometimes(
+  { rt, timing, log }: Shell,
+  place: ConsumerRun,
+  held: ConsumerHold,
+  kept: CursorNote,
+): Promise<void> {
   const waited = performance.now() - kept.at
   const isDue = waited > (kept.log === log.position ? rarelyMs : timing.keepMs)
   if (!isDue || !isAhead(held)) return
@@ -320,7 +325,11 @@ async function keepSometimes({ rt, timing, log }: Shell, place: Place, held: Hel
 /** Where the log is at rest: so that the numbers of the transactions of a place do not grow old without end. */
 const rarelyMs = 600_000
 
-async function end({ rt }: Shell, place: Place, progress: Extract<Progress, { is: 'failed' | 'gone' }>): Promise<void> {
+async function end(
+  { rt }: Shell,
+  place: ConsumerRun,
+  progress: Extract<Progress, { is: 'failed' | 'gone' }>,
+): Promise<void> {
   const { held, consumer } = place
   place.held = undefined
   if (progress.is === 'gone') {

@@ -12,7 +12,7 @@ import type { WorkerWrites } from './capabilities.ts'
 import { type Consumers, openConsumers } from './consumers.ts'
 
 /** Where nothing is sealed it has nothing to say of itself. */
-export type Sealing = Pick<Consumers, 'stop'> & Partial<Pick<Consumers, 'readiness'>>
+type Sealing = Pick<Consumers, 'stop'> & Partial<Pick<Consumers, 'readiness'>>
 
 /** Under which the place of sealing is kept among the consumers. */
 const name = 'seals'

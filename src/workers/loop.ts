@@ -262,11 +262,11 @@ async function runJob<Name extends QueueName>(
   }
 }
 
-type Outcome = { readonly id: string; readonly retryCount: number; readonly error: Error | undefined }
+type JobOutcome = { readonly id: string; readonly retryCount: number; readonly error: Error | undefined }
 
 /** Collects outcomes while one batch of them is being written, and writes them until the database has taken them. */
 function openOutcomes(rt: Jobs & Logs, queue: QueueName) {
-  let waiting: Outcome[] = []
+  let waiting: JobOutcome[] = []
   let writing: Promise<void> | undefined
 
   const writeWaiting = async () => {
@@ -287,7 +287,7 @@ function openOutcomes(rt: Jobs & Logs, queue: QueueName) {
   }
 
   return {
-    add(outcome: Outcome) {
+    add(outcome: JobOutcome) {
       waiting.push(outcome)
       writing ??= write()
     },
@@ -300,7 +300,7 @@ function openOutcomes(rt: Jobs & Logs, queue: QueueName) {
  * else meanwhile. Writing one twice is harmless for the same reason. One round trip for all successes, one for each
  * reason of failure.
  */
-async function writeOutcomes(rt: Jobs & Logs, queue: QueueName, batch: readonly Outcome[]): Promise<void> {
+async function writeOutcomes(rt: Jobs & Logs, queue: QueueName, batch: readonly JobOutcome[]): Promise<void> {
   for (const group of Map.groupBy(batch, reasonOf).values()) {
     const attempts = group.map(({ id, retryCount }) => ({ id, retryCount }))
     const error = group[0]?.error
@@ -313,18 +313,18 @@ async function writeOutcomes(rt: Jobs & Logs, queue: QueueName, batch: readonly 
   }
 }
 
-function reasonOf({ error }: Outcome): string {
+function reasonOf({ error }: JobOutcome): string {
   return error === undefined ? '' : `${error.name} ${error.message}`
 }
 
-type Beating = { readonly id: string; readonly retryCount: number; readonly heartbeatSeconds: number | null }
+type Heartbeat = { readonly id: string; readonly retryCount: number; readonly heartbeatSeconds: number | null }
 
 /**
  * Says of running jobs that they run, where their queue asks for it: a job whose process has died is given to another
  * one after `heartbeatSeconds`, long before its time limit. Signs name the attempt, so a zombie's count for nothing.
  */
 function openHeartbeat(rt: Jobs & Logs, queue: QueueName, everyMs: number) {
-  const beating = new Set<Beating>()
+  const beating = new Set<Heartbeat>()
   const beat = async () => {
     if (beating.size === 0) return
     try {
@@ -339,10 +339,10 @@ function openHeartbeat(rt: Jobs & Logs, queue: QueueName, everyMs: number) {
   const timer = setInterval(beat, everyMs)
   timer.unref()
   return {
-    begin(job: Beating) {
+    begin(job: Heartbeat) {
       if (job.heartbeatSeconds !== null) beating.add(job)
     },
-    end: (job: Beating) => void beating.delete(job),
+    end: (job: Heartbeat) => void beating.delete(job),
     stop: () => clearInterval(timer),
   }
 }

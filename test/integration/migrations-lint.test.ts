@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { lintSql } from '../../src/features/data/migrations/lint.ts'
-import type { Subject } from '../../src/features/data/migrations/lint-rules.ts'
+import type { LintSubject } from '../../src/features/data/migrations/lint-rules.ts'
 import { createEmptyDatabase } from '../support/postgres.ts'
 
 /** What the linter says about locks and rewrites, held against what PostgreSQL does. */
@@ -28,7 +28,7 @@ beforeAll(async () => {
 
 afterAll(() => client.end())
 
-const subject: Subject = {
+const subject: LintSubject = {
   inTransaction: true,
   columnType: (_table, column) => types.get(column),
   isCheckedNotNull: () => false,

@@ -5,7 +5,7 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { type Embedded, startEmbedded } from '../../src/db/embedded/embedded.ts'
+import { type EmbeddedServer, startEmbedded } from '../../src/db/embedded/embedded.ts'
 import { processesWith, root, startProcess, waitFor } from '../support/processes.ts'
 import { withClient } from '../support/server.ts'
 
@@ -17,7 +17,7 @@ const ask = async (url: string, statement: string) =>
 
 describe('a fresh embedded server', () => {
   let dir: string
-  let server: Embedded
+  let server: EmbeddedServer
 
   beforeAll(async () => {
     dir = await mkdtemp(join(tmpdir(), 'daybook-embedded-'))
@@ -55,7 +55,7 @@ describe('a fresh embedded server', () => {
 
 describe('an embedded server that comes and goes', () => {
   let dataDir: string
-  let servers: Embedded[]
+  let servers: EmbeddedServer[]
 
   // One for all: each test leaves data that a server can be started on, and to make them costs the most of a first start.
   beforeAll(async () => {
@@ -74,7 +74,7 @@ describe('an embedded server that comes and goes', () => {
 
   afterAll(() => rm(dataDir, { recursive: true }))
 
-  async function start({ durable = false } = {}): Promise<Embedded> {
+  async function start({ durable = false } = {}): Promise<EmbeddedServer> {
     const server = await startEmbedded({ dataDir, log, durable })
     servers.push(server)
     return server

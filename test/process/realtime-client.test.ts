@@ -42,7 +42,7 @@ async function killWhile(work: () => Promise<unknown>): Promise<void> {
 function observe(
   options: { token?: string | (() => string | Promise<string>); filter?: object; snapshot?: boolean } = {},
 ) {
-  const { token = cluster.token, snapshot = true, ...wish } = options
+  const { token = cluster.token, snapshot = true, ...subscription } = options
   const realtime = createRealtime({ url: web.address, token, backoff })
   onTestFinished(() => realtime.close())
   const names = new Map<string, string>()
@@ -50,7 +50,7 @@ function observe(
   const errors: RealtimeError[] = []
   const counts = { snapshots: 0, resyncs: 0 }
   const rest = {
-    ...wish,
+    ...subscription,
     onChange: (change: Change<Country>) => {
       told.push(change)
       names.set(change.data.code, change.data.name)
@@ -172,22 +172,22 @@ describe('createRealtime', () => {
     const errors: RealtimeError[] = []
     const onError = (error: RealtimeError) => void errors.push(error)
     const ignore = () => undefined
-    const wish = { onChange: ignore, onRemove: ignore, onResync: ignore, onError }
-    realtime.subscribe('nowhere', wish)
+    const subscription = { onChange: ignore, onRemove: ignore, onResync: ignore, onError }
+    realtime.subscribe('nowhere', subscription)
     await waitFor(() => errors.length === 1)
     expect(errors.splice(0)).toMatchObject([{ final: true, message: 'No permission to subscribe to this collection' }])
     const broken = () => {
       throw new Error('no room left')
     }
-    const handle = realtime.subscribe('country', { ...wish, onChange: broken })
-    expect(() => realtime.subscribe('country', wish)).toThrow('followed already')
+    const handle = realtime.subscribe('country', { ...subscription, onChange: broken })
+    expect(() => realtime.subscribe('country', subscription)).toThrow('followed already')
     const start = await waitFor(() => handle.cursor)
     await rename('CH', 'eleven')
     await waitFor(() => errors.length === 1)
     expect(errors).toMatchObject([{ final: true, message: expect.stringContaining('no room left') }])
     expect(handle.cursor).toBe(start)
     const names: unknown[] = []
-    realtime.subscribe('country', { ...wish, since: start, onChange: ({ data }) => void names.push(data.name) })
+    realtime.subscribe('country', { ...subscription, since: start, onChange: ({ data }) => void names.push(data.name) })
     await waitFor(() => names.includes('eleven'))
   })
 
@@ -197,12 +197,12 @@ describe('createRealtime', () => {
     const follow = () => {
       const realtime = createRealtime({ url: web.address, token: cluster.token, backoff })
       const names: unknown[] = []
-      const wish = {
+      const subscription = {
         onRemove: () => undefined,
         onResync: () => undefined,
         onError: (error: Error) => names.push(error),
       }
-      realtime.subscribe('country', { ...wish, store, onChange: ({ data }) => void names.push(data.name) })
+      realtime.subscribe('country', { ...subscription, store, onChange: ({ data }) => void names.push(data.name) })
       return { names, realtime }
     }
     const first = follow()

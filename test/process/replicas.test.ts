@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { readAnywhere } from '../../src/db/replicas/read-anywhere.ts'
 import { walEndSql } from '../../src/db/replicas/wal.ts'
-import { forgetWriteMarks } from '../../src/db/unlogged/processes.ts'
+import { forgetWritePositions } from '../../src/db/unlogged/processes.ts'
 import { commit } from '../../src/events/commit.ts'
 import { systemActor } from '../../src/events/types.ts'
 import { type Api, startApi } from '../support/api.ts'
@@ -339,7 +339,7 @@ describe('a standby', () => {
   })
 })
 
-describe('the marks of who has written', () => {
+describe('read-your-writes', () => {
   it('are lost with a crash of the primary: then nobody reads from what may lack a write', async () => {
     await settled()
     for (const standby of standbys) await standby.pause()
@@ -355,12 +355,12 @@ describe('the marks of who has written', () => {
   })
 
   it('are forgotten when no standby can be behind them any more', async () => {
-    const marks = async () => (await api.sql('select caller from "svc_WriteMark"')).map(({ caller }) => caller)
+    const positions = async () => (await api.sql('select caller from "svc_WriteMark"')).map(({ caller }) => caller)
     await commit(api.rt, { ...systemActor, userId: writer.id }, async () => ({ result: undefined }))
-    expect(await marks()).toContain(writer.id)
+    expect(await positions()).toContain(writer.id)
     await api.sql(`update "svc_WriteMark" set "notedAt" = "notedAt" - interval '2 minutes'`)
-    await forgetWriteMarks(api.rt)
-    expect(await marks()).toEqual(['floor'])
+    await forgetWritePositions(api.rt)
+    expect(await positions()).toEqual(['floor'])
   })
 })
 

@@ -4,7 +4,7 @@ import type { TSchema } from 'typebox'
 import { afterAll, expect } from 'vitest'
 import { fits, problemsOf } from '../../src/adapters/typebox.ts'
 import { rightsOf } from '../../src/features/data/items/items.ts'
-import { describeApi, type Standing } from '../../src/features/operations/openapi/openapi.ts'
+import { type CallerKind, describeApi } from '../../src/features/operations/openapi/openapi.ts'
 import { pathOf } from '../../src/features/operations/openapi/operation.ts'
 import { type DeclaredRoute, declaredRoutes } from '../../src/http/declared-routes.ts'
 import type { App } from '../../src/http/http.ts'
@@ -83,17 +83,17 @@ function operationFor(rt: Runtime, routes: readonly DeclaredRoute[], request: Fa
   const isPlain = url.startsWith('/items/') && !/aggregate|groupBy/.test(JSON.stringify(query ?? {}))
   const catalog = rt.catalog.current()
   const by = caller.userId === undefined ? 'nothing' : caller.keyId === undefined ? 'session' : 'key'
-  const standing: Standing = { by, admin: caller.admin }
+  const callerKind: CallerKind = { by, admin: caller.admin }
   // What is described of other routes does not depend on collections, nor on rights to them.
   const [owner, version] = name === undefined ? [rt, ''] : [caller.access, catalog.version]
   const kept = operations.get(owner) ?? new Map<string, Json | undefined>()
   operations.set(owner, kept)
-  const key = JSON.stringify([version, standing, method, url, name, isPlain])
+  const key = JSON.stringify([version, callerKind, method, url, name, isPlain])
   if (!kept.has(key)) {
     const document: Json = describeApi({
       routes: routes.filter((route) => route.method === method && route.url === url),
       catalog,
-      standing,
+      callerKind,
       rightsOf: (collection) => (collection.name === name ? rightsOf(rt, caller.access, collection) : nothingMayBeDone),
       config: { ...rt.config, openapi: everything, access: { ...rt.config.access, schemasPublic: true } },
     })

@@ -4,7 +4,12 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pino from 'pino'
 import { afterAll, inject } from 'vitest'
-import { type Embedded, type EmbeddedOptions, type StopMode, startEmbedded } from '../../src/db/embedded/embedded.ts'
+import {
+  type EmbeddedOptions,
+  type EmbeddedServer,
+  type StopMode,
+  startEmbedded,
+} from '../../src/db/embedded/embedded.ts'
 import { prepareDatabase } from './prepare.ts'
 import { urlOf, withClient } from './server.ts'
 import { waitFor } from './wait.ts'
@@ -50,7 +55,7 @@ export async function startPrivateServer(settings: EmbeddedOptions['settings'] =
   // Open to the server's own OS user, or its data would be kept elsewhere and stay behind.
   await chmod(dataDir, 0o755)
   const options = { dataDir, log: pino({ level: 'warn' }), settings }
-  let running: Embedded | undefined = await startEmbedded(options)
+  let running: EmbeddedServer | undefined = await startEmbedded(options)
   const { url } = running
   cleanups.push(async () => {
     await running?.stop('immediate')

@@ -6,7 +6,7 @@ import { join, relative } from 'node:path'
 import { promisify } from 'node:util'
 import pino from 'pino'
 import { afterAll } from 'vitest'
-import { type Embedded, type StopMode, startEmbedded } from '../../src/db/embedded/embedded.ts'
+import { type EmbeddedServer, type StopMode, startEmbedded } from '../../src/db/embedded/embedded.ts'
 import type { PrivateServer } from './postgres.ts'
 import { withClient } from './server.ts'
 import { waitFor } from './wait.ts'
@@ -36,7 +36,7 @@ export const primarySettings = { wal_keep_size: '512MB' }
 export async function startStandby(primary: PrivateServer): Promise<Standby> {
   const dataDir = await mkdtemp(join(tmpdir(), 'daybook-standby-'))
   await chmod(dataDir, 0o755)
-  let running: Embedded | undefined
+  let running: EmbeddedServer | undefined
   cleanups.push(async () => {
     await running?.stop('immediate')
     await rm(dataDir, { recursive: true })

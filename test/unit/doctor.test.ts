@@ -4,7 +4,6 @@ import { judgeOAuth, judgeSecretKey, readConfiguration } from '../../src/doctor/
 import type { Finding } from '../../src/doctor/finding.ts'
 import { judgeReplica, judgeSkew } from '../../src/doctor/line.ts'
 import { checkMcp } from '../../src/doctor/mcp.ts'
-import { judgeEviction } from '../../src/doctor/redis.ts'
 import {
   connectionsOfEach,
   judgeCapacity,
@@ -13,6 +12,7 @@ import {
   judgeSuperuser,
   type ServerFacts,
 } from '../../src/doctor/server.ts'
+import { judgeEviction } from '../../src/doctor/services.ts'
 
 const env = { DATABASE_URL: 'postgres://u@db.example/d', SECRET_KEY: 'Kq8#vZ1!tR5@yW9$eU3%iO7^pA2&sD6*' }
 const configOf = (more: Record<string, string>) => parseConfig({ ...env, ...more })

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { parseConfig } from '../../src/config/config.ts'
-import { addressOf, banner } from '../../src/launcher/banner.ts'
+import { addressOf, banner } from '../../src/launcher/output.ts'
 
 const facts = (env: Record<string, string> = {}) => ({
   url: 'http://127.0.0.1:8055',

@@ -1,13 +1,21 @@
 import { describe, expect, it } from 'vitest'
-import { type Hearing, isLiveAt, liveForMs, type Moment, proofsAsked, step, unheard } from '../../src/db/listener.ts'
+import {
+  type HearingState,
+  isLiveAt,
+  liveForMs,
+  type Moment,
+  proofsAsked,
+  step,
+  unheard,
+} from '../../src/db/listener.ts'
 
 type Input = Parameters<typeof step>[1]
 
 const at = (ms: number, wallMs = ms): Moment => ({ ms, wallMs })
 const answered = (asked: Moment, isProof: boolean): Input => ({ is: 'answered', asked, isProof })
-const hearingAfter = (hearing: Hearing, ...inputs: readonly Input[]): Hearing =>
+const hearingAfter = (hearing: HearingState, ...inputs: readonly Input[]): HearingState =>
   inputs.reduce((before, input) => step(before, input)[0], hearing)
-const effectsOf = (hearing: Hearing, input: Input) => step(hearing, input)[1]
+const effectsOf = (hearing: HearingState, input: Input) => step(hearing, input)[1]
 
 const hearing = hearingAfter(unheard, { is: 'heard' }, { is: 'eased', asked: at(100), isProof: true })
 

@@ -1,16 +1,21 @@
 import { describe, expect, it } from 'vitest'
-import type { Delivery } from '../../src/adapters/mailer.ts'
-import { type Addressing, refusalOf, verdictOn } from '../../src/features/messaging/mail/decide.ts'
+import type { MailDelivery } from '../../src/adapters/mailer.ts'
+import { type MailParties, refusalOf, verdictOn } from '../../src/features/messaging/mail/decide.ts'
 
 type Mail = Parameters<typeof refusalOf>[0]
 
-const failed = (outcome: 'refused' | 'delayed' | 'uncertain') => ({ outcome, reason: 'no' }) as Delivery
+const failed = (outcome: 'refused' | 'delayed' | 'uncertain') => ({ outcome, reason: 'no' }) as MailDelivery
 const unsure = { mayHaveArrived: true, isLast: false }
 const first = { mayHaveArrived: false, isLast: false }
 
 describe('a mail after an attempt', () => {
   it.each([
-    ['is sent when the server has accepted it', { outcome: 'accepted', response: 'ok' } as Delivery, unsure, 'sent'],
+    [
+      'is sent when the server has accepted it',
+      { outcome: 'accepted', response: 'ok' } as MailDelivery,
+      unsure,
+      'sent',
+    ],
     ['has failed when the server refused it', failed('refused'), first, 'failed'],
     ['waits when it was delayed', failed('delayed'), first, 'queued'],
     ['may have arrived when the answer did not come', failed('uncertain'), first, 'sending'],
@@ -25,7 +30,7 @@ describe('a mail after an attempt', () => {
 describe('a claimed mail', () => {
   const ada = { firstName: 'Ada', lastName: null, email: 'ada@mail.example', phone: null }
   const mail: Mail = { userId: 'ada', tenantId: null, email: ada.email }
-  const known: Addressing = {
+  const known: MailParties = {
     addressee: undefined,
     person: ada,
     wantedEmail: undefined,
@@ -33,7 +38,7 @@ describe('a claimed mail', () => {
     hasLeft: false,
   }
 
-  it.each<[string, Partial<Mail>, Partial<Addressing>]>([
+  it.each<[string, Partial<Mail>, Partial<MailParties>]>([
     ['goes to the address of its account', {}, {}],
     ['goes to the address that is to be confirmed', { email: 'new@x' }, { addressee: 'wanted', wantedEmail: 'new@x' }],
     ['goes to the address that the account had', { email: 'old@x' }, { addressee: 'former' }],
@@ -43,7 +48,7 @@ describe('a claimed mail', () => {
     expect(refusalOf({ ...mail, ...changes }, { ...known, ...facts })).toBeUndefined()
   })
 
-  it.each<[string, Partial<Mail>, Partial<Addressing>, RegExp]>([
+  it.each<[string, Partial<Mail>, Partial<MailParties>, RegExp]>([
     ['whose account is gone', {}, { person: undefined }, /account is gone/],
     ['whose account is gone, to its former address', {}, { addressee: 'former', person: undefined }, /account is gone/],
     ['whose account has another address', { email: 'old@x' }, {}, /another address/],

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { Delivery, SmtpSender } from '../../src/adapters/mailer.ts'
+import type { MailDelivery, SmtpSender } from '../../src/adapters/mailer.ts'
 import {
   begun,
   ended,
@@ -10,13 +10,13 @@ import {
   roomOf,
 } from '../../src/features/messaging/mail/lanes.ts'
 
-const accepted: Delivery = { outcome: 'accepted', response: '250' }
-const refused: Delivery = { outcome: 'refused', reason: '550', problem: 'The server refused the message' }
-const silent: Delivery = { outcome: 'delayed', reason: 'no greeting', problem: 'The server did not answer in time' }
-const unmade: Delivery = { outcome: 'delayed', reason: 'x', problem: 'The mail could not be composed' }
+const accepted: MailDelivery = { outcome: 'accepted', response: '250' }
+const refused: MailDelivery = { outcome: 'refused', reason: '550', problem: 'The server refused the message' }
+const silent: MailDelivery = { outcome: 'delayed', reason: 'no greeting', problem: 'The server did not answer in time' }
+const unmade: MailDelivery = { outcome: 'delayed', reason: 'x', problem: 'The mail could not be composed' }
 
 /** A lane after attempts that took a second each, one after the other from second 1 on. */
-function attempted(...deliveries: (Delivery | undefined)[]): Lane {
+function attempted(...deliveries: (MailDelivery | undefined)[]): Lane {
   return deliveries.reduce<Lane>((lane, delivery, i) => {
     const at = (i + 1) * 1000
     return ended(begun(lane, at - 999), at - 999, delivery, at)
@@ -80,7 +80,7 @@ describe('the lanes of a worker', () => {
       jobs += 1
       return lanes.enter(String(jobs), group) ? String(jobs) : undefined
     }
-    const send = (group: string, delivery: Delivery) => lanes.leave(enter(group)!, delivery)
+    const send = (group: string, delivery: MailDelivery) => lanes.leave(enter(group)!, delivery)
     return { lanes, time, enter, send, senders }
   }
 

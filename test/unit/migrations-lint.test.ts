@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { lintSql } from '../../src/features/data/migrations/lint.ts'
-import { rules, type Subject } from '../../src/features/data/migrations/lint-rules.ts'
+import { type LintSubject, rules } from '../../src/features/data/migrations/lint-rules.ts'
 
 const types: Readonly<Record<string, string>> = {
   name: 'character varying(50)',
@@ -11,7 +11,7 @@ const types: Readonly<Record<string, string>> = {
   at: 'timestamp with time zone',
   tags: 'text[]',
 }
-const subject = (more: Partial<Subject> = {}): Subject => ({
+const subject = (more: Partial<LintSubject> = {}): LintSubject => ({
   inTransaction: true,
   columnType: (table, column) => (table === 'book' ? types[column] : undefined),
   isCheckedNotNull: (_table, column) => column === 'checked',
@@ -19,7 +19,7 @@ const subject = (more: Partial<Subject> = {}): Subject => ({
     column === undefined ? [`collection ${table}`] : [`field ${column} of collection ${table}`],
   ...more,
 })
-const found = async (sql: string, more?: Partial<Subject>) =>
+const found = async (sql: string, more?: Partial<LintSubject>) =>
   (await lintSql([sql], subject(more))).map(({ rule, object }) => `${rule} ${object}`.trim())
 
 describe('the linter finds', () => {

@@ -229,7 +229,7 @@ export type Outbox = {
   drained(socket: Socket): Promise<boolean>
 }
 
-type Waiting = { bytes: number; messages: number; inFlight: number }
+type Backlog = { bytes: number; messages: number; inFlight: number }
 
 const stalledMs = 10_000
 const lookMs = 5
@@ -239,7 +239,7 @@ const cutOffAt = 4
 const drainedShare = 0.25
 
 export function openOutbox({ realtime }: Config, io: Server): Outbox {
-  const waiting = new WeakMap<Connection, Waiting>()
+  const waiting = new WeakMap<Connection, Backlog>()
   const { sendBufferBytes, sendBufferMessages } = realtime
   /** The part that the transport took last counts until it takes more. */
   const bytesOn = (conn: Connection): number => {
@@ -278,8 +278,8 @@ export function openOutbox({ realtime }: Config, io: Server): Outbox {
   }
 }
 
-function count(conn: Connection, waiting: WeakMap<Connection, Waiting>): void {
-  const counted: Waiting = { bytes: 0, messages: 0, inFlight: 0 }
+function count(conn: Connection, waiting: WeakMap<Connection, Backlog>): void {
+  const counted: Backlog = { bytes: 0, messages: 0, inFlight: 0 }
   waiting.set(conn, counted)
   conn.on('packetCreate', ({ data }: { data?: unknown }) => {
     counted.bytes += sizeOf(data)

@@ -41,13 +41,13 @@ import {
  * What happens to each subscription is decided in subscription.ts. While the database does not answer, changes wait; any
  * other failure delivers nothing and asks the client to read again.
  */
-export type Delivery = {
+export type EventDelivery = {
   mayRead(access: Access, collection: string): boolean
   /**
    * Sends what happened after `since`, or the rows with `snapshot`, and resolves; what happens from then on waits until
    * `begin`. Replaces the socket's subscription to the collection. Throws AppError when there is none.
    */
-  subscribe(socket: Socket, access: Access, request: SubscribeRequest): Promise<Begun>
+  subscribe(socket: Socket, access: Access, request: SubscribeRequest): Promise<SubscriptionStart>
   unsubscribe(socket: Socket, request: unknown): Promise<object>
   /** How many other collections the socket follows. */
   othersOf(socket: Socket, collection: string): number
@@ -60,7 +60,7 @@ export type Delivery = {
 }
 
 /** `snapshot`: how many rows were sent. */
-export type Begun = { readonly answer: { cursor: string; snapshot?: number }; begin(): void }
+export type SubscriptionStart = { readonly answer: { cursor: string; snapshot?: number }; begin(): void }
 
 export const notAllowed = 'No permission to subscribe to this collection'
 
@@ -79,7 +79,12 @@ type Shell = {
 }
 
 /** `confirm` closes the sockets of sessions that have ended without our hearing of it; nothing is sent before. */
-export function openDelivery(rt: RealtimeReads, feed: Feed, outbox: Outbox, confirm: () => Promise<void>): Delivery {
+export function openDelivery(
+  rt: RealtimeReads,
+  feed: Feed,
+  outbox: Outbox,
+  confirm: () => Promise<void>,
+): EventDelivery {
   const registry = openRegistry()
   const catchUp = openCatchUp(rt, outbox, registry.has)
   const snapshots = openSnapshots(rt, outbox, registry.has)
@@ -114,7 +119,12 @@ function mayRead(rt: CurrentCatalog, access: Access, name: string): boolean {
   return access.admin || access.grant(name, 'read') !== undefined
 }
 
-async function subscribe(shell: Shell, socket: Socket, access: Access, request: SubscribeRequest): Promise<Begun> {
+async function subscribe(
+  shell: Shell,
+  socket: Socket,
+  access: Access,
+  request: SubscribeRequest,
+): Promise<SubscriptionStart> {
   const { rt, registry } = shell
   const view = inOneMessage(() => compileView(rt, access, request))
   refuseUnrecorded(rt, access, request)

@@ -6,7 +6,7 @@ import type { Clock } from '../../db/clock.ts'
 import { AppError } from '../../errors.ts'
 import { statedRefusal } from '../../features/data/hooks/hooks.ts'
 import {
-  type Joining,
+  type JoinRequest,
   type Left,
   type LiveRooms,
   openMemoryStore,
@@ -333,7 +333,7 @@ const notMember = () => new AppError(403, 'Not a member of this room')
 
 /** Messages of a room to its members. */
 type RoomAnnouncements = {
-  joined(room: Room, joining: Joining): void
+  joined(room: Room, joining: JoinRequest): void
   left(room: Room, left: Left): void
   creatorChanged(room: Room, newCreator: Person | undefined): void
   /** To all members, the sender too. */

@@ -11,7 +11,7 @@ export type SubscriptionState =
   | {
       /** What it has missed is being sent; messages that arrive live wait, unless they are read from the log again. */
       readonly phase: 'catching up'
-      readonly waiting: Waiting | undefined
+      readonly waiting: WaitingMessages | undefined
       /** More arrived than may wait, or what no message says: it has to catch up again. */
       readonly overflowed: boolean
       readonly seen: Snapshot | undefined
@@ -23,7 +23,11 @@ export type SubscriptionState =
     }
 
 /** The last message that waits, and those before it. */
-type Waiting = { readonly message: Message; readonly before: Waiting | undefined; readonly count: number }
+type WaitingMessages = {
+  readonly message: Message
+  readonly before: WaitingMessages | undefined
+  readonly count: number
+}
 
 export type MessageInput = {
   readonly is: 'message'
@@ -115,7 +119,7 @@ function goOn(state: SubscriptionState, { cursor, seen }: Extract<Input, { is: '
   return [seen === undefined ? live : { phase: 'live', seen }, [{ do: 'hand', messages: inOrder(state.waiting) }]]
 }
 
-function inOrder(last: Waiting | undefined): Message[] {
+function inOrder(last: WaitingMessages | undefined): Message[] {
   const messages: Message[] = []
   for (let one = last; one !== undefined; one = one.before) messages.push(one.message)
   return messages.reverse()

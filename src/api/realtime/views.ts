@@ -8,13 +8,13 @@ import { type Cursor, parseCursor } from '../../events/cursor.ts'
 import type { LogEvent } from '../../events/log-reader.ts'
 import {
   type ChangedRow,
+  type ChangeView,
   changedRows,
+  type EventScope,
   movesSight,
   placeOf,
   type RuleSources,
   ruleSources,
-  type Touched,
-  type View,
   viewOf,
 } from '../../features/data/changes/changes.ts'
 import { notifications } from '../../features/messaging/notifications/notifications.ts'
@@ -75,7 +75,7 @@ export function scopesRows({ config }: Configuration, { collection, filter, snap
 type ScopeOf = Pick<SubscribeRequest, 'collection' | 'filter' | 'snapshot'>
 
 /** A subscribe request compiled for what its subscriber may read; good as long as the catalog and that access are. */
-export type CompiledView = View & {
+export type CompiledView = ChangeView & {
   readonly catalog: Catalog
   /** Distinguishes what subscribers with one text see. */
   readonly key: string
@@ -114,7 +114,7 @@ function viewAt(
   access: Access,
   request: SubscribeRequest,
   now: Date,
-): View {
+): ChangeView {
   const catalog = rt.catalog.current()
   const collection = catalog.collections.get(request.collection)
   if (collection === undefined) throw new AppError(403, 'No permission to subscribe to this collection')
@@ -146,7 +146,7 @@ export function fieldsOf(catalog: Catalog, access: Access, { collection, fields 
 }
 
 /** Where a batch of events happened. */
-export function touchedBy(batch: readonly LogEvent[]): Touched {
+export function touchedBy(batch: readonly LogEvent[]): EventScope {
   const changes = batch.filter(({ type }) => type === 'data')
   return {
     collections: new Set(changes.map(({ entity }) => entity)),
@@ -155,7 +155,7 @@ export function touchedBy(batch: readonly LogEvent[]): Touched {
 }
 
 /** Whether a batch may have moved rows of a collection in or out of a subscriber's sight without an event of them. */
-export type ScopeWatch = (touched: Touched) => boolean
+export type ScopeWatch = (touched: EventScope) => boolean
 
 /**
  * Watches what the subscriber's row rule and filter read elsewhere. They are resolved once per catalog; another access
@@ -197,8 +197,8 @@ export function* partsOf(events: readonly LogEvent[]): Generator<readonly LogEve
 export async function changesSeen(
   rt: FeedReads & CurrentCatalog,
   collectionName: string,
-  view: View,
-  viewers: readonly View['values'][],
+  view: ChangeView,
+  viewers: readonly ChangeView['values'][],
   part: readonly LogEvent[],
 ): Promise<readonly SeenMessage[]> {
   const events = new Map(part.map((event) => [event.position, event]))

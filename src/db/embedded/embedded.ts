@@ -25,7 +25,7 @@ export type EmbeddedOptions = {
 
 export type StopMode = 'fast' | 'immediate'
 
-export type Embedded = {
+export type EmbeddedServer = {
   /** Address of the application's database, as a role that is no superuser: what hosted servers give you. */
   url: string
   /** Where the rows are. Not always below `dataDir`: see `findHost`. */
@@ -48,7 +48,7 @@ export type Embedded = {
  * @throws EmbeddedError with one sentence that says what to do: package missing, directory in use, data of another
  * major version, no OS user to run as, server does not start.
  */
-export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded> {
+export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedServer> {
   const { dataDir, log } = options
   await mkdir(dataDir, { recursive: true })
   const release = await claimDirectory(dataDir)
@@ -65,7 +65,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
   }
 }
 
-type Server = Pick<Embedded, 'pid' | 'ended' | 'stop'>
+type Server = Pick<EmbeddedServer, 'pid' | 'ended' | 'stop'>
 
 /**
  * Runs the server in a session of its own, where the terminal's Ctrl-C does not reach it: it has to outlive the
@@ -123,9 +123,9 @@ const fastStopLimitMs = 20_000
 
 async function stopServer(child: ChildProcess, ended: Promise<string>, mode: StopMode = 'fast'): Promise<void> {
   child.kill(mode === 'fast' ? 'SIGINT' : 'SIGQUIT')
-  const impatience = setTimeout(() => child.kill('SIGQUIT'), fastStopLimitMs)
+  const killTimer = setTimeout(() => child.kill('SIGQUIT'), fastStopLimitMs)
   await ended
-  clearTimeout(impatience)
+  clearTimeout(killTimer)
 }
 
 function serverSettings(url: URL, { durable = true, settings = {} }: EmbeddedOptions): string[] {

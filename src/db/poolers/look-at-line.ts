@@ -6,7 +6,7 @@ import { tlsOptions, withoutOwnParameters } from '../pools.ts'
 import { type LineFacts, plainLine } from './line.ts'
 import { neededSettings, settingsOf } from './session-settings.ts'
 
-type LookOptions = { readonly config: Config; readonly url: string; readonly patienceMs?: number }
+type LookOptions = { readonly config: Config; readonly url: string; readonly timeoutMs?: number }
 
 /**
  * Looks at what lies between here and an address, over two connections at most. Rejects when the server can't be reached,
@@ -38,7 +38,7 @@ export async function lookAtLine(options: LookOptions): Promise<LineFacts> {
 const refusedParameter = '08P01'
 const defaultPatienceMs = 5000
 
-function clientOf({ config, url, patienceMs = defaultPatienceMs }: LookOptions, withOptions: boolean): pg.Client {
+function clientOf({ config, url, timeoutMs = defaultPatienceMs }: LookOptions, withOptions: boolean): pg.Client {
   const { transactionTimeoutMs } = config.database
   const { ofSession, ofAddress } = settingsOf(url, { transactionTimeoutMs, readOnly: true })
   const options = withOptions ? ofSession : ofAddress
@@ -46,8 +46,8 @@ function clientOf({ config, url, patienceMs = defaultPatienceMs }: LookOptions, 
     connectionString: withoutOwnParameters(url),
     ssl: tlsOptions(config, url),
     application_name: 'daybook start',
-    connectionTimeoutMillis: patienceMs,
-    query_timeout: Math.min(patienceMs, busyMs),
+    connectionTimeoutMillis: timeoutMs,
+    query_timeout: Math.min(timeoutMs, busyMs),
     ...(options !== undefined && { options }),
   })
   // The next statement rejects; the event without a listener ends the process.
@@ -81,13 +81,13 @@ async function whatArrived(client: pg.Client, config: Config): Promise<{ isOwn: 
 
 const rounds = 5
 
-type Kept = Pick<LineFacts, 'keepsSessions' | 'keepsNames'>
+type LineMemory = Pick<LineFacts, 'keepsSessions' | 'keepsNames'>
 
 /**
  * Whether two clients share sessions, and what then becomes of names: one client asks, another one takes a session for a
  * transaction and asks, and while it has it, the first one asks again. Names are new each time: old ones may be there still.
  */
-async function tryOut(one: pg.Client, two: pg.Client): Promise<Kept> {
+async function tryOut(one: pg.Client, two: pg.Client): Promise<LineMemory> {
   try {
     for (let round = 0; round < rounds; round += 1) {
       // A name of an earlier round may be known to several sessions by now, so that a change of sessions does not show.

@@ -42,7 +42,7 @@ async function lookAt(variable: string, config: Config, url: string): Promise<Li
 }
 
 /** The settings that statements of a pool run under, as the server says. */
-type Arrived = {
+type LineSettings = {
   readonly settings: Readonly<Record<string, string>>
   /** Where tables are looked for. */
   readonly schemas: string
@@ -50,8 +50,8 @@ type Arrived = {
   readonly database: string
 }
 
-export async function readArrived(db: Database): Promise<Arrived> {
-  return db.one<Arrived>(sql.unsafe`
+export async function readArrived(db: Database): Promise<LineSettings> {
+  return db.one<LineSettings>(sql.unsafe`
     select (select jsonb_object_agg(lower(name), setting) from pg_settings) as settings, current_schemas(false)::text as schemas,
       (select oid from pg_database where datname = current_database()) || ' ' || extract(epoch from pg_postmaster_start_time()) as database`)
 }
@@ -80,14 +80,14 @@ export async function refuseLostSettings({ config, log, line, reading, writing }
 }
 
 /** Each setting that is not as it must be, in words. */
-export function lostSettings({ database }: Config, { settings }: Arrived, readOnly: boolean): string[] {
+export function lostSettings({ database }: Config, { settings }: LineSettings, readOnly: boolean): string[] {
   const needed = neededSettings({ transactionTimeoutMs: database.transactionTimeoutMs, readOnly: false })
   return Object.entries({ ...needed, transaction_read_only: readOnly ? 'on' : 'off' })
     .filter(([name, value]) => settings[name] !== value)
     .map(([name, value]) => `${name} is ${settings[name]} instead of ${value}`)
 }
 
-async function readDirectly(config: Config, log: Logger): Promise<Arrived> {
+async function readDirectly(config: Config, log: Logger): Promise<LineSettings> {
   const line = openLine({ facts: await requireOwnSessions(config), named: false, log })
   const pool = openPool({ config, log, line, max: 1, readOnly: true, name: 'start', url: directUrl(config) })
   try {
@@ -98,7 +98,7 @@ async function readDirectly(config: Config, log: Logger): Promise<Arrived> {
 }
 
 /** Setup, migrations and notifications go one way, requests the other. */
-function refuseOtherPlace(pooled: Arrived, direct: Arrived): void {
+function refuseOtherPlace(pooled: LineSettings, direct: LineSettings): void {
   if (pooled.database !== direct.database)
     throw new ConfigError('DATABASE_DIRECT_URL: names another database than DATABASE_URL')
   if (pooled.schemas !== direct.schemas)

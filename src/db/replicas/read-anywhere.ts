@@ -1,6 +1,6 @@
 import type { Database, Reads } from '../pools.ts'
+import { anybody } from './read-your-writes.ts'
 import type { ReplicaReads } from './replicas.ts'
-import { anybody } from './write-marks.ts'
 
 /** The reader: a user, or anybody without one. */
 export type AnyReader = { readonly userId: string | undefined }

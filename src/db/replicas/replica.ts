@@ -35,7 +35,7 @@ type ReplicaOptions = { config: Config; log: Logger; name: string; url: string; 
 /** How often a replica is asked. */
 export const watchIntervalMs = 200
 /** A replica that takes longer to say how it is counts as lost. */
-const patienceMs = 1000
+const timeoutMs = 1000
 const longestPauseMs = 5000
 
 /** Opens a replica; it need not be there yet. */
@@ -93,10 +93,10 @@ export function openReplica({ config, log, name, url, place }: ReplicaOptions): 
   }
 }
 
-type Watched = { readonly line: Line; readonly lose: (reason: string) => void }
+type WatchedLine = { readonly line: Line; readonly lose: (reason: string) => void }
 
 /** Asks a replica again and again how it is, on a connection of its own. */
-function openWatch({ config, log, name, url, place }: ReplicaOptions, { line, lose }: Watched) {
+function openWatch({ config, log, name, url, place }: ReplicaOptions, { line, lose }: WatchedLine) {
   const stopped = new AbortController()
   let state: ReplicaState = { isUp: false, reason: 'not asked yet' }
   let isAway = false
@@ -114,7 +114,7 @@ function openWatch({ config, log, name, url, place }: ReplicaOptions, { line, lo
     while (!stopped.signal.aborted) {
       try {
         if (client === undefined) {
-          line.found(await lookAtLine({ config, url, patienceMs }))
+          line.found(await lookAtLine({ config, url, timeoutMs }))
           client = await connect({ config, name, url }, onLost)
         }
         const next = await ask(client)
@@ -153,8 +153,8 @@ async function connect({ config, name, url }: Address, onLost: (reason: string) 
     ssl: tlsOptions(config, url),
     application_name: `daybook ${name} watch`,
     ...(ofAddress !== undefined && { options: ofAddress }),
-    connectionTimeoutMillis: patienceMs,
-    query_timeout: patienceMs,
+    connectionTimeoutMillis: timeoutMs,
+    query_timeout: timeoutMs,
   })
   client.on('error', (error) => onLost(error.message))
   await client.connect()

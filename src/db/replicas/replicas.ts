@@ -4,9 +4,9 @@ import type { Config } from '../../config/config.ts'
 import { AppError } from '../../errors.ts'
 import { isConnectionLoss, isStalePlan, sqlState } from '../errors.ts'
 import type { Database } from '../pools.ts'
+import { type CallerKey, floor, type WritePositions } from './read-your-writes.ts'
 import { openReplica, type Replica, watchIntervalMs } from './replica.ts'
 import { databaseIdentitySql, type WalPosition, walEndSql } from './wal.ts'
-import { type CallerKey, floor, type WriteMarks } from './write-marks.ts'
 
 /** The caller who reads, and from which state of the database on the answer is right. */
 type Need = {
@@ -61,9 +61,9 @@ type ReplicasOptions = {
   readonly name: string
   /** Where the primary is asked how far it is: never waits for reads. */
   readonly primary: Database
-  readonly marks: WriteMarks
-  /** Called once a minute: deletes marks that every serving replica has passed. */
-  readonly forgetMarks: () => Promise<void>
+  readonly writePositions: WritePositions
+  /** Called once a minute: deletes positions that every serving replica has passed. */
+  readonly forgetWritePositions: () => Promise<void>
 }
 
 type Member = { readonly replica: Replica; reads: number; faults: number }
@@ -79,7 +79,7 @@ type Shell = ReplicasOptions & {
 
 /** Opens the replicas of the configuration; undefined without any. They need not be there. */
 export function openReplicas(options: ReplicasOptions): Replicas | undefined {
-  const { config, log, name, primary, marks } = options
+  const { config, log, name, primary, writePositions } = options
   if (!config.database.readReplicaEnabled) return undefined
   const members: Member[] = config.database.readReplicaUrls.map((url, i) => ({
     replica: openReplica({ config, log, name, url, place: i + 1 }),
@@ -93,7 +93,7 @@ export function openReplicas(options: ReplicasOptions): Replicas | undefined {
   const stopWatching = watchPrimary(options, samples)
   return {
     read: (primaryDb, need, work, discard) => read(shell, primaryDb, need, work, discard),
-    note: (...callers) => marks.note(...callers),
+    note: (...callers) => writePositions.note(...callers),
     catalogChanged: () => {
       shell.catalogSince = performance.now()
     },
@@ -130,7 +130,7 @@ async function read<T>(
 }
 
 async function pick(shell: Shell, { caller, horizon = 0n }: Need): Promise<Member | undefined> {
-  const { members, samples, missed, marks } = shell
+  const { members, samples, missed, writePositions } = shell
   const fit = members.filter(({ replica }) => {
     return unfitness(shell, replica) === undefined && reachedBy(replica, samples)!.horizon >= horizon
   })
@@ -138,7 +138,7 @@ async function pick(shell: Shell, { caller, horizon = 0n }: Need): Promise<Membe
     missed.noneServing += 1
     return undefined
   }
-  const position = await marks.positionFor(caller)
+  const position = await writePositions.positionFor(caller)
   const able = position === undefined ? [] : fit.filter(({ replica }) => hasReplayed(replica, position))
   if (able.length === 0) missed.ownWrites += 1
   // Among equals the one that has done less.
@@ -204,20 +204,23 @@ function statsOf({ replica, reads, faults }: Member, samples: Samples, reason: s
 const housekeepingMs = 60_000
 
 /** Asks the primary how far it is, all the time; what keeps it from answering keeps the replicas from serving. */
-function watchPrimary({ log, marks, forgetMarks }: ReplicasOptions, samples: Samples): () => Promise<void> {
+function watchPrimary(
+  { log, writePositions, forgetWritePositions }: ReplicasOptions,
+  samples: Samples,
+): () => Promise<void> {
   const stopped = new AbortController()
   let tidyAt = performance.now() + housekeepingMs
   const look = async () => {
     await samples.take()
-    await marks.retry()
+    await writePositions.retry()
     if (performance.now() < tidyAt) return
     tidyAt = performance.now() + housekeepingMs
-    await forgetMarks()
+    await forgetWritePositions()
   }
   const unanswered = (error: unknown) => log.debug({ err: error }, 'the primary could not be asked how far it is')
   const watching = (async () => {
     // So that the first read finds a floor that replicas have passed.
-    await marks.positionFor(floor).catch(unanswered)
+    await writePositions.positionFor(floor).catch(unanswered)
     while (!stopped.signal.aborted) {
       await look().catch(unanswered)
       await delay(watchIntervalMs, undefined, { signal: stopped.signal, ref: false }).catch(() => undefined)

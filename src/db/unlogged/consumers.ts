@@ -17,7 +17,7 @@ export type HeldConsumer = StoredCursor & {
 }
 
 /** An event that its consumer could not handle. */
-export type SetAside = { readonly position: string; readonly reason: string }
+type SetAside = { readonly position: string; readonly reason: string }
 
 /** What registering and removing events take: a place that is registered is respected by whatever is removed later. */
 export const placesLockSql = `pg_advisory_xact_lock(hashtextextended('daybook log consumers', 0))`

@@ -21,11 +21,11 @@ const expired = {
   'task locks': ['svc_TaskLock', `"expiresAt" < now() - interval '1 day'`],
 } as const
 
-type Expiring = keyof typeof expired
-export const expiringKinds = Object.keys(expired) as readonly Expiring[]
+type ExpiringKind = keyof typeof expired
+export const expiringKinds = Object.keys(expired) as readonly ExpiringKind[]
 
 /** For the cleanup worker; gives how many were deleted. Rows that somebody is using stay for the next time. */
-export async function deleteExpired(rt: UnloggedWrites, what: Expiring, atMost: number): Promise<number> {
+export async function deleteExpired(rt: UnloggedWrites, what: ExpiringKind, atMost: number): Promise<number> {
   const [table, condition] = expired[what]
   const rows = await run(
     rt,

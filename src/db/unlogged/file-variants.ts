@@ -7,7 +7,7 @@ import { run } from './run.ts'
  */
 
 /** What is made, and of which content. */
-export type NewVariant = { readonly storage: string; readonly key: string; readonly original: string }
+type NewVariant = { readonly storage: string; readonly key: string; readonly original: string }
 
 /** Since when somebody writes it; text, because it has to be given back exactly. */
 export type VariantClaim = NewVariant & { readonly since: string }

@@ -1,15 +1,15 @@
+import { type CallerKey, floor } from '../replicas/read-your-writes.ts'
 import { walEndSql } from '../replicas/wal.ts'
-import { type CallerKey, floor } from '../replicas/write-marks.ts'
 import { rawQuery, type Tx, type UnloggedWrites } from '../sql.ts'
 import { run } from './run.ts'
 
 /*
- * Write marks: what replicas must have replayed before they answer a caller (replicas/write-marks.ts). Written in the order of the
+ * Read-your-writes: what replicas must have replayed before they answer a caller (replicas/read-your-writes.ts). Written in the order of the
  * callers, of which the floor is the last, or processes that write the same ones could wait for each other.
  */
 
 /** Notes where the log ends, for callers whose writes have committed. */
-export async function storeWriteMarks(rt: UnloggedWrites, callers: readonly CallerKey[]): Promise<void> {
+export async function storeWritePositions(rt: UnloggedWrites, callers: readonly CallerKey[]): Promise<void> {
   await run(
     rt,
     `insert into "svc_WriteMark" as m (caller, position)
@@ -20,8 +20,8 @@ export async function storeWriteMarks(rt: UnloggedWrites, callers: readonly Call
   )
 }
 
-/** Raises the floor to the marks of more than a minute ago and deletes them: what is that far behind serves nobody. */
-export async function forgetWriteMarks(rt: UnloggedWrites): Promise<void> {
+/** Raises the floor to the positions of more than a minute ago and deletes them: what is that far behind serves nobody. */
+export async function forgetWritePositions(rt: UnloggedWrites): Promise<void> {
   await run(
     rt,
     `with old as (
@@ -35,7 +35,7 @@ export async function forgetWriteMarks(rt: UnloggedWrites): Promise<void> {
   )
 }
 
-/* Leases (../leases.ts). They are held by the connection that listens, which runs these two by itself. */
+/* Leases (db/leases.ts). They are held by the connection that listens, which runs these two by itself. */
 
 /** Holds or renews the lease of the process `$1`. */
 export const renewLease = `

@@ -3,7 +3,7 @@ import { run } from './run.ts'
 
 /* Resumable uploads: content that comes in parts, over several requests and to several processes. */
 
-export type NewUpload = {
+type NewUpload = {
   readonly id: string
   readonly userId: string
   readonly tenantId: string | undefined

@@ -24,7 +24,7 @@ import {
 type Sealable = { readonly position: string; readonly createdAt: string }
 
 /** Events that became visible in a round, by position; `isRetry` where they are out of their turn. */
-export type SealablePage = {
+type SealablePage = {
   readonly events: readonly Sealable[]
   readonly round: Round
   readonly isRetry: boolean
@@ -129,7 +129,7 @@ export async function keysOfChain(db: Reader): Promise<readonly { id: string; pu
   })
 }
 
-export type SealLag = {
+type SealLag = {
   /** Of the newest link; 0 where nothing was ever sealed. */
   readonly number: number
   /** The id of the key that signed it. */

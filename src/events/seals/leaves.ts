@@ -13,14 +13,14 @@ import { eventIdSql } from '../log.ts'
 export const canonical = 1
 
 /** Bytes per event: of both salts, and of the beginning of the leaf that is kept beside the hash of all. */
-export const saltBytes = 16
+const saltBytes = 16
 export const saltsBytes = 2 * saltBytes
 export const markBytes = 8
 
 export const newSalts = (events: number): Buffer => randomBytes(events * saltsBytes)
 
 /** Events by their positions in order, and both salts of each, one after the other. */
-export type Salted = {
+type Salted = {
   readonly positions: readonly string[]
   readonly salts: Buffer
   readonly canonical: number
@@ -137,7 +137,7 @@ function sealedSql(form: number): string {
 }
 
 /** Which part of which events is about to be erased: a condition on the log's columns, `e.`, with its values. */
-export type Erasure = {
+type Erasure = {
   readonly part: 'images' | 'origin'
   readonly where: string
   readonly values: readonly unknown[]

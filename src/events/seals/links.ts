@@ -65,7 +65,7 @@ export type Link = {
 }
 
 /** Where a chain ends. `key` is the id of the key that has signed last. */
-export type ChainEnd = { readonly number: number; readonly hash: string | null; readonly key: string | null }
+type ChainEnd = { readonly number: number; readonly hash: string | null; readonly key: string | null }
 
 /** What somebody keeps elsewhere, to compare with: everything before it can be proven. */
 export type Head = {
@@ -79,10 +79,8 @@ export type Head = {
   readonly publicKey: string
 }
 
-export const emptyChain: ChainEnd = { number: 0, hash: null, key: null }
-
 /** Keys of the installation, the one that signs first, and the time. */
-export type Signing = { readonly keys: readonly [LogKey, ...LogKey[]]; readonly at: string }
+type Signing = { readonly keys: readonly [LogKey, ...LogKey[]]; readonly at: string }
 
 /** The links that come after `end`, one for each content; before them one that names the key, where it is another now. */
 export function extend(end: ChainEnd, contents: readonly Content[], { keys, at }: Signing): readonly Link[] {

@@ -5,7 +5,6 @@ export {
   newestHead,
   pruneLinks,
   raiseSealFloor,
-  type SealLag,
   type Sweep,
   sealLag,
   sealPage,

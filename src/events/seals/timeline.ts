@@ -6,7 +6,7 @@ import type { SealedEvents } from './links.ts'
  * not begun when a link was made cannot have written before the events of that link, and positions are given out in the
  * order of time. So an event that somebody inserts now can't be dated back, however it is dressed up.
  */
-export type Timeline = {
+type Timeline = {
   /** Links in the order of the chain; what is asked is held against those that have passed. */
   passed(link: SealedEvents): void
   /** Why an event cannot be what it says; undefined where it can. */

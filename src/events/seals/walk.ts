@@ -41,7 +41,7 @@ export type Chain = {
   readonly heads: { readonly compared: number; readonly tooOld: number }
 }
 
-export type Reached = { readonly from: Snapshot; readonly upTo: Snapshot; readonly position: bigint }
+type Reached = { readonly from: Snapshot; readonly upTo: Snapshot; readonly position: bigint }
 
 export const isPassed = (
   { from, upTo, position }: Reached,
@@ -121,15 +121,9 @@ function walkFrom({ keys, heads, floor }: Expectations, report: Report) {
     }
     if (statement.kind === 'sweep') sweep = statement.snapshot
     if (statement.kind === 'swept') sweep = undefined
-    for (const head of heads.get(link.number) ?? []) {
-      compared += 1
-      if (head.hash !== previous)
-        report({
-          ...place,
-          kind: 'head',
-          says: `is another than the head of ${head.at} says: the log was changed before it`,
-        })
-    }
+    const held = heads.get(link.number) ?? []
+    compared += held.length
+    compareHeads(held, previous, (says) => report({ ...place, kind: 'head', says }))
   }
   return {
     pass: (link: StoredLink) => {
@@ -140,6 +134,11 @@ function walkFrom({ keys, heads, floor }: Expectations, report: Report) {
     },
     reached: () => ({ end, reached, sweep, compared }),
   }
+}
+
+function compareHeads(held: readonly Head[], hash: string, report: (says: string) => void): void {
+  for (const head of held)
+    if (head.hash !== hash) report(`is another than the head of ${head.at} says: the log was changed before it`)
 }
 
 export function linkProblem(link: number, statement: Statement | SealedEvents, fault: string): SealProblem {

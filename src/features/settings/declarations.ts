@@ -1,10 +1,10 @@
 import type { Static, TProperties } from 'typebox'
 import { Type } from '../../adapters/typebox.ts'
-import { route } from '../../http/route.ts'
+import { routesOf } from '../../http/route.ts'
 import { Count, Id, Moment, NullableId, NullableText, Said, Text } from '../../http/shapes.ts'
 import { imageNames, settingsKeys } from './keys.ts'
 
-const tag = 'Settings'
+const declared = routesOf('Settings')
 
 const notFound = { status: 404, message: 'Settings not found' }
 
@@ -89,29 +89,26 @@ const ChangeShape = Type.Object(
   { examples: [{ project_name: 'Acme', project_color: '#663399', smtp_enabled: false }] },
 )
 
-export const readRoute = route({
+export const readRoute = declared({
   summary: 'Read the settings',
   scope: 'none',
   description: 'Administrators see all of them, everybody else those that are public.',
-  tag,
   query: TenantQuery,
   response: { 200: Type.Object({ data: Type.Union([PublicSettings, AllSettings]) }) },
   sendsText: true,
 })
 
-export const byAppUrlRoute = route({
+export const byAppUrlRoute = declared({
   summary: 'Find the public settings of an app by its address',
   scope: 'none',
-  tag,
   query: AppUrlQuery,
   response: { 200: Type.Object({ data: PublicSettings }) },
   sendsText: true,
 })
 
-export const brandingRoute = route({
+export const brandingRoute = declared({
   summary: 'Read what the mails of a tenant look like',
   scope: 'none',
-  tag,
   query: NamedTenantQuery,
   response: {
     200: Type.Object({
@@ -121,11 +118,10 @@ export const brandingRoute = route({
   sendsText: true,
 })
 
-export const changeRoute = route(
+export const changeRoute = declared(
   {
     summary: 'Change settings',
     scope: 'admin',
-    tag,
     query: TenantQuery,
     body: ChangeShape,
     response: { 200: Type.Object({ data: AllSettings }) },
@@ -136,19 +132,17 @@ export const changeRoute = route(
   { config: { failureMessage: 'Settings update failed' } },
 )
 
-export const reloadRoute = route({
+export const reloadRoute = declared({
   summary: 'Read the settings from the database anew',
   scope: 'admin',
-  tag,
   query: TenantQuery,
   response: { 200: Said('Global settings reloaded successfully') },
 })
 
-export const removeRoute = route({
+export const removeRoute = declared({
   summary: 'Delete the settings of a tenant',
   scope: 'admin',
   description: 'Those of the installation hold for it again.',
-  tag,
   query: NamedTenantQuery,
   response: { 200: Said('Tenant settings deleted successfully') },
 })

@@ -1,12 +1,12 @@
-import type { ClaimedTask, Outcome, Wanted } from '../../features/work/tasks/tasks.ts'
+import type { AttemptOutcome, ClaimedTask, ClaimFilter } from '../../features/work/tasks/tasks.ts'
 
 /* Decisions of the task worker: what to claim, how long to sleep, where a task runs and what is recorded of it. */
 
 /** The state of a worker that looks for due tasks. */
-type Capacity = Wanted & { readonly freeSlots: number; readonly mayRun: boolean }
+type Capacity = ClaimFilter & { readonly freeSlots: number; readonly mayRun: boolean }
 
 /** `sleepMs` undefined: until a slot is free. */
-type ClaimDecision = { readonly claim: Wanted; readonly limit: number } | { readonly sleepMs: number | undefined }
+type ClaimDecision = { readonly claim: ClaimFilter; readonly limit: number } | { readonly sleepMs: number | undefined }
 
 /** The longest sleep: the timers' own clock may differ from the database's, and a notification may be lost. */
 const longestSleepMs = 60_000
@@ -25,17 +25,17 @@ export function decideSleep(nextDueMs: number | undefined): number {
 
 /** The record of an attempt; undefined for none. An attempt that ended because the worker stops has not failed. */
 export function decideRecord(
-  outcome: Outcome,
+  outcome: AttemptOutcome,
   { isLost, isStopping }: { readonly isLost: boolean; readonly isStopping: boolean },
-): Outcome | undefined {
+): AttemptOutcome | undefined {
   if (isLost) return undefined
   return isStopping && outcome.state === 'broken' ? { state: 'given back' } : outcome
 }
 
-type Attempted = Pick<ClaimedTask, 'type' | 'retry_count'>
+type AttemptFacts = Pick<ClaimedTask, 'type' | 'retry_count'>
 
 /** Whether a task runs in isolation: the statements ask the same question (features/work/tasks/queries.ts). */
-export function isIsolated({ type, retry_count }: Attempted, isolatedTypes: readonly string[]): boolean {
+export function isIsolated({ type, retry_count }: AttemptFacts, isolatedTypes: readonly string[]): boolean {
   return retry_count > 0 || isolatedTypes.includes(type)
 }
 
@@ -47,7 +47,7 @@ export type CircuitBreaker = {
   /** The types whose breaker is open; their tasks run in isolation. */
   openTypes(): readonly string[]
   /** Takes an attempt into account; says when that changes the breaker of its type. */
-  note(task: Attempted, isBroken: boolean): 'opened' | 'closed' | undefined
+  note(task: AttemptFacts, isBroken: boolean): 'opened' | 'closed' | undefined
 }
 
 const goodAttemptsToClose = 5

@@ -1,7 +1,7 @@
 import { storeProgress, tellTaskEnded, touchTasks } from '../../db/unlogged/tasks.ts'
 import type { Writes } from '../../events/commit.ts'
 import type { AttemptClaim, Progress } from '../../features/work/tasks/tasks.ts'
-import { type Outcome, record } from '../../features/work/tasks/tasks.ts'
+import { type AttemptOutcome, record } from '../../features/work/tasks/tasks.ts'
 import { repeat } from '../wakeup.ts'
 
 /** The attempts that this process answers for: it gives their signs of life and records how they end. */
@@ -11,14 +11,14 @@ export type Claims = {
   get(id: number): AttemptClaim | undefined
   progress(id: number, progress: Progress): void
   /** Records the outcome and lets go; false when the task was lost. */
-  settle(claim: AttemptClaim, outcome: Outcome): Promise<boolean>
+  settle(claim: AttemptClaim, outcome: AttemptOutcome): Promise<boolean>
   readonly size: number
   /** Outcomes that the database will not take are left to the recovery from here on. */
   giveUp(): void
   close(): void
 }
 
-type Held = AttemptClaim & {
+type ClaimHold = AttemptClaim & {
   readonly onLost: () => void
   unsaved: Progress | undefined
   hasReported: boolean
@@ -30,7 +30,7 @@ const progressMs = 250
 const longestBeatMs = 10_000
 
 export function openClaims(rt: Writes): Claims {
-  const held = new Map<string, Held>()
+  const held = new Map<string, ClaimHold>()
   const givenUp = new AbortController()
 
   const beat = async () => {

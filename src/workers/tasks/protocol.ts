@@ -1,4 +1,4 @@
-import type { ClaimedTask, Outcome } from '../../features/work/tasks/tasks.ts'
+import type { AttemptOutcome, ClaimedTask } from '../../features/work/tasks/tasks.ts'
 
 /** Messages between the task worker and the processes that run its handlers; every one is JSON. */
 
@@ -20,7 +20,7 @@ export type FromRunner =
   | ({ readonly kind: 'ready' } & Abilities)
   /** The event loop turns. */
   | { readonly kind: 'alive' }
-  | { readonly kind: 'done'; readonly run: number; readonly outcome: Outcome }
+  | { readonly kind: 'done'; readonly run: number; readonly outcome: AttemptOutcome }
   | { readonly kind: 'progress'; readonly run: number; readonly share: number; readonly message: string | null }
   | { readonly kind: 'call'; readonly call: number; readonly method: string; readonly args: readonly unknown[] }
 

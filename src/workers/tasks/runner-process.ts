@@ -8,7 +8,7 @@ import { schedulesOf } from '../../extensions/schedules.ts'
 import { type TasksService, tasksServiceMethods } from '../../extensions/tasks-service.ts'
 import type { TaskToDo } from '../../extensions/types.ts'
 import { insideScope, inTransaction } from '../../features/data/items/items.ts'
-import type { Outcome } from '../../features/work/tasks/tasks.ts'
+import type { AttemptOutcome } from '../../features/work/tasks/tasks.ts'
 import {
   type ClaimedTask,
   causeOfTask,
@@ -117,7 +117,7 @@ async function attempt(
   tasksService: TasksService,
   task: ClaimedTask,
   onProgress: (share: number, message: string | null) => void,
-): Promise<Outcome> {
+): Promise<AttemptOutcome> {
   let cause: Cause | undefined
   try {
     const { definition, name } = tasks.find((loaded) => loaded.definition.type === task.type)!

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { Logs } from '../../adapters/logger.ts'
 import { retryTransient } from '../../adapters/retry.ts'
 import type { Configuration } from '../../config/config.ts'
-import type { Outcome, Progress } from '../../features/work/tasks/tasks.ts'
+import type { AttemptOutcome, Progress } from '../../features/work/tasks/tasks.ts'
 import { type Abilities, aliveMs, type FromRunner, type Order, yieldingFlag } from './protocol.ts'
 
 /** A process of its own for handlers: whatever they do to it, the worker lives, and so do the other tasks. */
@@ -12,7 +12,7 @@ export type Runner = {
   /** How the process ended; never rejects. */
   readonly ended: Promise<string>
   /** Runs one handler. Never rejects: a process that dies is an outcome. */
-  run(order: NewOrder, onProgress: (progress: Progress) => void): Promise<Outcome>
+  run(order: NewOrder, onProgress: (progress: Progress) => void): Promise<AttemptOutcome>
   /** Ends the process at once; what it runs is broken, for this reason. */
   kill(reason: string): void
 }
@@ -79,7 +79,7 @@ export async function startRunner(
   const run: Runner['run'] = (order, onProgress) => {
     lastRun += 1
     const id = lastRun
-    return new Promise<Outcome>((end) => {
+    return new Promise<AttemptOutcome>((end) => {
       runs.set(id, { end, onProgress })
       void ended.then((how) => end({ state: 'broken', message: how }))
       child.send({ ...order, run: id })
@@ -100,7 +100,7 @@ function endOf(child: ChildProcess): Promise<string> {
   })
 }
 
-type Run = { end(outcome: Outcome): void; onProgress(progress: Progress): void }
+type Run = { end(outcome: AttemptOutcome): void; onProgress(progress: Progress): void }
 
 function failToStart(how: string): never {
   throw new Error(`the process for tasks could not start: ${how}`)

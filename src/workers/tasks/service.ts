@@ -8,10 +8,10 @@ import {
 } from '../../extensions/tasks-service.ts'
 import {
   type AttemptClaim,
+  type AttemptOutcome,
   claimById,
   comingTasks,
   messageOf,
-  type Outcome,
   recoverTasks,
   resultJson,
   windowHours,
@@ -40,7 +40,7 @@ const defaultWaitSeconds = 30
 export function openTasksService(rt: TaskWorkerWrites, parts: Parts) {
   const list: TaskList = { ...parts, rt, coming: [], lastRefreshed: null, isStopping: false }
   const openCalls = (): Calls => {
-    const held: Held = { slots: [], jobLocks: new Map(), claims: new Map() }
+    const held: RunnerHold = { slots: [], jobLocks: new Map(), claims: new Map() }
     const service = serviceFor(list, held)
     return {
       async call(method, args) {
@@ -69,14 +69,14 @@ type TaskList = Parts & {
 }
 
 /** The claims of one runner. */
-type Held = {
+type RunnerHold = {
   readonly slots: { readonly slot: Slot; readonly timer: NodeJS.Timeout }[]
   /** Holders by the name of the lock. */
   readonly jobLocks: Map<string, string>
   readonly claims: Map<number, AttemptClaim>
 }
 
-function serviceFor(list: TaskList, held: Held): TasksService {
+function serviceFor(list: TaskList, held: RunnerHold): TasksService {
   const { rt, slots } = list
   return {
     getNotStartedTasks: () => readComing(list),
@@ -117,7 +117,7 @@ async function readComing(list: TaskList): Promise<readonly WaitingTask[]> {
   return list.coming
 }
 
-async function claimTask({ rt, claims }: TaskList, held: Held, id: number): Promise<WaitingTask | null> {
+async function claimTask({ rt, claims }: TaskList, held: RunnerHold, id: number): Promise<WaitingTask | null> {
   const task = await claimById(rt, id)
   if (task === undefined) return null
   const { token, creatorLeft: _left, data, ...shown } = task
@@ -126,13 +126,13 @@ async function claimTask({ rt, claims }: TaskList, held: Held, id: number): Prom
   return { ...shown, task_data: data }
 }
 
-async function settle({ claims }: TaskList, held: Held, id: number, outcome: Outcome): Promise<boolean> {
+async function settle({ claims }: TaskList, held: RunnerHold, id: number, outcome: AttemptOutcome): Promise<boolean> {
   const claim = held.claims.get(id)
   held.claims.delete(id)
   return claim !== undefined && claims.settle(claim, outcome)
 }
 
-async function takeSlot({ slots, lock }: TaskList, held: Held, ttl = defaultSlotSeconds): Promise<boolean> {
+async function takeSlot({ slots, lock }: TaskList, held: RunnerHold, ttl = defaultSlotSeconds): Promise<boolean> {
   if (slots.free() === 0 || !(await lock.mayRun())) return false
   const slot = slots.take()
   held.slots.push({ slot, timer: setTimeout(slot.free, ttl * 1000) })
@@ -140,22 +140,22 @@ async function takeSlot({ slots, lock }: TaskList, held: Held, ttl = defaultSlot
 }
 
 /** The one that was taken first. */
-function freeSlot(held: Held): void {
+function freeSlot(held: RunnerHold): void {
   const first = held.slots.shift()
   clearTimeout(first?.timer)
   first?.slot.free()
 }
 
-async function releaseJobLock(rt: UnloggedWrites, { jobLocks }: Held, name: string): Promise<boolean> {
+async function releaseJobLock(rt: UnloggedWrites, { jobLocks }: RunnerHold, name: string): Promise<boolean> {
   const holder = jobLocks.get(name)
   jobLocks.delete(name)
   return holder !== undefined && dropLock(rt, `job ${name}`, holder)
 }
 
 /** After the runner has ended in this way. */
-async function letGo(list: TaskList, held: Held, how: string): Promise<void> {
+async function letGo(list: TaskList, held: RunnerHold, how: string): Promise<void> {
   while (held.slots.length > 0) freeSlot(held)
-  const left: Outcome = list.isStopping ? { state: 'given back' } : { state: 'broken', message: how }
+  const left: AttemptOutcome = list.isStopping ? { state: 'given back' } : { state: 'broken', message: how }
   for (const id of [...held.claims.keys()]) await settle(list, held, id, left)
   for (const name of [...held.jobLocks.keys()]) await releaseJobLock(list.rt, held, name)
 }

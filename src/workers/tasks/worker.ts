@@ -3,11 +3,11 @@ import type { Reads } from '../../db/pools.ts'
 import type { Writes } from '../../events/commit.ts'
 import type { Meters } from '../../features/operations/metrics/metrics.ts'
 import {
+  type AttemptOutcome,
   type ClaimedTask,
   claimDue,
   creatorLeftMessage,
   nextDueMs,
-  type Outcome,
   recoverTasks,
 } from '../../features/work/tasks/tasks.ts'
 import { openWakeup, repeat, within } from '../wakeup.ts'
@@ -169,7 +169,7 @@ async function run(worker: Worker, task: ClaimedTask, pool: RunnerPool): Promise
   }
 }
 
-function noteAttempt({ rt, quarantine, breaker }: Worker, task: ClaimedTask, { state }: Outcome): void {
+function noteAttempt({ rt, quarantine, breaker }: Worker, task: ClaimedTask, { state }: AttemptOutcome): void {
   if (state === 'broken') quarantine.prepare()
   const change = breaker.note(task, state === 'broken')
   if (change === 'opened') rt.log.warn({ type: task.type }, 'tasks of this type break: they get fewer slots')
@@ -180,7 +180,7 @@ async function runOn(
   { rt, claims, timeouts }: Worker,
   runner: Runner | undefined,
   task: ClaimedTask,
-): Promise<Outcome> {
+): Promise<AttemptOutcome> {
   if (isRefused(rt, task)) {
     rt.log.warn({ taskId: task.id, tenantId: task.tenant_Id }, 'a task was refused: its tenant has lost its creator')
     return { state: 'failed', message: creatorLeftMessage }

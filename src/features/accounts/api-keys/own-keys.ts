@@ -174,5 +174,3 @@ const ApiKeyShape = Type.Object({
 export const CreatedKeyShape = Type.Object({ key: Text('dbk_5f1d7a84db00d2fce00b31a7fc73224f'), apiKey: ApiKeyShape })
 
 export const KeysShape = Type.Object({ keys: Type.Array(ApiKeyShape) })
-
-export const DeletedShape = Type.Object({ deleted: Type.Literal(true) })

@@ -1,19 +1,10 @@
-import { Type } from '../../../adapters/typebox.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Reads } from '../../../db/pools.ts'
 import type { Writes } from '../../../events/commit.ts'
 import type { App } from '../../../http/http.ts'
-import { Text } from '../../../http/shapes.ts'
-import { authRoute, prepare } from '../auth/auth.ts'
-import {
-  CreatedKeyShape,
-  createApiKey,
-  DeletedShape,
-  KeysShape,
-  listApiKeys,
-  NewKeyBody,
-  revokeApiKey,
-} from './own-keys.ts'
+import { Deleted, IdParams } from '../../../http/shapes.ts'
+import { authRoutes, prepare } from '../auth/auth.ts'
+import { CreatedKeyShape, createApiKey, KeysShape, listApiKeys, NewKeyBody, revokeApiKey } from './own-keys.ts'
 
 /** A user's own API keys; never by means of one. They emit auth.key_created and auth.key_revoked. */
 export function apiKeyRoutes(app: App, rt: Reads & Writes & CurrentCatalog): void {
@@ -23,21 +14,19 @@ export function apiKeyRoutes(app: App, rt: Reads & Writes & CurrentCatalog): voi
   app.delete('/auth/keys/:id', revokeRoute, (request) => revokeApiKey(rt, request, request.params.id))
 }
 
-const tag = 'API keys'
+const declared = authRoutes('API keys')
 
-const createRoute = authRoute({
+const createRoute = declared({
   summary: 'Make an API key',
   scope: 'none',
   description: 'The key is answered this one time.',
-  tag,
   body: NewKeyBody,
   response: { 200: CreatedKeyShape },
 })
-const listRoute = authRoute({ summary: 'List your API keys', tag, scope: 'none', response: { 200: KeysShape } })
-const revokeRoute = authRoute({
+const listRoute = declared({ summary: 'List your API keys', scope: 'none', response: { 200: KeysShape } })
+const revokeRoute = declared({
   summary: 'Revoke an API key',
   scope: 'none',
-  tag,
-  params: Type.Object({ id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44') }),
-  response: { 200: DeletedShape },
+  params: IdParams,
+  response: { 200: Deleted },
 })

@@ -29,13 +29,13 @@ export function tenantBody(rt: Configuration, tenant: Row | null): Record<string
  * session cookie gets the next token as its cookie whatever it asks for: its scripts must not get hold of what the cookie
  * keeps from them. Without a token, when something else is asked for first, the body is the whole answer.
  */
-export function deliver<Body extends object>(...of: [...Delivery, token: string, body: Body]): Delivered<Body>
+export function deliver<Body extends object>(...of: [...TokenDelivery, token: string, body: Body]): SignInBody<Body>
 export function deliver<Body extends object>(
-  ...of: [...Delivery, token: string | undefined, body: Body]
-): Body | Delivered<Body>
+  ...of: [...TokenDelivery, token: string | undefined, body: Body]
+): Body | SignInBody<Body>
 export function deliver<Body extends object>(
-  ...[rt, reply, authMode, token, body]: [...Delivery, token: string | undefined, body: Body]
-): Body | Delivered<Body> {
+  ...[rt, reply, authMode, token, body]: [...TokenDelivery, token: string | undefined, body: Body]
+): Body | SignInBody<Body> {
   if (token === undefined) return body
   const mode = deliveryTo(reply.request, authMode)
   if (mode === 'jwt') return { ...body, token, authMode: mode }
@@ -63,8 +63,8 @@ export function signInMode(rt: Configuration, request: FastifyRequest, asked: Au
   return authMode
 }
 
-type Delivery = [rt: Configuration & CurrentAccess, reply: FastifyReply, authMode: AuthMode]
-type Delivered<Body> = Body & { readonly authMode: AuthMode; readonly token?: string; readonly message?: string }
+type TokenDelivery = [rt: Configuration & CurrentAccess, reply: FastifyReply, authMode: AuthMode]
+type SignInBody<Body> = Body & { readonly authMode: AuthMode; readonly token?: string; readonly message?: string }
 
 function roleBody(role: Role) {
   const { id, name, description, isTenantSpecific, canInviteRoleIds } = role

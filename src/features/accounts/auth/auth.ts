@@ -23,7 +23,7 @@ export {
   Link,
   Proof,
   ProofBody,
-  type Proven,
+  type ProofInput,
   SignIn,
   TokenParams,
   trustedLink,
@@ -40,7 +40,7 @@ export {
   type Person,
 } from './queries.ts'
 export { checkRegisteredRole, registeredRole } from './register.ts'
-export { authRoute, SignedInShape } from './schema.ts'
+export { authRoute, authRoutes, SignedInShape } from './schema.ts'
 export { openSessionStore, type Sessions, type SessionType } from './session-store.ts'
 export { deleteOldSessions, endSession, moveSession } from './sessions.ts'
 export {

@@ -54,14 +54,14 @@ export function resolveCaller(
   return session instanceof Promise ? session.then((found) => byCookie(visit, found)) : byCookie(visit, session)
 }
 
-type Answered = Found | Promise<Found>
+type PendingCaller = CallerResult | Promise<CallerResult>
 
-function callerOfHeader(rt: AuthWrites, authorization: string, resource: ResourceName): Answered {
+function callerOfHeader(rt: AuthWrites, authorization: string, resource: ResourceName): PendingCaller {
   const token = bearerOf(authorization)
   return token === undefined ? 'INVALID_TOKEN' : callerOfCredential(rt, token, resource)
 }
 
-function callerOfCredential(rt: AuthWrites, token: string, resource: ResourceName): Answered {
+function callerOfCredential(rt: AuthWrites, token: string, resource: ResourceName): PendingCaller {
   if (readsLikeApiKey(token)) return callerOfKey(rt, token).then((found) => found?.caller ?? 'INVALID_API_KEY')
   const session = liveSession(rt, token, resource)
   return session instanceof Promise ? session.then((found) => admitted(rt, found)) : admitted(rt, session)
@@ -72,25 +72,25 @@ export function bearerOf(authorization: string): string | undefined {
   return /^bearer +(\S+) *$/i.exec(authorization)?.[1]
 }
 
-type Found = Caller | CredentialFault
+type CallerResult = Caller | CredentialFault
 
 /** On routes where nobody is anybody a bad header is refused all the same. */
-function forgotten(
-  rt: CurrentAccess & CurrentCatalog & CurrentSettings,
-  found: Found | Promise<Found>,
-): Found | Promise<Found> {
+function forgotten(rt: CurrentAccess & CurrentCatalog & CurrentSettings, found: PendingCaller): PendingCaller {
   if (found instanceof Promise) return found.then((settled) => forgotten(rt, settled))
   return typeof found === 'string' ? found : publicCaller(rt)
 }
 
-type Visit = {
+type Authentication = {
   readonly rt: AuthWrites
   readonly request: FastifyRequest
   readonly reply: FastifyReply
   readonly ignoresSession: boolean
 }
 
-function byCookie({ rt, request, reply, ignoresSession }: Visit, session: LiveSession): Caller | Promise<Caller> {
+function byCookie(
+  { rt, request, reply, ignoresSession }: Authentication,
+  session: LiveSession,
+): Caller | Promise<Caller> {
   // A program's token is none of a browser's.
   const isOwn = typeof session !== 'string' && session.client === null
   request.sessionCookie = isOwn ? 'live' : 'dead'
@@ -109,7 +109,7 @@ function withCookie(caller: Caller): Caller {
   return remembered(caller, () => ({ ...caller, access: { ...caller.access, byCookie: true } }))
 }
 
-function admitted(rt: AuthWrites, session: LiveSession): Found | Promise<Caller> {
+function admitted(rt: AuthWrites, session: LiveSession): CallerResult | Promise<Caller> {
   if (typeof session === 'string') return session
   if (session.idle) afterwards(rt, 'noting the use of a session', () => touchSession(rt, session.id))
   const caller = callerOf(rt, session)

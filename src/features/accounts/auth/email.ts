@@ -8,7 +8,7 @@ import { type Reads, withoutWaiting } from '../../../db/pools.ts'
 import type { Tx } from '../../../db/sql.ts'
 import { consumeSecret, insertChallenge, takeChallenge } from '../../../db/unlogged/secrets.ts'
 import { AppError, errors } from '../../../errors.ts'
-import { commit, type Outcome, type Writes } from '../../../events/commit.ts'
+import { commit, type WorkResult, type Writes } from '../../../events/commit.ts'
 import type { DomainEvent } from '../../../events/types.ts'
 import { actorOf } from '../../../http/http.ts'
 import { emailChangeSeconds, queueMail, secretOwner, wantedEmailKey } from '../../messaging/mail/mail.ts'
@@ -166,9 +166,14 @@ async function checkPassword(
   throw wrongCurrentPassword()
 }
 
-type Wanted = { readonly email: string; readonly link: string }
+type AddressChange = { readonly email: string; readonly link: string }
 
-async function ask(rt: Configuration, tx: Tx, account: Account, { email, link }: Wanted): Promise<Outcome<undefined>> {
+async function ask(
+  rt: Configuration,
+  tx: Tx,
+  account: Account,
+  { email, link }: AddressChange,
+): Promise<WorkResult<undefined>> {
   const { id: userId, email: oldEmail } = account
   const locked = await lockAccount(tx, userId)
   const cooldown = rt.config.auth.emailVerificationResendCooldown

@@ -68,7 +68,7 @@ export const ProofBody = Type.Object(Proof, {
   description: 'With the session cookie one proof is needed that the user is there.',
   examples: [{ currentPassword: password }],
 })
-export type Proven = Static<typeof ProofBody>
+export type ProofInput = Static<typeof ProofBody>
 
 /** How somebody wants to be signed in. */
 export const SignIn = { authMode: AuthModeMember, authType: SessionTypeMember, tenant_Id: TenantMember }

@@ -23,10 +23,10 @@ import { isObject } from '../../../query/guards.ts'
 import { type SecretPurpose, secretIdentifier } from '../../messaging/mail/mail.ts'
 import { acceptCode, credentialIdsOf, hasSecondFactor, usePasskey } from '../proofs/proofs.ts'
 import { decideOwnership, decideRedemption } from './decisions.ts'
-import type { Proven } from './input.ts'
+import type { ProofInput } from './input.ts'
 import { type Account, accountOf, dropCredentials, findAccount, lockHolder, verifyWithoutPassword } from './queries.ts'
 
-type Presented = {
+type PresentedSecret = {
   readonly purpose: SecretPurpose
   /** A token or code, as it was followed or typed. */
   readonly typed: string
@@ -35,7 +35,7 @@ type Presented = {
 }
 
 /** What came of it, and the facts to append: commit both, then throw `refusal`. */
-export type Redeemed =
+export type RedemptionResult =
   | (ProvenAccount & { readonly refusal?: undefined })
   | { readonly refusal: AppError; readonly events: readonly DomainEvent[] }
 
@@ -47,9 +47,9 @@ export async function redeem(
   rt: Configuration,
   tx: Tx,
   request: FastifyRequest,
-  presented: Presented,
+  presented: PresentedSecret,
   refused: { readonly message: string; readonly event: 'auth.magic_link_failed' | 'auth.password_reset_failed' },
-): Promise<Redeemed> {
+): Promise<RedemptionResult> {
   const { purpose, typed, email } = presented
   const { form, hash } = presentedSecret(rt.config, purpose, typed)
   const holder = await lockHolder(tx, purpose, hash)
@@ -119,7 +119,7 @@ const mailedSecrets: readonly SecretPurpose[] = ['email-verification', 'magic-li
  *
  * @throws {AppError} 403 `FRESH_PROOF_REQUIRED` with `methods`, those that the account has; `FRESH_PROOF_REFUSED`
  */
-export async function requireFreshProof(rt: Reads & Writes, request: FastifyRequest, proof: Proven): Promise<void> {
+export async function requireFreshProof(rt: Reads & Writes, request: FastifyRequest, proof: ProofInput): Promise<void> {
   if (!holdsProof(proof) && request.sessionCookie !== 'live') return
   const { userId } = signedIn(request.caller)
   const account = await accountOf(withoutWaiting(rt), userId)
@@ -139,7 +139,7 @@ async function isProven(
   rt: Reads & Writes,
   request: FastifyRequest,
   account: Account,
-  { currentPassword, twoFactorCode, passkey }: Proven,
+  { currentPassword, twoFactorCode, passkey }: ProofInput,
 ): Promise<boolean> {
   if (currentPassword !== undefined)
     return verifyPassword(textIn(currentPassword) ?? '', account.password, rt.config.auth.passwordHashCost)

@@ -4,7 +4,7 @@ import { signedIn } from '../../../access/principal.ts'
 import { hashPassword, verifyPassword } from '../../../adapters/passwords.ts'
 import { type Reads, withoutWaiting } from '../../../db/pools.ts'
 import { AppError } from '../../../errors.ts'
-import { commit, type Outcome, type Writes } from '../../../events/commit.ts'
+import { commit, type WorkResult, type Writes } from '../../../events/commit.ts'
 import { actorOf } from '../../../http/http.ts'
 import { isUuid } from '../../../language/uuid.ts'
 import { queueMail } from '../../messaging/mail/mail.ts'
@@ -85,7 +85,7 @@ async function change(
   { userId, password, checked, keptSession }: PasswordChange,
 ): Promise<void> {
   const passwordHash = await hashPassword(password, rt.config.auth.passwordHashCost)
-  await commit(rt, actorOf(request), async (tx): Promise<Outcome<undefined>> => {
+  await commit(rt, actorOf(request), async (tx): Promise<WorkResult<undefined>> => {
     const locked = await lockAccount(tx, userId)
     const { account, events } = decidePasswordChange({ locked, ...(checked && { checked }) })
     await setPassword(tx, account.id, passwordHash)

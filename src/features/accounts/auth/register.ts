@@ -8,7 +8,7 @@ import type { Configuration } from '../../../config/config.ts'
 import type { Reads } from '../../../db/pools.ts'
 import type { Tx } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
-import { commit, type Outcome, type Writes } from '../../../events/commit.ts'
+import { commit, type WorkResult, type Writes } from '../../../events/commit.ts'
 import type { DomainEvent } from '../../../events/types.ts'
 import { actorOf } from '../../../http/http.ts'
 import { queueMail } from '../../messaging/mail/mail.ts'
@@ -62,13 +62,13 @@ type Placement = {
 }
 
 type Registration = { user: NewUser; place: Placement; type: SessionType; link: string | undefined; generic: boolean }
-type Created = { readonly token: string | undefined; readonly tenant: Readonly<Record<string, unknown>> | null }
+type NewAccess = { readonly token: string | undefined; readonly tenant: Readonly<Record<string, unknown>> | null }
 
 /** Undefined when the address or phone number has an account. */
-async function create(rt: AuthWrites, request: FastifyRequest, wanted: Registration): Promise<Created | undefined> {
+async function create(rt: AuthWrites, request: FastifyRequest, wanted: Registration): Promise<NewAccess | undefined> {
   const { user, place } = wanted
   const actor = actorOf(request, { userId: user.id, tenantId: user.tenantId ?? undefined, role: place.role })
-  return commit<Created | undefined>(rt, actor, async (tx) => {
+  return commit<NewAccess | undefined>(rt, actor, async (tx) => {
     if (place.tenantName !== undefined && !(await insertTenant(tx, place.tenantId!, place.tenantName)))
       throw new AppError(400, 'A tenant with this name already exists')
     if (!(await insertUser(tx, user))) return knownAccount(place)
@@ -85,7 +85,7 @@ async function create(rt: AuthWrites, request: FastifyRequest, wanted: Registrat
 }
 
 /** Nothing may stay of the attempt, so where a tenant was created the transaction fails. */
-function knownAccount({ tenantName }: Placement): Outcome<undefined> {
+function knownAccount({ tenantName }: Placement): WorkResult<undefined> {
   if (tenantName !== undefined) throw new AppError(400, 'User already exists')
   return { result: undefined }
 }
@@ -111,7 +111,7 @@ async function firstSession(
   tx: Tx,
   request: FastifyRequest,
   { user, type, generic }: Registration,
-): Promise<Outcome<string | undefined>> {
+): Promise<WorkResult<string | undefined>> {
   const { id: userId, roleId, tenantId, passwordHash } = user
   const registered = { type: 'auth.register', data: { userId } } as const
   if (generic) return { result: undefined, events: [registered] }
@@ -119,7 +119,7 @@ async function firstSession(
   return { result: token, events: [registered, { type: 'auth.login', data: { userId } }] }
 }
 
-async function firstMail(tx: Tx, user: NewUser, link: string): Promise<Outcome<undefined>> {
+async function firstMail(tx: Tx, user: NewUser, link: string): Promise<WorkResult<undefined>> {
   const mail = { type: 'verification', to: user.email, user, context: { link } } as const
   const { event } = await queueMail(tx, user.tenantId === null ? mail : { ...mail, tenantId: user.tenantId })
   return { result: undefined, events: [{ type: 'auth.register', data: { userId: user.id } }, event] }
@@ -187,7 +187,7 @@ export function checkRegisteredRole(rt: Configuration & CurrentAccess & Logs): v
 
 const rolesOf = (rt: CurrentAccess): Iterable<Role> => rt.access.current().roles.values()
 
-function registeredBody(rt: Configuration & CurrentAccess, { user, place, link }: Registration, { tenant }: Created) {
+function registeredBody(rt: Configuration & CurrentAccess, { user, place, link }: Registration, { tenant }: NewAccess) {
   const about = { user: personBody(user), ...roleAndPermissions(rt, place.role), tenant: tenantBody(rt, tenant) }
   if (link === undefined) return { message: registered, ...about }
   // What the role may is for those who have shown that the address is theirs.

@@ -85,7 +85,7 @@ const sessionsAtMost = 10_000
 type Entry = { readonly session: Session; readonly staleAt: number }
 
 /** A session being read, and what was heard of sessions meanwhile. */
-type Reading = { readonly entry: Promise<Entry | undefined>; readonly heard: Concerns[] }
+type PendingRead = { readonly entry: Promise<Entry | undefined>; readonly heard: Concerns[] }
 
 /**
  * The sessions of this process's callers: from memory while the listener is live, since whoever ends one waits for that
@@ -142,15 +142,15 @@ export function openSessionStore(options: SessionStoreOptions): SessionStore {
 
 /** The statements that run, so that each hears of what changes meanwhile. */
 function openReadings(start: (key: string) => Promise<Entry | undefined>, keep: (key: string, entry: Entry) => void) {
-  const running = new Set<Reading>()
-  const latest = new Map<string, Reading>()
+  const running = new Set<PendingRead>()
+  const latest = new Map<string, PendingRead>()
   return {
-    latest: (key: string): Reading | undefined => latest.get(key),
+    latest: (key: string): PendingRead | undefined => latest.get(key),
     hear: (concerns: Concerns): void => {
       for (const { heard } of running) heard.push(concerns)
     },
     /** A change that was heard of during the statement may be older or newer than it: such an entry is not kept. */
-    read: (key: string): Reading => {
+    read: (key: string): PendingRead => {
       const heard: Concerns[] = []
       const entry = start(key).then((found) => {
         if (found !== undefined && !isConcerned(heard, found)) keep(key, found)

@@ -7,7 +7,7 @@ import type { Configuration } from '../../../config/config.ts'
 import { type Reads, withoutWaiting } from '../../../db/pools.ts'
 import type { Reader, Tx } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
-import { commit, type Outcome, type Writes } from '../../../events/commit.ts'
+import { commit, type WorkResult, type Writes } from '../../../events/commit.ts'
 import type { Actor } from '../../../events/types.ts'
 import { actorOf } from '../../../http/http.ts'
 import { queueMail } from '../../messaging/mail/mail.ts'
@@ -27,7 +27,7 @@ import {
   type MagicLinkQuery,
   optionalEmailOf,
 } from './input.ts'
-import { type Redeemed, redeem } from './ownership.ts'
+import { type RedemptionResult, redeem } from './ownership.ts'
 import { type Account, findAccount, type Membership, membershipsOf } from './queries.ts'
 import type { SessionType } from './session-store.ts'
 import { openSession } from './sessions.ts'
@@ -61,10 +61,10 @@ export function checkLocal(rt: Configuration): void {
   if (!rt.config.auth.local) throw new AppError(403, 'Local authentication is disabled')
 }
 
-type Refused = Extract<PasswordDecision, { readonly events: unknown }>
+type PasswordRefusal = Extract<PasswordDecision, { readonly events: unknown }>
 
 /** The events are appended beside the answer, so that its time tells nothing. */
-function refuseLogin(rt: Writes, request: FastifyRequest, { refusal, events }: Refused): AppError {
+function refuseLogin(rt: Writes, request: FastifyRequest, { refusal, events }: PasswordRefusal): AppError {
   const actor = actorOf(request)
   if (events.length > 0)
     afterwards(rt, 'recording a failed login', () => commit(rt, actor, async () => ({ result: undefined, events })))
@@ -107,7 +107,7 @@ export async function signIn(
   tx: Tx,
   request: FastifyRequest,
   factor: FirstFactor,
-): Promise<Outcome<SignInAnswer | undefined>> {
+): Promise<WorkResult<SignInAnswer | undefined>> {
   const { account, membership, type, authMode } = factor
   const pending: PendingSignIn = { tenantId: membership.tenantId, type, authMode }
   const token = await challengeSecondFactor(rt, tx, account, pending)
@@ -125,7 +125,7 @@ export async function signInAtOnce(
   tx: Tx,
   request: FastifyRequest,
   factor: FirstFactor,
-): Promise<Outcome<SignInAnswer | undefined>> {
+): Promise<WorkResult<SignInAnswer | undefined>> {
   const { account, membership, type } = factor
   const { id: userId, password: passwordHash } = account
   const { role, tenantId } = membership
@@ -202,7 +202,7 @@ export async function signInByMagicLink(
   { authMode = 'jwt', authType: type = 'default', email, tenant_Id }: Static<typeof MagicLinkQuery>,
 ): Promise<SignInAnswer> {
   const presented = { purpose: 'magic-link', typed, email: optionalEmailOf(email) } as const
-  const { redeemed, answer } = await commit<Entered>(rt, actorOf(request), async (tx) => {
+  const { redeemed, answer } = await commit<SignInResult>(rt, actorOf(request), async (tx) => {
     const redeemed = await redeem(rt, tx, request, presented, opensNothing)
     if (redeemed.refusal !== undefined) return { result: { redeemed }, events: redeemed.events }
     const { account, events } = redeemed
@@ -215,7 +215,7 @@ export async function signInByMagicLink(
   return answer
 }
 
-type Entered = { readonly redeemed: Redeemed; readonly answer?: SignInAnswer | undefined }
+type SignInResult = { readonly redeemed: RedemptionResult; readonly answer?: SignInAnswer | undefined }
 
 const opensNothing = { message: 'Invalid or expired magic link', event: 'auth.magic_link_failed' } as const
 

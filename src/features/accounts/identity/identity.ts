@@ -13,7 +13,7 @@ import { createParams, ident, type Params } from '../../../query/sql.ts'
 import {
   type Cell,
   type CollectionRules,
-  type Guarded,
+  type GuardedChange,
   isScoped,
   keyCell,
   keyCondition,
@@ -53,13 +53,13 @@ export const userRules: CollectionRules = {
   beforeWrite: userCells,
   guard: {
     applies: (action, cells) => action === 'delete' || cells.some(isIdentity),
-    inserts: ({ rt, writer }, rows) => {
-      const decider = deciderOf(rt, writer.access)
+    inserts: ({ rt, requester }, rows) => {
+      const decider = deciderOf(rt, requester.access)
       for (const cells of rows) decideNewUser(decider, { vouches: vouchesIn(cells) })
     },
     updates: guardUsers,
     deletes: async (run, context, ids) => {
-      const decider = deciderOf(run.rt, run.writer.access)
+      const decider = deciderOf(run.rt, run.requester.access)
       if (!isFree(decider)) for (const user of await storedUsers(run, context, ids)) decideUserRemoval(decider, user)
       return nothing
     },
@@ -73,14 +73,14 @@ export const membershipRules: CollectionRules = {
   },
   guard: {
     applies: () => true,
-    inserts: ({ rt, writer }, rows) => {
-      const decider = deciderOf(rt, writer.access)
+    inserts: ({ rt, requester }, rows) => {
+      const decider = deciderOf(rt, requester.access)
       for (const cells of rows)
         decideMembership(decider, { before: undefined, after: membershipWith(cells, noMembership) })
     },
     updates: guardMemberships,
     deletes: async (run, context, ids) => {
-      const decider = deciderOf(run.rt, run.writer.access)
+      const decider = deciderOf(run.rt, run.requester.access)
       if (isFree(decider)) return nothing
       for (const before of (await storedMemberships(run, context, ids)).values())
         decideMembership(decider, { before, after: undefined })
@@ -95,7 +95,7 @@ export const tenantRules: CollectionRules = {
   guard: {
     applies: (action) => action === 'delete',
     deletes: async (run, context, ids) => {
-      const decider = deciderOf(run.rt, run.writer.access)
+      const decider = deciderOf(run.rt, run.requester.access)
       if (!isFree(decider)) decideTenantRemoval(decider, await membershipsAt(run, context, ids))
       return nothing
     },
@@ -209,7 +209,7 @@ async function isBuiltIn(rt: Reads, id: string): Promise<boolean> {
 }
 
 const nothing = async () => undefined
-const unguarded: Guarded = { cells: [], after: nothing }
+const unguarded: GuardedChange = { cells: [], after: nothing }
 
 const vouchesIn = (cells: readonly Cell[]) =>
   cells.some(({ field, value }) => field.name === 'emailVerified' && value === true)
@@ -220,8 +220,12 @@ const isIdentity = ({ field }: Cell): boolean => identities.has(field.name)
 /** Nothing is refused to these callers, and nothing follows from what they delete. */
 const isFree = ({ admin, byKey }: Decider): boolean => admin && !byKey
 
-async function guardUsers(run: Run, context: WriteContext, changes: readonly RowChange[]): Promise<readonly Guarded[]> {
-  const decider = deciderOf(run.rt, run.writer.access)
+async function guardUsers(
+  run: Run,
+  context: WriteContext,
+  changes: readonly RowChange[],
+): Promise<readonly GuardedChange[]> {
+  const decider = deciderOf(run.rt, run.requester.access)
   const ids = changes.map(({ id }) => id)
   const stored = new Map((await storedUsers(run, context, ids)).map((user) => [user.userId, user]))
   return changes.map(({ id, cells }) => {
@@ -240,12 +244,12 @@ async function guardUsers(run: Run, context: WriteContext, changes: readonly Row
 }
 
 /**
- * A new password, wherever it is set, ends everything else that opens the account, but the session of the writer itself.
+ * A new password, wherever it is set, ends everything else that opens the account, but the session of the requester itself.
  * In the transaction that wrote the row, and after it, so that a sign-in at the same time is either refused or ended.
  */
-async function passwordChanged({ tx, writer, scope }: Run, userId: string): Promise<void> {
+async function passwordChanged({ tx, requester, scope }: Run, userId: string): Promise<void> {
   const account = await accountOf(tx, userId)
-  await endAccess(tx, account!, writer.sessionId)
+  await endAccess(tx, account!, requester.sessionId)
   scope.events.push({ type: 'auth.password_change', data: { userId } })
 }
 
@@ -313,9 +317,9 @@ async function guardMemberships(
   run: Run,
   context: WriteContext,
   changes: readonly RowChange[],
-): Promise<readonly Guarded[]> {
+): Promise<readonly GuardedChange[]> {
   const answers = changes.map(() => unguarded)
-  const decider = deciderOf(run.rt, run.writer.access)
+  const decider = deciderOf(run.rt, run.requester.access)
   if (isFree(decider)) return answers
   const ids = changes.map(({ id }) => id)
   const stored = await storedMemberships(run, context, ids)
@@ -395,7 +399,7 @@ function checkInvite(cells: readonly Cell[]): void {
 }
 
 /** Their ends are no events of rows, so they are events of their users. */
-async function endingSessions({ tx, writer, scope }: Run, ids: readonly string[]): Promise<() => Promise<void>> {
+async function endingSessions({ tx, requester, scope }: Run, ids: readonly string[]): Promise<() => Promise<void>> {
   const ending = await tx.any<{ id: string; userId: string }>(
     rawQuery(
       'select id::text as id, "user_Id"::text as "userId" from "svc_Sessions" where id = any($1::uuid[]) order by id for update',
@@ -405,7 +409,7 @@ async function endingSessions({ tx, writer, scope }: Run, ids: readonly string[]
   return async () => {
     for (const { id, userId } of ending)
       scope.events.push(
-        id === writer.sessionId
+        id === requester.sessionId
           ? { type: 'auth.logout', data: { userId } }
           : { type: 'auth.session_ended', data: { userId, sessionId: id } },
       )

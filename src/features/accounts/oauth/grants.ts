@@ -10,7 +10,7 @@ import { type Reads, type ReservedReads, withoutWaiting } from '../../../db/pool
 import type { Tx } from '../../../db/sql.ts'
 import { deleteSession, insertSession, renewSession } from '../../../db/unlogged/sessions.ts'
 import { AppError } from '../../../errors.ts'
-import { commit, type Outcome, type Writes } from '../../../events/commit.ts'
+import { commit, type WorkResult, type Writes } from '../../../events/commit.ts'
 import type { Actor, DomainEvent } from '../../../events/types.ts'
 import { actorOf } from '../../../http/http.ts'
 import { accountOf } from '../auth/auth.ts'
@@ -34,7 +34,7 @@ import {
 const codeSeconds = 60
 
 /** Records that the caller allows a client what it asks for, in the caller's transaction; gives the code. */
-export async function allow(tx: Tx, client: Client, userId: string, consent: Consent): Promise<Outcome<string>> {
+export async function allow(tx: Tx, client: Client, userId: string, consent: Consent): Promise<WorkResult<string>> {
   const session = await lockSession(tx, consent.sessionId)
   if (session?.userId !== userId) throw new AppError(401, 'The session has ended')
   const code = newSecret()
@@ -131,7 +131,7 @@ async function openGrant(
   hash: string,
   userId: string,
   consent: Consent,
-): Promise<Outcome<Attempt>> {
+): Promise<WorkResult<Attempt>> {
   const refusal = invalidGrant('The user has signed out, or may not sign in any more')
   const isThere = (await lockSession(tx, consent.sessionId)) !== undefined
   const id = rt.newId()

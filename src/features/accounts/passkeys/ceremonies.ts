@@ -11,7 +11,7 @@ import { type Reads, withoutWaiting } from '../../../db/pools.ts'
 import type { Tx } from '../../../db/sql.ts'
 import { insertChallenge, takeChallenge } from '../../../db/unlogged/secrets.ts'
 import { AppError, errors } from '../../../errors.ts'
-import { commit, type Outcome, type Writes } from '../../../events/commit.ts'
+import { commit, type WorkResult, type Writes } from '../../../events/commit.ts'
 import { actorOf } from '../../../http/http.ts'
 import { Filled, Id, NullableText, Text } from '../../../http/shapes.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
@@ -21,7 +21,7 @@ import {
   afterwards,
   type FirstFactor,
   membershipOf,
-  type Proven,
+  type ProofInput,
   requireFreshProof,
   SignIn,
   type SignInAnswer,
@@ -30,12 +30,12 @@ import {
   signingIn,
 } from '../auth/auth.ts'
 import {
+  type ChallengeResponse,
   challengeKey,
   checkPasskey,
   credentialIdsOf,
   deletePasskey,
   enabledPasskeys,
-  type Given,
   insertPasskey,
   noteUse,
   type PasskeyWrites,
@@ -49,7 +49,7 @@ import {
  * The options from which the caller's authenticator makes a passkey; the challenge in it replaces an earlier one. Needs a fresh
  * proof, without which there is no challenge that a new passkey could answer.
  */
-export async function beginRegistration(rt: Reads & Writes, request: FastifyRequest, proof: Proven) {
+export async function beginRegistration(rt: Reads & Writes, request: FastifyRequest, proof: ProofInput) {
   const passkey = enabledPasskeys(rt)
   const { userId } = signedIn(request.caller)
   const account = await accountOf(withoutWaiting(rt), userId)
@@ -163,7 +163,7 @@ export async function finishAuthentication(
 }
 
 /** The passkey that signed the challenge, and what its authenticator said. */
-async function proven(rt: Reads & Writes, request: FastifyRequest, given: Given): Promise<Proof> {
+async function proven(rt: Reads & Writes, request: FastifyRequest, given: ChallengeResponse): Promise<Proof> {
   const proof = await checkPasskey(rt, request, given)
   if (!('refused' in proof)) return proof
   if (proof.stored === undefined) throw authenticationFailed()
@@ -175,7 +175,7 @@ async function openWith(
   tx: Tx,
   request: FastifyRequest,
   { stored, assertion, factor }: Proof & { factor: FirstFactor },
-): Promise<Outcome<SignInAnswer | undefined>> {
+): Promise<WorkResult<SignInAnswer | undefined>> {
   if (!(await noteUse(tx, stored.id, assertion.counter, assertion.backedUp))) return { result: undefined }
   return signInAtOnce(rt, tx, request, factor)
 }
@@ -245,5 +245,3 @@ export const PasskeysShape = Type.Object({
     }),
   ),
 })
-
-export const DeletedShape = Type.Object({ deleted: Type.Literal(true) })

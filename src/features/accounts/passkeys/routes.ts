@@ -1,16 +1,14 @@
-import { Type } from '../../../adapters/typebox.ts'
 import type { Reads } from '../../../db/pools.ts'
 import type { Writes } from '../../../events/commit.ts'
 import type { App } from '../../../http/http.ts'
-import { Text } from '../../../http/shapes.ts'
-import { authRoute, deliver, ProofBody, prepare, SignedInShape, signInMode } from '../auth/auth.ts'
+import { Deleted, IdParams } from '../../../http/shapes.ts'
+import { authRoutes, deliver, ProofBody, prepare, SignedInShape, signInMode } from '../auth/auth.ts'
 import { enabledPasskeys, type PasskeyWrites } from '../proofs/proofs.ts'
 import {
   AuthenticateBody,
   AuthenticationOptionsShape,
   beginAuthentication,
   beginRegistration,
-  DeletedShape,
   finishAuthentication,
   finishRegistration,
   listPasskeys,
@@ -49,40 +47,35 @@ export function passkeyRoutes(app: App, rt: Reads & Writes): void {
   app.delete('/auth/passkey/:id', removeRoute, (request) => removePasskey(rt, request, request.params.id))
 }
 
-const tag = 'Passkeys'
+const declared = authRoutes('Passkeys')
 
-const authenticationOptionsRoute = authRoute({
+const authenticationOptionsRoute = declared({
   summary: 'Begin to sign in with a passkey',
   scope: 'none',
-  tag,
   response: { 200: AuthenticationOptionsShape },
 })
-const authenticateRoute = authRoute({
+const authenticateRoute = declared({
   summary: 'Sign in with a passkey',
   scope: 'none',
-  tag,
   body: AuthenticateBody,
   response: { 200: SignedInShape },
 })
-const registrationOptionsRoute = authRoute({
+const registrationOptionsRoute = declared({
   summary: 'Begin to add a passkey',
   scope: 'none',
-  tag,
   body: ProofBody,
   response: { 200: OptionsShape },
 })
-const registerRoute = authRoute({
+const registerRoute = declared({
   summary: 'Add a passkey',
   scope: 'none',
-  tag,
   body: RegisterPasskeyBody,
   response: { 200: RegisteredPasskeyShape },
 })
-const listRoute = authRoute({ summary: 'List your passkeys', tag, scope: 'none', response: { 200: PasskeysShape } })
-const removeRoute = authRoute({
+const listRoute = declared({ summary: 'List your passkeys', scope: 'none', response: { 200: PasskeysShape } })
+const removeRoute = declared({
   summary: 'Remove a passkey',
   scope: 'none',
-  tag,
-  params: Type.Object({ id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44') }),
-  response: { 200: DeletedShape },
+  params: IdParams,
+  response: { 200: Deleted },
 })

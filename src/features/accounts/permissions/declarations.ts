@@ -1,11 +1,11 @@
 import type { TProperties } from 'typebox'
 import { Type } from '../../../adapters/typebox.ts'
 import { badQuery } from '../../../http/reading.ts'
-import { route } from '../../../http/route.ts'
+import { routesOf } from '../../../http/route.ts'
 import { Anything, Id, Nothing, NullableId, NullableText, OneOf, Said, Text } from '../../../http/shapes.ts'
 import { fileBody, ItemParams, ListQuery, ReadQuery } from '../../data/items/items.ts'
 
-const tag = 'Permissions'
+const declared = routesOf('Permissions')
 
 /** `Permission` or `ACL`. */
 type What = 'Permission' | 'ACL'
@@ -55,11 +55,10 @@ const namesOf = { Permission: 'permission', ACL: 'named rule' } as const
 const RowParams = Type.Object({ id: ItemParams.properties.id })
 
 export const listRoute = (what: What) =>
-  route({
+  declared({
     summary: `List ${namesOf[what]}s`,
     scope: 'admin',
     description: 'With the parameters of any list of items.',
-    tag,
     query: ListQuery,
     response: {
       200: Type.Object({
@@ -71,10 +70,9 @@ export const listRoute = (what: What) =>
     sendsText: true,
   })
 export const readRoute = (what: What) =>
-  route({
+  declared({
     summary: `Read a ${namesOf[what]}`,
     scope: 'admin',
-    tag,
     params: RowParams,
     query: ReadQuery,
     response: {
@@ -86,37 +84,33 @@ export const readRoute = (what: What) =>
     sendsText: true,
   })
 export const createRoute = (what: What) =>
-  route({
+  declared({
     summary: `Create a ${namesOf[what]}`,
     scope: 'admin',
-    tag,
     body: bodyOf(what),
     response: { 201: rowOf(what) },
     sendsText: true,
   })
 export const changeRoute = (what: What) =>
-  route({
+  declared({
     summary: `Change a ${namesOf[what]}`,
     scope: 'admin',
-    tag,
     params: RowParams,
     body: bodyOf(what),
     response: { 200: rowOf(what) },
     sendsText: true,
   })
 export const removeRoute = (what: What) =>
-  route({
+  declared({
     summary: `Delete a ${namesOf[what]}`,
     scope: 'admin',
-    tag,
     params: RowParams,
     response: { 204: Nothing },
     sendsText: true,
   })
-export const reloadRoute = route({
+export const reloadRoute = declared({
   summary: 'Read the permissions from the database anew',
   scope: 'admin',
-  tag,
   response: { 200: Said('Permission cache reloaded successfully') },
 })
 
@@ -151,11 +145,10 @@ export const ExplainQuery = Type.Object({
   field: asked('field', 'price', 'A field of it.'),
 })
 
-export const explainRoute = route({
+export const explainRoute = declared({
   summary: 'Explain whether somebody may do something',
   scope: 'read',
   description: 'It asks what every request asks, so it cannot disagree with them.',
-  tag,
   query: ExplainQuery,
   response: {
     200: Type.Object({
@@ -213,17 +206,15 @@ const Exported = Type.Object({
 })
 const FileBody = fileBody('rolesPermissions')
 
-export const exportRoute = route({
+export const exportRoute = declared({
   summary: 'Download all roles and permissions as a file',
   scope: 'admin',
-  tag,
   response: { 200: Exported },
   sendsText: true,
 })
-export const previewRoute = route({
+export const previewRoute = declared({
   summary: 'Show what an import of roles and permissions would change',
   scope: 'admin',
-  tag,
   body: FileBody,
   response: {
     200: Type.Object({
@@ -240,11 +231,10 @@ export const previewRoute = route({
   },
   readElsewhere: 'all',
 })
-export const importRoute = route({
+export const importRoute = declared({
   summary: 'Import roles and permissions from a file',
   scope: 'admin',
   description: 'All or nothing. The permissions of a role that it lists are replaced.',
-  tag,
   body: FileBody,
   response: {
     200: Type.Object({

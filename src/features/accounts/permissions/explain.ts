@@ -36,7 +36,7 @@ import type { CurrentSettings } from '../../settings/settings.ts'
 import { checkIdentity } from '../identity/identity.ts'
 import type { PermissionReads } from './capabilities.ts'
 import type { ExplainQuery as ExplainParameters } from './declarations.ts'
-import { type Opened, openedBy, storedProblems } from './review.ts'
+import { type OpenedRelation, openedBy, storedProblems } from './review.ts'
 
 /**
  * `GET /permissions/explain`: whether somebody may do something, and what decides it. It asks the functions that every
@@ -64,20 +64,20 @@ type Explanation = {
   /** Own columns that can be read or written; null where nothing can, and for delete. */
   readonly fields: readonly string[] | null
   /** On read: the relations that the permission opens by naming them. */
-  readonly relations: readonly Opened[]
+  readonly relations: readonly OpenedRelation[]
   /** On read: the permissions for other collections that show rows of this one through a relation. */
   readonly through: readonly Through[]
-  readonly conditions: Explained
-  readonly relConditions: Explained
-  readonly defaultValues: Explained
+  readonly conditions: ValueExplanation
+  readonly relConditions: ValueExplanation
+  readonly defaultValues: ValueExplanation
   /** The item in question; null without an id, and for create. */
   readonly row: RowAnswer | null
 }
 
 /** A stored value, and what its variables stand for; `problem` says why it lets nothing through. */
-type Explained = { readonly stored: unknown; readonly resolved: unknown; readonly problem: string | null }
+type ValueExplanation = { readonly stored: unknown; readonly resolved: unknown; readonly problem: string | null }
 
-type Through = Pick<Opened, 'relation' | 'fields'> & {
+type Through = Pick<OpenedRelation, 'relation' | 'fields'> & {
   /** The role that has the permission. */
   readonly collection: string
   readonly permission: string
@@ -123,7 +123,7 @@ async function waiting(rt: PermissionReads, query: ExplainQuery): Promise<Explan
   const stored = party && storedOf(party, query)
   if (party === undefined || stored === undefined) throw unknown
   const grant = party.access.grant(query.collection, query.action)
-  const untold = (value: unknown): Explained => ({ stored: value ?? null, resolved: null, problem: null })
+  const untold = (value: unknown): ValueExplanation => ({ stored: value ?? null, resolved: null, problem: null })
   return {
     ...refused('collection', `${unknown.message}: the permission waits for the collection to be created`),
     ...toldOf(party, query),
@@ -251,8 +251,8 @@ const grantIn = ({ party, query }: Question): Grant | undefined => party.access.
 
 /** What a write of this kind would be made with. */
 function writeOf({ rt, party, query, collection }: Question) {
-  const writer = { actor: systemActor, access: party.access }
-  return openWrite(rt, writer, collection.name, query.action as Exclude<Action, 'read'>)
+  const requester = { actor: systemActor, access: party.access }
+  return openWrite(rt, requester, collection.name, query.action as Exclude<Action, 'read'>)
 }
 
 /** Why no row at all can be in question: a role of a tenant without one. */
@@ -283,7 +283,7 @@ function ruleProblem(question: Question): string | null {
   return problem === undefined ? null : detailOf(problem)
 }
 
-function explained({ rt, party }: Question, stored: unknown): Explained {
+function explained({ rt, party }: Question, stored: unknown): ValueExplanation {
   if (isNone(stored)) return { stored: stored ?? null, resolved: null, problem: null }
   const scope = variableScope(rt.catalog.current(), party.access, rt.clock())
   let resolved: unknown = null

@@ -22,11 +22,11 @@ export type Review = {
   readonly waits: boolean
   /** What in it does not fit the collections as they are; that part of it grants nothing. */
   readonly problems: readonly FieldProblem[]
-  readonly opened: readonly Opened[]
+  readonly opened: readonly OpenedRelation[]
 }
 
 /** A relation that a permission opens by naming it, although the role has no such grant for the collection behind it. */
-export type Opened = {
+export type OpenedRelation = {
   /** Dotted, from the permission's collection. */
   readonly relation: string
   readonly collection: string
@@ -62,12 +62,12 @@ export function storedProblems(rules: AccessRules, env: ResolveEnv, row: Permiss
 }
 
 /** The relations that a stored permission opens for whoever has this access. */
-export function openedBy(rules: AccessRules, access: Access, row: PermissionRow): readonly Opened[] {
+export function openedBy(rules: AccessRules, access: Access, row: PermissionRow): readonly OpenedRelation[] {
   const { catalog } = rules
   const collection = catalog.collections.get(row.collection)
   const grant = row.action === 'read' && collection !== undefined ? grantOf(row, rules) : undefined
   if (grant === undefined || collection === undefined) return []
-  return [...compileReadGrant(catalog, collection, grant).opened].flatMap((relation): Opened[] => {
+  return [...compileReadGrant(catalog, collection, grant).opened].flatMap((relation): OpenedRelation[] => {
     const path = relation.split('.')
     const columns = columnsBehind(catalog, access, collection.name, path)
     const way = targetsOf(catalog, collection, path)

@@ -1,12 +1,11 @@
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyRequest } from 'fastify'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import { withFreshCatalog } from '../../../catalog/store.ts'
 import type { Reads } from '../../../db/pools.ts'
 import { AppError } from '../../../errors.ts'
-import { type App, actorOf } from '../../../http/http.ts'
+import { type App, actorOf, sendJson } from '../../../http/http.ts'
 import { acceptJsonUploads, uploadedJson } from '../../../http/json-upload.ts'
-import type { Writer } from '../../data/items/items.ts'
-import { type Change, changeItems, readList, readOne } from '../../data/items/items.ts'
+import { type Change, changeItems, queryOf, readList, readOne, requesterOf } from '../../data/items/items.ts'
 import type { PermissionReads, PermissionWrites } from './capabilities.ts'
 import { checkRule, checkRuleDelete } from './check.ts'
 import {
@@ -39,10 +38,10 @@ type Store = (typeof stores)[number]
 export function permissionRoutes(app: App, rt: PermissionReads): void {
   for (const { path, collection, what } of stores) {
     app.get(path, listRoute(what), async (request, reply) =>
-      json(reply, await readList(rt, request.caller.access, collection, queryOf(request))),
+      sendJson(reply, await readList(rt, request.caller.access, collection, queryOf(request))),
     )
     app.get(`${path}/:id`, readRoute(what), async (request, reply) =>
-      json(reply, await readOne(rt, request.caller.access, collection, request.params.id, queryOf(request))),
+      sendJson(reply, await readOne(rt, request.caller.access, collection, request.params.id, queryOf(request))),
     )
   }
 }
@@ -79,7 +78,7 @@ function writeRoutes(app: App, rt: PermissionWrites, store: Store): void {
   const { path, collection, what } = store
   // By itself: what follows it must not have it done again.
   const change = (request: FastifyRequest, wanted: Change) =>
-    withFreshCatalog(rt.catalog, () => changeItems(rt, writerOf(request), collection, wanted))
+    withFreshCatalog(rt.catalog, () => changeItems(rt, requesterOf(request), collection, wanted))
   app.post(path, createRoute(what), async (request, reply) => {
     const row = request.body
     await checkRule(rt, collection, row)
@@ -106,20 +105,8 @@ function writeRoutes(app: App, rt: PermissionWrites, store: Store): void {
   })
 }
 
-function writerOf(request: FastifyRequest): Writer {
-  return { actor: actorOf(request), access: request.caller.access, user: request.caller.user }
-}
-
 async function stored(rt: Reads & CurrentCatalog, { collection, what }: Store, id: string): Promise<Row> {
   const row = await storedRow(rt.db, rt.catalog.current(), collection, id)
   if (row === undefined) throw new AppError(404, `${what} not found`)
   return row
-}
-
-function queryOf(request: FastifyRequest): Record<string, unknown> {
-  return request.query as Record<string, unknown>
-}
-
-function json(reply: FastifyReply, body: unknown): FastifyReply {
-  return reply.type('application/json; charset=utf-8').send(body)
 }

@@ -87,15 +87,15 @@ export async function importPermissions(rt: PermissionWrites, actor: Actor, file
   return { message: 'Roles and permissions import completed', changes }
 }
 
-type Placed = PermissionContent & { readonly role: string }
+type RolePermissionContent = PermissionContent & { readonly role: string }
 
 /** Which permission it is, without what it says. */
-const place = ({ role, collection, action }: Placed) => ({ role, collection, action })
+const place = ({ role, collection, action }: RolePermissionContent) => ({ role, collection, action })
 
 type Difference = RolePermission & { readonly differences: readonly string[] }
 
-function compare(stored: readonly RolePermission[], wanted: readonly Placed[]) {
-  const key = (permission: Placed) => JSON.stringify(Object.values(place(permission)))
+function compare(stored: readonly RolePermission[], wanted: readonly RolePermissionContent[]) {
+  const key = (permission: RolePermissionContent) => JSON.stringify(Object.values(place(permission)))
   const byKey = new Map(stored.map((permission) => [key(permission), permission]))
   const kept = wanted.flatMap((permission): Difference[] => {
     const before = byKey.get(key(permission))
@@ -112,7 +112,7 @@ function compare(stored: readonly RolePermission[], wanted: readonly Placed[]) {
 
 const members = ['fields', 'conditions', 'relConditions', 'defaultValues', 'acl_Ids'] as const
 
-function differences(before: Placed, after: Placed): readonly string[] {
+function differences(before: RolePermissionContent, after: RolePermissionContent): readonly string[] {
   return members.filter((member) => !isDeepStrictEqual(before[member], after[member]))
 }
 
@@ -120,7 +120,7 @@ type Import = {
   readonly version: unknown
   readonly timestamp: unknown
   readonly roles: readonly { readonly name: string; readonly description: string | null }[]
-  readonly permissions: readonly Placed[]
+  readonly permissions: readonly RolePermissionContent[]
 }
 
 /** Reads a file completely before anything is changed: its shape, then what every permission in it means. */
@@ -135,12 +135,12 @@ async function readImport(rt: PermissionReads, file: unknown): Promise<Import> {
 }
 
 /** A permission and where it stands in the file. */
-type Listed = { readonly at: string; readonly permission: Placed }
+type ListedPermission = { readonly at: string; readonly permission: RolePermissionContent }
 
 function readRoles(list: readonly unknown[], acls: ReadonlyMap<string, string>) {
   const problems: FieldProblem[] = []
   const roles: { name: string; description: string | null }[] = []
-  const permissions: Listed[] = []
+  const permissions: ListedPermission[] = []
   const note = (field: string, message: string) => problems.push({ field, message, rule: 'import' })
   for (const [i, entry] of list.entries()) {
     const at = `roles[${i}]`
@@ -161,12 +161,12 @@ function readRoles(list: readonly unknown[], acls: ReadonlyMap<string, string>) 
 
 const builtInNames = new Set(['administrator', 'public', 'user'])
 
-function repeated(permissions: readonly Listed[]): readonly Listed[] {
+function repeated(permissions: readonly ListedPermission[]): readonly ListedPermission[] {
   const groups = Map.groupBy(permissions, ({ permission }) => JSON.stringify(Object.values(place(permission))))
   return [...groups.values()].flatMap((group) => group.slice(1))
 }
 
-function contentOf(role: string, entry: unknown, acls: ReadonlyMap<string, string>): Placed {
+function contentOf(role: string, entry: unknown, acls: ReadonlyMap<string, string>): RolePermissionContent {
   const row = isObject(entry) ? entry : {}
   const named = Array.isArray(row.acls) ? row.acls.map((name) => acls.get(String(name)) ?? String(name)) : null
   return {
@@ -181,7 +181,10 @@ function contentOf(role: string, entry: unknown, acls: ReadonlyMap<string, strin
   }
 }
 
-async function meaningProblems(rt: PermissionReads, listed: readonly Listed[]): Promise<readonly FieldProblem[]> {
+async function meaningProblems(
+  rt: PermissionReads,
+  listed: readonly ListedPermission[],
+): Promise<readonly FieldProblem[]> {
   const ids = listed.flatMap(({ permission }) => (Array.isArray(permission.acl_Ids) ? permission.acl_Ids : []))
   const acls: AclsById = new Map((await aclsById(rt.db, ids.map(String))).map((acl) => [acl.id, acl]))
   const catalog = await rt.catalog.reloadIfStale()

@@ -39,7 +39,7 @@ export function refusedPasskey(message: string): AppError {
 export async function usePasskey(
   rt: Reads & Writes,
   request: FastifyRequest,
-  given: Given,
+  given: ChallengeResponse,
   userId: string,
 ): Promise<boolean> {
   const proof = await checkPasskey(rt, request, given)
@@ -51,14 +51,14 @@ export async function usePasskey(
 }
 
 /** The response of an authenticator to a challenge. */
-export type Given = { readonly challengeId: string; readonly response: object & { readonly id?: unknown } }
+export type ChallengeResponse = { readonly challengeId: string; readonly response: object & { readonly id?: unknown } }
 export type Proof = { readonly stored: StoredCredential; readonly assertion: Assertion }
 
 /** The passkey that signed a challenge and what its authenticator said, or why not, and of which passkey. Uses the challenge up. */
 export async function checkPasskey(
   rt: Reads & Writes,
   request: FastifyRequest,
-  { challengeId, response }: Given,
+  { challengeId, response }: ChallengeResponse,
 ): Promise<Proof | PasskeyFailure> {
   const data = await commit(rt, actorOf(request), async (tx) => ({
     result: await takeChallenge(tx, challengeKey(challengeId)),

@@ -5,12 +5,12 @@
 
 export { findApiKey, hintOf, newApiKey, readsLikeApiKey } from './api-keys.ts'
 export {
+  type ChallengeResponse,
   challengeKey,
   checkPasskey,
   credentialIdsOf,
   deletePasskey,
   enabledPasskeys,
-  type Given,
   insertPasskey,
   noteUse,
   type PasskeyWrites,

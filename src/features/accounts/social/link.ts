@@ -74,7 +74,7 @@ const rulesOf = ({ config }: Configuration): LinkRules => ({
   registers: config.auth.publicRegistration && !config.tenancy.enabled,
 })
 
-type Known = { readonly linked: Account | undefined; readonly ofAddress: Account | undefined }
+type KnownAccounts = { readonly linked: Account | undefined; readonly ofAddress: Account | undefined }
 type LinkDecision = {
   /** None: one is to be created. */
   readonly account: Account | undefined
@@ -88,7 +88,7 @@ type LinkDecision = {
  * @throws {AppError} 403 for an unverified address of an account, and for a new account where nobody registers
  */
 export function decideLink(
-  { linked, ofAddress }: Known,
+  { linked, ofAddress }: KnownAccounts,
   { email, emailVerified }: Pick<Profile, 'email' | 'emailVerified'>,
   { allowUnverifiedLink, registers }: LinkRules,
 ): LinkDecision {

@@ -15,7 +15,7 @@ export type Profile = {
 type Raw = Readonly<Record<string, unknown>>
 
 /** What a provider's answer says, in the words of OpenID Connect; values are looked at by `profileOf`. */
-export type Said = {
+export type ProviderClaims = {
   readonly sub: unknown
   readonly email?: unknown
   readonly verified?: unknown
@@ -25,7 +25,7 @@ export type Said = {
 }
 
 /** A profile of checked values; undefined when the provider does not say whose it is. */
-export function profileOf({ sub, email, verified, name, given, family }: Said): Profile | undefined {
+export function profileOf({ sub, email, verified, name, given, family }: ProviderClaims): Profile | undefined {
   const accountId = identifier(sub)
   if (accountId === undefined) return undefined
   const address = typeof email === 'string' ? canonicalEmail(email) : undefined
@@ -41,7 +41,7 @@ export function profileOf({ sub, email, verified, name, given, family }: Said): 
 }
 
 /** The claims of OpenID Connect. */
-export function standardClaims(raw: Raw): Said {
+export function standardClaims(raw: Raw): ProviderClaims {
   return {
     sub: raw.sub,
     email: raw.email,

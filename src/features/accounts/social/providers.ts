@@ -1,4 +1,4 @@
-import { at, type Said, standardClaims } from './profile.ts'
+import { at, type ProviderClaims, standardClaims } from './profile.ts'
 
 /** What is known of one provider. Addresses and formats are those of its public documentation. */
 export type Provider = Endpoints & {
@@ -13,7 +13,7 @@ export type Provider = Endpoints & {
   readonly parameters?: Readonly<Record<string, string>>
   /** Where the profile is asked for when no ID token holds it. */
   readonly profile?: ProfileRequest
-  readonly map: (raw: Readonly<Record<string, unknown>>) => Said
+  readonly map: (raw: Readonly<Record<string, unknown>>) => ProviderClaims
 }
 
 /** ID tokens are used where the issuer is known: with `jwks`, or by `discover`, which tells the endpoints too. */

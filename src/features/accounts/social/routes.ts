@@ -5,12 +5,12 @@ import type { Configuration } from '../../../config/config.ts'
 import { acceptForms } from '../../../http/forms.ts'
 import type { App } from '../../../http/http.ts'
 import { Text } from '../../../http/shapes.ts'
-import { authRoute, deliver, deliveryTo, prepare, SignedInShape, setSessionCookie, signInMode } from '../auth/auth.ts'
+import { authRoutes, deliver, deliveryTo, prepare, SignedInShape, setSessionCookie, signInMode } from '../auth/auth.ts'
 import { journeyCookie } from './journey.ts'
 import { type Callback, CallbackShape, SocialBody, SocialLinkQuery, StartedShape } from './schema.ts'
 import {
-  type Ended,
   endSocialSignIn,
+  type JourneyEnd,
   type SocialWrites,
   type Start,
   signInByIdToken,
@@ -63,7 +63,7 @@ function started(reply: FastifyReply, { url, cookie }: Start) {
  * To the app's address where the journey has one, else as JSON. A token is in the address only where the app asked for
  * tokens and the browser has no session cookie.
  */
-function delivered(rt: Configuration & CurrentAccess, reply: FastifyReply, ended: Ended) {
+function delivered(rt: Configuration & CurrentAccess, reply: FastifyReply, ended: JourneyEnd) {
   const { journey } = ended
   if (journey.bound) reply.header('set-cookie', journeyCookie(rt.config, journey.provider, undefined))
   if ('refusal' in ended) {
@@ -89,20 +89,18 @@ function redirect(reply: FastifyReply, address: string, parameters: Readonly<Rec
 }
 
 const ProviderParams = Type.Object({ provider: Text('google') })
-const tag = 'Signing in'
+const declared = authRoutes('Signing in')
 
-const startRoute = authRoute({
+const startRoute = declared({
   summary: 'Begin a social sign-in, or sign in with an ID token',
   scope: 'none',
-  tag,
   body: SocialBody,
   response: { 200: StartedShape },
 })
-const startByLinkRoute = authRoute(
+const startByLinkRoute = declared(
   {
     summary: 'Begin a social sign-in by a link',
     scope: 'none',
-    tag,
     params: ProviderParams,
     query: SocialLinkQuery,
     response: { 302: Type.Null({ description: 'To the provider.' }) },
@@ -110,12 +108,11 @@ const startByLinkRoute = authRoute(
   },
   opened,
 )
-const callbackRoute = authRoute(
+const callbackRoute = declared(
   {
     summary: 'End a social sign-in',
     scope: 'none',
     description: 'Where the provider sends the browser; the app may have an address of its own.',
-    tag,
     params: ProviderParams,
     query: CallbackShape,
     response: {
@@ -126,11 +123,10 @@ const callbackRoute = authRoute(
   },
   opened,
 )
-const appleCallbackRoute = authRoute(
+const appleCallbackRoute = declared(
   {
     summary: 'End a sign-in with Apple',
     scope: 'none',
-    tag,
     body: CallbackShape,
     response: {
       200: SignedInShape,

@@ -149,13 +149,13 @@ export function addressed(id: string, url: URL, clientId: string): URL {
   return url
 }
 
-type Wanted = Omit<Journey, 'provider' | 'bound'>
+type JourneyRequest = Omit<Journey, 'provider' | 'bound'>
 
 async function start(
   rt: Writes,
   request: FastifyRequest,
   configured: SocialProvider,
-  wanted: Wanted,
+  wanted: JourneyRequest,
   furtherScopes: Scopes | undefined,
 ): Promise<Start> {
   const { id } = configured
@@ -210,7 +210,7 @@ function isScope(value: string): boolean {
 }
 
 /** What became of a callback: an answer or a refusal, and the journey that says how to deliver it. */
-export type Ended =
+export type JourneyEnd =
   | { readonly journey: Journey; readonly answer: SignInAnswer }
   | { readonly journey: Journey; readonly refusal: AppError }
 
@@ -225,7 +225,7 @@ export async function endSocialSignIn(
   request: FastifyRequest,
   provider: string,
   parameters: Callback,
-): Promise<Ended> {
+): Promise<JourneyEnd> {
   const { id } = namedProvider(rt, provider)
   const { state, code, error: failure } = parameters
   if (state === undefined || (code === undefined && failure === undefined))

@@ -1,9 +1,8 @@
 import type { App } from '../../../http/http.ts'
 import { deliver, prepare, signInMode } from '../auth/auth.ts'
 import type { TenantWrites } from '../membership/membership.ts'
-import { acceptInvitation, describeInvite, invite } from './invites.ts'
-import { checkMultiTenant, listTenants, switchTenant } from './own-tenants.ts'
 import { acceptRoute, describeRoute, inviteRoute, listRoute, switchRoute } from './schema.ts'
+import { acceptInvitation, checkMultiTenant, describeInvite, invite, listTenants, switchTenant } from './tenants.ts'
 
 /** Invitations, for the holders of their tokens. */
 export function tenantPublicRoutes(app: App, rt: TenantWrites): void {

@@ -1,10 +1,10 @@
 import { Type } from '../../../adapters/typebox.ts'
 import { Anything, Filled, Id, Text } from '../../../http/shapes.ts'
-import { authRoute, Link, SignedInShape, SignIn, TokenParams } from '../auth/auth.ts'
+import { authRoutes, Link, SignedInShape, SignIn, TokenParams } from '../auth/auth.ts'
 
 /* Shapes of bodies and answers. */
 
-const tag = 'Tenants'
+const declared = authRoutes('Tenants')
 const someId = '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'
 const named = (name: string) => Type.Object({ id: Id(), name: Text(name) })
 
@@ -44,10 +44,9 @@ const TenantShape = Type.Object(
   { additionalProperties: true },
 )
 
-export const describeRoute = authRoute({
+export const describeRoute = declared({
   summary: 'Read what an invitation says',
   scope: 'none',
-  tag,
   params: TokenParams,
   query: Type.Object({ link: Link(untrusted) }),
   response: {
@@ -61,10 +60,9 @@ export const describeRoute = authRoute({
     }),
   },
 })
-export const inviteRoute = authRoute({
+export const inviteRoute = declared({
   summary: 'Invite an address to a tenant',
   scope: 'none',
-  tag,
   body: InviteBody,
   response: {
     200: Type.Object({
@@ -78,24 +76,21 @@ export const inviteRoute = authRoute({
     }),
   },
 })
-export const acceptRoute = authRoute({
+export const acceptRoute = declared({
   summary: 'Accept an invitation',
   scope: 'none',
   description: 'The session goes on at the tenant.',
-  tag,
   body: AcceptBody,
   response: { 200: SignedInShape },
 })
-export const listRoute = authRoute({
+export const listRoute = declared({
   summary: 'List your tenants',
   scope: 'none',
-  tag,
   response: { 200: Type.Object({ tenants: Type.Array(TenantShape) }) },
 })
-export const switchRoute = authRoute({
+export const switchRoute = declared({
   summary: 'Go on at another tenant',
   scope: 'none',
-  tag,
   body: SwitchBody,
   response: { 200: Type.Object({ ...SignedInShape.properties, userRole_Id: Id() }) },
 })

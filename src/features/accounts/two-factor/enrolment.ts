@@ -9,7 +9,7 @@ import type { Tx } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { commit, type Writes } from '../../../events/commit.ts'
 import { actorOf } from '../../../http/http.ts'
-import { type Account, accountOf, type Proven, requireFreshProof } from '../auth/auth.ts'
+import { type Account, accountOf, type ProofInput, requireFreshProof } from '../auth/auth.ts'
 import {
   backupCodeHashes,
   beginEnrolment,
@@ -32,7 +32,7 @@ export function checkEnabled(rt: Configuration): void {
  *
  * @throws {AppError} 400 when the account has no password (nothing could switch it off again) or a second factor already
  */
-export async function beginSetup(rt: Reads & Writes, request: FastifyRequest, proof: Proven) {
+export async function beginSetup(rt: Reads & Writes, request: FastifyRequest, proof: ProofInput) {
   const { id: userId, email, password } = await ownAccount(rt, request)
   if (password === null) throw passwordNeeded()
   await requireFreshProof(rt, request, proof)

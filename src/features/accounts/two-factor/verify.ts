@@ -8,7 +8,7 @@ import type { Clock } from '../../../db/clock.ts'
 import { type Reads, type ReservedReads, withoutWaiting } from '../../../db/pools.ts'
 import type { Tx } from '../../../db/sql.ts'
 import { attemptChallenge, takeChallenge } from '../../../db/unlogged/secrets.ts'
-import { commit, type Outcome, type Writes } from '../../../events/commit.ts'
+import { commit, type WorkResult, type Writes } from '../../../events/commit.ts'
 import { Filled, Text } from '../../../http/shapes.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
 import {
@@ -76,7 +76,7 @@ async function answerChallenge(
   tx: Tx,
   request: FastifyRequest,
   { identifier, code, factor }: Given,
-): Promise<Outcome<SignInAnswer | undefined>> {
+): Promise<WorkResult<SignInAnswer | undefined>> {
   const { id: userId } = factor.account
   if (!(await attemptChallenge(tx, identifier, triesAtMost))) return { result: undefined }
   if (!(await acceptCode(rt, tx, userId, code)))

@@ -17,18 +17,18 @@ import type { Filter } from '../../../query/parse.ts'
 import { type ResolvedFilter, type ResolveEnv, resolveCondition } from '../../../query/resolve.ts'
 import { ident, literal, type Params } from '../../../query/sql.ts'
 import { disturbedCollections } from './disturbances.ts'
-import { type ChangesReads, type ChangesRequest, type Followed, readRequest } from './request.ts'
+import { type ChangesReads, type ChangesRequest, type FollowedCollection, readRequest } from './request.ts'
 
 export {
   accessCollections,
   disturbedCollections,
+  type EventScope,
   movesSight,
   placeOf,
   type RuleSources,
   ruleSources,
-  type Touched,
 } from './disturbances.ts'
-export { type ChangesReads, type Followed, readableCollections } from './request.ts'
+export { type ChangesReads, type FollowedCollection, readableCollections } from './request.ts'
 
 /**
  * `GET /changes`: what happened after the cursor `since` to the rows that the caller may read, by position, as the text
@@ -77,7 +77,7 @@ function answer(changes: readonly string[], cursor: Cursor, more: boolean, resyn
 async function visibleChanges(
   rt: ChangesReads,
   access: Access,
-  followed: ReadonlyMap<string, Followed>,
+  followed: ReadonlyMap<string, FollowedCollection>,
   events: readonly LogEvent[],
 ): Promise<readonly string[]> {
   const rowEvents = events.filter(({ type }) => type === 'data')
@@ -87,7 +87,12 @@ async function visibleChanges(
   return rowEvents.flatMap((event) => changeText(event, seen.get(event.position)) ?? [])
 }
 
-function seenRows(rt: ChangesReads, access: Access, { collection, fields }: Followed, events: readonly LogEvent[]) {
+function seenRows(
+  rt: ChangesReads,
+  access: Access,
+  { collection, fields }: FollowedCollection,
+  events: readonly LogEvent[],
+) {
   const view = viewOf({ catalog: rt.catalog.current(), access, collection, fields, env: resolveEnv(rt), scoped: true })
   const positions = events.map(({ position }) => position)
   return changedRows(rt.db, view, [view.values], positions)
@@ -123,7 +128,7 @@ export type ChangedRow = {
   readonly key: string
 }
 
-type Seen = {
+type FollowedRows = {
   readonly catalog: Catalog
   readonly access: Access
   readonly collection: Collection
@@ -136,7 +141,7 @@ type Seen = {
 }
 
 /** How somebody sees a collection: the shape of it as a statement, and the values that are somebody's own. */
-export type View = {
+export type ChangeView = {
   /** Equal for all who differ in their values only; they share one run of it. */
   readonly text: string
   readonly values: readonly TypedValue[]
@@ -147,7 +152,7 @@ export type View = {
  * through the projection and the condition of a read, so there is no second evaluator. The values of all viewers are
  * joined in as rows. Erased events are left out.
  */
-export function viewOf({ catalog, access, collection, fields, env, scoped, filter }: Seen): View {
+export function viewOf({ catalog, access, collection, fields, env, scoped, filter }: FollowedRows): ChangeView {
   const members = fields.flatMap((field) => [literal(field.name), projectionSql(field, 't')])
   const rule = scoped ? resolveCondition(catalog, access, collection.name, 'read', env, { filter }) : undefined
   const after = conditionOn(rule, 't')
@@ -169,8 +174,8 @@ export function viewOf({ catalog, access, collection, fields, env, scoped, filte
 /** Runs what viewers have in common, for all of them: `viewers` are their values. */
 export function changedRows(
   db: Database,
-  { text }: View,
-  viewers: readonly View['values'][],
+  { text }: ChangeView,
+  viewers: readonly ChangeView['values'][],
   positions: readonly string[],
   signal?: AbortSignal,
 ): Promise<ChangedRow[]> {

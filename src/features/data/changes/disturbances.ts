@@ -19,12 +19,12 @@ import { type ChangesReads, type ChangesRequest, readableCollections } from './r
  */
 
 /** Where something has changed: collections, and rows as {@link placeOf} names them. */
-export type Touched = { readonly collections: ReadonlySet<string>; readonly rows: ReadonlySet<string> }
+export type EventScope = { readonly collections: ReadonlySet<string>; readonly rows: ReadonlySet<string> }
 
 export const placeOf = (collection: string, id: string | null): string => `${collection} ${id}`
 
 /** Whether changes there may move rows in or out of the sight that these sources decide on. */
-export function movesSight({ collections, rows }: RuleSources, touched: Touched): boolean {
+export function movesSight({ collections, rows }: RuleSources, touched: EventScope): boolean {
   return (
     [...collections].some((name) => touched.collections.has(name)) ||
     rows.some(({ collection, id }) => touched.rows.has(placeOf(collection, id)))
@@ -57,7 +57,7 @@ export async function disturbedCollections(
     roleId: access.roleId,
     userId: access.userId,
   })
-  const touched: Touched = {
+  const touched: EventScope = {
     collections: new Set(found.flatMap(({ source, collection }) => (source === 'collection' ? [collection] : []))),
     rows: new Set(
       found.flatMap(({ source, collection, subject }) => (source === 'row' ? placeOf(collection, subject) : [])),
@@ -70,14 +70,14 @@ export async function disturbedCollections(
   return [...disturbed].filter((name) => named === undefined || named.includes(name)).sort()
 }
 
-type Known = {
+type RuleKnowledge = {
   readonly catalog: Catalog
   readonly rules: AccessRules
   readonly access: Access
   readonly sources: ReadonlyMap<string, RuleSources>
 }
 
-function disturbedBy({ source, collection, subject }: Disturbance, known: Known): string[] {
+function disturbedBy({ source, collection, subject }: Disturbance, known: RuleKnowledge): string[] {
   const { access, sources } = known
   const depending = (on: (sources: RuleSources) => boolean) =>
     [...sources].filter(([, source]) => on(source)).map(([name]) => name)
@@ -99,7 +99,7 @@ function disturbedBy({ source, collection, subject }: Disturbance, known: Known)
 }
 
 /** Collections of which a caller who had another role may hold copies. */
-function readableBy(roleId: string | null, { catalog, rules, access }: Known): string[] {
+function readableBy(roleId: string | null, { catalog, rules, access }: RuleKnowledge): string[] {
   const admin = rules.roles.get(roleId ?? '')?.name === administratorRole
   if (admin) return readableCollections(catalog, { ...access, admin }).map(({ name }) => name)
   const rows = rules.permissions.get(roleId ?? '') ?? []
@@ -109,7 +109,7 @@ function readableBy(roleId: string | null, { catalog, rules, access }: Known): s
 /** The events that became visible after `from` until `upTo`; both are texts of `pg_snapshot`. */
 type Round = { readonly from: string; readonly upTo: string }
 
-type Watched = {
+type WatchedSources = {
   /** Collections of which every change counts. */
   readonly collections: readonly string[]
   readonly rows: readonly RuleRow[]
@@ -130,7 +130,7 @@ type Disturbance = {
 export const accessCollections = ['svc_SchemaDefinition', 'svc_Permission', 'svc_Role', 'svc_UserRole']
 
 /** The different things in a round that may have changed what a caller sees, beyond the rows that changed. */
-function disturbancesIn(db: Reader, { from, upTo }: Round, watched: Watched): Promise<readonly Disturbance[]> {
+function disturbancesIn(db: Reader, { from, upTo }: Round, watched: WatchedSources): Promise<readonly Disturbance[]> {
   const [later, running] = unseenValues(parseSnapshot(from)!)
   const texts = (values: readonly string[]) => sql.array([...values], 'text')
   const owners = watched.rows.map(({ collection }) => collection)

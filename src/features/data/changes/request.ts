@@ -20,12 +20,12 @@ export type ChangesRequest = {
   /** Those that were named; undefined for all. */
   readonly named: readonly string[] | undefined
   /** The collections to follow, with the fields to show. */
-  readonly followed: ReadonlyMap<string, Followed>
+  readonly followed: ReadonlyMap<string, FollowedCollection>
   /** Events to look at. */
   readonly limit: number
 }
 
-export type Followed = {
+export type FollowedCollection = {
   readonly collection: Collection
   readonly fields: readonly Field[]
   /** The follower's own, within the rule. */
@@ -71,7 +71,12 @@ function namedCollections(catalog: Catalog, names: readonly string[]): readonly 
   })
 }
 
-function follow(catalog: Catalog, access: Access, collection: Collection, fields?: readonly string[]): Followed {
+function follow(
+  catalog: Catalog,
+  access: Access,
+  collection: Collection,
+  fields?: readonly string[],
+): FollowedCollection {
   const { name } = collection
   return {
     collection,

@@ -1,5 +1,5 @@
 import { Type } from '../../../adapters/typebox.ts'
-import type { App } from '../../../http/http.ts'
+import { type App, sendJson } from '../../../http/http.ts'
 import { route } from '../../../http/route.ts'
 import { Count, Names, OneOf, Row, Text } from '../../../http/shapes.ts'
 import { Key, queryOf } from '../items/items.ts'
@@ -10,7 +10,7 @@ import type { ChangesReads } from './request.ts'
 export function changesRoutes(app: App, rt: ChangesReads): void {
   app.get('/changes', changesRoute, async (request, reply) => {
     const changes = await readChanges(rt, request.caller.access, queryOf(request))
-    return reply.type('application/json; charset=utf-8').send(changes)
+    return sendJson(reply, changes)
   })
 }
 

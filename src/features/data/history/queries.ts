@@ -19,14 +19,14 @@ export type Sight = {
 }
 
 /** A place in an item's history: `position` undefined begins at the newest event. */
-type Place = { readonly id: string; readonly position: string | undefined; readonly limit: number }
+type HistoryPage = { readonly id: string; readonly position: string | undefined; readonly limit: number }
 
 /**
  * One row per event, the newest first: `id`, and `data`, its JSON text. Images are rows of then and pass the same
  * condition and projection as rows of today; an item that comes into sight is created to the caller, one that leaves it
  * deleted, and an update of nothing that the caller sees has not happened.
  */
-export function historyStatement(sight: Sight, { id, position, limit }: Place): Statement {
+export function historyStatement(sight: Sight, { id, position, limit }: HistoryPage): Statement {
   const params = createParams()
   const { collection, erased } = sight
   const text = `select h.id::text as id, json_build_object('id', h.id, 'action', ${shownAction}, 'createdAt', ${wireTime('h."createdAt"')},

@@ -5,7 +5,7 @@ import { AppError } from '../../../errors.ts'
 import { readAs } from '../../../http/reading.ts'
 import { Text } from '../../../http/shapes.ts'
 import { readableFields } from '../../../query/resolve.ts'
-import type { Writer } from '../items/items.ts'
+import type { Requester } from '../items/items.ts'
 import { type Change, changeItems, inTransaction, readOne, readVersion } from '../items/items.ts'
 import type { HistoryReads, HistoryWrites } from './capabilities.ts'
 import { readEventVersion } from './history.ts'
@@ -31,15 +31,15 @@ export const RestoreBody = Type.Union(
  */
 export async function restoreItem(
   rt: HistoryWrites,
-  writer: Writer,
+  requester: Requester,
   name: string,
   id: string,
   body: unknown,
 ): Promise<string> {
-  const fields = restorable(rt, writer, name)
-  const version = await versionOf(rt, writer, name, id, body, fields)
-  const present = await presentOf(rt, writer, name, id, fields)
-  return write(rt, writer, name, changeBack(rt, name, id, { fields, version, present }), { version, present })
+  const fields = restorable(rt, requester, name)
+  const version = await versionOf(rt, requester, name, id, body, fields)
+  const present = await presentOf(rt, requester, name, id, fields)
+  return write(rt, requester, name, changeBack(rt, name, id, { fields, version, present }), { version, present })
 }
 
 type Versions = { readonly version: Values; readonly present: Present | undefined }
@@ -62,23 +62,23 @@ function changeBack(
 
 async function write(
   rt: HistoryWrites,
-  writer: Writer,
+  requester: Requester,
   name: string,
   change: Change,
   { version, present }: Versions,
 ): Promise<string> {
   const restoring = await rt.systemRules.get(name)?.restores?.(rt, version, present?.values)
-  if (restoring === undefined) return (await changeItems(rt, writer, name, change)).ids[0]!
+  if (restoring === undefined) return (await changeItems(rt, requester, name, change)).ids[0]!
   const platform = { collection: name, values: restoring.values }
-  return inTransaction(rt, writer, async ({ tx, scope }) => {
+  return inTransaction(rt, requester, async ({ tx, scope }) => {
     await restoring.during(tx)
-    return (await changeItems(rt, { ...writer, platform, scope }, name, change)).ids[0]!
+    return (await changeItems(rt, { ...requester, platform, scope }, name, change)).ids[0]!
   })
 }
 
 async function versionOf(
   rt: HistoryReads,
-  { access }: Writer,
+  { access }: Requester,
   name: string,
   id: string,
   body: unknown,
@@ -91,7 +91,7 @@ async function versionOf(
 }
 
 /** Undefined for an item that is gone, and for one that is not the caller's to see: its id can't be taken then. */
-async function presentOf(rt: HistoryReads, { access }: Writer, name: string, id: string, fields: readonly Field[]) {
+async function presentOf(rt: HistoryReads, { access }: Requester, name: string, id: string, fields: readonly Field[]) {
   try {
     const { body, version } = await readVersion(rt, access, name, id, asked(fields))
     return { values: dataOf(body), version: version! }
@@ -112,7 +112,7 @@ const picked = (values: Values, fields: readonly Field[]): Values =>
 const same = (a: unknown, b: unknown): boolean => JSON.stringify(a ?? null) === JSON.stringify(b ?? null)
 
 /** What the caller sees of a row and a request can set. */
-function restorable(rt: CurrentCatalog, { access }: Writer, name: string): readonly Field[] {
+function restorable(rt: CurrentCatalog, { access }: Requester, name: string): readonly Field[] {
   const catalog = rt.catalog.current()
   const readable = readableFields(catalog, access, name)
   const own = serversOwn(catalog.collections.get(name)!)

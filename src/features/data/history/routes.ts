@@ -1,8 +1,8 @@
 import { Type } from '../../../adapters/typebox.ts'
-import { type App, actorOf } from '../../../http/http.ts'
-import { route } from '../../../http/route.ts'
-import { Anything, Count, NullableId, NullableText, Text } from '../../../http/shapes.ts'
-import { ItemParams, queryOf, WrittenShape, writerOf } from '../items/items.ts'
+import { type App, actorOf, sendJson } from '../../../http/http.ts'
+import { routesOf } from '../../../http/route.ts'
+import { Anything, Count, IdParams, NullableId, NullableText, Text } from '../../../http/shapes.ts'
+import { ItemParams, queryOf, requesterOf, WrittenShape } from '../items/items.ts'
 import type { HistoryWrites } from './capabilities.ts'
 import { eraseItem, exportUser, readHistory, readNow } from './history.ts'
 import { RestoreBody, restoreItem } from './restore.ts'
@@ -13,12 +13,12 @@ export function historyRoutes(app: App, rt: HistoryWrites): void {
   app.get('/items/:collection/:id/history', listRoute, async (request, reply) => {
     const { collection, id } = request.params
     const history = await readHistory(rt, request.caller.access, collection, id, queryOf(request))
-    return reply.type('application/json; charset=utf-8').send(history)
+    return sendJson(reply, history)
   })
   app.post('/items/:collection/:id/restore', restoreRoute, async (request, reply) => {
     const { collection, id } = request.params
-    const restored = await restoreItem(rt, writerOf(request), collection, id, request.body)
-    return reply.type('application/json; charset=utf-8').send(`{"data":{"id":${restored}}}`)
+    const restored = await restoreItem(rt, requesterOf(request), collection, id, request.body)
+    return sendJson(reply, `{"data":{"id":${restored}}}`)
   })
 }
 
@@ -36,21 +36,19 @@ export function historyAdminRoutes(app: App, rt: HistoryWrites): void {
   })
 }
 
-const tag = 'History'
+const declared = routesOf('History')
 
-const nowRoute = route({
+const nowRoute = declared({
   summary: 'Read a cursor of this moment',
   scope: 'read',
-  tag,
   response: {
     200: Type.Object({ data: Type.Object({ cursor: Text('eyJ4IjoxfQ'), time: Text('2026-03-14T09:26:53.589Z') }) }),
   },
 })
-const listRoute = route({
+const listRoute = declared({
   summary: 'Read what happened to an item',
   scope: 'read',
   description: 'The newest event first.',
-  tag,
   params: ItemParams,
   query: Type.Object({
     limit: Type.Optional(Count(25, { minimum: 1, maximum: 100 })),
@@ -77,11 +75,10 @@ const listRoute = route({
   readElsewhere: 'all',
   sendsText: true,
 })
-const restoreRoute = route(
+const restoreRoute = declared(
   {
     summary: 'Bring an item back to an earlier version',
     scope: 'write',
-    tag,
     params: ItemParams,
     body: RestoreBody,
     response: { 200: WrittenShape },
@@ -91,19 +88,17 @@ const restoreRoute = route(
   },
   { bodyLimit: 16_384 },
 )
-const eraseRoute = route({
+const eraseRoute = declared({
   summary: 'Erase the history of an item',
   scope: 'admin',
   description: 'The images of its events go; who did what and when stays, and so does the item.',
-  tag,
   params: ItemParams,
   response: { 200: Type.Object({ data: Type.Object({ events: Count(12) }) }) },
 })
-const exportUserRoute = route({
+const exportUserRoute = declared({
   summary: 'Download everything that the log holds about a user',
   scope: 'admin',
-  tag,
-  params: Type.Object({ id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44') }),
+  params: IdParams,
   response: { 200: Text('{"position":"4711"}', { contentMediaType: 'application/x-ndjson' }) },
   sendsText: true,
 })

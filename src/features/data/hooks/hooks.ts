@@ -61,7 +61,7 @@ export type HookSource = {
 export type ItemHooks = { readonly hooks: Hooks }
 
 export function openHooks(log: Logger): Hooks {
-  const registered = new Map<string, Registered[]>()
+  const registered = new Map<string, RegisteredHook[]>()
   let source: HookSource | undefined
   const hooksOf = (collection: string, event: HookEvent) => [
     ...(registered.get(`* ${event}`) ?? []),
@@ -72,7 +72,7 @@ export function openHooks(log: Logger): Hooks {
     register: (owner, collection, event, hook) => {
       if (typeof hook !== 'function') throw new Error(`the hook for ${event} of ${collection} is not a function`)
       const key = `${collection} ${knownEvent(event)}`
-      registered.set(key, [...(registered.get(key) ?? []), { owner, hook: hook as Registered['hook'] }])
+      registered.set(key, [...(registered.get(key) ?? []), { owner, hook: hook as RegisteredHook['hook'] }])
     },
     has: (collection, event) =>
       registered.has(`* ${event}`) ||
@@ -105,7 +105,7 @@ export function openHooks(log: Logger): Hooks {
   }
 }
 
-type Registered = { readonly owner: string; readonly hook: (context: HookMembers) => unknown }
+type RegisteredHook = { readonly owner: string; readonly hook: (context: HookMembers) => unknown }
 
 /** `items.create.before` is another way to write `items.create`. */
 function knownEvent(event: string): HookEvent {

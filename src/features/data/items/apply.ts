@@ -26,7 +26,7 @@ import { beforeGone, beforeRow, meetsHooks, noteWritten } from './hooking.ts'
 import { type Reference, readPayload, referenceOf } from './payload.ts'
 import { type ChildSet, type Element, openWrite, type Tree } from './plan.ts'
 import {
-  type Changed,
+  type ChangedRow,
   changedId,
   deleteStatement,
   insertStatement,
@@ -81,12 +81,12 @@ export async function deleteRows(
   context: WriteContext,
   ids: readonly string[],
   ifMatch?: Versions,
-): Promise<readonly Changed[]> {
+): Promise<readonly ChangedRow[]> {
   const { collection } = context
   const documents = await beforeGone(run, context, ids)
   await rulesOf(context)?.beforeDelete?.(run.rt, ids)
   const after = await guardDelete(run, context, ids)
-  const gone = await runWrite<Changed>(run, deleteStatement(context, ids, { ifMatch }))
+  const gone = await runWrite<ChangedRow>(run, deleteStatement(context, ids, { ifMatch }))
   await after()
   for (const { id } of gone)
     if (id !== null) noteWritten(run, { collection, action: 'delete', id, previous: documents.get(id) })
@@ -142,7 +142,7 @@ async function writeRow(run: Run, tree: Tree, cells: readonly Cell[], ifMatch?: 
     id === undefined
       ? insertStatement(context, [{ cells, references, sortsLast }], { checked: !hasSets })
       : updateStatement(context, [id], { cells: all, references }, { checked: !hasSets, locked: hasSets, ifMatch })
-  const written = changedId('update', await runWrite<Changed>(run, write, tree))
+  const written = changedId('update', await runWrite<ChangedRow>(run, write, tree))
   await guarded?.after()
   noteTree(run, tree, written)
   return written
@@ -198,7 +198,7 @@ async function memberOf(run: Run, { id, tree, label }: Element): Promise<Member>
 async function takeOver(run: Run, set: ChildSet, owner: Owner, elements: readonly Element[]): Promise<void> {
   const { target } = set
   if (elements.length === 0) return
-  const context = openWrite(run.rt, run.writer, target.name, 'update', { asPart: true })
+  const context = openWrite(run.rt, run.requester, target.name, 'update', { asPart: true })
   if (meetsHooks(run.rt, context)) return updateEach(run, set, elements, owner)
   const { cells } = readPayload(context, owner.payload, { trusted: true })
   const ids = [...new Set(elements.map(({ id }) => id!))]
@@ -219,7 +219,7 @@ async function updateEach(
   owner: Owner,
 ): Promise<void> {
   for (const { id, label } of rows) {
-    const context = openWrite(run.rt, run.writer, set.target.name, 'update', { asPart: true })
+    const context = openWrite(run.rt, run.requester, set.target.name, 'update', { asPart: true })
     const tree = await set.planUpdate(id!, {}, label)
     if (tree.previous === undefined) throw relationalError([{ field: label, message: unknownItem('update') }])
     await applyTree(run, tree, ownedCells(context, owner))
@@ -238,7 +238,7 @@ async function changeRow(
   const rest = tree === undefined && kept.has(id) ? restOf(set, element) : {}
   const changes = Object.keys(rest).length === 0 ? tree : await set.planUpdate(id, rest, label)
   if (changes === undefined) return
-  const context = openWrite(run.rt, run.writer, set.target.name, 'update', { asPart: true })
+  const context = openWrite(run.rt, run.requester, set.target.name, 'update', { asPart: true })
   await applyTree(run, changes, kept.has(id) ? [] : ownedCells(context, owner))
 }
 
@@ -251,7 +251,7 @@ async function createRows(
 ): Promise<void> {
   const trees = elements.flatMap(({ tree }) => (tree === undefined || tree.id !== undefined ? [] : [tree]))
   if (trees.length === 0) return
-  const context = openWrite(run.rt, run.writer, target.name, 'create', { asPart: true })
+  const context = openWrite(run.rt, run.requester, target.name, 'create', { asPart: true })
   const cells = ownedCells(context, owner)
   if (!trees.every(isPlain)) {
     for (const tree of trees) await applyTree(run, tree, cells)
@@ -394,10 +394,10 @@ async function release(run: Run, context: Removal, { payload }: Owner, ids: read
 type Removal = WriteContext & { readonly action: 'update' | 'delete' }
 
 /** How rows leave the set, or why they cannot. */
-function removalOf({ rt, writer }: Run, { target, relation }: ChildSet): Removal | AppError {
+function removalOf({ rt, requester }: Run, { target, relation }: ChildSet): Removal | AppError {
   const isOwned = isJunction(target) || !target.fields.get(relation.foreignKey)!.nullable
   try {
-    return openWrite(rt, writer, target.name, isOwned ? 'delete' : 'update', { asPart: true })
+    return openWrite(rt, requester, target.name, isOwned ? 'delete' : 'update', { asPart: true })
   } catch (error) {
     if (error instanceof AppError && error.status === 403) return error
     throw error
@@ -408,7 +408,7 @@ function removalOf({ rt, writer }: Run, { target, relation }: ChildSet): Removal
  * Whether the caller sees the row `t`. A junction's rows are seen where their parent is; of other collections the
  * caller's read permission decides.
  */
-function seenSql({ rt, writer: { access } }: Run, target: Collection, params: Params): string {
+function seenSql({ rt, requester: { access } }: Run, target: Collection, params: Params): string {
   if (access.admin || isJunction(target)) return 'true'
   if (access.grant(target.name, 'read') === undefined) return 'false'
   const condition = resolveCondition(rt.catalog.current(), access, target.name, 'read', resolveEnv(rt))
@@ -459,7 +459,7 @@ async function applyLinks(
   const wanted = new Map(members.map((member) => [member.id, member]))
   const gone = present.filter(({ end, seen }) => seen && !wanted.has(end)).map(({ id }) => String(JSON.parse(id)))
   if (gone.length > 0) {
-    const context = openWrite(run.rt, run.writer, link.through.name, 'delete', { asPart: true })
+    const context = openWrite(run.rt, run.requester, link.through.name, 'delete', { asPart: true })
     await deleteRows(run, context, gone)
   }
   for (const { end } of present) wanted.delete(end)
@@ -499,7 +499,7 @@ function endSeen(run: Run, relation: Relation, target: Collection, params: Param
 async function addLinks(run: Run, link: Link, label: string, members: readonly Member[]): Promise<void> {
   if (members.length === 0) return
   const { relation, parentId, through } = link
-  const context = openWrite(run.rt, run.writer, through.name, 'create', { asPart: true })
+  const context = openWrite(run.rt, run.requester, through.name, 'create', { asPart: true })
   const named = members.some(({ isOwn }) => !isOwn)
     ? referenceOf(context, endOf(link), { byRelation: true })
     : undefined

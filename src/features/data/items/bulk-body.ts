@@ -34,16 +34,16 @@ export function acceptBulkBodies(app: App, config: Config): void {
   })
 }
 
-type Reading = { readonly parse: (text: string) => unknown; readonly most: number }
+type ElementReading = { readonly parse: (text: string) => unknown; readonly most: number }
 
-async function readBody(request: FastifyRequest, payload: IncomingMessage, reading: Reading): Promise<unknown> {
+async function readBody(request: FastifyRequest, payload: IncomingMessage, reading: ElementReading): Promise<unknown> {
   const text = textOf(payload, request.routeOptions.bodyLimit ?? Number.POSITIVE_INFINITY)
   if (Number(request.headers['content-length']) <= smallBody) return parseWhole(await joined(text), reading)
   const [start, chunks] = await begun(text)
   return start === '[' ? readList(request, chunks, reading) : parseWhole(await joined(chunks), reading)
 }
 
-function parseWhole(text: string, { parse, most }: Reading): unknown {
+function parseWhole(text: string, { parse, most }: ElementReading): unknown {
   if (text === '') return undefined
   const excess = excessOf(text)
   if (excess !== undefined) throw excess
@@ -52,7 +52,7 @@ function parseWhole(text: string, { parse, most }: Reading): unknown {
   return body
 }
 
-async function readList(request: FastifyRequest, chunks: AsyncIterable<string>, { parse, most }: Reading) {
+async function readList(request: FastifyRequest, chunks: AsyncIterable<string>, { parse, most }: ElementReading) {
   const breathe = breather()
   const fingerprint = fingerprintList(request)
   const elements: unknown[] = []

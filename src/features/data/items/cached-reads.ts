@@ -17,7 +17,7 @@ import type { DependencyRecorder } from './reads.ts'
 import type { Versions } from './statements.ts'
 
 /** An answer to a read, from memory or not. Only what is read whole has a tag. */
-export type Served = {
+export type ServedAnswer = {
   readonly body: string | Buffer | Readable
   readonly tag?: string
   readonly version?: string | undefined
@@ -45,7 +45,7 @@ export async function readCached(
   request: FastifyRequest,
   reply: FastifyReply,
   read: CacheableRead,
-): Promise<Served> {
+): Promise<ServedAnswer> {
   const asked = readCacheRequest((request.query as Record<string, unknown>).cache)
   if (!rt.config.dataCache.enabled) return readUncached(read)
   const known = read.collections.map((name) => rt.catalog.current().collections.get(name))
@@ -72,7 +72,7 @@ async function make(
   request: FastifyRequest,
   read: CacheableRead,
   key: string,
-): Promise<Made<Served>> {
+): Promise<Made<ServedAnswer>> {
   const { access } = request.caller
   const plans: Plan[] = []
   const statements: Statement[] = []
@@ -92,9 +92,9 @@ async function make(
   return { answer: { body, tag: read.tagOf(body, version), version }, tables }
 }
 
-const readUncached = async (read: CacheableRead): Promise<Served> => serve(read, await read.read(undefined))
+const readUncached = async (read: CacheableRead): Promise<ServedAnswer> => serve(read, await read.read(undefined))
 
-function serve(read: CacheableRead, { body, version }: ReadAnswer): Served {
+function serve(read: CacheableRead, { body, version }: ReadAnswer): ServedAnswer {
   return typeof body === 'string' ? { body, tag: read.tagOf(body, version) } : { body }
 }
 

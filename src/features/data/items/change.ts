@@ -11,12 +11,21 @@ import { parseListQuery } from '../../../query/parse.ts'
 import { resolveList, resolveOne } from '../../../query/resolve.ts'
 import { createTrees, deleteRows, isPlain, rowsPerStatement, updateTrees } from './apply.ts'
 import type { ItemReads, ItemWrites, StoredValues } from './context.ts'
-import { type Place, placed, placeOf, type Run, rulesOf, runWrite, type Write, type Writer } from './context.ts'
+import {
+  placed,
+  placeOf,
+  type Requester,
+  type RequestPlace,
+  type Run,
+  rulesOf,
+  runWrite,
+  type Write,
+} from './context.ts'
 import { guardInserts, isGuarded } from './guard.ts'
 import { inTransaction, meetsHooks } from './hooking.ts'
 import { inTurn, learnNames, openWrite, planTree, type Tree } from './plan.ts'
 import {
-  type Changed,
+  type ChangedRow,
   canonicalKey,
   changedId,
   deleteStatement,
@@ -85,16 +94,18 @@ export type ChangeAnswer = {
  */
 export async function changeItems(
   rt: ItemWrites,
-  writer: Writer,
+  requester: Requester,
   name: string,
   change: Change,
   query: AnswerQuery = {},
 ): Promise<ChangeAnswer> {
-  const plan = await planChange(rt, writer, name, change, query)
+  const plan = await planChange(rt, requester, name, change, query)
   if (plan === undefined) return { ids: [], rows: undefined, created: false }
   const answer =
-    'write' in plan ? answerOf(await execute(rt, writer, plan), undefined) : await applySteps(rt, writer, name, plan)
-  const told = writer.scope === undefined ? rt.systemRules.get(name)?.written : undefined
+    'write' in plan
+      ? answerOf(await execute(rt, requester, plan), undefined)
+      : await applySteps(rt, requester, name, plan)
+  const told = requester.scope === undefined ? rt.systemRules.get(name)?.written : undefined
   if (told !== undefined) await told()
   return answer
 }
@@ -109,35 +120,41 @@ export function updatesIn(elements: readonly unknown[]): readonly RowUpdate[] {
 }
 
 /** Undefined where nothing is to be done. */
-type Plan = OneStatement | Steps | undefined
+type WritePlan = OneStatement | Steps | undefined
 
 type OneStatement = {
   readonly write: Write
-  readonly place?: Place | undefined
+  readonly place?: RequestPlace | undefined
   /** Of a statement on one row; see `commitRow`. */
   readonly fromLog?: FromLog | undefined
   /** Throws where the statement says that nothing was written. */
-  readonly outcomes?: (rows: readonly never[]) => readonly Outcome[]
+  readonly outcomes?: (rows: readonly never[]) => readonly RowOutcome[]
 }
 
 type Steps = {
   /** What to answer besides the ids. */
   readonly asked: AnswerQuery | undefined
-  readonly apply: (run: Run) => Promise<readonly Outcome[]>
+  readonly apply: (run: Run) => Promise<readonly RowOutcome[]>
 }
 
-type Outcome = { readonly id: string; readonly created?: boolean }
+type RowOutcome = { readonly id: string; readonly created?: boolean }
 
-function planChange(rt: ItemReads, writer: Writer, name: string, change: Change, query: AnswerQuery): Promise<Plan> {
+function planChange(
+  rt: ItemReads,
+  requester: Requester,
+  name: string,
+  change: Change,
+  query: AnswerQuery,
+): Promise<WritePlan> {
   switch (change.action) {
     case 'create':
-      return planCreate(rt, writer, name, change, query)
+      return planCreate(rt, requester, name, change, query)
     case 'update':
-      return planUpdate(rt, writer, name, change, query)
+      return planUpdate(rt, requester, name, change, query)
     case 'delete':
-      return planDelete(rt, writer, name, change)
+      return planDelete(rt, requester, name, change)
     case 'upsert':
-      return planUpserts(rt, writer, name, change, query)
+      return planUpserts(rt, requester, name, change, query)
   }
 }
 
@@ -145,25 +162,25 @@ type Of<Action> = Extract<Change, { action: Action }>
 
 async function planCreate(
   rt: ItemReads,
-  writer: Writer,
+  requester: Requester,
   name: string,
   { payloads, asList, stored }: Of<'create'>,
   query: AnswerQuery,
-): Promise<Plan> {
+): Promise<WritePlan> {
   const learning = learnNames(rt, name, payloads)
   if (learning !== undefined) await learning
-  const context = openWrite(rt, writer, name, 'create')
-  const asked = askedFor(rt, writer, name, query)
+  const context = openWrite(rt, requester, name, 'create')
+  const asked = askedFor(rt, requester, name, query)
   if (payloads.length === 0) return undefined
   const planOf = (payload: unknown, index: number, run?: Run) =>
-    planTree(rt, writer, context, payload, { label: asList ? `${index}` : undefined, run, stored: stored?.[index] })
+    planTree(rt, requester, context, payload, { label: asList ? `${index}` : undefined, run, stored: stored?.[index] })
   const planAll = (run?: Run): Promise<Tree[]> => inTurn(payloads, (payload, index) => planOf(payload, index, run))
   if (meetsHooks(rt, context, payloads))
     return { asked, apply: async (run) => outcomesOf(await createTrees(run, await planAll(run))) }
   const trees = payloads.length === 1 ? [await planOf(payloads[0], 0)] : await planAll()
   if (asked !== undefined || trees.length > rowsPerStatement || !trees.every(isPlain))
     return { asked, apply: async (run) => outcomesOf(await createTrees(run, trees)) }
-  guardInserts({ rt, writer }, context, trees)
+  guardInserts({ rt, requester }, context, trees)
   return trees.length === 1
     ? { write: insertOf(context, trees[0]!), place: trees[0]!, fromLog: rowFromLog(context, 'create') }
     : { write: insertStatement(context, trees), place: placeOf(trees) }
@@ -171,20 +188,20 @@ async function planCreate(
 
 async function planUpdate(
   rt: ItemReads,
-  writer: Writer,
+  requester: Requester,
   name: string,
   { changes, ifMatch }: Of<'update'>,
   query: AnswerQuery,
-): Promise<Plan> {
+): Promise<WritePlan> {
   const payloads = changes.map(({ payload }) => payload)
   const learning = learnNames(rt, name, payloads)
   if (learning !== undefined) await learning
-  const context = openWrite(rt, writer, name, 'update')
-  const asked = askedFor(rt, writer, name, query)
+  const context = openWrite(rt, requester, name, 'update')
+  const asked = askedFor(rt, requester, name, query)
   const keys = changes.map(({ id }) => canonicalKey(context.collection, id))
   if (keys.length === 0) return undefined
   const planOf = ({ payload, label, stored }: RowUpdate, index: number, run?: Run) =>
-    planTree(rt, writer, context, payload, { id: keys[index], label, run, stored })
+    planTree(rt, requester, context, payload, { id: keys[index], label, run, stored })
   const planAll = (run?: Run): Promise<Tree[]> => inTurn(changes, (update, index) => planOf(update, index, run))
   if (meetsHooks(rt, context, payloads))
     return { asked, apply: async (run) => outcomesOf(await updateTrees(run, await planAll(run), ifMatch)) }
@@ -202,14 +219,19 @@ async function planUpdate(
 }
 
 /** Deletes (or, with `paranoid`, marks as deleted) exactly these items. */
-async function planDelete(rt: ItemReads, writer: Writer, name: string, { ids, ifMatch }: Of<'delete'>): Promise<Plan> {
-  const context = openWrite(rt, writer, name, 'delete')
+async function planDelete(
+  rt: ItemReads,
+  requester: Requester,
+  name: string,
+  { ids, ifMatch }: Of<'delete'>,
+): Promise<WritePlan> {
+  const context = openWrite(rt, requester, name, 'delete')
   const keys = [...new Set(ids.map((id) => canonicalKey(context.collection, id)))]
   if (keys.length === 0) return undefined
   if (meetsHooks(rt, context) || isGuarded(context, 'delete')) {
     const apply = async (run: Run) => {
       const gone = await deleteRows(run, context, keys, ifMatch)
-      return ifMatch === undefined ? (gone as readonly Outcome[]) : deleted(gone)
+      return ifMatch === undefined ? (gone as readonly RowOutcome[]) : deleted(gone)
     }
     return { asked: undefined, apply }
   }
@@ -223,41 +245,43 @@ async function planDelete(rt: ItemReads, writer: Writer, name: string, { ids, if
 
 async function planUpserts(
   rt: ItemReads,
-  writer: Writer,
+  requester: Requester,
   name: string,
   { payloads, key, asList = false }: Of<'upsert'>,
   query: AnswerQuery,
-): Promise<Plan> {
+): Promise<WritePlan> {
   const learning = learnNames(rt, name, payloads)
   if (learning !== undefined) await learning
-  const opened = openUpsert(rt, writer, name, key)
-  const asked = askedFor(rt, writer, name, query)
+  const opened = openUpsert(rt, requester, name, key)
+  const asked = askedFor(rt, requester, name, query)
   const upsert = await planUpsert(rt, opened, payloads, asList)
   const alone = asked === undefined ? aloneUpsert(upsert) : undefined
   return alone ?? { asked, apply: (run) => applyUpsert(run, upsert) }
 }
 
-const updated = (rows: readonly Changed[]): readonly Outcome[] => [{ id: changedId('update', rows) }]
-const deleted = (rows: readonly Changed[]): readonly Outcome[] => [{ id: changedId('delete', rows) }]
-const outcomesOf = (ids: readonly string[]): readonly Outcome[] => ids.map((id) => ({ id }))
+const updated = (rows: readonly ChangedRow[]): readonly RowOutcome[] => [{ id: changedId('update', rows) }]
+const deleted = (rows: readonly ChangedRow[]): readonly RowOutcome[] => [{ id: changedId('delete', rows) }]
+const outcomesOf = (ids: readonly string[]): readonly RowOutcome[] => ids.map((id) => ({ id }))
 
 /**
- * One row is one statement without BEGIN and COMMIT around it, unless the writer is in a transaction. Several rows are a
+ * One row is one statement without BEGIN and COMMIT around it, unless the requester is in a transaction. Several rows are a
  * transaction, whose end can be found out where the answer to its COMMIT is lost.
  */
 async function execute(
   rt: Writes,
-  writer: Writer,
+  requester: Requester,
   { write, place = {}, fromLog, outcomes }: OneStatement,
-): Promise<readonly Outcome[]> {
-  const { actor, scope } = writer
-  let rows: readonly Outcome[]
-  if (scope !== undefined) rows = await runWrite<Outcome>({ writer, tx: scope.tx }, write, place)
+): Promise<readonly RowOutcome[]> {
+  const { actor, scope } = requester
+  let rows: readonly RowOutcome[]
+  if (scope !== undefined) rows = await runWrite<RowOutcome>({ requester, tx: scope.tx }, write, place)
   else if (fromLog === undefined)
-    rows = await commit(rt, actor, async (tx) => ({ result: await runWrite<Outcome>({ writer, tx }, write, place) }))
+    rows = await commit(rt, actor, async (tx) => ({
+      result: await runWrite<RowOutcome>({ requester, tx }, write, place),
+    }))
   else
     try {
-      rows = await commitRow<Outcome>(rt, actor, { ...write, sending: 'prepared' }, fromLog)
+      rows = await commitRow<RowOutcome>(rt, actor, { ...write, sending: 'prepared' }, fromLog)
     } catch (error) {
       throw placed(error, place)
     }
@@ -269,30 +293,30 @@ const attempts = 5
 /** Steps that are part of somebody's transaction can only be tried again together with it. */
 async function applySteps(
   rt: ItemWrites,
-  writer: Writer,
+  requester: Requester,
   name: string,
   { asked, apply }: Steps,
 ): Promise<ChangeAnswer> {
   for (let attempt = 1; ; attempt += 1)
     try {
-      return await inTransaction(rt, writer, async (run) => {
+      return await inTransaction(rt, requester, async (run) => {
         const outcomes = await apply(run)
         return answerOf(outcomes, asked && (await writtenRows(run, name, outcomes, asked)))
       })
     } catch (error) {
       if (!(error instanceof Unforeseen)) throw error
-      if (attempt === attempts || writer.scope !== undefined) throw errors.unavailable()
+      if (attempt === attempts || requester.scope !== undefined) throw errors.unavailable()
     }
 }
 
-function answerOf(outcomes: readonly Outcome[], rows: readonly string[] | undefined): ChangeAnswer {
+function answerOf(outcomes: readonly RowOutcome[], rows: readonly string[] | undefined): ChangeAnswer {
   return { ids: outcomes.map(({ id }) => id), rows, created: outcomes[0]?.created === true }
 }
 
 /** The fields to answer besides the ids; 400 and 403 as for a read, before anything is written. */
 function askedFor(
   rt: Clock & Configuration & CurrentCatalog,
-  { access }: Writer,
+  { access }: Requester,
   collection: string,
   query: AnswerQuery,
 ): AnswerQuery | undefined {
@@ -303,16 +327,16 @@ function askedFor(
 
 /** The rows as their writer may read them, in the transaction that wrote them; of one that it may not, the id alone. */
 async function writtenRows(
-  { rt, writer, tx }: Run,
+  { rt, requester, tx }: Run,
   collection: string,
-  outcomes: readonly Outcome[],
+  outcomes: readonly RowOutcome[],
   asked: AnswerQuery,
 ): Promise<readonly string[]> {
   const query = parseListQuery(asked)
   const rows: string[] = []
   for (const { id } of outcomes) {
     const key = String(JSON.parse(id))
-    const plan = resolveOne(rt.catalog.current(), writer.access, collection, key, query, resolveEnv(rt))
+    const plan = resolveOne(rt.catalog.current(), requester.access, collection, key, query, resolveEnv(rt))
     const { text, values } = compileOne(plan)
     const row = await tx.maybeOne<{ data: string }>(rawQuery(text, values))
     rows.push(row?.data ?? `{"id":${id}}`)

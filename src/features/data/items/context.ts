@@ -20,12 +20,12 @@ import type { ResolveEnv } from '../../../query/resolve.ts'
 import type { ItemHooks } from '../hooks/hooks.ts'
 
 /**
- * What every step of a change works with: the writer, what the caller may do, the rules of the collection, the open
+ * What every step of a change works with: the requester, what the caller may do, the rules of the collection, the open
  * transaction, and how errors name their place in the request.
  */
 
 /** The caller of a change. */
-export type Writer = {
+export type Requester = {
   readonly actor: Actor
   readonly access: Access
   /** The own row of the user, as hooks are shown it. */
@@ -83,7 +83,7 @@ export type WriteContext = Omit<PayloadContext, 'action'> & {
   readonly grant: Grant | undefined
 }
 
-/** By the name of the collection; see `features/system-rules.ts` for the list. */
+/** By the name of the collection; see `process/system-rules.ts` for the list. */
 export type Rules = ReadonlyMap<string, CollectionRules>
 
 /** What holds for rows of system collections. */
@@ -123,7 +123,7 @@ export type CollectionRules = {
     rt: ItemReads,
     version: Readonly<Record<string, unknown>>,
     present: Readonly<Record<string, unknown>> | undefined,
-  ) => Promise<Restoring | undefined>
+  ) => Promise<Restoration | undefined>
   /** What has left the database because of events, and stays out there when they are undone. */
   readonly lasting?: (db: Reader, events: UndoneEvents) => Promise<readonly LastingEffect[]>
   /** When a change of its rows is durable, before its writer is answered: what this process must know of. */
@@ -144,7 +144,7 @@ export type LastingEffect = {
 }
 
 /** Values of columns that no payload sets, and what belongs into the transaction that writes them. */
-export type Restoring = { readonly values: PlatformValues['values']; readonly during: (tx: Tx) => Promise<void> }
+export type Restoration = { readonly values: PlatformValues['values']; readonly during: (tx: Tx) => Promise<void> }
 
 /** The grant that opens a field: one that names it, `*` too, or none at all. */
 export type GrantedBy = 'name' | 'wildcard' | 'nothing'
@@ -156,9 +156,13 @@ export type GrantedBy = 'name' | 'wildcard' | 'nothing'
 type Guard = {
   /** Whether a change passes the guard, and so needs a transaction. */
   readonly applies: (action: 'update' | 'delete', cells: readonly Cell[]) => boolean
-  readonly inserts?: (run: Pick<Run, 'rt' | 'writer'>, rows: readonly (readonly Cell[])[]) => void
+  readonly inserts?: (run: Pick<Run, 'rt' | 'requester'>, rows: readonly (readonly Cell[])[]) => void
   /** Answers in the order of the changes. */
-  readonly updates?: (run: Run, context: WriteContext, changes: readonly RowChange[]) => Promise<readonly Guarded[]>
+  readonly updates?: (
+    run: Run,
+    context: WriteContext,
+    changes: readonly RowChange[],
+  ) => Promise<readonly GuardedChange[]>
   /** Gives what is to be done after the rows were deleted. */
   readonly deletes?: (run: Run, context: WriteContext, ids: readonly string[]) => Promise<() => Promise<void>>
 }
@@ -166,7 +170,7 @@ type Guard = {
 export type RowChange = { readonly id: string; readonly cells: readonly Cell[] }
 
 /** What a change of one row becomes. */
-export type Guarded = {
+export type GuardedChange = {
   /** Written with it. */
   readonly cells: readonly Cell[]
   /** To be done after it was written. */
@@ -185,8 +189,8 @@ export function isJunction({ definition }: Collection): boolean {
   return definition.schema.isJunction === true
 }
 
-/** One writer's writes inside a transaction. */
-export type Run = { readonly rt: ItemReads; readonly writer: Writer; readonly tx: Tx; readonly scope: Scope }
+/** One requester's writes inside a transaction. */
+export type Run = { readonly rt: ItemReads; readonly requester: Requester; readonly tx: Tx; readonly scope: Scope }
 
 /** An open transaction that other writers may take part in, and what is to follow from it. */
 export type Scope = {
@@ -202,7 +206,7 @@ export type Scope = {
 
 /** A row of which hooks are notified when the transaction has committed. */
 export type WrittenRow = {
-  readonly writer: Writer
+  readonly requester: Requester
   readonly collection: Collection
   readonly action: ChangeAction
   /** JSON text. */
@@ -221,7 +225,7 @@ export type Document = Readonly<Record<string, unknown>>
 export type Write = { readonly text: string; readonly values: readonly ParamValue[] }
 
 /** Where in the request the rows of a statement stand. */
-export type Place = {
+export type RequestPlace = {
   /** Put before the names of fields. */
   readonly label?: string
   /** Names of the relations that were given by an id, by the name of the foreign key. */
@@ -233,7 +237,7 @@ export type Place = {
 type PlacedRow = { readonly label: string; readonly cells: readonly Cell[] }
 
 /** The place of rows that are written by one statement. */
-export function placeOf(trees: readonly (PlacedRow & Pick<Place, 'aliases'>)[]): Place {
+export function placeOf(trees: readonly (PlacedRow & Pick<RequestPlace, 'aliases'>)[]): RequestPlace {
   const [first] = trees
   if (first === undefined || trees.length === 1) return first ?? {}
   // The database does not say which of the rows has a reference that leads nowhere.
@@ -242,13 +246,13 @@ export function placeOf(trees: readonly (PlacedRow & Pick<Place, 'aliases'>)[]):
 
 /** Runs a statement; its refusal is named by its place in the request. */
 export async function runWrite<Answer = { id: string }>(
-  { writer, tx }: Pick<Run, 'writer' | 'tx'>,
+  { requester, tx }: Pick<Run, 'requester' | 'tx'>,
   { text, values }: Write,
-  place: Place = {},
+  place: RequestPlace = {},
 ): Promise<readonly Answer[]> {
   try {
-    namedIn.set(tx, writer.actor)
-    return await tx.any<Answer>(rawQuery(text, [actorJson(writer.actor), ...values]))
+    namedIn.set(tx, requester.actor)
+    return await tx.any<Answer>(rawQuery(text, [actorJson(requester.actor), ...values]))
   } catch (error) {
     throw placed(error, place)
   }
@@ -274,7 +278,7 @@ const namedIn = new WeakMap<Tx, Actor>()
  * constraint for a relation that the payload names, and to a value that only the database missed (a default that is null,
  * a user where nobody is signed in). Every other error stays what it is.
  */
-export function placed(error: unknown, place: Place): unknown {
+export function placed(error: unknown, place: RequestPlace): unknown {
   const { label = '', aliases } = place
   const relation = refusedRelation(error, aliases)
   if (relation !== undefined) return relationalError([{ field: `${label}${relation}`, message: unknownItem('read') }])
@@ -283,11 +287,11 @@ export function placed(error: unknown, place: Place): unknown {
 }
 
 /** Of several rows the first that does not name the column: only what was not given can be missing. */
-function labelOf({ label = '', rows = [] }: Place, column: string): string {
+function labelOf({ label = '', rows = [] }: RequestPlace, column: string): string {
   return rows.find(({ cells }) => !cells.some(({ field }) => field.name === column))?.label ?? label
 }
 
-function refusedRelation(error: unknown, aliases: Place['aliases']): string | undefined {
+function refusedRelation(error: unknown, aliases: RequestPlace['aliases']): string | undefined {
   const state = sqlState(error)
   if (state === 'SV400') return causeOf(error).message
   if (state !== '23503' || aliases === undefined) return undefined

@@ -8,7 +8,7 @@ import { member } from '../../../query/guards.ts'
 import { parseListQuery, readString } from '../../../query/parse.ts'
 import type { PlanContent, Selection } from '../../../query/plan.ts'
 import { resolveList } from '../../../query/resolve.ts'
-import type { ItemReads, Writer } from './context.ts'
+import type { ItemReads, Requester } from './context.ts'
 import { csvCell } from './csv-cells.ts'
 import { hookedQuery } from './hooking.ts'
 import { ofPlan, type RowBatches, type StreamOptions, streamRows } from './stream.ts'
@@ -26,7 +26,7 @@ type ExportedFile = {
  */
 export async function exportItems(
   rt: ItemReads,
-  reader: Writer,
+  reader: Requester,
   collection: string,
   raw: Record<string, unknown>,
   options: StreamOptions = {},

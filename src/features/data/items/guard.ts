@@ -1,4 +1,12 @@
-import { type Cell, type Guarded, type RowChange, type Run, rulesOf, type WriteContext, withCells } from './context.ts'
+import {
+  type Cell,
+  type GuardedChange,
+  type RowChange,
+  type Run,
+  rulesOf,
+  type WriteContext,
+  withCells,
+} from './context.ts'
 import type { Tree } from './plan.ts'
 
 /** Calls the guards of collections that have one, see {@link Guard} in context.ts, before the statements that write. */
@@ -13,7 +21,7 @@ async function guardUpdates(
   run: Run,
   context: WriteContext,
   changes: readonly RowChange[],
-): Promise<readonly Guarded[]> {
+): Promise<readonly GuardedChange[]> {
   const guard = rulesOf(context)?.guard
   if (guard?.updates === undefined || !changes.some(({ cells }) => guard.applies('update', cells)))
     return changes.map(() => unguarded)
@@ -26,7 +34,7 @@ export async function guardRows(
   context: WriteContext,
   ids: readonly string[],
   cells: readonly Cell[],
-): Promise<Guarded> {
+): Promise<GuardedChange> {
   const rows = ids.map((id) => ({ id, cells }))
   const guarded = await guardUpdates(run, context, rows)
   const more = guarded.flatMap((one) => one.cells)
@@ -38,7 +46,7 @@ export async function guardRows(
 
 /** Decides on new rows. 403 for the first that is refused. */
 export function guardInserts(
-  run: Pick<Run, 'rt' | 'writer'>,
+  run: Pick<Run, 'rt' | 'requester'>,
   context: WriteContext,
   rows: readonly { readonly cells: readonly Cell[] }[],
 ): void {
@@ -68,7 +76,7 @@ export async function guardDelete(
 export async function guardTrees(run: Run, trees: readonly Tree[]): Promise<Run> {
   const changes = trees.flatMap(changesWithin)
   if (changes.length === 0) return run
-  const answers = new Map<Tree, Guarded>()
+  const answers = new Map<Tree, GuardedChange>()
   for (const group of Map.groupBy(changes, ({ context }) => context.collection).values()) {
     const rows = group.map(({ id, cells }) => ({ id: id!, cells }))
     const guarded = await guardUpdates(run, group[0]!.context, rows)
@@ -80,7 +88,7 @@ export async function guardTrees(run: Run, trees: readonly Tree[]): Promise<Run>
 }
 
 /** The answer for one row of a tree, with the cells that it is written with. */
-export async function guardRow(run: Run, tree: Tree, cells: readonly Cell[]): Promise<Guarded> {
+export async function guardRow(run: Run, tree: Tree, cells: readonly Cell[]): Promise<GuardedChange> {
   const known = answersOf.get(run)?.get(tree)
   // Cells that rows beside it have added were not asked about.
   if (known !== undefined && cells === tree.cells) return known
@@ -88,9 +96,9 @@ export async function guardRow(run: Run, tree: Tree, cells: readonly Cell[]): Pr
   return guarded!
 }
 
-const answersOf = new WeakMap<Run, ReadonlyMap<Tree, Guarded>>()
+const answersOf = new WeakMap<Run, ReadonlyMap<Tree, GuardedChange>>()
 const nothing = async () => undefined
-const unguarded: Guarded = { cells: [], after: nothing }
+const unguarded: GuardedChange = { cells: [], after: nothing }
 
 function changesWithin(tree: Tree): readonly Tree[] {
   const parents = tree.parents.map((parent) => parent.tree)

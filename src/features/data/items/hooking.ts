@@ -22,10 +22,10 @@ import {
   type ItemWrites,
   nameActor,
   noteNamed,
+  type Requester,
   type Run,
   type Scope,
   type WriteContext,
-  type Writer,
   type WrittenRow,
 } from './context.ts'
 import { relationOfColumn } from './payload.ts'
@@ -101,10 +101,10 @@ export async function beforeGone(
 }
 
 /** Notes a row that was written, for the hooks that are notified afterwards. */
-export function noteWritten(run: Run, written: Omit<WrittenRow, 'writer'>): void {
+export function noteWritten(run: Run, written: Omit<WrittenRow, 'requester'>): void {
   const { hooks } = run.rt
   if (!hooks.isEmpty() && hooks.has(written.collection.name, `items.${written.action}.after`))
-    run.scope.written.push({ ...written, writer: run.writer })
+    run.scope.written.push({ ...written, requester: run.requester })
 }
 
 /** The notifications to send when the transaction has committed, with the rows as they are at its end. */
@@ -116,74 +116,74 @@ async function afterwards(
   const documents = new Map<Collection, ReadonlyMap<string, Document>>()
   for (const [collection, rows] of Map.groupBy(kept, (row) => row.collection))
     documents.set(collection, await documentsOf(tx, collection, [...new Set(rows.map(({ id }) => id))]))
-  return written.map(({ writer, collection, action, id, previous }) => async () => {
+  return written.map(({ requester, collection, action, id, previous }) => async () => {
     const now = documents.get(collection)?.get(id) ?? null
     const rows = action === 'delete' ? { document: previous } : { document: now, previousDocument: previous }
-    await notifyAfter(rt, writer, `items.${action}.after`, collection.name, { id: JSON.parse(id), ...rows })
+    await notifyAfter(rt, requester, `items.${action}.after`, collection.name, { id: JSON.parse(id), ...rows })
   })
 }
 
 /** Runs the before-hooks of a read. */
 async function beforeRead<Members extends { readonly query: Record<string, unknown> }>(
   rt: Reads & CurrentAccess & ItemHooks,
-  writer: Writer,
+  requester: Requester,
   event: 'items.read' | 'items.read.one',
   collection: string,
   members: Members,
 ): Promise<Members> {
-  const { scope } = writer
+  const { scope } = requester
   const db = scope === undefined ? readingDb(rt) : writingDb(scope)
-  const hook = inHook(writer)
+  const hook = inHook(requester)
   const context = { ...members, collection, accountability: accountabilityOf(rt, hook), db }
   const left = await nested(rt, scope, hook.actor, () => rt.hooks.before(event, context))
-  if (scope !== undefined) await nameActor(scope.tx, writer.actor)
+  if (scope !== undefined) await nameActor(scope.tx, requester.actor)
   return left
 }
 
 /** Runs after-hooks; they can change nothing any more. */
 async function notifyAfter(
   rt: Reads & CurrentAccess & ItemHooks,
-  writer: Writer,
+  requester: Requester,
   event: HookEvent,
   collection: string,
   members: object,
 ): Promise<void> {
-  const hook = inHook(writer)
-  const scope = writer.scope?.isOver === false ? writer.scope : undefined
+  const hook = inHook(requester)
+  const scope = requester.scope?.isOver === false ? requester.scope : undefined
   const context = { ...members, collection, accountability: accountabilityOf(rt, hook), db: readingDb(rt) }
   await nested(rt, scope, hook.actor, () => rt.hooks.after(event, context))
-  if (scope !== undefined) await nameActor(scope.tx, writer.actor)
+  if (scope !== undefined) await nameActor(scope.tx, requester.actor)
 }
 
-/** The writer of what hooks do: to the log a request of its own, the same one for all that the writer's changes lead to. */
-function inHook(writer: Writer): Writer {
-  const actor = hookActors.get(writer.actor) ?? consequenceOf(writer.actor, 'hook')
-  hookActors.set(writer.actor, actor)
-  return { ...writer, actor }
+/** In whose name hooks act: to the log a request of its own, the same one for all that the changes of a requester lead to. */
+function inHook(requester: Requester): Requester {
+  const actor = hookActors.get(requester.actor) ?? consequenceOf(requester.actor, 'hook')
+  hookActors.set(requester.actor, actor)
+  return { ...requester, actor }
 }
 
 const hookActors = new WeakMap<Actor, Actor>()
 
 /**
- * Runs `work` in the transaction that the writer takes part in, or in one of its own; hooks are notified of what was
+ * Runs `work` in the transaction that the requester takes part in, or in one of its own; hooks are notified of what was
  * written after its commit. `work` may be run again after a serialization conflict, and so may the hooks before it.
  */
 export async function inTransaction<Result>(
   rt: ItemWrites,
-  writer: Writer,
+  requester: Requester,
   work: (run: Run) => Promise<Result>,
 ): Promise<Result> {
-  const { scope } = writer
+  const { scope } = requester
   if (scope !== undefined) {
-    await nameActor(scope.tx, writer.actor)
-    return work({ rt, writer, tx: scope.tx, scope })
+    await nameActor(scope.tx, requester.actor)
+    return work({ rt, requester, tx: scope.tx, scope })
   }
   let notifications: readonly (() => Promise<void>)[] = []
-  const result = await commit(rt, writer.actor, async (tx) => {
-    const own: Scope = { tx, actor: writer.actor, written: [], events: [], isOver: false }
-    noteNamed(tx, writer.actor)
+  const result = await commit(rt, requester.actor, async (tx) => {
+    const own: Scope = { tx, actor: requester.actor, written: [], events: [], isOver: false }
+    noteNamed(tx, requester.actor)
     try {
-      const done = await work({ rt, writer, tx, scope: own })
+      const done = await work({ rt, requester, tx, scope: own })
       notifications = await afterwards(rt, own)
       return { result: done, events: own.events }
     } finally {
@@ -276,23 +276,23 @@ function nested<Result>(
 }
 
 async function notifyBefore<Members extends object>(
-  { rt, writer, scope }: Run,
+  { rt, requester, scope }: Run,
   event: HookEvent,
   { name }: Collection,
   members: Members,
 ): Promise<Members> {
   const db = writingDb(scope)
-  const hook = inHook(writer)
+  const hook = inHook(requester)
   const context = { ...members, collection: name, accountability: accountabilityOf(rt, hook), db, transaction: db }
   const left = await nested(rt, scope, hook.actor, () => rt.hooks.before(event, context))
-  await nameActor(scope.tx, writer.actor)
+  await nameActor(scope.tx, requester.actor)
   return left
 }
 
-type Found = { readonly id: string; readonly document: Document }
+type FoundDocument = { readonly id: string; readonly document: Document }
 
 /** The rows with these keys that the caller may change so, kept from other writers until the end. */
-function lockedDocuments(run: Run, context: WriteContext, ids: readonly string[]): Promise<readonly Found[]> {
+function lockedDocuments(run: Run, context: WriteContext, ids: readonly string[]): Promise<readonly FoundDocument[]> {
   const params = createParams()
   const where = `${keyCondition(context.collection, ids, params)} and ${ruleSql(context, 't', params)}`
   return find(run.tx, context.collection, `${where} for update of t`, params)
@@ -310,11 +310,11 @@ function find(
   collection: Collection,
   where: string,
   { values }: ReturnType<typeof createParams>,
-): Promise<readonly Found[]> {
+): Promise<readonly FoundDocument[]> {
   const shown = [...collection.fields.values()].filter(({ hidden }) => !hidden)
   const document = `(select row_to_json(o.*) from (select ${projectionList(shown, 't')}) o) as document`
   const text = `select ${projection(collection)}, ${document} from ${ident(collection.name)} t where ${where}`
-  return tx.any<Found>(rawQuery(text, values))
+  return tx.any<FoundDocument>(rawQuery(text, values))
 }
 
 /**
@@ -324,7 +324,7 @@ function find(
  */
 export async function listItems(
   rt: ItemReads,
-  reader: Writer,
+  reader: Requester,
   collection: string,
   raw: Record<string, unknown>,
   via: Pick<Via, 'replicaFor' | 'recorder' | 'defaultLimit'> = {},
@@ -344,7 +344,7 @@ export async function listItems(
 /** What the hooks of a list make of its query: the caller's own where there are none. */
 export async function hookedQuery(
   rt: ItemReads,
-  reader: Writer,
+  reader: Requester,
   collection: string,
   raw: Record<string, unknown>,
 ): Promise<Record<string, unknown>> {
@@ -356,7 +356,7 @@ export async function hookedQuery(
 /** As `readVersion`, with the hooks of the collection around it. */
 export async function readItem(
   rt: ItemReads,
-  reader: Writer,
+  reader: Requester,
   collection: string,
   id: string,
   raw: Record<string, unknown>,
@@ -379,7 +379,7 @@ export async function readItem(
 }
 
 /** Hooks are not notified of what is refused anyway: unknown collections, and those that the caller may not read. */
-function isReadable(rt: CurrentCatalog, { access }: Writer, collection: string): boolean {
+function isReadable(rt: CurrentCatalog, { access }: Requester, collection: string): boolean {
   if (!rt.catalog.current().collections.has(collection)) return false
   return access.admin || access.grant(collection, 'read') !== undefined
 }
@@ -397,8 +397,8 @@ export type Accountability = {
 }
 
 /** Null for the platform itself. */
-export function accountabilityOf(rt: CurrentAccess, writer: Writer): Accountability | null {
-  const { access, actor, user } = writer
+export function accountabilityOf(rt: CurrentAccess, requester: Requester): Accountability | null {
+  const { access, actor, user } = requester
   if (access === systemAccess) return null
   const { roles, permissions } = rt.access.current()
   const accountability = structuredClone({
@@ -408,18 +408,19 @@ export function accountabilityOf(rt: CurrentAccess, writer: Writer): Accountabil
     tenant: access.tenantId ?? null,
     ipaddress: actor.ip ?? null,
   })
-  writers.set(accountability, writer)
+  requesters.set(accountability, requester)
   return accountability
 }
 
 /**
- * The writer that an accountability was made for. Rights are never read from the members, so that they cannot be used to
+ * The requester that an accountability was made for. Rights are never read from the members, so that they cannot be used to
  * get more: an object that is not ours is refused.
  */
-export function writerBehind(accountability: Accountability): Writer {
-  const writer = writers.get(accountability)
-  if (writer === undefined) throw new TypeError('accountability must be the very object that the platform handed out')
-  return writer
+export function requesterFor(accountability: Accountability): Requester {
+  const requester = requesters.get(accountability)
+  if (requester === undefined)
+    throw new TypeError('accountability must be the very object that the platform handed out')
+  return requester
 }
 
-const writers = new WeakMap<Accountability, Writer>()
+const requesters = new WeakMap<Accountability, Requester>()

@@ -15,7 +15,7 @@ import type { ItemWrites } from './context.ts'
 import { importCsvRoute, importJsonRoute } from './declarations.ts'
 import type { ImportFile, ImportFormat } from './import.ts'
 import { checkImport, importItems } from './import.ts'
-import { queryOf, writerOf } from './routes.ts'
+import { queryOf, requesterOf } from './routes.ts'
 
 /** Files as items, all or none. Callers need a session. */
 export function itemImportRoutes(app: App, rt: ItemWrites & ProgressNotices): void {
@@ -52,7 +52,7 @@ export async function importContent(
   collection: string,
   { name, type, format: given, tenant, content }: SentBefore,
 ): Promise<Imported> {
-  await withFreshCatalog(rt.catalog, async () => checkImport(rt, writerOf(request), collection))
+  await withFreshCatalog(rt.catalog, async () => checkImport(rt, requesterOf(request), collection))
   const format = given ?? (['CSV', 'JSON'] as const).find((one) => isOfKind({ name, type }, one))
   if (format === undefined) throw errors.badBody('The file must be a CSV or a JSON file')
   const entering = enteringOf(collection)
@@ -75,7 +75,7 @@ async function imported(
   collection: string,
   format: ImportFormat,
 ): Promise<Imported> {
-  await withFreshCatalog(rt.catalog, async () => checkImport(rt, writerOf(request), collection))
+  await withFreshCatalog(rt.catalog, async () => checkImport(rt, requesterOf(request), collection))
   await rt.admission.turnAway(enteringOf(collection), turnOf(request))
   return withUpload(rt, request, parts[format], ({ file, fields }) => {
     const { read } = requireFile(file, format)
@@ -95,7 +95,7 @@ async function writeRows(
   const work = () =>
     admitted(rt.admission, enteringOf(collection), () =>
       // The writer carries what the Idempotency-Key stands for, and the file is part of that.
-      withFreshCatalog(rt.catalog, () => importItems(rt, writerOf(request), collection, file, tell)),
+      withFreshCatalog(rt.catalog, () => importItems(rt, requesterOf(request), collection, file, tell)),
     )
   const count = await toldOf(progress, work, (rows) => ({
     message: `${rows} items have been imported`,

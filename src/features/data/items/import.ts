@@ -7,7 +7,7 @@ import { isObject } from '../../../query/guards.ts'
 import { ident } from '../../../query/sql.ts'
 import { createTrees } from './apply.ts'
 import type { ItemReads, ItemWrites } from './context.ts'
-import { keyCell, type Run, type Writer, withCells } from './context.ts'
+import { keyCell, type Requester, type Run, withCells } from './context.ts'
 import { type CsvColumn, cellValue, jsonFileValue } from './csv-cells.ts'
 import { inTransaction, meetsHooks } from './hooking.ts'
 import { NoArrayError, readJsonArray } from './json-array.ts'
@@ -33,8 +33,8 @@ const mostFailures = 1000
 const rowsPerReport = 10_000
 
 /** 404 and 403 as for a create, before a file is received. */
-export function checkImport(rt: ItemReads, writer: Writer, collection: string): void {
-  openWrite(rt, writer, collection, 'create')
+export function checkImport(rt: ItemReads, requester: Requester, collection: string): void {
+  openWrite(rt, requester, collection, 'create')
 }
 
 /**
@@ -44,16 +44,16 @@ export function checkImport(rt: ItemReads, writer: Writer, collection: string): 
  */
 export async function importItems(
   rt: ItemWrites,
-  writer: Writer,
+  requester: Requester,
   name: string,
   file: ImportFile,
   tell: (rows: number) => void,
 ): Promise<number> {
   // Columns that are no fields are left out: one that was just added must not be.
   await rt.catalog.reloadIfStale()
-  return inTransaction(rt, writer, async (run) => {
-    const context = openWrite(rt, writer, name, 'create')
-    const importing: Importing = {
+  return inTransaction(rt, requester, async (run) => {
+    const context = openWrite(rt, requester, name, 'create')
+    const importing: ImportState = {
       run,
       context,
       tenant: await tenantOfRows(run, context, file.tenant),
@@ -65,7 +65,7 @@ export async function importItems(
   })
 }
 
-type Importing = {
+type ImportState = {
   readonly run: Run
   readonly context: Tree['context']
   /** Of every row; undefined where the caller's own is stamped, or rows have none. */
@@ -80,14 +80,14 @@ type Importing = {
 type Failure = { readonly place: number; readonly data: ImportRow['data']; readonly error: AppError }
 
 /** A row that may be written. `place` counts from 1. */
-type Planned = { readonly place: number; readonly row: ImportRow; readonly tree: Tree }
+type PlannedImportRow = { readonly place: number; readonly row: ImportRow; readonly tree: Tree }
 
-async function importRows(importing: Importing, { format, read }: ImportFile): Promise<number> {
+async function importRows(importing: ImportState, { format, read }: ImportFile): Promise<number> {
   const { run, context, failures } = importing
-  const { rt, writer } = run
+  const { rt, requester } = run
   const rows = readRows(format, read(), context.collection, { largestRow: rt.config.server.bodySizeLimit })
   let place = 0
-  let planned: Planned[] = []
+  let planned: PlannedImportRow[] = []
   let size = 0
   for await (const row of rows) {
     place += 1
@@ -102,7 +102,10 @@ async function importRows(importing: Importing, { format, read }: ImportFile): P
       importing.tell(place)
     }
     if (place % rowsPerReport === 0)
-      rt.log.info({ collection: context.collection.name, rows: place, requestId: writer.actor.requestId }, 'importing')
+      rt.log.info(
+        { collection: context.collection.name, rows: place, requestId: requester.actor.requestId },
+        'importing',
+      )
     if (failures.length >= mostFailures) break
   }
   await writeBatch(importing, planned)
@@ -112,10 +115,10 @@ async function importRows(importing: Importing, { format, read }: ImportFile): P
 }
 
 /** Reads and permits a row as the body of a request. */
-async function planRow({ run, context, tenant }: Importing, row: ImportRow): Promise<Tree> {
+async function planRow({ run, context, tenant }: ImportState, row: ImportRow): Promise<Tree> {
   const payload = row.payload()
   const plan = (given: typeof payload) => {
-    const planned = () => planTree(run.rt, run.writer, context, given, { run })
+    const planned = () => planTree(run.rt, run.requester, context, given, { run })
     // A statement of a hook that fails must not end the transaction, which other rows are still tried in.
     return meetsHooks(run.rt, context, [given]) ? undone(run, planned) : planned()
   }
@@ -128,7 +131,7 @@ async function planRow({ run, context, tenant }: Importing, row: ImportRow): Pro
 }
 
 /** Writes rows in as few statements as they allow. Where that fails, halves are tried until the broken rows are found. */
-async function writeBatch(importing: Importing, planned: readonly Planned[]): Promise<void> {
+async function writeBatch(importing: ImportState, planned: readonly PlannedImportRow[]): Promise<void> {
   const { run, failures, deadline } = importing
   if (planned.length === 0 || failures.length >= mostFailures) return
   if (performance.now() > deadline) throw errors.unavailable('The transaction took too long')

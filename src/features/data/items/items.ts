@@ -1,11 +1,11 @@
 /* The public face of this folder; its other files are its own. */
 
-export { isFresh, listTag, readCached, type Served, versionsOf } from './cached-reads.ts'
+export { isFresh, listTag, readCached, type ServedAnswer, versionsOf } from './cached-reads.ts'
 export { type Change, changeItems, updatesIn } from './change.ts'
 export {
   type Cell,
   type CollectionRules,
-  type Guarded,
+  type GuardedChange,
   type ItemReads,
   type ItemWrites,
   keyCell,
@@ -13,14 +13,14 @@ export {
   openProblems,
   type PayloadContext,
   type PlatformValues,
-  type Restoring,
+  type Requester,
+  type Restoration,
   type RowChange,
   type Run,
   type StoredValues,
   type SystemRules,
   type UndoneEvents,
   type WriteContext,
-  type Writer,
   withCells,
 } from './context.ts'
 export {
@@ -46,8 +46,8 @@ export {
   listItems,
   readItem,
   readingDb,
+  requesterFor,
   scopeOfHook,
-  writerBehind,
   writingDb,
 } from './hooking.ts'
 export { importContent } from './import-routes.ts'
@@ -65,6 +65,6 @@ export {
   readVersion,
 } from './reads.ts'
 export { type Rights, rightsOf, type WriteRights } from './rights.ts'
-export { answerItem, answerList, queryOf, writerOf } from './routes.ts'
+export { answerItem, answerList, queryOf, requesterOf } from './routes.ts'
 export { canonicalKey, keyCondition, parameters, ruleSql } from './statements.ts'
 export { type OpenAnswer, openList, streamRows } from './stream.ts'

@@ -24,7 +24,7 @@ export async function* readJsonArray(chunks: AsyncIterable<string>, limits: Elem
   finish(reading)
 }
 
-type Reading = {
+type ArrayReading = {
   readonly limits: ElementLimits
   /** `other`: text that does not begin as an array does. */
   place: 'before' | 'inside' | 'after' | 'other'
@@ -39,7 +39,7 @@ type Reading = {
   escaped: boolean
 }
 
-const startReading = (limits: ElementLimits): Reading => ({
+const startReading = (limits: ElementLimits): ArrayReading => ({
   limits,
   place: 'before',
   count: 0,
@@ -50,7 +50,7 @@ const startReading = (limits: ElementLimits): Reading => ({
   escaped: false,
 })
 
-function* readChunk(reading: Reading, chunk: string): Generator<Element> {
+function* readChunk(reading: ArrayReading, chunk: string): Generator<Element> {
   let at = reading.place === 'before' ? begin(reading, chunk) : 0
   while (at < chunk.length && reading.place === 'inside') {
     const end = endOfElement(reading, chunk, at)
@@ -70,7 +70,7 @@ function* readChunk(reading: Reading, chunk: string): Generator<Element> {
 const notSpace = /[^ \t\r\n]/
 
 /** Where the first element begins. */
-function begin(reading: Reading, chunk: string): number {
+function begin(reading: ArrayReading, chunk: string): number {
   const start = chunk.search(notSpace)
   if (start < 0) return chunk.length
   reading.place = chunk[start] === '[' ? 'inside' : 'other'
@@ -79,7 +79,7 @@ function begin(reading: Reading, chunk: string): number {
 }
 
 /** The comma or bracket that ends the element, or the end of the chunk. */
-function endOfElement(reading: Reading, chunk: string, start: number): number {
+function endOfElement(reading: ArrayReading, chunk: string, start: number): number {
   let at = start
   while (at < chunk.length) {
     if (reading.escaped) {
@@ -100,7 +100,7 @@ function endOfElement(reading: Reading, chunk: string, start: number): number {
 const inString = /["\\]/g
 const outsideStrings = /["{}[\],]/g
 
-function isEnd(reading: Reading, mark: string): boolean {
+function isEnd(reading: ArrayReading, mark: string): boolean {
   if (mark === '"') reading.inString = !reading.inString
   else if (mark === '\\') reading.escaped = true
   else if (mark === '{' || mark === '[') deepen(reading)
@@ -109,19 +109,19 @@ function isEnd(reading: Reading, mark: string): boolean {
   return false
 }
 
-function deepen(reading: Reading): void {
+function deepen(reading: ArrayReading): void {
   reading.depth += 1
   if (reading.depth > deepestJson) throw new SyntaxError(`item ${reading.count} is nested too deeply`)
 }
 
-function keep(reading: Reading, piece: string): void {
+function keep(reading: ArrayReading, piece: string): void {
   reading.length += piece.length
   if (reading.length > reading.limits.largestElement) throw new SyntaxError(`item ${reading.count} is too large`)
   reading.pieces.push(piece)
 }
 
 /** Undefined where the array is empty. */
-function takeElement(reading: Reading, isLast: boolean): Element | undefined {
+function takeElement(reading: ArrayReading, isLast: boolean): Element | undefined {
   const text = reading.pieces.join('')
   const { count, length, limits } = reading
   Object.assign(reading, { count: count + 1, pieces: [], length: 0 })
@@ -129,7 +129,7 @@ function takeElement(reading: Reading, isLast: boolean): Element | undefined {
   return { value: parsed(text, `item ${count}: `, limits.parse), length }
 }
 
-function finish({ place, pieces }: Reading): void {
+function finish({ place, pieces }: ArrayReading): void {
   if (place === 'inside') throw new SyntaxError('the array has no end')
   if (place !== 'other') return
   parsed(pieces.join(''), '')

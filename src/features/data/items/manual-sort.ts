@@ -5,13 +5,13 @@ import { commit } from '../../../events/commit.ts'
 import { readAs } from '../../../http/reading.ts'
 import { createParams, ident, type Params } from '../../../query/sql.ts'
 import type { ItemReads, ItemWrites } from './context.ts'
-import { keyCell, runWrite, type WriteContext, type Writer } from './context.ts'
+import { keyCell, type Requester, runWrite, type WriteContext } from './context.ts'
 import { SortBody } from './declarations.ts'
 import { mayWrite, readPayload } from './payload.ts'
 import { openWrite } from './plan.ts'
 import { canonicalKey, ruleSql, updateStatement } from './statements.ts'
 
-type Sorted = { readonly item: unknown; readonly collection: string; readonly newSort: number }
+type SortResult = { readonly item: unknown; readonly collection: string; readonly newSort: number }
 
 /**
  * Moves an item before or after another one in the manual order of its collection. Items from that
@@ -20,28 +20,33 @@ type Sorted = { readonly item: unknown; readonly collection: string; readonly ne
  * @throws AppError 404 for an unknown collection or item, 403 without the update permission for `sort`, 400 for a
  *   collection without an integer field `sort` and for a request that names no items
  */
-export async function sortItem(rt: ItemWrites, writer: Writer, name: string, body: unknown): Promise<Sorted> {
-  const context = openSort(rt, writer, name)
+export async function sortItem(rt: ItemWrites, requester: Requester, name: string, body: unknown): Promise<SortResult> {
+  const context = openSort(rt, requester, name)
   const { item, to, mode } = readAs(SortBody, body)
   const isAfter = mode === 'after'
   const move: Move = { context, item: known(context, item), target: known(context, to, 'Target item'), isAfter }
-  return commit(rt, writer.actor, async (tx) => {
-    const newSort = await moveItem({ writer, tx }, move)
+  return commit(rt, requester.actor, async (tx) => {
+    const newSort = await moveItem({ requester, tx }, move)
     return { result: { item, collection: name, newSort } }
   })
 }
 
 type Context = WriteContext & { readonly action: 'update' }
-type Place = { readonly key: string; readonly given: unknown; readonly what: string }
-type Move = { readonly context: Context; readonly item: Place; readonly target: Place; readonly isAfter: boolean }
+type NamedItem = { readonly key: string; readonly given: unknown; readonly what: string }
+type Move = {
+  readonly context: Context
+  readonly item: NamedItem
+  readonly target: NamedItem
+  readonly isAfter: boolean
+}
 
-function openSort(rt: ItemReads, writer: Writer, name: string): Context {
+function openSort(rt: ItemReads, requester: Requester, name: string): Context {
   const collection = rt.catalog.current().collections.get(name)
   if (collection === undefined)
     throw new AppError(404, `Collection '${name}' does not exist`, { code: 'UNKNOWN_COLLECTION' })
   const denied = new AppError(403, `You don't have permission to sort items in '${name}'`)
-  if (!writer.access.admin && writer.access.grant(name, 'update') === undefined) throw denied
-  const context = openWrite(rt, writer, name, 'update')
+  if (!requester.access.admin && requester.access.grant(name, 'update') === undefined) throw denied
+  const context = openWrite(rt, requester, name, 'update')
   const field = collection.fields.get('sort')
   if (field?.kind !== 'integer') throw errors.badBody(`Collection '${name}' does not have a sort field`)
   if (context.grant !== undefined && !mayWrite(context, context.grant, field)) throw denied
@@ -49,7 +54,7 @@ function openSort(rt: ItemReads, writer: Writer, name: string): Context {
 }
 
 /** Text that cannot be an id names no item either. */
-function known({ collection }: Context, given: unknown, what = 'Item'): Place {
+function known({ collection }: Context, given: unknown, what = 'Item'): NamedItem {
   try {
     return { key: canonicalKey(collection, given), given, what }
   } catch (error) {
@@ -81,7 +86,7 @@ async function moveItem(
 
 type SortedRow = { readonly key: string; readonly sort: number | null; readonly tenant: string | null }
 
-async function rowAt(tx: Tx, context: Context, { key, given, what }: Place): Promise<SortedRow> {
+async function rowAt(tx: Tx, context: Context, { key, given, what }: NamedItem): Promise<SortedRow> {
   const { collection } = context
   const params = createParams()
   const cell = keyCell(collection.primaryKey, key)

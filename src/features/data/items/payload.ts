@@ -384,7 +384,7 @@ export type Reference = {
 }
 
 /** How a payload names the row that is pointed at. */
-type Naming = {
+type RowReference = {
   /** By the relation; otherwise by the column. */
   readonly byRelation: boolean
   readonly value?: unknown
@@ -398,7 +398,7 @@ type Naming = {
 export function referenceOf(
   context: PayloadContext,
   relation: Relation,
-  { byRelation, value }: Naming,
+  { byRelation, value }: RowReference,
 ): Reference | undefined {
   const isStrict = byRelation || isJunction(context.collection)
   if (!isStrict && relation.constraint && isOwn(context, relation, value)) return undefined

@@ -17,6 +17,7 @@ import {
   openProblems,
   type Problems,
   partOfParent,
+  type Requester,
   type Rules,
   type Run,
   refuseProblems,
@@ -25,7 +26,6 @@ import {
   type StoredValues,
   type WriteAction,
   type WriteContext,
-  type Writer,
   withCells,
 } from './context.ts'
 import { beforeRow } from './hooking.ts'
@@ -44,7 +44,7 @@ type OpenOptions = {
  */
 export function openWrite<A extends ChangeAction>(
   rt: ItemReads,
-  { access, platform }: Partial<Writer> & Pick<Writer, 'access'>,
+  { access, platform }: Partial<Requester> & Pick<Requester, 'access'>,
   name: string,
   action: A,
   { asPart = false }: OpenOptions = {},
@@ -155,21 +155,21 @@ type PlanOptions = {
  */
 export async function planTree(
   rt: ItemReads,
-  writer: Writer,
+  requester: Requester,
   context: Tree['context'],
   payload: unknown,
   { id, label = '', run, stored }: PlanOptions = {},
 ): Promise<Tree> {
   const problems = openProblems()
-  const planning: Planning = { rt, writer, run, root: writeGrant(context.grant), problems, stored, nodes: 0 }
+  const planning: PlanContext = { rt, requester, run, root: writeGrant(context.grant), problems, stored, nodes: 0 }
   const tree = await plan(planning, context, payload, id, { path: [], label, filled: new Set() })
   refuseProblems(problems)
   return tree
 }
 
-type Planning = {
+type PlanContext = {
   readonly rt: ItemReads
-  readonly writer: Writer
+  readonly requester: Requester
   readonly run: Run | undefined
   readonly root: FieldGrant | undefined
   readonly problems: Problems
@@ -187,7 +187,7 @@ type Position = {
 }
 
 async function plan(
-  planning: Planning,
+  planning: PlanContext,
   context: Tree['context'],
   given: unknown,
   id: string | undefined,
@@ -239,7 +239,7 @@ function withStored(
 
 /** `{id, …more}` changes the related row, an object without the id creates it. */
 async function planParent(
-  planning: Planning,
+  planning: PlanContext,
   { catalog }: WriteContext,
   { relation, value }: RelationValue,
   place: Omit<Position, 'filled'>,
@@ -251,7 +251,7 @@ async function planParent(
 }
 
 async function planSet(
-  planning: Planning,
+  planning: PlanContext,
   { catalog }: WriteContext,
   { relation, value }: RelationValue,
   { path, label }: Omit<Position, 'filled'>,
@@ -280,7 +280,7 @@ function ownedColumns({ kind, foreignKey, discriminator }: Relation): readonly s
 }
 
 async function planElement(
-  planning: Planning,
+  planning: PlanContext,
   relation: Relation,
   target: Collection,
   raw: unknown,
@@ -307,7 +307,7 @@ function idAlone({ primaryKey }: Collection, payload: unknown): string | number 
 }
 
 async function planRow(
-  planning: Planning,
+  planning: PlanContext,
   target: Collection,
   payload: JsonObject,
   place: Position,
@@ -315,7 +315,7 @@ async function planRow(
   count(planning, place)
   const id = member(payload, target.primaryKey.name)
   if (id === undefined || id === null) {
-    const context = openWrite(planning.rt, planning.writer, target.name, 'create', { asPart: true })
+    const context = openWrite(planning.rt, planning.requester, target.name, 'create', { asPart: true })
     return plan(planning, context, payload, undefined, place)
   }
   const key = readKey(planning, target, id, place.label)
@@ -323,13 +323,13 @@ async function planRow(
 }
 
 async function planChange(
-  planning: Planning,
+  planning: PlanContext,
   target: Collection,
   id: string,
   payload: JsonObject,
   place: Position,
 ): Promise<Tree> {
-  const context = openWrite(planning.rt, planning.writer, target.name, 'update', { asPart: true })
+  const context = openWrite(planning.rt, planning.requester, target.name, 'update', { asPart: true })
   return plan(planning, context, payload, id, place)
 }
 
@@ -371,7 +371,7 @@ function collectionKeys(junction: Collection): readonly string[] {
 }
 
 /** The key in its stored spelling; what cannot be one is reported. */
-function readKey(planning: Planning, target: Collection, id: unknown, label: string): string | undefined {
+function readKey(planning: PlanContext, target: Collection, id: unknown, label: string): string | undefined {
   try {
     return canonicalKey(target, id)
   } catch (error) {
@@ -382,7 +382,7 @@ function readKey(planning: Planning, target: Collection, id: unknown, label: str
 }
 
 /** Ends planning at once where a request asks for too much. */
-function count(planning: Planning, { path, label }: Position): void {
+function count(planning: PlanContext, { path, label }: Position): void {
   planning.nodes += 1
   const isTooMuch = path.length > MAX_RELATION_DEPTH || planning.nodes > MAX_NODES
   if (isTooMuch)
@@ -394,7 +394,7 @@ function count(planning: Planning, { path, label }: Position): void {
     ])
 }
 
-function report(planning: Planning, field: string, message: string): [] {
+function report(planning: PlanContext, field: string, message: string): [] {
   planning.problems.relations.push({ field, message })
   return []
 }

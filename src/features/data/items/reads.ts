@@ -119,7 +119,7 @@ export async function readOne(
   return (await readVersion(rt, access, collection, id, raw, via)).body
 }
 
-/** As {@link readOne}, and which version of the row the answer is made from (see versions.ts); none in the past. */
+/** As {@link readOne}, and which version of the row the answer is made from (see `versionCondition`); none in the past. */
 export async function readVersion(
   rt: ItemReads,
   access: Access,
@@ -212,10 +212,10 @@ async function run<Row extends object>(
   return presumed === 'nothing' ? read() : admitted(rt.admission, { shape: statement.text, presumed }, read)
 }
 
-type Presumed = 'nothing' | 'cheap' | 'heavy'
+type PresumedCost = 'nothing' | 'cheap' | 'heavy'
 
 /** Groups and the past look at every row there is, or was. */
-const presumedOf = ({ grouping, past }: Plan): Presumed =>
+const presumedOf = ({ grouping, past }: Plan): PresumedCost =>
   grouping === undefined && past === undefined ? 'cheap' : 'heavy'
 
 async function runAnywhere<Row extends object>(

@@ -1,10 +1,10 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { type App, actorOf } from '../../../http/http.ts'
+import { type App, actorOf, sendJson } from '../../../http/http.ts'
 import type { ItemHooks } from '../hooks/hooks.ts'
 import { acceptBulkBodies } from './bulk-body.ts'
-import { isFresh, itemTag, listTag, readCached, type Served, versionsOf } from './cached-reads.ts'
+import { isFresh, itemTag, listTag, readCached, type ServedAnswer, versionsOf } from './cached-reads.ts'
 import { type ChangeAnswer, changeItems, updatesIn } from './change.ts'
-import type { ItemReads, ItemWrites, Writer } from './context.ts'
+import type { ItemReads, ItemWrites, Requester } from './context.ts'
 import {
   createAllRoute,
   createRoute,
@@ -37,7 +37,7 @@ function readRoutes(app: App, rt: ItemReads): void {
   app.get('/items/:collection/export', exportRoute, async (request, reply) => {
     const { content, type, name } = await exportItems(
       rt,
-      writerOf(request),
+      requesterOf(request),
       request.params.collection,
       queryOf(request),
       { replicaFor: request.caller },
@@ -61,7 +61,7 @@ export async function answerList(
     collections: [collection],
     isPlain: query.changesCursor === undefined && !isHooked(rt, collection, 'items.read'),
     read: async (recorder) => ({
-      body: await listItems(rt, writerOf(request), collection, query, {
+      body: await listItems(rt, requesterOf(request), collection, query, {
         ...viaOf(request, recorder),
         defaultLimit: rt.config.query.defaultLimit,
       }),
@@ -83,7 +83,7 @@ export async function answerItem(
   const served = await readCached(rt, request, reply, {
     collections: [collection],
     isPlain: !isHooked(rt, collection, 'items.read.one'),
-    read: (recorder) => readItem(rt, writerOf(request), collection, id, query, viaOf(request, recorder)),
+    read: (recorder) => readItem(rt, requesterOf(request), collection, id, query, viaOf(request, recorder)),
     tagOf: tagOfItem,
     isStill: async ({ version }) => version === (await versionOf(rt, collection, id)),
   })
@@ -93,28 +93,28 @@ export async function answerItem(
 function changeRoutes(app: App, rt: ItemWrites): void {
   app.post('/items/:collection', createRoute, async (request, reply) => {
     const change = { action: 'create', payloads: [request.body] } as const
-    const written = await changeItems(rt, writerOf(request), request.params.collection, change, queryOf(request))
-    return json(reply.code(201), `{"data":${answersOf(written)}}`)
+    const written = await changeItems(rt, requesterOf(request), request.params.collection, change, queryOf(request))
+    return sendJson(reply.code(201), `{"data":${answersOf(written)}}`)
   })
   app.patch('/items/:collection/:id', updateRoute, async (request, reply) => {
     const { collection, id } = request.params
     const ifMatch = versionsOf(request.headers['if-match'])
     const change = { action: 'update', changes: [{ id, payload: request.body }], ifMatch } as const
-    const written = await changeItems(rt, writerOf(request), collection, change, queryOf(request))
-    return json(reply, `{"data":${answersOf(written)}}`)
+    const written = await changeItems(rt, requesterOf(request), collection, change, queryOf(request))
+    return sendJson(reply, `{"data":${answersOf(written)}}`)
   })
   app.delete('/items/:collection/:id', deleteRoute, async (request, reply) => {
     const { collection, id } = request.params
     const ifMatch = versionsOf(request.headers['if-match'])
-    const gone = await changeItems(rt, writerOf(request), collection, { action: 'delete', ids: [id], ifMatch })
-    return json(reply, `{"data":{"id":${gone.ids[0]}}}`)
+    const gone = await changeItems(rt, requesterOf(request), collection, { action: 'delete', ids: [id], ifMatch })
+    return sendJson(reply, `{"data":{"id":${gone.ids[0]}}}`)
   })
 }
 
 /** Routes for callers with a session. */
 export function itemBearerRoutes(app: App, rt: ItemWrites): void {
   app.post('/utils/sort/:collection', sortRoute, async (request) => ({
-    data: await sortItem(rt, writerOf(request), request.params.collection, request.body),
+    data: await sortItem(rt, requesterOf(request), request.params.collection, request.body),
   }))
 }
 
@@ -125,35 +125,41 @@ function bulkRoutes(app: App, rt: ItemWrites): void {
     const payloads = isList ? (request.body as readonly unknown[]) : [request.body]
     const query = queryOf(request)
     const change = { action: 'upsert', payloads, asList: isList, key: query.key } as const
-    const written = await changeItems(rt, writerOf(request), request.params.collection, change, query)
-    if (isList) return json(reply, `{"data":[${written.rows ?? written.ids}]}`)
-    return json(reply.code(written.created ? 201 : 200), `{"data":${answersOf(written)}}`)
+    const written = await changeItems(rt, requesterOf(request), request.params.collection, change, query)
+    if (isList) return sendJson(reply, `{"data":[${written.rows ?? written.ids}]}`)
+    return sendJson(reply.code(written.created ? 201 : 200), `{"data":${answersOf(written)}}`)
   })
   app.post('/items/:collection/bulk', createAllRoute, async (request, reply) => {
     const payloads = request.body
     const change = { action: 'create', payloads, asList: true } as const
-    const { ids, rows } = await changeItems(rt, writerOf(request), request.params.collection, change, queryOf(request))
-    return json(reply.code(201), `{"data":[${rows ?? ids}]}`)
+    const { ids, rows } = await changeItems(
+      rt,
+      requesterOf(request),
+      request.params.collection,
+      change,
+      queryOf(request),
+    )
+    return sendJson(reply.code(201), `{"data":[${rows ?? ids}]}`)
   })
   app.patch('/items/:collection/bulk', updateAllRoute, async (request, reply) => {
     const changes = updatesIn(request.body)
     const { ids, rows } = await changeItems(
       rt,
-      writerOf(request),
+      requesterOf(request),
       request.params.collection,
       { action: 'update', changes },
       queryOf(request),
     )
-    return json(reply, `{"data":[${rows ?? ids}]}`)
+    return sendJson(reply, `{"data":[${rows ?? ids}]}`)
   })
   app.delete('/items/:collection/bulk', deleteAllRoute, async (request, reply) => {
     const ids = request.body
-    await changeItems(rt, writerOf(request), request.params.collection, { action: 'delete', ids })
+    await changeItems(rt, requesterOf(request), request.params.collection, { action: 'delete', ids })
     return reply.code(204).send()
   })
 }
 
-export function writerOf(request: FastifyRequest): Writer {
+export function requesterOf(request: FastifyRequest): Requester {
   const { access, user, sessionId } = request.caller
   return { actor: actorOf(request), access, user, sessionId }
 }
@@ -180,14 +186,11 @@ const isHooked = ({ hooks }: ItemHooks, collection: string, event: 'items.read' 
   hooks.has(collection, event) || hooks.has(collection, `${event}.after`)
 
 /** An answer that the client can keep; 304 when it has it already (RFC 9110 §13.1.2). */
-function answer(request: FastifyRequest, reply: FastifyReply, { body, tag }: Served): FastifyReply {
-  if (tag === undefined) return json(reply, body)
+function answer(request: FastifyRequest, reply: FastifyReply, { body, tag }: ServedAnswer): FastifyReply {
+  if (tag === undefined) return sendJson(reply, body)
   reply.header('etag', tag)
   if (isFresh(request.headers['if-none-match'], tag)) return reply.code(304).send()
-  return json(reply, body)
+  return sendJson(reply, body)
 }
 
 /** The text is JSON already; serialising it again would cost more than the query. */
-function json(reply: FastifyReply, body: Served['body']): FastifyReply {
-  return reply.type('application/json; charset=utf-8').send(body)
-}

@@ -36,7 +36,7 @@ export function insertStatement(context: WriteContext, rows: readonly Row[], opt
 export type Versions = readonly string[]
 
 type UpdateOptions = CheckOptions & {
-  /** See {@link Versions}. The answer then has a row in any case; see {@link Changed}. */
+  /** See {@link Versions}. The answer then has a row in any case; see {@link ChangedRow}. */
   readonly ifMatch?: Versions | undefined
   /** Keeps other writers away from rows that are looked at but not changed. */
   readonly locked?: boolean
@@ -75,10 +75,10 @@ export function updateStatement(
  * What a statement on one item answers: no row where there is no such item, or with a condition on its version (always
  * one row) `found`, and no `id` when the version was another one.
  */
-export type Changed = { readonly id: string | null; readonly found?: boolean }
+export type ChangedRow = { readonly id: string | null; readonly found?: boolean }
 
 /** The id of the item that a statement changed. 403 when there is none for the caller, 412 when it has another version. */
-export function changedId(action: 'update' | 'delete', rows: readonly Changed[]): string {
+export function changedId(action: 'update' | 'delete', rows: readonly ChangedRow[]): string {
   const [row] = rows
   if (row === undefined || row.found === false) throw errors.itemDenied(action)
   if (row.id === null)
@@ -245,9 +245,14 @@ function shapeOf({ cells, references, sortsLast }: Row): string {
   return [sortsLast, ...cells.map((cell) => cell.field.name), '', ...checks].join('\n')
 }
 
-type Numbered = { readonly row: Row; readonly index: number }
+type NumberedRow = { readonly row: Row; readonly index: number }
 
-function insertGroup(context: WriteContext, params: Params, group: readonly Numbered[], options: CheckOptions): string {
+function insertGroup(
+  context: WriteContext,
+  params: Params,
+  group: readonly NumberedRow[],
+  options: CheckOptions,
+): string {
   const { cells, references, sortsLast } = group[0]!.row
   const { collection } = context
   const columns = cells.map((cell) => ident(cell.field.name))
@@ -267,7 +272,7 @@ function insertGroup(context: WriteContext, params: Params, group: readonly Numb
 }
 
 /** The rows of a group as the table `r`; `svc$index` is the row's place in the request. */
-function recordsSql(group: readonly Numbered[], params: Params): string {
+function recordsSql(group: readonly NumberedRow[], params: Params): string {
   const { cells, sortsLast } = group[0]!.row
   if (cells.length === 0 && !sortsLast) return `generate_series(1, ${params.bind(group.length, 'int')})`
   const records = group.map(({ row, index }) => {

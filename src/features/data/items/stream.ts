@@ -15,7 +15,7 @@ import type { ItemReads } from './context.ts'
 export type RowBatches = AsyncIterable<readonly string[]>
 
 /** Makes the text of an answer from its rows; `query` runs another statement in the rows' snapshot. */
-type Rendering = (rows: RowBatches, query: BatchReader<unknown>['query']) => AsyncIterable<string>
+type RowRenderer = (rows: RowBatches, query: BatchReader<unknown>['query']) => AsyncIterable<string>
 
 export type StreamOptions = {
   /** The caller that a read replica may answer; without it only the primary does. */
@@ -57,7 +57,7 @@ export function openList(
 export async function streamRows(
   rt: ItemReads,
   rows: Statement,
-  render: Rendering,
+  render: RowRenderer,
   options: StreamOptions = {},
 ): Promise<Readable> {
   const answer = await openRows(rt, rows, render, options)
@@ -75,7 +75,7 @@ export async function streamRows(
 async function openRows(
   rt: Reads & ReplicaReads & AdmissionLane,
   rows: Statement,
-  render: Rendering,
+  render: RowRenderer,
   options: StreamOptions,
 ): Promise<OpenAnswer> {
   const place = await rt.admission.enter({ shape: `stream ${rows.text}`, presumed: 'heavy' })
@@ -92,7 +92,7 @@ async function openRows(
 function openRowsAnywhere(
   rt: Reads & ReplicaReads,
   rows: Statement,
-  render: Rendering,
+  render: RowRenderer,
   options: StreamOptions,
 ): Promise<OpenAnswer> {
   const { replicaFor, horizon } = options
@@ -107,7 +107,7 @@ export const ofPlan = ({ past }: Plan, options: StreamOptions): StreamOptions =>
   horizon: horizonOf(past),
 })
 
-async function openRowsAt(db: Database, rows: Statement, render: Rendering): Promise<OpenAnswer> {
+async function openRowsAt(db: Database, rows: Statement, render: RowRenderer): Promise<OpenAnswer> {
   const batches = await openBatches<Row>(db, rows.text, rows.values)
   try {
     const first = await batches.next()

@@ -8,14 +8,14 @@ import type { ItemReads } from './context.ts'
 import {
   type Cell,
   openProblems,
-  type Place,
+  type Requester,
+  type RequestPlace,
   type Run,
   relationalError,
   rulesOf,
   runWrite,
   type Write,
   type WriteContext,
-  type Writer,
 } from './context.ts'
 import { guardInserts, guardRows, isGuarded } from './guard.ts'
 import { beforeRow, meetsHooks, noteWritten } from './hooking.ts'
@@ -44,7 +44,7 @@ import {
 type Upsert = OpenUpsert & {
   readonly items: readonly Item[]
   /** The items as they were read; undefined where hooks may make something else of them first. */
-  readonly planned: readonly Planned[] | undefined
+  readonly planned: readonly UpsertPlan[] | undefined
   /** Some of them need to know, before they are written, whether their row is there. */
   readonly isForeseen: boolean
 }
@@ -60,18 +60,21 @@ type Contexts = {
 type Item = { readonly payload: unknown; readonly label: string }
 
 /** The two halves of an upsert. */
-type Planned = {
+type UpsertPlan = {
   readonly create: Payload
   readonly change: readonly Cell[]
   /** Put before the names of fields in problems. */
   readonly label: string
 }
 
-type Upserted = { readonly id: string; readonly created: boolean }
+type UpsertResult = { readonly id: string; readonly created: boolean }
 
 /** An upsert before its items are read; `names` are the fields of its key. 400 for a key that is not unique. */
-export function openUpsert(rt: ItemReads, writer: Writer, name: string, names: unknown): OpenUpsert {
-  const contexts = { create: openWrite(rt, writer, name, 'create'), update: openWrite(rt, writer, name, 'update') }
+export function openUpsert(rt: ItemReads, requester: Requester, name: string, names: unknown): OpenUpsert {
+  const contexts = {
+    create: openWrite(rt, requester, name, 'create'),
+    update: openWrite(rt, requester, name, 'update'),
+  }
   return { contexts, key: uniqueKey(contexts.create.collection, readStrings('key', names) ?? []) }
 }
 
@@ -100,7 +103,7 @@ export function aloneUpsert({ contexts, key, planned, isForeseen }: Upsert) {
 }
 
 /** Writes the items, one after the other. Throws {@link Unforeseen} where another writer came in between. */
-export function applyUpsert(run: Run, upsert: Upsert): Promise<readonly Upserted[]> {
+export function applyUpsert(run: Run, upsert: Upsert): Promise<readonly UpsertResult[]> {
   const { contexts, key, items, planned, isForeseen } = upsert
   return inTurn(items, (item, index) => {
     const known = planned?.[index]
@@ -122,8 +125,8 @@ async function writeForeseen(
   contexts: Contexts,
   key: Key,
   item: Item,
-  known: Planned | undefined,
-): Promise<Upserted> {
+  known: UpsertPlan | undefined,
+): Promise<UpsertResult> {
   const { create, update } = contexts
   const id = await presentId(run, contexts, key, item.payload)
   const told = await beforeRow({ rt: run.rt, run }, id === undefined ? create : update, item.payload, id)
@@ -140,14 +143,14 @@ async function writeForeseen(
   return outcome
 }
 
-async function writePlanned(run: Run, planned: Planned, write: Write): Promise<Upserted> {
-  return upserted(await runWrite<Upserted>(run, write, placeIn(planned)))[0]!
+async function writePlanned(run: Run, planned: UpsertPlan, write: Write): Promise<UpsertResult> {
+  return upserted(await runWrite<UpsertResult>(run, write, placeIn(planned)))[0]!
 }
 
-const placeIn = ({ create: { aliases }, label }: Planned): Place => ({ aliases, label })
+const placeIn = ({ create: { aliases }, label }: UpsertPlan): RequestPlace => ({ aliases, label })
 
 /** No row came back: there is an item with this key that the caller may not update. */
-function upserted(rows: readonly Upserted[]): readonly Upserted[] {
+function upserted(rows: readonly UpsertResult[]): readonly UpsertResult[] {
   if (rows.length === 0) throw errors.itemDenied('update')
   return rows
 }
@@ -198,7 +201,7 @@ async function readItem(
   { create, update }: Contexts,
   key: Key,
   { payload, label }: Item,
-): Promise<Planned> {
+): Promise<UpsertPlan> {
   const read = readPayload(create, payload, { label })
   const rows = read.relations.map(({ relation }) => ({ field: `${label}${relation.name}`, message: 'expected an id' }))
   if (rows.length > 0) throw relationalError(rows)
@@ -242,7 +245,7 @@ function presentQuery({ create, update }: Contexts, key: Key, payload: unknown):
   return { text, values: params.values }
 }
 
-function upsertStatement({ create, update }: Contexts, key: Key, plan: Planned): Write {
+function upsertStatement({ create, update }: Contexts, key: Key, plan: UpsertPlan): Write {
   const { params, values } = parameters()
   const { collection } = create
   const source = insertSource(create, plan.create, params, staysIn(update, key, plan, params))
@@ -258,7 +261,7 @@ function upsertStatement({ create, update }: Contexts, key: Key, plan: Planned):
 }
 
 /** The row of the key, where the caller may change it, has the value already. */
-function staysIn(update: WriteContext, key: Key, { create }: Planned, params: Params): Stays {
+function staysIn(update: WriteContext, key: Key, { create }: UpsertPlan, params: Params): Stays {
   const { collection } = update
   return (column, value) => {
     const same = key.columns.map((name) => {

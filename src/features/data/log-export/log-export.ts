@@ -17,7 +17,7 @@ export type ExportRequest = ExportFilter & {
   readonly since?: string | undefined
 }
 
-export type LogExport = {
+type LogExport = {
   /** NDJSON: an event a line, each with a cursor from which an export goes on after it. */
   readonly lines: Readable
   /** Of the moment that the export reaches to: from which the next one goes on. */

@@ -30,9 +30,9 @@ export type Stage = {
 }
 
 /** Where to go on, and where the stage ends; `look` is how many positions are looked at. */
-export type Place = { readonly after: string; readonly last: string; readonly look: number }
+type ExportPosition = { readonly after: string; readonly last: string; readonly look: number }
 
-export type ExportPage = { readonly text: string; readonly next: Place | undefined }
+type ExportPage = { readonly text: string; readonly next: ExportPosition | undefined }
 
 /** Now, and the newest transaction of which the log has lost something. */
 export function presentLog(db: Reader): Promise<{ snapshot: string; removed: string }> {
@@ -42,7 +42,7 @@ export function presentLog(db: Reader): Promise<{ snapshot: string; removed: str
 }
 
 /** The positions between which a stage lies; undefined where it is empty. */
-export async function boundsOf(db: Reader, { from, upTo, after, isWhole }: Stage): Promise<Place | undefined> {
+export async function boundsOf(db: Reader, { from, upTo, after, isWhole }: Stage): Promise<ExportPosition | undefined> {
   const { xmax, running } = parseSnapshot(from)!
   const end = parseSnapshot(upTo)!.xmax
   const values = isWhole ? [upTo, after] : [upTo, after, xmax.toString(), running.map(String), end.toString()]
@@ -71,7 +71,7 @@ const largestLook = 32_000
 export function openPages(rt: LogReads, access: Access, filter: ExportFilter) {
   const { columns, where, values } = selectionFor(rt, access, filter, stageParameters)
   const text = pageSql(columns, where)
-  return async ({ from, upTo, isWhole }: Stage, { after, last, look }: Place): Promise<ExportPage> => {
+  return async ({ from, upTo, isWhole }: Stage, { after, last, look }: ExportPosition): Promise<ExportPage> => {
     const ofStage = [after, last, look, upTo, isWhole ? null : from]
     const rows = await rt.db.run<PageRow>(text, [...ofStage, ...values.slice(stageParameters)], 'prepared')
     const reached = rows[0]!.reached

@@ -1,7 +1,7 @@
 import { Type } from '../../../adapters/typebox.ts'
 import type { App } from '../../../http/http.ts'
 import { badQuery } from '../../../http/reading.ts'
-import { route } from '../../../http/route.ts'
+import { routesOf } from '../../../http/route.ts'
 import { Id, Moment, NullableText, Text } from '../../../http/shapes.ts'
 import type { LogReads } from './capabilities.ts'
 import { exportLog, readHead, readLogKeys } from './log-export.ts'
@@ -28,19 +28,18 @@ export function logKeyRoutes(app: App, rt: LogReads): void {
 const listIn = (text: string | undefined): readonly string[] | undefined =>
   text?.split(',').filter((name) => name !== '')
 
-const tag = 'Log'
+const declared = routesOf('Log')
 const moment = (name: string) =>
   Type.Optional(Moment({ refusal: badQuery(`${name}: expected a time, such as 2026-03-14T09:26:53Z`) }))
 const id = (name: string) => Type.Optional(Id({ refusal: badQuery(`${name}: expected the id of one`) }))
 
-const exportRoute = route({
+const exportRoute = declared({
   summary: 'Export the log',
   scope: 'read',
   description: [
     'NDJSON: an event a line, in an order from which nothing is missing and nothing comes twice. To go on after a line, send',
     'its `cursor` as `since`; to go on after the whole answer, the header `x-log-cursor`.',
   ].join(' '),
-  tag,
   query: Type.Object({
     since: Type.Optional(Text('cy84', { description: 'A cursor; without it everything that is kept.' })),
     collection: Type.Optional(Text('products,orders', { description: 'All unless given.' })),
@@ -64,18 +63,16 @@ const HeadShape = Type.Object({
   publicKey: Text('11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo', { description: 'Base64url.' }),
 })
 
-const headRoute = route({
+const headRoute = declared({
   summary: 'Read the newest head of the sealed log',
   scope: 'read',
   description: 'To be kept where nobody of this installation can change it: everything before it can be proven.',
-  tag,
   response: { 200: Type.Object({ data: HeadShape }) },
 })
 
-const keyRoute = route({
+const keyRoute = declared({
   summary: 'Read the public keys of the sealed log',
   scope: 'none',
-  tag,
   response: {
     200: Type.Object({
       data: Type.Object({

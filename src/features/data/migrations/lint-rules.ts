@@ -1,7 +1,7 @@
 import type { Tree } from '../../../adapters/sql-parser.ts'
 
 /** What the linter needs to know of the database that a script is for. */
-export type Subject = {
+export type LintSubject = {
   /** Whether the script runs in one transaction, as it does unless it opts out. */
   readonly inTransaction: boolean
   /** The column's present type in PostgreSQL's words, e.g. `character varying(255)`; undefined where there is none. */
@@ -13,7 +13,7 @@ export type Subject = {
 }
 
 /** A script while it is read. */
-export type Script = { readonly subject: Subject; readonly created: Set<string> }
+export type Script = { readonly subject: LintSubject; readonly created: Set<string> }
 
 type Lock = 'none' | 'ROW EXCLUSIVE' | 'SHARE' | 'SHARE ROW EXCLUSIVE' | 'ACCESS EXCLUSIVE'
 
@@ -143,10 +143,10 @@ export const rules = {
 
 type RuleName = keyof typeof rules
 
-export type Found = Rule & { readonly rule: RuleName; readonly object: string }
+export type LintFinding = Rule & { readonly rule: RuleName; readonly object: string }
 
 /** A finding about a table or column; what uses it is named where that is why. */
-export function objectOf(rule: RuleName, object: string, uses: readonly string[] = []): Found {
+export function objectOf(rule: RuleName, object: string, uses: readonly string[] = []): LintFinding {
   const { lock, why, safeWay } = rules[rule]
   return { rule, object, lock, why: uses.length === 0 ? why : `${why} In use by: ${uses.join(', ')}.`, safeWay }
 }

@@ -1,6 +1,6 @@
 /**
  * What a migration would stop while it runs. Every finding names the lock that is held, what waits for it, and a way
- * to the same end that nobody has to wait for. Pure: what it must know of the database comes with the {@link Subject}.
+ * to the same end that nobody has to wait for. Pure: what it must know of the database comes with the {@link LintSubject}.
  */
 import { type ParsedStatement, parseSql, SqlSyntaxError, type Tree } from '../../../adapters/sql-parser.ts'
 import type { Catalog } from '../../../catalog/catalog.ts'
@@ -8,10 +8,10 @@ import { compileCatalog } from '../../../catalog/compile.ts'
 import { readDefinitions } from '../../../catalog/store.ts'
 import type { Config } from '../../../config/config.ts'
 import type { Reader } from '../../../db/sql.ts'
-import { type Found, objectOf, type Script, type Subject, tableOf } from './lint-rules.ts'
+import { type LintFinding, type LintSubject, objectOf, type Script, tableOf } from './lint-rules.ts'
 import { checkedColumns, columnTypes } from './queries.ts'
 
-export type Finding = Found & {
+export type Finding = LintFinding & {
   /** Place of the statement among all that were given, from 1. */
   readonly statement: number
   readonly sql: string
@@ -21,7 +21,7 @@ export type Finding = Found & {
  * The findings of a script's statements, in their order. Tables that the script itself creates are nobody's yet, so
  * what happens to them is no finding. A text that does not parse is one, of rule `syntax`.
  */
-export async function lintSql(texts: readonly string[], subject: Subject): Promise<readonly Finding[]> {
+export async function lintSql(texts: readonly string[], subject: LintSubject): Promise<readonly Finding[]> {
   const script: Script = { subject, created: new Set() }
   const findings: Finding[] = []
   let statement = 0
@@ -34,12 +34,12 @@ export async function lintSql(texts: readonly string[], subject: Subject): Promi
   return findings
 }
 
-async function statementsOf(text: string): Promise<readonly (ParsedStatement | { problem: Found })[]> {
+async function statementsOf(text: string): Promise<readonly (ParsedStatement | { problem: LintFinding })[]> {
   try {
     return await parseSql(text)
   } catch (error) {
     if (!(error instanceof SqlSyntaxError)) throw error
-    const problem: Found = {
+    const problem: LintFinding = {
       rule: 'syntax',
       object: '',
       lock: 'none',
@@ -50,7 +50,7 @@ async function statementsOf(text: string): Promise<readonly (ParsedStatement | {
   }
 }
 
-type Kind = (tree: Tree, script: Script) => readonly Found[]
+type Kind = (tree: Tree, script: Script) => readonly LintFinding[]
 
 const kinds: Readonly<Record<string, Kind>> = {
   CreateStmt: ({ relation }, { created }) => {
@@ -84,17 +84,17 @@ const kinds: Readonly<Record<string, Kind>> = {
   DeleteStmt: wholeTableFindings,
 }
 
-const findingsOf = ({ kind, tree }: ParsedStatement, script: Script): readonly Found[] =>
+const findingsOf = ({ kind, tree }: ParsedStatement, script: Script): readonly LintFinding[] =>
   kinds[kind]?.(tree, script) ?? []
 
-function indexFindings({ relation, concurrent = false }: Tree, { created, subject }: Script): Found[] {
+function indexFindings({ relation, concurrent = false }: Tree, { created, subject }: Script): LintFinding[] {
   const table = tableOf(relation)
   if (created.has(table)) return []
   if (!concurrent) return [objectOf('index-not-concurrent', table)]
   return subject.inTransaction ? [objectOf('concurrent-in-transaction', table)] : []
 }
 
-function renameFindings({ renameType, relation, subname }: Tree, { created, subject }: Script): Found[] {
+function renameFindings({ renameType, relation, subname }: Tree, { created, subject }: Script): LintFinding[] {
   if (relation === undefined || created.has(tableOf(relation))) return []
   const table = tableOf(relation)
   if (renameType === 'OBJECT_COLUMN')
@@ -102,7 +102,7 @@ function renameFindings({ renameType, relation, subname }: Tree, { created, subj
   return renameType === 'OBJECT_TABLE' ? [objectOf('rename-table', table, subject.usesOf(table))] : []
 }
 
-function dropFindings({ removeType, objects, concurrent = false }: Tree, { created, subject }: Script): Found[] {
+function dropFindings({ removeType, objects, concurrent = false }: Tree, { created, subject }: Script): LintFinding[] {
   // Functions and the like are named in another way, and nobody waits for them.
   if (removeType !== 'OBJECT_INDEX' && removeType !== 'OBJECT_TABLE') return []
   const names: string[] = objects.map(nameOf)
@@ -113,18 +113,22 @@ function dropFindings({ removeType, objects, concurrent = false }: Tree, { creat
 /** The last part of a qualified name. */
 const nameOf = (object: Tree): string => object.List.items.at(-1).String.sval
 
-function ofTables(relations: readonly Tree[], { created }: Script, rule: Parameters<typeof objectOf>[0]): Found[] {
+function ofTables(
+  relations: readonly Tree[],
+  { created }: Script,
+  rule: Parameters<typeof objectOf>[0],
+): LintFinding[] {
   const names = relations.map(({ RangeVar }) => tableOf(RangeVar)).filter((name) => !created.has(name))
   return names.map((name) => objectOf(rule, name))
 }
 
-function wholeTableFindings({ relation, whereClause }: Tree, { created }: Script): Found[] {
+function wholeTableFindings({ relation, whereClause }: Tree, { created }: Script): LintFinding[] {
   const table = tableOf(relation)
   return whereClause !== undefined || created.has(table) ? [] : [objectOf('whole-table-write', table)]
 }
 
 /** The findings of one ALTER TABLE, whose commands are judged one by one. */
-function alterTableFindings({ relation, cmds, objtype }: Tree, { subject }: Script): Found[] {
+function alterTableFindings({ relation, cmds, objtype }: Tree, { subject }: Script): LintFinding[] {
   if (objtype !== 'OBJECT_TABLE') return []
   const table = tableOf(relation)
   return (cmds as { AlterTableCmd: Tree }[]).flatMap(({ AlterTableCmd: command }) =>
@@ -132,7 +136,7 @@ function alterTableFindings({ relation, cmds, objtype }: Tree, { subject }: Scri
   )
 }
 
-function commandFindings(command: Tree, table: string, subject: Subject): Found[] {
+function commandFindings(command: Tree, table: string, subject: LintSubject): LintFinding[] {
   const { subtype, name, def } = command
   switch (subtype) {
     case 'AT_AddColumn':
@@ -154,7 +158,7 @@ function commandFindings(command: Tree, table: string, subject: Subject): Found[
   }
 }
 
-function columnFindings({ colname, typeName, constraints = [] }: Tree, table: string): Found[] {
+function columnFindings({ colname, typeName, constraints = [] }: Tree, table: string): LintFinding[] {
   const object = `${table}.${colname}`
   const all: Tree[] = constraints.map((one: { Constraint: Tree }) => one.Constraint)
   const has = (contype: string) => all.find((constraint) => constraint.contype === contype)
@@ -173,7 +177,7 @@ function columnFindings({ colname, typeName, constraints = [] }: Tree, table: st
 }
 
 /** On a new column without values, references and checks have nothing to look at. */
-function constraintFindings(constraint: Tree, table: string, hasValues = true): Found[] {
+function constraintFindings(constraint: Tree, table: string, hasValues = true): LintFinding[] {
   const { contype, skip_validation: skipsValidation = false, indexname } = constraint
   if (contype === 'CONSTR_FOREIGN' && !skipsValidation && hasValues) return [objectOf('add-foreign-key', table)]
   if (contype === 'CONSTR_CHECK' && !skipsValidation && hasValues) return [objectOf('add-check', table)]
@@ -185,8 +189,8 @@ function typeFindings(
   { typeName, raw_default: using }: Tree,
   table: string,
   column: string,
-  subject: Subject,
-): Found[] {
+  subject: LintSubject,
+): LintFinding[] {
   const present = subject.columnType(table, column)
   const isSame = using === undefined && present !== undefined && !isRewritten(present, typeText(typeName))
   return isSame ? [] : [objectOf('type-change', `${table}.${column}`)]
@@ -283,7 +287,7 @@ function isSameStorage(before: Type, after: Type): boolean {
 }
 
 /** What the linter must know of a database, as it is now. */
-export async function readSubject(db: Reader, config: Config): Promise<Omit<Subject, 'inTransaction'>> {
+export async function readSubject(db: Reader, config: Config): Promise<Omit<LintSubject, 'inTransaction'>> {
   const catalog = compileCatalog(await readDefinitions(db), { multiTenant: config.tenancy.enabled })
   const types = new Map((await columnTypes(db)).map(({ table, column, type }) => [`${table}.${column}`, type]))
   const checked = new Set((await checkedColumns(db)).map(({ table, column }) => `${table}.${column}`))

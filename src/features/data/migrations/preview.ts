@@ -4,7 +4,7 @@ import { type DirectSession, openDirectSession } from '../../../events/direct-se
 import { systemActor } from '../../../events/types.ts'
 import { contextOf } from './execute.ts'
 import { type Finding, lintSql, readSubject } from './lint.ts'
-import type { Subject } from './lint-rules.ts'
+import type { LintSubject } from './lint-rules.ts'
 import { storedRows } from './queries.ts'
 import { joined, type MigrationRecord, type Runnable, type Selection, selectRun } from './records.ts'
 import type { RunResult } from './run.ts'
@@ -13,7 +13,7 @@ import { type LoadedScript, loadScripts } from './scripts.ts'
 
 /** A dry run's record with the SQL that `up` would execute and what that would stop. */
 export type Preview = MigrationRecord & {
-  readonly sql: Recording['statements']
+  readonly sql: RecordedRun['statements']
   readonly sqlProblem: string | null
   readonly findings: readonly Finding[]
 }
@@ -43,7 +43,7 @@ async function preview(
   host: Host,
   session: DirectSession,
   { record, script }: Runnable,
-  subject: Omit<Subject, 'inTransaction'>,
+  subject: Omit<LintSubject, 'inTransaction'>,
 ): Promise<Preview> {
   const { statements, problem = null } = await recordUp(host, session, script)
   const findings = await lintSql(statements, { ...subject, inTransaction: script.transaction !== false })
@@ -51,7 +51,7 @@ async function preview(
   return { ...record, metadata, sql: statements, sqlProblem: problem, findings }
 }
 
-type Recording = {
+type RecordedRun = {
   /** Texts of the statements that change something, in order, values left out. */
   readonly statements: readonly string[]
   /** Why `up` did not come to its end; then there may be more statements. */
@@ -63,7 +63,7 @@ type Recording = {
  * what that is: a statement that it refuses there is noted, left undone, and answered with no rows. So nothing is locked
  * against anybody and nothing is stored; but the script's own code runs, hence only for who asks for SQL.
  */
-async function recordUp(host: Host, session: DirectSession, script: LoadedScript): Promise<Recording> {
+async function recordUp(host: Host, session: DirectSession, script: LoadedScript): Promise<RecordedRun> {
   const statements: string[] = []
   return session.transaction(systemActor, async (tx) => {
     // For the session too, so that a script that ends the transaction does not get another kind of it.

@@ -61,14 +61,14 @@ function refuseUnrecorded(rt: CurrentCatalog, collections: ReadonlySet<string>):
   if (unlogged !== undefined) throw new AppError(400, `Changes of ${unlogged} are not recorded`)
 }
 
-type Waiting<Row> = { readonly statement: Statement; readonly result: PromiseWithResolvers<Row> }
+type WaitingStatement<Row> = { readonly statement: Statement; readonly result: PromiseWithResolvers<Row> }
 
 /**
  * Runs a few statements at a time. One that has not begun yet serves everybody who asks for the same; one that has begun
  * may have missed what the next one asks because of.
  */
 function sharing<Row>(most: number, run: (statement: Statement) => Promise<Row>) {
-  const waiting = new Map<string, Waiting<Row>>()
+  const waiting = new Map<string, WaitingStatement<Row>>()
   let running = 0
   const drain = () => {
     for (const [key, { statement, result }] of waiting) {

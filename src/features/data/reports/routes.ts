@@ -4,7 +4,7 @@ import { Type } from '../../../adapters/typebox.ts'
 import type { ResultCache } from '../../../cache/data-cache.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
-import { type App, turnOf } from '../../../http/http.ts'
+import { type App, sendJson, turnOf } from '../../../http/http.ts'
 import { route } from '../../../http/route.ts'
 import { Count, Row, Text } from '../../../http/shapes.ts'
 import {
@@ -14,7 +14,7 @@ import {
   ReportBody,
   ReportQuery,
   readCached,
-  type Served,
+  type ServedAnswer,
 } from '../items/items.ts'
 import type { ReportReads } from './capabilities.ts'
 import { failure, parseReportParameters, questionOf, type ReportQuestion, readReport, reportError } from './report.ts'
@@ -34,7 +34,7 @@ export function reportRoutes(app: App, rt: ReportReads): void {
   const answerStats = async (request: FastifyRequest, reply: FastifyReply, stats: readonly Stat[]) => {
     const collections = stats.map(({ collection }) => collection)
     const read = (recorder?: DependencyRecorder) => readStats(rt, request.caller.access, stats, recorder)
-    return json(reply, await cached(rt, request, reply, collections, read))
+    return sendJson(reply, await cached(rt, request, reply, collections, read))
   }
   const answerReport = async (
     request: FastifyRequest,
@@ -44,7 +44,7 @@ export function reportRoutes(app: App, rt: ReportReads): void {
   ) => {
     const read = (recorder?: DependencyRecorder) =>
       readReport(rt, request.caller.access, collection, question, recorder)
-    return json(reply, await cached(rt, request, reply, [collection], read))
+    return sendJson(reply, await cached(rt, request, reply, [collection], read))
   }
   app.post('/reports/stats', postStatsRoute, async (request, reply) =>
     answerStats(request, reply, parseStats(request.body)),
@@ -66,7 +66,7 @@ async function cached(
   reply: FastifyReply,
   collections: readonly string[],
   read: (recorder: DependencyRecorder | undefined) => Promise<string | Readable>,
-): Promise<Served['body']> {
+): Promise<ServedAnswer['body']> {
   const { body } = await readCached(rt, request, reply, {
     collections,
     isPlain: true,
@@ -75,9 +75,6 @@ async function cached(
   })
   return body
 }
-
-const json = (reply: FastifyReply, body: Served['body']): FastifyReply =>
-  reply.type('application/json; charset=utf-8').send(body)
 
 const ReportShape = Type.Object({ data: Type.Array(Row), totalCount: Type.Optional(Count(3)) })
 const StatsShape = Type.Object({

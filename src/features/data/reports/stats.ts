@@ -3,7 +3,7 @@ import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import type { Logs } from '../../../adapters/logger.ts'
 import { forSameAsker } from '../../../admission/asker.ts'
-import { admitted, type Place } from '../../../admission/lane.ts'
+import { admitted, type Slot } from '../../../admission/lane.ts'
 import { guardScalar } from '../../../catalog/values.ts'
 import { clientError, isStalePlan, sqlState } from '../../../db/errors.ts'
 import { runWithin, timedOut } from '../../../db/long-reads.ts'
@@ -65,12 +65,12 @@ function shapeOf(parts: readonly Part[]): string {
 }
 
 /** Free places for more of the request's statements. */
-function others(place: Place): Place[] {
+function others(place: Slot): Slot[] {
   return Array.from({ length: atOnce - 1 }, () => place.another()).filter((other) => other !== undefined)
 }
 
 /** A report's answer, one that is too long to be held beside others, or why there is none. */
-type Outcome = { readonly body: string } | { readonly long: Plan } | { readonly failed: string }
+type StatOutcome = { readonly body: string } | { readonly long: Plan } | { readonly failed: string }
 
 type Outlook = { readonly deadline: number; readonly recorder: DependencyRecorder | undefined }
 
@@ -79,7 +79,7 @@ async function outcomeOf(
   reader: AnyReader,
   { plan, list }: Part,
   { deadline, recorder }: Outlook,
-): Promise<Outcome> {
+): Promise<StatOutcome> {
   try {
     recorder?.begin(plan)
     recorder?.ran(list)
@@ -111,7 +111,7 @@ async function* answer(
   rt: ReportReads,
   reader: AnyReader,
   stats: readonly Stat[],
-  outcomes: readonly Outcome[],
+  outcomes: readonly StatOutcome[],
   forAsker: ReturnType<typeof forSameAsker>,
 ): AsyncGenerator<string> {
   const failed: string[] = []
@@ -160,13 +160,13 @@ async function* pieces({ chunks, close }: OpenAnswer): AsyncGenerator<string> {
 /** The results of `work`, in the order of its arguments, one per place at a time. After the first rejection nothing is begun. */
 async function inTurn<T, R>(
   values: readonly T[],
-  places: readonly Place[],
+  places: readonly Slot[],
   work: (value: T) => Promise<R>,
 ): Promise<R[]> {
   const results: R[] = []
   const rest = values.entries()
   let isOver = false
-  const drain = async ({ leave }: Place) => {
+  const drain = async ({ leave }: Slot) => {
     try {
       for (const [i, value] of rest) {
         if (isOver) return

@@ -5,7 +5,7 @@ import {
   type CollectionChange,
   countLosses,
   type DefinitionPlan,
-  type Dropped,
+  type DropCount,
   executeChange,
   type Loss,
   lockCatalog,
@@ -23,7 +23,7 @@ import { columnOf, sqlState } from '../../../db/errors.ts'
 import type { Reads } from '../../../db/pools.ts'
 import { sql, type Tx } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
-import { commit, type Outcome, type Writes } from '../../../events/commit.ts'
+import { commit, type WorkResult, type Writes } from '../../../events/commit.ts'
 import type { Actor, DomainEvent } from '../../../events/types.ts'
 import { type Finding, lintSql, readSubject } from '../migrations/migrations.ts'
 import { checkObjects, checkTexts } from './sql-guard.ts'
@@ -46,7 +46,7 @@ type Edit = (catalog: Catalog) => Definitions
 /** What was done, or what would be done. */
 export type SchemaChanged = {
   readonly changes: readonly CollectionChange[]
-  readonly dropped: readonly Dropped[]
+  readonly dropped: readonly DropCount[]
   readonly preview?: Preview | undefined
 }
 
@@ -133,7 +133,7 @@ function checkMeant({ losses }: DefinitionPlan, means: SchemaChange['means']): v
 export async function commitDdl<Result>(
   rt: Writes,
   actor: Actor,
-  work: (tx: Tx) => Promise<Outcome<Result>>,
+  work: (tx: Tx) => Promise<WorkResult<Result>>,
 ): Promise<Result> {
   try {
     return await commit(rt, actor, async (tx) => {

@@ -47,12 +47,12 @@ export function removeIndex(
   return changeSchemas(rt, actor, { message: 'Error removing index', edit }, options)
 }
 
-type Migrated = { collection: string; index: string; status: 'created' | 'skipped' | 'error'; error?: string }
+type IndexMigration = { collection: string; index: string; status: 'created' | 'skipped' | 'error'; error?: string }
 
 /** Creates the indexes that definitions imply and tables lack, each in a transaction of its own. */
 export async function migrateIndexes(rt: Reads & Writes & CurrentCatalog, actor: Actor) {
   const present = await presentIndexes(rt)
-  const details: Migrated[] = []
+  const details: IndexMigration[] = []
   for (const collection of rt.catalog.current().collections.values())
     for (const index of tableIndexes(collection))
       details.push(
@@ -60,7 +60,7 @@ export async function migrateIndexes(rt: Reads & Writes & CurrentCatalog, actor:
           ? { collection: collection.name, index: index.name, status: 'skipped' }
           : await createMissing(rt, actor, collection, index),
       )
-  const count = (status: Migrated['status']) => details.filter((entry) => entry.status === status).length
+  const count = (status: IndexMigration['status']) => details.filter((entry) => entry.status === status).length
   return {
     message: 'Foreign key index migration completed',
     summary: { created: count('created'), skipped: count('skipped'), errors: count('error') },
@@ -75,7 +75,7 @@ async function presentIndexes(rt: Reads): Promise<ReadonlySet<string>> {
   return new Set(rows.map(({ name }) => name))
 }
 
-async function createMissing(rt: Writes, actor: Actor, collection: Collection, index: Index): Promise<Migrated> {
+async function createMissing(rt: Writes, actor: Actor, collection: Collection, index: Index): Promise<IndexMigration> {
   const entry = { collection: collection.name, index: index.name }
   try {
     await commitDdl(rt, actor, async (tx) => {

@@ -12,7 +12,7 @@ import {
   withMissingJunctions,
   withSchema,
 } from '../../../catalog/definitions.ts'
-import { type Merged, merged } from '../../../catalog/merge.ts'
+import { type MergedSchema, merged } from '../../../catalog/merge.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import { systemCollections } from '../../../catalog/system-definitions.ts'
 import type { Config } from '../../../config/config.ts'
@@ -202,7 +202,7 @@ function attempt<T>(work: () => T): { readonly result: T } | { readonly problem:
  * The schema a collection gets. Of a system collection only what an installation has added is taken over: its own
  * fields and indexes are those of this version, whatever version the export is from.
  */
-function importedSchema(door: Door, schema: SchemaJson, drop: boolean): Merged {
+function importedSchema(door: Door, schema: SchemaJson, drop: boolean): MergedSchema {
   const collection = door.catalog.collections.get(door.collection)
   if (collection?.system === true) return { schema: importedSystem(door, collection, schema, drop), givenUp: new Set() }
   const declared = declaredSchema(door, schema)

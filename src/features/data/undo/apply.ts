@@ -44,7 +44,7 @@ const groupOf = (rows: readonly PlannedRow[], { move, only }: Step): string => {
 
 async function applySteps(
   rt: ItemWrites,
-  { writer, tx, scope }: Run,
+  { requester, tx, scope }: Run,
   rows: readonly PlannedRow[],
   steps: readonly Step[],
   first: string,
@@ -52,7 +52,7 @@ async function applySteps(
 ): Promise<void> {
   const { collection, action: wanted, restoring } = rows[steps[0]!.move]!
   const platform = restoring && { collection: collection.name, values: restoring.values }
-  const own = { ...writer, scope, ...(platform !== undefined && { platform }) }
+  const own = { ...requester, scope, ...(platform !== undefined && { platform }) }
   await restoring?.during(tx)
   const action = steps[0]!.only === undefined ? wanted : 'update'
   const { name } = collection

@@ -4,12 +4,12 @@ import { identityCollections, writersOf } from '../../../catalog/system-collecti
 import type { Reader } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
 import { oncePer } from '../../../language/once.ts'
-import type { LastingEffect, Restoring } from '../items/items.ts'
+import type { LastingEffect, Restoration } from '../items/items.ts'
 import type { UndoReads } from './capabilities.ts'
 import type { Move } from './order.ts'
 import {
-  type Chosen,
   changesOf,
+  type EventChoice,
   type Fact,
   type LoggedRow,
   type Outline,
@@ -25,13 +25,13 @@ import { type Reversal, reversalOf } from './reversal.ts'
 export type UndoPlan = {
   readonly rows: readonly PlannedRow[]
   /** Changes and facts that stay, and what has left the database. */
-  readonly notUndone: readonly (Fact | Kept | LastingEffect)[]
+  readonly notUndone: readonly (Fact | ExcludedRows | LastingEffect)[]
   /** Equal for equal plans. */
   readonly token: string
 }
 
 /** Rows that are never undone, and those that named content which is gone. */
-export type Kept = {
+export type ExcludedRows = {
   readonly collection: string
   readonly rows: number
   readonly reason: 'protected' | 'dropped' | 'content gone'
@@ -48,7 +48,7 @@ export type PlannedRow = {
   readonly fields: ReadonlyMap<string, string>
   readonly reasons: readonly Reason[]
   /** What else it takes where the row names something outside of the database. */
-  readonly restoring?: Restoring | undefined
+  readonly restoring?: Restoration | undefined
   readonly move: Move
 }
 
@@ -68,7 +68,7 @@ export type Reason =
   | { readonly reason: 'reference gone'; readonly fields: readonly string[]; readonly required: boolean }
 
 /** Columns that follow the writer of now. */
-export const followsWriter = ({ timestamps, usertrack }: Collection, name: string): boolean =>
+const followsWriter = ({ timestamps, usertrack }: Collection, name: string): boolean =>
   (timestamps && name === 'updatedAt') || (usertrack && name === 'userUpdated_Id')
 
 /** Columns that the server has set, and that come back as they were. */
@@ -86,13 +86,13 @@ export const storedFields = oncePer((collection: Collection): readonly Field[] =
 export async function planUndo(
   rt: UndoReads,
   db: Reader,
-  chosen: Chosen,
+  chosen: EventChoice,
   { facts, first }: Outline,
 ): Promise<UndoPlan> {
   const catalog = rt.catalog.current()
   const logged = first === null ? [] : await changesOf(db, chosen, first)
   const rows: PlannedRow[] = []
-  const kept: Kept[] = []
+  const kept: ExcludedRows[] = []
   for (const [name, list] of Map.groupBy(logged, ({ collection }) => collection)) {
     const collection = catalog.collections.get(name)
     if (collection === undefined) kept.push({ collection: name, rows: list.length, reason: 'dropped' })

@@ -12,7 +12,7 @@ import type { RowChange } from './reversal.ts'
 /** Statements over the log, of what is to be undone and of rows as they were. */
 
 /** Events, in one of the ways in which they are chosen. */
-export type Chosen =
+export type EventChoice =
   | { readonly by: 'requests'; readonly requests: readonly string[] }
   | { readonly by: 'transaction'; readonly xid: string; readonly requests: readonly string[] }
   | {
@@ -31,7 +31,7 @@ export const requestWindow = { before: '2 minutes', after: '15 minutes' } as con
 export const madeAt = (id: string): number => Number.parseInt(id.replaceAll('-', '').slice(0, 12), 16)
 
 /** A condition on an event. */
-function chosenSql(chosen: Chosen, params: Params, event = 'l'): string {
+function chosenSql(chosen: EventChoice, params: Params, event = 'l'): string {
   const ofRequests = (requests: readonly string[]) =>
     `${event}."logRequestId" = any(${params.bind([...requests], 'uuid[]')}) and ${withinSql(requests, params, event)}`
   switch (chosen.by) {
@@ -105,7 +105,7 @@ export type Outline = {
 
 export type Fact = { readonly event: string; readonly id: string | null; readonly at: string }
 
-export async function outlineOf(db: Reader, chosen: Chosen): Promise<Outline> {
+export async function outlineOf(db: Reader, chosen: EventChoice): Promise<Outline> {
   const params = createParams()
   const where = chosenSql(chosen, params)
   return db.one<Outline>(
@@ -129,7 +129,7 @@ export async function outlineOf(db: Reader, chosen: Chosen): Promise<Outline> {
 /** The rows that the chosen events are about. */
 export async function touchedRows(
   db: Reader,
-  chosen: Chosen,
+  chosen: EventChoice,
 ): Promise<readonly { readonly collection: string; readonly ids: readonly string[] }[]> {
   const params = createParams()
   return db.any(
@@ -145,7 +145,7 @@ export async function touchedRows(
 export type LoggedRow = { readonly collection: string; readonly id: string; readonly changes: readonly RowChange[] }
 
 /** `first` is when the first chosen event was written. */
-export async function changesOf(db: Reader, chosen: Chosen, first: string): Promise<readonly LoggedRow[]> {
+export async function changesOf(db: Reader, chosen: EventChoice, first: string): Promise<readonly LoggedRow[]> {
   const params = createParams()
   const where = chosenSql(chosen, params)
   const isChosen = chosenSql(chosen, params, 'e')

@@ -19,7 +19,7 @@ import { positionOf, unknownRequest } from './undo.ts'
  * the fields of that permission go.
  */
 
-export type RequestFilter = {
+type RequestFilter = {
   readonly actor?: string
   readonly from?: string
   readonly to?: string
@@ -34,9 +34,9 @@ export type RequestFilter = {
 }
 
 /** Where a list goes on: before this event, without the requests that were listed and may have older events. */
-type Place = { readonly at: string; readonly position: string; readonly seen: readonly string[] }
+type RequestCursor = { readonly at: string; readonly position: string; readonly seen: readonly string[] }
 
-type Listed = {
+type RequestEntry = {
   readonly requestId: string | null
   readonly position: string
   readonly clientRequestId?: string | null
@@ -62,7 +62,7 @@ export async function listRequests(
   rt: UndoReads,
   access: Access,
   filter: RequestFilter,
-): Promise<{ readonly data: readonly Listed[]; readonly nextCursor: string | null }> {
+): Promise<{ readonly data: readonly RequestEntry[]; readonly nextCursor: string | null }> {
   const sight = sightOf(rt, access)
   const limit = Math.min(filter.limit ?? defaultLimit, largestLimit)
   const start = filter.cursor === undefined ? undefined : readPlace(filter.cursor)
@@ -95,12 +95,12 @@ export async function listRequests(
   })
 }
 
-const writePlace = (place: Place): string => Buffer.from(JSON.stringify(place)).toString('base64url')
+const writePlace = (place: RequestCursor): string => Buffer.from(JSON.stringify(place)).toString('base64url')
 
-function readPlace(cursor: string): Place {
+function readPlace(cursor: string): RequestCursor {
   try {
     const place = JSON.parse(Buffer.from(cursor, 'base64url').toString('utf8'))
-    const { at, position, seen } = place as Place
+    const { at, position, seen } = place as RequestCursor
     const isSound =
       !Number.isNaN(Date.parse(at)) && /^\d{1,18}$/.test(position) && Array.isArray(seen) && seen.every(isUuid)
     if (isSound) return { at, position, seen }
@@ -133,8 +133,8 @@ type Group = {
   readonly key: string
   readonly requestId: string | null
   readonly xids: readonly string[]
-  readonly last: Place
-  readonly place: Place
+  readonly last: RequestCursor
+  readonly place: RequestCursor
   /** It has newer events than those looked at: a page before this one has listed it. */
   readonly isSeen: boolean
 }
@@ -143,7 +143,7 @@ async function nextGroups(
   db: Reader,
   sight: Sight,
   filter: RequestFilter,
-  place: Place | undefined,
+  place: RequestCursor | undefined,
 ): Promise<readonly Group[]> {
   const params = createParams()
   const at = params.bind(place?.at ?? 'infinity', 'timestamptz')
@@ -209,7 +209,7 @@ function filterSql(filter: RequestFilter, params: Params): string[] {
 }
 
 /** What requests did, counted over all their events, in the given order. */
-async function detailsOf(db: Reader, sight: Sight, groups: readonly Group[]): Promise<readonly Listed[]> {
+async function detailsOf(db: Reader, sight: Sight, groups: readonly Group[]): Promise<readonly RequestEntry[]> {
   if (groups.length === 0) return []
   const params = createParams()
   const ids = groups.flatMap(({ requestId }) => requestId ?? [])
@@ -239,7 +239,7 @@ async function detailsOf(db: Reader, sight: Sight, groups: readonly Group[]): Pr
     ...shown('cause', first('cause')),
     `'events', count(*)`,
   ]
-  const rows = await db.any<{ key: string; data: Omit<Listed, 'counts'>; counts: Listed['counts'] }>(
+  const rows = await db.any<{ key: string; data: Omit<RequestEntry, 'counts'>; counts: RequestEntry['counts'] }>(
     rawQuery(
       `with own as materialized (select l.*, coalesce(l."logRequestId"::text, l.xid::text) as key from "${logTable}" l
          where (${own.join(' or ')}) and ${sight.where(params)}),
@@ -256,7 +256,7 @@ async function detailsOf(db: Reader, sight: Sight, groups: readonly Group[]): Pr
 }
 
 /** A request with its events and, below it, what it led to. */
-type Tree = Listed & { readonly eventList: readonly ShownEvent[]; readonly caused: readonly Tree[] }
+type Tree = RequestEntry & { readonly eventList: readonly ShownEvent[]; readonly caused: readonly Tree[] }
 
 type ShownEvent = {
   readonly id: string
@@ -291,7 +291,7 @@ export async function readRequest(rt: UndoReads, access: Access, id: string) {
   const all = [root!, ...groups]
   const events = new Map<string, readonly ShownEvent[]>()
   for (const group of all) events.set(group.key, await eventsOf(db, sight, group))
-  const treeOf = (node: Listed): Tree => ({
+  const treeOf = (node: RequestEntry): Tree => ({
     ...node,
     eventList: events.get(node.requestId ?? root!.key)!,
     caused: caused.filter(({ cause }) => cause?.request === node.requestId).map(treeOf),
@@ -345,8 +345,8 @@ async function eventsOf(db: Reader, sight: Sight, { requestId, xids, last }: Gro
 }
 
 /** The causes above a request, as far as the log has them; a chain is a few links long. */
-async function chainAbove(db: Reader, sight: Sight, own: Listed): Promise<readonly Listed[]> {
-  const chain: Listed[] = []
+async function chainAbove(db: Reader, sight: Sight, own: RequestEntry): Promise<readonly RequestEntry[]> {
+  const chain: RequestEntry[] = []
   for (let cause = causeOf(own); cause !== undefined && chain.length < 32; cause = causeOf(chain[0]!)) {
     const group = await groupOfRequest(db, cause)
     const [above] = group === undefined ? [] : await detailsOf(db, sight, [group])
@@ -356,9 +356,9 @@ async function chainAbove(db: Reader, sight: Sight, own: Listed): Promise<readon
   return chain
 }
 
-const causeOf = ({ cause }: Listed): string | undefined => cause?.request
+const causeOf = ({ cause }: RequestEntry): string | undefined => cause?.request
 
-async function undoersOf(db: Reader, sight: Sight, { requestId, position }: Listed): Promise<readonly string[]> {
+async function undoersOf(db: Reader, sight: Sight, { requestId, position }: RequestEntry): Promise<readonly string[]> {
   const params = createParams()
   const undone = params.bind([...(requestId === null ? [] : [requestId]), position], 'text[]')
   const rows = await db.any<{ id: string }>(

@@ -1,9 +1,9 @@
 import { Type } from '../../../adapters/typebox.ts'
-import type { App } from '../../../http/http.ts'
+import { type App, sendJson } from '../../../http/http.ts'
 import { badQuery } from '../../../http/reading.ts'
-import { route } from '../../../http/route.ts'
+import { routesOf } from '../../../http/route.ts'
 import { Anything, Count, Moment, NullableId, NullableText, OneOf, Text } from '../../../http/shapes.ts'
-import { CollectionParams, queryOf, writerOf } from '../items/items.ts'
+import { CollectionParams, queryOf, requesterOf } from '../items/items.ts'
 import type { UndoReads, UndoWrites } from './capabilities.ts'
 import { listRequests, readRequest } from './requests.ts'
 import { listDeleted } from './trash.ts'
@@ -13,18 +13,18 @@ import { undo } from './undo.ts'
 export function undoRoutes(app: App, rt: UndoWrites): void {
   app.get('/log/requests', requestsRoute, (request) => listRequests(rt, request.caller.access, request.query))
   app.get('/log/requests/:id', requestRoute, (request) => readRequest(rt, request.caller.access, request.params.id))
-  app.post('/log/undo', undoRoute, async (request) => ({ data: await undo(rt, writerOf(request), request.body) }))
+  app.post('/log/undo', undoRoute, async (request) => ({ data: await undo(rt, requesterOf(request), request.body) }))
 }
 
 /** What was deleted and can be restored; open to whoever might have read it. */
 export function trashRoutes(app: App, rt: UndoReads): void {
   app.get('/items/:collection/deleted', deletedRoute, async (request, reply) => {
     const list = await listDeleted(rt, request.caller.access, request.params.collection, queryOf(request))
-    return reply.type('application/json; charset=utf-8').send(list)
+    return sendJson(reply, list)
   })
 }
 
-const tag = 'History'
+const declared = routesOf('History')
 
 const Row = { collection: Text('invoice'), id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44') }
 
@@ -112,12 +112,11 @@ const Report = Type.Object({
   ),
 })
 
-const undoRoute = route({
+const undoRoute = declared({
   summary: 'Undo a request',
   scope: 'write',
   description:
     'Writes the reverse of all that a request, a transaction or a user did, in one transaction and with the permissions of the caller. `dryRun` answers the same and writes nothing.',
-  tag,
   body: UndoBody,
   response: { 200: Type.Object({ data: Report }) },
 })
@@ -139,12 +138,11 @@ const Listed = {
   counts: Type.Array(Type.Object({ collection: Text('invoice'), action: Text('create'), events: Count(3) })),
 }
 
-const requestsRoute = route({
+const requestsRoute = declared({
   summary: 'List requests of the log',
   scope: 'read',
   description:
     'The newest first, of all events that the permission to read `svc_AuditLog` shows. A filter finds a request by any of its events.',
-  tag,
   query: Type.Object({
     actor: Type.Optional(Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', { description: 'The id of a user.' })),
     from: Type.Optional(Text('2026-03-14T09:00:00Z')),
@@ -186,11 +184,10 @@ const Events = Type.Array(
   { description: 'The first 1,000.' },
 )
 
-const requestRoute = route({
+const requestRoute = declared({
   summary: 'Read a request of the log',
   scope: 'read',
   description: 'With its events, what it led to, what led to it, and the requests that have undone it.',
-  tag,
   params: Type.Object({
     id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', {
       description: "The log's id of a request, or the position or id of an event, for its transaction.",
@@ -211,11 +208,10 @@ const requestRoute = route({
   },
 })
 
-const deletedRoute = route({
+const deletedRoute = declared({
   summary: 'List deleted items',
   scope: 'read',
   description: 'The trash: items that were deleted and that the log can bring back, the last deleted first.',
-  tag,
   params: CollectionParams,
   query: Type.Object({
     limit: Type.Optional(Count(25, { minimum: 1, maximum: 100 })),

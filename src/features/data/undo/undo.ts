@@ -7,13 +7,13 @@ import { isUuid } from '../../../language/uuid.ts'
 import type { Access } from '../../../query/access.ts'
 import { resolveEnv } from '../../../query/env.ts'
 import { readableFields, resolveCondition } from '../../../query/resolve.ts'
-import { inTransaction, isScoped, isTenanted, type Writer } from '../items/items.ts'
+import { inTransaction, isScoped, isTenanted, type Requester } from '../items/items.ts'
 import { applyPlan } from './apply.ts'
 import type { UndoReads, UndoWrites } from './capabilities.ts'
 import { isProtected, type PlannedRow, planUndo, type Reason, type UndoPlan } from './plan.ts'
 import {
-  type Chosen,
   causedBy,
+  type EventChoice,
   imagesWithin,
   lockRows,
   type Outline,
@@ -73,19 +73,19 @@ const largestList = 1000
  * @throws {AppError} 404 for what the log does not hold, 403 for what the caller may not do and for what concerns another
  *   tenant, 409 `PLAN_CHANGED` where the plan is not the one of `plan`, 409 `NOTHING_TO_UNDO`, 413 for more than 100,000 rows
  */
-export async function undo(rt: UndoWrites, writer: Writer, request: UndoRequest): Promise<UndoReport> {
-  const { access } = writer
+export async function undo(rt: UndoWrites, requester: Requester, request: UndoRequest): Promise<UndoReport> {
+  const { access } = requester
   const chosen = await choose(rt.db, access, request)
   if (request.dryRun === true) {
-    const { plan } = await planned(rt, rt.db, writer, chosen)
+    const { plan } = await planned(rt, rt.db, requester, chosen)
     return reportOf(rt, rt.db, access, plan)
   }
-  return inTransaction(rt, writer, async (run) => {
+  return inTransaction(rt, requester, async (run) => {
     const { tx, scope } = run
-    await outlined(rt, tx, writer, chosen)
+    await outlined(rt, tx, requester, chosen)
     await lockAll(tx, rt.catalog.current(), chosen)
     // What others did until their rows were locked is seen by now, and they can do no more.
-    const { plan, outline } = await planned(rt, tx, writer, chosen)
+    const { plan, outline } = await planned(rt, tx, requester, chosen)
     const { token, rows } = plan
     if (request.plan !== undefined && request.plan !== token)
       throw new AppError(409, 'What would be undone is not what it was: look at it again', { code: 'PLAN_CHANGED' })
@@ -110,7 +110,7 @@ export async function undo(rt: UndoWrites, writer: Writer, request: UndoRequest)
 }
 
 /** Which events are meant. 400 unless exactly one way of choosing them is used. */
-async function choose(db: Reader, access: Access, request: UndoRequest): Promise<Chosen> {
+async function choose(db: Reader, access: Access, request: UndoRequest): Promise<EventChoice> {
   const { requestId, position, actor, include } = request
   if ([requestId, position, actor].filter((way) => way !== undefined).length !== 1)
     throw errors.badBody('Request body must have one of requestId, position and actor')
@@ -128,7 +128,7 @@ async function choose(db: Reader, access: Access, request: UndoRequest): Promise
   return { by: 'transaction', xid: transaction.xid, requests: caused }
 }
 
-function chosenUser(access: Access, actor: string, { from, to, collections, include }: UndoRequest): Chosen {
+function chosenUser(access: Access, actor: string, { from, to, collections, include }: UndoRequest): EventChoice {
   if (!isUuid(actor)) throw errors.badBody('actor must be the id of a user')
   if (from === undefined || to === undefined) throw errors.badBody('actor needs from and to')
   if (Date.parse(from) >= Date.parse(to)) throw errors.badBody('from must be before to')
@@ -161,8 +161,8 @@ function nameOf({ requestId, position, actor, from, to }: UndoRequest) {
 async function planned(
   rt: UndoReads,
   db: Reader,
-  { access }: Writer,
-  chosen: Chosen,
+  { access }: Requester,
+  chosen: EventChoice,
 ): Promise<{ readonly plan: UndoPlan; readonly outline: Outline }> {
   const outline = await outlined(rt, db, { access }, chosen)
   return { plan: await planUndo(rt, db, chosen, outline), outline }
@@ -172,8 +172,8 @@ async function planned(
 async function outlined(
   rt: UndoReads,
   db: Reader,
-  { access }: Pick<Writer, 'access'>,
-  chosen: Chosen,
+  { access }: Pick<Requester, 'access'>,
+  chosen: EventChoice,
 ): Promise<Outline> {
   const outline = await outlineOf(db, chosen)
   if (outline.events === 0 && outline.facts.length === 0) {
@@ -198,7 +198,7 @@ function requireOwnTenant({ collections }: Catalog, access: Access, config: Conf
 }
 
 /** In one order, so that two who undo do not wait for each other. */
-async function lockAll(tx: Tx, { collections }: Catalog, chosen: Chosen): Promise<void> {
+async function lockAll(tx: Tx, { collections }: Catalog, chosen: EventChoice): Promise<void> {
   for (const { collection: name, ids } of await touchedRows(tx, chosen)) {
     const collection = collections.get(name)
     if (collection !== undefined && !isProtected(name)) await lockRows(tx, collection, ids)

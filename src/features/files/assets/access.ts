@@ -4,10 +4,10 @@ import { essenceOf } from './delivery.ts'
 
 /* Who may read the content of a file, as far as that needs no database. */
 
-export type AssetOwner = { readonly isPublic: boolean; readonly tenantId: string | null }
+type AssetOwner = { readonly isPublic: boolean; readonly tenantId: string | null }
 
 /** `anyone`: whoever asks gets the same; `caller`: this one does; `permission`: the caller's grants decide. */
-export type AssetAccess = 'anyone' | 'caller' | 'permission'
+type AssetAccess = 'anyone' | 'caller' | 'permission'
 
 export function assetAccess(
   { isPublic, tenantId }: AssetOwner,
@@ -22,7 +22,7 @@ export function assetAccess(
 }
 
 /** Refusals of types that ASSET_SECURE_PROXY_URLS names, in the words that their clients know. */
-export type ProxyRefusal = { readonly status: 401 | 403; readonly message: string }
+type ProxyRefusal = { readonly status: 401 | 403; readonly message: string }
 
 /**
  * What types of ASSET_SECURE_PROXY_URLS ask for besides: a signed-in caller who names itself in `x-svc-user-auth`, which a

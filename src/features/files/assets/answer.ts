@@ -14,7 +14,7 @@ import type { Content, Contents } from './content.ts'
 import { type Delivered, deliveryHeaders, essenceOf, isShown } from './delivery.ts'
 import type { Wanted } from './request.ts'
 
-export type Asked = {
+type Asked = {
   readonly asset: Asset
   readonly wanted: Wanted
   /** Everybody sees these, whatever their type is. */

@@ -18,7 +18,7 @@ export type Asset = AssetRow & {
 }
 
 /** Who asks for a file. */
-export type Reader = Pick<Caller, 'userId' | 'access'>
+type Reader = Pick<Caller, 'userId' | 'access'>
 
 export const fileNotFound = () => new AppError(404, 'File not found')
 

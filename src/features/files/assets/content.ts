@@ -28,7 +28,7 @@ export type Content = {
 }
 
 /** For whom a variant is made, where that takes a while. */
-export type Waiting = { readonly turn: string; readonly gone: AbortSignal | undefined }
+type Waiting = { readonly turn: string; readonly gone: AbortSignal | undefined }
 
 export type Contents = {
   original(asset: AssetRow): Content

@@ -7,14 +7,14 @@ import { membershipId } from './queries.ts'
 import { checkTransform, wantedOf } from './request.ts'
 import { signatureOf } from './signing.ts'
 
-export type ToSign = {
+type ToSign = {
   readonly id: string
   readonly expiresIn: number
   readonly transform?: Readonly<Record<string, unknown>>
   readonly download?: boolean
 }
 
-export type SignedUrl = { readonly id: string; readonly url: string; readonly expiresAt: string }
+type SignedUrl = { readonly id: string; readonly url: string; readonly expiresAt: string }
 
 /** What a signature calls the content of a file: it is another one as soon as the content is. */
 export const contentOf = ({ hash, filename }: Asset): string => hash ?? filename

@@ -8,7 +8,7 @@ import type { ContentWrites } from './capabilities.ts'
 import { typeOf } from './type.ts'
 
 /** Content that is stored and held, and that no row names yet. */
-export type StoredContent = Place &
+export type StoredContent = ContentLocation &
   MediaDescription & {
     readonly size: number
     /** Its sha256, in hex. */
@@ -20,9 +20,12 @@ export type StoredContent = Place &
   }
 
 /** Where content is; the folder is null in a flat layout. */
-export type Place = { readonly storage: string; readonly folder: string | null; readonly filename: string }
+export type ContentLocation = { readonly storage: string; readonly folder: string | null; readonly filename: string }
 
-export const contentOf = ({ storage, folder, filename }: Place): Content => ({ storage, key: keyOf(folder, filename) })
+export const contentOf = ({ storage, folder, filename }: ContentLocation): Content => ({
+  storage,
+  key: keyOf(folder, filename),
+})
 
 /** Content on its way: its bytes, and what its sender says of it. */
 export type Incoming = {
@@ -41,7 +44,7 @@ const renewEveryMs = 300_000
  */
 export async function storeContent(
   rt: ContentWrites,
-  place: Place,
+  place: ContentLocation,
   { content, name, declared }: Incoming,
   most: number,
 ): Promise<StoredContent> {
@@ -86,7 +89,11 @@ function describe(rt: ContentWrites, { storage, key }: Content, type: string, si
 }
 
 /** Moves content that no row names yet to where its row will be. */
-export async function moveContent(rt: ContentWrites, stored: StoredContent, to: Place): Promise<StoredContent> {
+export async function moveContent(
+  rt: ContentWrites,
+  stored: StoredContent,
+  to: ContentLocation,
+): Promise<StoredContent> {
   const [from, target] = [contentOf(stored), contentOf(to)]
   if (from.storage === target.storage && from.key === target.key) return stored
   try {
@@ -128,7 +135,8 @@ async function* readable(content: AsyncIterable<Uint8Array>, name: string): Asyn
 }
 
 /** Removes content that no row can name any more. What fails is done when the hold is over. */
-export const discardContent = (rt: ContentWrites, place: Place): Promise<void> => discardKey(rt, contentOf(place))
+export const discardContent = (rt: ContentWrites, place: ContentLocation): Promise<void> =>
+  discardKey(rt, contentOf(place))
 
 /** The same by its key. */
 export async function discardKey(rt: ContentWrites, content: Content): Promise<void> {

@@ -7,14 +7,14 @@ import { releaseContent } from '../../../db/unlogged/file-removals.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { identifyBody } from '../../../http/http.ts'
 import { isUuid } from '../../../language/uuid.ts'
-import { changeItems, inTransaction, openWrite, type Writer, writerOf } from '../../data/items/items.ts'
+import { changeItems, inTransaction, openWrite, type Requester, requesterOf } from '../../data/items/items.ts'
 import type { FileWrites } from './capabilities.ts'
 import {
+  type ContentLocation,
   contentOf,
   discardContent,
   type Incoming,
   moveContent,
-  type Place,
   type StoredContent,
   storeContent,
   tookTooLong,
@@ -29,16 +29,16 @@ export { discardKey, type Incoming } from './content.ts'
 export { countMovable, type Moved, moveFiles, toFolders, toService } from './move.ts'
 export { contentConsumer, removeDueContent, removeOrphans } from './removal.ts'
 export { fileRules } from './rules.ts'
-export { type Difference, verifyFiles } from './verify.ts'
+export { verifyFiles } from './verify.ts'
 
 const collection = 'svc_File'
 
 /** A new file from a form; its id. 400 without a file in it. */
 export async function uploadFile(rt: FileWrites, request: FastifyRequest): Promise<string> {
-  const writer = writerOf(request)
+  const requester = requesterOf(request)
   if (!request.isMultipart()) throw noFile()
-  await requireRoom(rt, writer, declaredSize(request))
-  const upload = newUpload(rt, writer)
+  await requireRoom(rt, requester, declaredSize(request))
+  const upload = newUpload(rt, requester)
   try {
     const { fields, stored } = await readForm(request, (file, before) =>
       upload.store({ content: file.file, name: file.filename, declared: file.mimetype }, before),
@@ -46,7 +46,7 @@ export async function uploadFile(rt: FileWrites, request: FastifyRequest): Promi
     if (stored === undefined) throw noFile()
     identifyBody(request, JSON.stringify([stored.hash, ...fields]))
     // An Idempotency-Key stands for the file too, so the actor is made anew.
-    return await upload.finish(writerOf(request), fields)
+    return await upload.finish(requesterOf(request), fields)
   } catch (error) {
     await upload.discard()
     throw error
@@ -63,21 +63,21 @@ type GivenFile = {
 /** A new file of content that comes from elsewhere than a form; its id. */
 export async function saveFile(
   rt: FileWrites,
-  writer: Writer,
+  requester: Requester,
   incoming: Incoming,
   fields: Fields = new Map(),
   given: GivenFile = {},
 ): Promise<string> {
-  return finished(writer, newUpload(rt, writer, given), incoming, fields)
+  return finished(requester, newUpload(rt, requester, given), incoming, fields)
 }
 
-async function finished(writer: Writer, upload: Upload, incoming: Incoming, fields: Fields): Promise<string> {
+async function finished(requester: Requester, upload: Upload, incoming: Incoming, fields: Fields): Promise<string> {
   try {
     await upload.store(incoming, fields)
-    return await upload.finish(writer, fields)
+    return await upload.finish(requester, fields)
   } catch (error) {
     // What is part of a transaction that goes on is held by it; it is removed when the hold is over.
-    if (writer.scope === undefined) await upload.discard()
+    if (requester.scope === undefined) await upload.discard()
     throw error
   }
 }
@@ -85,31 +85,31 @@ async function finished(writer: Writer, upload: Upload, incoming: Incoming, fiel
 /** Gives a file other content that comes from elsewhere than a form. 404 for a file that the writer may not change. */
 export async function replaceFile(
   rt: FileWrites,
-  writer: Writer,
+  requester: Requester,
   id: string,
   incoming: Incoming,
   fields: Fields = new Map(),
 ): Promise<void> {
-  await finished(writer, replacement(rt, await fileToChange(rt, writer, id)), incoming, fields)
+  await finished(requester, replacement(rt, await fileToChange(rt, requester, id)), incoming, fields)
 }
 
 /** Changes what is said of a file, and its content where a form holds one. 404 for a file that the caller may not change. */
 export async function changeFile(rt: FileWrites, request: FastifyRequest, id: string): Promise<string> {
-  const writer = writerOf(request)
-  const row = await fileToChange(rt, writer, id)
-  if (!request.isMultipart()) return update(rt, writer, row, request.body)
-  await requireRoom(rt, writer, declaredSize(request))
+  const requester = requesterOf(request)
+  const row = await fileToChange(rt, requester, id)
+  if (!request.isMultipart()) return update(rt, requester, row, request.body)
+  await requireRoom(rt, requester, declaredSize(request))
   const upload = replacement(rt, row)
   try {
     const { fields, stored } = await readForm(request, (file, before) =>
       upload.store({ content: file.file, name: file.filename, declared: file.mimetype }, before),
     )
     identifyBody(request, JSON.stringify([stored?.hash, ...fields]))
-    if (stored !== undefined) return await upload.finish(writerOf(request), fields)
+    if (stored !== undefined) return await upload.finish(requesterOf(request), fields)
     fields.delete('storage')
     return await update(
       rt,
-      writerOf(request),
+      requesterOf(request),
       row,
       payloadOf(rt.catalog.current().collections.get(collection)!, fields),
     )
@@ -119,21 +119,21 @@ export async function changeFile(rt: FileWrites, request: FastifyRequest, id: st
   }
 }
 
-async function fileToChange(rt: FileWrites, writer: Writer, id: string): Promise<FileRow> {
-  const context = openWrite(rt, writer, collection, 'update')
-  const row = isUuid(id) ? await changeableFile(writer.scope?.tx ?? rt.db, context, id) : undefined
+async function fileToChange(rt: FileWrites, requester: Requester, id: string): Promise<FileRow> {
+  const context = openWrite(rt, requester, collection, 'update')
+  const row = isUuid(id) ? await changeableFile(requester.scope?.tx ?? rt.db, context, id) : undefined
   if (row === undefined) throw new AppError(404, 'File not found')
   return row
 }
 
 /** Deletes the row; its content follows by the log. */
 export async function deleteFile(rt: FileWrites, request: FastifyRequest, id: string): Promise<void> {
-  await changeItems(rt, writerOf(request), collection, { action: 'delete', ids: [id] })
+  await changeItems(rt, requesterOf(request), collection, { action: 'delete', ids: [id] })
 }
 
-async function update(rt: FileWrites, writer: Writer, { id }: FileRow, payload: unknown): Promise<string> {
+async function update(rt: FileWrites, requester: Requester, { id }: FileRow, payload: unknown): Promise<string> {
   await withFreshCatalog(rt.catalog, () =>
-    changeItems(rt, writer, collection, { action: 'update', changes: [{ id, payload }] }),
+    changeItems(rt, requester, collection, { action: 'update', changes: [{ id, payload }] }),
   )
   return id
 }
@@ -143,14 +143,14 @@ type Upload = {
   /** Stores it where the fields that are known already say. */
   store(incoming: Incoming, fields: Fields): Promise<StoredContent>
   /** Moves it to where all fields say, and commits the row that names it; the row's id. */
-  finish(writer: Writer, fields: Fields): Promise<string>
+  finish(requester: Requester, fields: Fields): Promise<string>
   /** Nothing of it stays, unless a row names it. */
   discard(): Promise<void>
 }
 
 type Target = {
-  readonly placeOf: (originalFilename: string, fields: Fields) => Place
-  readonly commit: (writer: Writer, stored: StoredContent, fields: Fields) => Promise<string>
+  readonly placeOf: (originalFilename: string, fields: Fields) => ContentLocation
+  readonly commit: (requester: Requester, stored: StoredContent, fields: Fields) => Promise<string>
 }
 
 function openUpload(rt: FileWrites, { placeOf, commit }: Target): Upload {
@@ -162,14 +162,14 @@ function openUpload(rt: FileWrites, { placeOf, commit }: Target): Upload {
       stored = await storeContent(rt, place, { ...incoming, name }, rt.config.files.maxUploadFileSize)
       return stored
     },
-    finish: async (writer, fields) => {
+    finish: async (requester, fields) => {
       const { originalFilename, filename } = stored!
       // A service that is not there is refused before anything is moved.
       const { storage, folder } = placeOf(originalFilename, fields)
       stored = await moveContent(rt, stored!, { storage, folder, filename })
-      const work = () => commit(writer, stored!, fields)
+      const work = () => commit(requester, stored!, fields)
       // What is part of a transaction can only be run again together with all of it.
-      return writer.scope === undefined ? withFreshCatalog(rt.catalog, work) : work()
+      return requester.scope === undefined ? withFreshCatalog(rt.catalog, work) : work()
     },
     discard: async () => {
       if (stored !== undefined) await discardContent(rt, stored)
@@ -177,7 +177,7 @@ function openUpload(rt: FileWrites, { placeOf, commit }: Target): Upload {
   }
 }
 
-function newUpload(rt: FileWrites, writer: Writer, { id: given, during }: GivenFile = {}): Upload {
+function newUpload(rt: FileWrites, requester: Requester, { id: given, during }: GivenFile = {}): Upload {
   let named: { readonly id: string; readonly filename: string } | undefined
   const upload = openUpload(rt, {
     placeOf: (originalFilename, fields) => {
@@ -186,7 +186,7 @@ function newUpload(rt: FileWrites, writer: Writer, { id: given, during }: GivenF
         given === undefined
           ? newName(originalFilename)
           : { id: given, filename: nameOfReplacement(given, originalFilename) }
-      return { ...serviceFor(rt, fields, ownerOf(rt, writer, fields)), filename: named.filename }
+      return { ...serviceFor(rt, fields, ownerOf(rt, requester, fields)), filename: named.filename }
     },
     commit: (by, stored, fields) => commitNew(rt, by, { id: named!.id, during }, stored, fields),
   })
@@ -216,7 +216,7 @@ function replacement(rt: FileWrites, row: FileRow): Upload {
 
 async function commitNew(
   rt: FileWrites,
-  writer: Writer,
+  requester: Requester,
   { id, during }: { readonly id: string; readonly during: GivenFile['during'] },
   stored: StoredContent,
   fields: Fields,
@@ -224,11 +224,11 @@ async function commitNew(
   const payload = payloadFrom(rt, fields)
   const values = { id, ...named(payload, stored), ...columnsOf(stored) }
   const platform = { collection, values }
-  return inTransaction(rt, writer, async ({ tx, scope }) => {
+  return inTransaction(rt, requester, async ({ tx, scope }) => {
     await during?.(tx)
     await release(tx, stored)
     const change = { action: 'create', payloads: [payload] } as const
-    await changeItems(rt, { ...writer, platform, scope }, collection, change)
+    await changeItems(rt, { ...requester, platform, scope }, collection, change)
     await requireQuota(rt, tx, id)
     return id
   })
@@ -236,7 +236,7 @@ async function commitNew(
 
 async function commitReplacement(
   rt: FileWrites,
-  writer: Writer,
+  requester: Requester,
   id: string,
   stored: StoredContent,
   fields: Fields,
@@ -245,11 +245,11 @@ async function commitReplacement(
   const { title: _title, ...said } = named(payload, stored)
   const values = { ...said, ...columnsOf(stored) }
   const platform = { collection, values }
-  return inTransaction(rt, writer, async ({ tx, scope }) => {
+  return inTransaction(rt, requester, async ({ tx, scope }) => {
     await release(tx, stored)
     const before = await lockedFile(tx, id)
     const change = { action: 'update', changes: [{ id, payload }] } as const
-    await changeItems(rt, { ...writer, platform, scope }, collection, change)
+    await changeItems(rt, { ...requester, platform, scope }, collection, change)
     if (before !== undefined && stored.size > Number(before.size)) await requireQuota(rt, tx, id)
     return id
   })
@@ -291,14 +291,14 @@ const columnsOf = ({ filename, storage, folder, size, type, typeProven, hash, wi
   height: height ?? null,
 })
 
-function serviceFor(rt: FileWrites, fields: Fields, owner: Owner): Omit<Place, 'filename'> {
+function serviceFor(rt: FileWrites, fields: Fields, owner: Owner): Omit<ContentLocation, 'filename'> {
   const wanted = fields.get('storage')
   const service = typeof wanted === 'string' && wanted !== '' ? rt.storages.named(wanted) : rt.storages.usual()
   return { storage: service.name, folder: rt.config.storage.folderStructure ? folderOf(owner) : null }
 }
 
 /** Whether the caller may say so is decided with the row. */
-function ownerOf({ config }: FileWrites, { access }: Writer, fields: Fields): Owner {
+function ownerOf({ config }: FileWrites, { access }: Requester, fields: Fields): Owner {
   const said = (name: string, own: string | undefined) => {
     const value = fields.get(name)
     return isUuid(value) ? value.toLowerCase() : own
@@ -319,7 +319,7 @@ function declaredSize({ headers }: FastifyRequest): number | undefined {
 }
 
 /** What would be refused at the end is refused before the body is read. `begunBefore`: what else is to come. */
-export async function requireRoom(rt: FileWrites, { access }: Writer, size = 0, begunBefore = 0): Promise<void> {
+export async function requireRoom(rt: FileWrites, { access }: Requester, size = 0, begunBefore = 0): Promise<void> {
   if (size > rt.config.files.maxUploadFileSize) throw tooLarge()
   const { quotaTenant } = rt.config.storage
   if (quotaTenant === undefined || access.tenantId === undefined || !rt.config.tenancy.enabled) return

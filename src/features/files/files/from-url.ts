@@ -1,6 +1,6 @@
 import { fetchUrlStream, UrlFetchError } from '../../../adapters/fetch-url.ts'
 import { AppError, errors } from '../../../errors.ts'
-import type { Writer } from '../../data/items/items.ts'
+import type { Requester } from '../../data/items/items.ts'
 import type { FileWrites } from './capabilities.ts'
 import { tooLarge } from './content.ts'
 import { requireRoom, saveFile } from './files.ts'
@@ -12,9 +12,9 @@ const redirects = 5
 const longestMs = 10 * 60_000
 
 /** A new file of what a URL answers; its id. 400 for a URL that leads where the server may not go. */
-export async function fetchFile(rt: FileWrites, writer: Writer, url: string, fields: Fields): Promise<string> {
+export async function fetchFile(rt: FileWrites, requester: Requester, url: string, fields: Fields): Promise<string> {
   const { maxUploadFileSize, allowPrivateUrlFetch, urlFetchTimeoutMs } = rt.config.files
-  await requireRoom(rt, writer)
+  await requireRoom(rt, requester)
   try {
     const answer = await fetchUrlStream(url, {
       allowPrivate: allowPrivateUrlFetch,
@@ -35,7 +35,7 @@ export async function fetchFile(rt: FileWrites, writer: Writer, url: string, fie
       } = answer.headers
       if (encoding !== 'identity') throw errors.badBody('The URL answered with a compressed body')
       if (Number(length) > maxUploadFileSize) throw tooLarge()
-      return await saveFile(rt, writer, { content: answer.body, name: nameIn(answer.url), declared: type }, fields)
+      return await saveFile(rt, requester, { content: answer.body, name: nameIn(answer.url), declared: type }, fields)
     } finally {
       answer.body.destroy()
     }

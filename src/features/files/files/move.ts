@@ -9,7 +9,7 @@ import { commit } from '../../../events/commit.ts'
 import type { Actor } from '../../../events/types.ts'
 import { keyOf } from '../storage/storage.ts'
 import type { FileWrites } from './capabilities.ts'
-import { contentOf, copyContent, discardContent, type Place } from './content.ts'
+import { type ContentLocation, contentOf, copyContent, discardContent } from './content.ts'
 import { folderOf, nameOfReplacement } from './place.ts'
 
 /** Which files are moved, and where to. Moved again, a file is none of them. */
@@ -17,10 +17,10 @@ type Move = {
   /** On a row `f`. */
   readonly where: string
   readonly values: readonly string[]
-  readonly target: (row: MovableRow) => Omit<Place, 'filename'>
+  readonly target: (row: MovableRow) => Omit<ContentLocation, 'filename'>
 }
 
-type MovableRow = Place & {
+type MovableRow = ContentLocation & {
   readonly id: string
   readonly size: number
   readonly type: string
@@ -129,7 +129,7 @@ const holdSeconds = 3600
 /** Readers that began at the old place finish. Seconds. */
 const graceSeconds = 60
 
-async function moveContentOf(rt: FileWrites, actor: Actor, row: MovableRow, to: Place): Promise<boolean> {
+async function moveContentOf(rt: FileWrites, actor: Actor, row: MovableRow, to: ContentLocation): Promise<boolean> {
   const [from, target] = [contentOf(row), contentOf(to)]
   if (!(await holdContent(rt, target, holdSeconds))) throw errors.unavailable('The copy took too long')
   let isMoved = false
@@ -154,7 +154,7 @@ async function moveContentOf(rt: FileWrites, actor: Actor, row: MovableRow, to: 
 }
 
 /** A copy in another service is read again before the row names it. */
-async function requireSame(rt: FileWrites, row: MovableRow, to: Place): Promise<void> {
+async function requireSame(rt: FileWrites, row: MovableRow, to: ContentLocation): Promise<void> {
   const storage = rt.storages.holding(to.storage)
   const key = keyOf(to.folder, to.filename)
   const stored = await storage.stat(key)

@@ -45,7 +45,7 @@ export function contentConsumer({ config }: Configuration): Consumer {
 }
 
 /** The content that a change has left without a row: of a delete always, of an update where it names other content. */
-export function contentBefore({ before = {}, after }: EventImages): Content[] {
+function contentBefore({ before = {}, after }: EventImages): Content[] {
   const isGone = after === undefined || ['storage', 'storage_folder', 'filename'].some((name) => name in before)
   const { storage, storage_folder: folder, filename } = { ...after, ...before } as Record<string, string | null>
   return isGone ? [{ storage: storage!, key: keyOf(folder ?? null, filename!) }] : []

@@ -1,9 +1,9 @@
 import type { Tx } from '../../../db/sql.ts'
 import { holdContent, releaseContent } from '../../../db/unlogged/file-removals.ts'
 import { errors } from '../../../errors.ts'
-import type { Restoring } from '../../data/items/items.ts'
+import type { Restoration } from '../../data/items/items.ts'
 import type { ContentWrites } from './capabilities.ts'
-import { contentGone, contentOf, discardContent, type Place, tookTooLong } from './content.ts'
+import { type ContentLocation, contentGone, contentOf, discardContent, tookTooLong } from './content.ts'
 
 /** What rows of svc_File say of their content. Only the content itself changes it. */
 export const contentColumns = [
@@ -28,12 +28,12 @@ export async function restoreContent(
   rt: ContentWrites,
   version: Readonly<Record<string, unknown>>,
   present: Readonly<Record<string, unknown>> | undefined,
-): Promise<Restoring | undefined> {
+): Promise<Restoration | undefined> {
   const named = ['storage', 'storage_folder', 'filename']
   if (present !== undefined && named.every((name) => (version[name] ?? null) === (present[name] ?? null)))
     return undefined
   for (const name of contentColumns) if (!(name in version)) throw errors.fieldDenied('read', name)
-  const place: Place = {
+  const place: ContentLocation = {
     storage: String(version.storage),
     folder: (version.storage_folder as string | null) ?? null,
     filename: String(version.filename),

@@ -2,7 +2,7 @@ import { Readable } from 'node:stream'
 import { acceptMultipart } from '../../../adapters/multipart.ts'
 import { type ProgressNotices, toldOf } from '../../../events/progress.ts'
 import { type App, actorOf } from '../../../http/http.ts'
-import { answerItem, answerList, importContent, writerOf } from '../../data/items/items.ts'
+import { answerItem, answerList, importContent, requesterOf } from '../../data/items/items.ts'
 import { type AssetWrites, contentsOf, fileNotFound, readableAsset } from '../assets/assets.ts'
 import type { FileWrites } from './capabilities.ts'
 import {
@@ -32,7 +32,7 @@ export function fileRoutes(app: App, rt: FileWrites): void {
   for (const path of ['/files/upload-from-url', '/files/import'])
     app.post(path, fromUrlRoute, async (request) => {
       const { url, ...fields } = request.body
-      return { data: await fetchFile(rt, writerOf(request), url, new Map(Object.entries(fields))) }
+      return { data: await fetchFile(rt, requesterOf(request), url, new Map(Object.entries(fields))) }
     })
   app.patch('/files/:id', changeRoute, async (request) => ({ data: await changeFile(rt, request, request.params.id) }))
   app.delete('/files/:id', deleteRoute, async (request) => {

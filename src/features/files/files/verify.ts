@@ -6,7 +6,7 @@ import { keyOf, type Storage } from '../storage/storage.ts'
 import type { FileReads } from './capabilities.ts'
 
 /** Something that rows and storage do not agree on. */
-export type Difference = {
+type Difference = {
   /**
    * `missing`: a row without its content; `size`, `hash`: content that is not the row's; `orphan`: content without a row;
    * `usage`: what a tenant's files come to is not what is counted.
@@ -17,7 +17,7 @@ export type Difference = {
   readonly key: string
 }
 
-export type FilesVerified = {
+type FilesVerified = {
   readonly rows: number
   readonly contents: number
   readonly differences: readonly Difference[]

@@ -20,7 +20,6 @@ export {
   fits,
   type Transform,
   transformOf,
-  transformParameters,
 } from './transform.ts'
 
 /** The content of a file, wherever it is stored. */
@@ -51,7 +50,7 @@ export type Images = {
   close(): Promise<void>
 }
 
-export type TransformWork<T> = {
+type TransformWork<T> = {
   /** Who takes turns with others. */
   readonly turn: string
   readonly signal?: AbortSignal | undefined

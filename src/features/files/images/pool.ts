@@ -13,13 +13,13 @@ import {
 } from './protocol.ts'
 
 /** What a process is to do, made when its turn has come. */
-export type Prepared = {
+type Prepared = {
   readonly task: Task
   /** The bytes from `start` up to, but without, `end`, of a file of sound or film. */
   readonly read?: (start: number, end: number) => Promise<Uint8Array>
 }
 
-export type PoolJob<T> = {
+type PoolJob<T> = {
   /** Who takes turns with others. */
   readonly turn: string
   /** Goes first and is never refused. */
@@ -50,7 +50,7 @@ export type ImagePool = {
   close(): Promise<void>
 }
 
-export type PoolOptions = {
+type PoolOptions = {
   readonly log: Logger
   readonly limits: ImageLimits
   /** Megabytes that one process may take. */

@@ -5,7 +5,7 @@ import { hash } from 'node:crypto'
 export const fits = ['cover', 'contain', 'fill', 'inside', 'outside'] as const
 type Fit = (typeof fits)[number]
 
-export type ImageFormat = 'jpeg' | 'png' | 'webp' | 'avif'
+type ImageFormat = 'jpeg' | 'png' | 'webp' | 'avif'
 
 export type Transform = {
   readonly width?: number
@@ -57,9 +57,6 @@ export function transformOf(query: Query, maxDimension: number): Transform | und
   }
 }
 
-/** The names of parameters that ask for a transform or say how. */
-export const transformParameters = ['width', 'height', 'fit', 'quality', 'format', 'withoutEnlargement'] as const
-
 /** One text for equal transforms. */
 export function canonical(transform: Transform): string {
   const { width, height, fit, withoutEnlargement, format, quality } = transform
@@ -73,7 +70,7 @@ export const digestOf = (transform: Transform): string => hash('md5', canonical(
 type Size = { readonly width: number; readonly height: number }
 
 /** How an image is to be resized: into exactly these dimensions, or into what they leave of its own proportions. */
-export type Resize = Size & { readonly fit: 'cover' | 'contain' | 'fill' }
+type Resize = Size & { readonly fit: 'cover' | 'contain' | 'fill' }
 
 /**
  * The size that an image of this size becomes; undefined where it stays as it is. Neither side exceeds `maxDimension`,

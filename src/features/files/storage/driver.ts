@@ -36,7 +36,7 @@ export type Stored = { readonly size: number; readonly modifiedAt: Date }
 export type Listed = Stored & { readonly key: string }
 
 /** What the answer of a presigned address says of itself. */
-export type Presigned = { readonly expiresInSeconds: number; readonly type?: string; readonly disposition?: string }
+type Presigned = { readonly expiresInSeconds: number; readonly type?: string; readonly disposition?: string }
 
 /** What a driver does, with the errors of its system; keys are checked before. */
 export type Driver = Omit<Storage, 'name' | 'driver'> & { close(): void }

@@ -5,10 +5,10 @@ import { AppError } from '../../../errors.ts'
 import { badPath, type Driver, type Listed, type Storage } from './driver.ts'
 import { openDirectory } from './local.ts'
 
-export type { Listed, Presigned, Range, Storage, Stored } from './driver.ts'
+export type { Range, Storage } from './driver.ts'
 
 /** All configured services. */
-export type Storages = {
+type Storages = {
   readonly all: readonly Storage[]
   /** Of files that name none. 503 where there is none. */
   usual(): Storage

@@ -6,7 +6,7 @@ import type { App } from '../../../http/http.ts'
 import { route } from '../../../http/route.ts'
 import { Nothing, Text } from '../../../http/shapes.ts'
 import { isUuid } from '../../../language/uuid.ts'
-import { writerOf } from '../../data/items/items.ts'
+import { requesterOf } from '../../data/items/items.ts'
 import type { FileWrites } from '../files/files.ts'
 import {
   offered,
@@ -46,11 +46,11 @@ function requests(app: App, rt: FileWrites): void {
     const { headers } = request
     const length = readBytes('Upload-Length', headers['upload-length'])
     const metadata = readMetadata(headers['upload-metadata'])
-    const upload = await createUpload(rt, writerOf(request), { length, metadata })
+    const upload = await createUpload(rt, requesterOf(request), { length, metadata })
     return described(reply.code(201), upload).header('location', `/files/tus/${upload.id}`).send()
   })
   app.head('/files/tus/:id', readRoute, async (request, reply) => {
-    const upload = await readUpload(rt, writerOf(request), idOf(request))
+    const upload = await readUpload(rt, requesterOf(request), idOf(request))
     return described(reply.code(200), upload)
       .headers({ 'cache-control': 'no-store', 'upload-length': String(upload.length) })
       .header('upload-metadata', writtenMetadata(upload.metadata))
@@ -60,7 +60,7 @@ function requests(app: App, rt: FileWrites): void {
   app.patch('/files/tus/:id', { ...addRoute, bodyLimit: maxUploadFileSize }, async (request, reply) => {
     const { headers, raw } = request
     if (headers['content-type'] !== chunk) throw new AppError(415, `Content-Type must be ${chunk}`)
-    const upload = await addToUpload(rt, writerOf(request), idOf(request), {
+    const upload = await addToUpload(rt, requesterOf(request), idOf(request), {
       offset: readBytes('Upload-Offset', headers['upload-offset']),
       content: raw,
       size: headers['content-length'] === undefined ? undefined : Number(headers['content-length']),
@@ -69,7 +69,7 @@ function requests(app: App, rt: FileWrites): void {
     return described(reply.code(204), upload).send()
   })
   app.delete('/files/tus/:id', deleteRoute, async (request, reply) => {
-    await endEarly(rt, writerOf(request), idOf(request))
+    await endEarly(rt, requesterOf(request), idOf(request))
     return reply.code(204).send()
   })
 }

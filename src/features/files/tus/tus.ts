@@ -15,7 +15,7 @@ import {
   type UploadRow,
 } from '../../../db/unlogged/uploads.ts'
 import { AppError, errors } from '../../../errors.ts'
-import { openWrite, type Writer } from '../../data/items/items.ts'
+import { openWrite, type Requester } from '../../data/items/items.ts'
 import { discardKey, type FileWrites, requireRoom, saveFile } from '../files/files.ts'
 import type { Checksum, Metadata } from './headers.ts'
 
@@ -37,14 +37,14 @@ const renewEveryMs = 2000
 /** Begins an upload. What would be refused at its end is refused here. */
 export async function createUpload(
   rt: FileWrites,
-  writer: Writer,
+  requester: Requester,
   { length, metadata }: { readonly length: number; readonly metadata: Metadata },
 ): Promise<UploadRow> {
-  openWrite(rt, writer, 'svc_File', 'create')
-  const key = keyOf(writer, randomUUID())
+  openWrite(rt, requester, 'svc_File', 'create')
+  const key = keyOf(requester, randomUUID())
   const open = await openUploads(rt, key)
   if (open.ofUser >= mostOpen) throw tooManyOpen()
-  await requireRoom(rt, writer, length, open.bytesOfTenant)
+  await requireRoom(rt, requester, length, open.bytesOfTenant)
   const service = metadata.storage ? rt.storages.named(metadata.storage) : rt.storages.usual()
   const upload = await insertUpload(rt, {
     ...key,
@@ -54,18 +54,18 @@ export async function createUpload(
     expiresInSeconds: rt.config.files.tusExpiryHours * 3600,
   })
   // Nothing would be sent any more.
-  return length > 0 ? upload : addToUpload(rt, writer, upload.id, nothing)
+  return length > 0 ? upload : addToUpload(rt, requester, upload.id, nothing)
 }
 
 /** 404 for an upload of somebody else, and for one whose time is over. */
-export async function readUpload(rt: FileWrites, writer: Writer, id: string): Promise<UploadRow> {
-  const found = await findUpload(rt, keyOf(writer, id))
+export async function readUpload(rt: FileWrites, requester: Requester, id: string): Promise<UploadRow> {
+  const found = await findUpload(rt, keyOf(requester, id))
   if (found === undefined) throw noUpload()
   return found
 }
 
 /** What a request adds. */
-export type Addition = {
+type Addition = {
   readonly offset: number
   readonly content: AsyncIterable<Uint8Array>
   /** As declared; undefined where it is not. */
@@ -80,15 +80,20 @@ const nothing: Addition = { offset: 0, content: Readable.from([]), size: 0, chec
  * than where the upload is, 423 while another request adds to it, 460 for content that is not that of the checksum, of
  * which nothing is kept.
  */
-export async function addToUpload(rt: FileWrites, writer: Writer, id: string, addition: Addition): Promise<UploadRow> {
-  openWrite(rt, writer, 'svc_File', 'create')
-  const key = keyOf(writer, id)
+export async function addToUpload(
+  rt: FileWrites,
+  requester: Requester,
+  id: string,
+  addition: Addition,
+): Promise<UploadRow> {
+  openWrite(rt, requester, 'svc_File', 'create')
+  const key = keyOf(requester, id)
   const token = randomUUID()
   const { offset } = addition
-  const before = await readUpload(rt, writer, id)
+  const before = await readUpload(rt, requester, id)
   if (before.fileId !== null) return before
   const claimed = await claimUpload(rt, key, { offset, token, seconds: claimSeconds })
-  if (claimed === undefined) throw await whyNot(rt, writer, id, offset)
+  if (claimed === undefined) throw await whyNot(rt, requester, id, offset)
   const renewal = setInterval(() => {
     renewUploadClaim(rt, id, token, claimSeconds).catch((error: unknown) =>
       rt.log.warn({ err: error, upload: id }, 'the claim of an upload could not be renewed'),
@@ -99,10 +104,10 @@ export async function addToUpload(rt: FileWrites, writer: Writer, id: string, ad
     if ((addition.size ?? 0) > remaining) throw tooMuch()
     if (claimed.parts.length >= mostParts) throw tooManyParts()
     await storeParts(rt, { upload: claimed, token, remaining }, addition)
-    const now = await readUpload(rt, writer, id)
+    const now = await readUpload(rt, requester, id)
     if (now.offset < now.length) return now
-    await finishUpload(rt, writer, now, token)
-    return await readUpload(rt, writer, id)
+    await finishUpload(rt, requester, now, token)
+    return await readUpload(rt, requester, id)
   } finally {
     clearInterval(renewal)
     await leaveUpload(rt, id, token)
@@ -110,20 +115,20 @@ export async function addToUpload(rt: FileWrites, writer: Writer, id: string, ad
 }
 
 /** Gives an upload up. 404 as above, 423 while a request adds to it. */
-export async function endEarly(rt: FileWrites, writer: Writer, id: string): Promise<void> {
-  const { storage } = await readUpload(rt, writer, id)
-  const parts = await removeUpload(rt, keyOf(writer, id))
+export async function endEarly(rt: FileWrites, requester: Requester, id: string): Promise<void> {
+  const { storage } = await readUpload(rt, requester, id)
+  const parts = await removeUpload(rt, keyOf(requester, id))
   if (parts === undefined) throw locked()
   for (const part of parts) await discardKey(rt, { storage, key: part })
 }
 
-function keyOf({ access }: Writer, id: string): UploadKey {
+function keyOf({ access }: Requester, id: string): UploadKey {
   if (access.userId === undefined) throw errors.unauthorized()
   return { id, userId: access.userId, tenantId: access.tenantId }
 }
 
-async function whyNot(rt: FileWrites, writer: Writer, id: string, offset: number): Promise<AppError> {
-  const now = await readUpload(rt, writer, id)
+async function whyNot(rt: FileWrites, requester: Requester, id: string, offset: number): Promise<AppError> {
+  const now = await readUpload(rt, requester, id)
   return now.offset === offset || now.isClaimed
     ? locked()
     : errors.conflict('Upload-Offset is not where the upload is', { offset: now.offset })
@@ -212,7 +217,7 @@ function openSource(
 }
 
 /** All parts as one content make the file; its id is the upload's, so it is made once. */
-async function finishUpload(rt: FileWrites, writer: Writer, upload: UploadRow, token: string): Promise<void> {
+async function finishUpload(rt: FileWrites, requester: Requester, upload: UploadRow, token: string): Promise<void> {
   const { id, parts, storage, metadata } = upload
   const service = rt.storages.holding(storage)
   async function* whole(): AsyncGenerator<Uint8Array> {
@@ -225,7 +230,7 @@ async function finishUpload(rt: FileWrites, writer: Writer, upload: UploadRow, t
   const { filename, name, filetype, type, ...fields } = metadata
   await saveFile(
     rt,
-    writer,
+    requester,
     { content: whole(), name: filename ?? name ?? 'file', declared: filetype ?? type },
     new Map(Object.entries(fields)),
     {

@@ -1,14 +1,13 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { TObject } from 'typebox'
 import { isLoopback } from '../../../adapters/client-address.ts'
-import { Type } from '../../../adapters/typebox.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Reads } from '../../../db/pools.ts'
 import { type Reader, sql } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
 import type { App } from '../../../http/http.ts'
 import { route } from '../../../http/route.ts'
-import { Text } from '../../../http/shapes.ts'
+import { IdParams, Text } from '../../../http/shapes.ts'
 import { isUuid } from '../../../language/uuid.ts'
 import { hasInbox } from '../mail/mail.ts'
 import { type LogoReads, withEmbeddedLogo } from '../templates/templates.ts'
@@ -70,8 +69,6 @@ function secured(reply: FastifyReply, policy: string): FastifyReply {
   })
 }
 
-const MailParams = Type.Object({ id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44') })
-
 const shown = <const Params extends TObject | undefined>(summary: string, params: Params, contentMediaType: string) =>
   route({
     summary,
@@ -83,9 +80,9 @@ const shown = <const Params extends TObject | undefined>(summary: string, params
   })
 
 const listRoute = shown('List the mails of the development inbox', undefined, 'text/html')
-const mailRoute = shown('Show a mail of the development inbox', MailParams, 'text/html')
-const htmlRoute = shown('Show the HTML of a mail', MailParams, 'text/html')
-const textRoute = shown('Show the text of a mail', MailParams, 'text/plain')
+const mailRoute = shown('Show a mail of the development inbox', IdParams, 'text/html')
+const htmlRoute = shown('Show the HTML of a mail', IdParams, 'text/html')
+const textRoute = shown('Show the text of a mail', IdParams, 'text/plain')
 
 /** A mail of the development inbox, as it would have been sent. */
 type KeptMail = {

@@ -1,9 +1,9 @@
-import type { Delivery } from '../../../adapters/mailer.ts'
+import type { MailDelivery } from '../../../adapters/mailer.ts'
 import type { Person } from '../templates/templates.ts'
 import type { ClaimedMail, Verdict } from './queries.ts'
 
 /** What is known of the account and the tenant that a claimed mail names. */
-export type Addressing = {
+export type MailParties = {
   /** The owner of the address that the mail goes to, where that is not the one which its account has now. */
   readonly addressee: 'wanted' | 'former' | undefined
   readonly person: Person | undefined
@@ -17,7 +17,7 @@ export type Addressing = {
 /** Why a claimed mail must not be sent any more; undefined when it may be. */
 export function refusalOf(
   { userId, tenantId, email }: Pick<ClaimedMail, 'userId' | 'tenantId' | 'email'>,
-  { addressee, person, wantedEmail, hasTenant, hasLeft }: Addressing,
+  { addressee, person, wantedEmail, hasTenant, hasLeft }: MailParties,
 ): string | undefined {
   const address = addressee === 'former' ? email : addressee === 'wanted' ? wantedEmail : person?.email
   if (userId !== null && (person === undefined || address !== email))
@@ -31,7 +31,7 @@ export function refusalOf(
  * has ended without the server's answer, because it may have arrived.
  */
 export function verdictOn(
-  delivery: Delivery,
+  delivery: MailDelivery,
   { mayHaveArrived, isLast }: { readonly mayHaveArrived: boolean; readonly isLast: boolean },
 ): Pick<Verdict, 'status' | 'reason'> {
   if (delivery.outcome === 'accepted') return { status: 'sent', reason: null }

@@ -1,6 +1,6 @@
 import { TemplateError } from '../../../adapters/liquid.ts'
 import type { Logs } from '../../../adapters/logger.ts'
-import type { Delivery, Mailer, SmtpSender } from '../../../adapters/mailer.ts'
+import type { MailDelivery, Mailer, SmtpSender } from '../../../adapters/mailer.ts'
 import { retryTransient } from '../../../adapters/retry.ts'
 import type { UnloggedWrites } from '../../../db/sql.ts'
 import { keepDevelopmentMail, renewMailClaim } from '../../../db/unlogged/mails.ts'
@@ -23,7 +23,7 @@ type Attempt = {
   readonly actor?: Actor
   readonly signal: AbortSignal
   /** What became of the attempt where the mailer is not to be asked. */
-  readonly known?: Delivery
+  readonly known?: MailDelivery
 }
 
 /** Longest time of one attempt to send, below the queue's time limit so that its outcome can still be recorded. */
@@ -58,7 +58,7 @@ export async function sendMailInLane(
   job: JobOfGroup,
 ): Promise<void> {
   const closed = job.group === undefined ? undefined : lanes.closed(job.group)
-  let attempted: Attempted
+  let attempted: AttemptResult
   try {
     if (closed !== undefined && job.retryCount < job.retryLimit) throw new Error(closed.reason)
     attempted = await attemptMail(rt, mailer, emailLogId, { ...job, ...(closed && { known: closed }) })
@@ -69,9 +69,9 @@ export async function sendMailInLane(
 }
 
 type JobOfGroup = Attempt & { readonly id: string; readonly group: string | undefined }
-type Attempted = Delivery | 'busy' | undefined
+type AttemptResult = MailDelivery | 'busy' | undefined
 
-function throwUnlessOver(attempted: Attempted): void {
+function throwUnlessOver(attempted: AttemptResult): void {
   if (attempted === 'busy') throw new Error('another worker holds the mail')
   if (attempted?.outcome === 'delayed' || attempted?.outcome === 'uncertain') throw new Error(attempted.reason)
 }
@@ -82,7 +82,7 @@ export async function attemptMail(
   mailer: Mailer,
   emailLogId: string,
   attempt: Attempt,
-): Promise<Attempted> {
+): Promise<AttemptResult> {
   const sender = senderOf(rt, (await mailOwner(rt.db, emailLogId)) ?? undefined)
   const claimed = await claim(rt, attempt.actor ?? systemActor, { id: emailLogId, sender, claimSeconds })
   if (claimed.state === 'busy') return 'busy'
@@ -131,7 +131,7 @@ export async function cleanMailLog(rt: Writes, signal: AbortSignal): Promise<voi
     }
 }
 
-type Delivered = { readonly delivery: Delivery; readonly subject?: string }
+type DeliveryRecord = { readonly delivery: MailDelivery; readonly subject?: string }
 
 async function deliver(
   rt: MailWrites,
@@ -139,7 +139,7 @@ async function deliver(
   sender: SmtpSender | undefined,
   toSend: MailToSend,
   { signal, known }: Attempt,
-): Promise<Delivered> {
+): Promise<DeliveryRecord> {
   if (known !== undefined) return { delivery: known }
   if (sender === undefined) return withoutSender(rt)
   const composed = await composeOrFail(rt, toSend)
@@ -171,7 +171,7 @@ function keepClaim(rt: UnloggedWrites & Logs, { mail }: MailToSend): { readonly 
   return { lost: lost.signal, release: () => clearInterval(timer) }
 }
 
-function withoutSender(rt: Logs): Delivered {
+function withoutSender(rt: Logs): DeliveryRecord {
   const reason = 'no mail sender is configured: set MAIL_SENDERS_ENABLED'
   rt.log.warn(reason)
   return { delivery: { outcome: 'delayed', reason, problem: 'No mail sender is configured' } }
@@ -181,7 +181,7 @@ async function keep(
   rt: UnloggedWrites,
   { mail }: MailToSend,
   { outgoing, recordedSubject }: ComposedMail,
-): Promise<Delivered> {
+): Promise<DeliveryRecord> {
   const { subject, html, text } = outgoing
   await keepDevelopmentMail(rt, { emailLogId: mail.id, subject, html, text })
   return { delivery: { outcome: 'accepted', response: 'kept' }, subject: recordedSubject }
@@ -191,7 +191,7 @@ async function keep(
 async function composeOrFail(
   rt: MailReads,
   toSend: MailToSend,
-): Promise<ComposedMail | Extract<Delivery, { reason: string }>> {
+): Promise<ComposedMail | Extract<MailDelivery, { reason: string }>> {
   try {
     return await compose(rt, toSend)
   } catch (error) {

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { Delivery, SmtpSender } from '../../../adapters/mailer.ts'
+import type { MailDelivery, SmtpSender } from '../../../adapters/mailer.ts'
 
 /**
  * What a mail worker knows of one sender: how its SMTP server answers decides how many mails it is given at the same
@@ -18,7 +18,7 @@ export type Lane = {
   readonly failure: FailedDelivery | undefined
 }
 
-type FailedDelivery = Extract<Delivery, { reason: string }>
+type FailedDelivery = Extract<MailDelivery, { reason: string }>
 
 export const newLane: Lane = { running: [], answeredAt: undefined, failures: 0, closedUntil: 0, failure: undefined }
 
@@ -61,7 +61,7 @@ export function begun(lane: Lane, now: number): Lane {
 }
 
 /** After the attempt that began at `startedAt`; `delivery` is undefined where nothing was learnt about the server. */
-export function ended(lane: Lane, startedAt: number, delivery: Delivery | undefined, now: number): Lane {
+export function ended(lane: Lane, startedAt: number, delivery: MailDelivery | undefined, now: number): Lane {
   const at = lane.running.indexOf(startedAt)
   const rest = { ...lane, running: lane.running.toSpliced(at, at < 0 ? 0 : 1) }
   const verdict = delivery === undefined ? undefined : verdictOn(delivery)
@@ -77,7 +77,7 @@ export function ended(lane: Lane, startedAt: number, delivery: Delivery | undefi
 }
 
 /** A server that refuses a message works; one that refuses us, or says nothing, does not. */
-function verdictOn(delivery: Delivery): 'answered' | 'failed' | undefined {
+function verdictOn(delivery: MailDelivery): 'answered' | 'failed' | undefined {
   if (delivery.outcome === 'accepted' || delivery.problem === 'The server refused the message') return 'answered'
   const isOurs =
     delivery.problem === 'No mail sender is configured' || delivery.problem === 'The mail could not be composed'
@@ -93,7 +93,7 @@ export type Lanes = {
   /** Takes a slot for a job, until `leave`; false where there is none. */
   enter(jobId: string, group: string): boolean
   /** Gives the slot back. `delivery`: what became of the attempt; undefined where none was made. */
-  leave(jobId: string, delivery: Delivery | undefined): void
+  leave(jobId: string, delivery: MailDelivery | undefined): void
   /** How a mail of the group fails without being tried, while its server fails; undefined when it is to be tried. */
   closed(group: string): FailedDelivery | undefined
   /** To be called when the settings have changed: senders are asked for again. */

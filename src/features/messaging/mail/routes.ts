@@ -13,7 +13,7 @@ import { attemptMail } from './jobs.ts'
 import { queueMail } from './mail.ts'
 import { tenantOf as tenantNamed } from './queries.ts'
 
-/** Less patient than the worker: somebody is waiting. */
+/** Shorter than those of the worker: somebody is waiting. */
 const timeouts = { connect: 10_000, greeting: 10_000, silence: 20_000 }
 
 /** Emits: row changes of svc_EmailLog. */
@@ -43,7 +43,7 @@ const testRoute = route({
   response: { 200: Type.Object({ success: Type.Boolean(), message: Text('Test email sent successfully') }) },
 })
 
-type Wanted = {
+type TestMail = {
   readonly to: string | undefined
   /** The tenant whose settings are tried; the installation's without one. */
   readonly tenantId: string | undefined
@@ -59,7 +59,7 @@ const longest = 30_000
  * @throws {AppError} 400 without one plain address; 404 for an unknown tenant; 500 `Failed to send test email` with a
  *   reason that repeats nothing of what the server said
  */
-async function sendTestMail(rt: MailWrites, mailer: Mailer, actor: Actor, wanted: Wanted): Promise<void> {
+async function sendTestMail(rt: MailWrites, mailer: Mailer, actor: Actor, wanted: TestMail): Promise<void> {
   const to = recipientOf(wanted.to)
   const { tenantId } = wanted
   if (tenantId !== undefined && (await tenantNamed(rt.db, tenantId)) === undefined) throw settingsNotFound()

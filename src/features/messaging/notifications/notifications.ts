@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream'
 import { errors } from '../../../errors.ts'
 import type { Writes } from '../../../events/commit.ts'
 import type { Actor } from '../../../events/types.ts'
-import { changeItems, listItems, type Writer } from '../../data/items/items.ts'
+import { changeItems, listItems, type Requester } from '../../data/items/items.ts'
 import type { NewNotification } from './input.ts'
 import {
   deleteSomeOlderThan,
@@ -21,7 +21,7 @@ export { insertNotification, notifications, withOwnNotifications } from './queri
 /** The reader's own notifications, as `/items` lists them, the newest first unless asked otherwise. */
 export function listNotifications(
   rt: NotificationReads,
-  reader: Writer,
+  reader: Requester,
   query: Readonly<Record<string, unknown>>,
 ): Promise<string | Readable> {
   const own = { ...reader, access: ownNotifications(reader.access) }
@@ -36,7 +36,7 @@ export function listNotifications(
  */
 export async function sendNotifications(
   rt: NotificationWrites,
-  sender: Writer,
+  sender: Requester,
   { userIds, tenantId, ...content }: NewNotification,
 ): Promise<readonly string[]> {
   const db = sender.scope?.tx ?? rt.db

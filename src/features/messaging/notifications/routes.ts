@@ -1,8 +1,8 @@
 import { Type } from '../../../adapters/typebox.ts'
-import { type App, actorOf } from '../../../http/http.ts'
+import { type App, actorOf, sendJson } from '../../../http/http.ts'
 import { type Declaration, route } from '../../../http/route.ts'
 import { Count, Id, Text } from '../../../http/shapes.ts'
-import { ItemsShape, ListQuery, queryOf, writerOf } from '../../data/items/items.ts'
+import { ItemsShape, ListQuery, queryOf, requesterOf } from '../../data/items/items.ts'
 import { CleanupShape, idsOfQuery, NamedShape, NewNotificationShape, newNotificationOf } from './input.ts'
 import { cleanUpNotifications, listNotifications, sendNotifications } from './notifications.ts'
 import { countUnseen, deleteOwn, markSeen, type NotificationWrites, ownNotifications } from './queries.ts'
@@ -10,8 +10,8 @@ import { countUnseen, deleteOwn, markSeen, type NotificationWrites, ownNotificat
 /** `/notifications`: the caller's own, nobody else's. Row events are appended by the database. */
 export function notificationRoutes(app: App, rt: NotificationWrites): void {
   app.get('/notifications', listRoute, async (request, reply) => {
-    const list = await listNotifications(rt, writerOf(request), queryOf(request))
-    return reply.type('application/json; charset=utf-8').send(list)
+    const list = await listNotifications(rt, requesterOf(request), queryOf(request))
+    return sendJson(reply, list)
   })
   app.get('/notifications/unread/count', countRoute, async ({ caller }) => ({
     count: await countUnseen(rt, ownNotifications(caller.access)),
@@ -31,7 +31,7 @@ export function notificationRoutes(app: App, rt: NotificationWrites): void {
 export function notificationAdminRoutes(app: App, rt: NotificationWrites): void {
   app.post('/notifications/send', sendRoute, async (request) => ({
     message: 'Notifications sent successfully',
-    notificationIds: [...(await sendNotifications(rt, writerOf(request), newNotificationOf(request.body)))],
+    notificationIds: [...(await sendNotifications(rt, requesterOf(request), newNotificationOf(request.body)))],
   }))
   app.post('/notifications/cleanup', cleanupRoute, async (request) => ({
     message: 'Old notifications cleaned up',

@@ -1,6 +1,6 @@
 import {
-  type Joined,
-  type Joining,
+  type JoinRequest,
+  type JoinResult,
   type Kick,
   type Left,
   listed,
@@ -60,7 +60,7 @@ export function openMemoryStore(): RoomStore {
   }
 }
 
-function join({ states }: Rooms, room: Room, { socketId, userId, metadata }: Joining): Joined | 'full' {
+function join({ states }: Rooms, room: Room, { socketId, userId, metadata }: JoinRequest): JoinResult | 'full' {
   const known = states.get(roomKey(room))
   const state = known ?? { room, members: new Map(), creator: socketId, original: userId, history: [] }
   const isNew = !state.members.has(socketId)

@@ -11,7 +11,7 @@ import {
   socketRoomsKey,
   socketsKey,
 } from './redis-scripts.ts'
-import { type Joining, type Left, type Room, roomBounds, roomKey } from './room.ts'
+import { type JoinRequest, type Left, type Room, roomBounds, roomKey } from './room.ts'
 
 /**
  * What this process answers for in Redis: which of its sockets are in which rooms, and that it lives. Redis may lose its
@@ -43,13 +43,13 @@ export type PresenceOptions = {
   /** Somebody is out of a room without having asked: the process behind the socket is dead, or the line was away. */
   onLeft(room: Room, left: Left): void
   /** A socket of this process was put back into a room from which others had seen it leave. */
-  onBack(room: Room, joining: Joining): void
+  onBack(room: Room, joining: JoinRequest): void
   /** A socket of this process is not in the room any more. */
   onRemoved(room: Room, socketId: string): void
 }
 
-type Entry = Joining & { readonly came: string; readonly made: string }
-type Place = { readonly room: Room; readonly socketId: string }
+type Entry = JoinRequest & { readonly came: string; readonly made: string }
+type RoomSocket = { readonly room: Room; readonly socketId: string }
 
 const beatMs = 2000
 const deadAfterMs = 10_000
@@ -65,7 +65,7 @@ export type PresenceState = {
   /** Whether Redis has answered the last sign of life. */
   readonly isAvailable: boolean
   /** What Redis is yet to be notified of, the oldest first. */
-  readonly owed: readonly Place[]
+  readonly owed: readonly RoomSocket[]
   /** When the keys' time limits were extended last, in milliseconds. */
   readonly refreshedAt: number
 }
@@ -79,7 +79,7 @@ type Input =
   /** The process takes another name, which Redis then knows, and under which all members are then put back. */
   | { readonly is: 'renamed'; readonly name: string }
   | { readonly is: 'registered' | 'restored' }
-  | { readonly is: 'owed' | 'paid'; readonly place: Place }
+  | { readonly is: 'owed' | 'paid'; readonly place: RoomSocket }
 
 /** The answer to a sign of life of a name: whether it is known, and the processes whose members are to be removed. */
 type Heard = { readonly name: string; readonly known: boolean; readonly condemned: readonly string[] }
@@ -259,12 +259,12 @@ async function sweep(shell: Shell, dead: string): Promise<void> {
   log.info({ process: dead, sockets: sockets.length }, 'the members of a dead process were removed from rooms')
 }
 
-async function leaveForGood(shell: Shell, owner: string, place: Place): Promise<void> {
+async function leaveForGood(shell: Shell, owner: string, place: RoomSocket): Promise<void> {
   const left = leftOf(place.socketId, await leave(shell, owner, place))
   if (left !== undefined) shell.onLeft(place.room, left)
 }
 
-const leave = ({ redis, keysOf }: Shell, owner: string, { room, socketId }: Place) =>
+const leave = ({ redis, keysOf }: Shell, owner: string, { room, socketId }: RoomSocket) =>
   redis.run(leaveScript, keysOf(room, owner, socketId), [owner, roomKey(room), socketId, owner]) as Promise<string[]>
 
 async function refresh({ redis, prefix, keysOf, members, state: { name } }: Shell): Promise<void> {

@@ -16,8 +16,8 @@ import {
   roomOf,
 } from './redis-scripts.ts'
 import {
-  type Joined,
-  type Joining,
+  type JoinRequest,
+  type JoinResult,
   type Kick,
   type KickRefusal,
   type Left,
@@ -40,7 +40,7 @@ export type RedisStore = RoomStore & {
   close(): Promise<void>
 }
 
-type Shared = PresenceOptions & { readonly keysOf: KeysOf; readonly presence: Presence }
+type PresenceShell = PresenceOptions & { readonly keysOf: KeysOf; readonly presence: Presence }
 
 const attempts = 3
 
@@ -48,7 +48,7 @@ const attempts = 3
 export function openRedisStore(options: PresenceOptions): RedisStore {
   const keysOf = roomKeysFor(options.prefix)
   const presence = openPresence({ ...options, keysOf })
-  const shared: Shared = { ...options, keysOf, presence }
+  const shared: PresenceShell = { ...options, keysOf, presence }
   const { redis, prefix } = options
   return {
     join: (room, joining) => join(shared, room, joining),
@@ -76,7 +76,7 @@ type Values = readonly (string | number)[]
 
 /** A process that Redis does not know has to say first who is in its rooms. */
 async function ask(
-  { redis, keysOf, presence, log }: Shared,
+  { redis, keysOf, presence, log }: PresenceShell,
   script: string,
   room: Room,
   socketId: string,
@@ -98,7 +98,7 @@ async function ask(
   }
 }
 
-async function join(shared: Shared, room: Room, joining: Joining): Promise<Joined | 'full'> {
+async function join(shared: PresenceShell, room: Room, joining: JoinRequest): Promise<JoinResult | 'full'> {
   const { socketId, userId, metadata = '' } = joining
   const values = [socketId, userId, metadata, roomBounds.members, '', '']
   const answer = await ask(shared, joinScript, room, socketId, values)
@@ -108,7 +108,7 @@ async function join(shared: Shared, room: Room, joining: Joining): Promise<Joine
   return { history: history as unknown as string[], isNew: Number(isNew) === 1, newCreator: personOf(next, nextUser) }
 }
 
-async function leave(shared: Shared, room: Room, socketId: string): Promise<Left | undefined> {
+async function leave(shared: PresenceShell, room: Room, socketId: string): Promise<Left | undefined> {
   const { presence } = shared
   const known = presence.remove(room, socketId)
   try {
@@ -120,7 +120,7 @@ async function leave(shared: Shared, room: Room, socketId: string): Promise<Left
   }
 }
 
-async function list(shared: Shared, tenantId: string | null, start: string): Promise<readonly ListedRoom[]> {
+async function list(shared: PresenceShell, tenantId: string | null, start: string): Promise<readonly ListedRoom[]> {
   const { redis, prefix } = shared
   const sets = tenantId === 'all' ? await allSets(shared) : [`${prefix}rooms:${tenantId ?? '-'}`]
   if (sets.length === 0) return []
@@ -129,7 +129,7 @@ async function list(shared: Shared, tenantId: string | null, start: string): Pro
 }
 
 /** The sets of all tenants; for statistics. */
-async function allSets({ redis, prefix }: Shared): Promise<string[]> {
+async function allSets({ redis, prefix }: PresenceShell): Promise<string[]> {
   const found = new Set<string>()
   for (let cursor = '0'; ; ) {
     const pattern = `${prefix.replaceAll(/[*?[\]\\]/g, '\\$&')}rooms:*`

@@ -8,14 +8,14 @@ export type Room = { readonly tenantId: string | undefined; readonly name: strin
 
 export type Person = { readonly socketId: string; readonly userId: string }
 
-export type Joining = Person & {
+export type JoinRequest = Person & {
   /** Metadata of the member, as JSON text; undefined where it says nothing. */
   readonly metadata: string | undefined
 }
 
-export type Member = Joining & { readonly isCreator: boolean }
+export type Member = JoinRequest & { readonly isCreator: boolean }
 
-export type Joined = {
+export type JoinResult = {
   /** The records of the last messages as JSON texts, the oldest first. */
   readonly history: readonly string[]
   /** False when the socket was in the room before; its metadata is the new one then. */
@@ -36,7 +36,7 @@ export type ListedRoom = Room & { readonly memberCount: number }
 
 /** Each operation happens as a whole or not at all, however many there are at once. */
 export type RoomStore = {
-  join(room: Room, joining: Joining): Promise<Joined | 'full'>
+  join(room: Room, joining: JoinRequest): Promise<JoinResult | 'full'>
   /** Undefined when the socket was not in the room. */
   leave(room: Room, socketId: string): Promise<Left | undefined>
   /** Keeps a record where one is given; false when the socket is not in the room. */

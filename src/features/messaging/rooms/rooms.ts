@@ -8,7 +8,7 @@ import type { ListedRoom, Member, Room } from './room.ts'
 
 export { openMemoryStore } from './memory-store.ts'
 export { openRedisStore, type RedisStore } from './redis-store.ts'
-export { type Joining, type Left, type Person, type Room, type RoomStore, roomBounds, roomKey } from './room.ts'
+export { type JoinRequest, type Left, type Person, type Room, type RoomStore, roomBounds, roomKey } from './room.ts'
 
 /**
  * A message to sockets of the server's own accord. It goes to all web processes by NOTIFY, from any process, and in a
@@ -93,7 +93,7 @@ export type MessageHandler = (socket: SocketUser, payload: unknown, ack: (answer
 /** Whether the user may join the room; anything but a true value refuses. */
 export type RoomValidator = (socket: SocketUser, room: string, metadata: unknown) => unknown
 
-type Owned<Fn> = { readonly owner: string; readonly fn: Fn }
+type OwnedHandler<Fn> = { readonly owner: string; readonly fn: Fn }
 
 /** The rooms as the process that has the sockets knows them. */
 export type LiveRooms = {
@@ -114,9 +114,9 @@ export type LiveStats = {
 
 /** Handlers that extensions registered for the realtime channel. Every process has one; only a web process has sockets. */
 type SocketRegistry = {
-  readonly handlers: ReadonlyMap<string, Owned<MessageHandler>>
+  readonly handlers: ReadonlyMap<string, OwnedHandler<MessageHandler>>
   /** By prefix of the room's name. */
-  readonly validators: ReadonlyMap<string, Owned<RoomValidator>>
+  readonly validators: ReadonlyMap<string, OwnedHandler<RoomValidator>>
   /** Throws when somebody has registered one for the event. */
   registerMessageHandler(owner: string, event: string, fn: MessageHandler): void
   registerRoomValidator(owner: string, prefix: string, fn: RoomValidator): void
@@ -124,7 +124,7 @@ type SocketRegistry = {
   unregisterMessageHandler(event: string): boolean
   unregisterRoomValidator(prefix: string): boolean
   /** All whose prefix the name begins with: each of them must agree. */
-  validatorsOf(name: string): readonly Owned<RoomValidator>[]
+  validatorsOf(name: string): readonly OwnedHandler<RoomValidator>[]
   live(): LiveRooms | undefined
   attach(rooms: LiveRooms): void
 }
@@ -133,8 +133,8 @@ type SocketRegistry = {
 export type Sockets = { readonly sockets: SocketRegistry }
 
 export function openSocketRegistry(): SocketRegistry {
-  const handlers = new Map<string, Owned<MessageHandler>>()
-  const validators = new Map<string, Owned<RoomValidator>>()
+  const handlers = new Map<string, OwnedHandler<MessageHandler>>()
+  const validators = new Map<string, OwnedHandler<RoomValidator>>()
   let live: LiveRooms | undefined
   return {
     handlers,
@@ -151,7 +151,7 @@ export function openSocketRegistry(): SocketRegistry {
   }
 }
 
-function add<Fn>(known: Map<string, Owned<Fn>>, what: string, owner: string, name: string, fn: Fn): void {
+function add<Fn>(known: Map<string, OwnedHandler<Fn>>, what: string, owner: string, name: string, fn: Fn): void {
   if (typeof name !== 'string' || typeof fn !== 'function') throw new TypeError(`a ${what} is a name and a function`)
   const other = known.get(name)
   if (other !== undefined) throw new Error(`${other.owner} has a ${what} for ${JSON.stringify(name)} already`)

@@ -11,16 +11,16 @@ export type RenderJob = {
   /** For `recordedSubject`: the same without secrets. */
   readonly recordedVariables?: object
 }
-export type Rendered = RenderedMail & { readonly recordedSubject: string }
-export type RenderAnswer = { readonly rendered: Rendered } | { readonly problem: string }
+export type RenderResult = RenderedMail & { readonly recordedSubject: string }
+export type RenderAnswer = { readonly rendered: RenderResult } | { readonly problem: string }
 
-export type Renderer = {
+type Renderer = {
   /**
    * Renders a mail within a second and 64 MB.
    *
    * @throws {TemplateError} for a template that is broken or needs more
    */
-  render(job: RenderJob): Promise<Rendered>
+  render(job: RenderJob): Promise<RenderResult>
   close(): Promise<void>
 }
 
@@ -38,7 +38,7 @@ const resourceLimits = { maxOldGenerationSizeMb: 64, maxYoungGenerationSizeMb: 1
 export function openRenderer(): Renderer {
   let thread: Promise<Worker> | undefined
   let line: Promise<unknown> = Promise.resolve()
-  const renderNow = async (job: RenderJob): Promise<Rendered> => {
+  const renderNow = async (job: RenderJob): Promise<RenderResult> => {
     thread ??= startThread()
     try {
       const answer = await answerOf(await thread, job)

@@ -4,8 +4,8 @@ import type { Clock } from '../../../db/clock.ts'
 import type { Reads } from '../../../db/pools.ts'
 import { AppError } from '../../../errors.ts'
 import type { App } from '../../../http/http.ts'
-import { route } from '../../../http/route.ts'
-import { Text } from '../../../http/shapes.ts'
+import { routesOf } from '../../../http/route.ts'
+import { IdParams, Text } from '../../../http/shapes.ts'
 import { isUuid } from '../../../language/uuid.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
 import { type LogoReads, withEmbeddedLogo } from './logo.ts'
@@ -36,7 +36,7 @@ export function templateAdminRoutes(app: App, rt: TemplateReads): void {
   }))
 }
 
-const tag = 'Templates'
+const declared = routesOf('Templates')
 
 const TypeInfoShape = Type.Object({
   type: Text('invite'),
@@ -51,10 +51,9 @@ const TemplateShape = Type.Object({
 })
 const commonVariablesShape = Type.Array(Text('project_name'))
 
-const typesRoute = route({
+const typesRoute = declared({
   summary: 'List the types of mail templates and their variables',
   scope: 'read',
-  tag,
   response: {
     200: Type.Object({
       data: Type.Object({ types: Type.Array(TypeInfoShape), commonVariables: commonVariablesShape }),
@@ -62,10 +61,9 @@ const typesRoute = route({
   },
 })
 
-const defaultsRoute = route({
+const defaultsRoute = declared({
   summary: 'List the built-in mail templates',
   scope: 'read',
-  tag,
   response: {
     200: Type.Object({
       data: Type.Object({ templates: Type.Array(TemplateShape), commonVariables: commonVariablesShape }),
@@ -73,10 +71,9 @@ const defaultsRoute = route({
   },
 })
 
-const defaultRoute = route({
+const defaultRoute = declared({
   summary: 'Read a built-in mail template',
   scope: 'read',
-  tag,
   params: Type.Object({ type: Text('invite') }),
   response: {
     200: Type.Object({ data: Type.Object({ ...TemplateShape.properties, commonVariables: commonVariablesShape }) }),
@@ -85,11 +82,10 @@ const defaultRoute = route({
   sendsText: true,
 })
 
-const previewRoute = route({
+const previewRoute = declared({
   summary: 'Render a stored mail template with sample data',
   scope: 'admin',
-  tag,
-  params: Type.Object({ id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44') }),
+  params: IdParams,
   body: Type.Object({
     data: Type.Optional(
       Type.Record(Type.String(), Type.Unknown(), {

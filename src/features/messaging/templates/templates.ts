@@ -7,14 +7,14 @@ import { errors, type FieldProblem } from '../../../errors.ts'
 import type { Cell } from '../../data/items/items.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
 import { builtInTemplates, type Template, type TemplateType } from './built-in.ts'
-import type { MailRenderer, Rendered } from './renderer.ts'
+import type { MailRenderer, RenderResult } from './renderer.ts'
 import { defaultTemplate, lookupNames, seededTypes } from './types.ts'
 import { sampleVariables } from './variables.ts'
 
 export type { TemplateType } from './built-in.ts'
 export { inlineImages, type LogoReads, type MailLogo, readLogo, withEmbeddedLogo } from './logo.ts'
 export { oneLine } from './render.ts'
-export { type MailRenderer, openRenderer, type Renderer } from './renderer.ts'
+export { type MailRenderer, openRenderer } from './renderer.ts'
 export { commonVariables, type Person, type TenantRow, withSynonyms } from './variables.ts'
 
 type MailContents = {
@@ -34,7 +34,7 @@ type MailContents = {
  *
  * @throws {TemplateError} when the built-in template or the given subject fails, or there is none of the type
  */
-export async function renderMail(rt: Reads & Logs & MailRenderer, contents: MailContents): Promise<Rendered> {
+export async function renderMail(rt: Reads & Logs & MailRenderer, contents: MailContents): Promise<RenderResult> {
   const { type, variables, tenantId } = contents
   const stored = await activeTemplate(rt.db, lookupNames(type, variables), tenantId)
   const builtIn = builtInTemplate(type)

@@ -32,13 +32,13 @@ const verification = {
 }
 const invite = { variables: ['inviteLink', 'inviterName', 'existing', ...expiry] }
 
-type Known = Omit<TypeInfo, 'type'> & { readonly builtIn?: TemplateType }
+type TypeEntry = Omit<TypeInfo, 'type'> & { readonly builtIn?: TemplateType }
 
 /**
  * Both vocabularies: first the names of the specification, which are seeded, then those that say which of its mails
  * exactly, and `custom`, which is sent by extensions alone and has no built-in text.
  */
-const known: Readonly<Record<string, Known>> = {
+const known: Readonly<Record<string, TypeEntry>> = {
   magic_link: {
     label: 'Sign in by link or code',
     description: 'Signs in without a password',
@@ -110,6 +110,6 @@ export function lookupNames(type: string, variables: Readonly<Record<string, unk
 }
 
 function infoOf(type: string): TypeInfo {
-  const { label, description, variables } = known[type] as Known
+  const { label, description, variables } = known[type] as TypeEntry
   return { type, label, description, variables }
 }

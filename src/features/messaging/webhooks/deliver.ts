@@ -22,7 +22,7 @@ import { refusalOf, type SightReads, seenBy, seenEvents } from './sight.ts'
  * the way has its claims taken over, so something may be sent twice, under the same id.
  */
 
-export type DeliveryWrites = SightReads & Writes
+type DeliveryWrites = SightReads & Writes
 
 /** How many requests one endpoint gets at the same time from one process. */
 const slotsOfEndpoint = 8
@@ -129,7 +129,7 @@ async function attempt(
 
 const longestFailingMs = 86_400_000
 
-export type Answer = {
+type Answer = {
   readonly status: number | undefined
   readonly retryAfterMs: number | undefined
   readonly response: string | undefined
@@ -189,7 +189,7 @@ async function post(
 }
 
 /** By the Standard Webhooks scheme: of id, time and body, with the key that the secret stands for. */
-export function signatureOf(secret: string, id: string, at: number, text: string): string {
+function signatureOf(secret: string, id: string, at: number, text: string): string {
   const key = Buffer.from(secret.slice(secretPrefix.length), 'base64')
   return `v1,${createHmac('sha256', key).update(`${id}.${at}.${text}`).digest('base64')}`
 }

@@ -41,7 +41,7 @@ export function webhookById(db: Reader, id: string): Promise<Webhook | undefined
   return db.maybeOne<Webhook>(rawQuery(`select ${columns} from "svc_Webhook" where id = $1`, [id]))
 }
 
-export type SealedSecrets = {
+type SealedSecrets = {
   readonly secret: string
   readonly formerSecret: string | null
   readonly isFormerValid: boolean
@@ -153,7 +153,7 @@ export async function deleteWebhook(tx: Tx, id: string): Promise<void> {
   await tx.any(rawQuery(`delete from svc_log.consumer where name = 'webhook:' || $1::uuid`, [id]))
 }
 
-export type Owner = {
+type Owner = {
   readonly email: string
   readonly memberships: readonly { readonly roleId: string; readonly tenantId: string | null }[]
 }

@@ -19,13 +19,13 @@ import {
   accessCollections,
   type ChangedRow,
   type ChangesReads,
+  type ChangeView,
   changedRows,
   disturbedCollections,
-  type Followed,
+  type FollowedCollection,
   readableCollections,
   ruleSources,
   seenAction,
-  type View,
   viewOf,
 } from '../../data/changes/changes.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
@@ -39,9 +39,9 @@ import { insertDeliveries, ownerOf, type Webhook, webhookById } from './queries.
 export type SightReads = ChangesReads & CurrentSettings & Configuration
 
 /** A webhook's role compiled, and what it follows with it. */
-export type Sight = {
+type Sight = {
   readonly access: Access
-  readonly followed: ReadonlyMap<string, Followed>
+  readonly followed: ReadonlyMap<string, FollowedCollection>
   /** Collections that decide which rows it sees, beside those that it follows. */
   readonly watched: ReadonlySet<string>
 }
@@ -59,7 +59,7 @@ export function sightOf(rt: SightReads, { collections, filter, fields, role_Id, 
   if (role === undefined) throw new AppError(400, 'role_Id: there is no such role')
   const access = accessOfRole(rt, rules, role, rt.config.tenancy.enabled ? (tenant_Id ?? undefined) : undefined)
   const own = parseListQuery({ ...(filter && { filter }) }).filter
-  const followed = new Map<string, Followed>()
+  const followed = new Map<string, FollowedCollection>()
   const watched = new Set<string>(accessCollections)
   if (collections.includes(everything) && (filter !== null || fields !== null))
     throw errors.badBody(`filter and fields need collections by name: ${everything} stands for many`)
@@ -203,7 +203,7 @@ export function seenBy(rt: SightReads, webhook: Wanted): Sight | undefined {
   }
 }
 
-export type SeenEvent = { readonly action: string; readonly row: ChangedRow | undefined }
+type SeenEvent = { readonly action: string; readonly row: ChangedRow | undefined }
 
 /**
  * What is seen of events, by position; nothing of those that are not. Of an erased one only that there was one, where the
@@ -235,13 +235,13 @@ export async function seenEvents(
   return seen
 }
 
-function viewIn(rt: SightReads, access: Access, { collection, fields, filter }: Followed): View {
+function viewIn(rt: SightReads, access: Access, { collection, fields, filter }: FollowedCollection): ChangeView {
   const env = resolveEnv(rt)
   return viewOf({ catalog: rt.catalog.current(), access, collection, fields, env, scoped: true, filter })
 }
 
 /** Whether no rule and no filter keeps any row from it: then its view is the one of somebody without rules. */
-function seesAll(rt: SightReads, access: Access, { collection, fields, filter }: Followed): boolean {
+function seesAll(rt: SightReads, access: Access, { collection, fields, filter }: FollowedCollection): boolean {
   if (filter !== undefined) return false
   const free = viewOf({
     ...{ catalog: rt.catalog.current(), access, collection, fields },

@@ -28,7 +28,7 @@ import {
 } from './queries.ts'
 import { deliveryId, placeName, refusalOf, type SightReads, sightOf } from './sight.ts'
 
-export { type DeliveryWrites, deliverTo, tellOfStopped } from './deliver.ts'
+export { deliverTo, tellOfStopped } from './deliver.ts'
 export { actionsOfWebhooks, deliveriesAbout, type Webhook, webhooksOf } from './queries.ts'
 export { webhookConsumer } from './sight.ts'
 
@@ -38,7 +38,7 @@ export type WebhookWrites = SightReads & Writes & Reads & IdSource
 type Asker = { readonly caller: Caller; readonly actor: Actor }
 
 /** What a webhook is made of; a change gives some of it. */
-export type WebhookInput = {
+type WebhookInput = {
   readonly name: string
   readonly url: string
   readonly collections: readonly string[]
@@ -49,7 +49,7 @@ export type WebhookInput = {
   readonly tenant_Id?: string | null
 }
 
-export type WebhookChange = Partial<WebhookInput> & { readonly status?: Webhook['status'] }
+type WebhookChange = Partial<WebhookInput> & { readonly status?: Webhook['status'] }
 
 const webhooksAtMost = 50
 /** A receiver may check by the former secret for a day. */

@@ -1,5 +1,5 @@
 import type { Logs } from '../../../adapters/logger.ts'
-import type { Reading } from '../../../adapters/metrics.ts'
+import type { Sample } from '../../../adapters/metrics.ts'
 import { logTable } from '../../../catalog/log-triggers.ts'
 import type { Reads, ReservedReads } from '../../../db/pools.ts'
 import { onceASecond } from '../../../db/rounds.ts'
@@ -9,7 +9,7 @@ import { bossSchema, deadLetterQueues, queues } from '../../../events/jobs.ts'
 import type { Meters } from './instruments.ts'
 
 /** A scrape that takes longer than this helps nobody; Prometheus waits ten seconds. */
-const patienceMs = 2000
+const timeoutMs = 2000
 
 export type DatabaseReads = Reads & ReservedReads & Logs
 
@@ -21,12 +21,12 @@ export function registerDatabaseGauges(rt: DatabaseReads & Meters): void {
   const { metrics } = rt.instruments
   const figures = askAtScrape(
     (signal) => readFigures(rt, signal),
-    patienceMs,
+    timeoutMs,
     (error) => rt.log.warn({ err: error }, 'the figures of the database could not be read'),
   )
   const alive = askAtScrape(
     () => rt.reserved.one(aliveQuery),
-    patienceMs,
+    timeoutMs,
     (error) => rt.log.warn({ err: error }, 'the database did not answer a scrape'),
   )
   const gauge: Gauge = (name, help, labelNames, read) =>
@@ -48,7 +48,7 @@ export function registerDatabaseGauges(rt: DatabaseReads & Meters): void {
   gauge('daybook_log_size_bytes', 'Size of svc_AuditLog with its indexes.', [], ({ log }) => [{ value: log.bytes }])
 }
 
-type Gauge = (name: string, help: string, labelNames: readonly string[], read: (found: Figures) => Reading[]) => void
+type Gauge = (name: string, help: string, labelNames: readonly string[], read: (found: Figures) => Sample[]) => void
 
 function registerWork(gauge: Gauge): void {
   gauge(
@@ -115,26 +115,26 @@ function byLabel(
 }
 
 /**
- * Reads at most once a second however many scrapes there are, and keeps none waiting longer than `patienceMs`: undefined
+ * Reads at most once a second however many scrapes there are, and keeps none waiting longer than `timeoutMs`: undefined
  * when the answer was not there by then, or there was none.
  */
 export function askAtScrape<T>(
   read: (signal: AbortSignal) => Promise<T>,
-  patienceMs: number,
+  timeoutMs: number,
   onError: (error: unknown) => void,
 ): () => Promise<T | undefined> {
   const ask = onceASecond(async () => {
     try {
-      return await read(AbortSignal.timeout(patienceMs))
+      return await read(AbortSignal.timeout(timeoutMs))
     } catch (error) {
       onError(error)
       return undefined
     }
   })
-  return () => withPatience(ask(), patienceMs)
+  return () => withTimeout(ask(), timeoutMs)
 }
 
-function withPatience<T>(answer: Promise<T>, ms: number): Promise<T | undefined> {
+function withTimeout<T>(answer: Promise<T>, ms: number): Promise<T | undefined> {
   const { promise, resolve } = Promise.withResolvers<undefined>()
   const timer = setTimeout(() => resolve(undefined), ms)
   return Promise.race([answer, promise]).finally(() => clearTimeout(timer))

@@ -1,11 +1,10 @@
-import type { Catalog, Collection, Field, Relation } from '../../../catalog/catalog.ts'
+import type { Catalog, Collection, Field, Kind, Relation } from '../../../catalog/catalog.ts'
 import { isToMany } from '../../../query/plan.ts'
 import type { Rights, WriteRights } from '../../data/items/items.ts'
-import { keySchema, orNull, readSchema, writeSchema } from './fields.ts'
 import type { Json, Stand } from './shape.ts'
 
 /** A collection as one caller knows it. */
-export type Described = { readonly collection: Collection; readonly rights: Rights }
+export type CollectionView = { readonly collection: Collection; readonly rights: Rights }
 
 /** The names of a collection's schemas among the components; names of collections have no dots. */
 const rowOf = (name: string) => name
@@ -16,7 +15,11 @@ export const componentRef = (kind: string, name: string): Json => ({ $ref: `#/co
 const schemaRef = (name: string) => componentRef('schemas', name)
 
 /** The schemas of a collection: its rows as they are answered, and what a new or a changed one may set. */
-export function collectionSchemas(catalog: Catalog, { collection, rights }: Described, readable: ReadonlySet<string>) {
+export function collectionSchemas(
+  catalog: Catalog,
+  { collection, rights }: CollectionView,
+  readable: ReadonlySet<string>,
+) {
   const schemas: Record<string, Json> = {}
   const { name } = collection
   const { read, create, update } = rights
@@ -27,7 +30,7 @@ export function collectionSchemas(catalog: Catalog, { collection, rights }: Desc
 }
 
 /** What stands for the rows of a collection in the shapes of its routes. */
-export function standIn({ collection, rights }: Described): Stand {
+export function standIn({ collection, rights }: CollectionView): Stand {
   const { name, primaryKey } = collection
   const key = keySchema(primaryKey)
   const onlyKey = { type: 'object', properties: { [primaryKey.name]: key } }
@@ -52,7 +55,7 @@ export function standIn({ collection, rights }: Described): Stand {
 }
 
 /** Every member is optional: `fields` decides which there are, and `aggregate` adds some. */
-function rowSchema(catalog: Catalog, { collection, rights }: Described, readable: ReadonlySet<string>): Json {
+function rowSchema(catalog: Catalog, { collection, rights }: CollectionView, readable: ReadonlySet<string>): Json {
   const { fields, relations } = rights.read!
   const properties: Record<string, Json> = {}
   for (const field of fields) properties[field.name] = readSchema(field, descriptionOf(collection, field.name))
@@ -119,3 +122,135 @@ function descriptionOf({ definition }: Collection, field: string): string | unde
   const { description, comment } = definition.schema.fields[field] ?? {}
   return [description, comment].find((text): text is string => typeof text === 'string' && text !== '')
 }
+
+/** A field in rows that are answered. */
+function readSchema(field: Field, description: string | undefined): Json {
+  const schema = formOf(field.kind, field.element, field.enumValues, 'answered')
+  return { ...described(field, description), ...(field.nullable ? orNull(schema) : schema) }
+}
+
+/** A field in payloads: with its rules, and in every form that is taken. */
+function writeSchema(field: Field, description: string | undefined): Json {
+  const schema = { ...formOf(field.kind, field.element, field.enumValues, 'taken'), ...rulesOf(field) }
+  const chosen = field.default?.kind === 'literal' ? { default: field.default.value } : {}
+  return {
+    ...described(field, description),
+    ...(field.nullable ? orNull(schema) : schema),
+    ...chosen,
+    ...(field.hidden && { writeOnly: true }),
+  }
+}
+
+/** The type of a primary key, in answers and in paths. */
+function keySchema({ kind, element, enumValues }: Field): Json {
+  return formOf(kind, element, enumValues, 'answered')
+}
+
+type Direction = 'answered' | 'taken'
+
+function formOf(
+  kind: Kind,
+  element: Kind | undefined,
+  enumValues: readonly string[] | undefined,
+  direction: Direction,
+): Json {
+  if (kind === 'enum') return { type: 'string', enum: [...(enumValues ?? [])] }
+  if (kind === 'array')
+    return { type: 'array', items: orNull(formOf(element ?? 'text', undefined, undefined, direction)) }
+  if (kind === 'range') return rangeOf(orNull(formOf(element ?? 'integer', undefined, undefined, direction)), direction)
+  const form = forms[kind]
+  return { ...(direction === 'taken' ? (form.taken ?? form.answered) : form.answered) }
+}
+
+function rangeOf(bound: Json, direction: Direction): Json {
+  const flag = { type: 'boolean' }
+  const whole = {
+    type: 'object',
+    properties: { lower: bound, upper: bound, lowerInclusive: flag, upperInclusive: flag },
+  }
+  if (direction === 'answered') return whole
+  return { anyOf: [whole, { type: 'array', items: bound, minItems: 2, maxItems: 2 }] }
+}
+
+const geoJson: Json = {
+  type: 'object',
+  properties: { type: { type: 'string' }, coordinates: { type: 'array' } },
+  required: ['type'],
+  description: 'GeoJSON',
+}
+
+/** By kind what is answered, and where more is taken that. */
+const forms: Readonly<Record<Exclude<Kind, 'enum' | 'array' | 'range'>, { answered: Json; taken?: Json }>> = {
+  text: { answered: { type: 'string' } },
+  integer: { answered: { type: 'integer', format: 'int32' } },
+  bigint: {
+    answered: { type: ['integer', 'string'], format: 'int64' },
+  },
+  decimal: { answered: { type: 'string', format: 'decimal' }, taken: { type: ['string', 'number'] } },
+  float: { answered: { type: 'number' } },
+  boolean: { answered: { type: 'boolean' } },
+  datetime: { answered: { type: 'string', format: 'date-time' } },
+  datetime_no_tz: { answered: { type: 'string', format: 'date-time' } },
+  date: { answered: { type: 'string', format: 'date' } },
+  time: { answered: { type: 'string', examples: ['13:45:00+00'] } },
+  time_no_tz: { answered: { type: 'string', examples: ['13:45:00'] } },
+  json: { answered: {} },
+  uuid: { answered: { type: 'string', format: 'uuid' } },
+  geometry: { answered: geoJson },
+  geography: { answered: geoJson },
+  vector: { answered: { type: 'array', items: { type: 'number' } } },
+}
+
+/** Also without a value. */
+function orNull(schema: Json): Json {
+  const { type, enum: words } = schema
+  if (type === undefined) return Array.isArray(schema.anyOf) ? { ...schema, anyOf: [...schema.anyOf, isNull] } : schema
+  return { ...schema, type: [type, 'null'].flat(), ...(Array.isArray(words) && { enum: [...words, null] }) }
+}
+
+const isNull = { type: 'null' }
+
+/** What the JSON form of a type does not say by itself. */
+const notes: Readonly<Partial<Record<Kind, string>>> = {
+  bigint: 'A number within ±(2⁵³−1), else text.',
+  decimal: 'Exact, as text.',
+  datetime_no_tz: 'A time without a zone.',
+}
+
+function described({ kind, type, generated }: Field, description: string | undefined): Json {
+  const words = [description, notes[kind], generated === undefined ? undefined : 'Calculated.']
+  const text = words.filter((word) => word !== undefined).join(' ')
+  return { ...(text !== '' && { description: text }), 'x-type': type }
+}
+
+/** Rules of the definition that JSON Schema has words for. */
+function rulesOf({ kind, pgType, validate = {} }: Field): Json {
+  const longest = /^varchar\((\d+)\)$/.exec(pgType)?.[1]
+  const argument = (name: string): unknown => {
+    const rule = validate[name]
+    return rule !== null && typeof rule === 'object' && !Array.isArray(rule) ? (rule as { args?: unknown }).args : rule
+  }
+  if (kind === 'text') {
+    const length = argument('len')
+    const [least, most] = Array.isArray(length) ? length : []
+    const format = textFormats.find(([rule]) => argument(rule) === true)?.[1]
+    const maxLength = Math.min(Number(longest ?? Number.POSITIVE_INFINITY), Number(most ?? Number.POSITIVE_INFINITY))
+    return {
+      ...(least !== undefined && { minLength: least }),
+      ...(Number.isFinite(maxLength) && { maxLength }),
+      ...(format !== undefined && { format }),
+    }
+  }
+  if (kind !== 'integer' && kind !== 'float') return {}
+  const [minimum, maximum] = [argument('min'), argument('max')].map((bound) => [bound].flat()[0])
+  return {
+    ...(typeof minimum === 'number' && { minimum }),
+    ...(typeof maximum === 'number' && { maximum }),
+  }
+}
+
+const textFormats = [
+  ['isEmail', 'email'],
+  ['isUrl', 'uri'],
+  ['isUUID', 'uuid'],
+] as const

@@ -6,7 +6,7 @@ import type { DeclaredRoute } from '../../../http/declared-routes.ts'
 import { oncePer } from '../../../language/once.ts'
 import { type ItemReads, rightsOf } from '../../data/items/items.ts'
 import { type KeptText, keptText } from './kept-text.ts'
-import { describeApi, type Standing } from './openapi.ts'
+import { type CallerKind, describeApi } from './openapi.ts'
 
 /** What a description is made of. */
 export type DescriptionReads = ItemReads & SettingsInForce
@@ -15,11 +15,11 @@ export type DescriptionReads = ItemReads & SettingsInForce
 export function descriptionFor(rt: DescriptionReads, caller: Caller, routes: readonly DeclaredRoute[]): KeptText {
   const [catalog, rules] = [rt.catalog.current(), rt.access.current()]
   const kept = keptFor(routes)(catalog)(rules)
-  const standing = standingOf(caller)
-  const key = JSON.stringify([caller.role.id, standing, caller.tenantId !== undefined])
+  const callerKind = callerKindOf(caller)
+  const key = JSON.stringify([caller.role.id, callerKind, caller.tenantId !== undefined])
   const known = kept.get(key)
   if (known !== undefined) return known
-  const made = keptText(Buffer.from(JSON.stringify(describe(rt, caller, { routes, catalog, rules, standing }))))
+  const made = keptText(Buffer.from(JSON.stringify(describe(rt, caller, { routes, catalog, rules, callerKind }))))
   kept.set(key, made, keptForMs)
   return made
 }
@@ -41,7 +41,7 @@ const keptFor = oncePer((_routes: readonly DeclaredRoute[]) =>
   ),
 )
 
-const standingOf = ({ keyId, client, userId, admin }: Caller): Standing => ({
+const callerKindOf = ({ keyId, client, userId, admin }: Caller): CallerKind => ({
   by: userId === undefined ? 'nothing' : keyId === undefined && client === undefined ? 'session' : 'key',
   admin,
 })
@@ -50,16 +50,16 @@ type Current = {
   readonly routes: readonly DeclaredRoute[]
   readonly catalog: Catalog
   readonly rules: AccessRules
-  readonly standing: Standing
+  readonly callerKind: CallerKind
 }
 
 /** By what the role may do now, whoever has it: the caller's own access may be a moment older than the rules. */
-function describe(rt: DescriptionReads, { role, tenantId }: Caller, { routes, catalog, rules, standing }: Current) {
-  const access = { ...accessOfRole(rt, rules, role, tenantId), byKey: standing.by === 'key' }
+function describe(rt: DescriptionReads, { role, tenantId }: Caller, { routes, catalog, rules, callerKind }: Current) {
+  const access = { ...accessOfRole(rt, rules, role, tenantId), byKey: callerKind.by === 'key' }
   return describeApi({
     routes,
     catalog,
-    standing,
+    callerKind,
     rightsOf: (collection) => rightsOf(rt, access, collection),
     config: rt.config,
   })

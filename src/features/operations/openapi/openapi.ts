@@ -5,14 +5,14 @@ import type { AccessClass, DeclaredRoute } from '../../../http/declared-routes.t
 import { RealtimeError } from '../../../http/shapes.ts'
 import { oncePer } from '../../../language/once.ts'
 import type { Rights } from '../../data/items/items.ts'
-import { collectionSchemas, componentRef, type Described, standIn } from './collections.ts'
+import { type CollectionView, collectionSchemas, componentRef, standIn } from './collections.ts'
 import { operationOf, pathOf, refusalResponses, refusalSchemas, securitySchemes } from './operation.ts'
 import type { Json } from './shape.ts'
 
 export { schemaOf } from './shape.ts'
 
 /** How somebody comes to the API: by nothing, by a key, by a session; administrators by one of the latter. */
-export type Standing = {
+export type CallerKind = {
   readonly by: 'nothing' | 'key' | 'session'
   readonly admin: boolean
 }
@@ -20,7 +20,7 @@ export type Standing = {
 type Source = {
   readonly routes: readonly DeclaredRoute[]
   readonly catalog: Catalog
-  readonly standing: Standing
+  readonly callerKind: CallerKind
   readonly rightsOf: (collection: Collection) => Rights
   readonly config: Pick<Config, 'openapi' | 'access' | 'server' | 'project'>
 }
@@ -33,10 +33,10 @@ export type HiddenFamily = { readonly name: string; readonly variable: string }
  * it may, and every family of routes that the configuration includes. The same input gives the same text.
  */
 export function describeApi(source: Source): Json {
-  const { config, routes, standing } = source
+  const { config, routes, callerKind } = source
   const described = describedCollections(source)
   const parameters = sharedParameters()
-  const reachable = routes.filter((route) => isReachable(route, standing) && isDescribed(route, config))
+  const reachable = routes.filter((route) => isReachable(route, callerKind) && isDescribed(route, config))
   const paths = new Map<string, Json>()
   const add = (path: string, method: string, operation: Json) => {
     paths.set(path, { ...paths.get(path), [method.toLowerCase()]: operation })
@@ -129,7 +129,7 @@ const tagsOfFamily = (family: Family): string[] => Object.keys(familyOfTag).filt
 
 const tagOf = ({ tags, endpoint }: DeclaredRoute): string => tags?.[0] ?? endpoint ?? 'Other'
 
-function tagsOf(described: readonly Described[], reachable: readonly DeclaredRoute[]): Json[] {
+function tagsOf(described: readonly CollectionView[], reachable: readonly DeclaredRoute[]): Json[] {
   const names = reachable.filter((route) => !isOfItems(route)).map(tagOf)
   const collections = described.map(({ collection }) => ({ name: collection.name, description: about(collection) }))
   return [...collections, ...[...new Set(names)].map((name) => ({ name }))]
@@ -143,7 +143,7 @@ function about({ definition, system }: Collection): string {
 
 /* What a caller can reach. */
 
-const standings: Readonly<Record<AccessClass, (standing: Standing) => boolean>> = {
+const callerKinds: Readonly<Record<AccessClass, (callerKind: CallerKind) => boolean>> = {
   public: () => true,
   bearer: ({ by }) => by !== 'nothing',
   session: ({ by }) => by === 'session',
@@ -152,11 +152,11 @@ const standings: Readonly<Record<AccessClass, (standing: Standing) => boolean>> 
   'admin session': ({ admin, by }) => admin && by === 'session',
 }
 
-const isReachable = ({ access }: DeclaredRoute, standing: Standing): boolean => standings[access](standing)
+const isReachable = ({ access }: DeclaredRoute, callerKind: CallerKind): boolean => callerKinds[access](callerKind)
 
 /** Collections by name, the installation's own first; none of them for strangers where definitions are not public. */
-function describedCollections({ catalog, standing, config, rightsOf }: Source): readonly Described[] {
-  if (standing.by === 'nothing' && !config.access.schemasPublic) return []
+function describedCollections({ catalog, callerKind, config, rightsOf }: Source): readonly CollectionView[] {
+  if (callerKind.by === 'nothing' && !config.access.schemasPublic) return []
   const order = (a: Collection, b: Collection) =>
     Number(a.system) - Number(b.system) || (a.name < b.name ? -1 : a.name > b.name ? 1 : 0)
   return [...catalog.collections.values()]
@@ -170,7 +170,7 @@ const isOfItems = ({ url, endpoint }: DeclaredRoute): boolean =>
   endpoint === undefined && /^\/(items|reports|utils)\/.*:collection(\/|$)/.test(url)
 
 /** Whether the rights over a collection open a route of items. */
-function opens({ method, url }: DeclaredRoute, { collection, rights }: Described): boolean {
+function opens({ method, url }: DeclaredRoute, { collection, rights }: CollectionView): boolean {
   if (method === 'GET' || url.startsWith('/reports/') || url.endsWith('/history')) return rights.read !== undefined
   if (url.startsWith('/utils/')) return collection.sortEnabled && rights.update !== undefined
   if (method === 'DELETE') return rights.delete

@@ -7,7 +7,7 @@ import { componentRef } from './collections.ts'
 import { type Json, type Stand, schemaOf } from './shape.ts'
 
 /** Where a route is described: as it is, or for one collection. */
-export type Place = {
+type OperationContext = {
   readonly operationId: string
   readonly tag: string
   /** The collection that stands for the parameter of the path, and its rows in the shapes. */
@@ -24,7 +24,7 @@ export function pathOf(url: string, collection?: string): string {
 }
 
 /** What one method of a path does. */
-export function operationOf(route: DeclaredRoute, place: Place): Json {
+export function operationOf(route: DeclaredRoute, place: OperationContext): Json {
   const { operationId, tag, collection } = place
   const { body, description, summary, endpoint } = route
   const title = summary ?? (endpoint === undefined ? undefined : `A route of the extension ${endpoint}`)
@@ -41,7 +41,7 @@ export function operationOf(route: DeclaredRoute, place: Place): Json {
   }
 }
 
-function parametersOf(route: DeclaredRoute, { collection, share }: Place): Json[] {
+function parametersOf(route: DeclaredRoute, { collection, share }: OperationContext): Json[] {
   const { params, querystring, method, url } = route
   const inPath = [...url.matchAll(/:(\w+)|(\*)/g)].map(([, name]) => name ?? 'path')
   const declared = membersOf(params, collection?.stand)

@@ -89,7 +89,7 @@ export async function redrive(rt: Writes, actor: Actor, id: string, body: unknow
   )
 }
 
-type Stored = Omit<StoredJob, 'queue'> & { readonly queue: QueueName }
+type KnownJob = Omit<StoredJob, 'queue'> & { readonly queue: QueueName }
 
 /** The lock lets one of several requests through; the next one finds the job as that has left it. */
 async function change(
@@ -97,7 +97,7 @@ async function change(
   actor: Actor,
   id: string,
   states: readonly JobState[],
-  work: (tx: Tx, job: Stored) => Promise<DomainEvent>,
+  work: (tx: Tx, job: KnownJob) => Promise<DomainEvent>,
 ): Promise<void> {
   if (!isUuid(id)) throw jobNotFound()
   await commit(rt, actor, async (tx) => {
@@ -115,7 +115,7 @@ const isKnown = (queue: string): queue is QueueName => Object.hasOwn(queues, que
 const jobNotFound = () => new AppError(404, 'Job not found')
 
 /** The row that a job is about, which has a state of its own and follows what happens to the job. */
-type Subject = {
+type JobSubject = {
   /** Makes the row ready for another job, changed by the request's body; throws where there is nothing to do again. */
   redrive(tx: Tx, data: Readonly<Record<string, unknown>>, body: unknown): Promise<void>
   cancel(tx: Tx, data: Readonly<Record<string, unknown>>): Promise<void>
@@ -138,7 +138,7 @@ export const MailCorrection = Type.Object(
 /** Of anything else. */
 const NoCorrection = Type.Object({}, closed)
 
-const mail: Subject = {
+const mail: JobSubject = {
   async redrive(tx, data, body) {
     const { to } = readAs(MailCorrection, body)
     if (misfitOf('mail', data) !== undefined) throw errors.conflict('The job names no mail')
@@ -153,14 +153,14 @@ const mail: Subject = {
   },
 }
 
-const withoutRow: Subject = {
+const withoutRow: JobSubject = {
   redrive: async (_tx, _data, body) => void readAs(NoCorrection, body),
   cancel: async () => undefined,
 }
 
-const subjects: Partial<Readonly<Record<QueueName, Subject>>> = { mail }
+const subjects: Partial<Readonly<Record<QueueName, JobSubject>>> = { mail }
 
-function subjectOf(queue: QueueName): Subject {
+function subjectOf(queue: QueueName): JobSubject {
   return subjects[queue] ?? withoutRow
 }
 
@@ -173,7 +173,7 @@ function taskIdOf(id: string): number | undefined {
   return /^\d{1,10}$/.test(id) && Number(id) <= largestId ? Number(id) : undefined
 }
 
-type Deed = {
+type TaskChange = {
   /** Of which states. */
   readonly states: readonly TaskState[]
   readonly act: (tx: Tx, id: number) => Promise<void>
@@ -184,10 +184,10 @@ const taskDeeds = {
   hurry: { states: ['created', 'retry'], act: hurryTask, event: 'task.hurried' },
   cancel: { states: ['created', 'retry', 'active'], act: cancelTask, event: 'task.cancelled' },
   redrive: { states: ['failed', 'completed'], act: redriveTask, event: 'task.redriven' },
-} satisfies Record<string, Deed>
+} satisfies Record<string, TaskChange>
 
 /** 404 for an unknown task, 409 for one in another state. */
-async function changeTask(rt: Writes, actor: Actor, taskId: number, { states, act, event }: Deed): Promise<void> {
+async function changeTask(rt: Writes, actor: Actor, taskId: number, { states, act, event }: TaskChange): Promise<void> {
   await commit(rt, actor, async (tx) => {
     const state = await lockTask(tx, taskId)
     if (state === undefined) throw new AppError(404, 'Job not found')
@@ -230,7 +230,7 @@ export async function queueRows(rt: Reads): Promise<readonly QueueRow[]> {
 
 const atMost = 500
 
-type Redriven = {
+type RedriveReport = {
   readonly redriven: number
   /** Those that are still given up, and why. */
   readonly refused: readonly { readonly id: string; readonly reason: string }[]
@@ -239,7 +239,7 @@ type Redriven = {
 }
 
 /** Has what was given up in a queue done again, the oldest first, each in a transaction of its own. 404 for no queue. */
-export async function redriveQueue(rt: Reads & Writes, actor: Actor, queue: string): Promise<Redriven> {
+export async function redriveQueue(rt: Reads & Writes, actor: Actor, queue: string): Promise<RedriveReport> {
   const known = allQueues.find((name) => name === queue)
   if (known === undefined) throw new AppError(404, 'Queue not found')
   const ids = await deadJobs(rt.db, known satisfies QueueFilter, atMost + 1)

@@ -4,7 +4,17 @@ import type { Reads } from '../../../db/pools.ts'
 import type { Writes } from '../../../events/commit.ts'
 import { type App, actorOf } from '../../../http/http.ts'
 import { type Declaration, route } from '../../../http/route.ts'
-import { Count, Moment, NullableId, NullableMoment, NullableText, OneOf, Said, Text } from '../../../http/shapes.ts'
+import {
+  Count,
+  IdParams,
+  Moment,
+  NullableId,
+  NullableMoment,
+  NullableText,
+  OneOf,
+  Said,
+  Text,
+} from '../../../http/shapes.ts'
 import { cancel, hurry, jobOr404, MailCorrection, queueRows, redrive, redriveQueue } from './ops.ts'
 import { allQueues, type JobFilter, jobStates, jobsPage } from './queries.ts'
 
@@ -82,8 +92,6 @@ const JobShape = Type.Object({
   ),
 })
 
-const JobParams = Type.Object({ id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44') })
-
 const declared = <const D extends Omit<Declaration, 'tag' | 'scope'>>(declaration: D) =>
   route({ tag: 'Operations', scope: 'admin', ...declaration })
 
@@ -95,19 +103,17 @@ const listRoute = declared({
 })
 const readRoute = declared({
   summary: 'Read a job',
-  params: JobParams,
+  params: IdParams,
   response: { 200: Type.Object({ data: JobShape }) },
 })
 const retryRoute = declared({
   summary: 'Have a waiting job run next',
-  params: JobParams,
+  params: IdParams,
   response: { 200: Said('The job runs next') },
 })
-const redriveRoute = route({
+const redriveRoute = declared({
   summary: 'Queue a job again that was given up',
-  tag: 'Operations',
-  scope: 'admin',
-  params: JobParams,
+  params: IdParams,
   body: MailCorrection,
   response: { 200: Said('The job is queued again') },
   // Each kind of job takes members of its own, and which one it is is looked up first.
@@ -115,7 +121,7 @@ const redriveRoute = route({
 })
 const cancelRoute = declared({
   summary: 'Cancel a job',
-  params: JobParams,
+  params: IdParams,
   response: { 200: Said('The job is cancelled') },
 })
 const queuesRoute = declared({

@@ -40,7 +40,7 @@ export async function enableCollection(
   rt: Reads & Writes & CurrentCatalog,
   actor: Actor,
   name: string,
-  { actions = validActions, replicaIdentityFull = false }: Wanted,
+  { actions = validActions, replicaIdentityFull = false }: RealtimeChange,
 ) {
   const config: RealtimeConfig = {
     enabled: true,
@@ -73,7 +73,7 @@ export async function changeActions(
   return { message: `Realtime configuration updated for collection: ${name}`, collection: name, config }
 }
 
-type Wanted = {
+type RealtimeChange = {
   readonly actions?: readonly RealtimeAction[] | undefined
   readonly replicaIdentityFull?: boolean | undefined
 }

@@ -28,7 +28,7 @@ const claim = `update "svc_Tasks" t
       retry_at = null, progress = null, progress_message = null, "updatedAt" = now()`
 
 /** What a worker may claim now. */
-export type Wanted = {
+export type ClaimFilter = {
   readonly types: readonly string[]
   /** Isolated because they are likely to break the process that they run in: tasks of these types, and retries. */
   readonly isolatedTypes: readonly string[]
@@ -39,7 +39,7 @@ export type Wanted = {
 const isolated = (types: string) => `(t.retry_count > 0 or t.type = any(${types}::text[]))`
 
 /** Claims up to `limit` due tasks, those that have been due the longest. Of rows that others claim none. */
-export function claimDueTasks({ types, isolatedTypes, isolatedAtMost }: Wanted, limit: number): Statement {
+export function claimDueTasks({ types, isolatedTypes, isolatedAtMost }: ClaimFilter, limit: number): Statement {
   return {
     name: 'claim_due_tasks',
     text: `${actorCte(1)}, earliest as materialized (
@@ -167,7 +167,7 @@ export async function completeHeld(tx: Tx, { id, token }: AttemptClaim, result: 
 /** Milliseconds until the next task is due that may be claimed; 0 when one is, undefined when none waits. */
 export async function nextDueMs(
   db: Reader,
-  { types, isolatedTypes, isolatedAtMost }: Wanted,
+  { types, isolatedTypes, isolatedAtMost }: ClaimFilter,
 ): Promise<number | undefined> {
   const row = await db.maybeOne<{ ms: number }>(
     rawQuery(

@@ -4,6 +4,7 @@ import { type Reader, sql, type Tx } from '../../../db/sql.ts'
 import { commitRow, type Writes } from '../../../events/commit.ts'
 import { type Cause, causedActor } from '../../../events/types.ts'
 import {
+  type ClaimFilter,
   claimDueTasks,
   claimTaskById,
   completeClaimed,
@@ -11,11 +12,18 @@ import {
   giveBackClaimed,
   recoverStalledTasks,
   setBackClaimed,
-  type Wanted,
 } from './queries.ts'
 import { type AttemptClaim, type ClaimedTask, tasksActor } from './task.ts'
 
-export { causeOfTask, comingTasks, completeHeld, hasCreatorLeft, holdClaim, nextDueMs, type Wanted } from './queries.ts'
+export {
+  type ClaimFilter,
+  causeOfTask,
+  comingTasks,
+  completeHeld,
+  hasCreatorLeft,
+  holdClaim,
+  nextDueMs,
+} from './queries.ts'
 export {
   type AttemptClaim,
   type ClaimedTask,
@@ -82,7 +90,7 @@ export async function countTasks(db: Reader) {
 }
 
 /** How an attempt ended. */
-export type Outcome =
+export type AttemptOutcome =
   | { readonly state: 'completed'; readonly result: string | null; readonly cause?: Cause | undefined }
   /** Recorded by the handler itself, in the transaction of its effects. */
   | { readonly state: 'settled' }
@@ -93,7 +101,7 @@ export type Outcome =
   | { readonly state: 'given back' }
 
 /** Claims up to `limit` due tasks, the earliest first. Of any number of processes at the same time no two get the same. */
-export async function claimDue(rt: Writes, wanted: Wanted, limit: number): Promise<readonly ClaimedTask[]> {
+export async function claimDue(rt: Writes, wanted: ClaimFilter, limit: number): Promise<readonly ClaimedTask[]> {
   const tasks = await commitRow<ClaimedTask>(rt, tasksActor, claimDueTasks(wanted, limit))
   return tasks.sort((a, b) => a.scheduled_time.localeCompare(b.scheduled_time) || a.id - b.id)
 }
@@ -111,7 +119,7 @@ export async function claimById(rt: Writes, id: number): Promise<ClaimedTask | u
 export async function record(
   rt: Writes,
   claim: AttemptClaim,
-  outcome: Outcome,
+  outcome: AttemptOutcome,
   signal?: AbortSignal,
 ): Promise<boolean> {
   if (outcome.state === 'settled') return true
@@ -144,7 +152,7 @@ export async function recoverTasks(rt: Writes): Promise<void> {
   for (const { id, status } of recovered) rt.log.warn({ taskId: id, status }, 'a stalled task was taken back')
 }
 
-function statementOf(claim: AttemptClaim, outcome: Exclude<Outcome, { state: 'settled' }>) {
+function statementOf(claim: AttemptClaim, outcome: Exclude<AttemptOutcome, { state: 'settled' }>) {
   switch (outcome.state) {
     case 'completed':
       return completeClaimed(claim, outcome.result)

@@ -9,10 +9,10 @@ import {
   type Accountability,
   actorOfHook,
   inTransaction,
+  type Requester,
   type Run,
+  requesterFor,
   scopeOfHook,
-  type Writer,
-  writerBehind,
 } from '../../data/items/items.ts'
 import { type Authority, partyOf, platform } from './authority.ts'
 import type { WorkflowWrites } from './capabilities.ts'
@@ -87,7 +87,7 @@ async function runOne(rt: WorkflowWrites, workflow: HookedWorkflow, event: strin
   const key = scope?.tx ?? context
   const startedAt = performance.now()
   const trigger = triggerOf(event, context)
-  const writer = context.accountability == null ? undefined : writerBehind(context.accountability as Accountability)
+  const writer = context.accountability == null ? undefined : requesterFor(context.accountability as Accountability)
   const behind = actorOfHook(rt) ?? systemActor
   if (!isMeant(rt, workflow, writer)) return {}
   const record = context.id === undefined ? undefined : `${context.collection} ${context.id}`
@@ -133,7 +133,7 @@ function refusalOf(error: unknown): AppError | undefined {
 }
 
 /** Workflows of a tenant, and those for some roles, do not concern the changes of others. */
-function isMeant(rt: WorkflowWrites, workflow: HookedWorkflow, writer: Writer | undefined): boolean {
+function isMeant(rt: WorkflowWrites, workflow: HookedWorkflow, writer: Requester | undefined): boolean {
   const { tenant_Id } = workflow
   if (rt.config.tenancy.enabled && tenant_Id !== null && tenant_Id !== writer?.access.tenantId) return false
   return mayTrigger(workflow, { admin: writer?.access.admin === true, roleId: writer?.access.roleId })
@@ -143,7 +143,7 @@ function isMeant(rt: WorkflowWrites, workflow: HookedWorkflow, writer: Writer | 
 async function authorityBefore(
   rt: WorkflowWrites,
   { authority_Id, tenant_Id }: Definition,
-  writer: Writer | undefined,
+  writer: Requester | undefined,
 ): Promise<Authority> {
   const author = authority_Id === null ? undefined : await partyOf(rt, authority_Id, tenant_Id)
   if (author === undefined || !author.access.admin)
@@ -276,7 +276,7 @@ type Ran = {
   readonly actor: Actor
   readonly trigger: Record<string, unknown>
   readonly notes: readonly LogRow[]
-  readonly writer: Writer | undefined
+  readonly writer: Requester | undefined
   readonly state?: State
   readonly error?: string
 }
@@ -332,7 +332,7 @@ export function queueAfterRead(
   event: string,
   context: Context,
 ): void {
-  const writer = context.accountability == null ? undefined : writerBehind(context.accountability as Accountability)
+  const writer = context.accountability == null ? undefined : requesterFor(context.accountability as Accountability)
   const behind = actorOfHook(rt) ?? systemActor
   for (const workflow of workflows) {
     if (!isMeant(rt, workflow, writer) || !mayCount(rt, workflow.id)) continue

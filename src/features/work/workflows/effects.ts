@@ -1,7 +1,7 @@
 import { text } from 'node:stream/consumers'
 import { rawQuery } from '../../../db/sql.ts'
 import type { Actor } from '../../../events/actor.ts'
-import { changeItems, listItems, type Run, readItem, type Writer } from '../../data/items/items.ts'
+import { changeItems, listItems, type Requester, type Run, readItem } from '../../data/items/items.ts'
 import { queueMail } from '../../messaging/mail/mail.ts'
 import { newNotificationOf, sendNotifications } from '../../messaging/notifications/notifications.ts'
 import { type Authority, anonymous, platform } from './authority.ts'
@@ -31,7 +31,7 @@ export type NodeRun = {
 }
 
 /** The writer of a node in a transaction, by what it says of itself. */
-export function writerOf({ rt, node, authority, actor }: NodeRun, scope: Run['scope'] | undefined): Writer {
+export function requesterOf({ rt, node, authority, actor }: NodeRun, scope: Run['scope'] | undefined): Requester {
   // As saved: no template may raise a node, or lower it.
   const { executeAsAnonymous, bypassPermissions } = node.data
   if (executeAsAnonymous === true) return { actor, access: anonymous(rt, authority.tenantId).access, scope }
@@ -42,20 +42,20 @@ export function writerOf({ rt, node, authority, actor }: NodeRun, scope: Run['sc
 type DatabaseEffect = (run: NodeRun, transaction: Pick<Run, 'tx' | 'scope'>) => Promise<unknown>
 
 export const databaseEffects: Readonly<Record<string, DatabaseEffect>> = {
-  service: (run, { scope }) => serve(run, writerOf(run, scope)),
+  service: (run, { scope }) => serve(run, requesterOf(run, scope)),
   notification: notify,
   email: mail,
   stats: async (run, { scope }) => {
     const { collection, operation } = run.input
-    return { success: true, collection, operation, stats: await statsOf(run, writerOf(run, scope)) }
+    return { success: true, collection, operation, stats: await statsOf(run, requesterOf(run, scope)) }
   },
-  file: (run, { scope }) => fileOf(run, writerOf(run, scope)),
+  file: (run, { scope }) => fileOf(run, requesterOf(run, scope)),
 }
 
 const defaultLimit = 100
 
 /** The four operations of items, as their data say. */
-export async function serve({ rt, input }: NodeRun, writer: Writer): Promise<unknown> {
+export async function serve({ rt, input }: NodeRun, writer: Requester): Promise<unknown> {
   const { operation, itemId, data, fields } = input
   const collection = nameIn(input, 'collection')
   const asked = fields === undefined ? {} : { fields }
@@ -84,7 +84,7 @@ export async function serve({ rt, input }: NodeRun, writer: Writer): Promise<unk
 
 async function read(
   { rt, input }: Pick<NodeRun, 'rt' | 'input'>,
-  writer: Writer,
+  writer: Requester,
   collection: string,
 ): Promise<unknown> {
   const { itemId, filter, sort, limit, fields, page, search } = input
@@ -123,7 +123,7 @@ async function notify(run: NodeRun, { scope }: Pick<Run, 'tx' | 'scope'>): Promi
   const { userId, title, message, type, data } = run.input
   const userIds = typeof userId === 'string' ? userId.split(',').map((one) => one.trim()) : listOf(userId)
   const wanted = { type: type || 'info', title, message: message || title, ...(data != null && { data }), userIds }
-  const ids = await sendNotifications(run.rt, writerOf(run, scope), newNotificationOf(wanted))
+  const ids = await sendNotifications(run.rt, requesterOf(run, scope), newNotificationOf(wanted))
   return { id: ids[0], ids }
 }
 
@@ -186,7 +186,7 @@ async function spendMails({ rt, workflowId }: NodeRun, tx: Run['tx'], count: num
   if (mails > most) throw new NodeError(`The workflow has sent its ${most} mails of this hour (WORKFLOW_MAIL_PER_HOUR)`)
 }
 
-async function statsOf({ rt, input }: NodeRun, writer: Writer): Promise<unknown> {
+async function statsOf({ rt, input }: NodeRun, writer: Requester): Promise<unknown> {
   const { operation, field, groupBy, filter } = input
   const wanted = operation === 'average' ? 'avg' : String(operation)
   if (!statsOperations.includes(wanted)) throw new NodeError(`There is no operation ${operation}`)
@@ -201,7 +201,7 @@ async function statsOf({ rt, input }: NodeRun, writer: Writer): Promise<unknown>
   return groupBy == null || groupBy === '' ? data[0] : data
 }
 
-async function fileOf(run: NodeRun, writer: Writer): Promise<unknown> {
+async function fileOf(run: NodeRun, writer: Requester): Promise<unknown> {
   const { operation, fileId, filter, limit } = run.input
   const done = { success: true, operation }
   switch (operation) {

@@ -10,7 +10,7 @@ import { isObject } from '../../../query/guards.ts'
 import { listItems } from '../../data/items/items.ts'
 import { type ItemsMethod, ScriptError, type ScriptRequest } from '../scripts/scripts.ts'
 import type { WorkflowWrites } from './capabilities.ts'
-import { type Data, type NodeRun, nameIn, serve, writerOf } from './effects.ts'
+import { type Data, type NodeRun, nameIn, requesterOf, serve } from './effects.ts'
 import { NodeError } from './nodes.ts'
 import { sealedForWorkflows } from './rules.ts'
 
@@ -195,7 +195,7 @@ export async function runScriptNode(run: NodeRun): Promise<unknown> {
 /** What a script asks of items; in a change it is part of that. */
 async function itemsCall(run: NodeRun, method: ItemsMethod, args: readonly unknown[]): Promise<unknown> {
   const [collection, one, two] = args
-  const writer = writerOf(run, run.change?.scope)
+  const writer = requesterOf(run, run.change?.scope)
   const ask = (input: Data) => serve({ ...run, input }, writer)
   switch (method) {
     case 'read':

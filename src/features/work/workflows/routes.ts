@@ -12,8 +12,8 @@ import {
   listItems,
   queryOf,
   readItem,
+  requesterOf,
   versionsOf,
-  writerOf,
 } from '../../data/items/items.ts'
 import type { WorkflowWrites } from './capabilities.ts'
 import {
@@ -50,7 +50,7 @@ const collection = 'svc_Workflow'
 /** `/workflows`: rows of svc_Workflow by the permissions of items. */
 export function workflowItemRoutes(app: App, rt: WorkflowWrites): void {
   const change = async (request: FastifyRequest, wanted: Change) => {
-    const { ids, rows } = await changeItems(rt, writerOf(request), collection, wanted, queryOf(request))
+    const { ids, rows } = await changeItems(rt, requesterOf(request), collection, wanted, queryOf(request))
     return `{"data":${rows?.[0] ?? `{"id":${ids[0]}}`}}`
   }
   app.get('/workflows', listRoute, (request, reply) => answerList(rt, request, reply, collection))
@@ -76,10 +76,10 @@ export function workflowItemRoutes(app: App, rt: WorkflowWrites): void {
 export function workflowRoutes(app: App, rt: WorkflowWrites): void {
   app.post('/workflows/validate', validateRoute, async ({ body }) => validate(body.flow_data, surroundingsOf(rt)))
   app.post('/workflows/export', exportRoute, (request) =>
-    exportWorkflows(rt, writerOf(request), request.body.workflowIds),
+    exportWorkflows(rt, requesterOf(request), request.body.workflowIds),
   )
   app.get('/workflows/:id/export', exportOneRoute, (request) =>
-    exportWorkflows(rt, writerOf(request), [request.params.id]),
+    exportWorkflows(rt, requesterOf(request), [request.params.id]),
   )
   startingRoutes(app, rt)
   executionRoutes(app, rt)
@@ -112,7 +112,7 @@ function executionRoutes(app: App, rt: WorkflowWrites): void {
   const listed = async (request: FastifyRequest, collection: string, own: object, sort: string) => {
     const { filter, ...query } = queryOf(request)
     const both = filter === undefined ? own : { AND: [own, typeof filter === 'string' ? parsed(filter) : filter] }
-    return listItems(rt, writerOf(request), collection, { sort, ...query, filter: both })
+    return listItems(rt, requesterOf(request), collection, { sort, ...query, filter: both })
   }
   app.get('/workflows/:id/executions', executionsRoute, async (request, reply) => {
     await knownWorkflow(rt, askerOf(request), request.params.id)
@@ -123,7 +123,7 @@ function executionRoutes(app: App, rt: WorkflowWrites): void {
     const row = await executionOf(rt, request, request.params)
     const mayReadLogs = request.caller.admin || request.caller.access.grant(logs, 'read') !== undefined
     const nodes = mayReadLogs
-      ? await listItems(rt, writerOf(request), logs, { filter: { execution_Id: row.id }, sort: 'seq' })
+      ? await listItems(rt, requesterOf(request), logs, { filter: { execution_Id: row.id }, sort: 'seq' })
       : undefined
     const found =
       typeof nodes === 'string'
@@ -162,7 +162,7 @@ async function executionOf(
   { id, execution }: { readonly id: string; readonly execution: string },
 ): Promise<{ readonly id: string }> {
   await knownWorkflow(rt, askerOf(request), id)
-  const row = JSON.parse((await readItem(rt, writerOf(request), executions, execution, {})).body).data
+  const row = JSON.parse((await readItem(rt, requesterOf(request), executions, execution, {})).body).data
   if (row.workflow_Id !== id) throw errors.itemDenied('read')
   return row
 }
@@ -180,11 +180,11 @@ function importRoutes(app: App, rt: WorkflowWrites): void {
   acceptJsonUploads(app, rt.config)
   app.post('/workflows/import', importRoute, async (request, reply) => {
     const file = await fileOf(request)
-    return reply.send(await importWorkflows(rt, writerOf(request), file, overwrites(request, file)))
+    return reply.send(await importWorkflows(rt, requesterOf(request), file, overwrites(request, file)))
   })
   app.post('/workflows/import/preview', previewRoute, async (request, reply) => {
     const file = await fileOf(request)
-    return reply.send({ workflows: await previewImport(rt, writerOf(request), file, overwrites(request, file)) })
+    return reply.send({ workflows: await previewImport(rt, requesterOf(request), file, overwrites(request, file)) })
   })
 }
 

@@ -5,7 +5,7 @@ import { rawQuery } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
 import { type Actor, systemActor } from '../../../events/actor.ts'
 import { isObject } from '../../../query/guards.ts'
-import { inTransaction, type Run, type Writer } from '../../data/items/items.ts'
+import { inTransaction, type Requester, type Run } from '../../data/items/items.ts'
 import { insertNotification } from '../../messaging/notifications/notifications.ts'
 import { type Authority, authorityOf, platform } from './authority.ts'
 import type { WorkflowWrites } from './capabilities.ts'
@@ -277,7 +277,7 @@ function nodeRunOf(
 }
 
 /** Its transactions name who triggered it; rights are those of each node. */
-const platformWriter = ({ actor }: Pick<Execution, 'actor'>): Writer => ({ actor, access: platform })
+const platformWriter = ({ actor }: Pick<Execution, 'actor'>): Requester => ({ actor, access: platform })
 
 function standingOf({ state, commands }: Pick<Progress, 'state' | 'commands'>): Standing {
   const last = commands.at(-1)!

@@ -3,7 +3,7 @@ import type { Reads } from '../../../db/pools.ts'
 import { type Reader, rawQuery } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { isObject } from '../../../query/guards.ts'
-import { type Change, changeItems, type Writer } from '../../data/items/items.ts'
+import { type Change, changeItems, type Requester } from '../../data/items/items.ts'
 import type { WorkflowWrites } from './capabilities.ts'
 import { strike, surroundingsOf } from './save.ts'
 import { validate } from './validate.ts'
@@ -21,7 +21,7 @@ const carried = [
 type Carried = Readonly<Partial<Record<(typeof carried)[number], unknown>>>
 
 /** The file with these workflows. 404 where one is missing. */
-export async function exportWorkflows(rt: Reads & Clock, writer: Writer, ids: readonly string[]) {
+export async function exportWorkflows(rt: Reads & Clock, writer: Requester, ids: readonly string[]) {
   requireAdministrator(writer, 'export')
   const columns = [...carried, 'version'].map((name) => `"${name}"`).join(', ')
   const workflows = await rt.db.any<Carried & { readonly id: string }>(
@@ -41,7 +41,7 @@ export async function exportWorkflows(rt: Reads & Clock, writer: Writer, ids: re
 
 export const workflowNotFound = () => new AppError(404, 'Workflow not found')
 
-export function requireAdministrator({ access }: Writer, what: 'export' | 'import'): void {
+export function requireAdministrator({ access }: Requester, what: 'export' | 'import'): void {
   if (!access.admin) throw new AppError(403, `Only administrators can ${what} workflows`)
 }
 
@@ -53,7 +53,7 @@ type Result = {
 }
 
 /** What an import of the file would do, and what is wrong with its workflows; nothing is written. */
-export async function previewImport(rt: WorkflowWrites, writer: Writer, file: unknown, overwrite: boolean) {
+export async function previewImport(rt: WorkflowWrites, writer: Requester, file: unknown, overwrite: boolean) {
   requireAdministrator(writer, 'import')
   const wanted = workflowsIn(file)
   const known = await existing(rt.db, wanted)
@@ -66,7 +66,7 @@ export async function previewImport(rt: WorkflowWrites, writer: Writer, file: un
 }
 
 /** Each workflow on its own: one that is refused keeps none of the others out. */
-export async function importWorkflows(rt: WorkflowWrites, writer: Writer, file: unknown, overwrite: boolean) {
+export async function importWorkflows(rt: WorkflowWrites, writer: Requester, file: unknown, overwrite: boolean) {
   requireAdministrator(writer, 'import')
   const wanted = workflowsIn(file)
   const results: Result[] = []
@@ -82,7 +82,7 @@ export async function importWorkflows(rt: WorkflowWrites, writer: Writer, file: 
   return { message: 'Import completed', summary, results }
 }
 
-async function importOne(rt: WorkflowWrites, writer: Writer, one: Carried, overwrite: boolean): Promise<Result> {
+async function importOne(rt: WorkflowWrites, writer: Requester, one: Carried, overwrite: boolean): Promise<Result> {
   const id = idOf(one)
   const name = nameOf(one)
   try {

@@ -12,8 +12,8 @@ export const anybody: CallerKey = 'anybody'
 /** Concerns every caller: what is not in the table was written before this. */
 export const floor: CallerKey = 'floor'
 
-/** How far replicas must be before they may answer a caller (ADR 22). */
-export type WriteMarks = {
+/** Read-your-writes: how far replicas must be before they may answer a caller (ADR 22). */
+export type WritePositions = {
   /**
    * Notes where the log ends, for callers whose writes have just been committed; to be awaited before they are answered.
    * Never rejects: what could not be stored keeps these callers on the primary, in this process, until it has been.
@@ -28,7 +28,7 @@ export type WriteMarks = {
   retry(): Promise<void>
 }
 
-type WriteMarksOptions = {
+type WritePositionsOptions = {
   /** Stores the end of the log for these callers; later ones win. */
   readonly store: (callers: readonly CallerKey[]) => Promise<void>
   /** The stored positions; callers without one are left out. */
@@ -36,7 +36,7 @@ type WriteMarksOptions = {
   readonly log: Logger
 }
 
-export function openWriteMarks({ store, load, log }: WriteMarksOptions): WriteMarks {
+export function openWritePositions({ store, load, log }: WritePositionsOptions): WritePositions {
   /** The callers whose last write is not stored yet, and which write that is. */
   const unstored = new Map<CallerKey, symbol>()
   const storeTogether = inRounds(store)
@@ -72,8 +72,8 @@ export function openWriteMarks({ store, load, log }: WriteMarksOptions): WriteMa
 
 const text = `select caller, position::text as position from "svc_WriteMark" where caller = any($1::text[])`
 
-/** The marks of these callers, from the primary. */
-export async function loadWriteMarks(
+/** The stored positions of these callers, from the primary. */
+export async function loadWritePositions(
   db: Database,
   callers: readonly CallerKey[],
 ): Promise<ReadonlyMap<CallerKey, WalPosition>> {
