@@ -104,20 +104,7 @@ async function commitNow<Result>(
       return
     }
     const outcome = await work(tx)
-    const events = outcome.events ?? []
-    const reactions: Reaction[] = []
-    const jobs: CausedJob[] = []
-    for (const event of events) {
-      const by = event.actor ?? outcome.actor ?? actor
-      await appendEvent(tx, by, event)
-      const reaction = reactionTo(event)
-      reactions.push(reaction)
-      for (const job of reaction.jobs ?? []) jobs.push({ ...job, cause: causeOf(by, 'job') })
-    }
-    if (jobs.length > 0)
-      await rt.tracing.part('enqueue jobs', { kind: 'producer', attributes: { 'daybook.jobs': jobs.length } }, () =>
-        enqueue(rt.boss, tx, jobs, rt.tracing.traceparent()),
-      )
+    const reactions = await appendAll(rt, tx, actor, outcome)
     if (rt.dataCache.isShared) await rt.dataCache.invalidate(tx)
     if (actor.repeatable !== undefined) await rememberCommit(tx, actor.repeatable, outcome.result)
     if (performance.now() > deadline) throw errors.unavailable('The transaction took too long')
@@ -125,7 +112,7 @@ async function commitNow<Result>(
       id,
       result: outcome.result,
       reactions,
-      writers: [actor, outcome.actor ?? actor, ...events.flatMap(subjectsOf)],
+      writers: [actor, outcome.actor ?? actor, ...(outcome.events ?? []).flatMap(subjectsOf)],
     }
   }
   try {
@@ -142,6 +129,29 @@ async function commitNow<Result>(
     await rt.sessions.ended(notices)
   })
   return result
+}
+
+/** Appends the events of what was done, and enqueues the jobs that follow from them. */
+async function appendAll(
+  rt: Writes,
+  tx: Tx,
+  actor: Actor,
+  { events = [], actor: own = actor }: Pick<WorkResult<unknown>, 'events' | 'actor'>,
+): Promise<readonly Reaction[]> {
+  const reactions: Reaction[] = []
+  const jobs: CausedJob[] = []
+  for (const event of events) {
+    const by = event.actor ?? own
+    await appendEvent(tx, by, event)
+    const reaction = reactionTo(event)
+    reactions.push(reaction)
+    for (const job of reaction.jobs ?? []) jobs.push({ ...job, cause: causeOf(by, 'job') })
+  }
+  if (jobs.length > 0)
+    await rt.tracing.part('enqueue jobs', { kind: 'producer', attributes: { 'daybook.jobs': jobs.length } }, () =>
+      enqueue(rt.boss, tx, jobs, rt.tracing.traceparent()),
+    )
+  return reactions
 }
 
 const beginSql = `select set_config('svc.actor', $1, true), pg_backend_pid() as pid, ${transactionIdSql}`
