@@ -1,4 +1,7 @@
-import { Cron } from 'croner'
+import type * as Croner from 'croner'
+import { onFirstUse } from '../language/once.ts'
+
+const croner = onFirstUse<typeof Croner>('croner')
 
 /** A cron expression with five or six fields (seconds first), in UTC unless a time zone is named. */
 type CronTimes = {
@@ -8,6 +11,6 @@ type CronTimes = {
 
 /** @throws {TypeError} that says what is wrong with the expression */
 export function parseCron(expression: string, timezone = 'UTC'): CronTimes {
-  const cron = new Cron(expression, { timezone, paused: true })
+  const cron = new (croner().Cron)(expression, { timezone, paused: true })
   return { next: (after) => cron.nextRun(after) ?? undefined }
 }

@@ -38,6 +38,8 @@ export type Listener = {
   on(channel: Channel, handler: (payload: string) => void): void
   /** Called with what other processes {@link notify} this one. */
   onNotified(handler: (payload: string) => void): void
+  /** Called when the connection is lost: the server may have crashed. */
+  onLost(handler: () => void): void
   /** Called after every reconnect, not after the first connect. */
   onReconnect(handler: () => void): void
   /**
@@ -148,6 +150,7 @@ export function isLiveAt({ asked }: HearingState, ms: number, wallMs: number): b
 type Shell = ListenerOptions & {
   readonly id: string
   readonly handlers: Map<string, ((payload: string) => void)[]>
+  readonly lossHandlers: (() => void)[]
   readonly reconnectHandlers: (() => void)[]
   client: pg.Client | undefined
   hearing: HearingState
@@ -161,7 +164,7 @@ type Shell = ListenerOptions & {
 export async function openListener(options: ListenerOptions): Promise<Listener> {
   const { leased, log } = options
   const id = randomUUID()
-  const hearers = { handlers: new Map(), reconnectHandlers: [] }
+  const hearers = { handlers: new Map(), lossHandlers: [], reconnectHandlers: [] }
   const begun = { client: undefined, hearing: unheard, turn: Promise.resolve(), timer: undefined, closed: false }
   const shell: Shell = { ...options, id, ...hearers, ...begun }
   const on = (channel: string, handler: (payload: string) => void) =>
@@ -173,6 +176,7 @@ export async function openListener(options: ListenerOptions): Promise<Listener> 
     leased,
     on,
     onNotified: (handler) => on(ownChannel(id), handler),
+    onLost: (handler) => shell.lossHandlers.push(handler),
     onReconnect: (handler) => shell.reconnectHandlers.push(handler),
     isLive: () => isLiveAt(shell.hearing, performance.now(), Date.now()),
     notify: async (to, payload) => {
@@ -286,6 +290,7 @@ function lose(shell: Shell, lost: pg.Client, error: Error): void {
   if (lost !== shell.client || shell.closed) return
   forgetConnection(shell)
   log.warn({ err: error }, 'the notification connection was lost')
+  for (const handler of shell.lossHandlers) handler()
   lost.end().catch((cause: unknown) => log.debug({ err: cause }, 'closing a lost connection failed'))
   void reconnect(shell, 1)
 }

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { pauseAfter } from '../adapters/retry.ts'
 import { logTable } from '../catalog/log-triggers.ts'
+import type { Listening } from '../db/listener.ts'
 import {
   claimConsumers,
   type HeldConsumer,
@@ -52,7 +53,7 @@ const defaultTiming: Timing = { leaseMs: 6000, lookMs: 200, keepMs: 5000 }
  * take over within the time of a lease. A consumer that was never seen before begins with what happens from now on.
  */
 export async function openConsumers(
-  rt: ConsumerWrites,
+  rt: ConsumerWrites & Listening,
   consumers: readonly Consumer[],
   timing: Partial<Timing> = {},
 ): Promise<Consumers> {
@@ -66,6 +67,12 @@ export async function openConsumers(
     work: new Set(),
   }
   const serve = (wanted: readonly Consumer[]) => serveConsumers(shell, wanted)
+  rt.listener.onLost(() => {
+    for (const place of shell.places) {
+      place.isDoubtful = true
+      place.wakeup.wake()
+    }
+  })
   await serve(consumers)
   const work = Promise.all([hold(shell), watchLog(shell)])
   return {
@@ -100,7 +107,10 @@ async function serveConsumers(shell: Shell, wanted: readonly Consumer[]): Promis
   )
   if (registered.length > 0) rt.log.info({ consumers: registered }, 'consumers begin to follow the log')
   for (const consumer of added) {
-    const place: ConsumerRun = { consumer, wakeup: openWakeup(), held: undefined, retries: false, isLeft: false }
+    const place: ConsumerRun = {
+      ...{ consumer, wakeup: openWakeup(), held: undefined },
+      ...{ retries: false, isLeft: false, isDoubtful: false },
+    }
     shell.places = [...shell.places, place]
     const following = follow(shell, place).finally(() => shell.work.delete(following))
     shell.work.add(following)
@@ -141,6 +151,8 @@ type ConsumerRun = {
   retries: boolean
   /** Not served any more. */
   isLeft: boolean
+  /** The server may have crashed: what was read beyond the place that is kept may not have happened. */
+  isDoubtful: boolean
 }
 
 async function stop(shell: Shell, ended: Promise<unknown>, waitMs: number): Promise<void> {
@@ -277,6 +289,10 @@ type CursorNote = { at: number; log: string }
 /** True when there is nothing to do until something happens. */
 async function advance(shell: Shell, place: ConsumerRun, kept: CursorNote): Promise<boolean> {
   const { rt } = shell
+  if (place.isDoubtful) {
+    place.isDoubtful = false
+    await readAgain(shell, place)
+  }
   const { consumer, held } = place
   if (held === undefined) return true
   if (place.retries) await handleRetries(shell, place, held)
@@ -292,8 +308,10 @@ async function advance(shell: Shell, place: ConsumerRun, kept: CursorNote): Prom
       lose(shell, place)
       return true
     default:
-      await end(shell, place, progress)
-      return true
+      // A crash may have taken back what a place in memory names; the one that is kept has survived it.
+      if (progress.is === 'gone' && isAhead(held)) place.isDoubtful = true
+      else await end(shell, place, progress)
+      return !place.isDoubtful
   }
 }
 

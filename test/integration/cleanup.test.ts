@@ -202,6 +202,8 @@ describe('what has expired', () => {
       'svc_CodeTry.endsAt',
       'svc_IdempotencyKey.expiresAt',
       'svc_Invite.expiresAt', // kept, as a record of who was invited
+      'svc_OAuthClient.expiresAt',
+      'svc_OAuthCode.expiresAt',
       'svc_RateLimit.endsAt',
       'svc_Sessions.expiresAt',
       'svc_TaskLock.expiresAt',

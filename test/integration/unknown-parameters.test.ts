@@ -170,7 +170,7 @@ it('every route of data takes the parameters that it declares', async () => {
     unsubscribe('fastify.initialization', watch)
   }
   const own = Object.fromEntries([...seen].filter(([, names]) => names.length > 0))
-  expect(seen.size).toBe(72)
+  expect(seen.size).toBe(75)
   expect(own).toEqual({
     'GET /items/:collection': ['changesCursor'],
     'PUT /items/:collection': ['key'],

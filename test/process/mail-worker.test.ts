@@ -17,7 +17,7 @@ describe('a worker process', () => {
     const worker = startProcess(script, ['mial'])
     expect(await worker.exited).toMatchObject({ code: 2 })
     expect(worker.lines.map(({ text }) => text)).toEqual([
-      'There is no worker "mial"; there are: mail, tasks, log-cleanup, cache-invalidation, webhooks',
+      'There is no worker "mial"; there are: mail, tasks, log-cleanup, cache-invalidation, webhooks, workflows',
     ])
   })
 
