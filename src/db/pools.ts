@@ -204,14 +204,18 @@ type QueryText = {
 type More = {
   readonly signal?: AbortSignal | undefined
   readonly onNotice?: (notice: Notice) => void
-  readonly isRepeated?: boolean
+  /** How often it was begun before, on connections that were lost. */
+  readonly repeats?: number
 }
 
-/** Runs a statement on a connection of the pool, and once more where its loss does no harm. */
+/** Where several connections die together, the next one that the pool has may be dead as well. */
+const mostRepeats = 2
+
+/** Runs a statement on a connection of the pool, and again where its loss does no harm. */
 async function queryOn(pool: pg.Pool, options: DatabaseOptions, asked: QueryText, more: More): Promise<pg.QueryResult> {
   const { log, logSql, onLoss, ends } = options
   const { text, values, sending } = asked
-  const { signal = ends?.(), onNotice, isRepeated } = more
+  const { signal = ends?.(), onNotice, repeats = 0 } = more
   const way = ways.get(pool)!
   if (logSql) log.info({ sql: text }, 'sql')
   const client = await acquire(pool, signal)
@@ -225,8 +229,8 @@ async function queryOn(pool: pg.Pool, options: DatabaseOptions, asked: QueryText
   } catch (error) {
     const isLost = isConnectionLoss(error)
     client.release(isLost ? (error as Error) : undefined)
-    if (isLost && onLoss === 'repeat' && !isRepeated && signal?.aborted !== true)
-      return queryOn(pool, options, asked, { ...more, signal, isRepeated: true })
+    if (isLost && onLoss === 'repeat' && repeats < mostRepeats && signal?.aborted !== true)
+      return queryOn(pool, options, asked, { ...more, signal, repeats: repeats + 1 })
     if (isLost && onLoss === 'tell' && !wasRefused(error)) throw new AnswerLost(error, processOf(client))
     // Its own stack ends at the socket; this one leads to whoever has asked.
     Error.captureStackTrace(error as Error)

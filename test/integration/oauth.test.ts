@@ -8,7 +8,7 @@ import { createLocalJWKSet, decodeJwt, jwtVerify } from 'jose'
 import * as openid from 'openid-client'
 import type { Browser } from 'playwright-core'
 import { io } from 'socket.io-client'
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { issuerOf } from '../../src/config/issuer.ts'
 import { cookieNamesOf } from '../../src/features/accounts/auth/browser.ts'
 import { findClient } from '../../src/features/accounts/oauth/clients.ts'
@@ -807,10 +807,10 @@ describe('a metadata document', () => {
     })
     await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening))
     home = `https://localhost:${(server.address() as AddressInfo).port}`
-    afterAll(() => {
+    return () => {
       setDefaultCACertificates(trusted)
       server.close()
-    })
+    }
   })
 
   it('makes its address a client, whose host the page names', async () => {
