@@ -11,7 +11,7 @@ import { createRealtime } from './realtime.ts'
 import type { Realtime } from './realtime-types.ts'
 import { openRowStore } from './row-store.ts'
 import type { AnySchema, Name, Row, SchemaType } from './schema.ts'
-import { type AuthOptions, openSession, type Session } from './session.ts'
+import { type AuthOptions, claimsOf, openSession, type Session } from './session.ts'
 
 export type { Auth, Credentials, Registration } from './auth.ts'
 export type { FileRow, Files, Transform, UploadOptions } from './files.ts'
@@ -115,21 +115,15 @@ export function createClient<S extends SchemaType = AnySchema>(options: ClientOp
     items: (collection) => openItems(http, collection),
     files: openFiles(http),
     live(query) {
-      const live = openLive<S, typeof query.collection>(query, {
+      const live: Live<S, typeof query.collection> = openLive(query, {
         http,
         store,
         connect: connections.without,
         owner: () => ownerOf(session),
+        onClose: () => void open.delete(live),
       })
       open.add(live)
-      const close = () => {
-        open.delete(live)
-        live.close()
-      }
-      return Object.defineProperties({ close } as Live<S, typeof query.collection>, {
-        ...Object.getOwnPropertyDescriptors(live),
-        close: { value: close },
-      })
+      return live
     },
     changes: ({ collections, signal, ...query } = {}) =>
       http.ask('/changes', { query: { ...query, collections: collections?.join(',') }, signal }),
@@ -192,16 +186,8 @@ function openConnections(url: string, session: Session, path: string | undefined
 
 /** Who the kept rows belong to: the user of the token. */
 async function ownerOf(session: Session): Promise<string> {
-  const token = await session.token()
-  const payload = token?.split('.')[1]
-  if (payload === undefined) return session.authMode
-  try {
-    const claims = JSON.parse(atob(payload.replaceAll('-', '+').replaceAll('_', '/'))) as Record<string, unknown>
-    const { iat: _iat, exp: _exp, sessionToken: _session, jti: _id, ...who } = claims
-    return JSON.stringify(who)
-  } catch {
-    return session.authMode
-  }
+  const { iat: _iat, exp: _exp, sessionToken: _session, jti: _id, ...who } = claimsOf((await session.token()) ?? '')
+  return Object.keys(who).length === 0 ? session.authMode : JSON.stringify(who)
 }
 
 function pageUrl(): string {

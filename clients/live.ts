@@ -58,6 +58,7 @@ export type LiveOptions = {
   readonly store: RowStore | undefined
   /** Under which the rows are kept: of the user, so that nobody sees another's. */
   readonly owner: () => Promise<string>
+  readonly onClose: () => void
 }
 
 const saveAfterMs = 200
@@ -134,6 +135,7 @@ class LiveRows {
     this.#save()
     this.#handle?.unsubscribe()
     this.#listeners.clear()
+    this.#options.onClose()
   }
 
   async #begin(): Promise<void> {

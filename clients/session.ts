@@ -196,13 +196,17 @@ function tokenSession(name: string, store: KeyValueStore, http: () => Http): Ses
 
 /** Whether most of its life is over. What is no JSON Web Token is never due. */
 function isDue(token: string): boolean {
+  const { iat, exp } = claimsOf(token)
+  if (typeof iat !== 'number' || typeof exp !== 'number') return false
+  return Date.now() / 1000 > iat + (exp - iat) * renewAt
+}
+
+/** What a JSON Web Token says; nothing of what is none. */
+export function claimsOf(token: string): Readonly<Record<string, unknown>> {
   try {
-    const payload = token.split('.')[1]!.replaceAll('-', '+').replaceAll('_', '/')
-    const { iat, exp } = JSON.parse(atob(payload)) as { iat?: number; exp?: number }
-    if (iat === undefined || exp === undefined) return false
-    return Date.now() / 1000 > iat + (exp - iat) * renewAt
+    return JSON.parse(atob(token.split('.')[1]!.replaceAll('-', '+').replaceAll('_', '/')))
   } catch {
-    return false
+    return {}
   }
 }
 

@@ -38,7 +38,10 @@ export type ScriptHost = {
 }
 
 export type Isolate = {
-  /** The text that the prelude makes of the script's result. Rejects when the isolate is disposed of meanwhile. */
+  /**
+   * The text that the prelude makes of the script's result. Rejects with a SyntaxError as {@link check}, and when the isolate is
+   * disposed of meanwhile.
+   */
   run(code: string, contextText: string, host: ScriptHost): Promise<string>
   /** @throws {SyntaxError} whose stack begins with `script.js:LINE` */
   check(code: string): void

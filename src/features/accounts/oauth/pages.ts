@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import type { FastifyReply } from 'fastify'
 import type { Scope } from '../../../access/scopes.ts'
 import { isLoopback } from '../../../config/issuer.ts'
+import { escapeHtml } from '../../../language/escape-html.ts'
 import type { Client } from './clients.ts'
 
 /*
@@ -52,13 +53,13 @@ function htmlOf({ project }: PageFrame, { title, body, script, refresh }: Page):
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>${escaped(title)} · ${escaped(project)}</title>
-${refresh === undefined ? '' : `<meta http-equiv="refresh" content="0; url=${escaped(refresh)}">\n`}<link rel="stylesheet" href="page.css">
+<title>${escapeHtml(title)} · ${escapeHtml(project)}</title>
+${refresh === undefined ? '' : `<meta http-equiv="refresh" content="0; url=${escapeHtml(refresh)}">\n`}<link rel="stylesheet" href="page.css">
 ${script ? '<script type="module" src="passkey.js"></script>\n' : ''}</head>
 <body>
 <main>
-<p class="project">${escaped(project)}</p>
-<h1>${escaped(title)}</h1>
+<p class="project">${escapeHtml(project)}</p>
+<h1>${escapeHtml(title)}</h1>
 ${body}
 </main>
 </body>
@@ -66,23 +67,14 @@ ${body}
 `
 }
 
-const escapes: Readonly<Record<string, string>> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-  "'": '&#39;',
-}
-
-export const escaped = (text: string): string => text.replaceAll(/[&<>"']/g, (character) => escapes[character]!)
-
-const hidden = (name: string, value: string): string => `<input type="hidden" name="${name}" value="${escaped(value)}">`
+const hidden = (name: string, value: string): string =>
+  `<input type="hidden" name="${name}" value="${escapeHtml(value)}">`
 
 const form = (action: string, query: string, inside: string): string =>
   `<form method="post" action="${action}">${hidden('request', query)}${inside}</form>`
 
 const alert = (message: string | undefined): string =>
-  message === undefined ? '' : `<p role="alert" class="alert">${escaped(message)}</p>`
+  message === undefined ? '' : `<p role="alert" class="alert">${escapeHtml(message)}</p>`
 
 type SignInPage = {
   readonly client: Client
@@ -94,9 +86,9 @@ type SignInPage = {
 
 /** Asks who somebody is, by every way that the installation has. */
 export function signInPage({ client, query, ways, email = '', problem }: SignInPage): Page {
-  const address = `<label>E-mail <input type="email" name="email" autocomplete="username webauthn" required value="${escaped(email)}"></label>`
+  const address = `<label>E-mail <input type="email" name="email" autocomplete="username webauthn" required value="${escapeHtml(email)}"></label>`
   const parts = [
-    `<p>to go on to <strong>${escaped(client.name)}</strong></p>`,
+    `<p>to go on to <strong>${escapeHtml(client.name)}</strong></p>`,
     alert(problem),
     ways.password
       ? form(
@@ -113,7 +105,7 @@ export function signInPage({ client, query, ways, email = '', problem }: SignInP
       : '',
     ...ways.providers.map(
       (id) =>
-        `<p><a class="button" href="sign-in-social?${escaped(String(new URLSearchParams({ provider: id, request: query })))}">Continue with ${escaped(id)}</a></p>`,
+        `<p><a class="button" href="sign-in-social?${escapeHtml(String(new URLSearchParams({ provider: id, request: query })))}">Continue with ${escapeHtml(id)}</a></p>`,
     ),
   ]
   return { title: 'Sign in', body: parts.join('\n'), ...(ways.passkey && { script: true as const }) }
@@ -126,7 +118,7 @@ export function codePage({
   problem,
 }: Pick<SignInPage, 'query' | 'problem'> & { readonly email: string }): Page {
   const inside = `${hidden('email', email)}<label>Code <input name="code" autocomplete="one-time-code" required autofocus></label><button>Sign in</button>`
-  const said = `<p>If ${escaped(email)} has an account, it has been sent a code.</p>`
+  const said = `<p>If ${escapeHtml(email)} has an account, it has been sent a code.</p>`
   return { title: 'Enter the code', body: said + alert(problem) + form('sign-in-code', query, inside) }
 }
 
@@ -166,14 +158,14 @@ export function consentPage({ client, query, ticket, redirectUri, scopes, email,
   const { host } = client
   const who =
     host === undefined
-      ? `A program that calls itself <strong>${escaped(client.name)}</strong>`
-      : `<strong>${escaped(client.name)}</strong> of <strong class="host">${escaped(host)}</strong>`
-  const where = tenant === undefined ? '' : ` at ${escaped(tenant)}`
-  const list = scopes.map((scope) => `<li>${escaped(meanings[scope as keyof typeof meanings])}</li>`).join('')
+      ? `A program that calls itself <strong>${escapeHtml(client.name)}</strong>`
+      : `<strong>${escapeHtml(client.name)}</strong> of <strong class="host">${escapeHtml(host)}</strong>`
+  const where = tenant === undefined ? '' : ` at ${escapeHtml(tenant)}`
+  const list = scopes.map((scope) => `<li>${escapeHtml(meanings[scope as keyof typeof meanings])}</li>`).join('')
   const decision = `${hidden('ticket', ticket)}<button name="decision" value="allow">Allow</button><button name="decision" value="deny" class="quiet">Deny</button>`
-  const body = `<p>${who} asks to act for <strong>${escaped(email)}</strong>${where}:</p>
+  const body = `<p>${who} asks to act for <strong>${escapeHtml(email)}</strong>${where}:</p>
 <ul>${list}</ul>
-<p>The answer goes to <strong class="host">${escaped(destinationOf(redirectUri))}</strong>. Allow it only if you have just asked for this there.</p>
+<p>The answer goes to <strong class="host">${escapeHtml(destinationOf(redirectUri))}</strong>. Allow it only if you have just asked for this there.</p>
 ${form('consent', query, decision)}
 ${form('sign-out', query, '<button class="link">Use another account</button>')}`
   return { title: 'Allow access?', body }
@@ -191,13 +183,13 @@ function destinationOf(redirectUri: string): string {
  * addresses browsers open only when somebody asks for it.
  */
 export function leavingPage(client: Pick<Client, 'name'>, address: string): Page {
-  const body = `<p>Going back to ${escaped(client.name)}. <a href="${escaped(address)}">Go on</a> if nothing happens; then this page can be closed.</p>`
+  const body = `<p>Going back to ${escapeHtml(client.name)}. <a href="${escapeHtml(address)}">Go on</a> if nothing happens; then this page can be closed.</p>`
   return { title: 'One moment', body, refresh: address }
 }
 
 /** Says what is wrong with a request, and where its program is. */
 export function refusalPage(redirectUri: string, address: string, description: string): Page {
-  const back = `<p><a href="${escaped(address)}">Go back</a> to <strong class="host">${escaped(destinationOf(redirectUri))}</strong>.</p>`
+  const back = `<p><a href="${escapeHtml(address)}">Go back</a> to <strong class="host">${escapeHtml(destinationOf(redirectUri))}</strong>.</p>`
   return { title: 'This did not work', body: alert(description) + back }
 }
 

@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto'
 import type { FastifyRequest } from 'fastify'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
@@ -8,7 +7,7 @@ import { errors } from '../../../errors.ts'
 import type { Writes } from '../../../events/commit.ts'
 import { type App, actorOf } from '../../../http/http.ts'
 import { acceptJsonUploads, uploadedJson } from '../../../http/json-upload.ts'
-import { isFresh } from '../items/items.ts'
+import { isFresh, listTag } from '../items/items.ts'
 import type { SchemaChanged } from './change.ts'
 import {
   addIndexRoute,
@@ -136,7 +135,7 @@ function transferRoutes(app: App, rt: SchemaWrites): void {
     )
   app.get('/schemas-types', typesRoute, async ({ headers }, reply) => {
     const text = typescriptOf(await rt.catalog.reloadIfStale())
-    const tag = `"${createHash('sha256').update(text).digest('base64url').slice(0, 22)}"`
+    const tag = listTag(text)
     reply.header('etag', tag).header('cache-control', 'private, no-cache')
     if (isFresh(headers['if-none-match'], tag)) return reply.code(304).send()
     return reply.type('text/plain; charset=utf-8').send(text)

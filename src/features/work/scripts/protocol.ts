@@ -57,6 +57,9 @@ export type FromScript =
   | { readonly kind: 'done'; readonly text: string | undefined; readonly isWorn: boolean }
   | { readonly kind: 'failed'; readonly failure: Failure; readonly isWorn: boolean }
 
+/** The text of an answer to a call that was refused. */
+export const refusedCall = (message: string): string => JSON.stringify({ error: { message } })
+
 /** What a process takes before it has a script. Megabytes. */
 export const emptyProcessMb = 110
 

@@ -10,6 +10,7 @@ import {
   type LogLevel,
   logLimits,
   memoryFlag,
+  refusedCall,
   type ToScript,
 } from './protocol.ts'
 
@@ -77,9 +78,8 @@ async function run({ code, context, limits }: Extract<ToScript, { kind: 'run' }>
   let isolate: Isolate
   try {
     isolate = take()
-    isolate.check(code)
   } catch (error) {
-    return error instanceof SyntaxError ? syntaxFailure(error) : unavailable(error as Error)
+    return unavailable(error as Error)
   }
   const overrun = Promise.withResolvers<Failure>()
   const began = performance.now()
@@ -103,6 +103,8 @@ async function run({ code, context, limits }: Extract<ToScript, { kind: 'run' }>
     end(() => undefined, ended.value === undefined ? undefined : JSON.stringify(ended.value))
     return undefined
   } catch (error) {
+    // What a script itself throws comes as a text: it could not be read.
+    if (error instanceof SyntaxError) return syntaxFailure(error)
     // Where it was disposed of by the watch, the race is lost to it only by chance.
     const reason = await Promise.race([overrun.promise, undefined])
     return reason ?? tooMuch('memory', (error as Error).message)
@@ -134,8 +136,8 @@ function end(failureOf: () => Failure | undefined, text?: string): void {
 function openCalls() {
   let [all, atOnce] = [0, 0]
   return async (name: string, text: string): Promise<string> => {
-    if (all >= callLimits.all) return refusal(`A script may ask ${callLimits.all} times`)
-    if (atOnce >= callLimits.atOnce) return refusal(`A script may ask for ${callLimits.atOnce} things at once`)
+    if (all >= callLimits.all) return refusedCall(`A script may ask ${callLimits.all} times`)
+    if (atOnce >= callLimits.atOnce) return refusedCall(`A script may ask for ${callLimits.atOnce} things at once`)
     all += 1
     atOnce += 1
     lastCall += 1
@@ -147,8 +149,6 @@ function openCalls() {
     return answer
   }
 }
-
-const refusal = (message: string): string => JSON.stringify({ error: { message } })
 
 function openLog() {
   let lines = 0

@@ -10,6 +10,7 @@ import {
   type LogLevel,
   logLimits,
   memoryFlag,
+  refusedCall,
   type ScriptFault,
   type ScriptLimits,
   type ToScript,
@@ -216,18 +217,16 @@ async function answerCall(
   const answer = await answerOf(name, text, calls, stopped).then(
     (value) => {
       const answer = JSON.stringify({ value })
-      return answer.length <= output ? answer : refusal(`The answer has more than ${output} characters of JSON`)
+      return answer.length <= output ? answer : refusedCall(`The answer has more than ${output} characters of JSON`)
     },
     (error: unknown) => {
-      if (!(error instanceof AppError)) return refusal('This call has failed')
+      if (!(error instanceof AppError)) return refusedCall('This call has failed')
       const { message, status, code } = error
       return JSON.stringify({ error: { message, status, code } })
     },
   )
   if (!stopped.aborted) line.send({ kind: 'answer', call, text: answer })
 }
-
-const refusal = (message: string): string => JSON.stringify({ error: { message } })
 
 async function answerOf(name: string, text: string, calls: ScriptCalls, stopped: AbortSignal): Promise<unknown> {
   const args: unknown = JSON.parse(text)

@@ -1,6 +1,7 @@
 import { text } from 'node:stream/consumers'
 import { rawQuery } from '../../../db/sql.ts'
 import type { Actor } from '../../../events/actor.ts'
+import { escapeHtml } from '../../../language/escape-html.ts'
 import { changeItems, listItems, type Requester, type Run, readItem } from '../../data/items/items.ts'
 import { queueMail } from '../../messaging/mail/mail.ts'
 import { newNotificationOf, sendNotifications } from '../../messaging/notifications/notifications.ts'
@@ -139,7 +140,7 @@ async function mail(run: NodeRun, { tx, scope }: Pick<Run, 'tx' | 'scope'>): Pro
   if (to.length > recipientsAtMost) throw new NodeError(`to names more than ${recipientsAtMost} addresses`)
   requireSender(run)
   await spendMails(run, tx, to.length)
-  const body = fill(String(input.body), run.scope, input.escape === false ? (one) => one : escaped)
+  const body = fill(String(input.body), run.scope, input.escape === false ? (one) => one : escapeHtml)
   const variables = { mail_subject: String(input.subject), mail_body: body }
   const results = []
   for (const address of to) {
@@ -152,15 +153,6 @@ async function mail(run: NodeRun, { tx, scope }: Pick<Run, 'tx' | 'scope'>): Pro
   }
   return { success: true, sent: results.length, failed: 0, results }
 }
-
-const escapes: Readonly<Record<string, string>> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-  "'": '&#39;',
-}
-const escaped = (value: string): string => value.replace(/[&<>"']/g, (sign) => escapes[sign]!)
 
 /** Mails come from configured senders alone. */
 function requireSender({ rt, input, authority }: NodeRun): void {

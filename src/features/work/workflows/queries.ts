@@ -17,7 +17,8 @@ export const workflowsActor: Actor = { ...systemActor, userAgent: 'daybook workf
 
 export type TriggerKind = 'manual' | 'webhook' | 'schedule' | 'hook' | 'workflow' | 'test'
 
-export type NewExecution = {
+/** What starts an execution, and as whom. */
+type ExecutionStart = {
   readonly id: string
   readonly workflow_Id: string
   readonly version: number
@@ -27,6 +28,9 @@ export type NewExecution = {
   readonly triggered_by_Id: string | null
   readonly caller_Id: string | null
   readonly cause: Cause | null
+}
+
+export type NewExecution = ExecutionStart & {
   readonly dueInMs?: number
   readonly parent_Id?: string | null
   readonly retry_of_Id?: string | null
@@ -73,17 +77,8 @@ const insertSql = `
     from given returning id)
   select count(*)::int as count, pg_notify('svc_executions', '')::text from made`
 
-export type ClaimedExecution = {
-  readonly id: string
+export type ClaimedExecution = ExecutionStart & {
   readonly token: string
-  readonly workflow_Id: string
-  readonly version: number
-  readonly trigger: TriggerKind
-  readonly trigger_data: unknown
-  readonly tenant_Id: string | null
-  readonly triggered_by_Id: string | null
-  readonly caller_Id: string | null
-  readonly cause: Cause | null
   readonly parent_Id: string | null
   readonly retry_of_Id: string | null
   /** Claimed for the first time: nothing is kept of it yet. */
