@@ -99,7 +99,7 @@ export function createClient<S extends SchemaType = AnySchema>(options: ClientOp
     url,
     fetch: options.fetch ?? globalThis.fetch.bind(globalThis),
     authorize: () => session.headers(),
-    onUnauthorized: () => session.onUnauthorized(),
+    onUnauthorized: (asked) => session.onUnauthorized(asked),
     withCookies: session.authMode === 'cookie',
     attempts: options.attempts ?? 4,
   })

@@ -57,8 +57,8 @@ export type HttpOptions = {
   readonly fetch: typeof fetch
   /** Headers that say who asks; asked for each attempt. */
   readonly authorize: () => Promise<Readonly<Record<string, string>>>
-  /** Called with a refusal 401; true where it is worth another attempt. */
-  readonly onUnauthorized: () => Promise<boolean>
+  /** Called after a refusal 401 of who asked by these headers; true where it is worth another attempt. */
+  readonly onUnauthorized: (asked: Readonly<Record<string, string>>) => boolean
   /** Whether cookies go along. */
   readonly withCookies: boolean
   /** How often a request is sent at the most. */
@@ -84,9 +84,14 @@ export function openHttp(options: HttpOptions): Http {
     const key = hasKey ? (idempotencyKey ?? crypto.randomUUID()) : undefined
     const isSafe = (!isWrite || hasKey) && !isStream(wanted.body)
     for (let attempt = 1; ; attempt += 1) {
-      const result = await sendOnce<Body>(options, url, path, wanted, key)
+      let asked: Readonly<Record<string, string>> = {}
+      const authorize = async () => {
+        asked = await options.authorize()
+        return asked
+      }
+      const result = await sendOnce<Body>({ ...options, authorize }, url, path, wanted, key)
       if (!(result instanceof DaybookError)) return result
-      if (result.status === 401 && attempt === 1 && !wanted.isAnonymous && (await options.onUnauthorized())) continue
+      if (result.status === 401 && attempt === 1 && !wanted.isAnonymous && options.onUnauthorized(asked)) continue
       if (!isSafe || attempt >= options.attempts || !isPassing(result)) throw result
       await pause(result.retryAfterMs ?? firstPauseMs * 2 ** (attempt - 1), wanted.signal)
     }

@@ -34,8 +34,8 @@ export type Session = {
   /** Takes the token of an answer, if it has one, and forgets it in what is given on. */
   take<Body extends object>(body: Body): Body
   forget(): void
-  /** A refusal 401 came: whether another attempt is worth it, because another tab has a new token. */
-  onUnauthorized(): Promise<boolean>
+  /** Who asked by these headers was refused with 401: whether another attempt is worth it, because there is a newer token. */
+  onUnauthorized(asked: Readonly<Record<string, string>>): boolean
   readonly state: SessionState
   /** Called when it changes, in this tab or another one. Gives what ends it. */
   onChange(listener: (state: SessionState) => void): () => void
@@ -75,7 +75,7 @@ function fixedSession(token: string | (() => string | Promise<string>)): Session
     take: (body) => body,
     forget: () => undefined,
     // A function may have a better one by now.
-    onUnauthorized: async () => typeof token !== 'string',
+    onUnauthorized: () => typeof token !== 'string',
     state: 'signed in',
     onChange: () => () => undefined,
     authMode: 'jwt',
@@ -99,7 +99,7 @@ function cookieSession(): Session {
       return body
     },
     forget: () => become('signed out'),
-    async onUnauthorized() {
+    onUnauthorized() {
       become('signed out')
       return false
     },
@@ -116,8 +116,6 @@ const bearer = (token: string): Record<string, string> => ({ authorization: `Bea
 
 function tokenSession(name: string, store: KeyValueStore, http: () => Http): Session {
   const listeners = listenersOf()
-  /** Tokens of which the server has said that they have ended. */
-  const ended = new Set<string>()
   let renewing: Promise<void> | undefined
   const stored = () => store.getItem(name) ?? undefined
   const put = (token: string | undefined) => {
@@ -171,15 +169,11 @@ function tokenSession(name: string, store: KeyValueStore, http: () => Http): Ses
       return rest as typeof body
     },
     forget: () => put(undefined),
-    async onUnauthorized() {
+    onUnauthorized({ authorization }) {
       const token = stored()
       if (token === undefined) return false
-      if (!ended.has(token)) {
-        ended.add(token)
-        // Another tab may have renewed it while the request was on its way.
-        await new Promise((resolve) => setTimeout(resolve, 0))
-        if (stored() !== token) return stored() !== undefined
-      }
+      // Another tab, or another request, has renewed it while this one was on its way.
+      if (bearer(token).authorization !== authorization) return true
       put(undefined)
       return false
     },

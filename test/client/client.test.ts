@@ -106,6 +106,30 @@ describe('sign-in', () => {
     expect(await client.auth.me()).toMatchObject({ user: { email: administrator.email } })
   })
 
+  it('outlives a renewal while a request is on its way', async () => {
+    const kept = new Map<string, string>()
+    const store = {
+      getItem: (name: string) => kept.get(name) ?? null,
+      setItem: (name: string, value: string) => void kept.set(name, value),
+      removeItem: (name: string) => void kept.delete(name),
+    }
+    let isRenewed = false
+    const client = clientOf({
+      auth: { store },
+      fetch: async (input, init) => {
+        if (!isRenewed && String(input).endsWith('/auth/me')) {
+          isRenewed = true
+          const [[name, token]] = [...kept] as [[string, string]]
+          kept.set(name, (await api.as(token)('POST', '/auth/refresh', { authMode: 'jwt' })).body.token)
+        }
+        return fetch(input, init)
+      },
+    })
+    await client.auth.login(administrator)
+    expect(await client.auth.me()).toMatchObject({ user: { email: administrator.email } })
+    expect(client.auth.state).toBe('signed in')
+  })
+
   it('tells why it was refused', async () => {
     const refused = await clientOf()
       .auth.login({ ...administrator, password: 'another one' })
