@@ -1,4 +1,5 @@
 import { measureAssets } from './assets.ts'
+import { measureBackup } from './backup.ts'
 import { openFiles, openPlace, openSql, type Place } from './database.ts'
 import { cacheOn, environment, type Prepared, prepareDaybook, startDaybook, webScript } from './daybook.ts'
 import { assertSameAnswers } from './equal.ts'
@@ -49,7 +50,8 @@ async function bench(options: Options, cleanup: AsyncDisposableStack): Promise<R
     W10: () => measureRealtime(prepared, options.quick),
     W11: () => measureStart(contest, launches, options.quick ? 1 : 5),
     W13: () => measureJobs(prepared, options.quick),
-    W16: () => measureWorkflows(prepared, options.quick),
+    W16: () => measureWorkflows(contest, prepared, options.quick),
+    'P-BACKUP': () => measureBackup(options.quick),
   })
   if (options.profile !== undefined) {
     await contest.servers[options.profileOf]!.stop()

@@ -20,8 +20,13 @@ export function meterOf(pid: number | undefined, whole?: 'with its children'): M
 }
 
 /** Resident memory in bytes. */
-export function residentBytes(pid: number): number | undefined {
-  const kilobytes = /^VmRSS:\s+(\d+) kB/m.exec(read(`/proc/${pid}/status`))?.[1]
+export const residentBytes = (pid: number): number | undefined => statusOf(pid, 'VmRSS')
+
+/** The most that it has been. */
+export const peakBytes = (pid: number): number | undefined => statusOf(pid, 'VmHWM')
+
+function statusOf(pid: number, name: string): number | undefined {
+  const kilobytes = new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(read(`/proc/${pid}/status`))?.[1]
   return kilobytes === undefined ? undefined : Number(kilobytes) * 1024
 }
 

@@ -25,7 +25,7 @@ export type Options = {
 }
 
 export const usage = `npm run bench -- [options]
-  --quick            a first idea in under two minutes: shorter rounds, fewer rows, subscribers and jobs, no W14
+  --quick            a first idea in under two minutes: shorter rounds, fewer rows, subscribers and jobs, no W14, no P-backup
   --json             the figures as JSON instead of the table
   --only W1,W4       these workloads only
   --as ROLE          as admin or as limited only
@@ -70,9 +70,12 @@ export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Op
   }
 }
 
-/** Whether a workload is to be measured; a quick run has W14 only when it is asked for. */
+/** A quick run has them only when they are asked for. */
+const slow = ['W14', 'P-BACKUP']
+
+/** Whether a workload is to be measured. */
 export const isWanted = ({ only, quick }: Options, id: string): boolean =>
-  only.length === 0 ? !(quick && id === 'W14') : only.includes(id)
+  only.length === 0 ? !(quick && slow.includes(id)) : only.includes(id)
 
 function rolesOf(text: string | undefined): readonly Role[] {
   if (text === undefined) return ['admin', 'limited']

@@ -20,6 +20,7 @@ export function tableOf(lines: readonly Line[]): string {
     'p50/p99 ms',
     'CPU µs (ceiling)',
     'CPU µs',
+    'CPU µs (cached)',
     'CPU ratio',
     'errors',
   ]
@@ -75,6 +76,7 @@ function cellsOf(line: Line): string[] {
     latencies(daybook),
     cpu(ceiling),
     cpu(daybook),
+    cpu(cached),
     fixed(cpuRatio(ceiling, daybook)),
     String([ceiling, daybook, cached].reduce((sum, figures) => sum + (figures?.errors ?? 0), 0)),
   ]

@@ -4,20 +4,22 @@
  */
 import { type Auth, openAuth } from './auth.ts'
 import { type Files, openFiles } from './files.ts'
-import { DaybookError, openHttp, type RequestOptions } from './http.ts'
+import { type Answer, DaybookError, openHttp, type RequestOptions } from './http.ts'
 import { type Items, openItems } from './items.ts'
 import { type Live, type LiveQuery, openLive } from './live.ts'
+import { type LiveReport, type LiveReportQuery, openLiveReport } from './live-report.ts'
 import { createRealtime } from './realtime.ts'
 import type { Realtime } from './realtime-types.ts'
 import { openRowStore } from './row-store.ts'
-import type { AnySchema, Name, Row, SchemaType } from './schema.ts'
-import { type AuthOptions, claimsOf, openSession, type Session } from './session.ts'
+import type { Aggregates, AnySchema, Name, ReportRow, Row, SchemaType } from './schema.ts'
+import { type AuthOptions, openSession, type Session } from './session.ts'
 
 export type { Auth, Credentials, Registration } from './auth.ts'
 export type { FileRow, Files, Transform, UploadOptions } from './files.ts'
-export { DaybookError } from './http.ts'
+export { type Answer, DaybookError, type RequestOptions } from './http.ts'
 export type { Items, ListQuery, Page, ReportQuery, WriteOptions } from './items.ts'
 export type { Live, LiveQuery, LiveStatus, LiveView } from './live.ts'
+export type { LiveReport, LiveReportQuery } from './live-report.ts'
 export { type Change, createRealtime, type Realtime, RealtimeError, type Removal } from './realtime.ts'
 export type { AnySchema, Filter, Key, Name, Row, SchemaType, Selected } from './schema.ts'
 export type { AuthOptions, KeyValueStore, SessionState, SignedIn, SignInResult } from './session.ts'
@@ -74,6 +76,10 @@ export type Client<S extends SchemaType = AnySchema> = {
   readonly files: Files
   /** Rows that stay true. */
   live<C extends Name<S>>(query: LiveQuery<S, C>): Live<S, C>
+  /** A report whose rows are those of now. */
+  liveReport<C extends Name<S>, const A extends Aggregates<S, C>, const G extends readonly string[] = []>(
+    query: LiveReportQuery<S, C, A, G>,
+  ): LiveReport<ReportRow<S, C, A, G>>
   /** Changes since a cursor; without one, the cursor of now. */
   changes(query?: {
     readonly since?: string
@@ -86,6 +92,8 @@ export type Client<S extends SchemaType = AnySchema> = {
   readonly realtime: Realtime
   /** Any other route. @throws {DaybookError} */
   request<Body>(path: string, options?: RequestOptions): Promise<Body>
+  /** The same with what the headers say: the version (`etag`), the request's id (`x-request-id`). @throws {DaybookError} */
+  send<Body>(path: string, options?: RequestOptions): Promise<Answer<Body>>
   /** Ends connections and live rows. */
   close(): void
 }
@@ -119,11 +127,17 @@ export function createClient<S extends SchemaType = AnySchema>(options: ClientOp
         http,
         store,
         connect: connections.without,
-        owner: () => ownerOf(session),
+        owner: () => session.owner(),
         onClose: () => void open.delete(live),
       })
       open.add(live)
       return live
+    },
+    liveReport(query) {
+      const close = () => void open.delete(report)
+      const report: LiveReport<never> = openLiveReport(query, connections.first().socket, close)
+      open.add(report)
+      return report
     },
     changes: ({ collections, signal, ...query } = {}) =>
       http.ask('/changes', { query: { ...query, collections: collections?.join(',') }, signal }),
@@ -133,6 +147,7 @@ export function createClient<S extends SchemaType = AnySchema>(options: ClientOp
       return connections.first()
     },
     request: (path, wanted) => http.ask(path, wanted),
+    send: (path, wanted) => http.send(path, wanted),
     close() {
       stopListening()
       for (const live of [...open]) live.close()
@@ -182,12 +197,6 @@ function openConnections(url: string, session: Session, path: string | undefined
       all.length = 0
     },
   }
-}
-
-/** Who the kept rows belong to: the user of the token. */
-async function ownerOf(session: Session): Promise<string> {
-  const { iat: _iat, exp: _exp, sessionToken: _session, jti: _id, ...who } = claimsOf((await session.token()) ?? '')
-  return Object.keys(who).length === 0 ? session.authMode : JSON.stringify(who)
 }
 
 function pageUrl(): string {

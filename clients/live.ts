@@ -56,8 +56,8 @@ export type LiveOptions = {
   readonly connect: (collection: string) => Realtime
   /** Undefined where nothing is kept. */
   readonly store: RowStore | undefined
-  /** Under which the rows are kept: of the user, so that nobody sees another's. */
-  readonly owner: () => Promise<string>
+  /** Whose rows they are, so that nobody sees another's; undefined: none are kept. */
+  readonly owner: () => Promise<string | undefined>
   readonly onClose: () => void
 }
 
@@ -178,7 +178,9 @@ class LiveRows {
     const { store, owner } = this.#options
     if (store === undefined) return undefined
     const { collection, filter, fields } = this.#query
-    this.#name = JSON.stringify([await owner(), collection, filter ?? null, fields ?? null])
+    const whose = await owner()
+    if (whose === undefined) return undefined
+    this.#name = JSON.stringify([whose, collection, filter ?? null, fields ?? null])
     // What cannot be read is fetched.
     return store.load(this.#name).catch(() => undefined)
   }

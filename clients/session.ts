@@ -40,6 +40,8 @@ export type Session = {
   /** Called when it changes, in this tab or another one. Gives what ends it. */
   onChange(listener: (state: SessionState) => void): () => void
   readonly authMode: 'jwt' | 'cookie'
+  /** Whose rows may be kept under this name; undefined where nobody can tell. */
+  owner(): Promise<string | undefined>
   close(): void
 }
 
@@ -48,7 +50,7 @@ const renewAt = 0.75
 
 export function openSession(url: string, auth: AuthOptions, http: () => Http): Session {
   if ('token' in auth) return fixedSession(auth.token)
-  if (auth.mode === 'cookie') return cookieSession()
+  if (auth.mode === 'cookie') return cookieSession(`daybook:${url}:user`, http)
   return tokenSession(`daybook:${url}`, auth.store ?? pageStore(), http)
 }
 
@@ -79,13 +81,28 @@ function fixedSession(token: string | (() => string | Promise<string>)): Session
     state: 'signed in',
     onChange: () => () => undefined,
     authMode: 'jwt',
+    owner: async () => ownerOf(await current()),
     close: () => undefined,
   }
 }
 
-function cookieSession(): Session {
+/** The name under which the page keeps who is signed in, for when the server cannot be asked. */
+function cookieSession(name: string, http: () => Http): Session {
   const listeners = listenersOf()
+  const store = pageStore()
   let state: SessionState = 'signed out'
+  let owner: Promise<string | undefined> | undefined
+  const askOwner = async () => {
+    try {
+      const { user, role, tenant } = await http().ask<SignedIn>('/auth/me')
+      const who = JSON.stringify([user.id, role.id, tenant])
+      store.setItem(name, who)
+      return who
+    } catch (error) {
+      owner = undefined
+      return error instanceof DaybookError && error.status === 0 ? (store.getItem(name) ?? undefined) : undefined
+    }
+  }
   const become = (next: SessionState) => {
     if (next === state) return
     state = next
@@ -95,10 +112,15 @@ function cookieSession(): Session {
     token: async () => undefined,
     headers: async () => ({}),
     take(body) {
+      owner = undefined
       if ('user' in body) become('signed in')
       return body
     },
-    forget: () => become('signed out'),
+    forget() {
+      owner = undefined
+      store.removeItem(name)
+      become('signed out')
+    },
     onUnauthorized() {
       become('signed out')
       return false
@@ -108,6 +130,10 @@ function cookieSession(): Session {
     },
     onChange: listeners.add,
     authMode: 'cookie',
+    owner() {
+      owner ??= askOwner()
+      return owner
+    },
     close: () => undefined,
   }
 }
@@ -182,6 +208,7 @@ function tokenSession(name: string, store: KeyValueStore, http: () => Http): Ses
     },
     onChange: listeners.add,
     authMode: 'jwt',
+    owner: async () => ownerOf(await current()),
     close() {
       if (hasTabs) window.removeEventListener('storage', onStorage)
     },
@@ -196,12 +223,18 @@ function isDue(token: string): boolean {
 }
 
 /** What a JSON Web Token says; nothing of what is none. */
-export function claimsOf(token: string): Readonly<Record<string, unknown>> {
+function claimsOf(token: string): Readonly<Record<string, unknown>> {
   try {
     return JSON.parse(atob(token.split('.')[1]!.replaceAll('-', '+').replaceAll('_', '/')))
   } catch {
     return {}
   }
+}
+
+/** What stays of a token from one renewal to the next; an API key says nothing of who has it. */
+function ownerOf(token: string | undefined): string | undefined {
+  const { iat: _iat, exp: _exp, sessionToken: _session, jti: _id, ...who } = claimsOf(token ?? '')
+  return Object.keys(who).length === 0 ? undefined : JSON.stringify(who)
 }
 
 function pageStorage(): KeyValueStore | undefined {

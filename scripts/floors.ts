@@ -18,6 +18,7 @@ const platform = ['access', 'query', 'cache', 'events', 'catalog', 'db', 'adapte
 const slices = ['operations', 'accounts', 'messaging', 'work', 'files', 'settings', 'data']
 
 export const floors: readonly Floor[] = [
+  { name: 'package', places: ['index.ts'], hides: "what `import … from 'daybook'` gives", mayImport: [] },
   {
     name: 'launcher',
     places: ['start.ts', 'launcher/'],
@@ -27,8 +28,31 @@ export const floors: readonly Floor[] = [
   {
     name: 'cli',
     places: ['cli/'],
-    hides: '`npx daybook`: `main.ts` is THE list of commands',
-    mayImport: ['doctor', 'process', 'files', 'data', 'events', 'adapters', 'config'],
+    hides:
+      '`npx daybook`: `commands.ts` is THE list of commands; they find the database of the directory, the embedded one too',
+    mayImport: [
+      'launcher',
+      'doctor',
+      'api',
+      'workers',
+      'setup',
+      'process',
+      'operations',
+      'files',
+      'data',
+      'events',
+      'db',
+      'adapters',
+      'config',
+      'package',
+    ],
+  },
+  {
+    name: 'api',
+    places: ['api/'],
+    hides:
+      'the web process: `routes.ts` is THE list of routes, `access.ts` who may call them, `error-bodies.ts` the two error formats, `realtime*` the socket channel, `limits.ts` THE list of routes that count attempts, `local-calls.ts` how the process calls its own routes, `extension-callers.ts` how far requests reach that the console makes for an extension, `parameters.ts` what routes of data are asked beyond what they declare',
+    mayImport: ['doctor', 'setup', 'extensions', 'process', ...slices, 'http', ...platform],
   },
   {
     name: 'doctor',
@@ -36,13 +60,6 @@ export const floors: readonly Floor[] = [
     hides:
       'what an installation lacks: reads the facts of a server, judges them by pure functions; `doctor.ts` is THE list of checks',
     mayImport: ['workers', ...slices, ...platform],
-  },
-  {
-    name: 'api',
-    places: ['api/'],
-    hides:
-      'the web process: `routes.ts` is THE list of routes, `access.ts` who may call them, `error-bodies.ts` the two error formats, `realtime*` the socket channel, `limits.ts` THE list of routes that count attempts, `local-calls.ts` how the process calls its own routes, `parameters.ts` what routes of data are asked beyond what they declare',
-    mayImport: ['setup', 'extensions', 'process', ...slices, 'http', ...platform],
   },
   {
     name: 'workers',
@@ -55,7 +72,19 @@ export const floors: readonly Floor[] = [
     name: 'setup',
     places: ['setup.ts'],
     hides: 'the release step; may run any number of times and in parallel',
-    mayImport: ['process', 'messaging', 'data', 'access', 'events', 'catalog', 'db', 'adapters', 'config'],
+    mayImport: [
+      'process',
+      'operations',
+      'messaging',
+      'files',
+      'data',
+      'access',
+      'events',
+      'catalog',
+      'db',
+      'adapters',
+      'config',
+    ],
   },
   {
     name: 'extensions',
@@ -75,14 +104,14 @@ export const floors: readonly Floor[] = [
     name: 'operations',
     places: ['features/operations/'],
     hides:
-      'running an installation: jobs and mails to be done again (`ops`), `metrics`, the state of `realtime`, `project-info`, `openapi` (what a caller may do, and the page `/docs`), and `mcp` (tools that call routes: `tools/tools.ts` is THE table)',
+      'running an installation: jobs and mails to be done again (`ops`), `metrics`, the state of `realtime`, `project-info`, `openapi` (what a caller may do, and the page `/docs`), `console` (the built console at `/console`; its source is in `console/`), `mcp` (tools that call routes: `tools/tools.ts` is THE table), `views` (what people save of pages), and `backup` (everything as of one moment, in one format)',
     mayImport: ['messaging', 'work', 'files', 'settings', 'data', 'http', ...platform],
   },
   {
     name: 'accounts',
     places: ['features/accounts/'],
     hides:
-      'who signs in, by which proof, and what an administrator grants: `auth`, which stands on `proofs` (of passkeys, second factors and API keys) and `membership`; `two-factor`, `passkeys`, `social`, `api-keys`, `oauth` (programs that act for users), `tenants`, `identity` (who may change an account), `permissions` (routes, review, explain)',
+      'who signs in, by which proof, and what an administrator grants: `auth`, which stands on `proofs` (of passkeys, second factors and API keys) and `membership`; `two-factor`, `passkeys`, `social`, `api-keys`, `oauth` (programs that act for users), `tenants`, `identity` (who may change an account), `permissions` (routes, review, explain), `preview` (what another would see)',
     mayImport: ['messaging', 'files', 'settings', 'data', 'http', ...platform],
   },
   {
@@ -142,14 +171,14 @@ export const floors: readonly Floor[] = [
     name: 'cache',
     places: ['cache/'],
     hides:
-      'answers kept: `log-watch.ts` asks the log what has changed, `data-cache.ts` keeps and judges, `shared-store.ts` is Redis or Upstash, `invalidations.ts` the jobs; `system-sync.ts` compares rules through Redis',
+      'answers kept: `log-watch.ts` asks the log what has changed, `data-cache.ts` keeps and judges, `admission-policy.ts` says what is worth it where nobody asked, `shared-store.ts` is Redis or Upstash, `invalidations.ts` the jobs; `system-sync.ts` compares rules through Redis',
     mayImport: ['events', 'catalog', 'db', 'adapters', 'config'],
   },
   {
     name: 'events',
     places: ['events/'],
     hides:
-      '`types.ts` (every event), `actor.ts` (who did it, and what led to it), `jobs.ts` (every queue), `reactions.ts` (what follows from an event), `commit.ts` (the door for changes), `direct-session.ts` (setup and migrations), `log.ts` (table and publication), `feed*.ts`, `cursor.ts`, `consumer.ts` (who follows the log and misses nothing), `progress.ts` (how far something is that takes long), `seals/` (a signed chain over the log)',
+      '`types.ts` (every event), `actor.ts` (who did it, and what led to it), `jobs.ts` (every queue), `reactions.ts` (what follows from an event), `commit.ts` (the door for changes), `row-batches.ts` (one-row writes of several requests by one statement), `direct-session.ts` (setup and migrations), `log.ts` (table and publication), `feed*.ts`, `cursor.ts`, `consumer.ts` (who follows the log and misses nothing), `progress.ts` (how far something is that takes long), `seals/` (a signed chain over the log)',
     mayImport: ['catalog', 'db', 'adapters', 'admission', 'config'],
   },
   {

@@ -80,6 +80,12 @@ export const errors = {
       code: 'INSUFFICIENT_SCOPE',
       headers: { 'www-authenticate': `Bearer error="insufficient_scope", scope="${scope}"` },
     }),
+  previewOnly: () =>
+    new AppError(403, 'This is a preview of what somebody else sees: nothing can be changed', {
+      code: 'PREVIEW_READ_ONLY',
+    }),
+  previewHides: () =>
+    new AppError(403, 'A preview shows no accounts, sessions and credentials', { code: 'PREVIEW_HIDES_THIS' }),
   adminOnly: () => new AppError(403, 'Access denied. Administrators only.'),
   actionDenied: (action: Action, collection: string) => new AppError(403, refusals.action(action, collection)),
   fieldDenied: (action: Action, path: string) =>

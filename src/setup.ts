@@ -3,15 +3,18 @@ import type { Logger } from 'pino'
 import { canonicalEmail } from './adapters/email-address.ts'
 import { openLogger } from './adapters/logger.ts'
 import { hashPassword } from './adapters/passwords.ts'
+import { hashSecret, newSecret } from './adapters/tokens.ts'
 import { adoptTenants } from './catalog/change.ts'
 import { createExtensionSql } from './catalog/ddl.ts'
 import { type Extension, switchOf } from './catalog/fields.ts'
 import { type Config, ConfigError, loadEnv, parseConfig } from './config/config.ts'
+import type { Env } from './config/read.ts'
 import { openLine } from './db/poolers/line.ts'
 import { requireOwnSessions } from './db/poolers/poolers.ts'
 import { directUrl, openPool } from './db/pools.ts'
 import { reachDatabase } from './db/reach.ts'
 import { rawQuery, sql, type Tx } from './db/sql.ts'
+import { replaceSecret } from './db/unlogged/secrets.ts'
 import { AppError } from './errors.ts'
 import { type DirectSession, openDirectSession } from './events/direct-session.ts'
 import { createQueues, startBoss } from './events/jobs.ts'
@@ -22,7 +25,9 @@ import {
   createBaseline,
   type Host,
   migrateAtStart,
+  pendingSystemMigrations,
   type Runner,
+  refuseNewer,
   runSystemMigrations,
   withRunner,
 } from './features/data/migrations/migrations.ts'
@@ -31,8 +36,17 @@ import { exitWithParent } from './process/parent.ts'
 
 export type SetupResult = {
   /** Set when this setup created the administrator; the password only when it was made up here. */
-  readonly admin: { readonly email: string; readonly password: string | null } | undefined
+  readonly admin: FirstAdministrator | undefined
 }
+
+type FirstAdministrator = {
+  readonly email: string
+  readonly password: string | null
+  /** Signs in once, in place of a password that was made up, and sets another (`POST /auth/first-sign-in`). */
+  readonly signInToken?: string
+}
+
+const firstSignInSeconds = 600
 
 const oldestServer = 150_000
 const partitionsAhead = 3
@@ -47,6 +61,7 @@ export async function runSetup(config: Config, log: Logger): Promise<SetupResult
   try {
     await checkServer(session)
     await session.lock('daybook setup')
+    await backUpFirst(session, config, log)
     await withRunner({ config, log, env: {} }, { requester: undefined, busy: 'wait' }, createSystemSchema)
     await createExtensions(session, config)
     if (config.tenancy.enabled) await session.transaction(systemActor, adoptTenants)
@@ -72,9 +87,30 @@ export async function setUpAndMigrate(
 }
 
 async function createSystemSchema(runner: Runner): Promise<void> {
+  await refuseNewer(runner.session)
   await createBaseline(runner)
   await adoptDeveloped(runner)
   await runSystemMigrations(runner)
+}
+
+/** With BACKUP_BEFORE_UPGRADE; a database that is new has nothing to lose. */
+async function backUpFirst(session: DirectSession, config: Config, log: Logger): Promise<void> {
+  if (!config.backup.beforeUpgrade) return
+  const { known } = await session.one<{ known: boolean }>(
+    sql.unsafe`select to_regclass('"svc_Migration"') is not null as known`,
+  )
+  const pending = known ? await pendingSystemMigrations(session) : []
+  if (pending.length === 0) return
+  // Loaded by the few starts that need them.
+  const { openStorages } = await import('./features/files/storage/storage.ts')
+  const { backUpBeforeUpgrade } = await import('./features/operations/backup/backup.ts')
+  const storages = openStorages(config)
+  try {
+    const place = await backUpBeforeUpgrade({ config, log, storages }, pending)
+    log.info({ place, pending }, 'a backup was made before the upgrade')
+  } finally {
+    storages.close()
+  }
 }
 
 async function checkServer(session: DirectSession): Promise<void> {
@@ -166,19 +202,39 @@ async function seedAdministrator(tx: Tx, config: Config): Promise<SetupResult['a
       values ('Admin', 'User', ${email}, true, ${hash}) returning id)
     insert into "svc_UserRole" ("user_Id", "role_Id")
     select account.id, r.id from account, "svc_Role" r where r.name = 'administrator'`)
-  return { email, password: password === undefined ? chosen : null }
+  if (password !== undefined) return { email, password: null }
+  return { email, password: chosen, ...(config.console.enabled && { signInToken: await firstSignIn(tx, email) }) }
+}
+
+/** Made only with the administrator, and told only to who runs the setup: finding an empty installation gives nobody anything. */
+async function firstSignIn(tx: Tx, email: string): Promise<string> {
+  const token = newSecret()
+  const identifier = `first-sign-in:${email}`
+  await replaceSecret(tx, { identifier, hash: hashSecret(token), lifetimeSeconds: firstSignInSeconds })
+  return token
+}
+
+/**
+ * The release step as a process, with the variables that `read` gives. `tell` hears of the administrator; a failure is said on standard error.
+ *
+ * @returns the exit code
+ */
+export async function setupProcess(read: () => Env, tell: (result: SetupResult) => void): Promise<number> {
+  const log = openLogger({ level: 'info', name: 'setup' })
+  try {
+    const env = read()
+    const config = parseConfig(env, { allowMissingSecret: true, requireDatabase: true })
+    await setUpAndMigrate({ config, log, env }, tell)
+    return 0
+  } catch (error) {
+    if (error instanceof ConfigError || error instanceof AppError) process.stderr.write(`${error.message}\n`)
+    else log.fatal({ err: error }, 'setup failed')
+    return 1
+  }
 }
 
 if (import.meta.main) {
   exitWithParent()
-  const log = openLogger({ level: 'info', name: 'setup' })
-  try {
-    const env = loadEnv(process.cwd(), process.env)
-    const config = parseConfig(env, { allowMissingSecret: true, requireDatabase: true })
-    await setUpAndMigrate({ config, log, env }, ({ admin }) => process.stdout.write(`${JSON.stringify({ admin })}\n`))
-  } catch (error) {
-    if (error instanceof ConfigError || error instanceof AppError) process.stderr.write(`${error.message}\n`)
-    else log.fatal({ err: error }, 'setup failed')
-    process.exitCode = 1
-  }
+  const read = () => loadEnv(process.cwd(), process.env)
+  process.exitCode = await setupProcess(read, ({ admin }) => process.stdout.write(`${JSON.stringify({ admin })}\n`))
 }

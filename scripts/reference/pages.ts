@@ -1,11 +1,12 @@
 import { STATUS_CODES } from 'node:http'
 import type { Field, Kind } from '../../src/catalog/catalog.ts'
 import { extensionOf, fieldTypes, switchOf } from '../../src/catalog/fields.ts'
+import { commands } from '../../src/cli/commands.ts'
 import { queues } from '../../src/events/jobs.ts'
 import { findOperator, operatorNames } from '../../src/query/operators.ts'
 import { cell, type Page, page, table } from './markdown.ts'
 import { platformRoutes, routePages } from './routes.ts'
-import { constantText, entriesOfShapes, membersOfType, refusals, textsOfObject } from './source.ts'
+import { entriesOfShapes, membersOfType, refusals } from './source.ts'
 import { toolsPage } from './tools.ts'
 
 /** The pages of `docs/reference/`. */
@@ -18,7 +19,7 @@ export async function referencePages(): Promise<readonly Page[]> {
     operatorsPage(),
     eventsPage(),
     queuesPage(),
-    commandsPage(),
+    await commandsPage(),
     errorsPage(),
   ]
 }
@@ -207,17 +208,19 @@ function queuesPage(): Page {
   return page('queues', 'Queues', '`src/events/jobs.ts`', lines)
 }
 
-function commandsPage(): Page {
-  const commands = [...textsOfObject('src/cli/main.ts', 'commands', 'about')]
-  const sections = commands.flatMap(([name, about]) => {
-    const usage = constantText(`src/cli/${name}.ts`, 'usage')
-    const block = usage === undefined ? [] : ['```', ...usage.trimEnd().split('\n'), '```', '']
-    return [`## daybook ${name}`, '', `${about[0]!.toUpperCase()}${about.slice(1)}.`, '', ...block]
+async function commandsPage(): Promise<Page> {
+  const sections = Object.entries(commands).map(async ([name, { about, load }]) => {
+    const { usage } = await load()
+    return [
+      ...[`## daybook ${name}`, '', `${about[0]!.toUpperCase()}${about.slice(1)}.`, ''],
+      ...['```', ...usage.trimEnd().split('\n'), '```', ''],
+    ]
   })
   return page('commands', 'Commands', '`src/cli/`', [
-    '`npx daybook <command>`, in the directory of the installation.',
+    '`npx daybook <command>`, in the directory of the installation. Each prints this with `--help`. Without `DATABASE_URL` they find the embedded',
+    'database of the directory, and run it meanwhile where `daybook start` does not.',
     '',
-    ...sections,
+    ...(await Promise.all(sections)).flat(),
   ])
 }
 

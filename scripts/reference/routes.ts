@@ -22,7 +22,10 @@ export async function platformRoutes(): Promise<readonly DeclaredRoute[]> {
   const config = parseConfig(variables, { requireDatabase: true })
   const app = Fastify() as unknown as App
   const declared = declaredRoutes(app)
-  registerRoutes(app, new Proxy({ config }, { get: answerOrNothing }) as unknown as WebWrites, undefined, [])
+  registerRoutes(app, new Proxy({ config }, { get: answerOrNothing }) as unknown as WebWrites, undefined, {
+    endpoints: [],
+    consoles: [],
+  })
   await app.ready()
   await app.close()
   return declared().filter(({ summary }) => summary !== undefined)

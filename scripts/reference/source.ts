@@ -50,29 +50,6 @@ const commentOf = (node: ts.Node): string =>
     .map(({ comment }) => ts.getTextOfJSDocComment(comment) ?? '')
     .join(' ')
 
-/** The texts of a member in an object of objects, e.g. `about` of every command. */
-export function textsOfObject(path: string, name: string, member: string): ReadonlyMap<string, string> {
-  const file = parsed(path)
-  const texts = new Map<string, string>()
-  const visit = (node: ts.Node): void => {
-    if (ts.isVariableDeclaration(node) && node.name.getText(file) === name && node.initializer !== undefined)
-      for (const [key, value] of propertiesOf(node.initializer)) {
-        const text = propertiesOf(value).get(member)
-        if (text !== undefined && ts.isStringLiteralLike(text)) texts.set(key, text.text)
-      }
-    ts.forEachChild(node, visit)
-  }
-  visit(file)
-  return texts
-}
-
-/** The text of a constant. */
-export function constantText(path: string, name: string): string | undefined {
-  const file = parsed(path)
-  const found = constantsOf(file).find((node) => node.name.getText(file) === name)?.initializer
-  return found !== undefined && ts.isStringLiteralLike(found) ? found.text : undefined
-}
-
 function propertiesOf(node: ts.Node): ReadonlyMap<string, ts.Expression> {
   if (!ts.isObjectLiteralExpression(node)) return new Map()
   return new Map(

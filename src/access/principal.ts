@@ -54,7 +54,12 @@ export type Caller = {
   readonly access: Access
   /** The program that acts for the user by an OAuth token; its session ends with what the user has allowed it. */
   readonly client?: ActingClient | undefined
+  /** Set where an administrator looks at what this caller would see (docs/console.md); nothing can be written then. */
+  readonly preview?: { readonly owner: Caller } | undefined
 }
+
+/** The user who is really there. */
+export const ownerOf = (caller: Caller): Caller => caller.preview?.owner ?? caller
 
 /** A program, what it was granted (`access.scope` has what counts for access), and the resources that its token is for. */
 export type ActingClient = {

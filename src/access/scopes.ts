@@ -1,4 +1,4 @@
-import { errors } from '../errors.ts'
+import { type AppError, errors } from '../errors.ts'
 import type { Access, Scope } from '../query/access.ts'
 
 export type { Scope } from '../query/access.ts'
@@ -20,7 +20,20 @@ export function hasScope({ scope }: Pick<Access, 'scope'>, required: RequiredSco
   return scope !== 'none' && scopesOfAccess.indexOf(scope) >= scopesOfAccess.indexOf(required)
 }
 
-/** THE place where scopes are enforced, for routes, messages of sockets and tools. 403 `INSUFFICIENT_SCOPE`. */
-export function checkScope(access: Pick<Access, 'scope'>, required: RequiredScope): void {
-  if (!hasScope(access, required) && required !== 'none') throw errors.insufficientScope(required)
+/**
+ * THE place where scopes are enforced, for routes, messages of sockets and tools. 403 `INSUFFICIENT_SCOPE`, or
+ * `PREVIEW_READ_ONLY` in a preview.
+ */
+export function checkScope(access: Pick<Access, 'scope' | 'isPreview'>, required: RequiredScope): void {
+  const refusal = scopeRefusal(access, required)
+  if (refusal !== undefined) throw refusal
+}
+
+/** The same as a value. */
+export function scopeRefusal(
+  access: Pick<Access, 'scope' | 'isPreview'>,
+  required: RequiredScope,
+): AppError | undefined {
+  if (required === 'none' || hasScope(access, required)) return undefined
+  return access.isPreview === true ? errors.previewOnly() : errors.insufficientScope(required)
 }

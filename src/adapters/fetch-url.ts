@@ -43,7 +43,7 @@ export class UrlFetchError extends Error {
 }
 
 /**
- * The one way to fetch an address that a caller or a third party has named (decisions A11). Only http and https, and
+ * The one way to fetch an address that a caller or a third party has named. Only http and https, and
  * only addresses of the public internet unless `allowPrivate`. The check is part of resolving the name for the very
  * connection, so no second answer of its DNS server can lead elsewhere; every redirect is checked anew. No proxy, no
  * cookies, and credentials in URLs are refused.

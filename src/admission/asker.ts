@@ -20,8 +20,14 @@ export type Asker = {
  * when that one is gone. What several share must not be read there: see `ends` in db/pools.ts.
  */
 export function workFor<T>(asker: Asker, work: () => T): T {
+  asked += 1
   return askers.run(asker, work)
 }
+
+/** How often something was asked for since the process began. */
+export const askedSoFar = (): number => asked
+
+let asked = 0
 
 /** Lets work that is called from elsewhere, such as by a stream, be done for whom this is done. */
 export function forSameAsker(): <T>(work: () => T) => T {

@@ -277,3 +277,28 @@ export function readPlaces(connections: number, heavyAtOnce: number | undefined,
   const heavy = Math.min(all, heavyAtOnce ?? Math.max(1, Math.min(cores, Math.floor(all / 2))))
   return { all, heavy, quick: heavyAtOnce === undefined ? Math.max(heavy, all - 1) : heavy }
 }
+
+/** How much is asked for beside hashes of passwords: counted since `since`, a rate of the time before. */
+export type Rush = { readonly since: number; readonly asked: number; readonly perSecond: number }
+
+export const noRush: Rush = { since: Number.NEGATIVE_INFINITY, asked: 0, perSecond: 0 }
+
+const rushWindowMs = 500
+
+/** The rush after `asked` requests since the process began, anew after half a second. */
+export function rushStep(rush: Rush, { now, asked }: { readonly now: number; readonly asked: number }): Rush {
+  const passedMs = now - rush.since
+  if (passedMs < rushWindowMs) return rush
+  return { since: now, asked, perSecond: (1000 * (asked - rush.asked)) / passedMs }
+}
+
+/** A probe or two are no rush. */
+const rushPerSecond = 10
+
+/**
+ * How many hashes may be computed at once: they would slow down everything else, so half of the cores do it while other things
+ * are asked for, and else two. libuv has four threads; two of them stay free for files, DNS and TLS.
+ */
+export function hashesAtOnce(cores: number, { perSecond }: Rush): number {
+  return perSecond < rushPerSecond ? 2 : Math.max(1, Math.min(2, Math.floor(cores / 2)))
+}

@@ -1,6 +1,6 @@
 import { Transform } from 'node:stream'
 import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction } from 'fastify'
-import type { Caller } from '../access/principal.ts'
+import { type Caller, ownerOf } from '../access/principal.ts'
 import { checkScope } from '../access/scopes.ts'
 import { AppError, type CredentialFault, errors } from '../errors.ts'
 import { publicCaller } from '../features/accounts/auth/auth.ts'
@@ -24,11 +24,15 @@ export function accessCheck(rt: WebWrites, access: AccessClass, limits: Limits) 
     const admit = (found: Caller | CredentialFault) => {
       const fault = typeof found === 'string' ? found : undefined
       request.caller = typeof found === 'string' ? publicCaller(rt) : found
-      if (request.caller.client !== undefined) request.agent ??= agentNamed(request.caller.client.name)
+      const { client, access: own } = request.caller
+      if (client !== undefined)
+        request.agent = { ...(request.agent ?? agentNamed(client.name)), ...(own.scope && { scope: own.scope }) }
       limits.countCaller(request, reply)
       if (fault !== undefined) throw unauthenticated(request, access, fault)
+      if (request.routeOptions.config.inPreview === 'as owner') request.caller = ownerOf(request.caller)
+      if (request.caller.preview !== undefined) refuseInPreview(request, access)
       refuse(request, access)
-      checkScope(request.caller.access, scopeOf(request.method, request.routeOptions.config.scope))
+      checkScope(request.caller.access, neededScope(request))
     }
     const found = callerOfRequest(rt, request, reply)
     if (found instanceof Promise) return void found.then(admit).then(() => done(), done)
@@ -37,6 +41,23 @@ export function accessCheck(rt: WebWrites, access: AccessClass, limits: Limits) 
     done()
   }
 }
+
+const neededScope = ({ method, routeOptions, caller }: FastifyRequest) => {
+  const scope = scopeOf(method, routeOptions.config.scope)
+  // What only administrators' programs may read, whoever is looked at may read with a grant.
+  return caller.preview !== undefined && isSafe(method) && scope !== 'none' ? 'read' : scope
+}
+
+/** A preview reads as another would, and no more: not what belongs to the other's account, whatever the method. */
+function refuseInPreview({ method, routeOptions }: FastifyRequest, access: AccessClass): void {
+  const { inPreview, scope } = routeOptions.config
+  if (inPreview === 'allowed') return
+  if (access.endsWith('session') || access === 'leaving')
+    throw isSafe(method) ? errors.previewHides() : errors.previewOnly()
+  if (!isSafe(method) && scope !== 'read') throw errors.previewOnly()
+}
+
+const isSafe = (method: string): boolean => ['GET', 'HEAD', 'OPTIONS'].includes(method)
 
 /** As clients may name themselves by `x-svc-agent`. */
 const agentNamed = (name: string) => ({ name: name.replaceAll(/[^\w .,@/:+()-]+/g, ' ').slice(0, 100) })

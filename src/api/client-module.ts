@@ -39,11 +39,14 @@ async function moduleOf() {
   return { body, tag: `"${hash.slice(0, 22)}"`, digest: `sha-512=:${hash}:` }
 }
 
-const clientRoute = route({
-  summary: 'Download the client as an ES module',
-  description: '`Content-Digest` has the hash that an `integrity` attribute takes.',
-  tag: 'Documentation',
-  scope: 'none',
-  response: { 200: Text('export { createClient }', { contentMediaType: 'text/javascript' }), 304: Nothing },
-  sendsText: true,
-})
+const clientRoute = route(
+  {
+    summary: 'Download the client as an ES module',
+    description: '`Content-Digest` has the hash that an `integrity` attribute takes.',
+    tag: 'Documentation',
+    scope: 'none',
+    response: { 200: Text('export { createClient }', { contentMediaType: 'text/javascript' }), 304: Nothing },
+    sendsText: true,
+  },
+  { config: { limitedAs: 'assets' } },
+)

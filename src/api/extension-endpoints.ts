@@ -4,18 +4,11 @@ import type { Extensions } from '../extensions/extensions.ts'
 import { broken, explained } from '../extensions/folders.ts'
 import { statedRefusal } from '../features/data/hooks/hooks.ts'
 import type { Requester } from '../features/data/items/items.ts'
-import { type Accountability, accountabilityOf } from '../features/data/items/items.ts'
+import { accountabilityOf } from '../features/data/items/items.ts'
 import { type App, actorOf } from '../http/http.ts'
 import { registerAccess } from './access.ts'
 import type { WebWrites } from './capabilities.ts'
 import type { Limits } from './limits.ts'
-
-declare module 'fastify' {
-  interface FastifyRequest {
-    /** The caller, as extensions see it; set on the routes of endpoints. */
-    accountability: Accountability | null
-  }
-}
 
 /**
  * Registers the routes of each endpoint below `/{id}`, in a scope of its own: what it adds to the server besides (hooks,

@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { ownerOf } from '../access/principal.ts'
 import { clientNetwork } from '../adapters/client-address.ts'
 import { canonicalEmail } from '../adapters/email-address.ts'
 import type { Logs } from '../adapters/logger.ts'
@@ -87,6 +88,7 @@ export const attemptRoutes: Readonly<Record<string, readonly BudgetOf[]>> = {
   'POST /auth/password/reset': [clientAndEmail, byClient('reset mails', 10)],
   'POST /auth/email/verify/resend': [clientAndRecipient, byClient('verification mails', 10)],
   'POST /auth/email/verify': [clientAndRecipient, byClient('verification mails', 10)],
+  'POST /auth/first-sign-in': [failuresByClient('first sign-in')],
   'POST /auth/register': [failuresByClient('register'), byClient('all registrations', 100)],
   // Codes have tries of their own (db/unlogged/secrets.ts).
   'GET /auth/magiclink/:token': [failuresByClient('magic link')],
@@ -230,7 +232,7 @@ function limitRequests(app: App, rt: Configuration, limits: RequestLimits): Limi
   return {
     countCaller: (request, reply) => {
       if (!byUser || isUnlimited(request)) return
-      count(request, reply, request.caller.userId ?? clientOf(request))
+      count(request, reply, ownerOf(request.caller).userId ?? clientOf(request))
     },
   }
 }

@@ -8,6 +8,7 @@ import { resolveCaller } from '../features/accounts/auth/auth.ts'
 import type { RouteCall } from '../features/operations/mcp/mcp.ts'
 import type { App } from '../http/http.ts'
 import type { WebWrites } from './capabilities.ts'
+import { narrowed } from './extension-callers.ts'
 
 /** What is known of a request that this process makes to itself. */
 type Local = {
@@ -21,9 +22,12 @@ type Found = Caller | CredentialFault
 
 const locals = new WeakMap<IncomingMessage, Local>()
 
-/** The caller of a request, as `resolveCaller`; of one of our own whom it is made for. */
+/** The caller of a request, as `resolveCaller`; of one of our own whom it is made for; of an extension's narrowed to it. */
 export function callerOfRequest(rt: WebWrites, request: FastifyRequest, reply: FastifyReply): Found | Promise<Found> {
-  return locals.get(request.raw)?.caller?.() ?? resolveCaller(rt, request, reply)
+  const found = locals.get(request.raw)?.caller?.() ?? resolveCaller(rt, request, reply)
+  if (request.consoleExtension === undefined) return found
+  const narrow = (one: Found) => (typeof one === 'string' ? one : narrowed(rt, request, one))
+  return found instanceof Promise ? found.then(narrow) : narrow(found)
 }
 
 /** Headers of a request that those made for it have, too: of what program it comes, and what led to it. */

@@ -75,7 +75,7 @@ export function ownParameters({ schema, url }: Pick<RouteOptions, 'schema' | 'ur
 
 /** Mailed links, callbacks, assets and the routes of extensions have parameters of others, too. */
 export const isOfData = (url: string): boolean =>
-  /^\/(items|files|reports|schemas|changes|permissions)(\/|$)/.test(url) || isOfLog(url)
+  /^\/(items|estimates|files|reports|schemas|changes|permissions)(\/|$)/.test(url) || isOfLog(url)
 
 const isOfLog = (url: string): boolean => /^\/(log|webhooks)(\/|$)/.test(url)
 

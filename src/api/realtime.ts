@@ -1,6 +1,6 @@
 import type { Server, Socket } from 'socket.io'
 import { collectionsWithRowRules } from '../access/access.ts'
-import type { Caller } from '../access/principal.ts'
+import { type Caller, ownerOf } from '../access/principal.ts'
 import type { CurrentAccess } from '../access/store.ts'
 import type { Logs } from '../adapters/logger.ts'
 import type { Configuration } from '../config/config.ts'
@@ -120,8 +120,10 @@ function admit(rt: RealtimeWrites, { io, limits, channels, check }: Admission): 
   // Called after every change of roles and permissions too.
   rt.sessions.onEnded((concerns) => {
     for (const socket of io.sockets.sockets.values()) {
-      const { sessionId, keyId, userId, role, tenantId } = callerOf(socket)
-      if (concerns({ id: sessionId ?? keyId, userId, roleId: role.id, tenantId })) void check(socket)
+      const caller = callerOf(socket)
+      const isAbout = ({ sessionId, keyId, userId, role, tenantId }: Caller) =>
+        concerns({ id: sessionId ?? keyId, userId, roleId: role.id, tenantId })
+      if (isAbout(caller) || isAbout(ownerOf(caller))) void check(socket)
     }
   })
 }
@@ -151,7 +153,7 @@ async function authenticate(rt: RealtimeWrites, limits: SocketLimits, socket: So
   if (token === undefined) throw new Error('No authentication token provided')
   const found = await callerOfToken(rt, token)
   if (typeof found === 'string') throw Object.assign(new Error('Invalid or expired token'), { data: { code: found } })
-  limits.admit(socket, found.caller.userId)
+  limits.admit(socket, ownerOf(found.caller).userId)
   socket.data = { ...found, token } satisfies SocketData
 }
 

@@ -16,6 +16,7 @@ import {
 } from '../features/accounts/oauth/routes.ts'
 import { passkeyPublicRoutes, passkeyRoutes } from '../features/accounts/passkeys/routes.ts'
 import { permissionAdminRoutes, permissionRoutes } from '../features/accounts/permissions/routes.ts'
+import { previewAdminRoutes, previewRoutes } from '../features/accounts/preview/routes.ts'
 import { socialRoutes } from '../features/accounts/social/routes.ts'
 import { tenantBearerRoutes, tenantPublicRoutes } from '../features/accounts/tenants/routes.ts'
 import { twoFactorPublicRoutes, twoFactorRoutes } from '../features/accounts/two-factor/routes.ts'
@@ -36,16 +37,21 @@ import { mailAdminRoutes } from '../features/messaging/mail/routes.ts'
 import { notificationAdminRoutes, notificationRoutes } from '../features/messaging/notifications/routes.ts'
 import { templateAdminRoutes, templateRoutes } from '../features/messaging/templates/routes.ts'
 import { webhookRoutes } from '../features/messaging/webhooks/routes.ts'
+import { consoleRoutes } from '../features/operations/console/routes.ts'
 import { openapiRoutes } from '../features/operations/openapi/routes.ts'
 import { opsRoutes } from '../features/operations/ops/routes.ts'
 import { projectInfoRoutes } from '../features/operations/project-info/routes.ts'
 import { realtimeRoutes } from '../features/operations/realtime/routes.ts'
+import { viewRoutes } from '../features/operations/views/routes.ts'
 import { settingsAdminRoutes, settingsRoutes } from '../features/settings/routes.ts'
 import { type AccessClass, declaredRoutes } from '../http/declared-routes.ts'
 import type { App } from '../http/http.ts'
 import { limitAnonymousBodies, refuseUnknownPaths, registerAccess } from './access.ts'
 import type { WebWrites } from './capabilities.ts'
 import { clientModuleRoute } from './client-module.ts'
+import { consoleExtensionFileRoutes, consoleExtensionListRoute } from './console-extensions.ts'
+import { doctorRoute } from './doctor.ts'
+import { knowExtensions } from './extension-callers.ts'
 import { pathsTaken, registerEndpoints } from './extension-endpoints.ts'
 import { registerIdempotency } from './idempotency.ts'
 import { registerLimits } from './limits.ts'
@@ -70,6 +76,8 @@ const groups: readonly RouteGroup[] = [
   { access: 'session', register: authBearerRoutes },
   { access: 'leaving', register: authLeavingRoutes },
   { access: 'admin session', register: authAdminRoutes },
+  { access: 'admin session', register: previewAdminRoutes },
+  { access: 'session', register: previewRoutes },
   { access: 'public', register: twoFactorPublicRoutes },
   { access: 'session', register: twoFactorRoutes },
   { access: 'public', register: passkeyPublicRoutes },
@@ -116,6 +124,9 @@ const groups: readonly RouteGroup[] = [
   { access: 'bearer', register: ofWorkflows('workflowRoutes') },
   { access: 'public', register: ofWorkflows('workflowWebhookRoutes') },
   { access: 'admin', register: opsRoutes },
+  { access: 'admin', register: doctorRoute },
+  { access: 'bearer', register: viewRoutes },
+  { access: 'public', register: consoleRoutes },
   { access: 'public', register: inboxRoutes },
   { access: 'public', register: templateRoutes },
   { access: 'admin', register: templateAdminRoutes },
@@ -136,12 +147,13 @@ export function registerRoutes(
   app: App,
   rt: WebWrites,
   realtime: Realtime | undefined,
-  endpoints: Extensions['endpoints'],
+  { endpoints, consoles }: Pick<Extensions, 'endpoints' | 'consoles'>,
 ): void {
   const declared = declaredRoutes(app)
   const taken = pathsTaken(app, rt)
   const limits = registerLimits(app, rt)
   refuseUnknownPaths(app)
+  knowExtensions(app, consoles)
   const registerMcp = openMcp(app, rt, declared)
   healthRoutes(app, rt, realtime?.feed)
   metricsRoutes(app, rt, { realtime, limits })
@@ -151,7 +163,12 @@ export function registerRoutes(
   const ofDescription: RouteGroup = { access: 'public', register: (scope) => openapiRoutes(scope, rt, declared) }
   const ofClient: RouteGroup = { access: 'public', register: clientModuleRoute }
   const ofTools: RouteGroup = { access: 'public', register: registerMcp }
-  for (const { access, register, isRetried } of [...groups, ofRealtime, ofDescription, ofClient, ofTools])
+  const ofExtensions: readonly RouteGroup[] = [
+    { access: 'bearer', register: (scope) => consoleExtensionListRoute(scope, rt, consoles) },
+    { access: 'public', register: (scope) => consoleExtensionFileRoutes(scope, rt, consoles) },
+  ]
+  const others = [ofRealtime, ofDescription, ofClient, ofTools, ...ofExtensions]
+  for (const { access, register, isRetried } of [...groups, ...others])
     app.register(
       named(`${access} ${register.name}`, async (scope) => {
         registerAccess(scope as App, rt, access, limits)

@@ -25,7 +25,10 @@ import { limitBodyTimes } from './slow-bodies.ts'
  * Builds the HTTP server without listening. Tests call it by `inject`, `main.ts` listens. With SOCKET_ENABLED the
  * realtime channel starts with it and ends with it.
  */
-export async function buildServer(rt: WebWrites, { endpoints = [] }: Partial<Extensions> = {}): Promise<App> {
+export async function buildServer(
+  rt: WebWrites,
+  { endpoints = [], consoles = [] }: Partial<Extensions> = {},
+): Promise<App> {
   const { config } = rt
   const sockets = config.realtime.enabled ? openEngine(config) : undefined
   const app = Fastify({
@@ -81,7 +84,7 @@ export async function buildServer(rt: WebWrites, { endpoints = [] }: Partial<Ext
   await app.register(cors, corsOptions(config))
   const realtime = sockets === undefined ? undefined : await openRealtime(rt, sockets)
   closeWith(app, async () => realtime?.close())
-  registerRoutes(app, rt, realtime, endpoints)
+  registerRoutes(app, rt, realtime, { endpoints, consoles })
   return app
 }
 

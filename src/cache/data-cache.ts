@@ -3,8 +3,10 @@ import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
 import type { Config } from '../config/config.ts'
 import type { Database } from '../db/pools.ts'
+import type { WalPosition } from '../db/replicas/wal.ts'
 import type { Tx } from '../db/sql.ts'
 import { parseSnapshot } from '../events/cursor.ts'
+import { type AdmissionPolicy, openAdmissionPolicy } from './admission-policy.ts'
 import { enqueueInvalidations } from './invalidations.ts'
 import { type LogWatch, type Look, openLogWatch } from './log-watch.ts'
 import { type Answer, type CachedAnswer, openResultCache } from './result-cache.ts'
@@ -19,13 +21,18 @@ type Lookup = {
   readonly maxAgeMs: number
   /** Whether it must be made anew, for those who come later. */
   readonly reload: boolean
+  /** Nobody asked to keep it: it is kept where that pays, in memory alone, and a kept answer is as new as the database. */
+  readonly isAutomatic?: boolean
   /** A condition that the log knows nothing of. */
   isStill?(answer: Answer): Promise<boolean>
 }
 
-/** The result of a read: an answer with the tables that it depends on, or something that can't be kept. */
+/**
+ * The result of a read: an answer with the tables that it depends on, or something that can't be kept. `replayed`: what had
+ * been replayed by the standbys that it came from, before it was read.
+ */
 export type Made<Other> =
-  | { readonly answer: Answer; readonly tables: readonly string[] }
+  | { readonly answer: Answer; readonly tables: readonly string[]; readonly replayed?: readonly WalPosition[] }
   | { readonly answer?: undefined; readonly other: Other }
 
 type CacheResult<Other> =
@@ -41,6 +48,8 @@ type CacheStats = {
   readonly uncacheable: number
   /** Found, but made before a change. */
   readonly stale: number
+  /** Repeated, but not kept, because it would not have paid; nobody had asked for it. */
+  readonly refused: number
   /** Questions that the database, Redis or Upstash failed to answer; each was a read without the cache. */
   readonly errors: number
   readonly entries: number
@@ -50,10 +59,12 @@ type CacheStats = {
 type DataCache = {
   /**
    * The kept answer, or the one that `make` reads. An answer is never older than the last write that this process has
-   * committed before; with a shared store, than the last one that any process has. `make` is also called where the cache
-   * can't tell.
+   * committed before; with a shared store or where it is automatic, than the last one that anybody has. `make` is also called
+   * where the cache can't tell; `isNoted` is false where its answer will not be kept.
    */
-  read<Other>(lookup: Lookup, make: () => Promise<Made<Other>>): Promise<CacheResult<Other>>
+  read<Other>(lookup: Lookup, make: (isNoted: boolean) => Promise<Made<Other>>): Promise<CacheResult<Other>>
+  /** Counts a request that nobody asked to keep. Whether it came before, lately; only then the cache is worth a question. */
+  isRepeated(request: string): boolean
   /** This process has committed something. */
   written(): void
   /** Whether processes share the answers; a writing transaction then ends with {@link DataCache.invalidate}. */
@@ -76,6 +87,8 @@ type DataCacheOptions = {
   config: Config
   /** Connections to the primary. */
   db: Database
+  /** Whether answers may come from standbys. */
+  hasReplicas?: boolean
   log: Logger
   /** Takes the jobs that free the shared store. */
   boss: PgBoss
@@ -90,31 +103,51 @@ const othersLateMs = 20
 /** An answer that is only kept needs no look of its own; a change of its tables since the last one makes it worthless. */
 const longestLookMs = 1000
 
+/** What answers may take that nobody asked to keep. */
+const automaticBytes = 64 * 1024 ** 2
+/** An automatic answer is not waited for longer than that; then, and for a while, there is none. */
+const longestLookWaitMs = 250
+const withoutLooksMs = 1000
+
 /** The parts of the cache. */
 type Parts = {
   readonly watch: LogWatch
   readonly shared: SharedStore | undefined
-  readonly memory: ReturnType<typeof openResultCache<Entry>>
+  readonly memory: Memory
+  /** Of what nobody asked to keep. */
+  readonly automatic: Memory
+  readonly policy: AdmissionPolicy
+  /** Until then the database is not asked for the sake of automatic answers, as it did not answer. */
+  noLooksUntil: number
   /** Reads that are under way, by key. */
   readonly making: Map<string, PendingAnswer>
-  readonly counts: { hits: number; misses: number; uncacheable: number; stale: number; errors: number }
+  readonly counts: { hits: number; misses: number; uncacheable: number; stale: number; refused: number; errors: number }
   /** Counts and logs a failure of a part, which costs no more than the cache. */
   failed(what: string): (error: unknown) => undefined
 }
 
-export function openDataCache({ config, db, log, boss }: DataCacheOptions): DataCache {
-  const watch = openLogWatch({ db, reachBackSeconds: isShared(config) ? config.dataCache.ttlSeconds : 0 })
+type Memory = ReturnType<typeof openResultCache<Entry>>
+
+export function openDataCache({ config, db, hasReplicas = false, log, boss }: DataCacheOptions): DataCache {
+  const reachBackSeconds = isShared(config) ? config.dataCache.ttlSeconds : 0
+  const watch = openLogWatch({ db, reachBackSeconds, noteWal: hasReplicas })
   const shared = openSharedStore(config, log, () => `daybook{${watch.identity()}}:`)
-  const memory = openResultCache<Entry>(config.dataCache.maxBytes)
-  const counts = { hits: 0, misses: 0, uncacheable: 0, stale: 0, errors: 0 }
+  const { maxBytes, automatic: isAutomatic } = config.dataCache
+  const bytes = Math.min(Math.floor(maxBytes / 4), automaticBytes)
+  const memory = openResultCache<Entry>(isAutomatic ? maxBytes - bytes : maxBytes)
+  const automatic = openResultCache<Entry>(bytes)
+  const policy = openAdmissionPolicy()
+  const counts = { hits: 0, misses: 0, uncacheable: 0, stale: 0, refused: 0, errors: 0 }
   const failed = (what: string) => (error: unknown) => {
     counts.errors += 1
     log.debug({ err: error }, what)
     return undefined
   }
-  const parts: Parts = { watch, shared, memory, making: new Map(), counts, failed }
+  const making: Parts['making'] = new Map()
+  const parts: Parts = { watch, shared, memory, automatic, policy, noLooksUntil: 0, making, counts, failed }
   return {
     read: (lookup, make) => read(parts, lookup, make),
+    isRepeated: policy.isRepeated,
     written: watch.written,
     isShared: shared !== undefined,
     invalidate: (tx) => enqueueInvalidations(boss, tx),
@@ -123,10 +156,15 @@ export function openDataCache({ config, db, log, boss }: DataCacheOptions): Data
       if (watch.identity() === '') await watch.look(0)
       await shared.purge(table, upTo)
     },
-    stats: () => ({ ...counts, entries: memory.entries(), bytes: memory.bytes() }),
+    stats: () => ({
+      ...counts,
+      entries: memory.entries() + automatic.entries(),
+      bytes: memory.bytes() + automatic.bytes(),
+    }),
     close: async () => {
       shared?.close()
       memory.clear()
+      automatic.clear()
     },
   }
 }
@@ -134,33 +172,72 @@ export function openDataCache({ config, db, log, boss }: DataCacheOptions): Data
 async function read<Other>(
   parts: Parts,
   lookup: Lookup,
-  make: () => Promise<Made<Other>>,
+  make: (isNoted: boolean) => Promise<Made<Other>>,
 ): Promise<CacheResult<Other>> {
-  const { watch, shared, counts, failed } = parts
-  const maxAgeMs = shared !== undefined ? 0 : mayBeKnown(parts, lookup) ? othersLateMs : longestLookMs
-  const look = await watch.look(maxAgeMs).catch(failed('the log could not be asked'))
-  if (look === undefined) return uncached(await make())
+  const { counts, policy } = parts
+  const { key, isAutomatic = false } = lookup
+  const isKnown = mayBeKnown(parts, lookup)
+  if (isAutomatic && !isKnown && !policy.isWorthTrying(key)) return refuse(parts, make)
+  const look = await (isAutomatic ? promptLook(parts, isKnown) : askedLook(parts, isKnown))
+  if (look === undefined) return uncached(await make(false))
   const known = lookup.reload ? undefined : ((await find(parts, lookup, look)) ?? (await besides(parts, lookup)))
   if (known === undefined) return makeNow(parts, lookup, look, make)
+  if (isAutomatic) policy.used(key)
   counts.hits += 1
   return { state: 'HIT', answer: known }
 }
 
+async function refuse<Other>(
+  { counts }: Parts,
+  make: (isNoted: boolean) => Promise<Made<Other>>,
+): Promise<CacheResult<Other>> {
+  counts.refused += 1
+  return uncached(await make(false))
+}
+
+function askedLook({ watch, shared, failed }: Parts, isKnown: boolean): Promise<Look | undefined> {
+  const maxAgeMs = shared !== undefined ? 0 : isKnown ? othersLateMs : longestLookMs
+  return watch.look(maxAgeMs).catch(failed('the log could not be asked'))
+}
+
+/** For a kept answer one that begins now, so that it knows all that has been acknowledged to anybody by now. */
+async function promptLook(parts: Parts, isKnown: boolean): Promise<Look | undefined> {
+  const { watch, failed } = parts
+  if (performance.now() < parts.noLooksUntil) return undefined
+  const late = Promise.withResolvers<undefined>()
+  const timer = setTimeout(() => late.resolve(undefined), longestLookWaitMs)
+  try {
+    const asked = watch.look(isKnown ? 0 : longestLookMs).catch(failed('the log could not be asked'))
+    const look = await Promise.race([asked, late.promise])
+    if (look === undefined) parts.noLooksUntil = performance.now() + withoutLooksMs
+    return look
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
 /** Whether there may be an answer here already, which only a new look can tell to be good. */
-const mayBeKnown = ({ memory, making }: Parts, { key }: Lookup) => memory.has(key) || making.has(key)
+const mayBeKnown = (parts: Parts, lookup: Lookup) =>
+  memoryFor(parts, lookup).has(lookup.key) || parts.making.has(lookup.key)
+
+const memoryFor = ({ memory, automatic }: Parts, { isAutomatic = false }: Lookup): Memory =>
+  isAutomatic ? automatic : memory
 
 async function find(parts: Parts, lookup: Lookup, look: Look): Promise<Entry | undefined> {
-  const { shared } = parts
+  const shared = lookup.isAutomatic ? undefined : parts.shared
   const entry = inMemory(parts, lookup) ?? (shared && (await inStore(parts, shared, lookup, look)))
   if (entry === undefined || lookup.isStill === undefined) return entry
   return (await lookup.isStill(entry)) ? entry : undefined
 }
 
-function inMemory({ memory, watch, counts }: Parts, lookup: Lookup): Entry | undefined {
+function inMemory(parts: Parts, lookup: Lookup): Entry | undefined {
+  const { watch, counts, policy } = parts
+  const memory = memoryFor(parts, lookup)
   const entry = memory.get(lookup.key)
   if (entry === undefined) return undefined
   if (watch.isUnchanged(entry.tables, entry.look)) return isFit(entry, lookup) ? entry : undefined
   memory.delete(lookup.key)
+  if (lookup.isAutomatic) policy.dropped(lookup.key)
   counts.stale += 1
   return undefined
 }
@@ -184,23 +261,42 @@ const isFit = (entry: Pick<Entry, 'madeAt'>, { maxAgeMs }: Lookup) => Date.now()
 async function besides({ making, watch }: Parts, lookup: Lookup): Promise<Answer | undefined> {
   const other = making.get(lookup.key)
   if (other === undefined || !watch.isQuiet(other.look)) return undefined
-  return (await other.made.catch(() => undefined))?.answer
+  const made = await other.made.catch(() => undefined)
+  if (made?.answer === undefined) return undefined
+  const since = sinceOf(watch, made, other.look)
+  // A standby may have shown less than the look that came before.
+  return since === other.look || (since !== undefined && watch.isQuiet(since)) ? made.answer : undefined
+}
+
+/** The newest look whose state, or a later one, is in the answer; undefined where that is not known. */
+function sinceOf(watch: LogWatch, { replayed = [] }: Keepable, look: number): number | undefined {
+  return replayed.reduce<number | undefined>((since, position) => {
+    const reached = watch.lookReplayedBy(position)
+    return since === undefined || reached === undefined ? undefined : Math.min(since, reached)
+  }, look)
 }
 
 async function makeNow<Other>(
   parts: Parts,
   lookup: Lookup,
   look: Look,
-  make: () => Promise<Made<Other>>,
+  make: (isNoted: boolean) => Promise<Made<Other>>,
 ): Promise<CacheResult<Other>> {
-  const { making, counts } = parts
-  const mine: PendingAnswer = { look: look.number, made: make() }
+  const { making, counts, policy, watch } = parts
+  const { key, isAutomatic = false } = lookup
+  const startedAt = performance.now()
+  const mine: PendingAnswer = { look: look.number, made: make(true) }
   making.set(lookup.key, mine)
   try {
     const made = (await mine.made) as Made<Other>
     if (made.answer === undefined) {
       counts.uncacheable += 1
+      if (isAutomatic) policy.unfit(key)
       return { state: 'BYPASS', other: made.other }
+    }
+    if (isAutomatic && !policy.admits(key, performance.now() - startedAt, watch.costMs())) {
+      counts.refused += 1
+      return { state: 'BYPASS', answer: made.answer }
     }
     counts.misses += 1
     keep(parts, lookup, look, made)
@@ -210,12 +306,16 @@ async function makeNow<Other>(
   }
 }
 
-function keep({ watch, memory, shared, failed }: Parts, { key, ttlMs }: Lookup, look: Look, made: Keepable): void {
+function keep(parts: Parts, lookup: Lookup, look: Look, made: Keepable): void {
+  const { watch, shared, failed } = parts
+  const { key, ttlMs } = lookup
   const { answer, tables } = made
-  if (!watch.isUnchanged(tables, look.number)) return
+  const since = sinceOf(watch, made, look.number)
+  if (since === undefined || !watch.isUnchanged(tables, since)) return
   const madeAt = Date.now()
-  const fits = memory.set(key, { ...answer, tables, madeAt, look: look.number, expiresAt: madeAt + ttlMs })
-  if (!fits || shared === undefined) return
+  const kept = { ...answer, tables, madeAt, look: since, expiresAt: madeAt + ttlMs }
+  const fits = memoryFor(parts, lookup).set(key, kept)
+  if (!fits || shared === undefined || lookup.isAutomatic || made.replayed !== undefined) return
   const entry = { ...answer, tables, madeAt, ttlMs, snapshot: look.snapshot }
   void shared.put(hashed(key), entry).catch(failed('the shared cache took no answer'))
 }

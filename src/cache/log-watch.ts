@@ -1,5 +1,6 @@
 import { logSchema, logTable } from '../catalog/log-triggers.ts'
 import type { Database } from '../db/pools.ts'
+import { type WalPosition, walEndSql } from '../db/replicas/wal.ts'
 import { inRounds } from '../db/rounds.ts'
 import { includesSnapshot, parseSnapshot, type Snapshot } from '../events/cursor.ts'
 import { unseenSql, unseenValues } from '../events/log-reader.ts'
@@ -23,6 +24,13 @@ export type LogWatch = {
   hasSeenAll(tables: Iterable<string>, snapshot: Snapshot): boolean
   /** Whether nothing at all has changed since. */
   isQuiet(since: number): boolean
+  /**
+   * The newest look of which a standby that has replayed this much shows everything; undefined when there is none, or it is
+   * too long ago. Only where the watch was opened with `noteWal`.
+   */
+  lookReplayedBy(position: WalPosition): number | undefined
+  /** What a look takes, in milliseconds, as a moving mean. */
+  costMs(): number
   /** Which database this is: the same for every process, another one after a restore elsewhere. */
   identity(): string
 }
@@ -34,32 +42,48 @@ type LogWatchOptions = {
   db: Database
   /** How far back the first look reads, so that answers are worth something that others made before. */
   reachBackSeconds: number
+  /** Whether standbys are read from, so that looks must be found by their place in the write-ahead log. */
+  noteWal?: boolean
 }
 
 /** Opens a watch that has not looked yet. */
-export function openLogWatch({ db, reachBackSeconds }: LogWatchOptions): LogWatch {
+export function openLogWatch({ db, reachBackSeconds, noteWal = false }: LogWatchOptions): LogWatch {
   const timeline = openTimeline()
+  const places = openWalPlaces()
+  const statements = {
+    base: baseSql(noteWal),
+    follow: { near: followSql(noteWal, mostNear), far: followSql(noteWal, mostEvents) },
+  }
+  let costMs = 1
   let newest: TimedLook | undefined
   let writes = 0
   let identity = ''
+  let run = ''
 
   /** Undefined where the log cannot tell what has happened since. */
   const follow = async (from: Snapshot): Promise<LookResult | undefined> => {
-    const seen = await readSince(db, from)
-    return seen && { ...seen, number: timeline.advance(seen.changes) }
+    const seen = await readSince(db, statements.follow, from)
+    if (seen.run !== run || seen.redefined || !seen.isComplete) return undefined
+    return { ...seen, number: timeline.advance(seen.changes) }
   }
 
   const beginAnew = async (): Promise<LookResult> => {
-    const [row] = await db.run<BaseRow>(baseSql, [reachBackSeconds], 'prepared')
-    const { snapshot: text, earlier } = row!
+    const [row] = await db.run<BaseRow>(statements.base, [reachBackSeconds], 'prepared')
+    const { snapshot: text, earlier, wal } = row!
     identity = row!.identity
+    run = row!.run
+    places.clear()
     const snapshot = parseSnapshot(text)!
-    const first = { number: timeline.restart(snapshot), text, snapshot }
+    const first = { number: timeline.restart(snapshot), text, snapshot, wal }
     if (earlier === null) return first
     const from = { xmin: BigInt(earlier), xmax: BigInt(earlier), running: [] }
-    const later = await follow(from)
-    if (later !== undefined) timeline.assume({ number: later.number, upTo: from })
-    return later ?? first
+    // `from` is of the log itself, whichever run of the server wrote that; the keys of shared answers name the collections.
+    const seen = await readSince(db, statements.follow, from)
+    run = seen.run
+    if (!seen.isComplete) return first
+    const later = { ...seen, number: timeline.advance(seen.changes) }
+    timeline.assume({ number: later.number, upTo: from })
+    return later
   }
 
   const newLook = inRounds<never, TimedLook>(async () => {
@@ -67,6 +91,8 @@ export function openLogWatch({ db, reachBackSeconds }: LogWatchOptions): LogWatc
     try {
       const known = newest !== undefined && start.startedAt - newest.startedAt < longestGapMs ? newest : undefined
       newest = { ...((known && (await follow(known.snapshot))) ?? (await beginAnew())), ...start }
+      costMs = meanWith(costMs, performance.now() - start.startedAt)
+      if (newest.wal !== null) places.note(newest.number, BigInt(newest.wal))
       return newest
     } catch (error) {
       // The server that answers next may be another one, or the same restored.
@@ -88,11 +114,24 @@ export function openLogWatch({ db, reachBackSeconds }: LogWatchOptions): LogWatc
     hasSeenAll: (tables, snapshot) =>
       newest !== undefined && snapshot.xmax <= newest.snapshot.xmax && timeline.hasSeenAll(tables, snapshot),
     isQuiet: timeline.isQuiet,
+    lookReplayedBy: places.newestUpTo,
+    costMs: () => costMs,
     identity: () => identity,
   }
 }
 
-type LookResult = { readonly number: number; readonly snapshot: Snapshot; readonly text: string }
+/** A look that had much to read, or waited, says little of the next one. */
+function meanWith(mean: number, ms: number): number {
+  return ms < mean ? (mean + ms) / 2 : mean + (Math.min(ms, 4 * mean) - mean) / 8
+}
+
+type LookResult = {
+  readonly number: number
+  readonly snapshot: Snapshot
+  readonly text: string
+  /** The end of the write-ahead log, after the snapshot was taken. */
+  readonly wal: string | null
+}
 
 type TimedLook = LookResult & {
   readonly startedAt: number
@@ -153,17 +192,43 @@ export function openTimeline() {
   }
 }
 
-/** Changes that became visible after a snapshot; undefined where the log cannot tell. */
-async function readSince(db: Database, from: Snapshot) {
-  const unseen = [...unseenValues(from), String(from.xmin)]
-  const [row] = await db.run<FollowRow>(followSql, unseen, 'prepared')
-  const { entities, seen, reaches, snapshot: text } = row!
-  const snapshot = parseSnapshot(text)!
-  if (seen >= mostEvents || !reaches || snapshot.xmax < from.xmax) return undefined
-  const changes = Object.entries(entities).map(([table, xid]) => [table, BigInt(xid)] as const)
-  return { snapshot, text, changes }
+/** The looks of the last seconds by where the write-ahead log ended, ten of a second at most. */
+export function openWalPlaces() {
+  const places: { readonly number: number; readonly position: WalPosition; readonly at: number }[] = []
+  return {
+    note: (number: number, position: WalPosition): void => {
+      const at = performance.now()
+      const last = places.at(-1)
+      if (last !== undefined && at - last.at < placeEveryMs) return
+      places.push({ number, position, at })
+      if (places.length > mostPlaces) places.shift()
+    },
+    newestUpTo: (position: WalPosition): number | undefined =>
+      places.findLast((place) => place.position <= position)?.number,
+    clear: (): void => void places.splice(0),
+  }
 }
 
+const placeEveryMs = 100
+const mostPlaces = 100
+
+/** Changes that became visible after a snapshot; not `isComplete` where the log cannot tell. */
+async function readSince(db: Database, { near, far }: { readonly near: string; readonly far: string }, from: Snapshot) {
+  const unseen = [...unseenValues(from), String(from.xmin)]
+  let [row] = await db.run<FollowRow>(near, unseen, 'prepared')
+  if (row!.seen >= mostNear) [row] = await db.run<FollowRow>(far, unseen, 'prepared')
+  const { entities, seen, reaches, redefined, snapshot: text, wal, run } = row!
+  const snapshot = parseSnapshot(text)!
+  const isComplete = seen < mostEvents && reaches && snapshot.xmax >= from.xmax
+  const changes = Object.entries(entities).map(([table, xid]) => [table, BigInt(xid)] as const)
+  return { snapshot, text, changes, wal, run, redefined, isComplete }
+}
+
+/**
+ * What there is to read at most looks. With as small a limit no plan but the index on xid is considered; with a larger one
+ * than the planner expects to find it reads all of a table whose statistics are young, and sorts.
+ */
+const mostNear = 500
 /** More events than this in one look count as a change of everything. */
 const mostEvents = 50_000
 /** The log must still hold what happened since; its retention is days. */
@@ -172,27 +237,46 @@ const longestGapMs = 3_600_000
 /** Sees every transaction up to this one. */
 const after = (xid: bigint): Snapshot => ({ xmin: xid + 1n, xmax: xid + 1n, running: [] })
 
-type BaseRow = { snapshot: string; identity: string; earlier: string | null }
-/** `entities`: the newest transaction that changed each. */
-type FollowRow = { snapshot: string; entities: Record<string, string>; seen: number; reaches: boolean }
+type MomentRow = { snapshot: string; run: string; wal: string | null }
+type BaseRow = MomentRow & { identity: string; earlier: string | null }
+/** `entities`: the newest transaction that changed each; `redefined`: whether a collection became another one. */
+type FollowRow = MomentRow & { entities: Record<string, string>; seen: number; reaches: boolean; redefined: boolean }
 
 /**
- * What is not visible in the snapshot, in two parts that each have no plan but the index on xid: the planner's estimates
- * for the newest transactions are poor (log-reader.ts).
+ * `run` is equal for looks of one run of one server, whose snapshots alone can be compared: after a crash the server gives
+ * out numbers of transactions again that nothing durable had used, and a promoted standby may lack what a look has seen. A
+ * crash that the server survives in part begins its statistics anew, so these tell.
+ *
+ * The statement's snapshot is taken before the end of the write-ahead log is asked for.
  */
-const followSql = `
+const momentSql = (noteWal: boolean) => `pg_current_snapshot()::text as snapshot,
+    concat_ws(' ', ${logSchema}."$lineage"(), extract(epoch from pg_postmaster_start_time()),
+      extract(epoch from pg_stat_get_bgwriter_stat_reset_time())) as run,
+    ${noteWal ? `${walEndSql}::text` : 'null::text'} as wal`
+
+/**
+ * What is not visible in the snapshot (`unseenSql`), in parts that are each a range of the index on xid: the planner's
+ * estimates for the newest transactions are poor (log-reader.ts). DDL changes rows without events of them, so a changed collection
+ * counts as a change of everything.
+ */
+const followSql = (noteWal: boolean, most: number) => `
   with unseen as materialized (
-    (select e.entity, e.type, e.xid from "${logTable}" e where ${unseenSql.later('e.xid', '$1')} order by e.xid limit ${mostEvents})
+    (select e.entity, e.type, e.xid from "${logTable}" e where ${unseenSql.later('e.xid', '$1')} order by e.xid limit ${most})
     union all
-    (select e.entity, e.type, e.xid from "${logTable}" e where ${unseenSql.running('e.xid', '$2')} limit ${mostEvents}))
-  select pg_current_snapshot()::text as snapshot, (select count(*)::int from unseen) as seen,
-    (select coalesce(json_object_agg(entity, xid), '{}') from (
-      select entity, max(xid::text::bigint)::text as xid from unseen where type = 'data' group by entity) changed) as entities,
-    (select removed < $3::xid8 from ${logSchema}.floor) as reaches`
+    (select e.* from unnest($2::xid8[]) as running(xid) cross join lateral (
+      select e.entity, e.type, e.xid from "${logTable}" e where e.xid = running.xid limit ${most}) e)),
+  changed as (
+    select entity, type, max(xid::text::bigint)::text as xid from unseen
+    where type in ('data', 'schema') group by entity, type),
+  found as (
+    select coalesce(json_object_agg(entity, xid) filter (where type = 'data'), '{}') as entities,
+      coalesce(bool_or(type = 'schema'), false) as redefined from changed)
+  select ${momentSql(noteWal)}, (select count(*)::int from unseen) as seen, found.entities, found.redefined,
+    (select removed < $3::xid8 from ${logSchema}.floor) as reaches from found`
 
 /** An event's horizon is a snapshot of its time, or of shortly before. */
-const baseSql = `
-  select pg_current_snapshot()::text as snapshot, system_identifier || '.' || d.oid as identity,
+const baseSql = (noteWal: boolean) => `
+  select ${momentSql(noteWal)}, system_identifier || '.' || d.oid || '.' || ${logSchema}."$lineage"() as identity,
     case when $1::int > 0 then coalesce(
       (select e.horizon::text from "${logTable}" e where e."createdAt" < now() - make_interval(secs => $1)
         order by e."createdAt" desc limit 1),

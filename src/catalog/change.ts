@@ -3,6 +3,7 @@
  * failing statement leaves both as they were. One change at a time in the whole database.
  */
 import { isDeepStrictEqual } from 'node:util'
+import { sqlState } from '../db/errors.ts'
 import { quoteName, type Reader, rawQuery, sql, type Tx } from '../db/sql.ts'
 import { AppError } from '../errors.ts'
 import {
@@ -43,6 +44,7 @@ export type DefinitionPlan = {
   readonly losses: readonly Loss[]
   /** Required fields that stored rows may have no value for. */
   readonly gaps: readonly Gap[]
+  readonly casts: readonly Cast[]
 }
 
 /** Something that is there before a change and not after it: a whole collection, or one part of it. */
@@ -78,6 +80,7 @@ export function planChange(
     statements: catalogChangesSql(before, after),
     losses: lossesBetween(before, after),
     gaps: requiredGaps(before, after),
+    casts: castsBetween(before, after),
   }
 }
 
@@ -194,6 +197,52 @@ function gapOf({ name, fields }: Collection, field: Field): Gap[] {
   if (!isKept && isFilled) return []
   const where = isKept ? ` where ${quoteName(field.name)} is null` : ''
   return [{ collection: name, field: field.name, countSql: `select count(*) as rows from ${quoteName(name)}${where}` }]
+}
+
+/* Fields whose type changes. */
+
+/** A field whose stored values are cast to another type. */
+export type Cast = { readonly collection: string; readonly field: Field; readonly to: string }
+
+/** How many values a cast makes others: rounded, cut off, or written in another way. */
+export type AlteredCount = { readonly collection: string; readonly field: string; readonly values: number }
+
+/** Pure. */
+function castsBetween(before: Catalog, after: Catalog): readonly Cast[] {
+  return [...after.collections.values()].flatMap(({ name: collection, fields }) =>
+    [...fields.values()].flatMap((next) => {
+      const field = before.collections.get(collection)?.fields.get(next.name)
+      const isCast = field !== undefined && field.pgType !== next.pgType && !isReplaced(field, next)
+      return isCast ? [{ collection, field, to: next.pgType }] : []
+    }),
+  )
+}
+
+/**
+ * Counts the values that would not come back as they were, of the fields that have some.
+ *
+ * @throws the database's refusal where a value cannot be cast, as the change itself would
+ */
+export async function countAltered(db: Reader, { casts }: Pick<DefinitionPlan, 'casts'>): Promise<AlteredCount[]> {
+  const counts: AlteredCount[] = []
+  for (const cast of casts)
+    counts.push({ collection: cast.collection, field: cast.field.name, values: await alteredBy(db, cast) })
+  return counts.filter(({ values }) => values > 0)
+}
+
+async function alteredBy(db: Reader, { collection, field, to }: Cast): Promise<number> {
+  const [table, column] = [quoteName(collection), quoteName(field.name)]
+  const count = async (text: string) => Number((await db.one<{ values: string | number }>(rawQuery(text))).values)
+  const all = await count(`select count(${column}::${to}) as values from ${table}`)
+  if (all === 0) return 0
+  try {
+    const back = `${column}::${to}::${field.pgType}`
+    return await count(`select count(*) as values from ${table} where ${back} is distinct from ${column}`)
+  } catch (error) {
+    // No way back: none is what it was.
+    if (['42846', '42883'].includes(sqlState(error) ?? '')) return all
+    throw error
+  }
 }
 
 /* Execution. */

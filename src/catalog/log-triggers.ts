@@ -12,6 +12,9 @@ import { columnsWithoutImage } from './system-collections.ts'
 
 export const logTable = 'svc_AuditLog'
 
+/** See `oneByOneSql`. */
+export const oneByOneState = 'SV001'
+
 /** The schema for what belongs to the log but is no collection: the trigger functions and the retention floor. */
 export const logSchema = 'svc_log'
 
@@ -97,7 +100,12 @@ ${settings.join('\n')}
 as $fn$
 declare
   actor constant jsonb := nullif(current_setting('svc.actor', true), '')::jsonb;
+  appended bigint;
 begin
+  if actor ? 'each' then
+    ${ends.length > 0 || collection.system ? `perform ${oneByOne};` : appendEach(collection)}
+    return null;
+  end if;
   if tg_op = 'INSERT' then
     ${append(collection, createdRows(collection))}${linked(linkRows('"svc$new_rows"'))}
   elsif tg_op = 'UPDATE' then
@@ -119,6 +127,42 @@ end
 $fn$`
 }
 
+/** Ends a statement that wrote rows of several requests, which it may not: SQLSTATE SV001. No collection can have its name. */
+const oneByOne = `${logSchema}."$one_by_one"()`
+
+/** See {@link oneByOne}; for setup. Safe to run again. */
+export const oneByOneSql = `create or replace function ${oneByOne} returns jsonb
+  language plpgsql set search_path = public, pg_temp as $fn$
+begin
+  raise exception using errcode = '${oneByOneState}', message = 'These rows have to be written one by one';
+end
+$fn$`
+
+/**
+ * For a statement that writes one row of each of several requests (`events/row-batches.ts`). The setting then holds the actors
+ * under \`each\`: of an insert as a list, in the order of the rows, else by the keys of the rows. That says nothing of rows
+ * that are written by anything else (a cascade, a trigger), so the statement must be all that there is: it was sent by a client,
+ * the table has no trigger but ours, and each row has exactly one actor.
+ */
+function appendEach(collection: Collection): string {
+  const byKey = `actor->'each'->event."entityId"`
+  const inserted = createdRows(collection, `, (row_number() over ())::int - 1 as "svc$place"`)
+  return `if tg_op = 'TRUNCATE' or pg_trigger_depth() <> 1
+      or exists (select from pg_trigger t where t.tgrelid = tg_relid and not t.tgisinternal and t.tgname not like 'svc\\_log\\_%') then
+      perform ${oneByOne};
+    elsif tg_op = 'INSERT' then
+      ${append(collection, inserted, `actor->'each'->event."svc$place"`)}
+      get diagnostics appended = row_count;
+      if appended <> jsonb_array_length(actor->'each') then
+        perform ${oneByOne};
+      end if;
+    elsif tg_op = 'UPDATE' then
+      ${append(collection, updatedRows(collection), byKey)}
+    else
+      ${append(collection, deletedRows(collection, '"svc$old_rows"', ''), byKey)}
+    end if;`
+}
+
 /** Each SET costs a one-row write some percent, so a function has only those its columns need. */
 function settingsOf(collections: readonly Collection[]): (keyof typeof imageSettings)[] {
   const fields = collections.flatMap((collection) => [...collection.fields.values()])
@@ -135,16 +179,23 @@ function settingsOf(collections: readonly Collection[]): (keyof typeof imageSett
  * `rows` yields "entityId", action, changes and the row's tenant, in the order in which positions are to be taken.
  *
  * What is known of the actor is taken out of its JSON here: each variable of the function would be an evaluation of its
- * own, which costs a one-row write more than all of these. The horizon is of this statement's snapshot, which is older
+ * own, which costs a one-row write more than all of these. `ofEvent` is an expression for the actor of each event, where they
+ * differ. The horizon is of this statement's snapshot, which is older
  * than its first position: a reader that resumes from there gets all that was not yet visible at that moment.
  */
-function append(collection: Collection, rows: string): string {
+function append(collection: Collection, rows: string, ofEvent?: string): string {
+  const actor = ofEvent === undefined ? 'actor' : '"svc$by".actor'
+  // OFFSET keeps the expression from being put in for each time that it is named.
+  const actors =
+    ofEvent === undefined
+      ? ''
+      : ` cross join lateral (select coalesce(${ofEvent}, ${oneByOne}) as actor offset 0) "svc$by"`
   return `insert into "${logTable}" (entity, "entityId", action, changes, "tenant_Id",
       "userId", "roleId", ipaddress, "userAgent", "requestId", "logRequestId", agent, cause, horizon)
-    select ${quoteText(collection.name)}, event."entityId", event.action, event.changes, coalesce(event.tenant, (actor->>'tenant')::uuid),
-      (actor->>'user')::uuid, (actor->>'role')::uuid, actor->>'ip', actor->>'agent', actor->>'request',
-      (actor->>'id')::uuid, actor->'by', actor->'cause', pg_snapshot_xmin(pg_current_snapshot())
-    from (${rows}) event;`
+    select ${quoteText(collection.name)}, event."entityId", event.action, event.changes, coalesce(event.tenant, (${actor}->>'tenant')::uuid),
+      (${actor}->>'user')::uuid, (${actor}->>'role')::uuid, ${actor}->>'ip', ${actor}->>'agent', ${actor}->>'request',
+      (${actor}->>'id')::uuid, ${actor}->'by', ${actor}->'cause', pg_snapshot_xmin(pg_current_snapshot())
+    from (${rows}) event${actors};`
 }
 
 /**
@@ -187,9 +238,9 @@ function changedLinkRows(collection: Collection): string {
   return `${rows('svc$old', 'svc$new')} union all ${rows('svc$new', 'svc$old')}`
 }
 
-function createdRows(collection: Collection): string {
+function createdRows(collection: Collection, more = ''): string {
   return `select "svc$new".${key(collection)}::text as "entityId", 'create' as action,
-      jsonb_build_object('after', ${imageSql(collection, '"svc$new".*')}) as changes, ${tenant(collection, 'svc$new')} as tenant
+      jsonb_build_object('after', ${imageSql(collection, '"svc$new".*')}) as changes, ${tenant(collection, 'svc$new')} as tenant${more}
       from "svc$new_rows" "svc$new"`
 }
 

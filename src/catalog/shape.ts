@@ -50,6 +50,7 @@ export const shapes = {
     displayFormat: any('For user interfaces; shown, without effect.'),
     showAs: any('For user interfaces; shown, without effect.'),
     maxLength: any('For user interfaces; shown, not enforced: values.stringLength and validate.len are.'),
+    editor: text('The editor that forms of the console have for it: {extension}/{editor}; see console-extensions.md.'),
   },
   values: {
     stringLength: any('Longest text of a String.'),

@@ -42,6 +42,7 @@ export const unwritableCollections: ReadonlySet<string> = new Set([
   'svc_WebhookDelivery',
   'svc_WorkflowExecution',
   'svc_WorkflowExecutionLog',
+  'svc_View',
   ...[...identityCollections].filter((name) => name !== 'svc_Invite'),
 ])
 

@@ -565,6 +565,8 @@ const workflowExecution = define('svc_WorkflowExecution', {
     parent_Id: uuid,
     // Who asked for it to be done, where that is not who triggered it all; and what led to it.
     caller_Id: { ...uuid, hidden: true, unlogged: true },
+    // What a program may do for the caller, where one has asked in the caller's name.
+    caller_scope: { ...string, allowNull: true, hidden: true, unlogged: true },
     cause: { ...json, hidden: true, unlogged: true },
     // The claim of the process that runs it, and when it is to go on; neither while it waits for another one.
     claim_token: { ...uuid, hidden: true, unlogged: true },
@@ -670,6 +672,23 @@ const webhookDelivery = define('svc_WebhookDelivery', {
   indexes: [index('svc_WebhookDelivery_webhook_idx', ['webhook_Id', 'createdAt'])],
 })
 
+/** What somebody has set a page of the console to, to come back to it. */
+const view = define('svc_View', {
+  fields: {
+    id,
+    name: required(string),
+    page: required(string),
+    collection: string,
+    query: required(json),
+    user_Id: required(uuid),
+    role_Id: uuid,
+    tenant_Id: uuid,
+    user: belongsTo('svc_User', 'user_Id', cascade),
+    role: belongsTo('svc_Role', 'role_Id', cascade),
+  },
+  indexes: [index('svc_View_user_idx', ['user_Id']), index('svc_View_role_idx', ['role_Id'])],
+})
+
 const page = define('svc_Page', {
   usertrack: true,
   realtime: true,
@@ -730,6 +749,7 @@ export const systemCollections: readonly CollectionDefinition[] = [
   notification,
   webhook,
   webhookDelivery,
+  view,
   settings,
   invite,
   userPreference,

@@ -6,6 +6,13 @@ import { parseArgs } from 'node:util'
  */
 export type Command = (args: readonly string[]) => Promise<number>
 
+/** What a file of this folder exports. */
+export type CommandModule = {
+  readonly run: Command
+  /** What `--help` prints. */
+  readonly usage: string
+}
+
 /** An argument that makes no sense; the message says what would. */
 export class UsageError extends Error {
   override readonly name = 'UsageError'
@@ -13,12 +20,12 @@ export class UsageError extends Error {
 
 /** The values of options that a command needs, all of them and no others. Throws {@link UsageError}. */
 export function readOptions<Name extends string>(
-  command: string,
+  usage: string,
   args: readonly string[],
   names: readonly Name[],
 ): Readonly<Record<Name, string>> {
   const options = Object.fromEntries(names.map((name) => [name, { type: 'string' as const }]))
   const values = parseArgs({ args: [...args], options }).values as Partial<Record<Name, string>>
   if (names.every((name) => values[name])) return values as Record<Name, string>
-  throw new UsageError(`Usage: ${[command, ...names.map((name) => `--${name} …`)].join(' ')}`)
+  throw new UsageError(usage)
 }

@@ -14,7 +14,7 @@ import type { Runtime } from '../process/runtime.ts'
 import { type Command, UsageError } from './command.ts'
 import { withRuntime } from './runtime.ts'
 
-const usage = `Usage: daybook consumers <command>
+export const usage = `Usage: daybook consumers <command>
   list [--json]                  every consumer of the log, and what they have set aside
   reset <name> --to PLACE        has one go on at: now, beginning, a moment such as 2026-03-14T09:26:53Z, or a cursor
   skip <name>                    has a halted one go on after the event that it halts at, which is set aside

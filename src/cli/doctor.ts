@@ -4,6 +4,11 @@ import { examine } from '../doctor/doctor.ts'
 import { type Finding, problem } from '../doctor/finding.ts'
 import type { Command } from './command.ts'
 
+export const usage = `Usage: daybook doctor [--json]
+  Checks configuration, database, workers, Redis, SMTP and storage, one line each with the remedy. Changes nothing.
+Exit codes: 0 everything works, 1 something does not.
+`
+
 /** Says what an installation lacks and how to mend it, one line a check; exit code 1 when something does not work. */
 export const run: Command = async (args) => {
   const { json } = parseArgs({ args: [...args], options: { json: { type: 'boolean' } } }).values
@@ -12,6 +17,7 @@ export const run: Command = async (args) => {
   return findings.some(({ status }) => status === 'problem') ? 1 : 0
 }
 
+/** Of the installation as it is: the database is not started for it. */
 async function findingsHere(): Promise<readonly Finding[]> {
   try {
     return await examine(loadEnv(process.cwd(), process.env))

@@ -4,7 +4,7 @@ import { moveFiles, removeOrphans, toFolders, toService, verifyFiles } from '../
 import { type Command, UsageError } from './command.ts'
 import { withRuntime } from './runtime.ts'
 
-const usage = `Usage: daybook files <command>
+export const usage = `Usage: daybook files <command>
   verify [--hashes] [--remove-orphans]   compares rows with storage, in both directions; exit code 1 for a difference
   migrate --to SERVICE                   moves all files to one storage service, while they are served
   migrate --to-folders                   moves files of the flat layout to the folders of their tenant and user

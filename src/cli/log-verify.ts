@@ -1,13 +1,13 @@
 import { readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { publicLogKey } from '../adapters/log-key.ts'
-import { loadEnv } from '../config/config.ts'
 import { parseInstallation } from '../config/installation.ts'
 import { readHeads, type SealProblem, type SealVerification, verifySealsOf } from '../events/seals/seals.ts'
 import { type Verification, verifyTablesOf } from '../events/verify.ts'
 import { type Command, UsageError } from './command.ts'
+import { onInstallation } from './installation.ts'
 
-const usage = `Usage: daybook log verify [--seals] [--head FILE] [--key KEY]... [--json]
+export const usage = `Usage: daybook log verify [--seals] [--head FILE] [--key KEY]... [--json]
   Compares every row of every logged collection with the newest event about it.
   --seals      compares the log with its seals instead, and names the first event that is not what was sealed
   --head FILE  with --seals: a head that somebody has kept, or a file of them; everything before it can be proven
@@ -17,18 +17,16 @@ Exit codes: 0 nothing differs, 1 something does or could not be verified, 2 wron
 
 /** Proves the tables from the log, or the log from its seals (docs/audit-log.md). Reads only. */
 export const run: Command = async (args) => {
-  const { seals, head, key, json, help } = parseArgs({ args: [...args], options }).values
-  if (help) return say(usage)
+  const { seals, head, key, json } = parseArgs({ args: [...args], options }).values
   if (!seals && (head !== undefined || key !== undefined)) throw new UsageError('--head and --key are for --seals')
-  const env = loadEnv(process.cwd(), process.env)
   if (!seals) {
-    const results = await verifyTablesOf(parseInstallation(env))
-    say(json ? asJson(results) : report(results))
+    const results = await onInstallation((env) => verifyTablesOf(parseInstallation(env)))
+    process.stdout.write(json ? asJson(results) : report(results))
     return results.some(({ different }) => different > 0) ? 1 : 0
   }
   const trust = { keys: (key ?? []).map(toKey), heads: head === undefined ? [] : headsIn(head) }
-  const result = await verifySealsOf(parseInstallation(env, { secretKey: true }), trust)
-  say(json ? asJson(result) : sealReport(result))
+  const result = await onInstallation((env) => verifySealsOf(parseInstallation(env, { secretKey: true }), trust))
+  process.stdout.write(json ? asJson(result) : sealReport(result))
   return result.found === 0 && result.links > 0 ? 0 : 1
 }
 
@@ -37,7 +35,6 @@ const options = {
   head: { type: 'string' },
   key: { type: 'string', multiple: true },
   json: { type: 'boolean' },
-  help: { type: 'boolean', short: 'h' },
 } as const
 
 /** Numbers per collection, then the first differences: item ids and field names, never values. */
@@ -95,8 +92,3 @@ function toKey(text: string) {
 }
 
 const asJson = (value: unknown): string => `${JSON.stringify(value, null, 2)}\n`
-
-function say(text: string): 0 {
-  process.stdout.write(text)
-  return 0
-}

@@ -7,25 +7,27 @@ import { type ExportRequest, exportWholeLog, readHead, tailLog } from '../featur
 import { isUuid } from '../language/uuid.ts'
 import type { Runtime } from '../process/runtime.ts'
 import { type Command, UsageError } from './command.ts'
+import { run as verify, usage as verifyUsage } from './log-verify.ts'
 import { withRuntime } from './runtime.ts'
 
-const usage = `Usage: daybook log <command>
+const commandsUsage = `Usage: daybook log <command>
   tail    the newest events as they come; --collection A,B --action A,B --actor USER --tenant T
           [--lines N] how many to begin with (10), [--follow] waits for more, [--json] whole events, one a line
   export  the log as NDJSON, the oldest event first; the same filters, --from TIME --to TIME, --since CURSOR,
           [--output FILE]; to go on later, pass the cursor of the last line as --since
   head    the newest head of the sealed log, as JSON: to be kept where nobody can change it
-  verify  compares the tables with the log, or with --seals the log with its seals; daybook log verify --help
+  verify  compares the tables with the log, or with --seals the log with its seals
 `
+
+export const usage = `${commandsUsage}
+${verifyUsage}`
 
 /** The log in the terminal, as the platform sees it: who runs this has the database (docs/audit-log.md). */
 export const run: Command = async ([name = '', ...args]) => {
-  if (['--help', '-h', 'help'].includes(name)) return say(usage)
-  if (name === 'verify') return (await import('./log-verify.ts')).run(args)
+  if (name === 'verify') return verify(args)
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined
   if (command === undefined) throw new UsageError(usage)
   const { values } = parseArgs({ args, options })
-  if (values.help) return say(usage)
   return withRuntime((rt) => command(rt, values))
 }
 
@@ -41,7 +43,6 @@ const options = {
   lines: { type: 'string' },
   follow: { type: 'boolean', short: 'f' },
   json: { type: 'boolean' },
-  help: { type: 'boolean', short: 'h' },
 } as const
 
 type Values = ReturnType<typeof parseArgs<{ options: typeof options }>>['values']
@@ -129,8 +130,3 @@ function detailsOf(type: string, changes: Event['changes']): string {
 
 const longestDetails = 200
 const shortened = (text: string): string => (text.length > longestDetails ? `${text.slice(0, longestDetails)}…` : text)
-
-function say(text: string): 0 {
-  process.stdout.write(text)
-  return 0
-}

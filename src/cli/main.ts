@@ -1,56 +1,33 @@
-#!/usr/bin/env node
 import { enableCompileCache } from 'node:module'
 import { ConfigError } from '../config/config.ts'
+import { EmbeddedError } from '../db/embedded/host.ts'
 import { AppError } from '../errors.ts'
+import { version } from '../index.ts'
 import { compiledDirectory } from '../process/start-up.ts'
-import { type Command, UsageError } from './command.ts'
-
-/** THE list: every command of `npx daybook`, with the line that help prints. */
-const commands: Readonly<Record<string, { readonly about: string; readonly load: () => Promise<{ run: Command }> }>> = {
-  consumers: {
-    about: 'list, reset, skip and retry: who follows the log, where they are, and what they have set aside',
-    load: () => import('./consumers.ts'),
-  },
-  doctor: {
-    about: 'checks configuration, database, Redis, SMTP and storage, and says how to mend what is wrong; --json',
-    load: () => import('./doctor.ts'),
-  },
-  erase: {
-    about: 'the images of one item in the log, for ever',
-    load: () => import('./erase.ts'),
-  },
-  'export-user': {
-    about: 'everything the log holds about a user, one JSON object a line',
-    load: () => import('./export-user.ts'),
-  },
-  files: {
-    about: 'verify: compares files with their content; migrate: moves them to another service or to folders',
-    load: () => import('./files.ts'),
-  },
-  log: {
-    about: 'tail, export, head and verify: the log of every change',
-    load: () => import('./log.ts'),
-  },
-  migrate: {
-    about: 'status, run, rollback, create and lint: the migrations of this installation',
-    load: () => import('./migrate.ts'),
-  },
-  types: {
-    about: 'the collections as TypeScript, for the client: of this installation, a server or a file of definitions',
-    load: () => import('./types.ts'),
-  },
-}
+import { UsageError } from './command.ts'
+import { commands } from './commands.ts'
 
 async function main([name = 'help', ...args]: readonly string[]): Promise<number> {
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined
-  if (command !== undefined) return (await command.load()).run(args)
-  process.stderr.write(help())
-  return ['help', '--help', '-h'].includes(name) ? 0 : 2
+  const asksForHelp = [name, ...args].some((word) => word === '--help' || word === '-h')
+  if (command !== undefined) {
+    const { run, usage } = await command.load()
+    if (!asksForHelp) return run(args)
+    process.stdout.write(usage)
+    return 0
+  }
+  if (name === '--version') {
+    process.stdout.write(`${version}\n`)
+    return 0
+  }
+  const isHelp = name === 'help' || asksForHelp
+  process[isHelp ? 'stdout' : 'stderr'].write(help())
+  return isHelp ? 0 : 2
 }
 
 function help(): string {
-  const lines = Object.entries(commands).map(([name, { about }]) => `  daybook ${name.padEnd(12)} ${about}`)
-  return ['Usage:', ...lines, ''].join('\n')
+  const lines = Object.entries(commands).map(([name, { about }]) => `  daybook ${name.padEnd(14)} ${about}`)
+  return ['Usage:', ...lines, '', '`daybook <command> --help` says more.', ''].join('\n')
 }
 
 // Before a command is loaded, which is most of what it takes.
@@ -60,7 +37,7 @@ try {
 } catch (error) {
   // An argument that node:util does not know is the caller's slip as well.
   const isUsage = error instanceof UsageError || String((error as { code?: string }).code).startsWith('ERR_PARSE_ARGS')
-  const isKnown = isUsage || error instanceof AppError || error instanceof ConfigError
+  const isKnown = isUsage || [AppError, ConfigError, EmbeddedError].some((kind) => error instanceof kind)
   const details = error instanceof AppError && typeof error.details === 'string' ? ` (${error.details})` : ''
   process.stderr.write(`${isKnown ? (error as Error).message + details : (error as Error).stack}\n`)
   process.exitCode = isUsage ? 2 : 1

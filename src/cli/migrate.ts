@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util'
-import { loadEnv } from '../config/config.ts'
 import { parseInstallation } from '../config/installation.ts'
+import type { Env } from '../config/read.ts'
 import type { MigrationType } from '../events/direct-session.ts'
 import { systemActor } from '../events/types.ts'
 import {
@@ -21,8 +21,9 @@ import {
   withRunner,
 } from '../features/data/migrations/migrations.ts'
 import { type Command, UsageError } from './command.ts'
+import { onInstallation } from './installation.ts'
 
-const usage = `Usage: daybook migrate <command> [--json]
+export const usage = `Usage: daybook migrate <command> [--json]
   status                                    what is applied and what is pending; exit code 3 when something is
   run [--version V | --to V]                runs what is pending; waits for another runner
       [--dry-run [--sql]]                   only shows what would run; with its SQL, and what that would stop
@@ -38,7 +39,7 @@ export const run: Command = async ([name = '', ...args]) => {
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined
   if (command === undefined) throw new UsageError(usage)
   const { values, positionals } = parseArgs({ args, options, allowPositionals: true })
-  return command(openHost(), values, positionals)
+  return onInstallation((env) => command(hostOf(env), values, positionals))
 }
 
 const options = {
@@ -155,8 +156,7 @@ function typeOf(type: string | undefined): MigrationType | undefined {
   return known
 }
 
-function openHost(): Host {
-  const env = loadEnv(process.cwd(), process.env)
+function hostOf(env: Env): Host {
   const say = (_fields: object, message: string) => void process.stderr.write(`${message}\n`)
   return { config: parseInstallation(env), env, log: { info: say, warn: say } }
 }

@@ -1,17 +1,29 @@
 import { openLogger } from '../adapters/logger.ts'
-import { loadEnv } from '../config/config.ts'
 import { parseInstallation } from '../config/installation.ts'
 import { openRuntime, type Runtime } from '../process/runtime.ts'
+import { onInstallation } from './installation.ts'
+
+type RuntimeOptions = {
+  /** Instead of that of requests. */
+  readonly transactionTimeoutMs?: number
+}
 
 /** Runs a command on the installation's database; its log goes to standard error. */
-export async function withRuntime(work: (rt: Runtime) => Promise<void>): Promise<number> {
-  const config = parseInstallation(loadEnv(process.cwd(), process.env), { secretKey: true })
-  const log = openLogger({ level: config.log.level, name: 'daybook', stderr: true })
-  const rt = await openRuntime({ config, log, name: 'cli', worker: false })
-  try {
-    await work(rt)
-    return 0
-  } finally {
-    await rt.close()
-  }
+export function withRuntime(
+  work: (rt: Runtime) => Promise<void>,
+  { transactionTimeoutMs }: RuntimeOptions = {},
+): Promise<number> {
+  return onInstallation(async (env) => {
+    const given = parseInstallation(env, { secretKey: true })
+    const config =
+      transactionTimeoutMs === undefined ? given : { ...given, database: { ...given.database, transactionTimeoutMs } }
+    const log = openLogger({ level: config.log.level, name: 'daybook', stderr: true })
+    const rt = await openRuntime({ config, log, name: 'cli', worker: false })
+    try {
+      await work(rt)
+      return 0
+    } finally {
+      await rt.close()
+    }
+  })
 }

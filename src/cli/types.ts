@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs'
-import { readFile, rename, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, rename, writeFile } from 'node:fs/promises'
+import { dirname } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { loadEnv, parseConfig } from '../config/config.ts'
@@ -7,7 +8,7 @@ import { catalogOfImport, typescriptOf } from '../features/data/schemas/schemas.
 import { type Command, UsageError } from './command.ts'
 import { withRuntime } from './runtime.ts'
 
-const usage = `Usage: daybook types [--out FILE]
+export const usage = `Usage: daybook types [--out FILE]
   writes the collections as TypeScript, to standard output or FILE; from
     the database of this installation,
     --url URL --token TOKEN    a server; the token of an administrator, or DAYBOOK_TOKEN
@@ -23,7 +24,6 @@ const options = {
   out: { type: 'string' },
   check: { type: 'boolean' },
   watch: { type: 'boolean' },
-  help: { type: 'boolean', short: 'h' },
 } as const
 
 const watchMs = 1000
@@ -35,10 +35,6 @@ type Source = () => Promise<string | undefined>
 export const run: Command = async (args) => {
   const { values } = parseArgs({ args: [...args], options })
   const { out, check, watch, url, file } = values
-  if (values.help) {
-    process.stdout.write(usage)
-    return 0
-  }
   if ((check && (out === undefined || watch)) || (watch && out === undefined) || (url && file) || (watch && file))
     throw new UsageError(usage)
   const use = (source: Source) => (check ? compare(source, out!) : write(source, out, watch))
@@ -66,6 +62,7 @@ async function write(source: Source, out: string | undefined, watch: boolean | u
     else {
       // Whoever compiles meanwhile reads the old file or the new one.
       const draft = `${out}.${process.pid}.tmp`
+      await mkdir(dirname(out), { recursive: true })
       await writeFile(draft, text)
       await rename(draft, out)
       process.stderr.write(`wrote ${out}\n`)

@@ -19,7 +19,12 @@ export function parseInstallation(env: Env, { secretKey = false }: { readonly se
     ...(secretKey && { secretKey: kept('secret-key') ?? '' }),
   }
   if (database.url !== undefined) return parseConfig(env, all)
-  return parseConfig({ ...env, DATABASE_URL: kept('database-url') }, all)
+  return parseConfig({ ...env, DATABASE_URL: embeddedDatabase(database.dataDir) }, all)
+}
+
+/** The address of the embedded database that a data directory holds; undefined where none was ever started. */
+export function embeddedDatabase(dataDir: string): string | undefined {
+  return keptIn(dataDir, 'database-url')
 }
 
 function keptIn(dataDir: string, name: string): string | undefined {

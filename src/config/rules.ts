@@ -74,7 +74,7 @@ function checkPasswordHashCost({ parsed }: Draft, reading: ConfigReading): void 
     complain(reading, 'PASSWORD_HASH_COST', 'is less than 10 in production')
 }
 
-/** No registration may give the administrator's role (decisions A7). */
+/** No registration may give the administrator's role. */
 function checkRoles({ parsed }: Draft, reading: ConfigReading): void {
   const registered = {
     DEFAULT_ROLE_REGISTERED: [parsed.auth.defaultRoleRegistered],
@@ -95,6 +95,7 @@ const platformPaths = [
     'client.js',
     'console',
     'docs',
+    'estimates',
     'files',
     'health',
     'history',
@@ -114,7 +115,7 @@ const platformPaths = [
     'reports',
     'schemas',
   ],
-  ...['settings', 'templates', 'utils', 'webhook', 'webhooks', 'workflows', '.well-known', '_dev'],
+  ...['settings', 'templates', 'utils', 'views', 'webhook', 'webhooks', 'workflows', '.well-known', '_dev'],
 ]
 
 function checkMcpPath({ parsed: { mcp } }: Draft, reading: ConfigReading): void {
@@ -124,7 +125,7 @@ function checkMcpPath({ parsed: { mcp } }: Draft, reading: ConfigReading): void 
 }
 
 function checkNeeds({ parsed, families }: Draft, reading: ConfigReading, options: RuleOptions): void {
-  const { database, systemCache, dataCache, observability, realtime, tasks, upstash } = parsed
+  const { backup, database, systemCache, dataCache, observability, realtime, tasks, upstash } = parsed
   const dataAdapter = dataCache.enabled ? dataCache.adapter : 'memory'
   const usesUpstash = systemCache.adapter === 'upstash' || dataAdapter === 'upstash'
   const needs: [name: string, value: unknown, needed: boolean, why: string][] = [
@@ -142,6 +143,8 @@ function checkNeeds({ parsed, families }: Draft, reading: ConfigReading, options
     ['SOCKET_REDIS_URL', realtime.redisUrl, realtime.redisEnabled, 'SOCKET_REDIS_ENABLED is true'],
     ['TASK_REDIS_URL', tasks.redisUrl, tasks.redisEnabled, 'TASK_REDIS_ENABLED is true'],
     ['METRICS_TOKEN', observability.metricsToken, observability.metricsPort !== undefined, 'METRICS_PORT is set'],
+    ['BACKUP_STORAGE', backup.storage, backup.schedule !== undefined, 'BACKUP_SCHEDULE is set'],
+    ['BACKUP_STORAGE', backup.storage, backup.beforeUpgrade, 'BACKUP_BEFORE_UPGRADE is true'],
     ['BASE_URL', parsed.server.baseUrl, Object.keys(families.providers).length > 0, 'a social provider is enabled'],
   ]
   for (const { id, issuer } of Object.values(families.providers))
@@ -166,6 +169,9 @@ function checkDefaults({ parsed, families }: Draft, reading: ConfigReading): voi
   const { defaultService } = parsed.storage
   if (defaultService !== undefined && !includesName(Object.keys(families.services), defaultService))
     complain(reading, 'STORAGE_DEFAULT_SERVICE', 'names no service of STORAGE_SERVICES_ENABLED')
+  const { storage } = parsed.backup
+  if (storage !== undefined && !includesName(Object.keys(families.services), storage))
+    complain(reading, 'BACKUP_STORAGE', 'names no service of STORAGE_SERVICES_ENABLED')
 }
 
 function warnOfDoubts({ parsed, families }: Draft, reading: ConfigReading): void {

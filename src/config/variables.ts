@@ -1,5 +1,6 @@
 import type { Values } from './variable.ts'
 import { auth, cookie, cors, oauth, oauthServer, passkey } from './variables/accounts.ts'
+import { backup } from './variables/backup.ts'
 import { dataCache, systemCache, upstash } from './variables/caches.ts'
 import { database, migrations } from './variables/database.ts'
 import { assets, files, storage } from './variables/files.ts'
@@ -7,7 +8,7 @@ import { access, overload, query, rateLimit, tenancy } from './variables/limits.
 import { mail } from './variables/mail.ts'
 import { log, observability } from './variables/observability.ts'
 import { realtime, tasks, workflows } from './variables/realtime.ts'
-import { admin, mcp, openapi, project, server } from './variables/server.ts'
+import { admin, consoleGroup, mcp, openapi, project, server } from './variables/server.ts'
 
 /**
  * The one table of every variable.
@@ -17,6 +18,7 @@ export const groups = {
   server,
   project,
   admin,
+  console: consoleGroup,
   auth,
   cookie,
   passkey,
@@ -40,6 +42,7 @@ export const groups = {
   realtime,
   tasks,
   workflows,
+  backup,
   log,
   observability,
   mcp,

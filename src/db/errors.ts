@@ -104,6 +104,14 @@ export function columnOf(error: unknown): string | undefined {
   return source(error).column || undefined
 }
 
+/** The columns of the key that a row has in common with another one, or that leads nowhere; empty for other errors. */
+export function keyColumnsOf(error: unknown): readonly string[] {
+  if (error === undefined) return []
+  // `Key (author_Id)=(…) is not present in table …`, in whatever language the server speaks.
+  const columns = /\(([^)]+)\)=/.exec(source(error).detail ?? '')?.[1]
+  return columns === undefined ? [] : columns.split(', ').map((name) => name.replaceAll('"', ''))
+}
+
 /**
  * A row without a value that it needs; `field` is its path in the request. Without a cause: the database's own words
  * show the whole row and not the field.
@@ -142,6 +150,8 @@ const answers: Readonly<Record<string, (error: unknown) => AppError | undefined>
   SV416: () => errors.badQuery('asOf: has not happened yet'),
   /** Raised by `svc_keep_administrator()`, whoever writes and by whatever statement. */
   SV409: (cause) => errors.lastAdministrator(cause),
+  /** Raised by `svc_take_content()` when nobody holds what an upload has stored any more. */
+  SV503: (cause) => errors.unavailable(source(cause).message, cause),
   /** Raised by `svc_refuse()` when a written row would leave the caller's scope. */
   SV403: (cause) => new AppError(403, source(cause).message ?? 'Forbidden', { cause }),
 }

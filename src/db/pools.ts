@@ -57,8 +57,8 @@ export type ReservedReads = { readonly reserved: Database }
 /** The pool that the realtime channel reads through; its own where that is enabled. */
 export type FeedReads = { readonly feedDb: Database }
 
-/** Most connections of a worker's pools. */
-export const workerConnections = 5
+/** Most connections of a worker's pools, but for one more of the worker of workflows. */
+const workerConnections = 6
 
 type PoolShare = 'read' | 'hotWrite' | 'write' | 'reserved' | 'feed'
 
@@ -75,6 +75,12 @@ export function poolShares(max: number, realtime: boolean): Record<PoolShare, nu
   const write = Math.max(1, Math.floor(rest * 0.2))
   const hotWrite = Math.max(1, Math.floor(rest * 0.45))
   return { reserved: few, feed, write, hotWrite, read: Math.max(1, rest - write - hotWrite) }
+}
+
+/** Workers write more than they read, and much of it in transactions; that of workflows little else. */
+export function workerShares(max: number, name: string): Record<PoolShare, number> {
+  if (max < workerConnections) return poolShares(max, false)
+  return { reserved: 1, feed: 0, write: name === 'workflows' ? 3 : 2, hotWrite: 1, read: 1 }
 }
 
 type PoolOptions = {

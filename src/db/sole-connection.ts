@@ -3,18 +3,22 @@ import { Connection } from './connection.ts'
 import { settingsOf } from './poolers/session-settings.ts'
 import { directUrl, type PgClient, tlsOptions, withoutOwnParameters } from './pools.ts'
 
-/** Works on a connection of its own that only reads, past any pooler and without a limit on the time of a transaction. */
+/**
+ * Works on a connection of its own, past any pooler and without a limit on the time of a transaction. It only reads, unless
+ * `writes` says otherwise: that is for a restore, which makes a database that nobody uses yet.
+ */
 export async function onSoleConnection<T>(
   config: Config,
   name: string,
   work: (client: PgClient) => Promise<T>,
+  { writes = false }: { readonly writes?: boolean } = {},
 ): Promise<T> {
   const address = directUrl(config)
   const client = new Connection({
     connectionString: withoutOwnParameters(address),
     ssl: tlsOptions(config, address),
     application_name: `daybook ${name}`,
-    options: settingsOf(address, { transactionTimeoutMs: 0, readOnly: true }).ofSession,
+    options: settingsOf(address, { transactionTimeoutMs: 0, readOnly: !writes }).ofSession,
   })
   // The statement that runs rejects; the event without a listener ends the process.
   client.on('error', () => undefined)

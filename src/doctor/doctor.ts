@@ -37,7 +37,7 @@ import {
 import { checkMcp } from './mcp.ts'
 import { judgeCapacity, judgeReplication, judgeServer, judgeSuperuser, readServerFacts } from './server.ts'
 import { checkMail, checkRedis, checkStorage, checkTenantMail, checkUpstash } from './services.ts'
-import { checkBacklog, checkConsumers, checkSchedules, checkTasks, checkWorkers } from './work.ts'
+import { checkBacklog, checkBackups, checkConsumers, checkSchedules, checkTasks, checkWorkers } from './work.ts'
 
 /**
  * Looks at everything an installation stands on, changes nothing, and says what it found, in the order in which one would
@@ -127,6 +127,7 @@ async function examineInstallation(db: Database, config: Config, now: () => numb
     ['schedules', () => checkSchedules(db)],
     ['backlog', () => checkBacklog(db)],
     ['tasks', () => checkTasks(db, config)],
+    ['backups', () => checkBackups(db, config)],
     ['consumers', () => checkConsumers(db)],
     ['permissions', () => checkPermissions(db, config, new Date(now()))],
   ]
@@ -145,7 +146,7 @@ async function guarded(check: string, look: () => Promise<Finding | Finding[]>):
       problem(
         check,
         `could not be checked: ${reasonOf(error)}`,
-        'run node src/setup.ts, and see that the role owns the tables',
+        'run npx daybook setup, and see that the role owns the tables',
       ),
     ]
   }

@@ -15,7 +15,7 @@ import { type RefusedSql, refusedObjects, refusedTexts } from '../features/data/
 import { envOf } from '../query/env.ts'
 import { type Finding, ok, problem, warning } from './finding.ts'
 
-const runSetup = 'run node src/setup.ts'
+const runSetup = 'run npx daybook setup'
 
 /** Whether setup has been here; without it nothing of the installation can be looked at. */
 export async function isSetUp(db: Reader): Promise<boolean> {
@@ -124,7 +124,7 @@ export async function checkPartitions(db: Reader): Promise<Finding> {
   return warning(
     'log partitions',
     current ? 'there is none for the next month' : 'there is none for this month',
-    'run node src/workers/main.ts log-cleanup, which makes them every night',
+    'run npx daybook worker log-cleanup, which makes them every night',
   )
 }
 
@@ -136,7 +136,7 @@ export async function checkSeals(db: Reader, config: Config): Promise<Finding> {
   const check = 'log seals'
   const { number, key, seconds, sweeping } = await sealLag(db)
   if (!config.log.seals) return ok(check, 'LOG_SEALS is false: tampering with the log does not show')
-  const startWorker = 'run node src/workers/main.ts log-cleanup'
+  const startWorker = 'run npx daybook worker log-cleanup'
   if (number === 0) return warning(check, 'nothing is sealed yet', startWorker)
   if (seconds > unsealedSeconds)
     return warning(check, `the oldest event without a seal is ${Math.round(seconds)} s old`, startWorker)
@@ -165,7 +165,7 @@ export async function checkRetention(db: Reader, { log }: Config): Promise<Findi
   return warning(
     'log retention',
     `${reach}, but only ${log.auditRetentionDays} are wanted`,
-    'run node src/workers/main.ts log-cleanup; what keeps it from its work is at GET /ops/jobs?queue=audit-log-cleanup',
+    'run npx daybook worker log-cleanup; what keeps it from its work is at GET /ops/jobs?queue=audit-log-cleanup',
   )
 }
 

@@ -1,6 +1,6 @@
 import type { Config } from '../config/config.ts'
 import type { LineFacts } from '../db/poolers/line.ts'
-import { poolShares, workerConnections } from '../db/pools.ts'
+import { poolShares, workerShares } from '../db/pools.ts'
 import { type Reader, sql } from '../db/sql.ts'
 import { workersWithWork } from '../workers/names.ts'
 import { type Finding, ok, problem, warning } from './finding.ts'
@@ -170,8 +170,8 @@ export function connectionsOfEach(config: Config): number {
   const of = (shares: Readonly<Record<string, number>>) =>
     Object.values(shares).reduce((sum, share) => sum + share, listening)
   const web = of(poolShares(database.poolMax, realtime.enabled))
-  const worker = of(poolShares(Math.min(workerConnections, database.poolMax), false))
-  return web + workersWithWork(config).length * worker + direct
+  const workers = workersWithWork(config).map((name) => of(workerShares(database.poolMax, name)))
+  return workers.reduce((sum, one) => sum + one, web) + direct
 }
 
 /** Whether the server takes the connections of all processes. WAL senders are counted apart by PostgreSQL. */

@@ -1,11 +1,13 @@
 import type { Config } from '../config/config.ts'
 import { type Reader, rawQuery, sql } from '../db/sql.ts'
+import { lastBackup } from '../db/unlogged/backups.ts'
+import { areEffectsHeld } from '../db/unlogged/holds.ts'
 import { consumerStates } from '../events/consumer-state.ts'
 import { bossSchema, deadLetterQueues } from '../events/jobs.ts'
 import { workersWithWork } from '../workers/names.ts'
 import { type Finding, ok, problem, warning } from './finding.ts'
 
-const start = (name: string) => `node src/workers/main.ts ${name}`
+const start = (name: string) => `npx daybook worker ${name}`
 
 /** Which processes have a connection just now. Behind a pooler that can't be told. */
 export async function checkWorkers(db: Reader, config: Config): Promise<Finding[]> {
@@ -69,6 +71,19 @@ export async function checkBacklog(db: Reader): Promise<Finding[]> {
   return found.length > 0 ? found : [ok('backlog', 'no job is overdue, none was given up')]
 }
 
+/** Whether the schedule of backups is kept, and whether a copy is held back. */
+export async function checkBackups(db: Reader, { backup }: Config): Promise<Finding[]> {
+  const held = (await areEffectsHeld(db))
+    ? [warning('hold', 'restored with --hold: no mail, webhook, workflow or task runs', 'npx daybook resume')]
+    : []
+  if (backup.schedule === undefined) return [...held, ok('backups', 'none is scheduled (BACKUP_SCHEDULE)')]
+  const { hours, error } = await lastBackup(db)
+  const remedy = `see that the worker log-cleanup runs${error === null ? '' : `; the last attempt has failed: ${error}`}`
+  if (hours === null) return [...held, warning('backups', 'none was made yet', remedy)]
+  const says = `the last one is ${Math.round(hours)} hours old`
+  return [...held, hours > backup.maxAgeHours ? problem('backups', says, remedy) : ok('backups', says)]
+}
+
 /** Tasks that wait though they are due. */
 export async function checkTasks(db: Reader, { tasks }: Config): Promise<Finding[]> {
   const { late } = await db.one<{ late: number }>(
@@ -80,9 +95,8 @@ export async function checkTasks(db: Reader, { tasks }: Config): Promise<Finding
   )
   if (late === 0) return []
   const says = `${late} tasks are overdue`
-  if (!tasks.enabled)
-    return [warning('tasks', says, 'set TASK_SERVICE_ENABLED=true and run node src/workers/main.ts tasks')]
-  return [warning('tasks', says, 'start a worker, or more of it: node src/workers/main.ts tasks')]
+  if (!tasks.enabled) return [warning('tasks', says, 'set TASK_SERVICE_ENABLED=true and run npx daybook worker tasks')]
+  return [warning('tasks', says, 'start a worker, or more of it: npx daybook worker tasks')]
 }
 
 /** Who follows the log, and whether they can go on. */

@@ -3,8 +3,11 @@ import { newId } from '../adapters/ids.ts'
 import type { Tx } from '../db/sql.ts'
 import type { RepeatableRequest } from '../db/unlogged/idempotency.ts'
 
-/** The program that acts for a user, where it says so: an assistant, a script, and the tool of it that was used. */
-export type Agent = { readonly name: string; readonly tool?: string }
+/**
+ * The program that acts for a user, where it says so: an assistant, a script, and the tool of it that was used. `scope`: what
+ * it may do for the user, where it has a token of its own; what its changes lead to may do no more.
+ */
+export type Agent = { readonly name: string; readonly tool?: string; readonly scope?: string }
 
 /** By what one request leads to another. */
 export const causedBy = ['hook', 'task', 'job', 'workflow', 'webhook'] as const

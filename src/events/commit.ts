@@ -14,6 +14,7 @@ import { type TransactionConnection, txOf, writePoolOf } from '../db/write-pool.
 import { errors } from '../errors.ts'
 import { type CausedJob, enqueue, type Jobs } from './jobs.ts'
 import { type Reaction, reactionTo } from './reactions.ts'
+import { type BatchedRow, rowBatchesOf } from './row-batches.ts'
 import { type Actor, actorJson, causeOf, type DomainEvent } from './types.ts'
 
 /**
@@ -177,6 +178,14 @@ async function afterCommit(work: () => Promise<void>): Promise<void> {
   }
 }
 
+type RowStatement = {
+  readonly text: string
+  readonly values: readonly unknown[]
+  readonly sending?: StatementSending
+  /** Where rows of other requests may be written with it; its triggers say nothing of sessions then. */
+  readonly batched?: BatchedRow | undefined
+}
+
 /**
  * A single statement that changes one row and returns it, without BEGIN and COMMIT around it: one round trip. The
  * statement's first parameter is the actor, read by a CTE it must select from (`actorCte` in log.ts). Only for changes
@@ -188,7 +197,7 @@ async function afterCommit(work: () => Promise<void>): Promise<void> {
 export async function commitRow<Row>(
   rt: Writes,
   actor: Actor,
-  statement: { readonly text: string; readonly values: readonly unknown[]; readonly sending?: StatementSending },
+  statement: RowStatement,
   fromLog?: (events: readonly RowEvent[]) => Row | undefined,
 ): Promise<Row[]> {
   const values = [actorJson(actor), ...statement.values]
@@ -198,10 +207,15 @@ export async function commitRow<Row>(
   let rows: readonly Row[]
   let notices: readonly string[] = []
   try {
-    const { text, sending } = statement
-    const answer = await writePoolOf(rt).hot.runWithNotices(text, values, sending, goneSignal())
-    rows = answer.rows as Row[]
-    notices = answer.notices
+    const { text, sending, batched } = statement
+    const { hot } = writePoolOf(rt)
+    const gone = goneSignal()
+    const alone = async () => {
+      const answer = await hot.runWithNotices(text, values, sending, gone)
+      notices = answer.notices
+      return answer.rows as Row[]
+    }
+    rows = batched === undefined ? await alone() : await rowBatchesOf(hot).write(batched, { actor, gone }, alone)
   } catch (error) {
     rows = [await rowFromLog(rt, actor, error, fromLog)]
   }
@@ -319,6 +333,7 @@ function entityIdOf({ type, data }: DomainEvent): string | null {
   if (type === 'migration.run' || type === 'migration.rolled_back' || type === 'migration.marked_completed')
     return data.version
   if (type === 'history.undone') return data.undone
+  if (type === 'history.restored') return data.restored
   if ('userId' in data) return data.userId
   if ('emailLogId' in data) return data.emailLogId
   if ('jobId' in data) return data.jobId

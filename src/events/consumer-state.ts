@@ -60,7 +60,14 @@ async function placeIn(db: Reader, place: string): Promise<Pick<Cursor, 'snapsho
     return at((await db.one<Snapshot>(rawQuery('select pg_current_snapshot()::text as snapshot'))).snapshot)
   if (place === 'beginning') return at((await db.one<Snapshot>(rawQuery(beginningSql))).snapshot)
   const moment = /^\d{4}-\d\d-\d\d/.test(place) ? new Date(place) : undefined
-  if (moment === undefined) return parseCursor(place)
+  if (moment === undefined) {
+    const cursor = parseCursor(place)
+    const { lineage } = await db.one<{ lineage: string }>(rawQuery(`select ${logSchema}."$lineage"() as lineage`))
+    if (cursor.lineage === lineage) return cursor
+    throw new AppError(410, 'The cursor is from before a restore or a failover: name a moment', {
+      code: 'HISTORY_GONE',
+    })
+  }
   if (Number.isNaN(moment.getTime())) throw new AppError(400, `${JSON.stringify(place)} is no moment`)
   return at((await db.one<Snapshot>(rawQuery(momentSql, [moment.toISOString()]))).snapshot)
 }

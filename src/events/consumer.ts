@@ -73,7 +73,7 @@ export type ConsumerHold = {
   readonly lease: Pick<HeldConsumer, 'name' | 'token'>
   readonly cursor: Cursor
   readonly stored: StoredCursor
-  /** Events of the next page: fewer after a page that took long. */
+  /** Events of the next page, if its kind may have so many: fewer after a page that took long. */
   readonly limit: number
 }
 
@@ -88,6 +88,7 @@ export type Progress =
   | { readonly is: 'lost' }
 
 const mostEvents = 500
+const mostBriefEvents = 2000
 /** A page that takes longer than this is too large. */
 const longestPageMs = 1000
 const attempts = 3
@@ -95,7 +96,7 @@ const pauseMs = 100
 
 export function heldFrom({ name, token, snapshot, upTo, position }: HeldConsumer): ConsumerHold {
   const stored = { snapshot, upTo, position }
-  return { lease: { name, token }, cursor: cursorOf(stored), stored, limit: mostEvents }
+  return { lease: { name, token }, cursor: cursorOf(stored), stored, limit: mostBriefEvents }
 }
 
 /**
@@ -106,15 +107,18 @@ export function heldFrom({ name, token, snapshot, upTo, position }: HeldConsumer
  */
 export async function handleNext(rt: ConsumerWrites, consumer: Consumer, held: ConsumerHold): Promise<Progress> {
   const { collections, actions, brief } = consumer.wants()
-  const page = await pullRound(rt.db, held.cursor, { collections, brief, limit: held.limit })
+  const most = brief ? mostBriefEvents : mostEvents
+  const page = await pullRound(rt.db, held.cursor, { collections, brief, limit: Math.min(held.limit, most) })
   if (page.resync) return { is: 'gone' }
   const events = actions === undefined ? page.events : page.events.filter(({ action }) => actions.includes(action))
   const { more } = page
-  if (events.length === 0) return { is: 'handled', held: { ...held, cursor: page.cursor }, events: 0, more }
+  // Of the database's own history, whatever that is by the next page.
+  const reached = cursorOf(storedOf(page.cursor))
+  if (events.length === 0) return { is: 'handled', held: { ...held, cursor: reached }, events: 0, more }
   const startedAt = performance.now()
-  const progress = await handlePage(rt, consumer, held, { events, reached: page.cursor })
+  const progress = await handlePage(rt, consumer, held, { events, reached })
   if (progress.is !== 'handled') return progress
-  const limit = nextLimit(held.limit, performance.now() - startedAt)
+  const limit = nextLimit(held.limit, performance.now() - startedAt, most)
   return { ...progress, held: { ...progress.held, limit }, more }
 }
 
@@ -319,10 +323,11 @@ const within = ({ from, upTo }: ConsumerPage['round'], position: string): Cursor
   position,
 })
 
-/** Halved by a page that took too long, doubled by one that was quick. */
-export function nextLimit(limit: number, tookMs: number): number {
-  if (tookMs > longestPageMs) return Math.max(1, Math.floor(limit / 2))
-  return tookMs < longestPageMs / 4 ? Math.min(mostEvents, limit * 2) : limit
+/** Halved by a page that took too long, doubled by one whose double would not have. */
+export function nextLimit(limit: number, tookMs: number, most: number): number {
+  const was = Math.min(limit, most)
+  if (tookMs > longestPageMs) return Math.max(1, Math.floor(was / 2))
+  return tookMs < longestPageMs / 2 ? Math.min(most, was * 2) : was
 }
 
 function cursorOf({ snapshot, upTo, position }: StoredCursor): Cursor {

@@ -10,18 +10,27 @@ import { AppError } from '../errors.ts'
  * for the end of the round, but for everything until then.
  */
 export type Cursor = SnapshotCursor | EventCursor
-type SnapshotCursor = {
+type SnapshotCursor = InLineage & {
   readonly kind: 'snapshot'
   readonly snapshot: string
   readonly upTo: string | undefined
   readonly position: string
 }
-type EventCursor = {
+type EventCursor = InLineage & {
   readonly kind: 'event'
   readonly snapshot: string
   readonly upTo: string
   readonly position: string
 }
+
+/**
+ * In which history of the database the numbers of the snapshots were given out (ADR 63); empty for a cursor from before there
+ * were lineages. Undefined where the database itself keeps the place, which then is of its own history.
+ */
+type InLineage = { readonly lineage?: string | undefined }
+
+/** SQL of this moment, for {@link cursorAt}: the snapshot of the statement and the lineage of the database. */
+export const momentSql = `pg_current_snapshot()::text || '@' || svc_log."$lineage"()`
 
 /** A parsed `pg_snapshot`: transactions from `xmax` on and those in `running` are not visible in it. */
 export type Snapshot = {
@@ -31,26 +40,27 @@ export type Snapshot = {
   readonly running: readonly bigint[]
 }
 
-/** The cursor of a reader that has seen everything that is visible in `snapshot` (a `pg_snapshot` as text). */
-export function cursorAt(snapshot: string): SnapshotCursor {
-  return { kind: 'snapshot', snapshot, upTo: undefined, position: '0' }
+/** The cursor of a reader that has seen everything at a moment: a `pg_snapshot` as text, with its lineage as {@link momentSql} gives it. */
+export function cursorAt(moment: string): SnapshotCursor {
+  const [snapshot = '', lineage] = moment.split('@')
+  return { kind: 'snapshot', snapshot, upTo: undefined, position: '0', ...(lineage !== undefined && { lineage }) }
 }
 
 /** The encoded cursors of the events of one round, by their positions. */
-export function eventCursors(snapshot: string, upTo: string): (position: string) => string {
+export function eventCursors(snapshot: string, upTo: string, lineage = ''): (position: string) => string {
   const round = `e/${pack(snapshot)}/${pack(upTo)}/`
-  return (position) => encode(round + position)
+  return (position) => encode(`${round}${position}/${lineage}`)
 }
 
 /** The cursor of a reader that has got an event and, before it, everything that is visible in `seen`. */
 export function afterSeen(encoded: string, seen: Snapshot): string {
-  const { upTo, position } = parseCursor(encoded) as EventCursor
-  return eventCursors(`${seen.xmin}:${seen.xmax}:${seen.running}`, upTo)(position)
+  const { upTo, position, lineage } = parseCursor(encoded) as EventCursor
+  return eventCursors(`${seen.xmin}:${seen.xmax}:${seen.running}`, upTo, lineage)(position)
 }
 
 /** The text handed to clients: base64url, to be treated as opaque. */
-export function encodeCursor({ kind, snapshot, upTo, position }: Cursor): string {
-  return encode(`${kind[0]}/${pack(snapshot)}/${upTo === undefined ? '' : pack(upTo)}/${position}`)
+export function encodeCursor({ kind, snapshot, upTo, position, lineage = '' }: Cursor): string {
+  return encode(`${kind[0]}/${pack(snapshot)}/${upTo === undefined ? '' : pack(upTo)}/${position}/${lineage}`)
 }
 
 /** Reads what `encodeCursor` wrote. Throws AppError 400 `Invalid cursor` for anything else. */
@@ -117,13 +127,15 @@ const longestPosition = 2n ** 63n
 function decode(encoded: string): Cursor | undefined {
   if (!/^[\w-]+$/.test(encoded)) return undefined
   const parts = Buffer.from(encoded, 'base64url').toString('latin1').split('/')
-  if (parts.length !== 4) return undefined
-  const [kind, from, end, position] = parts as [string, string, string, string]
+  // Those from before there were lineages have four.
+  if (parts.length !== 4 && parts.length !== 5) return undefined
+  const [kind, from, end, position, lineage = ''] = parts as [string, string, string, string, string?]
   const [snapshot, upTo] = [unpack(from), unpack(end)]
-  if (snapshot === undefined || !isPosition(position)) return undefined
-  if (kind === 'e' && upTo !== undefined) return { kind: 'event', snapshot, upTo, position }
+  if (snapshot === undefined || !isPosition(position) || !/^([\da-f]{8}\.[\dA-F]{0,8})?$/.test(lineage))
+    return undefined
+  if (kind === 'e' && upTo !== undefined) return { kind: 'event', snapshot, upTo, position, lineage }
   const isSnapshot = kind === 's' && (upTo !== undefined || end === '')
-  return isSnapshot ? { kind: 'snapshot', snapshot, upTo, position } : undefined
+  return isSnapshot ? { kind: 'snapshot', snapshot, upTo, position, lineage } : undefined
 }
 
 function isPosition(text: string): boolean {

@@ -31,6 +31,10 @@ const jobShapes = {
   'expired-cleanup': NoData,
   /** Takes tasks back from processes that no longer say that they are alive. */
   'task-recovery': NoData,
+  /** Makes a backup. */
+  backup: NoData,
+  /** Tells administrators that the last backup is old. */
+  'backup-watch': NoData,
   /** Removes content that no row of svc_File names any more. */
   'file-removal': NoData,
   /** Removes kept answers about a table; `xid` is the first of the transactions that changed it. */
@@ -137,6 +141,15 @@ export const queues: Readonly<Record<QueueName, Omit<Queue, 'name'>>> = {
   'expired-cleanup': cleanup,
   // The next one comes within a minute.
   'task-recovery': { retryLimit: 0, expireInSeconds: 60, retentionSeconds: day, deleteAfterSeconds: day },
+  // As long as pg-boss lets a job last; noticed after a minute where its worker is gone.
+  backup: {
+    retryLimit: 2,
+    retryDelay: 600,
+    expireInSeconds: day - 60,
+    heartbeatSeconds: 60,
+    retentionSeconds: 2 * day,
+  },
+  'backup-watch': { retryLimit: 1, retryDelay: 60, expireInSeconds: 300, retentionSeconds: day },
   // The next one comes within a minute, and what is due stays due.
   'file-removal': {
     retryLimit: 3,

@@ -7,7 +7,7 @@
  */
 
 import { logSchema, logTable } from '../catalog/log-triggers.ts'
-import { type Cursor, cursorAt, eventCursors, parseSnapshot, type Snapshot } from './cursor.ts'
+import { type Cursor, cursorAt, eventCursors, momentSql, parseSnapshot, type Snapshot } from './cursor.ts'
 import { eventIdSql } from './log.ts'
 
 /** What a statement needs; a pg pool and a pg client both are one. */
@@ -29,7 +29,7 @@ export type LogEvent = {
   readonly action: string
   readonly userId: string | null
   readonly tenantId: string | null
-  /** ISO 8601 in UTC with milliseconds. */
+  /** ISO 8601 in UTC with milliseconds; in a brief page its day alone. */
   readonly createdAt: string
   /** Encoded: after this event, for a reader of round after round. */
   readonly cursor: string
@@ -54,7 +54,7 @@ export type PullOptions = {
   limit?: number
   /** Ends the round at this snapshot (`pg_snapshot` text) instead of now; it must include the cursor's. */
   upTo?: string | undefined
-  /** Only that there were events, and when: the rest of them is empty. */
+  /** Only that there were events, and on which day: the rest of them is empty. */
   brief?: boolean | undefined
 }
 
@@ -85,8 +85,8 @@ export async function readEvents(db: LogDb, positions: readonly string[]): Promi
 
 /** The cursor of a reader that knows the state of this moment; take it before reading that state. */
 export async function currentCursor(db: LogDb): Promise<Cursor> {
-  const { rows } = await db.query('select pg_current_snapshot()::text as snapshot')
-  return cursorAt(rows[0].snapshot)
+  const { rows } = await db.query(`select ${momentSql} as moment`)
+  return cursorAt(rows[0].moment)
 }
 
 /** When the oldest event that is kept was written, ISO 8601 in UTC; null when there is none. */
@@ -104,11 +104,12 @@ type Request = {
   readonly collections: readonly string[] | undefined
   readonly limit: number
   readonly brief: boolean
+  readonly lineage: string | undefined
 }
 
 function toRequest(cursor: Cursor, { collections, limit = 1000, upTo, brief = false }: PullOptions): Request {
-  const { kind, snapshot: from, upTo: end, position } = cursor
-  const start = { kind, from, collections, limit, brief }
+  const { kind, snapshot: from, upTo: end, position, lineage } = cursor
+  const start = { kind, from, collections, limit, brief, lineage }
   return end === undefined ? { ...start, upTo, position: '0' } : { ...start, upTo: end, position }
 }
 
@@ -124,7 +125,8 @@ async function nextOfDenseRound(db: LogDb, request: Request): Promise<Page | und
     collections ?? null,
     limit + 1,
   ])
-  return rows.length > limit ? toPage(request, rows) : undefined
+  const events = eventsOf(request, rows)
+  return events.length > limit ? toPage(request, rows, events) : undefined
 }
 
 async function nextOfRound(db: LogDb, request: Request): Promise<Page> {
@@ -139,44 +141,56 @@ async function nextOfRound(db: LogDb, request: Request): Promise<Page> {
     limit + 1,
     end,
   ])
-  return toPage(request, rows)
+  return toPage(request, rows, eventsOf(request, rows))
 }
 
-type Row = Omit<LogEvent, 'cursor' | 'position'> & {
-  position: string | null
-  upTo: string
-  removed: string
-  now: string
-}
+type RoundRow = { readonly upTo: string; readonly removed: string; readonly now: string; readonly lineage: string }
+type Row = RoundRow & Omit<LogEvent, 'cursor' | 'position'> & { position: string | null }
+/** The events of a day, as their positions in one text. */
+type BriefRow = RoundRow & { readonly day: string; readonly positions: string | null }
 
-function toPage({ kind, from, limit, brief }: Request, rows: readonly Row[]): Page {
-  const { upTo, removed, now } = rows[0]!
-  if (BigInt(removed) >= parseSnapshot(from)!.xmin || !hasHappened(from, now) || !hasHappened(upTo, now))
-    return { resync: true, cursor: cursorAt(now) }
-  const found = rows.filter((row) => row.position !== null)
-  const cursorOf = eventCursors(from, upTo)
-  const events = found.slice(0, limit).map((row) => (brief ? toBrief(row) : toEvent(row, cursorOf)))
-  if (found.length <= limit) return { resync: false, events, cursor: cursorAt(upTo), more: kind === 'event' }
-  const cursor = { kind, snapshot: from, upTo, position: events.at(-1)!.position }
+/** `found`: one more than the page may have, where it is not the last of its round. */
+function toPage(
+  { kind, from, limit, lineage: known }: Request,
+  rows: readonly RoundRow[],
+  found: readonly LogEvent[],
+): Page {
+  const { upTo, removed, now, lineage } = rows[0]!
+  const isOther = known !== undefined && known !== lineage
+  if (isOther || BigInt(removed) >= parseSnapshot(from)!.xmin || !hasHappened(from, now) || !hasHappened(upTo, now))
+    return { resync: true, cursor: { ...cursorAt(now), lineage } }
+  const events = found.slice(0, limit)
+  if (found.length <= limit)
+    return { resync: false, events, cursor: { ...cursorAt(upTo), lineage }, more: kind === 'event' }
+  const cursor = { kind, snapshot: from, upTo, position: events.at(-1)!.position, lineage }
   return { resync: false, events, cursor, more: true }
 }
 
-/** A cursor from before a restore or a failover may name transactions that this server has yet to begin. */
+/** A place that was kept over a failover or `pg_restore` may name transactions that this server has yet to begin. */
 function hasHappened(snapshot: string, now: string): boolean {
   return parseSnapshot(snapshot)!.xmax <= parseSnapshot(now)!.xmax
 }
 
-function toEvent(
-  { upTo: _upTo, removed: _removed, now: _now, ...row }: Row,
-  cursorOf: (position: string) => string,
-): LogEvent {
-  const position = row.position!
-  return { ...row, position, cursor: cursorOf(position) }
+function eventsOf({ from, brief }: Request, rows: readonly (Row | BriefRow)[]): readonly LogEvent[] {
+  if (brief) return toBriefEvents(rows as readonly BriefRow[])
+  const cursorOf = eventCursors(from, rows[0]!.upTo, rows[0]!.lineage)
+  return (rows as readonly Row[]).flatMap(({ upTo: _upTo, removed: _removed, now: _now, lineage: _lineage, ...row }) =>
+    row.position === null ? [] : [{ ...row, position: row.position, cursor: cursorOf(row.position) }],
+  )
 }
 
 const unsaid = { xid: '', type: '', entity: '', entityId: null, action: '', userId: null, tenantId: null, cursor: '' }
 
-const toBrief = ({ position, createdAt }: Row): LogEvent => ({ ...unsaid, position: position!, createdAt })
+function toBriefEvents(rows: readonly BriefRow[]): readonly LogEvent[] {
+  const events = rows.flatMap(({ day, positions }) =>
+    (positions?.split(',') ?? []).map((position) => ({ ...unsaid, position, createdAt: day })),
+  )
+  return events.sort(byPosition)
+}
+
+/** Of two numbers as text the longer one is the greater. */
+const byPosition = ({ position: a }: LogEvent, { position: b }: LogEvent): number =>
+  a.length - b.length || (a < b ? -1 : 1)
 
 /**
  * What is not visible in a snapshot, spelled as its definition: of a transaction that began after it, or was running. Each
@@ -200,7 +214,9 @@ export function unseenValues({
 const createdAtColumn = `to_char(e."createdAt" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt"`
 const eventColumns = `e.position::text, e.xid::text, e.type, e.entity, e."entityId", e.action, e."userId", e."tenant_Id" as "tenantId",
   ${createdAtColumn}`
-const briefColumns = `e.position::text, ${createdAtColumn}`
+
+/** The beginning of its day in UTC: arithmetic, where a time zone would be looked up for each event. */
+const dayOfEvent = `date_bin('1 day', page."createdAt", '2000-01-01 00:00:00+00')`
 
 /**
  * Both statements find the same events, each by an index of its own, and leave the planner no other: its estimates for
@@ -226,12 +242,9 @@ const densePageSql = pages(
 )
 
 function pages(where: string, order: string) {
-  return { whole: page(eventColumns, where, order), brief: page(briefColumns, where, order) } as const
-}
-
-function page(columns: string, where: string, order: string): string {
-  return `with round as materialized (
-  select coalesce($1::pg_snapshot, pg_current_snapshot()) as up_to, (select removed from ${logSchema}.floor) as removed
+  const page = (columns: string) => `with round as materialized (
+  select coalesce($1::pg_snapshot, pg_current_snapshot()) as up_to, (select removed from ${logSchema}.floor) as removed,
+    ${logSchema}."$lineage"() as lineage
 ), page as (
   select ${columns}
   from "${logTable}" e, round
@@ -240,8 +253,18 @@ function page(columns: string, where: string, order: string): string {
     and ($5::text[] is null or e.entity = any($5))
   order by ${order}
   limit $6
-)
-select round.up_to::text as "upTo", pg_current_snapshot()::text as now, coalesce(round.removed, '0')::text as removed, page.*
+)`
+  const ofRound = `round.up_to::text as "upTo", pg_current_snapshot()::text as now, coalesce(round.removed, '0')::text as removed,
+    round.lineage`
+  return {
+    whole: `${page(eventColumns)}
+select ${ofRound}, page.*
 from round left join page on true
-order by page.position::bigint`
+order by page.position::bigint`,
+    brief: `${page('e.position, e."createdAt"')}, days as (
+  select ${dayOfEvent} as day, string_agg(position::text, ',') as positions from page group by 1
+)
+select ${ofRound}, to_char(days.day at time zone 'UTC', 'YYYY-MM-DD') as day, days.positions
+from round left join days on true`,
+  } as const
 }

@@ -1,4 +1,4 @@
-import { logSchema, logTable } from '../catalog/log-triggers.ts'
+import { logSchema, logTable, oneByOneSql } from '../catalog/log-triggers.ts'
 import { logRemoved, placesLockSql } from '../db/unlogged/consumers.ts'
 import { eventIdSql, logDoors, publicationName } from './log.ts'
 
@@ -53,8 +53,10 @@ export function logTableSql(): string[] {
     `create index if not exists "${logTable}_createdAt_action_idx" on "${logTable}" ("createdAt", action)`,
     causesSql,
     ...floorSql,
+    ...lineageSql(),
     ...historySql(),
     shownSql,
+    oneByOneSql,
     ...logGuardSql(),
     `create table if not exists "${logTable}_default" partition of "${logTable}" default`,
     `create or replace trigger "svc_log_truncate" before truncate on "${logTable}_default"
@@ -145,7 +147,7 @@ $do$`,
  * Safe to run again.
  *
  * `snapshot`, `"upTo"` and `position` are the cursor; `lineage` names the history of the database that the cursor belongs
- * to, where that is known. `unread_from()` is the oldest transaction of which a consumer may have events to read, and
+ * to, where that is known. `"$unread_from"()` is the oldest transaction of which a consumer may have events to read, and
  * keeps every place where it is until the transaction ends; `stop_unread()` stops those whose events were removed. A fill factor leaves room for updates in place: a busy cursor moves many times a second.
  */
 export function consumerTablesSql(): string[] {
@@ -174,7 +176,7 @@ export function consumerTablesSql(): string[] {
   primary key (consumer, position)
 )`,
     // In functions, because each of their statements sees what was committed before the lock was had.
-    `create or replace function ${logSchema}.unread_from() returns xid8
+    `create or replace function ${logSchema}."$unread_from"() returns xid8
   language plpgsql volatile set search_path = public, pg_temp as $fn$
 begin
   perform ${placesLockSql};
@@ -238,6 +240,40 @@ const floorSql = [
 )`,
   `insert into ${logSchema}.floor (removed) values ('0') on conflict do nothing`,
 ]
+
+/**
+ * The history of the database that numbers of transactions belong to (ADR 63). Its id is a row, which a restore renews; with it
+ * goes the timeline of the server, which a promotion renews. `svc_log.in_lineage()` is true for a place of this history and
+ * for null, else SV410. A standby does not know its primary's timeline. Safe to run again.
+ */
+export function lineageSql(): string[] {
+  return [
+    `create table if not exists ${logSchema}.lineage (
+  only_row boolean primary key default true check (only_row),
+  id uuid not null default gen_random_uuid()
+)`,
+    `insert into ${logSchema}.lineage default values on conflict do nothing`,
+    `create or replace function ${logSchema}."$lineage"() returns text language plpgsql stable set search_path = public, pg_temp as $fn$
+begin
+  return (select left(id::text, 8) || '.' || case when pg_is_in_recovery() then ''
+    else ltrim(left(pg_walfile_name(pg_current_wal_insert_lsn()), 8), '0') end from ${logSchema}.lineage);
+end
+$fn$`,
+    `create or replace function ${logSchema}.in_lineage(known text) returns boolean
+  language plpgsql stable set search_path = public, pg_temp as $fn$
+declare
+  own constant text := ${logSchema}."$lineage"();
+begin
+  if known is null or known = own or pg_is_in_recovery() and split_part(known, '.', 1) = split_part(own, '.', 1) then
+    return true;
+  end if;
+  raise exception using errcode = 'SV410', message = to_char(
+    date_trunc('milliseconds', (select min("createdAt") from "${logTable}") + interval '999 microseconds')
+      at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"');
+end
+$fn$`,
+  ]
+}
 
 /**
  * How far back the log reaches, for reads of the past (query/past.ts): `"upTo"`, the time of the newest event that was

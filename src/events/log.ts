@@ -33,6 +33,14 @@ export function actorCte(parameter: number): string {
 }
 
 /**
+ * {@link actorCte} for a statement that writes rows of several requests (`row-batches.ts`), which must not wait for what one of
+ * them waits for: it fails when a lock is not to be had at once. In both the setting ends with the statement's transaction.
+ */
+export function actorsCte(parameter: number): string {
+  return `with ctx as materialized (select set_config('svc.actor', $${parameter}, true), set_config('lock_timeout', '20ms', true))`
+}
+
+/**
  * {@link actorCte} as a condition, which costs less: evaluated before the row is written, of an `update` or `delete` for
  * each that is found, of an `insert … select … where` without FROM once.
  */

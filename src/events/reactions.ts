@@ -16,6 +16,8 @@ const reactions: { readonly [Type in EventType]: (data: EventData[Type]) => Reac
   'auth.login_failed': () => nothing,
   'auth.logout': () => nothing,
   'auth.refresh': () => nothing,
+  'auth.preview_started': () => nothing,
+  'auth.preview_stopped': () => nothing,
   'auth.session_ended': () => nothing,
   'auth.tenant_switched': () => nothing,
   'auth.invite': () => nothing,
@@ -63,6 +65,7 @@ const reactions: { readonly [Type in EventType]: (data: EventData[Type]) => Reac
   'history.erased': ({ collection }) =>
     collection === 'svc_File' ? { jobs: [{ queue: 'file-removal', data: {} }] } : nothing,
   'history.undone': () => nothing,
+  'history.restored': () => nothing,
   'system.settings': () => ({ stale: ['settings'] }),
   // Changes of migrations announce themselves by the NOTIFY of its tables.
   'migration.run': () => nothing,

@@ -123,7 +123,7 @@ begin
   perform set_config('lock_timeout', '${lockWaitMs}ms', true);
   if to_regclass(${quoteText(quoteName(name))}) is null then return; end if;
   select max(xid) into newest from ${quoteName(name)};
-  if ${logSchema}.unread_from() <= newest and not ${stops} then
+  if ${logSchema}."$unread_from"() <= newest and not ${stops} then
     raise exception using errcode = '${heldForConsumers}', message = 'consumers have yet to read it';
   end if;
   lock table "${logTable}" in access exclusive mode;
@@ -167,7 +167,7 @@ order by name`
 
 // From where the last batch ended, or each would pass over all that the ones before have deleted.
 const deleteSql = `${logDoors.retention} with unread as materialized (
-  select ${logSchema}.unread_from() as xid
+  select ${logSchema}."$unread_from"() as xid
 ), expired as materialized (
   select e.id, e."createdAt" from "${logTable}" e, unread
   where (unread.xid is null or e.xid < unread.xid or e."createdAt" < $5::timestamptz)

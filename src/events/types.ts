@@ -28,6 +28,10 @@ export type EventData = {
   'auth.logout': { userId: string }
   /** A session got another token. */
   'auth.refresh': { userId: string }
+  /** An administrator began to look at what a user, or anybody in a role, would see; nothing can be written meanwhile. */
+  'auth.preview_started': { userId: string; asUserId: string | null; asRoleId: string | null; tenantId: string | null }
+  /** The administrator sees with their own rights again. */
+  'auth.preview_stopped': { userId: string }
   /** A session was ended by its user from another one, or by an administrator. */
   'auth.session_ended': { userId: string; sessionId: string }
   /** A user went on at another tenant. */
@@ -118,6 +122,14 @@ export type EventData = {
     forced: number
     from?: string
     to?: string
+  }
+  /** An operator brought a collection or a tenant back to what it was at a time, by the log or a backup; so many rows. */
+  'history.restored': {
+    restored: string
+    what: 'collection' | 'tenant'
+    at: string
+    by: 'log' | 'backup'
+    rows: number
   }
   /** Settings were set, of a tenant or the installation; without keys the tenant's own were removed. */
   'system.settings': { tenantId: string | null; keys: readonly string[] }

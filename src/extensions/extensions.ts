@@ -4,10 +4,18 @@ import { groups } from '../config/variables.ts'
 import type { ItemHooks } from '../features/data/hooks/hooks.ts'
 import type { ExtensionNode } from '../features/work/workflows/workflows.ts'
 import type { ExtensionWrites } from './capabilities.ts'
+import { type LoadedConsole, loadConsole } from './console.ts'
 import { contextFor, type ExtensionContext } from './context.ts'
 import { broken, defaultExport, explained, type Folder, foldersOf } from './folders.ts'
 import type { TasksService } from './tasks-service.ts'
-import type { EndpointExtension, HookExtension, NodeExtension, ScheduleExtension, TaskExtension } from './types.ts'
+import type {
+  EndpointExtension,
+  HookExtension,
+  ModuleFunctions,
+  NodeExtension,
+  ScheduleExtension,
+  TaskExtension,
+} from './types.ts'
 
 /** An extension that is run later, with what it gets then. */
 export type LoadedExtension<Definition> = Folder & {
@@ -21,6 +29,7 @@ export type Extensions = {
   readonly endpoints: readonly LoadedExtension<EndpointExtension>[]
   readonly schedules: readonly LoadedExtension<ScheduleExtension>[]
   readonly tasks: readonly LoadedExtension<TaskExtension>[]
+  readonly consoles: readonly LoadedConsole[]
 }
 
 /**
@@ -34,7 +43,7 @@ export async function loadExtensions(rt: ExtensionWrites, tasksService?: TasksSe
   if (!existsSync(directory)) {
     if (directory !== groups.server.variables.extensionsDir.fallback)
       throw new ConfigError(`EXTENSIONS_DIR: ${directory} does not exist`)
-    return { hooks: [], endpoints: [], schedules: [], tasks: [] }
+    return { hooks: [], endpoints: [], schedules: [], tasks: [], consoles: [] }
   }
   const found = foldersOf(directory)
   const ofKind = (kind: Folder['kind']) => found.filter((folder) => folder.kind === kind)
@@ -48,8 +57,13 @@ export async function loadExtensions(rt: ExtensionWrites, tasksService?: TasksSe
     const handler: ExtensionNode['handler'] = (input, given) => definition.handler(input, { ...own, ...given })
     rt.workflows.nodes.set(definition.type, { ...definition, handler })
   }
+  for (const folder of ofKind('module')) {
+    const functions = await readModule(folder, context(folder))
+    rt.workflows.modules.set(folder.name.slice('svc-module-'.length), functions)
+  }
+  const consoles = await Promise.all(ofKind('console').map(loadConsole))
   for (const { name } of found) rt.log.info({ extension: name }, 'extension loaded')
-  return { hooks, endpoints, schedules, tasks }
+  return { hooks, endpoints, schedules, tasks, consoles }
 }
 
 async function registerHooks(rt: ItemHooks, folder: Folder, context: ExtensionContext): Promise<void> {
@@ -107,6 +121,17 @@ function readTask({ file }: Folder, exported: unknown): TaskExtension {
   if (timeoutSeconds !== undefined && !(typeof timeoutSeconds === 'number' && timeoutSeconds > 0))
     throw broken(file, 'has a timeoutSeconds that is no positive number')
   return exported as TaskExtension
+}
+
+async function readModule(folder: Folder, context: ExtensionContext): Promise<ModuleFunctions> {
+  const { file } = folder
+  const exported = await defaultExport(folder)
+  const made =
+    typeof exported === 'function' ? await explained(file, 'failed', () => exported(context) as unknown) : exported
+  const functions = Object.entries((made ?? {}) as object)
+  if (functions.length === 0 || functions.some(([, one]) => typeof one !== 'function'))
+    throw broken(file, 'must export an object of functions, or function (context) that returns one, by default')
+  return Object.fromEntries(functions)
 }
 
 function readNode({ file }: Folder, exported: unknown): NodeExtension {

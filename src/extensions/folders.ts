@@ -3,7 +3,7 @@ import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { ConfigError } from '../config/config.ts'
 
-const kinds = ['hook', 'endpoint', 'schedule', 'task', 'node'] as const
+const kinds = ['hook', 'endpoint', 'schedule', 'task', 'node', 'module', 'console'] as const
 type Kind = (typeof kinds)[number]
 
 /** An extension on disk: `svc-{kind}-{anything}/index.ts`. */

@@ -1,12 +1,12 @@
 import type { TSchema } from 'typebox'
-import type { HookDb } from '../features/data/items/items.ts'
+import type { Accountability, HookDb } from '../features/data/items/items.ts'
 import type { ClaimedTask } from '../features/work/tasks/tasks.ts'
 import type { App } from '../http/http.ts'
 import type { ExtensionContext } from './context.ts'
 
 /**
- * What an extension's file exports by default (docs/extensions.md). In this checkout an extension
- * takes these types from `#extensions`.
+ * What an extension's file exports by default (docs/extensions.md). An extension takes these types from
+ * `daybook/extensions`.
  */
 
 export type { HookEvent } from '../features/data/hooks/hooks.ts'
@@ -16,6 +16,13 @@ export type { ItemsService } from './items-service.ts'
 export type { SocketService } from './socket-service.ts'
 export type { StorageService } from './storage-service.ts'
 export type { TasksService } from './tasks-service.ts'
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** The caller, as extensions see it; set on the routes of endpoints. */
+    accountability: Accountability | null
+  }
+}
 
 /** `svc-hook-*`: registers its hooks and returns. */
 export type HookExtension = (hooksService: HooksService, context: ExtensionContext) => unknown
@@ -32,7 +39,7 @@ export type HooksService = {
 export type HookContext = {
   readonly collection: string
   /** Null for what the platform itself or an extension does in nobody's name. */
-  readonly accountability: import('../features/data/items/items.ts').Accountability | null
+  readonly accountability: Accountability | null
   /** Before a change: its transaction. */
   readonly db: HookDb
   data: Record<string, unknown>
@@ -80,6 +87,25 @@ export type NodeExtension = {
     input: Readonly<Record<string, unknown>>,
     context: ExtensionContext & { readonly idempotencyKey: string; readonly signal: AbortSignal },
   ): unknown
+}
+
+/** `svc-module-*`: functions for scripts of workflows, as `require('*')`; what they take and give crosses as JSON. */
+export type ModuleExtension = ModuleFunctions | ((context: ExtensionContext) => ModuleFunctions)
+
+export type ModuleFunctions = Readonly<Record<string, (...args: never[]) => unknown>>
+
+/** `svc-console-*`: a page of the console, and editors for fields, made of the files in the folder's `files`. */
+export type ConsoleExtension = {
+  /** Its name for people: in the navigation, and on what it says. */
+  readonly title: string
+  /** The page at `/console/extensions/{name}`: a file of `files`. */
+  readonly page?: { readonly file: string }
+  /** Editors by name: a field has one whose definition says `editor: '{extension}/{editor}'`. */
+  readonly editors?: Readonly<Record<string, { readonly file: string }>>
+  /** The collections that its frames may ask the console for, with the rights of whoever is signed in and never more. */
+  readonly collections?: { readonly read?: readonly string[]; readonly write?: readonly string[] }
+  /** The names of the roles that see it; everybody who is signed in where it is not given. Administrators always do. */
+  readonly roles?: readonly string[]
 }
 
 /** What a handler is told of its task, and how it reports. */

@@ -4,6 +4,7 @@ import type { Caller } from '../access/principal.ts'
 import { clientNetwork } from '../adapters/client-address.ts'
 import type { ResourceName } from '../config/issuer.ts'
 import type { RepeatableRequest } from '../db/unlogged/idempotency.ts'
+import { errors } from '../errors.ts'
 import type { Actor, Agent, Cause } from '../events/types.ts'
 
 export type { App } from '../adapters/fastify.ts'
@@ -30,6 +31,8 @@ declare module 'fastify' {
     errorStyle?: ErrorStyle
     /** What tokens of programs must be for here, the API unless given; 401 for others, with the address to begin at. */
     resource?: ResourceName
+    /** In a preview: `as owner` runs as the administrator whose session it is, `allowed` reads by a method that others write by. */
+    inPreview?: 'as owner' | 'allowed'
     /** Every caller is the public role: other sites lead browsers here, so a cookie says nothing about who asks. */
     ignoresSession?: boolean
     /** The route reads the Authorization header itself, e.g. of another service that calls it; the platform does not. */
@@ -48,7 +51,8 @@ export function actorOf(
   request: FastifyRequest,
   caller: Pick<Caller, 'userId' | 'tenantId'> & { role: { id: string } } = request.caller,
 ): Actor {
-  return {
+  const { preview } = request.caller
+  const actor: Actor = {
     userId: caller.userId,
     roleId: caller.role.id,
     tenantId: caller.tenantId,
@@ -61,6 +65,14 @@ export function actorOf(
     request,
     repeatable: request.repeatable,
   }
+  return preview === undefined ? actor : previewing(actor, request.caller, preview.owner)
+}
+
+/** Whoever looks at what another sees is the actor, and the other is named beside. Every transaction of it is refused. */
+function previewing(actor: Actor, seen: Caller, { userId, role, tenantId }: Caller): Actor {
+  const agent = { name: `preview as ${seen.userId === userId ? seen.role.id : (seen.userId ?? seen.role.id)}` }
+  const guard = () => Promise.reject(errors.previewOnly())
+  return { ...actor, userId, roleId: role.id, tenantId, agent, guard }
 }
 
 /** The key by which callers take turns where work waits: a user, or the network of a stranger. */

@@ -1,8 +1,10 @@
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Config, ConfigError, loadEnv, parseConfig } from '../config/config.ts'
 import { startEmbedded } from '../db/embedded/embedded.ts'
 import { EmbeddedError } from '../db/embedded/host.ts'
+import { moduleFile } from '../language/module-file.ts'
 import { compiledDirectory } from '../process/start-up.ts'
 import { workersWithWork } from '../workers/names.ts'
 import { type Child, type ChildOptions, startChild, supervise } from './children.ts'
@@ -49,10 +51,13 @@ export async function launch(dir: string, processEnv: NodeJS.ProcessEnv): Promis
 }
 
 async function bringUp(it: Launch, dir: string, processEnv: NodeJS.ProcessEnv): Promise<void> {
-  const config = parseConfig(loadEnv(dir, processEnv), { allowMissingSecret: true })
+  const given = loadEnv(dir, processEnv)
+  const config = parseConfig(given, { allowMissingSecret: true })
   const port = await usablePort(config.server)
+  const consoleBuilt = config.console.enabled ? buildConsole(it) : undefined
   const env: NodeJS.ProcessEnv = {
     NODE_COMPILE_CACHE: compiledDirectory,
+    ...realtimeUnlessDecided(given),
     ...processEnv,
     PORT: String(port),
     SECRET_KEY: await secretKey(config),
@@ -73,12 +78,19 @@ async function bringUp(it: Launch, dir: string, processEnv: NodeJS.ProcessEnv): 
   // the first answer comes sooner.
   const workers: Child[] = []
   it.stages.push(workers)
-  it.stages.push([keepRunning(it, { name: 'web', script: 'api/main.ts', env })])
+  it.stages.push([keepRunning(it, { name: 'web', script: 'api/main', env })])
   const url = addressOf(config.server.host, port)
   await untilReady(it, url)
   const names = workersWithWork(config)
-  workers.push(...names.map((name) => keepRunning(it, { name, script: 'workers/main.ts', args: [name], env })))
+  workers.push(...names.map((name) => keepRunning(it, { name, script: 'workers/main', args: [name], env })))
+  await consoleBuilt
   it.output.say(banner({ url, docs: await docsAddress(url), config, admin }))
+}
+
+/** The console follows changes over the realtime channel, so whoever starts all at once has it, and every row rule with it. */
+function realtimeUnlessDecided(given: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  const isDecided = given.SOCKET_ENABLED !== undefined || given.REALTIME_ROW_LEVEL_SCOPING !== undefined
+  return isDecided ? {} : { SOCKET_ENABLED: 'true', REALTIME_ROW_LEVEL_SCOPING: 'true' }
 }
 
 const sameKeyPressMs = 500
@@ -117,6 +129,27 @@ async function startDatabase(it: Launch, { database }: Config): Promise<string> 
   return server.url
 }
 
+const consoleBuild = join(import.meta.dirname, '../../console/build.ts')
+
+/**
+ * Builds the console where this is a checkout and its sources are newer than what was built. Without it everything else
+ * works, so a failure is a warning, and `/console` says what to run.
+ */
+async function buildConsole(it: Launch): Promise<void> {
+  if (!existsSync(consoleBuild)) return
+  const build = startChild({
+    name: 'console',
+    script: consoleBuild,
+    args: ['--if-stale'],
+    env: { ...process.env, NODE_COMPILE_CACHE: compiledDirectory },
+    onLine: (text) => it.output.line('console', text),
+  })
+  it.stages.push([build])
+  const how = await build.ended
+  if (how !== 'exit code 0' && !it.aborted.aborted)
+    it.output.note('warn')(`the console was not built (${how}); run npm run build:console to see why`)
+}
+
 /** Runs the release step. Its last line says whether an administrator was made; a failure it explains itself. */
 async function setUp(it: Launch, env: NodeJS.ProcessEnv): Promise<Admin> {
   it.aborted.throwIfAborted()
@@ -130,7 +163,7 @@ async function setUp(it: Launch, env: NodeJS.ProcessEnv): Promise<Admin> {
     explained = true
     it.output.complain(text)
   }
-  const setup = startChild({ name: 'setup', script: scriptPath('setup.ts'), env, onLine, onError })
+  const setup = startChild({ name: 'setup', script: scriptPath('setup'), env, onLine, onError })
   it.stages.push([setup])
   const how = await setup.ended
   if (how !== 'exit code 0') throw new StartError(explained ? '' : `Setup failed (${how}); its lines above say why.`)
@@ -171,7 +204,7 @@ function notListening(error: Error): undefined {
 }
 
 function scriptPath(script: string): string {
-  return join(import.meta.dirname, '..', script)
+  return moduleFile(join(import.meta.dirname, '..'), script)
 }
 
 function describe(error: unknown): string {

@@ -77,15 +77,17 @@ function visible(text: string): string {
 }
 
 /** The administrator that this start has created, with its password if it was made up. */
-export type Admin = { email: string; password: string | null } | undefined
+export type Admin = { email: string; password: string | null; signInToken?: string } | undefined
 
 type BannerFacts = { url: string; docs: string; config: Config; admin: Admin }
 
 /** The lines for a person once everything runs. */
-export function banner({ url, docs, config: { database, project, mail, server }, admin }: BannerFacts): string {
+export function banner({ url, docs, config, admin }: BannerFacts): string {
+  const { database, project, mail, server } = config
   const password = admin?.password ? `${admin.password}   (shown only this once)` : 'as in ADMIN_PASSWORD'
   const rows: [label: string, value: string][] = [
     ['URL', url],
+    ...(config.console.enabled ? ([['Console', `${url}/console`]] as [string, string][]) : []),
     ['Docs', docs],
     ...(mail.defaultSender === undefined && server.environment !== 'production'
       ? ([['Mail', `${url}/_dev/mail   (shown here, not sent)`]] as [string, string][])
@@ -95,6 +97,9 @@ export function banner({ url, docs, config: { database, project, mail, server },
       : ([
           ['Admin', admin.email],
           ['Password', password],
+          ...(admin.signInToken === undefined
+            ? []
+            : [['Sign-in', `${url}/console/welcome#${admin.signInToken}   (works once, within 10 minutes)`]]),
         ] as [string, string][])),
     ['Data', database.url === undefined ? resolve(database.dataDir) : withoutPassword(database.url)],
   ]

@@ -31,7 +31,7 @@ import {
   type Reads,
   type ReservedReads,
   stateOf,
-  workerConnections,
+  workerShares,
 } from '../db/pools.ts'
 import { reachDatabase } from '../db/reach.ts'
 import { loadWritePositions, openWritePositions } from '../db/replicas/read-your-writes.ts'
@@ -44,6 +44,7 @@ import type { ProgressNotices } from '../events/progress.ts'
 import { openSessionStore, type Sessions } from '../features/accounts/auth/auth.ts'
 import { type ItemHooks, openHooks } from '../features/data/hooks/hooks.ts'
 import type { SystemRules } from '../features/data/items/context.ts'
+import { refuseNewer } from '../features/data/migrations/migrations.ts'
 import { type ImageProcessing, openImages } from '../features/files/images/images.ts'
 import { openStorages, type StorageServices } from '../features/files/storage/storage.ts'
 import { openProgress } from '../features/messaging/notifications/notifications.ts'
@@ -137,13 +138,22 @@ export async function openRuntime(options: RuntimeOptions): Promise<Runtime> {
       admission: worker ? openDoor : openAdmission(config, shares, replicas),
       boss,
       ...stores,
-      dataCache: opened(openDataCache({ config, db: connections.reserved, log, boss }), (cache) => cache.close()),
+      dataCache: opened(
+        openDataCache({ config, db: connections.reserved, hasReplicas: replicas !== undefined, log, boss }),
+        (cache) => cache.close(),
+      ),
       renderer: opened(openRenderer(), (renderer) => renderer.close()),
       mailLogo,
       hooks: openHooks(log),
       storages: opened(openStorages(config), (storages) => storages.close()),
       images: opened(openImages(config, log), (images) => images.close()),
-      workflows: { scripts: openScriptsOf(config, log, opened), nodes: new Map(), changed: async () => undefined },
+      workflows: {
+        scripts: openScriptsOf(config, log, opened),
+        nodes: new Map(),
+        modules: new Map(),
+        definitions: new Map(),
+        changed: async () => undefined,
+      },
       sockets: openSocketRegistry(),
       close,
     }
@@ -168,9 +178,9 @@ type OpeningContext = RuntimeOptions & {
   readonly opened: NoteClose
 }
 
-function sharesOf({ config, worker }: RuntimeOptions): Shares {
+function sharesOf({ config, worker, name }: RuntimeOptions): Shares {
   const { poolMax } = config.database
-  return poolShares(worker ? Math.min(workerConnections, poolMax) : poolMax, !worker && config.realtime.enabled)
+  return worker ? workerShares(poolMax, name) : poolShares(poolMax, config.realtime.enabled)
 }
 
 type Opens = Connections &
@@ -277,5 +287,6 @@ async function checkSetUp(db: Database): Promise<void> {
   const { done } = await db.one<{ done: boolean }>(
     sql.unsafe`select to_regclass('"svc_SchemaDefinition"') is not null as done`,
   )
-  if (!done) throw new ConfigError('DATABASE_URL: this database has not been set up yet: run node src/setup.ts')
+  if (!done) throw new ConfigError('DATABASE_URL: this database has not been set up yet: run npx daybook setup')
+  await refuseNewer(db)
 }

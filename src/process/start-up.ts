@@ -1,6 +1,7 @@
 import { enableCompileCache } from 'node:module'
 import { join } from 'node:path'
 import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 
 /** Where Node.js keeps what it makes of our files and those of the packages, for the next start. */
 export const compiledDirectory = join(import.meta.dirname, '../../.cache/compiled')
@@ -16,6 +17,25 @@ export const compiledDirectory = join(import.meta.dirname, '../../.cache/compile
 export function startSmall(): void {
   enableCompileCache(compiledDirectory)
   setFlagsFromString('--semi-space-growth-factor=1')
+}
+
+/** Buffers that wait to be collected. Bytes. */
+const mostBuffers = 8 * 1024 * 1024
+const lookEveryMs = 20
+
+/**
+ * For a process that streams much and ends: starts small and stays so. V8 collects by what it has allocated itself, so pieces of
+ * a stream, which lie beside its heap, pile up to 70 MB before it looks at them. A young collection takes less than a
+ * millisecond there, and rids the process of them.
+ */
+export function startStreaming(): void {
+  startSmall()
+  setFlagsFromString('--expose-gc')
+  const collect = runInNewContext('gc') as (options: { readonly type: 'minor' }) => void
+  const looking = setInterval(() => {
+    if (process.memoryUsage().arrayBuffers > mostBuffers) collect({ type: 'minor' })
+  }, lookEveryMs)
+  looking.unref()
 }
 
 /**

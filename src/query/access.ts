@@ -20,6 +20,8 @@ export type Access = {
   readonly byKey?: boolean
   /** The caller came with the session cookie: any script of the origin may have sent the request. */
   readonly byCookie?: boolean
+  /** An administrator looks at what the caller would see; `scope` is `read` then. */
+  readonly isPreview?: boolean
   /** A client acts for the caller, who lets it do this much; see `access/scopes.ts`. Undefined: whatever the caller may. */
   readonly scope?: Scope | 'none'
   /**

@@ -68,6 +68,12 @@ export function compileStream(plan: Plan): Statement {
   return compiled(plan, (compiling) => itemsSql(plan, limitSql(plan, compiling), compiling))
 }
 
+/** As {@link compileStream}, for COPY, which has no parameters: `params` give values in another way than as `$1`. */
+export function compileCopy(plan: Plan, params: Params): string {
+  const compiling = startCompiling(params)
+  return inPast(plan.past, itemsSql(plan, limitSql(plan, compiling), compiling), params)
+}
+
 /** One row with `total` as text: what {@link compileStream} would yield without limit and offset. */
 export function compileCount(plan: Plan): Statement {
   return compiled(plan, (compiling) => {

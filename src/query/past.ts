@@ -11,8 +11,14 @@ import { quoted } from './guards.ts'
 import { ident, literal, type Params } from './sql.ts'
 
 /** A moment: what was visible in a snapshot, or written up to a time (ISO 8601, with zone). */
-type Point =
-  | { readonly kind: 'snapshot'; readonly xmin: string; readonly xmax: string; readonly running: readonly string[] }
+export type Point =
+  | {
+      readonly kind: 'snapshot'
+      readonly xmin: string
+      readonly xmax: string
+      readonly running: readonly string[]
+      readonly lineage: string | undefined
+    }
   | { readonly kind: 'time'; readonly time: string }
 
 /** `collections` are all that the statement reads; each must be logged. */
@@ -49,22 +55,22 @@ export function inPast(past: Past | undefined, text: string, params: Params): st
 const sinceName = (i: number): string => ident(`$since${i}`)
 
 type PointSql = {
-  /** Whether an event `e` came after the point. */
+  /** Whether the event came after the point. */
   readonly after: string
   /** Refuses points that are older than the log or yet to come; true otherwise. */
   readonly reached: string
 }
 
 /** Not visible in a snapshot is spelled as its definition, for the index on xid. */
-function pointSql(point: Point, params: Params): PointSql {
+export function pointSql(point: Point, params: Params, event = 'e'): PointSql {
   if (point.kind === 'time') {
     const time = params.bind(point.time, 'timestamptz')
-    return { after: `e."createdAt" > ${time}`, reached: `(select svc_log.reach(null, null, ${time}))` }
+    return { after: `${event}."createdAt" > ${time}`, reached: `(select svc_log.reach(null, null, ${time}))` }
   }
   const xmax = params.bind(point.xmax, 'xid8')
   return {
-    after: `(e.xid >= ${xmax} or e.xid = any(${params.bind(point.running, 'xid8[]')}))`,
-    reached: `(select svc_log.reach(${params.bind(point.xmin, 'xid8')}, ${xmax}, null))`,
+    after: `(${event}.xid >= ${xmax} or ${event}.xid = any(${params.bind(point.running, 'xid8[]')}))`,
+    reached: `(select svc_log.in_lineage(${params.bind(point.lineage ?? null, 'text')}) and svc_log.reach(${params.bind(point.xmin, 'xid8')}, ${xmax}, null))`,
   }
 }
 
@@ -102,5 +108,11 @@ function parseSnapshotPoint(text: string): Point {
   if (cursor.kind === 'event' || cursor.upTo !== undefined)
     throw errors.badQuery('asOf: this cursor is a place among events, not a moment')
   const { xmin, xmax, running } = parseSnapshot(cursor.snapshot)!
-  return { kind: 'snapshot', xmin: String(xmin), xmax: String(xmax), running: running.map(String) }
+  return {
+    kind: 'snapshot',
+    xmin: String(xmin),
+    xmax: String(xmax),
+    running: running.map(String),
+    lineage: cursor.lineage,
+  }
 }

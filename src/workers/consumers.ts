@@ -260,7 +260,8 @@ async function follow(shell: Shell, place: ConsumerRun): Promise<void> {
       failures += 1
       rt.log.warn({ err: error, consumer: place.consumer.name }, 'a consumer could not go on; it tries again')
       await pause(shell, pauseAfter(failures, backoff))
-      await readAgain(shell, place)
+      // A page that takes longer than a transaction may is passed in smaller ones.
+      await readAgain(shell, place, 4)
     }
   }
 }
@@ -271,13 +272,12 @@ function rest(shell: Shell, { consumer: { paceMs }, wakeup }: ConsumerRun): Prom
 }
 
 /** Nobody knows whether the last page was handled: its place does. */
-async function readAgain({ rt, timing }: Shell, place: ConsumerRun): Promise<void> {
+async function readAgain({ rt, timing }: Shell, place: ConsumerRun, smaller = 1): Promise<void> {
   const { held } = place
   if (held === undefined) return
   try {
     const [row] = await renewConsumers(rt, [held.lease], timing.leaseMs)
-    // A page that takes longer than a transaction may is passed in smaller ones.
-    place.held = row && { ...heldFrom(row), limit: Math.max(1, Math.floor(held.limit / 4)) }
+    place.held = row && { ...heldFrom(row), limit: Math.max(1, Math.floor(held.limit / smaller)) }
   } catch (error) {
     place.held = undefined
     rt.log.debug({ err: error, consumer: place.consumer.name }, 'the place of a consumer could not be read')

@@ -139,8 +139,9 @@ async function work<Name extends QueueName>(
   }
 }
 
-/** False for a job that may not start now. */
+/** False for a job that may not start now: also one that a fetch brings after the waiting for running ones ended. */
 function begin<Name extends QueueName>(loop: Loop<Name>, job: FetchedJob<Name>): boolean {
+  if (loop.isEnding) return false
   const misfit = misfitOf(loop.options.queue, job.data)
   if (misfit === undefined && loop.options.admission?.enter(job.id, groupOf(job)) === false) return false
   start(loop, job, misfit)
@@ -152,8 +153,6 @@ function start<Name extends QueueName>(loop: Loop<Name>, job: FetchedJob<Name>, 
   const { rt, options, wake, running, outcomes, heartbeat } = loop
   const { queue, handler, concurrency, admission } = options
   const controller = new AbortController()
-  // A fetch that was under way when the waiting ended may still bring jobs: they go straight back.
-  if (loop.isEnding) controller.abort(stopReason())
   heartbeat.begin(job)
   const startedAt = performance.now()
   const run = async () => (misfit === undefined ? runJob(rt, handler, job, controller) : new PermanentError(misfit))

@@ -1,4 +1,5 @@
 import { startSmall } from '../process/start-up.ts'
 
 startSmall()
-await import('./worker.ts')
+const { workerProcess } = await import('./worker.ts')
+await workerProcess(process.argv[2] ?? '')

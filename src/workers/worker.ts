@@ -7,6 +7,7 @@ import { openLogger } from '../adapters/logger.ts'
 import { ConfigError, loadEnv, parseConfig } from '../config/config.ts'
 import { onceASecond } from '../db/rounds.ts'
 import { sql } from '../db/sql.ts'
+import { areEffectsHeld } from '../db/unlogged/holds.ts'
 import { holdsMetricsToken, registerProcessGauges } from '../features/operations/metrics/metrics.ts'
 import { exitWithParent } from '../process/parent.ts'
 import { openRuntime, type Runtime } from '../process/runtime.ts'
@@ -16,20 +17,18 @@ import { runQueue } from './loop.ts'
 import { type WorkerName, workerNames } from './names.ts'
 import { type QueueWorker, type Service, workers } from './workers.ts'
 
-/*
- * A worker process, which main.ts starts: `node src/workers/main.ts <name>`. SIGTERM and SIGINT let running jobs finish for
- * TASK_SHUTDOWN_WAIT_TIME and exit 0; a second signal exits at once.
- */
-
 const unknownWorker = 2
 const interrupted = 130
 const jsonHeaders = { 'content-type': 'application/json; charset=utf-8', 'cache-control': 'no-store' }
 /** What is to be told, undone and closed after the work has ended, or had its time. */
 const farewellMs = 10_000
 
-const name = process.argv[2] ?? ''
-if (isWorkerName(name)) await runWorker(name)
-else {
+/**
+ * A worker process: `npx daybook worker <name>`. SIGTERM and SIGINT let running jobs finish for TASK_SHUTDOWN_WAIT_TIME and exit 0;
+ * a second signal exits at once. A failure is told and sets the exit code.
+ */
+export async function workerProcess(name: string): Promise<void> {
+  if (isWorkerName(name)) return runWorker(name)
   process.stderr.write(`There is no worker ${JSON.stringify(name)}; there are: ${workerNames.join(', ')}\n`)
   process.exitCode = unknownWorker
 }
@@ -73,7 +72,24 @@ type Life = { readonly begin: () => void; readonly stop: Promise<void> }
 async function serveMeasured(life: Life, rt: Runtime, worker: WorkerName): Promise<void> {
   const services: OpenedService[] = []
   const metrics = await showMetrics(rt, worker, services)
-  await serveFor(life, rt, workers[worker], services).finally(() => metrics?.close())
+  try {
+    await untilResumed(rt, worker)
+    await serveFor(life, rt, workers[worker], services)
+  } finally {
+    await metrics?.close()
+  }
+}
+
+/** Of what reaches others, or begins by itself. */
+const heldBack: readonly WorkerName[] = ['mail', 'tasks', 'webhooks', 'workflows']
+const heldLookMs = 1000
+
+/** A copy of an installation was restored with `--hold`: it writes to nobody until `daybook resume`. */
+async function untilResumed(rt: Runtime, worker: WorkerName): Promise<void> {
+  if (!heldBack.includes(worker) || !(await areEffectsHeld(rt.reserved))) return
+  rt.log.warn('this installation was restored with --hold: nothing is done until `daybook resume`')
+  while (await areEffectsHeld(rt.reserved)) await delay(heldLookMs)
+  rt.log.info('resumed')
 }
 
 async function serveFor(
@@ -104,7 +120,9 @@ async function serveFor(
 
 /** Any number of processes may do it: a schedule is a row. One that was missed while no worker ran is made up for. */
 async function scheduleAll(rt: Runtime, queues: readonly QueueWorker[]): Promise<void> {
-  for (const { queue, schedule, secondsAfterStart } of queues) {
+  for (const { queue, scheduleOf, secondsAfterStart, ...fixed } of queues) {
+    const schedule = scheduleOf === undefined ? fixed.schedule : scheduleOf(rt.config)
+    if (scheduleOf !== undefined && schedule === undefined) await rt.boss.unschedule(queue)
     if (schedule !== undefined) await rt.boss.schedule(queue, schedule, {}, { tz: 'UTC', missed: 'once' })
     if (secondsAfterStart !== undefined) await rt.boss.sendAfter(queue, {}, null, secondsAfterStart)
   }

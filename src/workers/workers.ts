@@ -2,7 +2,7 @@ import type { Logs } from '../adapters/logger.ts'
 import { openMailer } from '../adapters/mailer.ts'
 import { dropInvalidated } from '../cache/invalidations.ts'
 import { isShared } from '../cache/shared-store.ts'
-import type { Configuration } from '../config/config.ts'
+import type { Config, Configuration } from '../config/config.ts'
 import type { Writes } from '../events/commit.ts'
 import { installationGroup, type QueueName } from '../events/jobs.ts'
 import { deleteOldSessions } from '../features/accounts/auth/auth.ts'
@@ -16,6 +16,7 @@ import {
   sendMailInLane,
   sweepMails,
 } from '../features/messaging/mail/mail.ts'
+import { makeScheduledBackup, watchBackups } from '../features/operations/backup/backup.ts'
 import { recoverTasks } from '../features/work/tasks/tasks.ts'
 import type { OpenedService, WorkerWrites } from './capabilities.ts'
 import { openConsumers } from './consumers.ts'
@@ -34,6 +35,8 @@ export type QueueWorker<Name extends QueueName = QueueName> = {
   readonly concurrency: number
   /** Cron expression in UTC: when a job is put into the queue by itself, once however many processes there are. */
   readonly schedule?: string
+  /** The same where the configuration says it; undefined for never. */
+  readonly scheduleOf?: (config: Config) => string | undefined
   /** A job is put into the queue this long after the process has started, too. */
   readonly secondsAfterStart?: number
   open(rt: WorkerWrites): OpenedWorker<Name>
@@ -103,6 +106,18 @@ export const workers = {
       concurrency: 1,
       schedule: '* * * * *',
       open: (rt) => stateless((_rt, signal) => removeDueContent(rt, signal)),
+    }),
+    serve({
+      queue: 'backup',
+      concurrency: 1,
+      scheduleOf: ({ backup }) => backup.schedule,
+      open: (rt) => ({ handler: () => makeScheduledBackup(rt), close: () => undefined }),
+    }),
+    serve({
+      queue: 'backup-watch',
+      concurrency: 1,
+      schedule: '11 * * * *',
+      open: (rt) => ({ handler: () => watchBackups(rt), close: () => undefined }),
     }),
     { service: 'removal of content', open: (rt) => openConsumers(rt, [contentConsumer(rt)]) },
     { service: 'log seals', open: (rt: WorkerWrites) => openSeals(rt) },

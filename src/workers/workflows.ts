@@ -9,6 +9,10 @@ import { openWakeup, repeat, within } from './wakeup.ts'
 const beatMs = 5000
 const longestSleepMs = 30_000
 const pauseAfterErrorMs = 2000
+/** Executions that share a transaction make more of them than of their own (group-commit.ts). */
+const transactionsAtOnce = 3
+/** While most places are taken. */
+const betweenClaimsMs = 50
 /** A moment more, or what is not yet due by a hair would be asked for again at once. */
 const afterDueMs = 5
 
@@ -50,49 +54,58 @@ async function tidy(rt: WorkerWrites, { deleteOldExecutions }: Workflows): Promi
 
 type Workflows = typeof import('../features/work/workflows/workflows.ts')
 
+/** The executions that run in this process; `onEnd` is called when one has ended, or waits. */
+function openPlaces(rt: WorkerWrites, workflows: Workflows, stopping: AbortSignal, onEnd: () => void) {
+  const { giveBack, runExecution, ClaimLost } = workflows
+  const commitInGroup = workflows.openGroupCommit(rt, transactionsAtOnce)
+  const running = new Map<ClaimedExecution, Promise<void>>()
+  const run = async (claim: ClaimedExecution) => {
+    const startedAt = performance.now()
+    const passed = () => (performance.now() - startedAt) / 1000
+    try {
+      const ended = await runExecution(rt, commitInGroup, claim, stopping)
+      if (ended === 'stopped') await giveBack(rt, claim)
+      rt.instruments.workflow(ended, passed())
+    } catch (error) {
+      if (error instanceof ClaimLost) return rt.instruments.workflow('lost', passed())
+      const about = { err: error, execution: claim.id }
+      rt.log.warn(about, 'an execution of a workflow stopped; it goes on when its lease is over')
+    }
+  }
+  return {
+    running,
+    start: (claim: ClaimedExecution) => {
+      const attributes = { 'daybook.execution.id': claim.id }
+      const attempt = rt.tracing
+        .span(`workflow ${claim.workflow_Id}`, { kind: 'consumer', attributes }, () => run(claim))
+        .finally(() => {
+          running.delete(claim)
+          // It may have become a delay that is over before what is waited for.
+          onEnd()
+        })
+      running.set(claim, attempt)
+    },
+  }
+}
+
 function openExecutions(rt: WorkerWrites, workflows: Workflows) {
-  const { claimDueExecutions, giveBack, nextExecutionMs, recoverExecutions, runExecution, ClaimLost } = workflows
+  const { claimDueExecutions, nextExecutionMs, recoverExecutions } = workflows
   const { concurrency } = rt.config.workflows
   const stopping = new AbortController()
-  const running = new Map<ClaimedExecution, Promise<void>>()
   const { wake, wait } = openWakeup()
+  const { running, start } = openPlaces(rt, workflows, stopping.signal, wake)
   rt.listener.on('svc_executions', wake)
   rt.listener.onReconnect(wake)
 
-  const run = async (claim: ClaimedExecution) => {
-    const startedAt = performance.now()
-    try {
-      const ended = await runExecution(rt, claim, stopping.signal)
-      if (ended === 'stopped') await giveBack(rt, claim)
-      rt.instruments.workflow(ended, (performance.now() - startedAt) / 1000)
-    } catch (error) {
-      if (error instanceof ClaimLost) rt.instruments.workflow('lost', (performance.now() - startedAt) / 1000)
-      else
-        rt.log.warn(
-          { err: error, execution: claim.id },
-          'an execution of a workflow stopped; it goes on when its lease is over',
-        )
-    }
-  }
-  const start = (claim: ClaimedExecution) => {
-    const attempt = rt.tracing
-      .span(
-        `workflow ${claim.workflow_Id}`,
-        { kind: 'consumer', attributes: { 'daybook.execution.id': claim.id } },
-        () => run(claim),
-      )
-      .finally(() => {
-        running.delete(claim)
-        // It may have become a delay that is over before what is waited for.
-        wake()
-      })
-    running.set(claim, attempt)
-  }
+  let lookedAt = Number.NEGATIVE_INFINITY
   /** Claims what is due and gives how long to sleep; undefined: until something ends. */
   const look = async (): Promise<number | undefined> => {
     const free = concurrency - running.size
+    if (free === 0) return undefined
     // Some at a time: a claim for each that has ended would cost more than what most of them do.
-    if (free * 2 < concurrency) return undefined
+    const early = lookedAt + betweenClaimsMs - performance.now()
+    if (free * 2 < concurrency && early > 0) return early
+    lookedAt = performance.now()
     const claims = await claimDueExecutions(rt, free)
     for (const claim of claims) start(claim)
     if (claims.length === free) return 0

@@ -388,6 +388,76 @@ describeWithBrowser('in a browser', { timeout: 60_000 }, () => {
       (await second.evaluate(() => (window as any).client.auth.state)) === 'signed out' ? true : undefined,
     )
   })
+
+  it('shows rows in React, those of another query when it changes, and follows none afterwards', async () => {
+    const browser = await startBrowser()
+    const page = await browser.newPage()
+    onTestFinished(() => page.close())
+    const boards: string[] = []
+    for (const name of ['Here', 'There']) boards.push((await api.admin('POST', '/items/board', { name })).body.data.id)
+    const add = (title: string, at: number) => api.admin('POST', '/items/card', { title, board_Id: boards[at] })
+    await add('one', 0)
+    await add('elsewhere', 1)
+    const { token } = (await api.anonymous('POST', '/auth/login', administrator)).body
+    await page.goto(`${url}/docs`)
+    await page.evaluate((text) => {
+      const body = (globalThis as any).document.body
+      body.innerHTML = '<div id="cards"></div>'
+      body.firstChild.textContent = text
+    }, JSON.stringify({ boards, token }))
+    await page.evaluate((await bundleForBrowsers(join(import.meta.dirname, 'react-page.ts'))).toString())
+    const shows = (text: string) =>
+      waitFor(async () => ((await page.textContent('output')) === text ? true : undefined))
+    await shows('live: one')
+    await add('two', 0)
+    await shows('live: one,two')
+    await page.evaluate(`document.getElementById('add').click()`)
+    await shows('live: by React,one,two')
+    await page.evaluate(`document.getElementById('other').click()`)
+    await shows('live: elsewhere')
+    await add('more', 1)
+    await shows('live: elsewhere,more')
+    await page.evaluate(`document.getElementById('cards').dispatchEvent(new Event('leave'))`)
+    expect(await page.textContent('#cards')).toBe('')
+  })
+})
+
+describe('a live report', () => {
+  it('has the rows of now, over a break of the connection, until it is closed', async () => {
+    const line = await openLine(url)
+    onTestFinished(() => line.close())
+    const client = clientOf({ url: line.address })
+    await client.auth.login(administrator)
+    const board = await client.items('board').create({ name: 'Counted' })
+    const report = client.liveReport({
+      collection: 'card',
+      aggregate: { cards: { function: 'count', field: '*' } },
+      filter: { board_Id: board },
+    })
+    const seen: string[] = []
+    report.subscribe(() => void seen.push(report.view.status))
+    const counted = (count: number) =>
+      waitFor(() => (report.view.status === 'live' && Number(report.view.rows[0]?.cards) === count ? true : undefined))
+    await counted(0)
+    await client.items('card').create({ title: 'one', board_Id: board })
+    await counted(1)
+    line.cut()
+    await waitFor(() => (seen.includes('broken') ? true : undefined))
+    await api.admin('POST', '/items/card', { title: 'two', board_Id: board })
+    await counted(2)
+    report.close()
+    const last = report.view
+    await client.items('card').create({ title: 'three', board_Id: board })
+    expect(report.view).toBe(last)
+  })
+
+  it('ends with what the server has against it', async () => {
+    const client = clientOf()
+    await client.auth.login(administrator)
+    const report = client.liveReport({ collection: 'nothing', aggregate: { n: { function: 'count', field: '*' } } })
+    await waitFor(() => (report.view.status === 'ended' ? true : undefined))
+    expect(report.view.error?.message).toMatch(/nothing/)
+  })
 })
 
 describe('daybook types', () => {

@@ -128,7 +128,7 @@ async function writeRows({ web }: Cluster, ids: readonly string[], { writes, ran
 function committedIn({ sql }: Cluster): Promise<Lane[]> {
   return sql(
     `select position::text, "entityId", (changes->'after'->>'lane')::int as lane
-     from "svc_AuditLog" where entity = 'crowd' and type = 'data' order by position`,
+     from "svc_AuditLog" where entity = 'crowd' and type = 'data' order by "svc_AuditLog".position`,
   )
 }
 

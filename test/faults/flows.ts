@@ -1,68 +1,109 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import { type Cluster, startCluster } from '../support/cluster.ts'
 import { type Edge, flowOf, node } from '../support/flows.ts'
 import { seededRandom } from '../support/ledger.ts'
+import { createDatabase, type PrivateServer, startPrivateServer } from '../support/postgres.ts'
 import { type Received, startReceiver } from '../support/receiver.ts'
+import { withClient } from '../support/server.ts'
 import { waitFor } from '../support/wait.ts'
 import type { Result } from './scenario.ts'
 
-export type Size = { readonly executions: number; readonly blows: number }
+export type Size = {
+  readonly executions: number
+  readonly blows: number
+  /** On a server of its own, which is struck, too. */
+  readonly crashes: boolean
+}
 
 const patience = { timeout: 180_000 }
+/** So that executions share transactions while all of it is struck. */
+const askers = 8
+const underWay = 120
 
 /**
- * F-45: workers and web processes are killed, workers frozen for longer than their leases, and all connections cut, while
- * executions of a workflow with nodes of every kind run. Each that was accepted ends; each of its rows is there once, each of
+ * F-45: workers, web processes and PostgreSQL are killed, workers frozen for longer than their leases, and all connections cut,
+ * while executions of a workflow with nodes of every kind run. Each that was accepted ends; each of its rows is there once, each of
  * its calls was made under one key.
  */
-export async function runF45(seed: number, { executions, blows }: Size): Promise<Result> {
+export async function runF45(seed: number, { executions, blows, crashes }: Size): Promise<Result> {
   const random = seededRandom('F-45', seed)
   const receiver = await startReceiver()
-  const env = { SSRF_ALLOW_PRIVATE_URL_FETCH: 'true', WORKFLOW_CONCURRENCY: '4', WORKFLOW_MAIL_PER_HOUR: '100000' }
-  const cluster = await startCluster({ workers: ['workflows', 'workflows'], env })
+  const env = {
+    ...{ SSRF_ALLOW_PRIVATE_URL_FETCH: 'true', WORKFLOW_MAIL_PER_HOUR: '100000' },
+    ...{ DATABASE_MAX_RETRY: '1000', DATABASE_RETRY_INTERVAL: '50' },
+  }
+  // A crash of the server loses nothing that the operating system has.
+  const server = crashes ? await startPrivateServer({ fsync: 'off', full_page_writes: 'off' }) : undefined
+  const { url } = server ?? (await createDatabase())
+  const cluster = await startCluster({ database: { url }, workers: ['workflows', 'workflows'], env })
   await prepare(cluster, receiver.url)
+  const sql = (text: string) => withClient(url, async (client) => (await client.query(text)).rows)
   const accepted = new Map<string, string>()
   let unknown = 0
-  const ask = async () => {
-    for (let run = 0; run < executions; run += 1) {
-      // Answers that are lost with their process say nothing: whether it was accepted is asked of the rows.
-      const answer = await cluster.web[0]!.call('POST', '/workflows/parent/execute', { run: `${run}` }).catch(
-        () => undefined,
-      )
-      if (answer?.status === 200) accepted.set(`${run}`, answer.body.execution.id)
-      else unknown += 1
+  const hits: Record<string, number> = {}
+  /** Executions that are done with, more or less; each calls the address twice. */
+  const progress = () => receiver.received.length / 2
+  const ask = async (asker: number) => {
+    for (let run = asker; run < executions; run += askers) {
+      // Accepted while all of it is struck, not before.
+      await waitFor(() => run < progress() + underWay, patience)
+      for (let attempt = 1; ; attempt += 1) {
+        const name = `${run}.${attempt}`
+        // Answers that are lost with their process say nothing: whether it was accepted is asked of the rows.
+        const answer = await cluster.web[0]!.call('POST', '/workflows/parent/execute', { run: name }).catch(
+          () => undefined,
+        )
+        if (answer?.status === 200) {
+          accepted.set(name, answer.body.execution.id)
+          break
+        }
+        unknown += 1
+        await delay(200)
+      }
     }
   }
   const open = async () =>
-    Number(
-      (await cluster.sql(`select count(*) as n from "svc_WorkflowExecution" where status in ('queued', 'running')`))[0]
-        .n,
-    )
+    Number((await sql(`select count(*) as n from "svc_WorkflowExecution" where status in ('queued', 'running')`))[0].n)
   const strike = async () => {
     for (let blow = 1; blow <= blows; blow += 1) {
-      const next = (executions * 2 * blow) / (blows + 2)
-      await waitFor(() => receiver.received.length >= next, patience)
-      await hit(cluster, random())
+      await waitFor(() => progress() >= (executions * blow) / (blows + 2), patience)
+      const kind = await hit({ cluster, server, sql }, random())
+      hits[kind] = (hits[kind] ?? 0) + 1
     }
   }
-  await Promise.all([ask(), strike()])
+  await Promise.all([...Array.from({ length: askers }, (_, asker) => ask(asker)), strike()])
   await waitFor(async () => (await open()) === 0, { ...patience, what: 'the end of every execution' })
-  const faults = await faultsOf(cluster, accepted, receiver.accepted)
-  const figures = { executions, blows, accepted: accepted.size, unknown, calls: receiver.received.length }
+  const faults = await faultsOf(sql, accepted, receiver.accepted)
+  const figures = { executions, blows, accepted: accepted.size, unknown, calls: receiver.received.length, ...hits }
   await Promise.all([...cluster.workers, ...cluster.web].map((member) => member.kill('SIGKILL')))
   await receiver.close()
+  await server?.stop('immediate')
   return { faults, figures }
 }
 
-async function hit({ workers, web, sql }: Cluster, chance: number): Promise<void> {
+type Sql = (text: string) => Promise<any[]>
+type Struck = { readonly cluster: Cluster; readonly server: PrivateServer | undefined; readonly sql: Sql }
+
+/** What was struck. */
+async function hit({ cluster: { workers, web }, server, sql }: Struck, chance: number): Promise<string> {
   const worker = workers[Math.floor(chance * 1000) % 2]!
   if (chance < 0.15) {
     await web[0]!.kill('SIGKILL')
     await web[0]!.restart()
-  } else if (chance < 0.3) {
+    return 'web'
+  }
+  if (chance < 0.25 && server !== undefined) {
+    await server.stop('immediate')
+    await server.start()
+    return 'PostgreSQL'
+  }
+  if (chance < 0.3) {
     await sql(
       `select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`,
     )
-  } else if (chance < 0.4) {
+    return 'connections'
+  }
+  if (chance < 0.4) {
     worker.freeze()
     // Its executions are succeeded; what it does when it goes on counts for nothing.
     await waitFor(
@@ -74,10 +115,11 @@ async function hit({ workers, web, sql }: Cluster, chance: number): Promise<void
       patience,
     )
     worker.thaw()
-  } else {
-    await worker.kill('SIGKILL')
-    await worker.restart()
+    return 'frozen'
   }
+  await worker.kill('SIGKILL')
+  await worker.restart()
+  return 'worker'
 }
 
 const writing = (id: string, step: string) =>
@@ -139,7 +181,7 @@ async function prepare(cluster: Cluster, url: string): Promise<void> {
 const steps = ['body 0', 'body 1', 'caught', 'child 0', 'child 1', 'first', 'last']
 
 async function faultsOf(
-  { sql }: Cluster,
+  sql: Sql,
   accepted: ReadonlyMap<string, string>,
   calls: readonly Received[],
 ): Promise<string[]> {

@@ -5,15 +5,22 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { readHeads, verifySealsOf } from '../../src/events/seals/seals.ts'
 import { type Cluster, startCluster } from '../support/cluster.ts'
 import { openLedger, seededRandom } from '../support/ledger.ts'
-import { createDatabase } from '../support/postgres.ts'
+import { createDatabase, startPrivateServer } from '../support/postgres.ts'
 import { testConfig, testEnv } from '../support/prepare.ts'
 import { startProcess, type TestProcess } from '../support/processes.ts'
 import { type Received, type Receiver, startReceiver, verified } from '../support/receiver.ts'
 import { waitFor } from '../support/wait.ts'
+import { type Blow, blowsToServer } from './blows.ts'
 import type { Result } from './scenario.ts'
 import { settled } from './settled.ts'
 
-export type Size = { readonly writes: number; readonly kills: number; readonly freezes: number }
+/** PostgreSQL `crashes` only on a server of the run's own. */
+export type Size = {
+  readonly writes: number
+  readonly kills: number
+  readonly freezes: number
+  readonly crashes: number
+}
 
 const writers = 8
 const patience = { timeout: 900_000 }
@@ -37,14 +44,21 @@ type Victim = {
 }
 
 /**
- * F-44: web processes and everything that follows the log are killed, and followers frozen beyond their leases, while eight
- * writers change rows. What was acknowledged is in the log; each event is handled once in the database, delivered under
+ * F-44: web processes and everything that follows the log are killed, followers frozen beyond their leases, and PostgreSQL
+ * crashed, while eight writers change rows. What was acknowledged is in the log; each event is handled once in the database, delivered under
  * one id, and sealed; nobody verifies anything else.
  */
-export async function runF44(seed: number, { writes, kills, freezes }: Size): Promise<Result> {
+export async function runF44(seed: number, { writes, kills, freezes, crashes }: Size): Promise<Result> {
   const random = seededRandom('F-44', seed)
-  const stage = await openStage({ web: 2, fields: ['id', 'n'] })
+  // A crash of the server loses nothing that the operating system has.
+  const server = crashes > 0 ? await startPrivateServer({ fsync: 'off', synchronous_commit: 'on' }) : undefined
+  const stage = await openStage({ web: 2, fields: ['id', 'n'], database: server })
   const { cluster } = stage
+  const known: Readonly<Record<string, Blow>> = {
+    kill: () => killAndRestart(oneOf([...cluster.web, ...cluster.workers, ...stage.followers], random)),
+    freeze: () => freeze(oneOf([...cluster.workers, ...stage.followers], random)),
+    ...(server && { crash: blowsToServer(server)['crash PostgreSQL']! }),
+  }
   const ledger = openLedger()
   const started = performance.now()
   const writing = Promise.all(
@@ -52,13 +66,11 @@ export async function runF44(seed: number, { writes, kills, freezes }: Size): Pr
       changeRows(cluster, ledger, { writer, writes: Math.ceil(writes / writers), random }),
     ),
   )
-  const blows = kills + freezes
-  for (let blow = 0; blow < blows; blow += 1) {
-    await waitFor(() => ledger.begun() >= ((blow + random()) / blows) * writes * 0.9, patience)
-    if (freezes > 0 && blow % Math.floor(blows / freezes) === 1)
-      await freeze(oneOf([...cluster.workers, ...stage.followers], random))
-    else await killAndRestart(oneOf([...cluster.web, ...cluster.workers, ...stage.followers], random))
-    if (blow % 5 === 0) await killVerification(stage, random)
+  const blows = shuffled({ kill: kills, freeze: freezes, crash: crashes }, random)
+  for (const [i, blow] of blows.entries()) {
+    await waitFor(() => ledger.begun() >= ((i + random()) / blows.length) * writes * 0.9, patience)
+    await known[blow]!(random)
+    if (i % 5 === 0) await killVerification(stage, random)
   }
   await writing
   await settled(stage.url)
@@ -74,8 +86,7 @@ export async function runF44(seed: number, { writes, kills, freezes }: Size): Pr
         writes: ledger.begun(),
         acknowledged: ledger.count('acknowledged'),
         unknown: ledger.count('unknown'),
-        kills,
-        freezes,
+        ...{ kills, freezes, crashes },
         events: events.length,
         received: stage.receiver.received.length,
         seconds: Math.round(seconds),
@@ -83,7 +94,17 @@ export async function runF44(seed: number, { writes, kills, freezes }: Size): Pr
     }
   } finally {
     await stage.close()
+    await server?.stop()
   }
+}
+
+/** Each name as often as it says, in an order of chance. */
+function shuffled(counts: Readonly<Record<string, number>>, random: () => number): string[] {
+  const names = Object.entries(counts).flatMap(([name, count]) => Array.from({ length: count }, () => name))
+  return names
+    .map((name) => ({ name, place: random() }))
+    .sort((a, b) => a.place - b.place)
+    .map(({ name }) => name)
 }
 
 const oneOf = (victims: readonly Victim[], random: () => number): Victim =>
@@ -148,8 +169,15 @@ const insertSmall = ({ sql }: Cluster, id: number) =>
 
 const leaseMs = 6000
 
-async function openStage({ web, fields, filter }: { web: number; fields?: string[]; filter?: object }): Promise<Stage> {
-  const { url } = await createDatabase()
+type StageOptions = {
+  readonly web: number
+  readonly fields?: readonly string[]
+  readonly filter?: object
+  readonly database?: { readonly url: string } | undefined
+}
+
+async function openStage({ web, fields, filter, database }: StageOptions): Promise<Stage> {
+  const { url } = database ?? (await createDatabase())
   const dir = await mkdtemp(join(tmpdir(), 'daybook-followers-'))
   const heads = join(dir, 'heads.ndjson')
   const env = {
@@ -241,7 +269,7 @@ type Event = { readonly position: string; readonly id: number; readonly mark: st
 const eventsOf = ({ sql }: Cluster): Promise<Event[]> =>
   sql(
     `select position::text, "entityId"::int as id, changes->'after'->>'mark' as mark
-     from "svc_AuditLog" where entity = 'thing' and type = 'data' order by position`,
+     from "svc_AuditLog" where entity = 'thing' and type = 'data' order by "svc_AuditLog".position`,
   )
 
 async function everythingFollowed({ cluster, receiver }: Stage, events: number, delivered = events): Promise<void> {
@@ -264,7 +292,7 @@ async function stageFaults(
   events: readonly Event[],
   isDelivered: (id: number) => boolean = () => true,
 ): Promise<string[]> {
-  const seen = (await cluster.sql('select position::text from seen order by position')).map((row) => row.position)
+  const seen = (await cluster.sql('select position::text from seen order by seen.position')).map((row) => row.position)
   const aside = await cluster.sql('select consumer, position::text, reason from svc_log.set_aside')
   const other = await cluster.sql(`select id, status, error from "svc_WebhookDelivery" where status <> 'delivered'`)
   const { problems, unsealed } = await verifySealsOf(testConfig(url), {

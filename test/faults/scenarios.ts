@@ -88,8 +88,9 @@ export const scenarios: readonly Scenario[] = [
   },
   {
     id: 'F-44',
-    title: 'web processes and what follows the log are killed and frozen while rows are changed',
-    run: (seed) => runF44(seed, { writes: Math.min(writes, 20_000), kills: rounds(70), freezes: 10 }),
+    title:
+      'web processes and what follows the log are killed and frozen, and PostgreSQL crashes, while rows are changed',
+    run: (seed) => runF44(seed, { writes: Math.min(writes, 20_000), kills: rounds(70), freezes: 10, crashes: 8 }),
   },
   {
     id: 'F-43',
@@ -98,7 +99,7 @@ export const scenarios: readonly Scenario[] = [
   },
   {
     id: 'F-45',
-    title: 'workers of workflows and web processes are killed, frozen and cut off while executions run',
-    run: (seed) => runF45(seed, { executions: 1000, blows: rounds(30) }),
+    title: 'workers of workflows, web processes and PostgreSQL are killed, frozen and cut off while executions run',
+    run: (seed) => runF45(seed, { executions: 1000, blows: rounds(30), crashes: true }),
   },
 ]

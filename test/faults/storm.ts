@@ -123,7 +123,7 @@ async function followerFaults(url: string, followers: readonly Follower[]): Prom
     (
       await client.query<Change & { lane: number }>(
         `select position::text, "entityId", coalesce(changes->'after'->>'lane', changes->'before'->>'lane')::int as lane
-         from "svc_AuditLog" where entity = 'storm' and type = 'data' order by position`,
+         from "svc_AuditLog" where entity = 'storm' and type = 'data' order by "svc_AuditLog".position`,
       )
     ).rows,
     (await client.query<Row>('select id::text, mark, lane from storm')).rows,

@@ -259,7 +259,7 @@ describe('the session store', () => {
     await waitFor(() => ended.some((concerns) => told(concerns, {})))
   })
 
-  it('answers 503 when the database can not tell (decisions F20)', async () => {
+  it('answers 503 when the database can not tell', async () => {
     const { rt } = api
     const broken: Database = { ...rt.reserved, run: () => Promise.reject(new Error('connection terminated')) }
     const leases = openLeases({ ...rt, db: rt.reserved })

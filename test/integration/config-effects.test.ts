@@ -9,7 +9,7 @@ import pino from 'pino'
 import { afterAll, describe, expect, it, onTestFinished } from 'vitest'
 import { openLogger } from '../../src/adapters/logger.ts'
 import { sessionOptions } from '../../src/db/poolers/session-settings.ts'
-import { openDatabase, openPool, poolShares, tlsOptions } from '../../src/db/pools.ts'
+import { openDatabase, openPool, poolShares, tlsOptions, workerShares } from '../../src/db/pools.ts'
 import { sql } from '../../src/db/sql.ts'
 import { commit } from '../../src/events/commit.ts'
 import { systemActor } from '../../src/events/types.ts'
@@ -36,7 +36,12 @@ describe('the database variables', () => {
         const { feed, ...others } = poolShares(max, realtime)
         expect(Object.values(others).reduce((a, b) => a + b, feed)).toBeLessThanOrEqual(max)
         expect(Math.min(...Object.values(others), realtime ? feed : 1)).toBeGreaterThanOrEqual(1)
+        // Transactions may wait for scripts of workflows: no more than a quarter of the pool ever does.
+        expect(others.write).toBeLessThanOrEqual(Math.max(1, max / 4))
       }
+      const { feed, ...others } = workerShares(max, 'workflows')
+      expect(Object.values(others).reduce((a, b) => a + b, feed)).toBeLessThanOrEqual(max)
+      expect(Math.min(...Object.values(others))).toBeGreaterThanOrEqual(1)
     }
   })
 

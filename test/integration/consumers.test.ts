@@ -99,11 +99,19 @@ describe('a consumer', () => {
 
   it('wants actions of collections, and is asked before every page', async () => {
     let wanted = { collections: ['thing'], actions: ['delete'] }
-    await host(consumerOf('some', { wants: () => wanted }))
+    let asked = 0
+    const wants = () => {
+      asked += 1
+      return wanted
+    }
+    await host(consumerOf('some', { wants }))
     await insert(1, 3)
     await api.sql('delete from thing where id = 2')
     await waitFor(async () => (await seen('some')).length === 1)
     wanted = { collections: ['other'], actions: ['create'] }
+    // A page may have been asked for by the old ones, and not be read yet.
+    const before = asked
+    await waitFor(() => asked > before)
     await insert(4, 6)
     await insert(4, 6, 'other')
     await waitFor(async () => (await seen('some')).length === 4)
@@ -239,6 +247,43 @@ describe('an event that fails', () => {
     expect(await skipEvent(api.rt, 'strict')).toBeUndefined()
   })
 
+  it('shows and moves by the routes for administrators what the commands show and move', async () => {
+    const consumer = { ...bad('4'), onFailure: 'halt' as const }
+    const { stop } = await host(consumerOf('routed', consumer))
+    await insert(1, 5)
+    await waitFor(async () => (await stateOf('routed'))!.state === 'halted')
+    const before = await api.position()
+    const list = async () => (await api.admin('GET', '/ops/consumers')).body
+    const { failedPosition } = (await list()).data[0]
+    expect((await list()).data).toMatchObject([
+      { name: 'routed', state: 'halted', reason: expect.any(String), setAside: 0, failedPosition: expect.any(String) },
+    ])
+    const act = (deed: string, body: object = {}, name = 'routed') =>
+      api.admin('POST', `/ops/consumers/${name}/${deed}`, body)
+    expect((await act('skip')).body.message).toContain(`after position ${failedPosition}`)
+    await waitFor(async () => (await seen('routed')).length === 4)
+    expect((await list()).setAside).toMatchObject([
+      { consumer: 'routed', position: failedPosition, entity: 'thing', action: 'create', attempts: 1 },
+    ])
+    expect((await act('skip')).status).toBe(409)
+    expect((await act('retry', { position: '1' })).body.events).toBe(0)
+    expect((await act('forget', { position: failedPosition })).body).toEqual({
+      message: '1 events are not handled',
+      events: 1,
+    })
+    expect((await list()).setAside).toEqual([])
+    await stop(2000)
+    expect((await act('reset', { to: 'yesterday' })).status).toBe(400)
+    expect((await act('reset', { to: '' })).status).toBe(400)
+    expect((await act('reset', { to: 'now' })).body).toEqual({ message: 'routed goes on at now' })
+    for (const deed of ['skip', 'retry', 'forget']) expect((await act(deed, {}, 'nobody')).status).toBe(404)
+    expect((await act('reset', { to: 'now' }, 'nobody')).status).toBe(404)
+    expect((await act('retry', { position: '1; drop table thing' })).status).toBe(400)
+    expect(await api.position()).toBe(before)
+    const { call } = await api.user()
+    expect((await call('POST', '/ops/consumers/routed/reset', { to: 'beginning' })).status).toBe(403)
+  })
+
   it('leaves nothing of what its handler wrote', async () => {
     await host(consumerOf('clean', { after: bad('2').before }))
     await insert(1, 3)
@@ -344,10 +389,11 @@ describe('a consumer that lags', () => {
 
 it('pages shrink when they take long and grow when they are quick', () => {
   expect([
-    nextLimit(500, 1200),
-    nextLimit(1, 5000),
-    nextLimit(100, 600),
-    nextLimit(100, 10),
-    nextLimit(400, 10),
-  ]).toEqual([250, 1, 100, 200, 500])
+    nextLimit(500, 1200, 500),
+    nextLimit(1, 5000, 500),
+    nextLimit(100, 600, 500),
+    nextLimit(100, 400, 500),
+    nextLimit(400, 10, 500),
+    nextLimit(400, 10, 2000),
+  ]).toEqual([250, 1, 100, 200, 500, 800])
 })

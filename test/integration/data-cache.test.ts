@@ -34,9 +34,13 @@ const add = async (collection: string, item: object) =>
 /** Asks until the answer comes from the cache. */
 async function warm(path: string, call = api.admin) {
   await call('GET', path)
-  const kept = await call('GET', path)
-  expect(kept.headers['x-cache'], path).toBe('HIT')
-  return kept
+  // A look that began before a write may drop what was read after it: once.
+  for (let times = 1; ; times += 1) {
+    const kept = await call('GET', path)
+    if (times < 3 && kept.headers['x-cache'] === 'MISS') continue
+    expect(kept.headers['x-cache'], path).toBe('HIT')
+    return kept
+  }
 }
 
 let n = 0

@@ -64,7 +64,7 @@ describe('the samples', () => {
   it('are not loaded where they ship', async () => {
     const { rt, loaded } = await started(join(root, 'extensions'))
     expect(rt.hooks.isEmpty()).toBe(true)
-    expect(loaded).toEqual({ hooks: [], endpoints: [], schedules: [], tasks: [] })
+    expect(loaded).toEqual({ hooks: [], endpoints: [], schedules: [], tasks: [], consoles: [] })
   })
 })
 

@@ -3,14 +3,17 @@ import { mkdtemp, readFile, rm, unlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { clientError } from '../../src/db/errors.ts'
 import { systemActor } from '../../src/events/types.ts'
 import {
   contentConsumer,
   moveFiles,
   removeDueContent,
+  saveFile,
   toService,
   verifyFiles,
 } from '../../src/features/files/files/files.ts'
+import { systemAccess } from '../../src/query/access.ts'
 import { type Consumers, openConsumers } from '../../src/workers/consumers.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { administrator } from '../support/prepare.ts'
@@ -102,6 +105,30 @@ describe('content', () => {
     expect(await due(row)).toBeUndefined()
   })
 
+  it('that nobody holds any more gets no row', async () => {
+    const position = await api.position()
+    async function* slow() {
+      yield Buffer.from('late')
+      await allDue()
+    }
+    const late = saveFile(
+      api.rt,
+      { actor: systemActor, access: systemAccess },
+      { content: slow(), name: 'late.txt', declared: 'text/plain' },
+    )
+    const refused = clientError(
+      await late.then(
+        () => undefined,
+        (error: unknown) => error,
+      ),
+    )
+    expect(refused).toMatchObject({ status: 503, message: 'The upload took too long' })
+    expect(await api.log(position)).toEqual([])
+    expect(await api.sql(`select from "svc_File" where title = 'late.txt'`)).toEqual([])
+    await removeNow()
+    expect(await differences()).toEqual([])
+  })
+
   it('comes back with its row, while it is kept', async () => {
     const row = await make('precious')
     const [{ id: event }] = (await api.admin('GET', `/items/svc_File/${row.id}/history`)).body.data
@@ -131,7 +158,7 @@ describe('content', () => {
     expect(deleted.status).toBe(204)
     await upload(api, token, `/files/${replaced.id}`, [part('second')], {}, 'PATCH')
     const [{ position }] = await api.sql(
-      `select position::text from "svc_AuditLog" where entity = 'svc_File' and "entityId" = $1 order by 1 desc limit 1`,
+      `select position::text from "svc_AuditLog" where entity = 'svc_File' and "entityId" = $1 order by "svc_AuditLog".position desc limit 1`,
       [replaced.id],
     )
     for (const row of [kept, replaced, gone]) await planned(row)
@@ -146,7 +173,8 @@ describe('content', () => {
     expect(undone.status, undone.text).toBe(200)
     const { createdAt: _c, updatedAt: _u, ...same } = kept as Row & { createdAt: string; updatedAt: string }
     expect(await read(kept.id)).toMatchObject(same)
-    expect((await undo({ position })).status).toBe(200)
+    const byPosition = await undo({ position })
+    expect(byPosition.status, byPosition.text).toBe(200)
     expect(await read(replaced.id)).toMatchObject({ filename: replaced.filename, size: 5 })
     expect((await api.admin('GET', `/files/${gone.id}`)).status).not.toBe(200)
     await removeNow()

@@ -529,9 +529,35 @@ describe('with tenants', () => {
     const answers = await Promise.all(Array.from({ length: 5 }, () => sendAs(ada.token, [file(Buffer.alloc(3072))])))
     expect(answers.map(({ status }) => status).sort()).toEqual([200, 200, 200, 413, 413])
     expect(answers.find(({ status }) => status === 413)!.body.error.code).toBe('STORAGE_QUOTA')
-    const usage = () => tenants.sql('select files::int, bytes::int from "svc_FileUsage" where tenant = $1', [one])
+    const usage = () =>
+      tenants.sql('select sum(files)::int as files, sum(bytes)::int as bytes from "svc_FileUsage" where tenant = $1', [
+        one,
+      ])
     expect(await usage()).toEqual([{ files: 4, bytes: 3 * 3072 + 6 }])
-    expect((await sendAs(bob.token, [file(Buffer.alloc(3072))])).status).toBe(200)
+    const others = await sendAs(bob.token, [file(Buffer.alloc(3072))])
+    expect(others.status).toBe(200)
+    // Who is given a file must have room for it.
+    const before = await tenants.position()
+    const given = { tenant_Id: one, title: 'given' }
+    for (const [method, path, body] of [
+      ['PATCH', `/items/svc_File/${others.body.data}`, given],
+      ['PATCH', '/items/svc_File/bulk', [{ id: others.body.data, ...given }]],
+      ['PUT', '/items/svc_File?key=id', [{ id: others.body.data, ...given }]],
+    ] as const) {
+      const { status, body: answer } = await tenants.admin(method, path, body)
+      expect([method, path, status, answer]).toMatchObject([method, path, method === 'PUT' ? 400 : 413, {}])
+    }
+    expect(await tenants.log(before)).toEqual([])
+    // Nor does it need more for what it has.
+    const kept = await tenants.admin('PATCH', `/items/svc_File/${row.id}?fields=title`, {
+      tenant_Id: one,
+      title: 'kept',
+    })
+    expect([kept.status, kept.body.data?.title]).toEqual([200, 'kept'])
+    await tenants.admin('DELETE', `/files/${answers.find(({ status }) => status === 200)!.body.data}`)
+    const moved = await tenants.admin('PATCH', `/items/svc_File/${others.body.data}`, given)
+    expect([moved.status, moved.text]).toEqual([200, expect.any(String)])
+    expect(await usage()).toEqual([{ files: 4, bytes: 3 * 3072 + 6 }])
     await tenants.sql('delete from "svc_File" where "tenant_Id" = $1', [one])
     expect(await usage()).toEqual([{ files: 0, bytes: 0 }])
   })

@@ -6,6 +6,7 @@ import { runSetup } from '../../src/setup.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { configured } from '../support/configured.ts'
 import { testConfig } from '../support/prepare.ts'
+import { storeFile } from '../support/stored-files.ts'
 
 let api: Api
 
@@ -54,6 +55,38 @@ describe('without a sender, outside production', () => {
     expect(await api.sql('select "emailVerified" from "svc_User" where email = $1', [email])).toEqual([
       { emailVerified: true },
     ])
+  })
+
+  it('its attachments are there to be saved, under the names that they were sent with', async () => {
+    const { ids } = await register()
+    const file = await storeFile(api, { content: '<script>1</script>', type: 'text/html', name: 'März <1>.html' })
+    const sent = [{ file: file.id }, { file: file.id, filename: 'bill.html' }, { file: api.rt.newId() }]
+    await api.sql(`update "svc_EmailLog" set context = (context::jsonb || $2::jsonb)::json where id = $1`, [
+      ids.verification,
+      JSON.stringify({ attachments: sent }),
+    ])
+    const { text } = await page(`/${ids.verification}`)
+    const links = [...text.matchAll(/<a href="([^"]+\/attachments\/\d)">([^<]+)</g)].map(([, href, name]) => [
+      href,
+      name,
+    ])
+    const at = (n: number) => `/_dev/mail/${ids.verification}/attachments/${n}`
+    expect(links).toEqual([
+      [at(0), 'März &#60;1&#62;.html'],
+      [at(1), 'bill.html'],
+      [at(2), 'a file that is gone'],
+    ])
+    const { status, headers, text: content } = await page(`/${ids.verification}/attachments/1`)
+    expect([status, content]).toEqual([200, '<script>1</script>'])
+    expect(headers).toMatchObject({
+      'content-type': 'application/octet-stream',
+      'content-disposition': expect.stringContaining('attachment; filename="bill.html"'),
+      'x-content-type-options': 'nosniff',
+    })
+    for (const n of ['2', '3', '-1', 'x']) {
+      const { status } = await page(`/${ids.verification}/attachments/${n}`)
+      expect([n, status]).toEqual([n, 404])
+    }
   })
 
   it('the mail log says that it was sent, and to where, without its secret', async () => {

@@ -14,7 +14,8 @@ let token: string
 let locker: pg.Client
 
 beforeAll(async () => {
-  api = await startApi()
+  // Equal reads would otherwise share the one that runs.
+  api = await startApi({ DATA_CACHE_AUTO: 'false' })
   for (const collectionName of ['slow', 'quick'])
     await api.admin('POST', '/schemas', { collectionName, schema: { fields: { text: { type: 'String' } } } })
   address = await api.app.listen({ port: 0, host: '127.0.0.1' })

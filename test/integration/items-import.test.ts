@@ -288,8 +288,20 @@ describe('broken rows', () => {
       body: { error: { message: failed(2, 'items') } },
     })
     expect(body.error.details.results.errors).toEqual([
-      { item: 2, data: { sku: 'k2', name: null }, error: 'Validation failed: name: is required' },
-      { item: 3, data: items[2], error: expect.stringMatching(/^Validation failed: maker.code: is required/) },
+      {
+        item: 2,
+        line: 1,
+        data: { sku: 'k2', name: null },
+        error: 'Validation failed: name: is required',
+        fields: [{ field: 'name', message: 'is required' }],
+      },
+      {
+        item: 3,
+        line: 1,
+        data: items[2],
+        error: expect.stringMatching(/^Validation failed: maker.code: is required/),
+        fields: [expect.objectContaining({ field: 'maker.code' })],
+      },
     ])
   })
 

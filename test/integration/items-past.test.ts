@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import pg from 'pg'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { cursorAt, encodeCursor } from '../../src/events/cursor.ts'
+import { cursorAt, encodeCursor, momentSql, parseCursor } from '../../src/events/cursor.ts'
 import { expireEvents } from '../../src/events/retention.ts'
 import { compileOne } from '../../src/query/compile.ts'
 import { resolveEnv } from '../../src/query/env.ts'
@@ -44,7 +44,7 @@ beforeAll(async () => {
   member = call
 })
 
-const cursor = async () => encodeCursor(cursorAt((await api.sql('select pg_current_snapshot()::text as s'))[0].s))
+const cursor = async () => encodeCursor(cursorAt((await api.sql(`select ${momentSql} as s`))[0].s))
 
 const time = async () =>
   (await api.sql(`select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as t`))[0].t
@@ -172,10 +172,15 @@ describe('asOf', () => {
     ['3000-01-01T00:00:00Z', 400],
     [encodeCursor({ kind: 'event', snapshot: '900:900:', upTo: '901:901:', position: '1' }), 400],
     [encodeCursor({ kind: 'snapshot', snapshot: '900:900:', upTo: '901:901:', position: '1' }), 400],
-    [encodeCursor(cursorAt('99999999999:99999999999:')), 400],
+    [encodeCursor(cursorAt('900:900:')), 410],
     [`' or true --`, 400],
   ])('refuses %s', async (asOf, status) => {
     expect((await api.admin('GET', path('book', {}, asOf))).status).toBe(status)
+  })
+
+  it('refuses a moment that has yet to come', async () => {
+    const future = encodeCursor({ ...parseCursor(await cursor()), snapshot: '99999999999:99999999999:' })
+    expect((await api.admin('GET', path('book', {}, future))).status).toBe(400)
   })
 
   it('refuses collections that keep no history', async () => {

@@ -128,6 +128,22 @@ describe('a round', () => {
     expect(rest.pages).toBe(14)
   })
 
+  it('tells in brief the same events, and the day of each in UTC, from page to page', async () => {
+    const start = await currentCursor(db)
+    await db.query(`set time zone 'Pacific/Auckland'`)
+    await db.query(`insert into "svc_AuditLog" (entity, "entityId", action, "createdAt")
+      select 'items', i::text, 'create', timestamptz '2026-01-31 23:59:59.999Z' + i % 3 * interval '1 ms'
+      from generate_series(1, 1200) i`)
+    const whole = await round(start)
+    const brief = await round(start, { brief: true, limit: 250 })
+    const told = ({ position, createdAt }: LogEvent) => [position, createdAt.slice(0, 10)]
+    expect(brief.events.map(told)).toEqual(whole.events.map(told))
+    expect(new Set(brief.events.map(({ createdAt }) => createdAt))).toEqual(new Set(['2026-01-31', '2026-02-01']))
+    expect(brief.pages).toBe(5)
+    expect((await round(brief.cursor, { brief: true })).events).toEqual([])
+    await db.query('reset time zone')
+  })
+
   it('ends where it is told to', async () => {
     const start = await currentCursor(db)
     await upsert(db, 1, 1)
@@ -245,7 +261,7 @@ describe('under twelve concurrent writers', () => {
     const last = await round(cursor)
     events.push(...last.events)
     const { rows } = await db.query(
-      `select position::text, "entityId", (changes #>> '{after,version}')::int as version from "svc_AuditLog" order by position`,
+      `select position::text, "entityId", (changes #>> '{after,version}')::int as version from "svc_AuditLog" order by "svc_AuditLog".position`,
     )
     expect(rows.length).toBeGreaterThan(writers * writes)
     expect(events.map(({ position }) => position).sort()).toEqual(rows.map(({ position }) => position).sort())

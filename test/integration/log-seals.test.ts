@@ -90,6 +90,25 @@ describe('sealed events', () => {
     expect(await verify(db)).toMatchObject({ ...good, verified: 1210 })
   })
 
+  it.each([
+    ['few', 1],
+    ['many', 20],
+  ])('may have %s positions between them that were never used', async (_what, unused) => {
+    const sealer = openSealer(db)
+    await sealer.seal()
+    for (let n = 0; n < 5; n += 1) {
+      await append(4)
+      await db.query(`select nextval('"svc_AuditLog_position"') from generate_series(1, $1::int)`, [unused])
+    }
+    await sealer.seal()
+    const { rows } = await db.query(`select cardinality(positions) as n from svc_log.seal where kind = 'events'`)
+    expect(rows).toEqual([{ n: 20 }])
+    expect(await verify(db)).toMatchObject({ ...good, verified: 20 })
+    const all = await positions()
+    await root.query(`update "svc_AuditLog" set action = 'update' where position = $1`, [all[9]])
+    expect((await verify(db)).problems).toMatchObject([{ kind: 'changed', position: all[9] }])
+  })
+
   it('are sealed once, also when their consumer is set back', async () => {
     const { rows } = await db.query('select pg_current_snapshot()::text as now')
     const { sealer } = await sealed()

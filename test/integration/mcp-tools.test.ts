@@ -159,6 +159,14 @@ it('grants, explains and takes back permissions', async () => {
   expect(await done('svc_explain', { collection: 'book', action: 'delete', role: 'reader' })).toMatchObject({
     allowed: false,
   })
+  const madeUp = { collection: 'book', action: 'create', role: 'reader', record: { title: 'Emma', price: 3 } }
+  expect(await done('svc_explain', { ...madeUp, fields: ['title', 'price'] })).toMatchObject({
+    allowed: true,
+    asked: [
+      { field: 'title', allowed: true, reason: null },
+      { field: 'price', allowed: false, reason: expect.any(String) },
+    ],
+  })
   expect((await call('svc_update_permissions', { role: 'nobody', permissions })).value.error.statusCode).toBe(404)
   await done('svc_delete_permission', { id })
   await done('svc_reload_permissions')
@@ -174,6 +182,7 @@ it('grants, explains and takes back permissions', async () => {
 
 it('keeps settings, templates, notifications and tasks', async () => {
   const { done } = await connect()
+  const after = await api.position()
   await done('svc_update_settings', { settings: { title: 'Acme shop' } })
   expect(await done('svc_get_settings', { key: 'title' })).toEqual({ data: { title: 'Acme shop' } })
   expect((await done('svc_get_settings')).data).toHaveProperty('project_name')
@@ -199,6 +208,64 @@ it('keeps settings, templates, notifications and tasks', async () => {
     task_data: { year: 2026 },
   })
   expect((await done('svc_list_tasks')).totalCount).toBe(1)
+  expect(await events(after)).toEqual([
+    'svc_Settings update svc_update_settings',
+    'svc_Settings settings svc_update_settings',
+    'svc_Template update svc_update_template',
+    'svc_Notification create svc_send_notification',
+    'svc_Notification update svc_mark_notification_seen',
+    'svc_Tasks create svc_create_task',
+    'svc_Tasks update svc_cancel_task',
+  ])
+})
+
+it('checks, saves, executes and cancels workflows', async () => {
+  const { client, done, call } = await connect()
+  const flow = (type: string, data: object) => ({
+    nodes: [
+      { id: 'start', type: 'trigger', data: {} },
+      { id: 'next', type, data },
+    ],
+    edges: [{ id: 'e', source: 'start', target: 'next' }],
+  })
+  const waiting = flow('delay', { delay: 3_600_000 })
+  expect((await done('svc_validate_workflow', { flow_data: flow('delay', {}) })).errors).toEqual([
+    { code: 'config', nodeId: 'next', message: 'delay is missing' },
+  ])
+  const after = await api.position()
+  await done('svc_create_workflow', { workflow: { id: 'later', name: 'Later', flow_data: waiting } })
+  expect((await call('svc_execute_workflow', { id: 'later' })).value.error.message).toBe('Workflow is not active')
+  await done('svc_update_workflow', { id: 'later', workflow: { status: 'active' } })
+  const { execution } = await done('svc_execute_workflow', { id: 'later', data: { orderId: 42 } })
+  expect((await done('svc_list_workflow_executions', { id: 'later' })).data).toMatchObject([
+    { id: execution.id, status: 'queued', trigger_data: { orderId: 42 } },
+  ])
+  const args = { id: 'later', execution: execution.id }
+  await done('svc_cancel_workflow_execution', args)
+  expect((await done('svc_get_workflow_execution', args)).data).toMatchObject({ status: 'cancelled', logs: [] })
+  expect((await done('svc_retry_workflow_execution', args)).execution).toMatchObject({ status: 'queued' })
+  expect((await done('svc_list_workflows')).data).toMatchObject([{ id: 'later', status: 'active', version: 1 }])
+  expect((await done('svc_get_workflow', { id: 'later' })).data.flow_data).toMatchObject(waiting)
+  await done('svc_delete_workflow', { id: 'later' })
+  expect(await events(after)).toEqual([
+    'svc_Workflow create svc_create_workflow',
+    'svc_Workflow update svc_update_workflow',
+    'svc_WorkflowExecution create svc_execute_workflow',
+    'svc_WorkflowExecution update svc_cancel_workflow_execution',
+    'svc_WorkflowExecution create svc_retry_workflow_execution',
+    'svc_Workflow update svc_delete_workflow',
+  ])
+  const { tools: offered } = await client.listTools()
+  const isDestructive = (name: string) => offered.find((tool) => tool.name === name)!.annotations!.destructiveHint
+  expect(isDestructive('svc_execute_workflow')).toBe(true)
+  expect(isDestructive('svc_create_workflow')).toBe(false)
+  // Who may start some workflow, and see none, is offered what there is to start, and nothing to save.
+  const user = await api.user()
+  const ofUser = (await (await connect(user.token)).client.listTools()).tools.map(({ name }) => name)
+  expect(ofUser.filter((name) => name.includes('workflow'))).toEqual([
+    ...['svc_validate_workflow', 'svc_execute_workflow'],
+    ...['svc_cancel_workflow_execution', 'svc_retry_workflow_execution'],
+  ])
 })
 
 it('signs in, out and others in', async () => {

@@ -123,6 +123,10 @@ describe('what the metrics say', () => {
       values ('mail-dead', 'mail', now() + interval '1 day', 'standard')`)
     await api.sql(`insert into "svc_Tasks" (type, task_status, scheduled_time) values
       ('report', 'Running', now()), ('report', 'Error', now()), ('report', 'Not started', now() - interval '10 minutes')`)
+    await api.sql(`insert into "svc_Workflow" (id, name) values ('counted', 'counted')`)
+    await api.sql(`insert into "svc_WorkflowExecution" ("workflow_Id", status, due_at, claim_token) values
+      ('counted', 'queued', now() - interval '1 minute', null), ('counted', 'running', now() + interval '1 day', null),
+      ('counted', 'running', null, null), ('counted', 'running', null, gen_random_uuid()), ('counted', 'completed', null, null)`)
     await api.sql(`insert into svc_log.consumer (name, snapshot, state) values ('lagging', '3:3:', 'halted')`)
     await api.sql(`insert into svc_log.set_aside values ('lagging', 1, 'why'), ('lagging', 2, 'why')`)
     const samples = await waitFor(async () => {
@@ -135,6 +139,11 @@ describe('what the metrics say', () => {
     expect(samples.get('daybook_tasks{state="failed"}')).toBe(1)
     expect(samples.get('daybook_tasks_running')).toBe(1)
     expect(samples.get('daybook_tasks_oldest_due_seconds')).toBeGreaterThanOrEqual(600)
+    const executions = ['due', 'claimed', 'waiting'].map((state) =>
+      samples.get(`daybook_workflow_executions{state="${state}"}`),
+    )
+    expect(executions).toEqual([1, 1, 2])
+    expect(samples.get('daybook_workflow_oldest_due_seconds')).toBeGreaterThanOrEqual(60)
     expect(samples.get('daybook_mails{state="queued"}')).toBe(2)
     expect(samples.get('daybook_mails{state="failed"}')).toBe(1)
     expect(samples.get('daybook_consumer_running{consumer="lagging"}')).toBe(0)

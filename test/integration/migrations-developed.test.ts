@@ -1,5 +1,6 @@
 import pino from 'pino'
 import { beforeAll, describe, expect, it } from 'vitest'
+import { openRuntime } from '../../src/process/runtime.ts'
 import { runSetup } from '../../src/setup.ts'
 import { startApi } from '../support/api.ts'
 import { createDatabase, type TestDatabase } from '../support/postgres.ts'
@@ -86,5 +87,35 @@ describe('a database of an earlier development version', () => {
   it('is refused where only the first was recorded', async () => {
     const others = recorded.map((line) => line.split(' ')[0]!).slice(1)
     await expect(setUp(await developed({ without: others }))).rejects.toThrow('0.2.0, 0.2.1, ')
+  })
+})
+
+describe('a database of a newer program', () => {
+  it('is refused by setup and by every process, which change nothing', async () => {
+    const database = await createDatabase()
+    const [{ metadata }] = await rowsOf(database, `select metadata from "svc_Migration" where version = '0.1.0'`)
+    expect(metadata).toEqual({ setUpBy: expect.stringMatching(/^\d+\.\d+\.\d+/) })
+    await rowsOf(
+      database,
+      `insert into "svc_Migration" (version, name, type, status, batch, metadata)
+       values ('0.99.1', 'later', 'upgrade', 'completed', 9, '{"setUpBy": "0.99.2"}')`,
+    )
+    const before = await records(database)
+    const refusal = /^DATABASE_URL: Daybook 0\.99\.2 has set this database up \(migration 0\.99\.1\), and this is /
+    await expect(setUp(database)).rejects.toThrow(refusal)
+    const log = pino({ level: 'silent' })
+    const opened = openRuntime({ config: testConfig(database.url), log, name: 'web', worker: false })
+    await expect(opened).rejects.toThrow(refusal)
+    expect(await records(database)).toEqual(before)
+  })
+
+  it('is not one with migrations of the user that are gone, whatever their version', async () => {
+    const database = await createDatabase()
+    await rowsOf(
+      database,
+      `insert into "svc_Migration" (version, name, type, status, batch, metadata)
+       values ('0.99.1', 'mine', 'upgrade', 'completed', 9, '{}'), ('20240101_a', 'mine', 'upgrade', 'completed', 9, '{"setUpBy": "x"}')`,
+    )
+    await setUp(database)
   })
 })

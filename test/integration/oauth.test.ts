@@ -4,7 +4,7 @@ import { createServer as createSecureServer } from 'node:https'
 import { type AddressInfo, createServer } from 'node:net'
 import { getCACertificates, setDefaultCACertificates } from 'node:tls'
 import { auth, type OAuthClientProvider } from '@modelcontextprotocol/client'
-import { createLocalJWKSet, decodeJwt, jwtVerify } from 'jose'
+import { createLocalJWKSet, createRemoteJWKSet, decodeJwt, jwtVerify } from 'jose'
 import * as openid from 'openid-client'
 import type { Browser } from 'playwright-core'
 import { io } from 'socket.io-client'
@@ -12,12 +12,16 @@ import { beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { issuerOf } from '../../src/config/issuer.ts'
 import { cookieNamesOf } from '../../src/features/accounts/auth/browser.ts'
 import { findClient } from '../../src/features/accounts/oauth/clients.ts'
+import { openWorkflows } from '../../src/workers/workflows.ts'
 import { createAccount, password, plant, sessionOf } from '../support/accounts.ts'
 import { type Answer, type Api, startApi } from '../support/api.ts'
 import { describeWithBrowser, startBrowser } from '../support/browser.ts'
+import { chain, node } from '../support/flows.ts'
 import { type OpenId, startOpenId, visit } from '../support/openid.ts'
 import { administrator, testConfig } from '../support/prepare.ts'
+import { createRole, createTenant, createUser, grant } from '../support/tenants.ts'
 import { appCode } from '../support/totp.ts'
+import { waitFor } from '../support/wait.ts'
 
 let api: Api
 let base: string
@@ -705,6 +709,95 @@ describe('a token', () => {
     await gone
   })
 
+  it('starts workflows that may do no more than its scope, however far that leads', async () => {
+    const worker = await openWorkflows(api.rt)
+    onTestFinished(() => worker.stop(5000))
+    const session = (await api.anonymous('POST', '/auth/login', administrator)).body.token
+    const tokenOf = async (scope: string) => (await tokensOf(session, { scope })).access
+    const [read, write, admin] = [await tokenOf('read'), await tokenOf('write'), await tokenOf('admin')]
+    // A page is an administrator's matter, and so is its creation for a program.
+    const page = (name: string, more: object = {}) =>
+      node('page', 'service', { operation: 'create', collection: 'svc_Page', data: { name, slug: name }, ...more })
+    const paging = (more?: object) => chain(page('{{trigger.name}}', more))
+    const save = async (id: string, flow_data: object, more: object = {}) => {
+      const row = { id, name: id, status: 'active', flow_data, ...more }
+      const { status, text } = await api.admin('POST', '/workflows', row)
+      expect(status, text).toBe(201)
+    }
+    await save('paging', paging())
+    await save('calling', chain(node('call', 'workflow', { workflowId: 'paging' })))
+    await save('raised', paging({ bypassPermissions: true }))
+    await save('waiting', chain(node('wait', 'delay', { delay: 3_600_000 }), page('{{trigger.name}}')))
+    await save('by-get', paging(), {
+      trigger_type: 'webhook',
+      trigger_webhook_path: 'paging',
+      trigger_webhook_method: 'GET',
+    })
+    const onNote = { trigger_type: 'hook', trigger_hook_collection: 'note', trigger_hook_action: 'items.create.after' }
+    await save('on-note', chain(page('{{trigger.document.text}}')), onNote)
+    const over = (id: string) =>
+      waitFor(async () => {
+        const [found] = await api.sql('select status, "errorMessage" from "svc_WorkflowExecution" where id = $1', [id])
+        return ['completed', 'failed', 'cancelled'].includes(found.status)
+          ? [found.status, found.errorMessage]
+          : undefined
+      })
+    const execute = async (token: string, workflow: string, name: string) => {
+      const { status, body, text } = await api.as(token)('POST', `/workflows/${workflow}/execute`, { name })
+      expect(status, text).toBe(200)
+      return over(body.execution.id)
+    }
+    const refused = ['failed', expect.stringContaining('scope')]
+    expect(await execute(write, 'paging', 'by write')).toEqual(refused)
+    expect(await execute(write, 'calling', 'called by write')).toEqual(refused)
+    expect(await execute(admin, 'calling', 'called by admin')).toEqual(['completed', null])
+    expect(await execute(session, 'paging', 'by session')).toEqual(['completed', null])
+    // What its author gives to everybody is not the caller's.
+    expect(await execute(write, 'raised', 'raised')).toEqual(['completed', null])
+    expect((await api.as(read)('POST', '/workflows/paging/execute', {})).body.error.code).toBe('INSUFFICIENT_SCOPE')
+    const called = await api.as(read)('GET', '/webhook/paging')
+    expect(await over(called.body.execution.id)).toEqual(refused)
+
+    // What its changes trigger.
+    const triggeredBy = async (token: string, text: string) => {
+      expect((await api.as(token)('POST', '/items/note', { text })).status).toBe(201)
+      const [{ id }] = await waitFor(async () => {
+        const found = await api.sql(
+          `select id from "svc_WorkflowExecution" where "workflow_Id" = 'on-note' and trigger_data->'document'->>'text' = $1`,
+          [text],
+        )
+        return found.length > 0 ? found : undefined
+      })
+      return over(id)
+    }
+    expect(await triggeredBy(write, 'note by write')).toEqual(refused)
+    expect(await triggeredBy(session, 'note by session')).toEqual(['completed', null])
+
+    // Going on with somebody else's execution, and a node of which it makes up what came before.
+    const { body: begun } = await api.as(session)('POST', '/workflows/waiting/execute', { name: 'retried' })
+    await api.as(session)('POST', `/workflows/waiting/executions/${begun.execution.id}/cancel`)
+    await api.sql(
+      `insert into "svc_WorkflowExecutionLog" ("execution_Id", "nodeId", "nodeType", status, seq, step, "outputData")
+       values ($1, 'start', 'trigger', 'success', 1, 'start', '{}'), ($1, 'wait', 'delay', 'success', 2, 'wait', '{}'), ($1, 'page', 'service', 'failed', 3, 'page', 'null') on conflict do nothing`,
+      [begun.execution.id],
+    )
+    const retried = await api.as(write)('POST', `/workflows/waiting/executions/${begun.execution.id}/retry`)
+    expect(await over(retried.body.execution.id)).toEqual(refused)
+    const alone = await api.as(write)('POST', '/workflows/raised/nodes/page/execute', { inputData: { name: 'alone' } })
+    expect(alone.status).toBe(403)
+
+    // It would go on to act when the token has ended.
+    const editor = await api.user(
+      ['create', 'update'].map((action) => ({ collection: 'svc_Workflow', action, fields: ['*'] })),
+    )
+    const { access: byProgram } = await tokensOf(editor.token, { scope: 'write' })
+    for (const path of ['/workflows', '/items/svc_Workflow'])
+      expect((await api.as(byProgram)('POST', path, { name: 'lasting' })).body.error.code).toBe('INSUFFICIENT_SCOPE')
+    expect((await api.as(byProgram)('PUT', '/items/svc_Workflow?key=id', { id: 'x', name: 'x' })).status).toBe(403)
+    const pages = await api.sql('select name from "svc_Page" order by name')
+    expect(pages.map(({ name }) => name)).toEqual(['by session', 'called by admin', 'note by session', 'raised'])
+  })
+
   it('does not open what only a session does: no credential outlives what was allowed', async () => {
     const { access } = await tokensOf((await api.anonymous('POST', '/auth/login', administrator)).body.token, {
       scope: 'admin',
@@ -772,6 +865,16 @@ describe('registration', () => {
       status: 400,
       body: { error: 'invalid_client_metadata' },
     })
+    expect(await register({ id_token_signed_response_alg: 'none' })).toMatchObject({
+      status: 400,
+      body: {
+        error: 'invalid_client_metadata',
+        error_description: 'id_token_signed_response_alg must be RS256 or EdDSA',
+      },
+    })
+    const named = { client_name: 'By default' }
+    const asked = await register({ ...named, id_token_signed_response_alg: 'RS256' })
+    expect(asked.body.client_id).toBe((await register(named)).body.client_id)
     expect((await register({ redirect_uris: [] })).status).toBe(400)
   })
 
@@ -793,7 +896,8 @@ describe('registration', () => {
 
 describe('a metadata document', () => {
   let home: string
-  const documents = new Map<string, (id: string) => { status?: number; location?: string; body?: string }>()
+  type Document = { status?: number; location?: string; body?: string; never?: true }
+  const documents = new Map<string, (id: string) => Document>()
   const good = (id: string, more: object = {}) =>
     JSON.stringify({ client_id: id, client_name: 'Documented', redirect_uris: [redirectUri], ...more })
 
@@ -802,13 +906,16 @@ describe('a metadata document', () => {
     const trusted = getCACertificates('default')
     setDefaultCACertificates([...trusted, cert!])
     const server = createSecureServer({ key: key!, cert: cert! }, (request, response) => {
-      const { status = 200, location, body } = documents.get(request.url!)?.(`${home}${request.url}`) ?? { status: 404 }
+      const document: Document = documents.get(request.url!)?.(`${home}${request.url}`) ?? { status: 404 }
+      const { status = 200, location, body, never } = document
+      if (never) return
       response.writeHead(status, { 'content-type': 'application/json', ...(location && { location }) }).end(body)
     })
     await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening))
     home = `https://localhost:${(server.address() as AddressInfo).port}`
     return () => {
       setDefaultCACertificates(trusted)
+      server.closeAllConnections()
       server.close()
     }
   })
@@ -836,12 +943,89 @@ describe('a metadata document', () => {
     expect(refused).toMatchObject({ status: 400, text: expect.stringContaining('metadata document') })
   })
 
+  it('that does not come within three seconds is none', async () => {
+    documents.set('/slow', () => ({ never: true }))
+    const began = performance.now()
+    const refused = await look(queryOf(`${home}/slow`))
+    expect(refused).toMatchObject({ status: 400, text: expect.stringContaining('metadata document') })
+    expect(performance.now() - began).toBeGreaterThan(2900)
+    expect(performance.now() - began).toBeLessThan(15_000)
+  })
+
   it('is read at public addresses only, by https, with a path', async () => {
     const guarded = { ...api.rt, config: testConfig(api.database.url, { BASE_URL: base }) }
     await expect(findClient(guarded, `${home}/good`)).rejects.toThrow('metadata document')
     await expect(findClient(guarded, 'https://169.254.169.254/latest')).rejects.toThrow('not allowed')
     for (const id of ['http://127.0.0.1/x', 'https://localhost/', 'https://localhost/x#y', 'https://LOCALHOST/x'])
       expect((await look(queryOf(id))).status).toBe(400)
+  })
+})
+
+describe('several web processes', () => {
+  const of = (process: Api) => (path: string, fields: Record<string, string>) =>
+    process.anonymous('POST', path, String(new URLSearchParams(fields)), {
+      'content-type': 'application/x-www-form-urlencoded',
+    })
+
+  it('know the codes, tokens and keys of each other, and the end of each access at once', async () => {
+    const other = await startApi(
+      { BASE_URL: base, MCP_ENABLED: 'true', AUTH_RATE_LIMIT_DISABLED: 'true' },
+      api.database,
+    )
+    const [here, there] = [of(api), of(other)]
+    const { clientId, code, verifier } = await granted((await api.user(readNotes)).token, { scope: 'openid read' })
+    const redeemed = await there('/oauth/token', {
+      ...{ grant_type: 'authorization_code', client_id: clientId, code },
+      ...{ code_verifier: verifier, redirect_uri: redirectUri },
+    })
+    expect([redeemed.status, redeemed.text]).toEqual([200, expect.stringContaining('id_token')])
+    const keys = createLocalJWKSet((await api.anonymous('GET', '/oauth/jwks')).body)
+    await jwtVerify(redeemed.body.id_token, keys, { issuer: base, audience: clientId })
+    const renew = (at: typeof here, refreshToken: string) =>
+      at('/oauth/token', { grant_type: 'refresh_token', client_id: clientId, refresh_token: refreshToken })
+    const { status, body } = await renew(here, redeemed.body.refresh_token)
+    const use = async () => [
+      await statusOf(body.access_token),
+      (await other.as(body.access_token)('GET', '/items/note')).status,
+    ]
+    expect([status, await use()]).toEqual([200, [200, 200]])
+    // The one of before, at the other process: it was stolen, or its answer was lost.
+    expect((await renew(there, redeemed.body.refresh_token)).body.error).toBe('invalid_grant')
+    expect(await use()).toEqual([401, 401])
+    expect((await renew(here, body.refresh_token)).status).toBe(400)
+  })
+})
+
+describe('with tenants', () => {
+  it('a program is in the tenant of the session that allowed it, and in no other', async () => {
+    const single = api
+    onTestFinished(() => {
+      api = single
+    })
+    api = await startApi({ BASE_URL: base, MULTI_TENANT: 'true', AUTH_RATE_LIMIT_DISABLED: 'true' })
+    const fields = { text: { type: 'String' }, tenant_Id: { type: 'UUID' } }
+    expect((await api.admin('POST', '/schemas', { collectionName: 'note', schema: { fields } })).status).toBe(201)
+    const role = await createRole(api)
+    await grant(api, role, ...readNotes)
+    const [one, two] = [await createTenant(api, 'one'), await createTenant(api, 'two')]
+    const [ada, bob] = [await createUser(api, role, one), await createUser(api, role, two)]
+    await bob.call('POST', '/items/note', { text: 'of two' })
+    const { access, clientId } = await tokensOf(ada.token, { scope: 'read write' })
+    const call = api.as(access)
+    const made = await call('POST', '/items/note?fields=text,tenant_Id', { text: 'of one' })
+    expect([made.status, made.body.data]).toEqual([201, { text: 'of one', tenant_Id: one }])
+    expect((await call('POST', '/items/note', { text: 'x', tenant_Id: two })).status).toBeGreaterThanOrEqual(400)
+    expect((await call('GET', '/items/note?fields=text')).body.data).toEqual([{ text: 'of one' }])
+    const [event] = await api.sql(
+      `select agent->>'client' as client, "tenant_Id" as tenant from "svc_AuditLog"
+       where entity = 'note' and "userId" = $1 order by position desc limit 1`,
+      [ada.id],
+    )
+    expect(event).toMatchObject({ tenant: one })
+    const { sessions } = (await ada.call('GET', '/auth/sessions')).body
+    expect(sessions.filter(({ client }: any) => client?.id === clientId)).toHaveLength(1)
+    await api.sql('delete from "svc_UserRole" where id = $1', [ada.userRoleId])
+    expect((await call('GET', '/items/note')).status).toBe(401)
   })
 })
 
@@ -854,13 +1038,20 @@ describe('clients of others', () => {
     return leavesFor(await decide(query, page, cookie))
   }
 
-  it('openid-client signs in, and notices another issuer', async () => {
+  it.each([
+    ['RS256', undefined],
+    ['EdDSA', 'EdDSA'],
+  ])('openid-client signs in with ID tokens of %s, and notices another issuer', async (signedWith, wanted) => {
     const user = await createAccount(api)
     const cookie = cookieOf(await sessionOf(api, user))
     const insecure = { execute: [openid.allowInsecureRequests] }
     const config = await openid.dynamicClientRegistration(
       new URL(base),
-      { redirect_uris: [redirectUri], client_name: 'openid-client', id_token_signed_response_alg: 'EdDSA' },
+      {
+        redirect_uris: [redirectUri],
+        client_name: 'openid-client',
+        ...(wanted && { id_token_signed_response_alg: wanted }),
+      },
       openid.None(),
       insecure,
     )
@@ -883,6 +1074,9 @@ describe('clients of others', () => {
     await expect(openid.authorizationCodeGrant(config, mixedUp, checks)).rejects.toThrow()
     const tokens = await openid.authorizationCodeGrant(config, callback, checks)
     expect(tokens.claims()).toMatchObject({ sub: user.id, email: user.email })
+    const keys = createRemoteJWKSet(new URL(`${base}/oauth/jwks`))
+    const { protectedHeader } = await jwtVerify(tokens.id_token!, keys, { issuer: base })
+    expect(protectedHeader.alg).toBe(signedWith)
     expect(await openid.fetchUserInfo(config, tokens.access_token, user.id)).toMatchObject({ email: user.email })
   })
 
@@ -927,10 +1121,56 @@ describe('clients of others', () => {
   })
 })
 
+/** As a page of the server would, in the browser. */
+const savePasskey = `async ({ token, currentPassword }) => {
+  const post = async (path, body) => {
+    const headers = { 'content-type': 'application/json', authorization: 'Bearer ' + token }
+    const answer = await fetch('/auth/passkey/register/' + path, { method: 'POST', headers, body: JSON.stringify(body) })
+    if (!answer.ok) throw new Error(await answer.text())
+    return answer.json()
+  }
+  const publicKey = PublicKeyCredential.parseCreationOptionsFromJSON(await post('options', { currentPassword }))
+  const credential = await navigator.credentials.create({ publicKey })
+  await post('verify', { response: credential.toJSON(), name: 'a key' })
+}`
+
 describeWithBrowser('in a browser', { timeout: 60_000 }, () => {
   let browser: Browser
   beforeAll(async () => {
     browser = await startBrowser()
+  })
+
+  it('somebody signs in with a passkey', async () => {
+    const port = await freePort()
+    const home = `http://localhost:${port}`
+    const named = await startApi(
+      {
+        ...{ BASE_URL: home, AUTH_SERVICES_ENABLED: 'LOCAL,PASSKEY', AUTH_RATE_LIMIT_DISABLED: 'true' },
+        ...{ PASSKEY_RP_ID: 'localhost', PASSKEY_RP_NAME: 'Notes', PASSKEY_ORIGIN: home },
+      },
+      api.database,
+    )
+    await named.app.listen({ host: '127.0.0.1', port })
+    const user = await createAccount(api)
+    const context = await browser.newContext()
+    onTestFinished(() => context.close())
+    const page = await context.newPage()
+    page.setDefaultTimeout(20_000)
+    const devtools = await context.newCDPSession(page)
+    await devtools.send('WebAuthn.enable')
+    const authenticator = { protocol: 'ctap2', transport: 'internal', hasResidentKey: true } as const
+    const present = { hasUserVerification: true, isUserVerified: true, automaticPresenceSimulation: true }
+    await devtools.send('WebAuthn.addVirtualAuthenticator', { options: { ...authenticator, ...present } })
+    const clientId = await registered()
+    await page.goto(`${home}/oauth/authorize?${queryOf(clientId)}`)
+    await page.click('#passkey')
+    await page.locator('#passkey-problem').waitFor()
+    const own = { token: await sessionOf(named, user), currentPassword: password }
+    await page.evaluate(`(${savePasskey})(${JSON.stringify(own)})`)
+    await page.click('#passkey')
+    await page.locator('h1', { hasText: 'Allow access?' }).waitFor()
+    expect(await page.content()).toContain(user.email)
+    expect(page.url()).toContain(`client_id=${clientId}`)
   })
 
   it('somebody signs in, reads what is asked, allows it, and is sent back to the program', async () => {

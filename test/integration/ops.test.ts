@@ -396,3 +396,45 @@ describe('tasks among the jobs', () => {
     expect((await row(id)).task_status).toBe('Not started')
   })
 })
+
+describe('GET /ops/doctor and /ops/schedules', () => {
+  it('say what the installation lacks, and what runs when, and change nothing', async () => {
+    const before = await api.position()
+    const [first, second] = await Promise.all([api.admin('GET', '/ops/doctor'), api.admin('GET', '/ops/doctor')])
+    expect(first.status, first.text).toBe(200)
+    expect(second.body).toEqual(first.body)
+    expect(first.body.data).toContainEqual({
+      check: 'database',
+      status: 'ok',
+      says: expect.stringContaining('answers'),
+    })
+    expect(first.body.data).toContainEqual({
+      check: 'workers',
+      status: 'warning',
+      says: expect.stringContaining('not running: '),
+      remedy: expect.stringContaining('npx daybook worker mail'),
+    })
+    expect(first.text).not.toContain('a key for tests only')
+
+    await api.rt.boss.schedule('mail-sweep', '7 * * * *', {}, { tz: 'UTC' })
+    await api.sql(
+      `insert into "svc_TaskSchedule" (id, cron, "nextAt") values ('nightly', '0 3 * * *', '2026-03-14T03:00:00Z')`,
+    )
+    const { body } = await api.admin('GET', '/ops/schedules')
+    expect(body.data).toEqual([
+      {
+        ...{ kind: 'extension', name: 'nightly', title: 'nightly', cron: '0 3 * * *', timezone: 'UTC' },
+        nextAt: '2026-03-14T03:00:00.000Z',
+      },
+      {
+        ...{ kind: 'platform', name: 'mail-sweep', title: 'mail-sweep', cron: '7 * * * *', timezone: 'UTC' },
+        nextAt: null,
+      },
+    ])
+    const { call } = await api.user()
+    for (const path of ['/ops/doctor', '/ops/schedules', '/ops/consumers'])
+      expect((await call('GET', path)).status).toBe(403)
+    expect((await api.anonymous('GET', '/ops/doctor')).status).toBe(401)
+    expect((await api.log(before)).map(({ entity }) => entity)).not.toContain('svc_TaskSchedule')
+  })
+})

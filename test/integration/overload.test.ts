@@ -14,7 +14,8 @@ const count = { aggregate: { n: { function: 'count', field: 'id' } } }
 const stats = { stats: ['a', 'b', 'c', 'd'].map((name) => ({ name, collection: 'slow', query: count })) }
 
 beforeAll(async () => {
-  api = await startApi({ HEAVY_READS_AT_ONCE: '2' })
+  // Equal reads would otherwise share the one that runs.
+  api = await startApi({ HEAVY_READS_AT_ONCE: '2', DATA_CACHE_AUTO: 'false' })
   for (const collectionName of ['slow', 'quick'])
     await api.admin('POST', '/schemas', { collectionName, schema: { fields: { text: { type: 'String' } } } })
   id = (await api.admin('POST', '/items/quick', { text: 'x' })).body.data.id

@@ -82,7 +82,7 @@ describe('an explanation', () => {
       relConditions: { shelf: { name: '$CURRENT_ROLE.name' } },
     })
     const [{ name }] = await api.sql('select name from "svc_Role" where id = $1', [user.roleId])
-    expect(await explained({})).toEqual({
+    expect(await explained({})).toMatchObject({
       allowed: true,
       decidedBy: 'permission',
       reason: 'The permission allows it on the items that pass its conditions',

@@ -246,6 +246,39 @@ describe('PATCH and DELETE /permissions', () => {
   })
 })
 
+describe('PUT /items/svc_Permission', () => {
+  const put = (...rows: object[]) =>
+    api.admin('PUT', '/items/svc_Permission?key=role_Id,collection,action', rows.map(permission))
+
+  it('creates the rule of a place, or changes the one that is there', async () => {
+    await without()
+    const before = await api.position()
+    const made = await put({ fields: ['title'], conditions: { title: 'x' } })
+    expect(made.status, made.text).toBeLessThan(300)
+    expect((await put({ fields: '*' }, { action: 'update', fields: '*' })).status).toBeLessThan(300)
+    const rows = await api.sql(
+      'select action, fields, conditions from "svc_Permission" where "role_Id" = $1 order by action',
+      [roleId],
+    )
+    expect(rows).toEqual([
+      { action: 'read', fields: '*', conditions: { title: 'x' } },
+      { action: 'update', fields: '*', conditions: null },
+    ])
+    expect((await api.log(before)).map(({ action }) => action)).toEqual(['create', 'update', 'create'])
+  })
+
+  it('refuses what would mean nothing, of the row that is there or of a new one', async () => {
+    await without()
+    await create({ fields: '*', conditions: { title: 'x' } })
+    const before = await api.position()
+    for (const row of [{ conditions: { nope: 1 } }, { action: 'create', defaultValues: { nope: 1 } }, { action: 'x' }])
+      expect([row, (await put(row)).status]).toEqual([row, 400])
+    const { text } = await api.admin('PUT', '/items/svc_Permission?key=role_Id,collection', [permission()])
+    expect(text).toContain('key: these fields are not unique together')
+    expect(await api.log(before)).toEqual([])
+  })
+})
+
 describe('reading permissions', () => {
   it('follows the permission on svc_Permission', async () => {
     await without()

@@ -358,7 +358,7 @@ describe('resuming', () => {
     await joiner.subscribe('note', cursor)
     await writing
     const expected = await api.sql(
-      `select position::text as at, "entityId" as id from "svc_AuditLog" where entity = 'note' and "entityId" = any($1) order by position`,
+      `select position::text as at, "entityId" as id from "svc_AuditLog" where entity = 'note' and "entityId" = any($1) order by "svc_AuditLog".position`,
       [ids],
     )
     await waitFor(() => joiner.frames.filter(({ data }) => ids.includes(data.id)).length >= expected.length)

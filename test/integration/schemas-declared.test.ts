@@ -455,7 +455,13 @@ describe('the closed shape', () => {
   })
 
   it('knows every member of docs/schema-members.md, also those without effect here', async () => {
-    const hints = { description: 'd', comment: 'c', displayFormat: { a: 1 }, showAs: ['a'], maxLength: 5 }
+    const hints = {
+      description: 'd',
+      comment: 'c',
+      displayFormat: { a: 1 },
+      showAs: ['a'],
+      maxLength: 5,
+    }
     const schema = {
       name: 'Thing',
       timestamps: true,
@@ -465,7 +471,15 @@ describe('the closed shape', () => {
       isJunction: false,
       realtime: { enabled: true, actions: ['insert'], replicaIdentityFull: true },
       fields: {
-        a: { type: 'String', primaryKey: false, allowNull: true, unique: false, values: { stringLength: 9 }, ...hints },
+        a: {
+          type: 'String',
+          primaryKey: false,
+          allowNull: true,
+          unique: false,
+          values: { stringLength: 9 },
+          ...hints,
+          editor: 'x/y',
+        },
         b: { type: 'Decimal', values: { precision: 5, scale: 2 }, hidden: false, validate: {}, defaultValue: null },
         c: { type: 'Array', values: { type: 'Integer' }, calculated: '' },
         d: { type: 'ENUM', values: { values: ['x'] } },

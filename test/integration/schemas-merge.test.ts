@@ -224,6 +224,42 @@ describe('?dryRun=true', () => {
     expect(await schemaOf(name)).toEqual(schema)
     expect((await patch(name, { fields: { x: { type: 'Strange' } } }, '?dryRun=true')).status).toBe(400)
   })
+
+  it('counts the values that another type rounds, cuts off or cannot hold', async () => {
+    const name = await make({
+      fields: {
+        title: { type: 'String' },
+        price: { type: 'Decimal', values: { precision: 10, scale: 2 } },
+        at: { type: 'DateTime' },
+      },
+    })
+    await fill(name, { title: 'short', price: '12.50', at: '2026-03-14T09:26:53.000Z' })
+    await fill(name, { title: 'a long title', price: '12.00' })
+    await fill(name, {})
+    const alteredBy = async (fields: object) => {
+      const { status, body } = await patch(name, { fields }, '?dryRun=true')
+      return status === 200 ? body.altered : [status, body.error.details]
+    }
+    const cut = { type: 'String', values: { stringLength: 5 } }
+    expect(await alteredBy({ title: cut, price: { type: 'Integer' } })).toEqual([
+      { collection: name, field: 'title', values: 1 },
+      { collection: name, field: 'price', values: 1 },
+    ])
+    expect(await alteredBy({ title: { type: 'Text' }, price: { type: 'BigInt', description: 'x' } })).toEqual([
+      { collection: name, field: 'price', values: 1 },
+    ])
+    expect(await alteredBy({ title: { type: 'Text' } })).toEqual([])
+    // There is no way back from a time of day.
+    expect(await alteredBy({ at: { type: 'Time' } })).toEqual([{ collection: name, field: 'at', values: 1 }])
+    expect(await alteredBy({ title: { type: 'Integer' } })).toEqual([
+      400,
+      'The schema cannot be applied: stored values cannot be converted to the new type',
+    ])
+    expect((await patch(name, { fields: { title: cut } })).status).toBe(200)
+    expect(
+      (await api.sql(`select title from ${name} where title is not null order by 1`)).map((row) => row.title),
+    ).toEqual(['a lon', 'short'])
+  })
 })
 
 describe('POST /schemas/import merges too', () => {

@@ -166,6 +166,16 @@ describe('POST /schemas', () => {
   })
 })
 
+it('no function of the log takes a name that a collection could have', async () => {
+  const taken = await api.sql(
+    `select proname from pg_proc where pronamespace = 'svc_log'::regnamespace and pronargs = 0 and proname not like '$%'
+     and not exists (select from "svc_SchemaDefinition" where "collectionName" = proname)`,
+  )
+  expect(taken).toEqual([])
+  for (const collectionName of ['lineage', 'unread_from', 'one_by_one', 'guard'])
+    expect((await api.admin('POST', '/schemas', { collectionName, schema: { fields: {} } })).status).toBe(201)
+})
+
 describe('changes at the same time', () => {
   it('create a collection once, and lose none of several relations to it', async () => {
     const schema = { fields: { name: { type: 'String' } } }

@@ -203,6 +203,18 @@ describe('POST /templates/{id}/preview', () => {
     )
   })
 
+  it('renders what an editor has yet to save, in place of what is stored', async () => {
+    const id = await idOf('previewed')
+    const before = await api.position()
+    const { body } = await preview(id, { subject: 'New {{ project_name }}', body: '<b>{{ user.email }}</b>' })
+    expect(body.data).toMatchObject({ subject: 'New Daybook', html: '<b>ada@example.com</b>' })
+    expect((await preview(id, { subject: 'only' })).body.data).toMatchObject({ subject: 'only' })
+    const broken = await preview(id, { body: '{% if %}' })
+    expect(broken).toMatchObject({ status: 400, body: { error: { message: 'The template cannot be rendered' } } })
+    expect((await preview(id, { body: 'x'.repeat(256 * 1024 + 1) })).status).toBe(400)
+    expect(await api.position()).toBe(before)
+  })
+
   it('says what is wrong', async () => {
     const id = await idOf('previewed')
     expect((await preview('no-id')).status).toBe(404)

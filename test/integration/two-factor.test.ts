@@ -49,6 +49,8 @@ describe('setting up', () => {
     const before = await api.position()
     const begun = await user.call('POST', '/auth/2fa/enable')
     const { secret, otpauthUrl, backupCodes } = begun.body
+    // Begun is not on.
+    expect(await user.call('GET', '/auth/2fa')).toMatchObject({ status: 200, body: { enabled: false } })
     expect(begun.status).toBe(200)
     expect(Object.keys(begun.body).sort()).toEqual(['backupCodes', 'otpauthUrl', 'secret'])
     expect(secret).toMatch(/^[A-Z2-7]{32}$/)
@@ -63,6 +65,7 @@ describe('setting up', () => {
     })
     const finished = await user.call('POST', '/auth/2fa/verify-setup', { code: appCode(secret) })
     expect(finished).toMatchObject({ status: 200, body: { enabled: true } })
+    expect((await user.call('GET', '/auth/2fa')).body).toEqual({ enabled: true })
     expect(await story(before)).toEqual([
       'svc_TwoFactor create',
       'svc_User login',

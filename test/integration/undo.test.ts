@@ -183,7 +183,7 @@ describe('POST /log/undo', () => {
     const before = await all()
     await api.sql(`with gone as (delete from novel) update writer set name = 'b', rank = 3`)
     const [{ position, event }] = await api.sql(
-      `select position::text, id as event from "svc_AuditLog" where entity = 'writer' and "entityId" = $1 order by position desc limit 1`,
+      `select position::text, id as event from "svc_AuditLog" where entity = 'writer' and "entityId" = $1 order by "svc_AuditLog".position desc limit 1`,
       [id],
     )
     const { data } = await ok(undo({ position: event, dryRun: true }))

@@ -170,28 +170,33 @@ it('every route of data takes the parameters that it declares', async () => {
     unsubscribe('fastify.initialization', watch)
   }
   const own = Object.fromEntries([...seen].filter(([, names]) => names.length > 0))
-  expect(seen.size).toBe(75)
+  expect(seen.size).toBe(82)
   expect(own).toEqual({
     'GET /items/:collection': ['changesCursor'],
     'PUT /items/:collection': ['key'],
     'GET /items/:collection/export': ['format'],
     'POST /files/migrate-storage-structure': ['dryRun'],
+    'POST /items/:collection/import-csv': ['dryRun'],
+    'POST /items/:collection/import-json': ['dryRun'],
     'GET /reports/stats': ['stats'],
-    'POST /schemas': ['dryRun'],
-    'PATCH /schemas/:collection': ['drop', 'dryRun'],
-    'DELETE /schemas/:collection': ['dryRun'],
-    'DELETE /schemas/:collection/fields/:field': ['dryRun'],
-    'POST /schemas/:collection/indexes': ['dryRun'],
-    'DELETE /schemas/:collection/indexes/:name': ['dryRun'],
-    'POST /schemas/:collection/relationships': ['dryRun'],
-    'PATCH /schemas/:collection/relationships/:field': ['dryRun'],
-    'DELETE /schemas/:collection/relationships/:field': ['dryRun'],
+    'POST /schemas': ['dryRun', 'migration'],
+    'PATCH /schemas/:collection': ['drop', 'dryRun', 'migration'],
+    'DELETE /schemas/:collection': ['dryRun', 'migration'],
+    'DELETE /schemas/:collection/fields/:field': ['dryRun', 'migration'],
+    'POST /schemas/:collection/indexes': ['dryRun', 'migration'],
+    'DELETE /schemas/:collection/indexes/:name': ['dryRun', 'migration'],
+    'POST /schemas/:collection/relationships': ['dryRun', 'migration'],
+    'PATCH /schemas/:collection/relationships/:field': ['dryRun', 'migration'],
+    'DELETE /schemas/:collection/relationships/:field': ['dryRun', 'migration'],
     'POST /schemas/import': ['drop', 'dryRun'],
     'GET /changes': ['since', 'collections'],
     'GET /permissions/explain': ['collection', 'action', 'role', 'user', 'id', 'field'],
     'GET /log/requests': [
       ...['actor', 'from', 'to', 'collection', 'action', 'tenant', 'requestId', 'agent', 'cause', 'limit', 'cursor'],
     ],
+    'GET /estimates': ['collections'],
+    'GET /log/moments': ['collections', 'item', 'at'],
+    'GET /log/facets': ['from', 'to', 'collection', 'action', 'actor', 'tenant', 'agent', 'buckets'],
     'GET /log/export': ['since', 'collection', 'action', 'actor', 'tenant', 'from', 'to'],
     'GET /webhooks/:id/deliveries': ['status', 'limit'],
   })

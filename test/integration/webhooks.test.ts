@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { retryAfterOf, verdictOn } from '../../src/features/messaging/webhooks/deliver.ts'
+import { aheadOf, retryAfterOf, verdictOn } from '../../src/features/messaging/webhooks/deliver.ts'
 import { tellOfStopped } from '../../src/features/messaging/webhooks/webhooks.ts'
 import { openWebhooks } from '../../src/workers/webhooks.ts'
 import { type Api, type Call, startApi } from '../support/api.ts'
@@ -435,6 +435,10 @@ describe('what follows from an answer', () => {
     expect([0, 1].map((chance) => outcome(500, 1, { chance }).inMs)).toEqual([3750, 6250])
     expect(outcome(500, 20, { ageMs: 3 * 86_400_000 })).toEqual({ status: 'dead', inMs: 0 })
     expect(outcome(302, 1).status).toBe('pending')
+  })
+
+  it('is how many are claimed ahead: what is sent within half a second', () => {
+    expect([0.1, 5, 100, 400, 10_000].map(aheadOf)).toEqual([128, 128, 40, 10, 8])
   })
 
   it('waits as long as it is asked to, a day at most', () => {

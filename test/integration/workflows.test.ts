@@ -153,7 +153,7 @@ describe('saving', () => {
   it('seals secrets, which nobody reads again', async () => {
     const made = await api.admin('POST', '/items/svc_Secret', {
       name: 'stripe',
-      value: 'sk_live_4711',
+      value: 'sk_live_the-secret-of-stripe',
       hosts: ['api.stripe.com'],
     })
     expect(made.status, made.text).toBe(201)
@@ -163,7 +163,7 @@ describe('saving', () => {
       JSON.stringify(await api.sql('select to_jsonb(l) from "svc_AuditLog" l')),
     ].join('\n')
     expect(shown).toContain('stripe')
-    expect(shown).not.toContain('4711')
+    expect(shown).not.toContain('the-secret-of-stripe')
     const user = await api.user()
     const permission = { role_Id: user.roleId, collection: 'svc_Secret', action: 'create', fields: ['*'] }
     expect((await api.admin('POST', '/permissions', permission)).status).toBe(400)

@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { Redis } from 'ioredis'
 import { beforeAll, expect, it } from 'vitest'
 import { type Cluster, startCluster, type Web } from '../support/cluster.ts'
+import { mulberry } from '../support/random.ts'
 import { describeWithRedis, startRedis, type TestRedis } from '../support/redis.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -124,15 +125,4 @@ async function flush(): Promise<void> {
   client.on('error', () => undefined)
   await client.flushall()
   client.disconnect()
-}
-
-/** The same numbers for the same seed. */
-function mulberry(start: number): () => number {
-  let state = start
-  return () => {
-    state = (state + 0x6d2b79f5) | 0
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296
-  }
 }

@@ -165,7 +165,7 @@ describe('an embedded server that comes and goes', () => {
     await stop()
     const version = (await readFile(join(clusterDir, 'PG_VERSION'), 'utf8')).trim()
     await writeFile(join(clusterDir, 'PG_VERSION'), '14\n')
-    await expect(startEmbedded({ dataDir, log })).rejects.toThrow(/belongs to PostgreSQL 14.*pg_dump/)
+    await expect(startEmbedded({ dataDir, log })).rejects.toThrow(/belongs to PostgreSQL 14.*daybook backup/)
     await writeFile(join(clusterDir, 'PG_VERSION'), `${version}\n`)
     await start()
   })

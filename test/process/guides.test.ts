@@ -20,6 +20,7 @@ describe('the guides of docs/', () => {
       'Reports',
       'Multi-tenancy',
       'Extensions',
+      'Extensions of the console',
       'Deploy',
       'Upgrade',
       'Backup',

@@ -114,6 +114,7 @@ describe('the mail worker', () => {
     const schedules = (await rt.boss.getSchedules()).map(({ name, cron, timezone }) => ({ name, cron, timezone }))
     expect(schedules).toEqual([
       { name: 'audit-log-cleanup', cron: '23 3 * * *', timezone: 'UTC' },
+      { name: 'backup-watch', cron: '11 * * * *', timezone: 'UTC' },
       { name: 'email-log-cleanup', cron: '53 3 * * *', timezone: 'UTC' },
       { name: 'expired-cleanup', cron: '29 * * * *', timezone: 'UTC' },
       { name: 'file-removal', cron: '* * * * *', timezone: 'UTC' },

@@ -240,7 +240,8 @@ describe('a standby', () => {
   it('answers its part of the reads', async () => {
     await settled()
     const before = reads()
-    for (let i = 0; i < 10; i += 1) expect((await reader.call('GET', '/items/note?limit=1')).status).toBe(200)
+    // One that is repeated would come from memory.
+    for (let i = 1; i <= 10; i += 1) expect((await reader.call('GET', `/items/note?limit=${i}`)).status).toBe(200)
     const answered = reads().map((now, i) => now - before[i]!)
     expect(answered.reduce((sum, one) => sum + one)).toBe(10)
     for (const one of answered) expect(one).toBeGreaterThan(0)

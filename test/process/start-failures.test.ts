@@ -52,7 +52,7 @@ describe.each([
 
   it('does not start on a database that was never set up, and says how to', async () => {
     const { url } = await createEmptyDatabase()
-    expect(await refusal(script, args, testEnv(url))).toMatch(/^DATABASE_URL: .*src\/setup\.ts/)
+    expect(await refusal(script, args, testEnv(url))).toMatch(/^DATABASE_URL: .*npx daybook setup/)
   })
 })
 

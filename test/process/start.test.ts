@@ -39,7 +39,7 @@ function launch(cwd: string, env: Record<string, string> = {}): TestProcess {
 /** The rows of the banner once it is complete, e.g. `{ URL: 'http://…', Password: '…' }`. */
 async function banner(launcher: TestProcess): Promise<Record<string, string>> {
   await launcher.waitForLine(({ text }) => text.includes('Ctrl-C stops everything'), { timeout: 90_000 })
-  const rows = launcher.lines.map(({ text }) => /^ {4}(URL|Docs|Admin|Password|Data) +(.*)$/.exec(text))
+  const rows = launcher.lines.map(({ text }) => /^ {4}(URL|Console|Docs|Admin|Password|Sign-in|Data) +(.*)$/.exec(text))
   return Object.fromEntries(rows.filter((row) => row !== null).map((row) => [row[1], row[2]]))
 }
 
@@ -73,8 +73,12 @@ describe('npm start on a machine with nothing else', () => {
   it('runs everything', async () => {
     expect((await fetch(`${shown.URL}/health`)).status).toBe(200)
     expect((await fetch(`${shown.URL}/ready`)).status).toBe(200)
+    // The console follows changes over it.
+    expect((await fetch(`${shown.URL}/realtime/?EIO=4&transport=polling`)).status).toBe(200)
     expect(shown.Admin).toBe('admin@example.com')
     expect(shown.Password).toMatch(/^\S{16,} +\(shown only this once\)$/)
+    expect(shown.Console).toBe(`${shown.URL}/console`)
+    expect(shown['Sign-in']).toMatch(/\/console\/welcome#[0-9a-f]{64} +\(works once, within 10 minutes\)$/)
   })
 
   it('keeps the key it makes to itself', async () => {

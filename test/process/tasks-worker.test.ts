@@ -14,6 +14,16 @@ beforeAll(async () => {
   bed = await taskBed({
     'svc-task-count/index.ts': await readFile(join(root, 'extensions/examples/svc-task-item-count/index.ts'), 'utf8'),
     'svc-task-healthy/index.js': handler('healthy', `return { data: task.data, attempt: task.retry_count }`),
+    'svc-task-attach/index.js': handler(
+      'attach',
+      `return { id: await context.storageService.createFile({ content: 'a bill', filename: 'bill.txt' }) }`,
+    ),
+    'svc-task-attached/index.js': handler(
+      'attached',
+      `const { content, filename } = await context.storageService.readFile(task.attachment_id)
+      let text = ''; for await (const piece of content) text += piece
+      return { filename, text }`,
+    ),
     'svc-task-poison/index.js': handler('poison', `throw new Error('the poison: ' + '\\0'.repeat(3))`),
     'svc-task-odd/index.js': handler('odd', `throw { get message() { throw 1 }, toString() { throw 2 } }`),
     'svc-task-cycle/index.js': handler('cycle', `const a = {}; a.a = a; return a`),
@@ -78,6 +88,24 @@ describe('the task worker', () => {
       { action: 'update', status: 'Running', userAgent: 'daybook tasks' },
       { action: 'update', status: 'Completed', userAgent: 'daybook tasks' },
     ])
+  })
+
+  it('gives a handler the file that the task names, and none where it is gone', async () => {
+    const { result_data: file } = await ended(await bed.add('attach'))
+    const of = async (id: number) => {
+      const { task_status, result_data, attachment_id } = await ended(id)
+      return { task_status, result_data, attachment_id }
+    }
+    expect(await of(await bed.add('attached', { attachment_id: file.id }))).toEqual({
+      task_status: 'Completed',
+      result_data: { filename: 'bill.txt', text: 'a bill' },
+      attachment_id: file.id,
+    })
+    const later = new Date(Date.now() + 3_600_000).toISOString()
+    const waiting = await bed.add('attached', { attachment_id: file.id, scheduled_time: later, max_retries: 0 })
+    await bed.sql('delete from "svc_File" where id = $1', [file.id])
+    await bed.sql('update "svc_Tasks" set scheduled_time = now() where id = $1', [waiting])
+    expect(await of(waiting)).toMatchObject({ task_status: 'Error', attachment_id: null })
   })
 
   it('survives whatever a handler does, and runs the healthy tasks beside it', async () => {

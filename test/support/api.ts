@@ -8,7 +8,7 @@ import { openRuntime, type Runtime } from '../../src/process/runtime.ts'
 import './declared-answers.ts'
 import { checkDescribedAnswers } from './described-answers.ts'
 import { createDatabase, type TestDatabase } from './postgres.ts'
-import { administrator, testConfig } from './prepare.ts'
+import { administrator, testConfig, testEnv } from './prepare.ts'
 import { settled } from './settled.ts'
 
 export type Answer = { status: number; body: any; text: string; headers: Record<string, unknown> }
@@ -67,6 +67,7 @@ export async function startApi(
     log,
     name: 'web',
     worker: false,
+    env: { ...testEnv(own.url), ...env },
   })
   const app = await buildServer(rt, await loadExtensions(rt))
   checkDescribedAnswers(app, rt)

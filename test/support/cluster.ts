@@ -64,8 +64,16 @@ export async function startCluster(options: ClusterOptions = {}): Promise<Cluste
   const token: string = webs === 0 ? '' : await signIn(web[0]!)
   const connect = () => openClient(url)
   let client: pg.Client | undefined
+  const connectSql = async () => {
+    const opened = await connect()
+    // By a server that a test has crashed.
+    opened.once('end', () => {
+      client = undefined
+    })
+    return opened
+  }
   const sql = async (text: string, values: unknown[] = []) => {
-    client ??= await connect()
+    client ??= await connectSql()
     return (await client.query(text, values)).rows
   }
   return { web, workers, token, sql, connect }
@@ -99,8 +107,7 @@ export async function request(
 const unlimited = { DATABASE_POOL_MAX: '10', RATE_LIMIT: '1000000', SOCKET_ENABLED: 'true' }
 
 async function startWeb(env: Readonly<Record<string, string>>, token: () => string): Promise<Web> {
-  const port = String(await freePort())
-  const member = await startMember('src/api/main.ts', [], { ...env, PORT: port })
+  const { port, member } = await startOnFreePort(env)
   const address = `http://127.0.0.1:${port}`
   return Object.defineProperties(
     {
@@ -110,6 +117,18 @@ async function startWeb(env: Readonly<Record<string, string>>, token: () => stri
     },
     Object.getOwnPropertyDescriptors(member),
   ) as Web
+}
+
+/** Another test may have taken the port by the time that the process asks for it. */
+async function startOnFreePort(env: Readonly<Record<string, string>>): Promise<{ port: string; member: Member }> {
+  for (let tries = 1; ; tries += 1) {
+    const port = String(await freePort())
+    try {
+      return { port, member: await startMember('src/api/main.ts', [], { ...env, PORT: port }) }
+    } catch (error) {
+      if (tries === 3 || !String(error).includes(`:${port} is taken by another program`)) throw error
+    }
+  }
 }
 
 async function startMember(

@@ -60,8 +60,11 @@ const placed = (text: string, { server, frontend }: Addresses): string =>
 
 /** Writes the files of a page into a directory that looks like the checkout. */
 export async function saveFiles(directory: string, blocks: readonly Block[], addresses: Addresses): Promise<void> {
-  for (const name of ['clients', 'node_modules', 'package.json', 'scripts', 'src'])
+  for (const name of ['bin', 'clients', 'node_modules', 'package.json', 'scripts', 'src'])
     await symlink(join(root, name), join(directory, name))
+  // As a project has it.
+  await mkdir(join(directory, '.bin'))
+  await symlink(join(root, 'bin/daybook.js'), join(directory, '.bin/daybook'))
   await mkdir(join(directory, 'migrations'))
   for (const { words, text } of blocks) {
     const name = words.find((word) => word.startsWith('file='))?.slice(5)
@@ -136,7 +139,7 @@ export async function follow(
 ): Promise<string | undefined> {
   const script = steps.map((step) => `${step.script}printf '${mark}%d${mark}' $?\n`).join('')
   const { PATH = '', HOME = '' } = process.env
-  const path = `${dirname(process.execPath)}:${PATH}`
+  const path = [dirname(process.execPath), join(directory, '.bin'), PATH].join(':')
   const shell = spawn('bash', ['-c', script], {
     cwd: directory,
     // What npx warns of is about the machine.

@@ -51,7 +51,7 @@ export function openSealer(db: pg.Client, keys: LogKeys = keysOf(), pageSize = 5
     async seal(): Promise<void> {
       cursor ??= cursorAt((await db.query('select pg_current_snapshot()::text as now')).rows[0].now)
       for (let more = true; more; ) {
-        const page = await pullRound(db, cursor, { limit: pageSize })
+        const page = await pullRound(db, cursor, { limit: pageSize, brief: true })
         if (page.resync) throw new Error('the log does not reach back')
         const round = { from: cursor.snapshot, upTo: page.cursor.upTo ?? page.cursor.snapshot }
         const { events } = page
@@ -67,7 +67,7 @@ export function openSealer(db: pg.Client, keys: LogKeys = keysOf(), pageSize = 5
     },
     /** Goes on elsewhere, as after a reset. */
     goOnAt(encoded: string | undefined): void {
-      cursor = encoded === undefined ? undefined : parseCursor(encoded)
+      cursor = encoded === undefined ? undefined : { ...parseCursor(encoded), lineage: undefined }
     },
   }
 }

@@ -5,10 +5,13 @@ import {
   afterRun,
   cheapStep,
   duringRun,
+  hashesAtOnce,
   mayRefuse,
+  noRush,
   type Places,
   readPlaces,
   refusesComer,
+  rushStep,
   step,
   unknownCost,
   type Weight,
@@ -303,5 +306,28 @@ describe('a lane', () => {
     another!.leave()
     ;(await waiting).leave()
     first.leave()
+  })
+})
+
+describe('hashes at once', () => {
+  const rushAfter = (...counts: readonly (readonly [now: number, asked: number])[]) =>
+    counts.reduce((rush, [now, asked]) => rushStep(rush, { now, asked }), noRush)
+
+  it('are half of the cores while other things are asked for', () => {
+    const busy = rushAfter([0, 0], [1000, 50])
+    expect([1, 2, 3, 4, 16].map((cores) => hashesAtOnce(cores, busy))).toEqual([1, 1, 1, 2, 2])
+  })
+
+  it('are two while little else is', () => {
+    const calm = rushAfter([0, 100], [1000, 109])
+    expect([1, 2, 16].map((cores) => hashesAtOnce(cores, calm))).toEqual([2, 2, 2])
+  })
+
+  it('follow what is asked for from one half second to the next', () => {
+    const calm = rushAfter([0, 0], [600, 0])
+    expect(hashesAtOnce(2, rushStep(calm, { now: 900, asked: 1000 }))).toBe(2)
+    const busy = rushStep(calm, { now: 1100, asked: 1000 })
+    expect(hashesAtOnce(2, busy)).toBe(1)
+    expect(hashesAtOnce(2, rushStep(busy, { now: 1700, asked: 1001 }))).toBe(2)
   })
 })

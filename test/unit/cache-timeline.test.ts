@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { openTimeline } from '../../src/cache/log-watch.ts'
+import { openTimeline, openWalPlaces } from '../../src/cache/log-watch.ts'
 
 const at = (xid: bigint) => ({ xmin: xid, xmax: xid, running: [] })
 
@@ -52,4 +52,13 @@ describe('after a restart', () => {
     timeline.assume({ number: look, upTo: at(20n) })
     expect([timeline.hasSeenAll(['author'], at(20n)), timeline.hasSeenAll(['book'], at(20n))]).toEqual([true, false])
   })
+})
+
+it('a look is found by what a standby has replayed, none for one that lags too far', () => {
+  const places = openWalPlaces()
+  places.note(5, 100n)
+  places.note(6, 200n) // Too soon after the last.
+  expect([99n, 100n, 500n].map(places.newestUpTo)).toEqual([undefined, 5, 5])
+  places.clear()
+  expect(places.newestUpTo(500n)).toBeUndefined()
 })

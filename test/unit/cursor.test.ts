@@ -13,10 +13,22 @@ import {
 } from '../../src/events/cursor.ts'
 
 const cursors: Cursor[] = [
-  cursorAt('700:700:'),
-  cursorAt('700:712:700,705,711'),
-  { kind: 'snapshot', snapshot: '700:712:700', upTo: '720:730:725', position: '9223372036854775807' },
-  { kind: 'event', snapshot: '700:712:700', upTo: '4294967297:18446744073709551615:4294967297', position: '1' },
+  cursorAt('700:700:@0a1b2c3d.1'),
+  cursorAt('700:712:700,705,711@0a1b2c3d.1F'),
+  {
+    kind: 'snapshot',
+    snapshot: '700:712:700',
+    upTo: '720:730:725',
+    position: '9223372036854775807',
+    lineage: '0a1b2c3d.1',
+  },
+  {
+    kind: 'event',
+    snapshot: '700:712:700',
+    upTo: '4294967297:18446744073709551615:4294967297',
+    position: '1',
+    lineage: '',
+  },
 ]
 
 describe('a cursor', () => {
@@ -34,12 +46,17 @@ describe('a cursor', () => {
   })
 
   it('of an event is the place of its round, behind what else its holder has seen', () => {
-    const cursor = eventCursors('700:700:', '712:720:712,715')('5')
-    const place = { kind: 'event', upTo: '712:720:712,715', position: '5' }
+    const cursor = eventCursors('700:700:', '712:720:712,715', '0a1b2c3d.1')('5')
+    const place = { kind: 'event', upTo: '712:720:712,715', position: '5', lineage: '0a1b2c3d.1' }
     expect(parseCursor(cursor)).toEqual({ ...place, snapshot: '700:700:' })
     const seen = parseSnapshot('708:710:708,709')!
     expect(parseCursor(afterSeen(cursor, seen))).toEqual({ ...place, snapshot: '708:710:708,709' })
   })
+})
+
+it('from before there were lineages belongs to none', () => {
+  const old = Buffer.from('s/700:700://0').toString('base64url')
+  expect(parseCursor(old)).toEqual({ ...cursorAt('700:700:'), lineage: '' })
 })
 
 describe('parseCursor refuses', () => {

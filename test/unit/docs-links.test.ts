@@ -2,7 +2,7 @@ import { existsSync, globSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { expect, it } from 'vitest'
 
-const pages = globSync(['*.md', 'docs/**/*.md', 'extensions/**/*.md'])
+const pages = globSync(['*.md', 'docs/**/*.md', 'extensions/**/*.md', 'examples/**/*.md'])
 
 /** The anchors of a page, as GitHub derives them from its headings. */
 function anchorsOf(page: string): Set<string> {
@@ -26,4 +26,12 @@ it.each(pages)('%s links to pages and headings that exist', (page) => {
       return !existsSync(file) || (anchor !== undefined && !anchorsOf(relative('.', file)).has(anchor))
     })
   expect(broken).toEqual([])
+})
+
+it('the excerpts of the tutorial are parts of the files that it names', () => {
+  const text = readFileSync('docs/tutorial.md', 'utf8')
+  const excerpts = [...text.matchAll(/^```\w+ part=(\S+)\n(.*?)^```$/gms)]
+  expect(excerpts.length).toBeGreaterThan(10)
+  const strange = excerpts.filter(([, file, part]) => !readFileSync(file!, 'utf8').includes(part!.trim()))
+  expect(strange.map(([whole]) => whole)).toEqual([])
 })

@@ -84,8 +84,9 @@ describe('judgeReplication', () => {
 describe('judgeCapacity', () => {
   it('adds up what one of each process may open', () => {
     // 20 and one to listen; five and one to listen of each worker that has work; one past the pools.
-    expect(connectionsOfEach(configOf({}))).toBe(20 + 1 + 4 * (5 + 1) + 1)
-    expect(connectionsOfEach(configOf({ TASK_SERVICE_ENABLED: 'true' }))).toBe(20 + 1 + 5 * (5 + 1) + 1)
+    // One more of the worker of workflows, for transactions.
+    expect(connectionsOfEach(configOf({}))).toBe(20 + 1 + 4 * (5 + 1) + 1 + 1)
+    expect(connectionsOfEach(configOf({ TASK_SERVICE_ENABLED: 'true' }))).toBe(20 + 1 + 5 * (5 + 1) + 1 + 1)
   })
 
   it.each<[Record<string, string>, Partial<ServerFacts>, string]>([
@@ -191,11 +192,23 @@ describe('checkMcp', () => {
   it('shows a line to paste for each client, once the endpoint is on', () => {
     expect(checkMcp(configOf({}))).toEqual([])
     const found = checkMcp(configOf({ MCP_ENABLED: 'true', MCP_PATH: '/agents', BASE_URL: 'https://api.example.com/' }))
-    expect(found.map(({ check, status }) => [check, status])).toEqual(
-      ['Claude', 'VS Code', 'Cursor', 'ChatGPT'].map((client) => [`mcp for ${client}`, 'ok']),
+    const byKey = ['Claude', 'VS Code', 'Cursor'].map((client) => [`mcp for ${client} by key`, 'ok'])
+    expect(found.map(({ check, status }) => [check, status])).toEqual([
+      ...['Claude', 'VS Code', 'Cursor', 'ChatGPT'].map((client) => [`mcp for ${client} by OAuth`, 'ok']),
+      ...byKey,
+    ])
+    expect(found.filter(({ says }) => says.includes('<API key>')).map(({ check }) => check)).toEqual(
+      byKey.map(([check]) => check),
     )
     for (const { says } of found) expect(says).toContain('https://api.example.com/agents')
     const [first, second] = checkMcp(configOf({ MCP_ENABLED: 'true', PORT: '8056' }))
     expect([first!.status, second!.says]).toEqual(['warning', expect.stringContaining('http://127.0.0.1:8056/mcp')])
+    const unsafe = { MCP_ENABLED: 'true', HOST: '0.0.0.0' }
+    const withoutOAuth = (env: Record<string, string>) => checkMcp(configOf(env)).map(({ check }) => check)
+    expect(withoutOAuth(unsafe)).toEqual(['mcp', ...byKey.map(([check]) => check), 'mcp by OAuth'])
+    expect(withoutOAuth({ ...unsafe, OAUTH_SERVER_ENABLED: 'false' })).toEqual([
+      'mcp',
+      ...byKey.map(([check]) => check),
+    ])
   })
 })

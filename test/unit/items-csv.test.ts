@@ -9,13 +9,13 @@ const limits = { largestRecord: 1_000_000 }
 
 async function read(text: string): Promise<CsvCell[][]> {
   const records: CsvCell[][] = []
-  for await (const record of readCsv(
+  for await (const { cells } of readCsv(
     (async function* () {
       yield text
     })(),
     limits,
   ))
-    records.push([...record])
+    records.push([...cells])
   return records
 }
 
@@ -24,6 +24,21 @@ const fieldOf = (kind: Kind, more: Partial<Field> = {}): Field =>
 const imported = (cell: CsvCell, kind: Kind, more?: Partial<Field>) => cellValue(cell, { field: fieldOf(kind, more) })
 
 describe('records', () => {
+  it('know the line in which they begin', async () => {
+    const text = 'a,b\r\n1,2\r\n\r\n"x\r\ny","z\r\n"\r\n3,4'
+    const lines: [CsvCell, number][] = []
+    const chunks = (async function* () {
+      for (const character of text) yield character
+    })()
+    for await (const { cells, line } of readCsv(chunks, limits)) lines.push([cells[0]!, line])
+    expect(lines).toEqual([
+      ['a', 1],
+      ['1', 2],
+      ['x\r\ny', 4],
+      ['3', 7],
+    ])
+  })
+
   it('are written by RFC 4180', () => {
     expect(writeCsv([['a', 'b,c', 'd"e', 'f\ng', null, '', ' h']])).toBe('a,"b,c","d""e","f\ng",,""," h"\r\n')
   })

@@ -16,6 +16,13 @@ describe('the banner', () => {
     expect(text).toContain('made-up   (shown only this once)')
   })
 
+  it('shows the console, and the link that signs the first administrator in there', () => {
+    expect(banner(facts())).toContain('http://127.0.0.1:8055/console\n')
+    const made = { email: 'a@example.com', password: 'made-up', signInToken: 'f00' }
+    expect(banner({ ...facts(), admin: made })).toContain('http://127.0.0.1:8055/console/welcome#f00 ')
+    expect(banner(facts({ CONSOLE_ENABLED: 'false' }))).not.toContain('8055/console')
+  })
+
   it('points to ADMIN_PASSWORD instead of repeating it', () => {
     const own = facts({ ADMIN_PASSWORD: 'of my own choice' })
     const text = banner({ ...own, admin: { email: 'a@example.com', password: null } })

@@ -72,6 +72,17 @@ const known: Readonly<Record<string, string>> = {
   svc_explain: 'collection action',
   svc_search: 'search collections',
   svc_list_tasks: 'filter page limit',
+  svc_list_workflows: 'filter page limit',
+  svc_get_workflow: 'id',
+  svc_validate_workflow: 'flow_data',
+  svc_create_workflow: 'workflow',
+  svc_update_workflow: 'id workflow',
+  svc_delete_workflow: 'id',
+  svc_execute_workflow: 'id data',
+  svc_list_workflow_executions: 'id filter page limit',
+  svc_get_workflow_execution: 'id execution',
+  svc_cancel_workflow_execution: 'id execution',
+  svc_retry_workflow_execution: 'id execution',
 }
 
 it('has every tool that clients know, with its arguments', () => {
@@ -119,7 +130,13 @@ it.each(tools.map((tool) => [tool.name, tool] as const))(
 )
 
 it('reads by tools that read, and nothing else', () => {
-  const questions = ['POST /reports/:collection', 'POST /reports/stats', 'POST /files/:id/signed-url']
+  const questions = [
+    'POST /permissions/explain',
+    'POST /reports/:collection',
+    'POST /reports/stats',
+    'POST /files/:id/signed-url',
+    'POST /workflows/validate',
+  ]
   for (const { name, group, routes: called } of tools) {
     const reads = called.every((route) => route.startsWith('GET ') || questions.includes(route))
     expect([name, group === 'read']).toEqual([name, reads])
@@ -153,7 +170,8 @@ it('has no path at which another part of the API begins', () => {
 
 it('shows in docs/mcp.md the lines that the doctor shows', () => {
   const page = readFileSync(new URL('../../docs/mcp.md', import.meta.url), 'utf8')
-  for (const [client, line] of clientLines('https://api.example.com/mcp')) {
+  const url = 'https://api.example.com/mcp'
+  for (const [client, line] of [...clientLines(url, 'OAuth'), ...clientLines(url, 'key')]) {
     expect(page).toContain(`**${client}`)
     const [, command = line] = /^in [^:]+: (.*)$/.exec(line) ?? []
     if (client !== 'ChatGPT') expect(page).toContain(`\n${command}\n`)

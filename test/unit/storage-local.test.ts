@@ -58,6 +58,22 @@ describe('a LOCAL storage', () => {
     expect(await storage.presign('system/a.txt', { expiresInSeconds: 1 })).toBeUndefined()
   })
 
+  it('takes what many write into one folder at a time, in pieces of every size', async () => {
+    const storage = open()
+    const contents = [0, 1, 300, 262_144, 262_145, 900_001].map((size, at) => String(at).repeat(size))
+    const keys = await Promise.all(
+      Array.from({ length: 48 }, async (_, at) => {
+        const text = contents[at % contents.length]!
+        const halves = [text.slice(0, at * 1000), text.slice(at * 1000)]
+        await storage.write(`shared/${at}.txt`, pieces(...halves))
+        return `shared/${at}.txt`
+      }),
+    )
+    expect(await keysOf(storage, 'shared/')).toEqual([...keys].sort())
+    for (const [at, key] of keys.entries())
+      expect((await textOf(storage, key)) === contents[at % contents.length], key).toBe(true)
+  })
+
   it('leaves nothing of content that breaks off, and throws what the content threw', async () => {
     const storage = open()
     async function* broken() {

@@ -3,7 +3,7 @@ import { evaluate, meets, parsePath, resolve, setAt } from '../../src/features/w
 import { graphOf, readFlow } from '../../src/features/work/workflows/flow.ts'
 import { begin, type Command, goOn, type NodeResult, type State, step } from '../../src/features/work/workflows/step.ts'
 import { validate } from '../../src/features/work/workflows/validate.ts'
-import { type Edge, flowOf, node } from '../support/flows.ts'
+import { chain, type Edge, flowOf, node } from '../support/flows.ts'
 
 /** Runs a flow; `answer` stands for the nodes that do something. */
 function run(
@@ -198,6 +198,80 @@ describe('a flow', () => {
       kind: 'fail',
       error: { message: expect.stringMatching(/^more than 50000 nodes/) },
     })
+  })
+
+  it('holds, makes and compares no more than a process can bear', () => {
+    const big = 'x'.repeat(900_000)
+    const failing = (...nodes: { readonly id: string }[]) =>
+      run(chain(...nodes), undefined, { big, list: Array(40_000).fill('y') })
+    // Each time around twice as long.
+    const doubling = flowOf(
+      [
+        node('each', 'loop', { loopType: 'count', endIndex: 100 }),
+        node('grow', 'variable', { variables: { text: '{{variables.text}}{{variables.text}}{{trigger.big}}' } }),
+      ],
+      [
+        ['start', 'each'],
+        ['each', 'grow', 'loop'],
+      ],
+    )
+    const grown = run(doubling, undefined, { big: 'y' })
+    expect(grown.end).toMatchObject({
+      kind: 'fail',
+      error: { nodeId: 'grow', message: expect.stringMatching(/larger than|more than/) },
+    })
+    const many = Object.fromEntries(Array.from({ length: 2000 }, (_, i) => [`v${i}`, '{{trigger.big}}']))
+    for (const one of [
+      node('n', 'variable', { variables: { v: '{{trigger.big}}'.repeat(1000) } }),
+      node('n', 'variable', { variables: many }),
+      node('n', 'transform', { mapping: many }),
+      node('n', 'variable', { variables: { two: ['{{trigger.big}}', '{{trigger.big}}'] } }),
+      node('n', 'filter', {
+        arraySource: 'trigger.list',
+        conditions: [{ field: 'current', operator: 'in', value: '{{trigger.list}}' }],
+      }),
+      node('n', 'filter', {
+        arraySource: 'trigger.list',
+        conditions: [{ field: 'trigger.list', operator: 'contains', value: 'z' }],
+      }),
+      effect('n', { data: many }),
+    ])
+      expect(failing(one).end, JSON.stringify(one).slice(0, 100)).toMatchObject({
+        kind: 'fail',
+        error: { nodeId: 'n' },
+      })
+    // What nodes gave is held until the end, and so is what came of each time around.
+    const collecting = flowOf(
+      [node('each', 'loop', { loopType: 'count', endIndex: 100 }), effect('read')],
+      [
+        ['start', 'each'],
+        ['each', 'read', 'loop'],
+      ],
+    )
+    const collected = run(collecting, () => ({ big }))
+    expect(collected.end).toMatchObject({
+      kind: 'fail',
+      error: { message: expect.stringContaining('holds more than') },
+    })
+    expect(collected.ran.length).toBeLessThan(40)
+    const caught = flowOf(
+      [node('try', 'try'), node('n', 'variable', { variables: many }), effect('sorry')],
+      [
+        ['start', 'try'],
+        ['try', 'n', 'try'],
+        ['try', 'sorry', 'catch'],
+      ],
+    )
+    expect(run(caught, undefined, { big })).toMatchObject({ end: { kind: 'complete' }, ran: ['sorry'] })
+  })
+
+  it('nests a hundred deep', () => {
+    const depth = 100
+    const nodes = Array.from({ length: depth }, (_, i) => node(`l${i}`, 'loop', { loopType: 'count', endIndex: 1 }))
+    const edges = nodes.map((_, i): Edge => (i === 0 ? ['start', 'l0'] : [`l${i - 1}`, `l${i}`, 'loop']))
+    const { ran, end } = run(flowOf([...nodes, effect('inmost')], [...edges, [`l${depth - 1}`, 'inmost', 'loop']]))
+    expect(end).toEqual({ kind: 'complete' })
+    expect(ran).toEqual([`inmost@${Array(depth).fill(0).join('.')}`])
   })
 
   it('maps, filters and reckons without asking anybody', () => {

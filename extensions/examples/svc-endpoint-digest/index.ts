@@ -1,4 +1,4 @@
-import type { EndpointExtension } from '#extensions'
+import type { EndpointExtension } from 'daybook/extensions'
 
 /** `GET /digest/{collection}`: who asks, and how many items of the collection they may see. */
 const digest: EndpointExtension = {

@@ -1,4 +1,4 @@
-import type { HookExtension } from '#extensions'
+import type { HookExtension } from 'daybook/extensions'
 
 /**
  * Articles get a `slug` of their title when they are created without one, and keep it: a change of it is refused.

@@ -1,4 +1,4 @@
-import type { ScheduleExtension } from '#extensions'
+import type { ScheduleExtension } from 'daybook/extensions'
 
 /** Every night at three (UTC), a task that counts users and roles; the handler is in `svc-task-item-count`. */
 const extension: ScheduleExtension = {

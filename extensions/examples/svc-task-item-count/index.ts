@@ -1,4 +1,4 @@
-import type { TaskExtension } from '#extensions'
+import type { TaskExtension } from 'daybook/extensions'
 
 /**
  * Tasks of type `item-count` count the items of the collections that `task_data.collections` names. Create one with

@@ -7,7 +7,7 @@ import { isPassing } from '../../db/errors.ts'
 import { type BatchReader, openBatches } from '../../db/long-reads.ts'
 import type { Reads } from '../../db/pools.ts'
 import { AppError } from '../../errors.ts'
-import { type Cursor, cursorAt } from '../../events/cursor.ts'
+import { type Cursor, cursorAt, momentSql } from '../../events/cursor.ts'
 import { pullRound } from '../../events/log-reader.ts'
 import { disturbedCollections } from '../../features/data/changes/changes.ts'
 import { compileStream } from '../../query/compile.ts'
@@ -131,7 +131,7 @@ export function openSnapshots(
         const goesOn = isOpen(subscriber) && (await outbox.drained(subscriber.socket)) && !signal.aborted
         if (!goesOn) return undefined
       }
-      const [now] = await batches.query<{ snapshot: string }>('select pg_current_snapshot()::text as snapshot', [])
+      const [now] = await batches.query<{ snapshot: string }>(`select ${momentSql} as snapshot`, [])
       whole = true
       pieces.end()
       return { at: cursorAt(now!.snapshot), rows: pieces.count() }

@@ -1,12 +1,12 @@
 import type { Socket } from 'socket.io'
 import type { Static } from 'typebox'
 import type { Caller } from '../../access/principal.ts'
-import { hasScope } from '../../access/scopes.ts'
+import { scopeRefusal } from '../../access/scopes.ts'
 import type { CurrentAccess } from '../../access/store.ts'
 import type { Logs } from '../../adapters/logger.ts'
 import { Type } from '../../adapters/typebox.ts'
 import type { Configuration } from '../../config/config.ts'
-import { AppError, errors } from '../../errors.ts'
+import { AppError } from '../../errors.ts'
 import { statedRefusal } from '../../features/data/hooks/hooks.ts'
 import { accountabilityOf } from '../../features/data/items/items.ts'
 import { roomBounds, type SocketUser } from '../../features/messaging/rooms/rooms.ts'
@@ -113,13 +113,13 @@ function errorAnswer(error: unknown): { status: 'error'; code: string; message: 
 export function refuseUnknown(socket: Socket): void {
   socket.use(([name, ...rest], next) => {
     if (typeof name !== 'string') return void socket.disconnect(true)
-    const required = writing.has(name) ? 'write' : 'read'
+    const { access } = callerOf(socket)
+    // To join a room is to be seen there.
+    const isWrite = writing.has(name) || (access.isPreview === true && name === 'room:join')
     const refusal =
       socket.listenerCount(name) === 0
         ? unknownEvent()
-        : hasScope(callerOf(socket).access, required)
-          ? unkeepable(rest, 'The message')
-          : errors.insufficientScope(required)
+        : (scopeRefusal(access, isWrite ? 'write' : 'read') ?? unkeepable(rest, 'The message'))
     if (refusal === undefined) return next()
     const ack: unknown = rest.at(-1)
     if (typeof ack === 'function') ack(errorAnswer(refusal))

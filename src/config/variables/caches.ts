@@ -53,8 +53,19 @@ export const dataCache = group('Data cache', {
     'explicit',
     'Cache what the schema or the request asks for, or everything that may be',
   ),
+  automatic: variable(
+    'DATA_CACHE_AUTO',
+    boolean,
+    'true',
+    'Answer repeated expensive lists and reports from memory, never older than any write acknowledged before the request',
+  ),
   ttlSeconds: variable('DATA_CACHE_TTL', seconds(1), '300', 'The longest life of an answer'),
-  maxBytes: variable('DATA_CACHE_SIZE_GB', size('gb'), '1.0', 'Memory of a process for answers'),
+  maxBytes: variable(
+    'DATA_CACHE_SIZE_GB',
+    size('gb'),
+    '1.0',
+    'Memory of a process for answers; those that nobody asked to keep take a quarter of it, and 64 MB at most',
+  ),
 })
 
 export const upstash = group('Upstash', {

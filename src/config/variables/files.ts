@@ -119,7 +119,7 @@ export const assets = group('Assets', {
     'ASSET_RATE_LIMIT',
     integer({ min: 1, max: 1_000_000_000 }),
     '1000',
-    'Reads of assets per RATE_LIMIT_INTERVAL; they do not count in RATE_LIMIT',
+    'Reads of assets, and of files of the console and of /docs, per RATE_LIMIT_INTERVAL; they do not count in RATE_LIMIT',
   ),
   signedUrlTtlSeconds: variable(
     'ASSET_SIGNED_URL_TTL',

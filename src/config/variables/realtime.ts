@@ -144,7 +144,7 @@ export const workflows = group('Workflows', {
     '2',
     'Processes that run scripts, of each process of ours that has any',
   ),
-  concurrency: variable('WORKFLOW_CONCURRENCY', count(1, 100), '8', 'Executions that one worker runs at a time'),
+  concurrency: variable('WORKFLOW_CONCURRENCY', count(1, 1000), '64', 'Executions that one worker runs at a time'),
   executionRetentionDays: variable(
     'WORKFLOW_EXECUTION_RETENTION_DAYS',
     count(1, 36_500),
@@ -156,6 +156,12 @@ export const workflows = group('Workflows', {
     milliseconds(10),
     '500',
     'Time that workflows may take within one change, before it is made',
+  ),
+  queueLimit: variable(
+    'WORKFLOW_QUEUE_LIMIT',
+    count(1),
+    '100000',
+    'Executions of one workflow that may wait to begin; beyond, requests are 503, and calls by other workflows fail',
   ),
   mailsPerHour: variable('WORKFLOW_MAIL_PER_HOUR', count(0), '500', 'Mails that one workflow may send within an hour'),
 })

@@ -93,6 +93,10 @@ export const admin = group('Default administrator', {
   ),
 })
 
+export const consoleGroup = group('Console', {
+  enabled: variable('CONSOLE_ENABLED', boolean, 'true', 'Serve the console at /console (docs/console.md)'),
+})
+
 /* Descriptions of the API for programs. */
 
 const mcpActions = ['read', 'create', 'update', 'delete'] as const

@@ -30,6 +30,12 @@ export async function claimDirectory(dataDir: string): Promise<() => Promise<voi
   return () => rm(file, { force: true })
 }
 
+/** Whether a running process has claimed the directory, so that its server runs or is about to. */
+export async function isClaimed(dataDir: string): Promise<boolean> {
+  const claim = await contentOf(join(dataDir, claimName))
+  return claim !== undefined && (await holderOf(claim)) !== undefined
+}
+
 const claimName = 'launcher.pid'
 const successorPrefix = `${claimName}.after-`
 
@@ -75,11 +81,17 @@ function contentOf(file: string): Promise<string | undefined> {
 }
 
 async function refuseIfHeld(claim: string, dataDir: string): Promise<void> {
-  const [pid = '', since = ''] = splitOnce(claim.trim(), ' ')
-  if (since === '' || (await startTime(Number(pid))) !== since) return
+  const pid = await holderOf(claim)
+  if (pid === undefined) return
   throw new EmbeddedError(
     `the database in ${dataDir} is in use by process ${pid}: stop that one first, or set DATABASE_URL to another server`,
   )
+}
+
+/** The process that made a claim, if it still runs. */
+async function holderOf(claim: string): Promise<string | undefined> {
+  const [pid = '', since = ''] = splitOnce(claim.trim(), ' ')
+  return since !== '' && (await startTime(Number(pid))) === since ? pid : undefined
 }
 
 /**

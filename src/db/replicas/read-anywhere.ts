@@ -1,6 +1,7 @@
 import type { Database, Reads } from '../pools.ts'
 import { anybody } from './read-your-writes.ts'
 import type { ReplicaReads } from './replicas.ts'
+import type { WalPosition } from './wal.ts'
 
 /** The reader: a user, or anybody without one. */
 export type AnyReader = { readonly userId: string | undefined }
@@ -8,6 +9,8 @@ export type AnyReader = { readonly userId: string | undefined }
 type AnywhereOptions<T> = {
   /** All transactions before this one must be there. */
   readonly horizon?: bigint | undefined
+  /** Gets what the replica had replayed before it was asked; not called where the primary is. */
+  readonly servedBy?: ((replayed: WalPosition) => void) | undefined
   /** Gets a result that came too late to be wanted. */
   readonly discard?: (result: T) => void
 }
@@ -21,10 +24,10 @@ export function readAnywhere<T>(
   { db, replicas }: Reads & ReplicaReads,
   { userId }: AnyReader,
   work: (db: Database) => Promise<T>,
-  { horizon, discard }: AnywhereOptions<T> = {},
+  { horizon, servedBy, discard }: AnywhereOptions<T> = {},
 ): Promise<T> {
   if (replicas === undefined) return work(db)
-  return replicas.read(db, { caller: userId ?? anybody, horizon }, work, discard)
+  return replicas.read(db, { caller: userId ?? anybody, horizon, servedBy }, work, discard)
 }
 
 /**

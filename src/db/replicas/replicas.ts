@@ -13,6 +13,8 @@ type Need = {
   readonly caller: CallerKey
   /** Everything of the transactions before this one must be there: what a read of the past undoes changes from. */
   readonly horizon?: bigint | undefined
+  /** Gets what the replica had replayed before it is asked. */
+  readonly servedBy?: ((replayed: WalPosition) => void) | undefined
 }
 
 /** The read replicas of a web process (ADR 22). */
@@ -119,6 +121,8 @@ async function read<T>(
   const member = await pick(shell, need)
   if (member === undefined) return work(primary)
   member.reads += 1
+  const state = member.replica.state()
+  need.servedBy?.(state.isUp ? state.replayed : 0n)
   try {
     return await member.replica.use(work, discard)
   } catch (error) {

@@ -1,4 +1,5 @@
 import { rawQuery, type Tx, type UnloggedWrites } from '../sql.ts'
+import { nothingHeldSql } from './holds.ts'
 import { run } from './run.ts'
 
 /*
@@ -91,7 +92,8 @@ export function claimDueContent(rt: UnloggedWrites, atMost: number): Promise<Rem
   return run(
     rt,
     `with due as (
-       select storage, key from "svc_FileRemoval" where "dueAt" <= now() order by "dueAt" limit $1 for update skip locked),
+       select storage, key from "svc_FileRemoval" where "dueAt" <= now() and ${nothingHeldSql}
+       order by "dueAt" limit $1 for update skip locked),
      named as (
        select d.storage, d.key from due d where exists (
          select from "svc_File" f where f.storage = d.storage and f.filename = regexp_replace(d.key, '^.*/', '')

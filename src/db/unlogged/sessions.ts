@@ -120,6 +120,34 @@ export async function deleteExpiredSessions(rt: UnloggedWrites, atMost: number):
   return rows.length
 }
 
+/** Whose view a session shows. */
+export type PreviewOf = {
+  readonly userId: string | null
+  readonly roleId: string | null
+  readonly tenantId: string | null
+}
+
+/** Has a session show another's view. It counts as a change of the session, so that every process hears of it. */
+export async function upsertPreview(tx: Tx, sessionId: string, { userId, roleId, tenantId }: PreviewOf): Promise<void> {
+  await tx.any(sql.unsafe`
+    insert into "svc_Preview" ("session_Id", "user_Id", "role_Id", "tenant_Id")
+    values (${sessionId}, ${userId}::uuid, ${roleId}::uuid, ${tenantId}::uuid)
+    on conflict ("session_Id") do update
+      set "user_Id" = excluded."user_Id", "role_Id" = excluded."role_Id", "tenant_Id" = excluded."tenant_Id", "startedAt" = now()`)
+  await markChanged(tx, sessionId)
+}
+
+/** Has a session show its owner's view again; false where it did. */
+export async function deletePreview(tx: Tx, sessionId: string): Promise<boolean> {
+  const rows = await tx.any(sql.unsafe`delete from "svc_Preview" where "session_Id" = ${sessionId} returning true`)
+  if (rows.length > 0) await markChanged(tx, sessionId)
+  return rows.length > 0
+}
+
+async function markChanged(tx: Tx, sessionId: string): Promise<void> {
+  await tx.any(sql.unsafe`update "svc_Sessions" set "lastUsedAt" = now() where id = ${sessionId}`)
+}
+
 /** Moves the end of a live session to `seconds` from now, at most once a day. */
 export async function extendSession(rt: UnloggedWrites, sessionId: string, seconds: number): Promise<void> {
   await run(

@@ -93,6 +93,44 @@ export async function settleDelivery(
   return row!
 }
 
+/** An attempt that has reached the endpoint. */
+export type Delivered = {
+  readonly id: string
+  readonly responseStatus: number
+  readonly response: string | undefined
+  readonly durationMs: number
+}
+
+/** The same for many that an endpoint has taken, where their claims were not lost. */
+export async function settleDelivered(
+  rt: UnloggedWrites,
+  webhookId: string,
+  token: string,
+  delivered: readonly Delivered[],
+): Promise<void> {
+  const rows = delivered.map(({ durationMs, ...one }) => ({ ...one, durationMs: Math.round(durationMs) }))
+  await run(
+    rt,
+    `with settled as (
+       update "svc_WebhookDelivery" d set status = 'delivered', "nextAt" = now(), "responseStatus" = r."responseStatus",
+         response = r.response, error = null, "durationMs" = r."durationMs", "claimToken" = null, "claimedUntil" = null, "updatedAt" = now()
+       from json_to_recordset($1::json) as r (id uuid, "responseStatus" int, response text, "durationMs" int)
+       where d.id = r.id and d."claimToken" = $2 and d.status = 'pending')
+     delete from "svc_WebhookFailing" where "webhook_Id" = $3`,
+    [JSON.stringify(rows), token, webhookId],
+  )
+}
+
+/** Gives claims back of what was not sent. */
+export async function returnClaims(rt: UnloggedWrites, token: string, ids: readonly string[]): Promise<void> {
+  await run(
+    rt,
+    `update "svc_WebhookDelivery" set "claimToken" = null, "claimedUntil" = null, attempts = attempts - 1
+     where id = any($2::uuid[]) and "claimToken" = $1 and status = 'pending'`,
+    [token, ids],
+  )
+}
+
 /** What is withheld says nothing of the endpoint. An endpoint that works has no row, which one statement finds out on the way. */
 const endpointSql = {
   failing: `failing as (

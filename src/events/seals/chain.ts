@@ -60,6 +60,23 @@ export async function sweepGap(tx: Tx, keys: LogKeys, consumer: string, seen: st
   return from
 }
 
+/**
+ * After a restore: what is not sealed yet is swept up, and the consumer that seals goes on from here. The places that the chain
+ * names are numbers of another server.
+ */
+export async function beginChainAnew(tx: Tx, keys: LogKeys, consumer: string): Promise<void> {
+  const state = await holdChain(tx)
+  if (state.number === 0) return
+  const { snapshot } = await tx.one<{ snapshot: string }>(rawQuery('select pg_current_snapshot()::text as snapshot'))
+  await append(tx, state, keys, [{ content: { kind: 'sweep', snapshot } }])
+  await tx.any(
+    rawQuery(
+      `update ${logSchema}.consumer set snapshot = $2::pg_snapshot, "upTo" = null, position = 0 where name = $1`,
+      [consumer, snapshot],
+    ),
+  )
+}
+
 /** How far a sweep has come: `after` is a position, `done` that the chain says it has ended. */
 export type Sweep = { readonly after: string; readonly done: boolean }
 
@@ -266,53 +283,53 @@ async function sealDay(tx: Tx, day: string, events: readonly Sealable[], round: 
   return { content: { kind: 'events', ...content }, positions: isWhole ? undefined : positions, marks, salts }
 }
 
+/** Link by link, each with what the chain is after it: its salts are sent as bytes, and a page has a single link as a rule. */
 async function append(tx: Tx, state: State, keys: LogKeys, sealed: readonly Sealed[]): Promise<void> {
-  if (sealed.length === 0) return
   const contents = sealed.map(({ content }) => content)
-  const links = extend(state, contents, { keys, at: state.at })
+  const links = sealed.length === 0 ? [] : extend(state, contents, { keys, at: state.at })
   const announced = links.length - sealed.length
-  const rows = links.map((link, i) => rowOf(link, sealed[i - announced]))
-  await tx.any(rawQuery(insertSql, [JSON.stringify(rows)]))
-  const { number, hash } = links.at(-1)!
-  const last = <K extends Content['kind']>(kind: K) =>
-    contents.findLast((content): content is Extract<Content, { kind: K }> => content.kind === kind)
-  const ofRound = contents.findLast((content) => content.kind === 'events' && content.round !== undefined)
-  const { round, last: position } = (ofRound ?? {}) as Partial<SealedEvents>
-  const begun = last('sweep')?.snapshot
-  const sweep = last('swept') === undefined ? (begun ?? state.sweep) : null
-  await tx.any(
-    rawQuery(stateSql, [
-      ...[number, hash, keys[0].id, round?.from ?? begun ?? state.from, round?.upTo ?? begun ?? state.upTo, sweep],
-      last('floor')?.before ?? state.floor,
-      position ?? state.position,
-    ]),
-  )
-}
-
-function rowOf({ number, content, statement, signature }: Link, sealed: Sealed | undefined) {
-  const isEvents = content.kind === 'events'
-  return {
-    number,
-    kind: content.kind,
-    statement,
-    signature: hex(signature),
-    day: isEvents ? content.day : null,
-    range: isEvents ? `[${content.first},${content.last}]` : null,
-    positions: sealed?.positions ?? null,
-    marks: hex(sealed?.marks),
-    salts: hex(sealed?.salts),
+  let end: State = { ...state, key: keys[0].id }
+  for (const [i, link] of links.entries()) {
+    end = stateAfter(end, link)
+    await tx.any(rawQuery(appendSql, [...linkValues(link, sealed[i - announced]), ...stateValues(end)]))
   }
 }
 
-const hex = (bytes: Buffer | undefined): string | null => (bytes === undefined ? null : `\\x${bytes.toString('hex')}`)
+function stateAfter(state: State, { number, hash, content }: Link): State {
+  const next = { ...state, number, hash }
+  switch (content.kind) {
+    case 'events':
+      return content.round === undefined ? next : { ...next, ...content.round, position: content.last }
+    case 'sweep':
+      return { ...next, from: content.snapshot, upTo: content.snapshot, sweep: content.snapshot }
+    case 'swept':
+      return { ...next, sweep: null }
+    case 'floor':
+      return { ...next, floor: content.before }
+    case 'key':
+      return next
+  }
+}
 
-const insertSql = `insert into ${logSchema}.seal (number, kind, statement, signature, day, range, positions, marks, salts)
-  select number, kind, statement, signature, day, range, positions, marks, salts
-  from json_to_recordset($1::json) as link (number bigint, kind text, statement text, signature bytea, day date,
-    range int8range, positions bigint[], marks bytea, salts bytea)`
+function linkValues({ number, content, statement, signature }: Link, sealed: Sealed | undefined) {
+  const isEvents = content.kind === 'events'
+  return [
+    ...[number, content.kind, statement, signature],
+    ...(isEvents ? [content.day, `[${content.first},${content.last}]`] : [null, null]),
+    ...[sealed?.positions ?? null, sealed?.marks ?? null, sealed?.salts ?? null],
+  ]
+}
 
-const stateSql = `update ${logSchema}.seal_state set number = $1, hash = $2, key = $3, "from" = $4::pg_snapshot,
-  "upTo" = $5::pg_snapshot, sweep = $6::pg_snapshot, floor = $7::date, position = $8`
+const stateValues = ({ hash, key, from, upTo, sweep, floor, position }: State) => [
+  ...[hash, key, from, upTo],
+  ...[sweep, floor, position],
+]
+
+const appendSql = `with link as (
+    insert into ${logSchema}.seal (number, kind, statement, signature, day, range, positions, marks, salts)
+    values ($1, $2, $3, $4, $5::date, $6::int8range, $7::bigint[], $8, $9))
+  update ${logSchema}.seal_state set number = $1, hash = $10, key = $11, "from" = $12::pg_snapshot,
+    "upTo" = $13::pg_snapshot, sweep = $14::pg_snapshot, floor = $15::date, position = $16`
 
 const prunedAtOnce = 500
 

@@ -45,11 +45,13 @@ export type FreshLeaves = {
 export async function freshLeaves(db: Reader, { positions, salts, canonical, day }: Salted): Promise<FreshLeaves> {
   const first = positions[0]!
   const last = positions.at(-1)!
-  const isWhole = BigInt(last) - BigInt(first) === BigInt(positions.length - 1)
-  const { text, values } = isWhole
-    ? { text: wholeSql(canonical), values: [first, last, salts, day ?? null] }
-    : { text: scatteredSql(canonical), values: [positions, positions, salts, day ?? null] }
-  return db.one<FreshLeaves>(rawQuery(text, values))
+  const span = BigInt(last) - BigInt(first) + 1n
+  const count = BigInt(positions.length)
+  const of = [salts, day ?? null]
+  if (span === count) return db.one(rawQuery(freshSql(canonical, ranged), [first, last, ...of]))
+  return span > count * mostSparse
+    ? db.one(rawQuery(freshSql(canonical, wanted), [positions, positions, ...of]))
+    : db.one(rawQuery(freshSql(canonical, dense), [first, last, ...of, positions]))
 }
 
 /** An event as verification sees it. */
@@ -89,8 +91,8 @@ const imagesSql = `coalesce(jsonb_send(e.changes), '')`
 const originSql = `record_send(row(e.ipaddress::text, e."userAgent"::text))`
 
 /** By form, the columns that every event keeps for ever, with their types. */
-const lastingColumns: Readonly<Record<number, string>> = {
-  1: `1::int2, p.position, ${eventIdSql('p.position')}, e."createdAt", e.type::text, e.entity::text, e."entityId"::text,
+const lastingColumns: Readonly<Record<number, (id: string) => string>> = {
+  1: (id) => `1::int2, p.position, ${id}, e."createdAt", e.type::text, e.entity::text, e."entityId"::text,
     e.action::text, e."userId", e."roleId", e."tenant_Id", e."requestId"::text, e."logRequestId", e.agent, e.cause`,
 }
 
@@ -98,8 +100,8 @@ const salt = (part: 0 | 1): string =>
   `substr($3::bytea, ((p.n - 1) * ${saltsBytes} + ${1 + part * saltBytes})::int, ${saltBytes})`
 const commitment = (part: 0 | 1, content: string): string => `sha256(${salt(part)} || ${content})`
 
-function leafSql(form: number, images: string, origin: string): string {
-  const columns = lastingColumns[form]
+function leafSql(form: number, id: string, images: string, origin: string): string {
+  const columns = lastingColumns[form]?.(id)
   if (columns === undefined) throw new Error(`leaves of form ${form} are of a newer version`)
   return `sha256(record_send(row(${columns}, ${images}, ${origin})))`
 }
@@ -114,11 +116,14 @@ const wanted = `unnest($1::bigint[], $2::bigint[]) with ordinality as p (positio
 const ranged = `"${logTable}" e cross join lateral (select e.position as position, e.position - $1::bigint + 1 as n) p
   where e.id between ${eventIdSql('$1::bigint')} and ${eventIdSql('$2::bigint')} and ${ofDay}`
 
-const wholeSql = (form: number): string => freshSql(form, ranged)
-const scatteredSql = (form: number): string => freshSql(form, wanted)
+/** Those of `$5` among them: where little is missing, the range costs less than to look for each. */
+const dense = `"${logTable}" e join unnest($5::bigint[]) with ordinality as p (position, n) on p.position = e.position
+  where e.id between ${eventIdSql('$1::bigint')} and ${eventIdSql('$2::bigint')} and ${ofDay}`
+const mostSparse = 4n
 
 function freshSql(form: number, from: string): string {
-  const leaf = leafSql(form, commitment(0, imagesSql), commitment(1, originSql))
+  // What was found by its id has this one: it need not be computed of the position.
+  const leaf = leafSql(form, 'e.id', commitment(0, imagesSql), commitment(1, originSql))
   return `select count(*)::int as count, encode(sha256(coalesce(string_agg(leaf, '' order by n), '')), 'hex') as leaves,
     coalesce(string_agg(substr(leaf, 1, ${markBytes}), '' order by n), '') as marks, coalesce(${timeSql('max("createdAt")')}, '') as latest
   from (select p.n, e."createdAt", ${leaf} as leaf from ${from} offset 0) fresh`
@@ -128,7 +133,7 @@ function sealedSql(form: number): string {
   const images = `coalesce(k.images, ${commitment(0, imagesSql)})`
   const origin = `coalesce(k.origin, ${commitment(1, originSql)})`
   return `select p.position::text as position, e.position::text as found, e.xid::text as xid, ${createdAtSql} as "createdAt",
-    ${leafSql(form, images, origin)} as leaf,
+    ${leafSql(form, eventIdSql('p.position'), images, origin)} as leaf,
     k.images is not null as "imagesErased", k.origin is not null as "originErased",
     (k.images is not null and e.changes is distinct from '{"erased": true}'
       or k.origin is not null and coalesce(e.ipaddress, e."userAgent") is not null) as "isContradictory",

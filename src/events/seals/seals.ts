@@ -1,6 +1,7 @@
 /** Seals: a log that shows whether it was tampered with (ADR 42). What others use of this folder; its other files are its own. */
 
 export {
+  beginChainAnew,
   keysOfChain,
   newestHead,
   pruneLinks,

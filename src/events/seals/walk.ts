@@ -119,7 +119,12 @@ function walkFrom({ keys, heads, floor }: Expectations, report: Report) {
       const { from, upTo } = statement.round
       reached = { from: parseSnapshot(from)!, upTo: parseSnapshot(upTo)!, position: BigInt(statement.last) }
     }
-    if (statement.kind === 'sweep') sweep = statement.snapshot
+    if (statement.kind === 'sweep') {
+      sweep = statement.snapshot
+      // What comes after it is read from there on, also where numbers of transactions begin anew.
+      const from = parseSnapshot(sweep)!
+      reached = { from, upTo: from, position: 0n }
+    }
     if (statement.kind === 'swept') sweep = undefined
     const held = heads.get(link.number) ?? []
     compared += held.length

@@ -1,8 +1,8 @@
 import type { Static, TProperties } from 'typebox'
 import { Type } from '../../adapters/typebox.ts'
 import { routesOf } from '../../http/route.ts'
-import { Count, Id, Moment, NullableId, NullableText, Said, Text } from '../../http/shapes.ts'
-import { imageNames, settingsKeys } from './keys.ts'
+import { Count, Id, Moment, NullableId, NullableText, OneOf, Said, Text } from '../../http/shapes.ts'
+import { imageNames, settingKinds, settingsKeys } from './keys.ts'
 
 const declared = routesOf('Settings')
 
@@ -131,6 +131,24 @@ export const changeRoute = declared(
   },
   { config: { failureMessage: 'Settings update failed' } },
 )
+
+export const keysRoute = declared({
+  summary: 'List what may be set',
+  scope: 'admin',
+  description: 'For forms: each key with what its value must be.',
+  response: {
+    200: Type.Object({
+      data: Type.Array(
+        Type.Object({
+          name: Text('project_color'),
+          expected: Text('a colour such as #663399'),
+          kind: OneOf(settingKinds, { description: 'How it is typed.' }),
+          isPublic: Type.Boolean({ description: 'Everybody may read it.' }),
+        }),
+      ),
+    }),
+  },
+})
 
 export const reloadRoute = declared({
   summary: 'Read the settings from the database anew',

@@ -19,16 +19,17 @@ type Key = {
 const key = (isPublic: boolean, expected: string, shape: TSchema): Key => ({ isPublic, expected, shape })
 
 const longestLine = 255
-const oneLine = (example: string, pattern = '^[^\\r\\n]*$') =>
-  Type.String({ maxLength: longestLine, format: 'unicode', pattern, examples: [example] })
+const anyLine = '^[^\\r\\n]*$'
+const oneLine = (example: string, pattern = anyLine, more: { readonly writeOnly?: true } = {}) =>
+  Type.String({ maxLength: longestLine, format: 'unicode', pattern, examples: [example], ...more })
 const text = (example: string) => Type.String({ maxLength: 65_536, format: 'unicode', examples: [example] })
 const webAddress = (example: string) => Type.Refine(oneLine(example, webAddressPattern), URL.canParse)
 const webAddressPattern = '^[Hh][Tt][Tt][Pp][Ss]?://[^\\\\\\s?#@]+$'
 const colorPattern = '^#(?:[0-9a-fA-F]{3,4}|[0-9a-fA-F]{6}|[0-9a-fA-F]{8})$'
 const mailboxPattern = '^[^<>@\\r\\n]*<?[^\\s<>@]+@[^\\s<>@]+>?$'
 
-const lineKey = (example: string, isPublic = true) =>
-  key(isPublic, `a line of at most ${longestLine} characters`, oneLine(example))
+const lineExpected = `a line of at most ${longestLine} characters`
+const lineKey = (example: string, isPublic = true) => key(isPublic, lineExpected, oneLine(example))
 const switchKey = (isPublic: boolean) => key(isPublic, 'true or false', Type.Boolean({ examples: [true] }))
 const jsonKey = key(true, 'a JSON object or list', Type.Unsafe<object>({ type: ['object', 'array'], examples: [{}] }))
 const fileKey = key(true, 'the id of a file', Id())
@@ -73,7 +74,7 @@ export const settingsKeys: ReadonlyMap<string, Key> = new Map(
     smtp_port: key(false, 'a port from 1 to 65535', Type.Integer({ minimum: 1, maximum: 65_535, examples: [587] })),
     smtp_secure: switchKey(false),
     smtp_user: lineKey('mailer', false),
-    smtp_pass: lineKey('********', false),
+    smtp_pass: key(false, lineExpected, oneLine('********', anyLine, { writeOnly: true })),
     smtp_from_address: key(
       false,
       'an address, or Name <address>',
@@ -91,6 +92,19 @@ export const settingsKeys: ReadonlyMap<string, Key> = new Map(
     modules: jsonKey,
   }),
 )
+
+export const settingKinds = ['line', 'text', 'number', 'switch', 'json', 'secret', 'file'] as const
+
+/** How a value of a key is typed into a form. */
+export function kindOf({ shape }: Pick<Key, 'shape'>): (typeof settingKinds)[number] {
+  const { type, maxLength, writeOnly } = shape as { type?: unknown; maxLength?: number; writeOnly?: boolean }
+  if (writeOnly === true) return 'secret'
+  if (shape === fileKey.shape) return 'file'
+  if (type === 'boolean') return 'switch'
+  if (type === 'integer') return 'number'
+  if (type !== 'string') return 'json'
+  return maxLength !== undefined && maxLength > longestLine ? 'text' : 'line'
+}
 
 /** What the settings' images are called: `project_icon` is the file that `project_icon_Id` names. */
 export const imageNames: readonly string[] = [...settingsKeys].flatMap(([name, one]) =>

@@ -7,11 +7,13 @@ import {
   brandingRoute,
   byAppUrlRoute,
   changeRoute,
+  keysRoute,
   readRoute,
   reloadRoute,
   removeRoute,
   tenantOf,
 } from './declarations.ts'
+import { kindOf, settingsKeys } from './keys.ts'
 import { administratorSettings, brandingOf, imagesOf, publicSettings } from './settings.ts'
 import type { CurrentSettings } from './store.ts'
 
@@ -38,6 +40,7 @@ export function settingsAdminRoutes(app: App, rt: Reads & Writes & CurrentSettin
     const row = await updateSettings(rt, actorOf(request), tenantOf(request.query) ?? null, request.body)
     return { data: { ...administratorSettings(row), ...(await imagesOf(rt, row)) } }
   })
+  app.get('/settings/keys', keysRoute, async () => ({ data: formKeys }))
   app.post('/settings/reload', reloadRoute, async (request) => {
     const tenantId = tenantOf(request.query)
     await rt.settings.reload()
@@ -49,3 +52,8 @@ export function settingsAdminRoutes(app: App, rt: Reads & Writes & CurrentSettin
     return { message: 'Tenant settings deleted successfully' }
   })
 }
+
+const formKeys = [...settingsKeys].map(([name, key]) => {
+  const { expected, isPublic } = key
+  return { name, expected, isPublic, kind: kindOf(key) }
+})

@@ -1,9 +1,9 @@
 import { type ChildProcess, fork } from 'node:child_process'
-import { join } from 'node:path'
 import type { Logs } from '../../adapters/logger.ts'
 import { retryTransient } from '../../adapters/retry.ts'
 import type { Configuration } from '../../config/config.ts'
 import type { AttemptOutcome, Progress } from '../../features/work/tasks/tasks.ts'
+import { moduleFile } from '../../language/module-file.ts'
 import { type Abilities, aliveMs, type FromRunner, type Order, yieldingFlag } from './protocol.ts'
 
 /** A process of its own for handlers: whatever they do to it, the worker lives, and so do the other tasks. */
@@ -40,7 +40,7 @@ export async function startRunner(
   { openCalls, yields = false, signal }: RunnerOptions,
 ): Promise<Runner> {
   const { memoryLimitMb, stallTimeoutSeconds } = rt.config.tasks
-  const child = fork(join(import.meta.dirname, 'runner-main.ts'), yields ? [yieldingFlag] : [], {
+  const child = fork(moduleFile(import.meta.dirname, 'runner-main'), yields ? [yieldingFlag] : [], {
     execArgv: [`--max-old-space-size=${memoryLimitMb}`],
   })
   const calls = openCalls()

@@ -13,6 +13,7 @@ export {
   setSessionCookie,
   tokenOfCookies,
 } from './browser.ts'
+export type { AuthWrites } from './capabilities.ts'
 export { signInRefusal } from './decisions.ts'
 export { callerOfPassword, isHeaderAttempt, passwordInHeaders } from './header-password.ts'
 export {

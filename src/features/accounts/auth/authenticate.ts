@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { accessOfPrincipal, accessOfRole, type Caller } from '../../../access/principal.ts'
+import { publicRole } from '../../../access/roles.ts'
 import { highestScope } from '../../../access/scopes.ts'
 import type { CurrentAccess } from '../../../access/store.ts'
 import type { Logs } from '../../../adapters/logger.ts'
@@ -12,6 +13,7 @@ import type { UnloggedWrites } from '../../../db/sql.ts'
 import { extendSession, touchApiKey, touchSession } from '../../../db/unlogged/sessions.ts'
 import type { CredentialFault } from '../../../errors.ts'
 import { oncePer } from '../../../language/once.ts'
+import { withGrants } from '../../../query/access.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
 import { findApiKey, readsLikeApiKey } from '../proofs/proofs.ts'
 import { afterwards } from './afterwards.ts'
@@ -106,7 +108,11 @@ function byCookie(
 
 /** The same caller, known to have come with the cookie, which scripts of the origin can use, too. */
 function withCookie(caller: Caller): Caller {
-  return remembered(caller, () => ({ ...caller, access: { ...caller.access, byCookie: true } }))
+  return remembered(caller, () => ({
+    ...caller,
+    access: { ...caller.access, byCookie: true },
+    ...(caller.preview && { preview: { owner: withCookie(caller.preview.owner) } }),
+  }))
 }
 
 function admitted(rt: AuthWrites, session: LiveSession): CallerResult | Promise<Caller> {
@@ -176,15 +182,32 @@ export function publicCaller(rt: CurrentAccess & CurrentCatalog & CurrentSetting
   })
 }
 
-function callerOf(rt: CurrentCatalog & CurrentSettings, session: Session): Caller {
+function callerOf(rt: CurrentAccess & CurrentCatalog & CurrentSettings, session: Session): Caller {
   return remembered(session, () => {
     const { id: sessionId, role, userId, tenantId, user, delegation, client } = session
     const own = accessOfPrincipal(rt, session)
     const caller = { sessionId, keyId: undefined, role, userId, tenantId, user, admin: own.admin }
-    if (delegation === undefined || client === null) return { ...caller, access: own }
+    if (delegation === undefined || client === null) return previewed(rt, session, { ...caller, access: own })
     const access = { ...own, byKey: true, scope: highestScope(delegation.scopes) }
     return { ...caller, access, client: { ...delegation, name: client } }
   })
+}
+
+/** The caller whose view the session shows, or its owner. */
+function previewed(rt: CurrentAccess & CurrentCatalog & CurrentSettings, { preview }: Session, owner: Caller): Caller {
+  if (preview === undefined) return owner
+  const { of } = preview
+  const limits = { isPreview: true, scope: 'read' } as const
+  if (of === undefined || of.role.name === publicRole) {
+    const nobody = publicCaller(rt)
+    // Nobody at all, not even the public, where there is nothing to look at any more.
+    const access = of === undefined ? withGrants(nobody.access, () => undefined, { admin: false }) : nobody.access
+    return { ...nobody, sessionId: owner.sessionId, access: { ...access, ...limits }, preview: { owner } }
+  }
+  const { role, userId, tenantId, user } = of
+  const access = { ...accessOfPrincipal(rt, of), ...limits }
+  const seen = { sessionId: owner.sessionId, keyId: undefined, role, userId, tenantId, user, admin: access.admin }
+  return { ...seen, access, preview: { owner } }
 }
 
 async function callerOfKey(rt: AuthWrites, text: string): Promise<FoundCaller | undefined> {

@@ -118,6 +118,13 @@ export const MagicLinkQuery = Type.Object({
   tenant_Id: TenantMember,
 })
 
+export const FirstSignInBody = Type.Object({
+  authMode: AuthModeMember,
+  authType: SessionTypeMember,
+  token: Secret(token, 'Token and new password are required'),
+  password: Secret(password, 'Token and new password are required'),
+})
+
 export const TokenParams = Type.Object({ token: Text(token) })
 
 const EmailWithCode = Type.Optional(Text(email, { description: 'With a code.', refusal: 'Invalid email address' }))

@@ -109,7 +109,7 @@ export async function endAccess(
   await deleteOtherSessions(tx, id, keptSession)
 }
 
-const mailedSecrets: readonly SecretPurpose[] = ['email-verification', 'magic-link', 'password-reset']
+const mailedSecrets: readonly SecretPurpose[] = ['email-verification', 'magic-link', 'password-reset', 'first-sign-in']
 
 /**
  * Asks for a proof that the user is there just now, before something is made that opens the account for good: in the

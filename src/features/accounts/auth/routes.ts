@@ -17,6 +17,7 @@ import { requestEmailChange, resendVerification, verifyEmail } from './email.ts'
 import {
   AuthModeBody,
   EmailChangeBody,
+  FirstSignInBody,
   LinkBody,
   LoginBody,
   MagicLinkQuery,
@@ -55,7 +56,7 @@ import {
   me,
   refreshSession,
 } from './sessions.ts'
-import { checkLocal, login, requestMagicLink, signInByMagicLink } from './sign-in.ts'
+import { checkLocal, firstSignIn, login, requestMagicLink, signInByMagicLink } from './sign-in.ts'
 
 /** Scanners look at mailed links with HEAD: that must not use a token up. */
 const opened = <const D extends Declaration>(declaration: D) => authRoute(declaration, { exposeHeadRoute: false })
@@ -81,6 +82,11 @@ export function authPublicRoutes(app: App, rt: AuthWrites): void {
   app.post('/auth/login', { ...loginRoute, ...local }, async (request, reply) => {
     const authMode = signInMode(rt, request, request.body.authMode)
     const { token, body } = await login(rt, request, request.body)
+    return deliver(rt, reply, authMode, token, body)
+  })
+  app.post('/auth/first-sign-in', { ...firstSignInRoute, ...local }, async (request, reply) => {
+    const authMode = signInMode(rt, request, request.body.authMode)
+    const { token, body } = await firstSignIn(rt, request, request.body)
     return deliver(rt, reply, authMode, token, body)
   })
   app.post('/auth/magiclink', { ...magicLinkRoute, ...local }, (request) => requestMagicLink(rt, request, request.body))
@@ -193,6 +199,15 @@ const loginRoute = hashed({
   body: LoginBody,
   response: { 200: SignedInShape },
 })
+const firstSignInRoute = hashed({
+  summary: "Sign in with the first administrator's link",
+  scope: 'none',
+  description:
+    'The link that `npm start` prints when it has made the first administrator: it works once, within ten minutes, and sets a new password. Opening it uses nothing up; this request does.',
+  tag: 'Signing in',
+  body: FirstSignInBody,
+  response: { 200: SignedInShape },
+})
 const magicLinkRoute = authRoute({
   summary: 'Have a link or code mailed to sign in with',
   scope: 'none',
@@ -298,12 +313,15 @@ const passwordOfRoute = authRoute(
   },
   { preValidation: async (request: FastifyRequest) => checkMayChangePasswords(request) },
 )
-const logoutRoute = authRoute({
-  summary: 'Sign out',
-  scope: 'none',
-  tag: 'Sessions',
-  response: { 200: Said('Logged out successfully') },
-})
+const logoutRoute = authRoute(
+  {
+    summary: 'Sign out',
+    scope: 'none',
+    tag: 'Sessions',
+    response: { 200: Said('Logged out successfully') },
+  },
+  { config: { inPreview: 'as owner' } },
+)
 const sessionsOfRoute = authRoute({
   summary: 'List the sessions of a user',
   scope: 'none',

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino'
 import { relatedPathsOf } from '../../../access/access.ts'
-import { type Principal, type PrincipalRow, principalOf, principalSql } from '../../../access/principal.ts'
+import { ownRowSql, type Principal, type PrincipalRow, principalOf, principalSql } from '../../../access/principal.ts'
+import { administratorRole } from '../../../access/roles.ts'
 import type { AccessStore } from '../../../access/store.ts'
 import { type Delegation, hashSecret } from '../../../adapters/tokens.ts'
 import type { Catalog } from '../../../catalog/catalog.ts'
@@ -27,6 +28,8 @@ export type Session = Principal & {
   readonly client: string | null
   /** What the token that came with it lets that program do. */
   readonly delegation?: Delegation | undefined
+  /** Whose view its owner, an administrator, looks at instead of their own; nobody's where that cannot be told any more. */
+  readonly preview?: { readonly of: Principal | undefined } | undefined
   /** When its row expires unless it is extended, as `performance.now()` tells it. */
   readonly endsAt: number
 }
@@ -99,7 +102,7 @@ export function openSessionStore(options: SessionStoreOptions): SessionStore {
 
   const notify = (concerns: Concerns) => {
     readings.hear(concerns)
-    for (const [key, { session }] of entries) if (concerns(identityOf(session))) entries.delete(key)
+    for (const [key, { session }] of entries) if (isAbout(concerns, session)) entries.delete(key)
     for (const handler of handlers) handler(concerns)
   }
 
@@ -183,8 +186,9 @@ async function readEntry(options: SessionStoreOptions, sessionToken: string): Pr
   const { remainingMs, id, type, client, extendable, idle, ...found } = row
   const endsAt = startedAt + remainingMs
   const principal = await principalOf(db, access.current(), config.tenancy.enabled, found, log)
-  const session = { ...principal, id, type, client, extendable, idle, endsAt }
-  const follows = relatedPathsOf(session.rules, session.role.id).length > 0
+  const preview = row.preview === null ? undefined : { of: await previewOf(options, row.preview, principal) }
+  const session = { ...principal, id, type, client, extendable, idle, endsAt, preview }
+  const follows = [session, preview?.of].some((one) => one && relatedPathsOf(one.rules, one.role.id).length > 0)
   const fresh = follows ? relatedFreshForMs : freshForMs
   return { session, staleAt: Math.min(startedAt + fresh, session.endsAt) }
 }
@@ -193,12 +197,13 @@ const everybody: Concerns = () => true
 
 function isConcerned(heard: readonly Concerns[], entry: Entry | undefined): boolean {
   if (entry === undefined) return heard.length > 0
-  const identity = identityOf(entry.session)
-  return heard.some((concerns) => concerns(identity))
+  return heard.some((concerns) => isAbout(concerns, entry.session))
 }
 
-function identityOf({ id, userId, role, tenantId }: Session) {
-  return { id, userId, roleId: role.id, tenantId }
+/** Whether a change concerns a session, or the one whose view it shows. */
+function isAbout(concerns: Concerns, { id, preview, ...owner }: Session): boolean {
+  const shown = preview?.of === undefined ? [owner] : [owner, preview.of]
+  return shown.some(({ userId, role, tenantId }) => concerns({ id, userId, roleId: role.id, tenantId }))
 }
 
 /** Messages are `session:<id>`, `user:<id>`, `role:<id>`, `tenant:<id>` or `*`; what is not understood concerns everybody. */
@@ -217,6 +222,14 @@ type SessionRow = PrincipalRow & {
   extendable: boolean
   idle: boolean
   remainingMs: number
+  preview: PreviewRow | null
+}
+
+/** A user in the role that they have at the tenant, or the owner of the session in another role. */
+type PreviewRow = {
+  readonly userId: string | null
+  readonly roleId: string | null
+  readonly tenantId: string | null
 }
 
 /** A live session and whom it stands for; undefined when it is not live. */
@@ -226,6 +239,47 @@ async function readSession(db: Database, catalog: Catalog, tokenHash: string): P
   return row
 }
 
+/**
+ * The principal that a preview shows. Undefined, which then sees nothing, where the owner is no administrator any more, or
+ * the other is gone or suspended: it must never turn into the owner's own view behind the owner's back.
+ */
+async function previewOf(
+  { db, catalog, access, config, log }: SessionStoreOptions,
+  { userId, roleId, tenantId }: PreviewRow,
+  owner: Principal,
+): Promise<Principal | undefined> {
+  const rules = access.current()
+  const { enabled } = config.tenancy
+  const now = catalog.current()
+  if (owner.role.name !== administratorRole) return undefined
+  if (userId !== null) {
+    const [row] = await db.run<PrincipalRow>(previewedUserSql(now), [userId, tenantId])
+    return row && principalOf(db, rules, enabled, row, log)
+  }
+  const role = roleId === null ? undefined : rules.roles.get(roleId)
+  if (role === undefined) return undefined
+  const tenantRow = ownRowSql(now.collections.get('svc_Tenant')!, 't')
+  const [at] = await db.run<{ tenant: PrincipalRow['tenant'] }>(
+    `select (select ${tenantRow} from "svc_Tenant" t where t.id = $1::uuid) as tenant`,
+    [tenantId],
+  )
+  const row = { userId: owner.userId, tenantId, role, user: owner.user, userRole: owner.userRole, tenant: at!.tenant }
+  const principal = await principalOf(db, rules, enabled, row, log)
+  // What leads on from the owner's own role or membership says nothing of the one that is looked at.
+  const related = new Map([...principal.related].filter(([key]) => key.startsWith('CURRENT_USER.')))
+  return { ...principal, userRole: {}, related }
+}
+
+const previewedUserSql = oncePer(
+  (catalog: Catalog) => `
+    select u.id as "userId", ur."tenant_Id" as "tenantId", ${principalSql(catalog)}
+    from "svc_User" u
+    join "svc_UserRole" ur on ur."user_Id" = u.id and ur."tenant_Id" is not distinct from $2::uuid
+    join "svc_Role" r on r.id = ur."role_Id"
+    left join "svc_Tenant" t on t.id = ur."tenant_Id"
+    where u.id = $1::uuid and u.status = 'active'`,
+)
+
 /** A session counts with the role that its user has at its tenant now: demotion and removal act at once. */
 const sessionSql = oncePer(
   (catalog: Catalog) => `
@@ -233,7 +287,9 @@ const sessionSql = oncePer(
       g."clientName" as client,
       g.id is null and s."updatedAt" < now() - interval '1 day' as extendable,
       coalesce(s."lastUsedAt", s."createdAt") < now() - interval '5 minutes' as idle,
-      (extract(epoch from s."expiresAt" - now()) * 1000)::float8 as "remainingMs"
+      (extract(epoch from s."expiresAt" - now()) * 1000)::float8 as "remainingMs",
+      (select json_build_object('userId', p."user_Id", 'roleId', p."role_Id", 'tenantId', p."tenant_Id")
+       from "svc_Preview" p where p."session_Id" = s.id) as preview
     from "svc_Sessions" s
     join "svc_User" u on u.id = s."user_Id" and u.status = 'active'
     join "svc_UserRole" ur on ur."user_Id" = s."user_Id" and ur."tenant_Id" is not distinct from s."tenant_Id"

@@ -208,7 +208,8 @@ export async function me(rt: AuthWrites, request: FastifyRequest) {
   if (!admin && access.grant('svc_User', 'read') === undefined) throw errors.actionDenied('read', 'svc_User')
   const own = await readOwnRow(withoutWaiting(rt), rt.catalog.current(), userId)
   if (own === undefined) throw unknownUser()
-  if (own.idle) afterwards(rt, 'noting the last access', () => touchLastAccess(rt, userId))
+  if (own.idle && request.caller.preview === undefined)
+    afterwards(rt, 'noting the last access', () => touchLastAccess(rt, userId))
   return { user: { ...own.user }, ...roleAndPermissions(rt, role), tenant: tenantId ?? null }
 }
 

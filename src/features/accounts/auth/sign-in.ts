@@ -1,7 +1,8 @@
 import type { FastifyRequest } from 'fastify'
 import type { Static } from 'typebox'
 import type { CurrentAccess } from '../../../access/store.ts'
-import { inTurn, verifyPassword } from '../../../adapters/passwords.ts'
+import { isToken } from '../../../adapters/one-time-secrets.ts'
+import { hashPassword, inTurn, verifyPassword } from '../../../adapters/passwords.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
 import { type Reads, withoutWaiting } from '../../../db/pools.ts'
@@ -19,7 +20,9 @@ import type { AuthReads, AuthWrites } from './capabilities.ts'
 import { decideMembership, decidePassword, type PasswordDecision, signInRefusal, wrongPassword } from './decisions.ts'
 import {
   type AuthMode,
+  checkNewPassword,
   emailOf,
+  type FirstSignInBody,
   type LinkBody,
   type LinkRequest,
   type LoginBody,
@@ -27,8 +30,8 @@ import {
   type MagicLinkQuery,
   optionalEmailOf,
 } from './input.ts'
-import { type RedemptionResult, redeem } from './ownership.ts'
-import { type Account, findAccount, type Membership, membershipsOf } from './queries.ts'
+import { endAccess, type RedemptionResult, redeem } from './ownership.ts'
+import { type Account, findAccount, type Membership, membershipsOf, setPassword } from './queries.ts'
 import type { SessionType } from './session-store.ts'
 import { openSession } from './sessions.ts'
 
@@ -214,6 +217,44 @@ export async function signInByMagicLink(
   if (answer === undefined) throw new AppError(400, opensNothing.message)
   return answer
 }
+
+/**
+ * Signs the first administrator in by the link that was shown where the server was set up, once, and gives the account a
+ * new password; everything else that opens it ends. A second factor that it has by now is asked for all the same.
+ *
+ * @throws {AppError} 400 for an unfit password, and for a token that opens nothing
+ */
+export async function firstSignIn(
+  rt: AuthWrites,
+  request: FastifyRequest,
+  { token, password, authMode = 'jwt', authType: type = 'default' }: Static<typeof FirstSignInBody>,
+): Promise<SignInAnswer> {
+  checkNewPassword(password)
+  // There are no codes of this kind: whatever is no token is not even looked for.
+  if (!isToken(token)) throw new AppError(400, opensNoFirst.message)
+  const hash = await hashPassword(password, rt.config.auth.passwordHashCost)
+  const presented = { purpose: 'first-sign-in', typed: token, email: undefined } as const
+  const { redeemed, answer } = await commit<SignInResult>(rt, actorOf(request), async (tx) => {
+    const redeemed = await redeem(rt, tx, request, presented, opensNoFirst)
+    if (redeemed.refusal !== undefined) return { result: { redeemed }, events: redeemed.events }
+    const account = { ...redeemed.account, password: hash }
+    await setPassword(tx, account.id, hash)
+    await endAccess(tx, account)
+    const membership = await membershipOf(rt, tx, account.id, undefined)
+    const entered = await signIn(rt, tx, request, { account, membership, type, authMode })
+    const changed = { type: 'auth.password_change', data: { userId: account.id } } as const
+    return {
+      ...entered,
+      result: { redeemed, answer: entered.result },
+      events: [...redeemed.events, changed, ...(entered.events ?? [])],
+    }
+  })
+  if (redeemed.refusal !== undefined) throw redeemed.refusal
+  if (answer === undefined) throw new AppError(400, opensNoFirst.message)
+  return answer
+}
+
+const opensNoFirst = { message: 'Invalid or expired sign-in link', event: 'auth.magic_link_failed' } as const
 
 type SignInResult = { readonly redeemed: RedemptionResult; readonly answer?: SignInAnswer | undefined }
 

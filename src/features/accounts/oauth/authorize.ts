@@ -190,7 +190,8 @@ function consentOf({ caller }: FastifyRequest, client: Client, asked: Authorizat
   const { role, tenantId, sessionId } = signedIn(caller)
   const { redirectUri, challenge, scopes, resources, nonce } = asked
   const refreshes = client.refreshes || scopes.includes('offline_access')
-  const who = { clientId: client.id, clientName: client.name, refreshes }
+  const { id: clientId, name: clientName, idTokenAlgorithm } = client
+  const who = { clientId, clientName, refreshes, idTokenAlgorithm }
   return {
     ...who,
     redirectUri,

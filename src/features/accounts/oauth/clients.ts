@@ -3,6 +3,7 @@ import type { FastifyRequest } from 'fastify'
 import type { Static } from 'typebox'
 import { clientNetwork } from '../../../adapters/client-address.ts'
 import { fetchUrl, UrlFetchError } from '../../../adapters/fetch-url.ts'
+import { type IdTokenAlgorithm, idTokenAlgorithms } from '../../../adapters/id-tokens.ts'
 import { fits, Type } from '../../../adapters/typebox.ts'
 import type { Configuration } from '../../../config/config.ts'
 import { isLoopback } from '../../../config/issuer.ts'
@@ -25,6 +26,8 @@ export type Client = {
   readonly redirectUris: readonly string[]
   /** Whether it asked for refresh tokens. */
   readonly refreshes: boolean
+  /** What its ID tokens are signed with. */
+  readonly idTokenAlgorithm: IdTokenAlgorithm
 }
 
 /** What a program says of itself (RFC 7591 §2): the members that have a say in anything. Others are ignored. */
@@ -40,6 +43,9 @@ export const ClientMetadata = Type.Object(
     response_types: Type.Optional(Type.Array(Text('code'), { maxItems: 10 })),
     token_endpoint_auth_method: Type.Optional(Text('none', { description: 'Whatever is asked for, it is `none`.' })),
     application_type: Type.Optional(Text('web')),
+    id_token_signed_response_alg: Type.Optional(
+      Text('RS256', { description: 'What its ID tokens are signed with: `RS256` (the default) or `EdDSA`.' }),
+    ),
   },
   { additionalProperties: true },
 )
@@ -151,6 +157,7 @@ export async function registerClient(rt: Writes, request: FastifyRequest, metada
     client_id: id,
     client_id_issued_at: Math.floor(Date.parse(expiresAt.createdAt) / 1000),
     ...stored,
+    id_token_signed_response_alg: algorithmOf(stored),
     token_endpoint_auth_method: 'none' as const,
     response_types: ['code'],
   }
@@ -162,23 +169,32 @@ const tooMany = () =>
   })
 
 /** What is kept, in one order: it makes the id. */
-function storedMetadata({ client_name, client_uri, redirect_uris, grant_types = [] }: ClientMetadata): StoredMetadata {
+function storedMetadata(metadata: ClientMetadata): StoredMetadata {
+  const { client_name, client_uri, redirect_uris, grant_types = [], id_token_signed_response_alg: alg } = metadata
   const refreshes = grant_types.includes('refresh_token')
   return {
     client_name: nameOf(client_name, redirect_uris),
     ...(client_uri !== undefined && isRedirectUri(client_uri) && { client_uri }),
     redirect_uris: [...new Set(redirect_uris)].sort(),
     grant_types: ['authorization_code', ...(refreshes ? ['refresh_token'] : [])],
+    // What is the default makes no other client.
+    ...(alg !== undefined && alg !== idTokenAlgorithms[0] && { id_token_signed_response_alg: alg }),
   }
 }
 
-function clientOf(
-  id: string,
-  { client_name, redirect_uris, grant_types = [] }: ClientMetadata | StoredMetadata,
-): Omit<Client, 'host'> {
-  const name = nameOf(client_name, redirect_uris)
-  return { id, name, redirectUris: redirect_uris, refreshes: grant_types.includes('refresh_token') }
+function clientOf(id: string, metadata: ClientMetadata | StoredMetadata): Omit<Client, 'host'> {
+  const { client_name, redirect_uris, grant_types = [] } = metadata
+  return {
+    id,
+    name: nameOf(client_name, redirect_uris),
+    redirectUris: redirect_uris,
+    refreshes: grant_types.includes('refresh_token'),
+    idTokenAlgorithm: algorithmOf(metadata),
+  }
 }
+
+const algorithmOf = ({ id_token_signed_response_alg: named }: Pick<StoredMetadata, 'id_token_signed_response_alg'>) =>
+  idTokenAlgorithms.find((algorithm) => algorithm === named) ?? idTokenAlgorithms[0]
 
 /** Of visible characters: nothing may turn the line of a consent page around, or look like two. */
 function nameOf(given: string | undefined, [first = '']: readonly string[]): string {
@@ -186,18 +202,25 @@ function nameOf(given: string | undefined, [first = '']: readonly string[]): str
   return name === '' ? (URL.parse(first)?.host ?? '') || 'A program' : name.slice(0, 100)
 }
 
-function problemOf({ redirect_uris, grant_types, response_types }: ClientMetadata): AppError | undefined {
+function problemOf(metadata: ClientMetadata): AppError | undefined {
+  const { redirect_uris, grant_types, response_types, id_token_signed_response_alg: algorithm } = metadata
   const bad = redirect_uris.find((uri) => !isRedirectUri(uri))
   if (bad !== undefined)
     return new AppError(400, `${bad.slice(0, 100)} is no address that a code may be sent to`, {
       code: 'INVALID_REDIRECT_URI',
     })
-  if (grant_types !== undefined && !grant_types.includes('authorization_code')) return badMetadata('grant_types')
-  return response_types === undefined || response_types.includes('code') ? undefined : badMetadata('response_types')
+  const withoutCode = 'must include the authorization code'
+  if (grant_types !== undefined && !grant_types.includes('authorization_code'))
+    return badMetadata('grant_types', withoutCode)
+  if (response_types !== undefined && !response_types.includes('code'))
+    return badMetadata('response_types', withoutCode)
+  return algorithm === undefined || idTokenAlgorithms.some((known) => known === algorithm)
+    ? undefined
+    : badMetadata('id_token_signed_response_alg', `must be ${idTokenAlgorithms.join(' or ')}`)
 }
 
-const badMetadata = (member: string) =>
-  new AppError(400, `${member} must include the authorization code`, { code: 'INVALID_CLIENT_METADATA' })
+const badMetadata = (member: string, problem: string) =>
+  new AppError(400, `${member} ${problem}`, { code: 'INVALID_CLIENT_METADATA' })
 
 /** Schemes that a browser acts upon by itself. */
 const ownSchemes =

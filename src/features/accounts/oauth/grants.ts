@@ -1,6 +1,6 @@
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto'
 import type { FastifyRequest } from 'fastify'
-import { signIdToken } from '../../../adapters/id-tokens.ts'
+import { idTokenAlgorithms, signIdToken } from '../../../adapters/id-tokens.ts'
 import type { IdSource } from '../../../adapters/ids.ts'
 import { deriveKeys, hashSecret, newSecret, signToken, verifyToken } from '../../../adapters/tokens.ts'
 import type { Config } from '../../../config/config.ts'
@@ -266,13 +266,13 @@ async function answerOf(rt: GrantReads, attempt: Attempt): Promise<TokenAnswer> 
 async function idTokenOf(
   rt: GrantReads,
   userId: string,
-  { clientId, scopes, nonce, beganAt }: Consent,
+  { clientId, scopes, nonce, beganAt, idTokenAlgorithm = idTokenAlgorithms[0] }: Consent,
 ): Promise<string> {
   const iat = Math.floor(rt.clock().getTime() / 1000)
   const about = await userClaims(rt, userId, scopes)
   const { issuer } = issuerOf(rt.config)!
   const exp = iat + rt.config.oauthServer.accessTokenExpiresIn
-  return signIdToken(rt.config, {
+  return signIdToken(rt.config, idTokenAlgorithm, {
     ...about,
     iss: issuer,
     aud: clientId,

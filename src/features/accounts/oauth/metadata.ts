@@ -1,5 +1,5 @@
 import { scopesOfAccess } from '../../../access/scopes.ts'
-import { idTokenAlgorithm, idTokenJwks } from '../../../adapters/id-tokens.ts'
+import { idTokenAlgorithms, idTokenJwks } from '../../../adapters/id-tokens.ts'
 import type { Config } from '../../../config/config.ts'
 import { issuerOf, type ResourceName } from '../../../config/issuer.ts'
 import { supportedScopes } from './requests.ts'
@@ -27,7 +27,7 @@ export function serverMetadata(config: Config) {
     client_id_metadata_document_supported: true,
     protected_resources: Object.values(resources),
     subject_types_supported: ['public'],
-    id_token_signing_alg_values_supported: [idTokenAlgorithm],
+    id_token_signing_alg_values_supported: [...idTokenAlgorithms],
     claims_supported: ['sub', 'iss', 'aud', 'exp', 'iat', 'auth_time', 'nonce', ...userClaimNames],
     prompt_values_supported: ['none', 'login', 'consent', 'select_account'],
   }
@@ -65,4 +65,6 @@ export function isIssuerPath(config: Config, path: string): boolean {
   return wanted === '' || wanted === new URL(issuerOf(config)!.issuer).pathname.replace(/\/+$/, '')
 }
 
-export const publicKeys = (config: Config) => ({ keys: idTokenJwks(config).map((key) => ({ ...key })) })
+export async function publicKeys(config: Config) {
+  return { keys: (await idTokenJwks(config)).map((key) => ({ ...key })) }
+}

@@ -1,3 +1,4 @@
+import type { IdTokenAlgorithm } from '../../../adapters/id-tokens.ts'
 import { type Reader, sql, type Tx } from '../../../db/sql.ts'
 
 /* Programs. */
@@ -8,6 +9,8 @@ export type StoredMetadata = {
   readonly client_uri?: string
   readonly redirect_uris: readonly string[]
   readonly grant_types: readonly string[]
+  /** Where it is not the default. */
+  readonly id_token_signed_response_alg?: string
 }
 
 /** What a registered program said of itself; undefined for an unknown or expired one. */
@@ -65,6 +68,8 @@ export type Consent = {
   readonly resources: readonly string[]
   readonly nonce: string | undefined
   readonly refreshes: boolean
+  /** None in codes of a version that had no choice. */
+  readonly idTokenAlgorithm?: IdTokenAlgorithm
   readonly roleId: string
   readonly tenantId: string | null
   /** The session in which it was allowed, and when that began: the code dies with it. */

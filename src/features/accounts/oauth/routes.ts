@@ -68,7 +68,7 @@ export function oauthMetadataRoutes(app: App, rt: Configuration): void {
       return reply.header('cache-control', publicly).send(resourceMetadata(config, name))
     })
   app.get('/oauth/jwks', keysRoute, async (_request, reply) =>
-    reply.header('cache-control', publicly).send(publicKeys(config)),
+    reply.header('cache-control', publicly).send(await publicKeys(config)),
   )
 }
 
@@ -365,5 +365,5 @@ const resourceMetadataRoute = route({
 const keysRoute = route({
   ...own,
   summary: 'Read the keys that sign ID tokens',
-  response: { 200: Type.Object({ keys: Type.Array(Anything({ kty: 'OKP', crv: 'Ed25519' })) }) },
+  response: { 200: Type.Object({ keys: Type.Array(Anything({ kty: 'RSA', alg: 'RS256', e: 'AQAB' })) }) },
 })

@@ -97,7 +97,8 @@ async function checkAcl(
   ])
 }
 
-function refuseSystemRule(stored: Row): void {
+/** 403 for one of the system's named rules. */
+export function refuseSystemRule(stored: Row): void {
   if (stored.system === true) throw new AppError(403, 'System rules cannot be changed')
 }
 
@@ -167,7 +168,8 @@ function referenceProblems(
   })
 }
 
-function aclProblems(catalog: Catalog, acl: Row): readonly FieldProblem[] {
+/** All that is wrong with a named rule, whatever uses it, by member. */
+export function aclProblems(catalog: Catalog, acl: Row): readonly FieldProblem[] {
   const rule = ruleOf(acl)
   const problems = shapeProblems(rule)
   if (typeof acl.name !== 'string' || acl.name.trim() === '') problems.push(problem('name', 'is required'))

@@ -1,8 +1,8 @@
-import type { TProperties } from 'typebox'
+import type { TProperties, TSchema } from 'typebox'
 import { Type } from '../../../adapters/typebox.ts'
 import { badQuery } from '../../../http/reading.ts'
 import { routesOf } from '../../../http/route.ts'
-import { Anything, Id, Nothing, NullableId, NullableText, OneOf, Said, Text } from '../../../http/shapes.ts'
+import { Anything, Count, Id, Nothing, NullableId, NullableText, OneOf, Said, Text } from '../../../http/shapes.ts'
 import { fileBody, ItemParams, ListQuery, ReadQuery } from '../../data/items/items.ts'
 
 const declared = routesOf('Permissions')
@@ -145,11 +145,38 @@ export const ExplainQuery = Type.Object({
   field: asked('field', 'price', 'A field of it.'),
 })
 
-export const explainRoute = declared({
-  summary: 'Explain whether somebody may do something',
-  scope: 'read',
-  description: 'It asks what every request asks, so it cannot disagree with them.',
-  query: ExplainQuery,
+const RecordId = Type.Union([Type.String({ minLength: 1 }), Type.Integer()], { examples: ['7'] })
+const MadeUp = Type.Record(Type.String(), Type.Unknown(), {
+  description: 'A row that is not there, by its fields, instead of an item.',
+  examples: [{ status: 'draft' }],
+})
+
+export const ExplainBody = Type.Object({
+  ...ExplainQuery.properties,
+  id: Type.Optional(RecordId),
+  record: Type.Optional(MadeUp),
+  fields: Type.Optional(
+    Type.Array(Text('price'), { maxItems: 200, description: 'Fields that are each told whether they are allowed.' }),
+  ),
+})
+
+const Term: TSchema = Type.Object({
+  kind: OneOf(['all', 'any', 'not', 'test']),
+  holds: Type.Unsafe<boolean | null>({
+    type: ['boolean', 'null'],
+    description: 'Null without an item.',
+    examples: [true],
+  }),
+  terms: Type.Optional(Type.Array(Anything({ kind: 'test', path: 'stars', holds: true }))),
+  path: Type.Optional(Text('userCreated_Id')),
+  stored: Type.Optional(Anything('$CURRENT_USER')),
+  resolved: Type.Optional(Anything('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44')),
+  actual: Type.Optional(
+    Anything(['0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'], { description: 'What the item has there.' }),
+  ),
+})
+
+const Explanation = {
   response: {
     200: Type.Object({
       allowed: Type.Boolean(),
@@ -170,6 +197,20 @@ export const explainRoute = declared({
         Type.Null(),
       ]),
       fields: FieldList,
+      dropped: Type.Union([
+        Type.Array(
+          Type.Object({ field: Text('price'), reason: Text("You don't have permission to update field: price") }),
+        ),
+        Type.Null(),
+      ]),
+      asked: Type.Array(
+        Type.Object({ field: Text('price'), allowed: Type.Boolean(), reason: NullableText('The field is hidden') }),
+      ),
+      terms: Type.Union([Term, Type.Null()]),
+      tenantRule: Type.Object({
+        applies: Type.Boolean(),
+        holds: Type.Unsafe<boolean | null>({ type: ['boolean', 'null'], examples: [true] }),
+      }),
       relations: Type.Array(Type.Unknown(), { examples: [[]] }),
       through: Type.Array(Type.Unknown(), { examples: [[]] }),
       conditions: Explained,
@@ -185,6 +226,129 @@ export const explainRoute = declared({
         }),
         Type.Null(),
       ]),
+    }),
+  },
+  sendsText: true,
+} as const
+const cannotDisagree = 'It asks what every request asks, so it cannot disagree with them.'
+
+export const explainRoute = declared({
+  summary: 'Explain whether somebody may do something',
+  scope: 'read',
+  description: cannotDisagree,
+  query: ExplainQuery,
+  ...Explanation,
+})
+export const explainMoreRoute = declared({
+  summary: 'Explain whether somebody may do something, also to a row that is not there',
+  scope: 'read',
+  description: cannotDisagree,
+  body: ExplainBody,
+  ...Explanation,
+})
+
+export const WhoBody = Type.Object({
+  collection: ExplainQuery.properties.collection,
+  id: RecordId,
+  action: Type.Optional(OneOf(['read', 'update', 'delete'], { default: 'read' })),
+})
+const Person = Type.Object({
+  id: Id(),
+  email: NullableText('ada@example.com'),
+  firstName: Text('Ada'),
+  lastName: NullableText('Lovelace'),
+})
+const complete = Type.Boolean({ description: 'False where there were too many, or no time, to look at all.' })
+
+export const whoRoute = declared({
+  summary: 'List who may see, change or delete an item',
+  scope: 'read',
+  description:
+    'By role, with how many of its users may. Users are asked one by one where the rule names the caller, at most 200 of a role.',
+  body: WhoBody,
+  response: {
+    200: Type.Object({
+      data: Type.Object({
+        complete,
+        strangers: Type.Unsafe<boolean | null>({
+          type: ['boolean', 'null'],
+          description: 'Whether callers without a session may.',
+          examples: [false],
+        }),
+        roles: Type.Array(
+          Type.Object({
+            role: Type.Object({ id: Id(), name: Text('editor') }),
+            reason: OneOf(['administrator', 'no permission', 'rule', 'every row']),
+            users: Count(12, { description: 'Active users with the role.' }),
+            allowed: Count(3),
+            looked: Count(12, { description: 'Users that the answer is about.' }),
+            people: Type.Array(Person, { description: 'The first 20 who may.' }),
+          }),
+        ),
+      }),
+    }),
+  },
+  sendsText: true,
+})
+
+const Draft = Type.Object({
+  role: Text('editor', { description: 'By id or name.' }),
+  collection: ExplainQuery.properties.collection,
+  action: ExplainQuery.properties.action,
+  permission: Type.Union([Type.Partial(Type.Object({ ...rule, acl_Ids: Anything(null) })), Type.Null()], {
+    description: 'As it would be stored; null where it would be deleted.',
+  }),
+})
+export const ImpactBody = Type.Object({
+  changes: Type.Array(Draft, { minItems: 1, maxItems: 20, refusal: 'changes must be a list of 1 to 20 changes' }),
+  acls: Type.Optional(
+    Type.Array(Type.Object({ id: Id(), ...Type.Partial(Type.Object(rule)).properties }), {
+      maxItems: 20,
+      description: 'Named rules as they would be stored, by id: what the changes are then.',
+      refusal: 'acls must be a list of at most 20 named rules with their ids',
+    }),
+  ),
+})
+
+export const impactRoute = declared({
+  summary: 'Show what an edit of permissions would change',
+  scope: 'read',
+  description:
+    'Nothing is stored. Rows are counted for the users of the role, at most 50 where the rule names the caller; large collections are estimated from a part of their rows after three seconds.',
+  body: ImpactBody,
+  response: {
+    200: Type.Object({
+      data: Type.Array(
+        Type.Object({
+          role: Type.Object({ id: Id(), name: Text('editor') }),
+          collection: Text('products'),
+          action: OneOf(['create', 'read', 'update', 'delete']),
+          kind: OneOf(['unchanged', 'created', 'changed', 'deleted']),
+          users: Type.Object({
+            total: Count(12),
+            looked: Count(12),
+            gaining: Count(0, { description: 'Of those looked at: who could do it to more rows.' }),
+            losing: Count(12),
+          }),
+          rows: Type.Union(
+            [
+              Type.Object({
+                total: Count(1000),
+                gained: Count(0, { description: 'Rows that at least one user gains.' }),
+                lost: Count(340),
+                exact: Type.Boolean({ description: 'Whether they were counted, not estimated.' }),
+              }),
+              Type.Null(),
+            ],
+            { description: 'Null for create, and where there was no time.' },
+          ),
+          fields: Type.Object(
+            { gained: Type.Array(Text('members.firstName')), lost: Type.Array(Text('price')) },
+            { description: 'Own columns, and those of relations that the permission opens by naming them.' },
+          ),
+          complete,
+        }),
+      ),
     }),
   },
   sendsText: true,

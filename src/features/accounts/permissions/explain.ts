@@ -1,16 +1,8 @@
 import type { Static } from 'typebox'
 import { isNone, namedRules } from '../../../access/access.ts'
-import {
-  accessOfPrincipal,
-  accessOfRole,
-  type PrincipalRow,
-  principalOf,
-  principalSql,
-} from '../../../access/principal.ts'
-import type { AccessRules, PermissionRow, Role } from '../../../access/store.ts'
+import type { PermissionRow } from '../../../access/store.ts'
 import type { Collection } from '../../../catalog/catalog.ts'
 import { isCollectionName } from '../../../catalog/identifiers.ts'
-import type { CurrentCatalog } from '../../../catalog/store.ts'
 import { parameterType, readValue } from '../../../catalog/values.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Clock } from '../../../db/clock.ts'
@@ -32,14 +24,15 @@ import {
 import { createParams, ident } from '../../../query/sql.ts'
 import { resolveDefaults } from '../../../query/variables.ts'
 import { openProblems, openWrite, readPayload } from '../../data/items/items.ts'
-import type { CurrentSettings } from '../../settings/settings.ts'
 import { checkIdentity } from '../identity/identity.ts'
 import type { PermissionReads } from './capabilities.ts'
-import type { ExplainQuery as ExplainParameters } from './declarations.ts'
+import type { ExplainBody, ExplainQuery as ExplainParameters } from './declarations.ts'
+import { type Party, partyOf, type Subject } from './party.ts'
 import { type OpenedRelation, openedBy, storedProblems } from './review.ts'
+import { readValuesOf, type Term, termsOf, testsIn } from './terms.ts'
 
 /**
- * `GET /permissions/explain`: whether somebody may do something, and what decides it. It asks the functions that every
+ * `GET` and `POST /permissions/explain`: whether somebody may do something, and what decides it. It asks the functions that every
  * request goes through and evaluates nothing itself, so it cannot disagree with them.
  */
 type Explanation = {
@@ -67,6 +60,14 @@ type Explanation = {
   readonly relations: readonly OpenedRelation[]
   /** On read: the permissions for other collections that show rows of this one through a relation. */
   readonly through: readonly Through[]
+  /** Own columns that the action leaves out or refuses, with why; null as for `fields`. */
+  readonly dropped: readonly DroppedField[] | null
+  /** What was asked about field by field. */
+  readonly asked: readonly AskedField[]
+  /** The conditions part by part, each with whether the item meets it; null where there are none. */
+  readonly terms: Term | null
+  /** Whether rows are limited to the caller's tenant, and whether the item is within. */
+  readonly tenantRule: { readonly applies: boolean; readonly holds: boolean | null }
   readonly conditions: ValueExplanation
   readonly relConditions: ValueExplanation
   readonly defaultValues: ValueExplanation
@@ -76,6 +77,9 @@ type Explanation = {
 
 /** A stored value, and what its variables stand for; `problem` says why it lets nothing through. */
 type ValueExplanation = { readonly stored: unknown; readonly resolved: unknown; readonly problem: string | null }
+
+type DroppedField = { readonly field: string; readonly reason: string }
+type AskedField = { readonly field: string; readonly allowed: boolean; readonly reason: string | null }
 
 type Through = Pick<OpenedRelation, 'relation' | 'fields'> & {
   /** The role that has the permission. */
@@ -97,7 +101,10 @@ type RowAnswer = {
  * precisely. A role alone is asked about as somebody of whom nothing is known. 400 for a query that makes no sense, 404
  * for an unknown role or user, and for an unknown collection, unless the role has a permission that waits for it.
  */
-export async function explain(rt: PermissionReads, asked: Static<typeof ExplainParameters>): Promise<Explanation> {
+export async function explain(
+  rt: PermissionReads,
+  asked: Static<typeof ExplainParameters> & Partial<Pick<Static<typeof ExplainBody>, 'record' | 'fields'>>,
+): Promise<Explanation> {
   const query = questionOf(asked)
   const catalog = rt.catalog.current()
   const collection = catalog.collections.get(query.collection)
@@ -105,8 +112,9 @@ export async function explain(rt: PermissionReads, asked: Static<typeof ExplainP
   const party = await partyOf(rt, query)
   const question: Question = { rt, query, collection, party }
   const row = await rowAnswer(question)
-  const verdict = (await refusalOf(question, row)) ?? grantedBy(question)
-  return { ...verdict, ...described(question), row }
+  const found = await examined(question, row)
+  const verdict = (await refusalOf(question, row)) ?? refusalOfRecord(question, found.terms) ?? grantedBy(question)
+  return { ...verdict, ...described(question), ...found, row }
 }
 
 type Question = {
@@ -129,6 +137,10 @@ async function waiting(rt: PermissionReads, query: ExplainQuery): Promise<Explan
     ...toldOf(party, query),
     permission: permissionOf(rt, party, stored, grant),
     fields: null,
+    dropped: null,
+    asked: [],
+    terms: null,
+    tenantRule: { applies: false, holds: null },
     relations: [],
     through: [],
     conditions: untold(grant?.conditions),
@@ -167,6 +179,13 @@ async function refusalOf(question: Question, row: RowAnswer | null): Promise<Ver
   return protection && refused('collection', protection.message)
 }
 
+/** A row that is made up fails at the rule alone. */
+function refusalOfRecord({ query }: Question, terms: Term | null): Verdict | undefined {
+  return query.record !== undefined && terms?.holds === false
+    ? refused('rule', 'The permission does not allow it on such an item')
+    : undefined
+}
+
 function rowRefusal(row: RowAnswer, action: Exclude<Action, 'create'>): Verdict {
   const part = row.exists && !row.conditions ? 'rule' : row.exists && !row.tenant ? 'tenant' : 'row'
   return refused(part, errors.itemDenied(action).message)
@@ -196,7 +215,7 @@ function relationOf({ party, query }: Question): string | undefined {
   return opened.find(({ relation }) => relation === field.slice(0, field.lastIndexOf('.')))?.relation
 }
 
-function described(question: Question): Omit<Explanation, keyof Verdict | 'row'> {
+function described(question: Question): Omit<Explanation, keyof Verdict | keyof Examined | 'row'> {
   const { rt, party, query } = question
   const grant = grantIn(question)
   const stored = storedOf(party, query)
@@ -220,6 +239,59 @@ function toldOf({ role, user, tenantId }: Party, { collection, action }: Explain
     user: user ?? null,
     tenant: tenantId ?? null,
   }
+}
+
+type Examined = Pick<Explanation, 'dropped' | 'asked' | 'terms' | 'tenantRule'>
+
+/** The rule taken apart: fields one by one, conditions one by one, the tenant by itself. */
+async function examined(question: Question, row: RowAnswer | null): Promise<Examined> {
+  const { query, collection } = question
+  const allowed = new Set(fieldsOf(question))
+  const isListed = fieldsOf(question) !== null
+  const others = isListed ? [...collection.fields.values()].filter(({ name }) => !allowed.has(name)) : []
+  return {
+    dropped: isListed ? others.map(({ name }) => ({ field: name, reason: reasonOf(question, name) })) : null,
+    asked: query.fields.map((field) => {
+      const reason = fieldRefusal({ ...question, query: { ...query, field } }) ?? null
+      return { field, allowed: reason === null && grantIn(question, true) !== undefined, reason }
+    }),
+    terms: await termsFor(question, row),
+    tenantRule: { applies: isTenantScoped(question), holds: row === null || !row.exists ? null : row.tenant },
+  }
+}
+
+function reasonOf(question: Question, field: string): string {
+  if (question.collection.fields.get(field)!.hidden && question.query.action === 'read')
+    return 'The field is hidden from everybody'
+  const asked = { ...question, query: { ...question.query, field } }
+  return fieldRefusal(asked) ?? 'The permission does not name it'
+}
+
+function isTenantScoped(question: Question): boolean {
+  if (question.query.action === 'create') return false
+  const access = withoutConditions(question.party.access)
+  let applies = false
+  failure(() => {
+    applies = conditionOf(question, { access, includeDeleted: true }) !== undefined
+  })
+  return applies
+}
+
+async function termsFor(question: Question, row: RowAnswer | null): Promise<Term | null> {
+  const { rt, query, collection, party } = question
+  const conditions = grantIn(question)?.conditions
+  if (isNone(conditions) || ruleProblem(question) !== null) return null
+  const { id, record } = query
+  const item = record !== undefined ? { record } : row?.exists === true ? { id: id! } : undefined
+  const tests = testsIn(conditions)
+  return termsOf(rt, collection, tests, item, {
+    condition: (part) => {
+      const access = withConditions(party.access, part)
+      return conditionOf(question, { access, anyTenant: true, includeDeleted: true, as: 'read' })
+    },
+    resolved: (stored) => explained(question, stored).resolved,
+    values: await readValuesOf(rt, collection, tests, item),
+  })
 }
 
 const storedOf = ({ rules, role }: Party, query: ExplainQuery): PermissionRow | undefined =>
@@ -247,7 +319,11 @@ function throughOthers({ party, query }: Question): readonly Through[] {
 const isAbout = (row: { collection: string; action: string }, { collection, action }: ExplainQuery): boolean =>
   row.collection === collection && row.action === action
 
-const grantIn = ({ party, query }: Question): Grant | undefined => party.access.grant(query.collection, query.action)
+/** With `orAdmin` something also where none is needed. */
+const grantIn = ({ party, query }: Question, orAdmin = false): Grant | undefined =>
+  party.access.grant(query.collection, query.action) ?? (orAdmin && party.access.admin ? anything : undefined)
+
+const anything: Grant = { fields: null, conditions: null, relConditions: null, defaultValues: null }
 
 /** What a write of this kind would be made with. */
 function writeOf({ rt, party, query, collection }: Question) {
@@ -264,11 +340,11 @@ function scopeFailure(question: Question): AppError | undefined {
 
 function conditionOf(
   question: Question,
-  only: { access?: Access; anyTenant?: boolean; includeDeleted?: boolean } = {},
+  only: { access?: Access; anyTenant?: boolean; includeDeleted?: boolean; as?: 'read' } = {},
 ): ResolvedFilter | undefined {
   const { rt, party, query } = question
   const { access = party.access, includeDeleted = query.action === 'update' } = only
-  const asked = query.action === 'read' ? resolveEnv(rt) : writeOf(question).env
+  const asked = query.action === 'read' || only.as === 'read' ? resolveEnv(rt) : writeOf(question).env
   const env = only.anyTenant ? { ...asked, multiTenant: { ...asked.multiTenant, enabled: false } } : asked
   return resolveCondition(rt.catalog.current(), access, query.collection, query.action, env, { includeDeleted })
 }
@@ -300,6 +376,13 @@ function fieldsOf(question: Question): readonly string[] | null {
     return readableFields(rt.catalog.current(), party.access, collection.name).map(({ name }) => name)
   if (failure(() => writeOf(question)) !== undefined) return null
   return [...collection.fields.keys()].filter((name) => writeRefusal(question, name) === undefined)
+}
+
+/** Own columns that somebody can read or write by the rules that they are given. */
+export function usableFields(rt: PermissionReads, party: Party, collection: Collection, action: Action) {
+  const of = { collection: collection.name, action, who: { role: '' }, tenant: undefined, id: undefined }
+  const query: ExplainQuery = { ...of, field: undefined, fields: [], record: undefined }
+  return fieldsOf({ rt, query, collection, party }) ?? []
 }
 
 function fieldRefusal(question: Question): string | undefined {
@@ -351,10 +434,12 @@ async function rowAnswer(question: Question): Promise<RowAnswer | null> {
   return { exists: true, ...found }
 }
 
-function withoutConditions(access: Access): Access {
+const withoutConditions = (access: Access): Access => withConditions(access, null)
+
+function withConditions(access: Access, conditions: unknown): Access {
   return withGrants(access, (collection, action) => {
     const grant = access.grant(collection, action)
-    return grant && { ...grant, conditions: null }
+    return grant && { ...grant, conditions }
   })
 }
 
@@ -383,76 +468,27 @@ const detailOf = ({ details, message }: AppError): string => (typeof details ===
 type ExplainQuery = {
   readonly collection: string
   readonly action: Action
-  readonly who: { readonly role: string } | { readonly user: string }
+  readonly who: Subject
   readonly tenant: string | undefined
   readonly id: string | undefined
   readonly field: string | undefined
-}
-
-/** The caller that a question is about, as a request of theirs would be seen. */
-type Party = {
-  readonly access: Access
-  readonly rules: AccessRules
-  /** Undefined for a user without one. */
-  readonly role: Role | undefined
-  readonly user: { readonly id: string; readonly status: string } | undefined
-  readonly tenantId: string | undefined
-  /** Why there would be no such request at all. */
-  readonly blocked?: string
+  readonly fields: readonly string[]
+  /** A row that is not there, by its members. */
+  readonly record: Readonly<Record<string, unknown>> | undefined
 }
 
 /** 400 unless it is about either a role or a user. Empty parameters say nothing. */
-function questionOf({ collection, action, ...given }: Static<typeof ExplainParameters>): ExplainQuery {
+function questionOf({
+  collection,
+  action,
+  fields = [],
+  record,
+  ...given
+}: Parameters<typeof explain>[1]): ExplainQuery {
   const [role, user] = [given.role || undefined, given.user || undefined]
   if ((role === undefined) === (user === undefined)) throw errors.badQuery('either role or user is required')
   const who = user === undefined ? { role: role! } : { user }
   const { tenant, id, field } = given
-  return { collection, action, who, tenant: tenant || undefined, id: id || undefined, field: field || undefined }
-}
-
-async function partyOf(rt: PermissionReads, { who, tenant }: ExplainQuery): Promise<Party> {
-  const tenantId = tenant?.toLowerCase()
-  return 'user' in who ? userParty(rt, who.user, tenantId) : roleParty(rt, who.role, tenantId)
-}
-
-function roleParty(rt: PermissionReads, idOrName: string, tenantId: string | undefined): Party {
-  const rules = rt.access.current()
-  const role = rules.roles.get(idOrName) ?? [...rules.roles.values()].find(({ name }) => name === idOrName)
-  if (role === undefined) throw new AppError(404, 'Role not found')
-  const at = rt.config.tenancy.enabled ? tenantId : undefined
-  return { access: accessOfRole(rt, rules, role, at), rules, role, user: undefined, tenantId: at }
-}
-
-/** In the role at the tenant, else in the oldest one, as at sign-in. */
-async function userParty(rt: PermissionReads, userId: string, tenantId: string | undefined): Promise<Party> {
-  const rules = rt.access.current()
-  const text = `
-    select u.id as "userId", ur."tenant_Id" as "tenantId", u.status, ur.id is not null as "hasRole", ${principalSql(rules.catalog)}
-    from "svc_User" u
-    left join "svc_UserRole" ur on ur."user_Id" = u.id and ($2::text is null or ur."tenant_Id"::text = $2)
-    left join "svc_Role" r on r.id = ur."role_Id"
-    left join "svc_Tenant" t on t.id = ur."tenant_Id"
-    where u.id::text = $1 order by ur."createdAt", ur.id limit 1`
-  const at = rt.config.tenancy.enabled ? (tenantId ?? null) : null
-  const row = await rt.db.maybeOne<PrincipalRow & { status: string; hasRole: boolean }>(
-    rawQuery(text, [userId.toLowerCase(), at]),
-  )
-  if (row === undefined) throw new AppError(404, 'User not found')
-  const user = { id: row.userId, status: row.status }
-  if (!row.hasRole) return nobody(rt, rules, user, at)
-  const principal = await principalOf(rt.db, rules, rt.config.tenancy.enabled, row, rt.log)
-  const { role, tenantId: actual } = principal
-  const blocked = row.status === 'active' ? {} : { blocked: `Account is ${row.status}` }
-  return { access: accessOfPrincipal(rt, principal), rules, role, user, tenantId: actual, ...blocked }
-}
-
-function nobody(
-  rt: CurrentCatalog & CurrentSettings,
-  rules: AccessRules,
-  user: Party['user'],
-  tenantId: string | null,
-): Party {
-  const blocked = tenantId === null ? 'No role is assigned to this account' : 'Access denied for specified tenant'
-  const access = withGrants(accessOfRole(rt, rules, rules.publicRole, undefined), () => undefined)
-  return { access, rules, role: undefined, user, tenantId: undefined, blocked }
+  const asked = { tenant: tenant || undefined, id: id || undefined, field: field || undefined }
+  return { collection, action, who, ...asked, fields, record: record as ExplainQuery['record'] }
 }

@@ -11,18 +11,23 @@ import { checkRule, checkRuleDelete } from './check.ts'
 import {
   changeRoute,
   createRoute,
+  explainMoreRoute,
   explainRoute,
   exportRoute,
+  impactRoute,
   importRoute,
   listRoute,
   previewRoute,
   readRoute,
   reloadRoute,
   removeRoute,
+  whoRoute,
 } from './declarations.ts'
 import { explain } from './explain.ts'
+import { impactOf } from './impact.ts'
 import { storedRow } from './queries.ts'
 import { exportPermissions, importPermissions, previewImport } from './transfer.ts'
+import { whoMay } from './who.ts'
 
 type Row = Readonly<Record<string, unknown>>
 
@@ -54,6 +59,11 @@ export function permissionAdminRoutes(app: App, rt: PermissionWrites): void {
     return { message: 'Permission cache reloaded successfully' }
   })
   app.get('/permissions/explain', explainRoute, (request) => explain(rt, request.query))
+  app.post('/permissions/explain', explainMoreRoute, ({ body: { id, ...question } }) =>
+    explain(rt, { ...question, ...(id !== undefined && { id: String(id) }) }),
+  )
+  app.post('/permissions/who', whoRoute, async ({ body }) => ({ data: await whoMay(rt, body) }))
+  app.post('/permissions/impact', impactRoute, async ({ body }) => ({ data: await impactOf(rt, body) }))
   app.get('/permissions-export', exportRoute, async (_request, reply) => {
     const file = await exportPermissions(rt)
     const name = `permissions-${file.timestamp.slice(0, 10)}.json`

@@ -96,7 +96,8 @@ export function startForPage(rt: Writes, request: FastifyRequest, provider: stri
 /** The active provider of this id; 400 where there is none. */
 function namedProvider(rt: Configuration, typed: string): SocialProvider {
   const id = typed.trim().toLowerCase()
-  const provider = rt.config.oauth.providers[id]
+  const { providers } = rt.config.oauth
+  const provider = Object.hasOwn(providers, id) ? providers[id] : undefined
   if (provider === undefined) throw new AppError(400, `Provider '${id.slice(0, 40)}' not found`)
   return provider
 }

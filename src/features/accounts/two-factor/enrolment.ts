@@ -15,6 +15,7 @@ import {
   beginEnrolment,
   deleteEnrolment,
   finishEnrolment,
+  hasSecondFactor,
   lockEnrolment,
   newBackupCodes,
   secretOf,
@@ -24,6 +25,11 @@ import {
 /** 400 unless TWOFACTOR is in AUTH_SERVICES_ENABLED. */
 export function checkEnabled(rt: Configuration): void {
   if (!rt.config.auth.twoFactor) throw new AppError(400, 'Two-factor authentication is not enabled on this server')
+}
+
+/** Whether the caller has a second factor; one whose setup was not finished is none. */
+export async function stateOf(rt: Reads, request: FastifyRequest): Promise<{ enabled: boolean }> {
+  return { enabled: await hasSecondFactor(rt.db, signedIn(request.caller).userId) }
 }
 
 /**

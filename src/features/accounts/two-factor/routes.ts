@@ -2,7 +2,7 @@ import type { Reads } from '../../../db/pools.ts'
 import type { Writes } from '../../../events/commit.ts'
 import type { App } from '../../../http/http.ts'
 import { authRoute, deliver, ProofBody, prepare, SignedInShape } from '../auth/auth.ts'
-import { beginSetup, checkEnabled, disable, finishSetup } from './enrolment.ts'
+import { beginSetup, checkEnabled, disable, finishSetup, stateOf } from './enrolment.ts'
 import {
   CodeBody,
   DisabledShape,
@@ -10,6 +10,7 @@ import {
   PasswordBody,
   type SecondFactorWrites,
   SetupShape,
+  StateShape,
   VerifyBody,
   verifyTwoFactor,
 } from './verify.ts'
@@ -28,6 +29,7 @@ export function twoFactorPublicRoutes(app: App, rt: SecondFactorWrites): void {
 export function twoFactorRoutes(app: App, rt: Reads & Writes): void {
   prepare(app)
   const enabled = { preValidation: async () => checkEnabled(rt) }
+  app.get('/auth/2fa', { ...stateRoute, ...enabled }, (request) => stateOf(rt, request))
   app.post('/auth/2fa/enable', { ...enableRoute, ...enabled }, (request) => beginSetup(rt, request, request.body))
   app.post('/auth/2fa/verify-setup', { ...verifySetupRoute, ...enabled }, (request) =>
     finishSetup(rt, request, request.body.code),
@@ -43,6 +45,12 @@ const verifyRoute = authRoute({
   tag,
   body: VerifyBody,
   response: { 200: SignedInShape },
+})
+const stateRoute = authRoute({
+  summary: 'Read whether you have a second factor',
+  scope: 'none',
+  tag,
+  response: { 200: StateShape },
 })
 const enableRoute = authRoute({
   summary: 'Begin to set up a second factor',

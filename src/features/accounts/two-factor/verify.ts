@@ -118,6 +118,8 @@ export const SetupShape = Type.Object({
   backupCodes: Type.Array(Text('7k2m-9q4x')),
 })
 
+export const StateShape = Type.Object({ enabled: Type.Boolean() })
+
 export const EnabledShape = Type.Object({ enabled: Type.Literal(true) })
 
 export const DisabledShape = Type.Object({ disabled: Type.Literal(true) })

@@ -157,7 +157,7 @@ export function viewOf({ catalog, access, collection, fields, env, scoped, filte
   const rule = scoped ? resolveCondition(catalog, access, collection.name, 'read', env, { filter }) : undefined
   const after = conditionOn(rule, 't')
   const before = conditionOn(rule, 'old')
-  const image = (value: string) => `lateral jsonb_populate_record(null::${ident(collection.name)}, ${value})`
+  const image = (value: string) => `lateral jsonb_populate_record(null::public.${ident(collection.name)}, ${value})`
   const text = `with "$viewers" as materialized (${viewersSql(after.values)})
     select e.position::text as position, e.action, (${jsonObject(members)})::text as data, seen.visible,
       case when e.action = 'create' then '{}' else seen.was_visible end as was_visible,

@@ -77,10 +77,10 @@ export async function readEventVersion(
   return JSON.parse(row.data)
 }
 
-/** `GET /history/now`: a cursor of this moment, for `asOf`, and the database's time. */
-export async function readNow(rt: Reads): Promise<{ data: { cursor: string; time: string } }> {
-  const { snapshot, time } = await presentMoment(rt)
-  return { data: { cursor: encodeCursor(cursorAt(snapshot)), time } }
+/** `GET /history/now`: a cursor of this moment, for `asOf`, the database's time, and the oldest moment that can be read. */
+export async function readNow(rt: Reads): Promise<{ data: { cursor: string; time: string; oldest: string | null } }> {
+  const { snapshot, time, oldest } = await presentMoment(rt)
+  return { data: { cursor: encodeCursor(cursorAt(snapshot)), time, oldest } }
 }
 
 /**

@@ -1,7 +1,8 @@
 import type { Collection, Field } from '../../../catalog/catalog.ts'
 import { logSchema, logTable } from '../../../catalog/log-triggers.ts'
 import type { Reads } from '../../../db/pools.ts'
-import { quoteName, rawQuery, sql, type Tx } from '../../../db/sql.ts'
+import { quoteName, rawQuery, type Tx } from '../../../db/sql.ts'
+import { momentSql } from '../../../events/cursor.ts'
 import { erasedMarker, logDoors } from '../../../events/log.ts'
 import { keepCommitments } from '../../../events/seals/seals.ts'
 import { compileCondition } from '../../../query/compile.ts'
@@ -58,10 +59,13 @@ export function versionStatement(sight: Sight, id: string, position: string, sid
   )
 }
 
-/** The present moment: a `pg_snapshot` and an ISO time. */
-export async function presentMoment({ db }: Reads): Promise<{ snapshot: string; time: string }> {
-  return db.one(sql.unsafe`
-    select pg_current_snapshot()::text as snapshot, to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as time`)
+/** The present moment, for `cursorAt`, and as an ISO time; and the oldest one that the log reaches, null while it is empty. */
+export async function presentMoment({ db }: Reads): Promise<{ snapshot: string; time: string; oldest: string | null }> {
+  return db.one(
+    rawQuery(`select ${momentSql} as snapshot, ${wireTime('clock_timestamp()')} as time,
+      (select ${wireTime(`date_trunc('milliseconds', nullif(greatest(f."upTo", (select min("createdAt") from "${logTable}")), '-infinity') + interval '999 microseconds')`)}
+       from ${logSchema}.floor f) as oldest`),
+  )
 }
 
 /** Replaces the images of one item's events by the marker; how many there were. What is sealed of them stays provable. */
@@ -140,7 +144,7 @@ const changedFields = `case when not h.erased then (
 function imageSql({ collection, fields, rule }: Sight, image: string, params: ReturnType<typeof createParams>): string {
   const where = rule === undefined ? '' : ` and ${compileCondition(rule, 't', params)}`
   return `(select to_jsonb(o.*) from (select ${projectionList(fields, 't')}
-        from jsonb_populate_record(null::${quoteName(collection.name)}, ${image}) t where ${image} is not null${where}) o)`
+        from jsonb_populate_record(null::public.${quoteName(collection.name)}, ${image}) t where ${image} is not null${where}) o)`
 }
 
 const wireTime = (time: string): string => `to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`

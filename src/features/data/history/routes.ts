@@ -42,7 +42,13 @@ const nowRoute = declared({
   summary: 'Read a cursor of this moment',
   scope: 'read',
   response: {
-    200: Type.Object({ data: Type.Object({ cursor: Text('eyJ4IjoxfQ'), time: Text('2026-03-14T09:26:53.589Z') }) }),
+    200: Type.Object({
+      data: Type.Object({
+        cursor: Text('eyJ4IjoxfQ'),
+        time: Text('2026-03-14T09:26:53.589Z'),
+        oldest: NullableText('2026-01-01T00:00:00.000Z', { description: 'The oldest moment that can be read.' }),
+      }),
+    }),
   },
 })
 const listRoute = declared({

@@ -7,6 +7,7 @@ import type { Answer } from '../../../cache/result-cache.ts'
 import type { Collection } from '../../../catalog/catalog.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Config, Configuration } from '../../../config/config.ts'
+import type { WalPosition } from '../../../db/replicas/wal.ts'
 import { errors } from '../../../errors.ts'
 import { oncePer } from '../../../language/once.ts'
 import type { Access, Grant } from '../../../query/access.ts'
@@ -49,20 +50,24 @@ export async function readCached(
   const asked = readCacheRequest((request.query as Record<string, unknown>).cache)
   if (!rt.config.dataCache.enabled) return readUncached(read)
   const known = read.collections.map((name) => rt.catalog.current().collections.get(name))
-  const seconds = read.isPlain ? cacheSeconds(rt.config, asked, known) : undefined
-  const key = seconds === undefined ? undefined : cacheKey(rt, request)
-  if (seconds === undefined || key === undefined) {
+  const wish = read.isPlain ? wishOf(rt, request, { asked, known, isItem: read.isStill !== undefined }) : undefined
+  const key = wish === undefined ? undefined : cacheKey(rt, request)
+  if (wish === undefined || key === undefined) {
     reply.header('x-cache', 'BYPASS')
     return readUncached(read)
   }
+  const { seconds, isAutomatic } = wish
   const lookup = {
     key,
     ttlMs: seconds * 1000,
     maxAgeMs: (asked.seconds ?? seconds) * 1000,
     reload: asked.reload,
+    isAutomatic,
     ...(read.isStill && { isStill: read.isStill }),
   }
-  const found = await rt.dataCache.read(lookup, () => make(rt, request, read, key))
+  const found = await rt.dataCache.read(lookup, async (isNoted) =>
+    isNoted ? make(rt, request, read, lookup) : { other: await readUncached(read) },
+  )
   reply.header('x-cache', found.state)
   return found.answer ?? found.other
 }
@@ -71,14 +76,17 @@ async function make(
   rt: Configuration & CurrentCatalog,
   request: FastifyRequest,
   read: CacheableRead,
-  key: string,
+  { key, isAutomatic }: { readonly key: string; readonly isAutomatic: boolean },
 ): Promise<Made<ServedAnswer>> {
   const { access } = request.caller
   const plans: Plan[] = []
   const statements: Statement[] = []
+  const replayed: WalPosition[] = []
   const recorder: DependencyRecorder = {
     begin: (plan) => void plans.push(plan),
     ran: (statement) => void statements.push(statement),
+    // What is asked for to be kept comes from the primary; what nobody asked for must not take reads from the replicas.
+    ...(isAutomatic && { servedBy: (position) => void replayed.push(position) }),
   }
   const { body, version } = await read.read(recorder)
   const isKeepable =
@@ -89,7 +97,8 @@ async function make(
     key === cacheKey(rt, request)
   if (!isKeepable) return { other: serve(read, { body, version }) }
   const tables = [...new Set(plans.flatMap((plan) => [...plan.collections]))]
-  return { answer: { body, tag: read.tagOf(body, version), version }, tables }
+  const answer = { body, tag: read.tagOf(body, version), version }
+  return { answer, tables, ...(replayed.length > 0 && { replayed }) }
 }
 
 const readUncached = async (read: CacheableRead): Promise<ServedAnswer> => serve(read, await read.read(undefined))
@@ -145,28 +154,45 @@ function readCacheRequest(value: unknown): CacheRequest {
   throw errors.badQuery('cache: expected true, false, reload or a number of seconds')
 }
 
-/** For how many seconds the answer may be kept; undefined where it must not be. */
-function cacheSeconds(
-  { dataCache }: Config,
-  { wanted, seconds }: CacheRequest,
-  collections: readonly (Collection | undefined)[],
-): number | undefined {
-  const byDefault = dataCache.strategy === 'all'
-  for (const collection of collections) {
-    const declared = collection?.cache.wanted
-    // An opt-out of the schema is for good: the request can't know its reasons.
-    if (collection === undefined || declared === false || !(wanted ?? declared ?? byDefault)) return undefined
-  }
-  const limits = collections.flatMap((collection) => collection?.cache.ttlSeconds ?? [])
-  return Math.min(dataCache.ttlSeconds, seconds ?? Number.POSITIVE_INFINITY, ...limits)
+/** For how many seconds the answer may be kept, and whether that is nobody's wish but the program's. */
+type Wish = { readonly seconds: number; readonly isAutomatic: boolean }
+
+type WishOptions = {
+  readonly asked: CacheRequest
+  readonly known: readonly (Collection | undefined)[]
+  readonly isItem: boolean
 }
+
+/** Undefined where the answer must not be kept, or was not requested often enough for that. */
+function wishOf(
+  rt: Configuration & ResultCache,
+  request: FastifyRequest,
+  { asked, known, isItem }: WishOptions,
+): Wish | undefined {
+  const { automatic, strategy, ttlSeconds } = rt.config.dataCache
+  // An opt-out of the schema is for good: the request can't know its reasons.
+  const isRefused = known.some((collection) => collection === undefined || collection.cache.wanted === false)
+  if (isRefused || asked.wanted === false) return undefined
+  const limits = known.flatMap((collection) => collection?.cache.ttlSeconds ?? [])
+  const seconds = Math.min(ttlSeconds, asked.seconds ?? Number.POSITIVE_INFINITY, ...limits)
+  const isWanted = known.every((collection) => asked.wanted ?? collection?.cache.wanted ?? strategy === 'all')
+  if (isWanted) return { seconds, isAutomatic: false }
+  // One by its key is hardly cheaper from the cache.
+  if (!automatic || isItem) return undefined
+  const { userId, roleId } = request.caller.access
+  return rt.dataCache.isRepeated(`${userId ?? roleId} ${textOf(request)}`) ? { seconds, isAutomatic: true } : undefined
+}
+
+/** The request itself, without the parameter that is about the cache. */
+const textOf = (request: FastifyRequest): string =>
+  `${withoutCacheParameter(request.raw.url ?? '')}\0${request.body === undefined ? '' : JSON.stringify(request.body)}`
 
 /**
  * The key of a request: path, query and body as they came, who asks, and what names and queries mean. Undefined where the
  * caller can't be told, and for a request that may depend on the time: a text that could spell `$NOW`.
  */
 function cacheKey(rt: Configuration & CurrentCatalog, request: FastifyRequest): string | undefined {
-  const text = `${withoutCacheParameter(request.raw.url ?? '')}\0${request.body === undefined ? '' : JSON.stringify(request.body)}`
+  const text = textOf(request)
   const namesVariables = mayNameVariables.test(text)
   if (namesVariables && mayNameTime(text)) return undefined
   const identity = request.caller.access.identity?.(namesVariables)

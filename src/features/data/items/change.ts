@@ -11,18 +11,10 @@ import { parseListQuery } from '../../../query/parse.ts'
 import { resolveList, resolveOne } from '../../../query/resolve.ts'
 import { createTrees, deleteRows, isPlain, rowsPerStatement, updateTrees } from './apply.ts'
 import type { ItemReads, ItemWrites, StoredValues } from './context.ts'
-import {
-  placed,
-  placeOf,
-  type Requester,
-  type RequestPlace,
-  type Run,
-  rulesOf,
-  runWrite,
-  type Write,
-} from './context.ts'
+import { placed, placeOf, type Requester, type RequestPlace, type Run, rulesOf, runWrite } from './context.ts'
 import { guardInserts, isGuarded } from './guard.ts'
 import { inTransaction, meetsHooks } from './hooking.ts'
+import { deleteOf, insertOf, type KeptWrite, updateOf } from './kept-writes.ts'
 import { inTurn, learnNames, openWrite, planTree, type Tree } from './plan.ts'
 import {
   type ChangedRow,
@@ -30,10 +22,8 @@ import {
   changedId,
   deleteStatement,
   type FromLog,
-  insertOf,
   insertStatement,
   rowFromLog,
-  updateOf,
   updateStatement,
   type Versions,
 } from './statements.ts'
@@ -123,7 +113,7 @@ export function updatesIn(elements: readonly unknown[]): readonly RowUpdate[] {
 type WritePlan = OneStatement | Steps | undefined
 
 type OneStatement = {
-  readonly write: Write
+  readonly write: KeptWrite
   readonly place?: RequestPlace | undefined
   /** Of a statement on one row; see `commitRow`. */
   readonly fromLog?: FromLog | undefined
@@ -237,7 +227,10 @@ async function planDelete(
   }
   await rulesOf(context)?.beforeDelete?.(rt, keys)
   return {
-    write: deleteStatement(context, keys, { ifMatch }),
+    write:
+      keys.length === 1 && ifMatch === undefined
+        ? deleteOf(context, keys[0]!)
+        : deleteStatement(context, keys, { ifMatch }),
     fromLog: keys.length === 1 ? rowFromLog(context, 'delete', keys[0]) : undefined,
     ...(ifMatch !== undefined && { outcomes: deleted }),
   }

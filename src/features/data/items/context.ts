@@ -42,7 +42,11 @@ export type Requester = {
 export type PlatformValues = {
   readonly collection: string
   readonly values: Readonly<Record<string, unknown>>
+  readonly condition?: InsertCondition
 }
+
+/** A function of the database, called with these texts by the statement that inserts the row; it raises what is wrong. */
+export type InsertCondition = { readonly name: string; readonly args: readonly string[] }
 
 export type ChangeAction = Exclude<Action, 'read'>
 export type WriteAction = 'create' | 'update'
@@ -73,6 +77,7 @@ export type PayloadContext = {
   /** Stands for the caller's own grant of the action. */
   readonly grant?: Grant | undefined
   readonly platform?: PlatformValues['values'] | undefined
+  readonly condition?: InsertCondition | undefined
 }
 
 /** What decides what one kind of change of one collection may do. */

@@ -206,6 +206,17 @@ export const exportRoute = route({
   query: Type.Object({ ...ListQuery.properties, format: optional(OneOf(['csv', 'json'], { default: 'csv' })) }),
   response: { 200: Text('id,name\n7,Analytical engine', { contentMediaType: 'text/csv' }) },
 })
+export const estimatesRoute = route({
+  summary: 'Estimate how many items large collections have',
+  scope: 'read',
+  description:
+    'By the statistics of the database, in no time. Only of collections with more than 100,000 items of which you may read every one; count others by a list.',
+  tag,
+  query: Type.Object({ collections: described('products,orders', 'Names by commas; all unless given.') }),
+  response: {
+    200: Type.Object({ data: Type.Array(Type.Object({ collection: Text('products'), rows: Count(1_234_000) })) }),
+  },
+})
 export const readRoute = route({
   ...dynamic,
   summary: 'Read an item',
@@ -317,6 +328,34 @@ export const ImportedShape = Type.Object({
 export const fileBody = (part: string, more: TProperties = {}) =>
   Type.Object({ [part]: Text('(a file)', { format: 'binary' }), ...more }, { contentMediaType: 'multipart/form-data' })
 
+/** A row that cannot be imported. */
+const BrokenRow = Type.Object({
+  row: optional(Count(3, { description: 'Counted from 1, without the header; `item` for JSON.' })),
+  item: optional(Count(3)),
+  line: optional(Count(4, { description: 'In which it begins in the file.' })),
+  data: optional(
+    Type.Record(Type.String(), Type.Unknown(), { examples: [{ name: 'Analytical engine', price: 'many' }] }),
+  ),
+  error: Text('Validation failed: price: expected an integer'),
+  fields: Type.Array(Type.Object({ field: Text('price'), message: Text('expected an integer') })),
+})
+
+const TriedShape = Type.Object({
+  success: Type.Boolean({ description: 'Whether an import would do it all.' }),
+  dryRun: Type.Literal(true),
+  message: Text('1 of 120 items have errors'),
+  results: Type.Object({
+    rows: Count(120, { description: 'How many were read.' }),
+    complete: Type.Boolean({ description: 'False where it gave up after 1,000 broken rows.' }),
+    wouldCreate: Count(119, { description: 'Rows of all collections.' }),
+    wouldUpdate: Count(0, { description: 'Existing rows that nested ones change.' }),
+    changes: Type.Array(Type.Object({ collection: Text('products'), create: Count(119), update: Count(0) })),
+    skipsHooks: Type.Boolean({ description: 'Whether hooks were left out, which may refuse or change rows.' }),
+    failed: Count(1),
+    errors: Type.Array(BrokenRow),
+  }),
+})
+
 const importRoute = <const Format extends 'CSV' | 'JSON'>(format: Format, part: string) =>
   route(
     {
@@ -325,9 +364,12 @@ const importRoute = <const Format extends 'CSV' | 'JSON'>(format: Format, part: 
       scope: 'write',
       description: 'All or none.',
       params: CollectionParams,
-      query: Type.Object({ tenant: described(someIds[0]!, 'The tenant that the items are for.') }),
+      query: Type.Object({
+        tenant: described(someIds[0]!, 'The tenant that the items are for.'),
+        dryRun: flag(true, 'Writes nothing and answers what an import would do.'),
+      }),
       body: fileBody(part, { tenant: described(someIds[0]!, 'The same in the form.') }),
-      response: { 200: ImportedShape },
+      response: { 200: Type.Union([ImportedShape, TriedShape]) },
     },
     { config: { streamedBody: true } },
   )

@@ -108,9 +108,9 @@ export function noteWritten(run: Run, written: Omit<WrittenRow, 'requester'>): v
 }
 
 /** The notifications to send when the transaction has committed, with the rows as they are at its end. */
-async function afterwards(
+export async function afterwards(
   rt: Reads & CurrentAccess & ItemHooks,
-  { tx, written }: Scope,
+  { tx, written }: Pick<Scope, 'tx' | 'written'>,
 ): Promise<readonly (() => Promise<void>)[]> {
   const kept = written.filter(({ action }) => action !== 'delete')
   const documents = new Map<Collection, ReadonlyMap<string, Document>>()

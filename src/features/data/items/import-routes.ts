@@ -10,11 +10,12 @@ import type { Configuration } from '../../../config/config.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { type ProgressNotices, toldOf } from '../../../events/progress.ts'
 import { type App, actorOf, identifyBody, turnOf } from '../../../http/http.ts'
-import { readString } from '../../../query/parse.ts'
+import { readBoolean, readString } from '../../../query/parse.ts'
 import type { ItemWrites } from './context.ts'
 import { importCsvRoute, importJsonRoute } from './declarations.ts'
-import type { ImportFile, ImportFormat } from './import.ts'
-import { checkImport, importItems } from './import.ts'
+import type { ImportFile } from './import.ts'
+import { checkImport, importItems, type TriedImport, tryImport } from './import.ts'
+import type { ImportFormat } from './import-rows.ts'
 import { queryOf, requesterOf } from './routes.ts'
 
 /** Files as items, all or none. Callers need a session. */
@@ -43,6 +44,20 @@ export type Imported = {
   readonly success: boolean
   readonly message: string
   readonly results: { readonly imported: number; readonly failed: number; readonly errors: readonly unknown[] }
+}
+
+/** What would become of it. */
+type Tried = {
+  readonly success: boolean
+  readonly dryRun: true
+  readonly message: string
+  readonly results: Omit<TriedImport, 'errors' | 'isComplete'> & {
+    readonly complete: boolean
+    readonly wouldCreate: number
+    readonly wouldUpdate: number
+    readonly failed: number
+    readonly errors: readonly object[]
+  }
 }
 
 /** The same of a file that is stored already. 400 for one of another kind. */
@@ -74,12 +89,16 @@ async function imported(
   reply: FastifyReply,
   collection: string,
   format: ImportFormat,
-): Promise<Imported> {
+): Promise<Imported | Tried> {
   await withFreshCatalog(rt.catalog, async () => checkImport(rt, requesterOf(request), collection))
   await rt.admission.turnAway(enteringOf(collection), turnOf(request))
-  return withUpload(rt, request, parts[format], ({ file, fields }) => {
+  return withUpload<Imported | Tried>(rt, request, parts[format], ({ file, fields }) => {
     const { read } = requireFile(file, format)
-    return writeRows(rt, { request, reply }, collection, { format, read, tenant: tenantOf(request, fields) })
+    const rows: ImportFile = { format, read, tenant: tenantOf(request, fields) }
+    const isTried = readBoolean('dryRun', queryOf(request).dryRun) === true
+    return isTried
+      ? triedRows(rt, { request, reply }, collection, rows)
+      : writeRows(rt, { request, reply }, collection, rows)
   })
 }
 
@@ -90,8 +109,11 @@ async function writeRows(
   file: ImportFile,
 ): Promise<Imported> {
   keepWaiting(reply)
-  const progress = rt.progress(actorOf(request), { type: 'import', title: `Import into ${collection}` })
-  const tell = (rows: number) => progress.at(`${rows} items have been read`, { collection, rows })
+  const actor = actorOf(request)
+  const progress = rt.progress(actor, { type: 'import', title: `Import into ${collection}` })
+  // By its own id a client knows which import it is told of.
+  const about = { collection, request: actor.requestId }
+  const tell = (rows: number) => progress.at(`${rows} items have been read`, { ...about, rows })
   const work = () =>
     admitted(rt.admission, enteringOf(collection), () =>
       // The writer carries what the Idempotency-Key stands for, and the file is part of that.
@@ -99,12 +121,33 @@ async function writeRows(
     )
   const count = await toldOf(progress, work, (rows) => ({
     message: `${rows} items have been imported`,
-    data: { collection, rows },
+    data: { ...about, rows },
   }))
   return {
     success: true,
     message: `Successfully imported ${count} items`,
     results: { imported: count, failed: 0, errors: [] },
+  }
+}
+
+/** Nobody is told how far it is: a notification would be a change. */
+async function triedRows(
+  rt: ItemWrites,
+  { request, reply }: { readonly request: FastifyRequest; readonly reply: FastifyReply },
+  collection: string,
+  file: ImportFile,
+): Promise<Tried> {
+  keepWaiting(reply)
+  const { isComplete, ...found } = await admitted(rt.admission, enteringOf(collection), () =>
+    withFreshCatalog(rt.catalog, () => tryImport(rt, requesterOf(request), collection, file)),
+  )
+  const sum = (action: 'create' | 'update') => found.changes.reduce((total, one) => total + one[action], 0)
+  const failed = found.errors.length
+  return {
+    success: failed === 0,
+    dryRun: true,
+    message: failed === 0 ? `${found.rows} items can be imported` : `${failed} of ${found.rows} items have errors`,
+    results: { ...found, complete: isComplete, wouldCreate: sum('create'), wouldUpdate: sum('update'), failed },
   }
 }
 

@@ -1,16 +1,14 @@
-import { type CsvCell, readCsv } from '../../../adapters/csv.ts'
-import type { Collection } from '../../../catalog/catalog.ts'
-import { clientError } from '../../../db/errors.ts'
+import { logTable } from '../../../catalog/log-triggers.ts'
+import { clientError, keyColumnsOf } from '../../../db/errors.ts'
 import { rawQuery } from '../../../db/sql.ts'
-import { AppError, errors } from '../../../errors.ts'
-import { isObject } from '../../../query/guards.ts'
+import { AppError, errors, type FieldProblem } from '../../../errors.ts'
 import { ident } from '../../../query/sql.ts'
+import { openHooks } from '../hooks/hooks.ts'
 import { createTrees } from './apply.ts'
 import type { ItemReads, ItemWrites } from './context.ts'
 import { keyCell, type Requester, type Run, withCells } from './context.ts'
-import { type CsvColumn, cellValue, jsonFileValue } from './csv-cells.ts'
 import { inTransaction, meetsHooks } from './hooking.ts'
-import { NoArrayError, readJsonArray } from './json-array.ts'
+import { type ImportFormat, type ImportRow, readRows } from './import-rows.ts'
 import { checkTenant, isTenanted, ownTenant } from './payload.ts'
 import { openWrite, planTree, type Tree } from './plan.ts'
 import { canonicalKey } from './statements.ts'
@@ -52,17 +50,92 @@ export async function importItems(
   // Columns that are no fields are left out: one that was just added must not be.
   await rt.catalog.reloadIfStale()
   return inTransaction(rt, requester, async (run) => {
-    const context = openWrite(rt, requester, name, 'create')
-    const importing: ImportState = {
-      run,
-      context,
-      tenant: await tenantOfRows(run, context, file.tenant),
-      deadline: performance.now() + rt.config.database.transactionTimeoutMs,
-      failures: [],
-      tell,
-    }
-    return importRows(importing, file)
+    const importing = await begin(run, name, file, tell)
+    const rows = await importRows(importing, file)
+    const { failures, context } = importing
+    if (failures.length > 0) throw importFailed(file.format, failures, context)
+    return rows
   })
+}
+
+/** What an import would do. */
+export type TriedImport = {
+  /** That were read; fewer than the file has where `isComplete` is false. */
+  readonly rows: number
+  readonly isComplete: boolean
+  readonly changes: readonly PlannedChanges[]
+  /** Whether code that may refuse or change rows was left out. */
+  readonly skipsHooks: boolean
+  readonly errors: readonly object[]
+}
+
+type PlannedChanges = { readonly collection: string; readonly create: number; readonly update: number }
+
+/**
+ * Writes the rows of a file as {@link importItems} does and takes all of it back, so that nothing remains and nothing follows.
+ * Hooks of extensions and workflows are not called: what they do outside of the database could not be taken back. The same errors, but
+ * broken rows are answered.
+ */
+export async function tryImport(
+  rt: ItemWrites,
+  requester: Requester,
+  name: string,
+  file: ImportFile,
+): Promise<TriedImport> {
+  await rt.catalog.reloadIfStale()
+  try {
+    return await inTransaction(rt, requester, async (own): Promise<never> => {
+      const run: Run = { ...own, rt: Object.create(own.rt, { hooks: { value: openHooks(rt.log) } }) as ItemReads }
+      const importing = await begin(run, name, file, () => {})
+      const rows = await importRows(importing, file)
+      const { failures, context } = importing
+      const late = await orFailure(() => undone(run, () => run.tx.any(rawQuery('set constraints all immediate'))))
+      const changes = await run.tx.any<PlannedChanges>(rawQuery(plannedSql))
+      const isHooked = ({ collection }: PlannedChanges) => hookedBy.some((event) => rt.hooks.has(collection, event))
+      throw new TakenBack({
+        rows,
+        isComplete: failures.length < mostFailures,
+        changes,
+        skipsHooks: [...changes, { collection: name, create: 0, update: 0 }].some(isHooked),
+        errors: [
+          ...failureList(file.format, failures, context),
+          ...(late instanceof AppError ? [{ error: told(late), fields: problemsOf(late, context) }] : []),
+        ],
+      })
+    })
+  } catch (error) {
+    if (error instanceof TakenBack) return error.found
+    throw error
+  }
+}
+
+const hookedBy = ['items.create', 'items.update'] as const
+
+/** Ends the transaction of a try. */
+class TakenBack extends Error {
+  readonly found: TriedImport
+  constructor(found: TriedImport) {
+    super('what was tried is taken back')
+    this.found = found
+  }
+}
+
+/** The triggers have written what happened into the log, within the transaction. */
+const plannedSql = `select entity as collection, count(*) filter (where action = 'create')::int as create,
+    count(*) filter (where action = 'update')::int as update
+  from "${logTable}" where xid = pg_current_xact_id() and type = 'data' group by entity order by entity`
+
+async function begin(run: Run, name: string, file: ImportFile, tell: ImportState['tell']): Promise<ImportState> {
+  const { rt, requester } = run
+  const context = openWrite(rt, requester, name, 'create')
+  return {
+    run,
+    context,
+    tenant: await tenantOfRows(run, context, file.tenant),
+    deadline: performance.now() + rt.config.database.transactionTimeoutMs,
+    failures: [],
+    tell,
+  }
 }
 
 type ImportState = {
@@ -77,7 +150,7 @@ type ImportState = {
   readonly tell: (rows: number) => void
 }
 
-type Failure = { readonly place: number; readonly data: ImportRow['data']; readonly error: AppError }
+type Failure = { readonly place: number; readonly row: ImportRow; readonly error: AppError }
 
 /** A row that may be written. `place` counts from 1. */
 type PlannedImportRow = { readonly place: number; readonly row: ImportRow; readonly tree: Tree }
@@ -92,7 +165,7 @@ async function importRows(importing: ImportState, { format, read }: ImportFile):
   for await (const row of rows) {
     place += 1
     const tree = await orFailure(() => planRow(importing, row))
-    if (tree instanceof AppError) failures.push({ place, data: row.data, error: tree })
+    if (tree instanceof AppError) failures.push({ place, row, error: tree })
     else planned.push({ place, row, tree })
     size += row.size
     if (planned.length >= batch.rows || size >= batch.size) {
@@ -110,7 +183,6 @@ async function importRows(importing: ImportState, { format, read }: ImportFile):
   }
   await writeBatch(importing, planned)
   if (place === 0) throw errors.badBody(`${format} file is empty or has no valid data`)
-  if (failures.length > 0) throw importFailed(format, failures.slice(0, mostFailures), context)
   return place
 }
 
@@ -140,7 +212,7 @@ async function writeBatch(importing: ImportState, planned: readonly PlannedImpor
   if (!(error instanceof AppError)) return
   const [first] = planned
   if (planned.length === 1) {
-    failures.push({ place: first!.place, data: first!.row.data, error })
+    failures.push({ place: first!.place, row: first!.row, error })
     return
   }
   const middle = planned.length >> 1
@@ -193,14 +265,40 @@ async function tenantOfRows(
   return id
 }
 
-function importFailed(format: ImportFormat, failures: readonly Failure[], { collection }: Tree['context']): AppError {
-  const [unit, units] = format === 'CSV' ? (['row', 'rows'] as const) : (['item', 'items'] as const)
-  const list = [...failures]
-    .sort((one, other) => one.place - other.place)
-    .map(({ place, data, error }) => ({ [unit]: place, data: shown(data, collection), error: told(error) }))
+function importFailed(format: ImportFormat, failures: readonly Failure[], context: Tree['context']): AppError {
+  const list = failureList(format, failures, context)
+  const units = format === 'CSV' ? 'rows' : 'items'
   return errors.badBody(`Import failed. ${list.length} ${units} had errors. Transaction rolled back.`, {
     results: { imported: 0, failed: list.length, errors: list },
   })
+}
+
+/** The broken rows in the order of the file: where each is, what it holds, and what is wrong with which of its fields. */
+function failureList(format: ImportFormat, failures: readonly Failure[], context: Tree['context']): readonly object[] {
+  const unit = format === 'CSV' ? 'row' : 'item'
+  return failures
+    .slice(0, mostFailures)
+    .toSorted((one, other) => one.place - other.place)
+    .map(({ place, row, error }) => ({
+      [unit]: place,
+      line: row.line,
+      data: shown(row.data, context.collection),
+      error: told(error),
+      fields: problemsOf(error, context),
+    }))
+}
+
+type ShownProblem = { readonly field: string; readonly message: string }
+
+/** By field, where an error is about fields that the caller sees. */
+function problemsOf({ code, message, details, cause }: AppError, { collection }: Tree['context']): ShownProblem[] {
+  const listed = Array.isArray(details) ? details : Object(details).errors
+  if (Array.isArray(listed))
+    return (listed as FieldProblem[]).map(({ field, message: own }) => ({ field, message: own }))
+  if (code === 'REQUIRED_FIELD_MISSING' && typeof details === 'string') return [{ field: details, message }]
+  return keyColumnsOf(cause)
+    .filter((name) => collection.fields.get(name)?.hidden === false)
+    .map((field) => ({ field, message }))
 }
 
 /** The message, with the field where that is beside it. */
@@ -216,106 +314,4 @@ function shown(data: ImportRow['data'], { fields }: Tree['context']['collection'
 function shortened(value: unknown): unknown {
   const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '')
   return text.length > 200 ? `${text.slice(0, 200)}…` : value
-}
-
-export type ImportFormat = 'CSV' | 'JSON'
-
-type JsonObject = Readonly<Record<string, unknown>>
-
-/** A row of an imported file. */
-type ImportRow = {
-  /** As it stands in the file, for telling what was wrong with it. */
-  readonly data: JsonObject
-  /** How much text it was, in characters. */
-  readonly size: number
-  /** As the body of a request that would create it; 400 for a cell that cannot be read. */
-  readonly payload: () => JsonObject
-}
-
-type RowLimits = {
-  /** Bytes; as large as the body of a request that would create the row. */
-  readonly largestRow: number
-}
-
-/**
- * The rows of a file, as they are read; a file without any ends at once. 400 `Invalid {format} format: …` for a file that
- * cannot be read to its end.
- */
-async function* readRows(
-  format: ImportFormat,
-  bytes: AsyncIterable<Uint8Array>,
-  collection: Collection,
-  limits: RowLimits,
-): AsyncGenerator<ImportRow> {
-  try {
-    const rows = format === 'CSV' ? csvRows : jsonRows
-    yield* rows(textOf(bytes), collection, limits)
-  } catch (error) {
-    if (error instanceof NoArrayError) throw errors.badBody('JSON file must contain an array of objects')
-    if (!(error instanceof SyntaxError)) throw error
-    throw Object.assign(errors.badBody(`Invalid ${format} format: ${error.message}`), { cause: error })
-  }
-}
-
-/** UTF-8 with or without a byte order mark; other encodings would be stored as garbage. */
-async function* textOf(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
-  const decoder = new TextDecoder('utf-8', { fatal: true })
-  try {
-    for await (const chunk of bytes) yield decoder.decode(chunk, { stream: true })
-    yield decoder.decode()
-  } catch (error) {
-    if ((error as { code?: unknown }).code !== 'ERR_ENCODING_INVALID_ENCODED_DATA') throw error
-    throw new SyntaxError('the file is not UTF-8', { cause: error })
-  }
-}
-
-async function* jsonRows(
-  text: AsyncIterable<string>,
-  { fields, relations }: Collection,
-  { largestRow }: RowLimits,
-): AsyncGenerator<ImportRow> {
-  const readValue = (name: string, value: unknown) =>
-    jsonFileValue(value, { field: fields.get(name), relation: relations.get(name) })
-  for await (const { value, length } of readJsonArray(text, { largestElement: largestRow })) {
-    if (!isObject(value)) throw new NoArrayError('an item is no object')
-    const payload = () => Object.fromEntries(Object.entries(value).map(([name, one]) => [name, readValue(name, one)]))
-    yield { data: value, size: length, payload }
-  }
-}
-
-/** The first record names the columns. A file that names none of the collection's has no rows for it. */
-async function* csvRows(
-  text: AsyncIterable<string>,
-  collection: Collection,
-  { largestRow }: RowLimits,
-): AsyncGenerator<ImportRow> {
-  let columns: readonly NamedColumn[] | undefined
-  for await (const cells of readCsv(text, { largestRecord: largestRow })) {
-    if (columns !== undefined) yield csvRow(columns, cells)
-    else columns = columnsOf(cells, collection)
-    if (columns.length === 0) return
-  }
-}
-
-type NamedColumn = CsvColumn & { readonly name: string; readonly index: number }
-
-function columnsOf(header: readonly CsvCell[], { fields, relations }: Collection): readonly NamedColumn[] {
-  const names = header.filter((name) => name !== null && name !== '')
-  const repeated = names.find((name, index) => names.indexOf(name) !== index)
-  if (repeated !== undefined) throw new SyntaxError(`column ${JSON.stringify(repeated)} appears twice`)
-  return header.flatMap((name, index): NamedColumn[] => {
-    const field = fields.get(name ?? '')
-    const relation = field === undefined ? relations.get(name ?? '') : undefined
-    return field === undefined && relation === undefined ? [] : [{ name: name!, index, field, relation }]
-  })
-}
-
-function csvRow(columns: readonly NamedColumn[], cells: readonly CsvCell[]): ImportRow {
-  const members = (value: (column: NamedColumn) => unknown) =>
-    Object.fromEntries(columns.map((column) => [column.name, value(column)]))
-  return {
-    data: members(({ index }) => cells[index]),
-    size: cells.reduce((sum, cell) => sum + (cell?.length ?? 0), 0),
-    payload: () => members((column) => cellValue(cells[column.index]!, column)),
-  }
 }

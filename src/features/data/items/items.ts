@@ -40,6 +40,7 @@ export {
   type Accountability,
   accountabilityOf,
   actorOfHook,
+  afterwards,
   type HookDb,
   insideScope,
   inTransaction,

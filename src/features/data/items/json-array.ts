@@ -1,7 +1,7 @@
 import { deepestJson, refuseUnkeepable } from '../../../http/json-values.ts'
 
-/** An element of a JSON array, and how much text it was, in characters. */
-type Element = { readonly value: unknown; readonly length: number }
+/** An element of a JSON array, how much text it was, in characters, and the line in which it begins, counted from 1. */
+type Element = { readonly value: unknown; readonly length: number; readonly line: number }
 
 type ElementLimits = {
   /** Characters. */
@@ -33,6 +33,8 @@ type ArrayReading = {
   /** The text of the element that is being read. */
   pieces: string[]
   length: number
+  /** In which that text begins. */
+  line: number
   depth: number
   inString: boolean
   /** The next character follows a backslash. */
@@ -45,6 +47,7 @@ const startReading = (limits: ElementLimits): ArrayReading => ({
   count: 0,
   pieces: [],
   length: 0,
+  line: 1,
   depth: 0,
   inString: false,
   escaped: false,
@@ -72,6 +75,7 @@ const notSpace = /[^ \t\r\n]/
 /** Where the first element begins. */
 function begin(reading: ArrayReading, chunk: string): number {
   const start = chunk.search(notSpace)
+  reading.line += lineBreaksIn(start < 0 ? chunk : chunk.slice(0, start))
   if (start < 0) return chunk.length
   reading.place = chunk[start] === '[' ? 'inside' : 'other'
   reading.count = 1
@@ -123,10 +127,11 @@ function keep(reading: ArrayReading, piece: string): void {
 /** Undefined where the array is empty. */
 function takeElement(reading: ArrayReading, isLast: boolean): Element | undefined {
   const text = reading.pieces.join('')
-  const { count, length, limits } = reading
-  Object.assign(reading, { count: count + 1, pieces: [], length: 0 })
+  const { count, length, limits, line } = reading
+  Object.assign(reading, { count: count + 1, pieces: [], length: 0, line: line + lineBreaksIn(text) })
   if (count === 1 && isLast && !notSpace.test(text)) return undefined
-  return { value: parsed(text, `item ${count}: `, limits.parse), length }
+  const blank = text.slice(0, text.search(notSpace))
+  return { value: parsed(text, `item ${count}: `, limits.parse), length, line: line + lineBreaksIn(blank) }
 }
 
 function finish({ place, pieces }: ArrayReading): void {
@@ -150,4 +155,10 @@ function parseKeepable(text: string): unknown {
   const value: unknown = JSON.parse(text)
   refuseUnkeepable(text, value, 'it')
   return value
+}
+
+function lineBreaksIn(text: string): number {
+  let count = 0
+  for (let at = text.indexOf('\n'); at >= 0; at = text.indexOf('\n', at + 1)) count += 1
+  return count
 }

@@ -61,8 +61,12 @@ export function openWrite<A extends ChangeAction>(
   const rules = rt.systemRules
   rules.get(name)?.checkCaller?.(rt, access, action)
   const env = exempted(resolveEnv(rt), rules, collection, action, isPart)
-  const own = platform?.collection === name && !isPart ? platform.values : undefined
-  return { catalog, collection, access, action, grant, config: rt.config, now: env.now, env, rules, platform: own }
+  const own = platform?.collection === name && !isPart ? platform : undefined
+  return {
+    ...{ catalog, collection, access, action, grant, config: rt.config, now: env.now, env, rules },
+    platform: own?.values,
+    condition: own?.condition,
+  }
 }
 
 /** Rows that have no tenant of their own: a junction's have their parent's, those of some collections get one only later. */

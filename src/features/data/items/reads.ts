@@ -5,8 +5,10 @@ import { parameterType, readValue } from '../../../catalog/values.ts'
 import type { Database, Reads } from '../../../db/pools.ts'
 import { type AnyReader, readAnywhere } from '../../../db/replicas/read-anywhere.ts'
 import type { ReplicaReads } from '../../../db/replicas/replicas.ts'
+import type { WalPosition } from '../../../db/replicas/wal.ts'
 import { rawQuery, type Tx } from '../../../db/sql.ts'
 import { errors } from '../../../errors.ts'
+import { momentSql } from '../../../events/cursor.ts'
 import type { Access } from '../../../query/access.ts'
 import { compileList, compileListUpTo, compileOne, compilePage } from '../../../query/compile.ts'
 import { clause, columnSql, conditions, selectionSql, startCompiling } from '../../../query/compile-rows.ts'
@@ -105,7 +107,7 @@ type PageRow = { data: string; total: string | null; next: string | null; snapsh
 
 /** The rows of a statement, and the snapshot that they were read in. */
 const inSnapshot = ({ text, values }: Statement): Statement =>
-  statement(`select r.*, pg_current_snapshot()::text as snapshot from (${text}) r`, values)
+  statement(`select r.*, ${momentSql} as snapshot from (${text}) r`, values)
 
 /** `GET /items/{collection}/{id}`: `{"data":{…}}`. 403 when the item is missing or not the caller's to see. */
 export async function readOne(
@@ -186,7 +188,7 @@ export type Via = {
   readonly tx?: Tx | undefined
   /** Whether a list ends with `changesCursor`, see {@link markOf}; outside transactions only. */
   readonly marked?: boolean
-  /** The caller that a read replica may answer; without it, within a transaction, where marked or recorded only the primary does. */
+  /** The caller that a read replica may answer; without it, within a transaction, where marked, or recorded without `servedBy`, only the primary does. */
   readonly replicaFor?: AnyReader | undefined
   /** Notes what is read, to keep it: what a replica says may be older than the moment it is kept for. */
   readonly recorder?: DependencyRecorder | undefined
@@ -195,7 +197,12 @@ export type Via = {
 }
 
 /** Notes what a read consists of: its plans and their statements. */
-export type DependencyRecorder = { begin(plan: Plan): void; ran(statement: Statement): void }
+export type DependencyRecorder = {
+  begin(plan: Plan): void
+  ran(statement: Statement): void
+  /** Where replicas may answer: what the one had replayed before it was asked. Without it only the primary answers. */
+  servedBy?: (replayed: WalPosition) => void
+}
 
 /** `presumed`: what it costs until that is known; what costs nothing is not admitted, but done. */
 async function run<Row extends object>(
@@ -225,6 +232,7 @@ async function runAnywhere<Row extends object>(
   { recorder, marked = false, replicaFor }: Via,
 ): Promise<readonly Row[]> {
   const runAt = (db: Database) => db.run(text, values, 'prepared') as Promise<Row[]>
-  if (replicaFor === undefined || marked || recorder !== undefined) return runAt(rt.db)
-  return readAnywhere(rt, replicaFor, runAt, { horizon: horizonOf(past) })
+  const mayBeOlder = recorder === undefined || recorder.servedBy !== undefined
+  if (replicaFor === undefined || marked || !mayBeOlder) return runAt(rt.db)
+  return readAnywhere(rt, replicaFor, runAt, { horizon: horizonOf(past), servedBy: recorder?.servedBy })
 }

@@ -10,6 +10,7 @@ import {
   createRoute,
   deleteAllRoute,
   deleteRoute,
+  estimatesRoute,
   exportRoute,
   listRoute,
   readRoute,
@@ -18,6 +19,7 @@ import {
   updateRoute,
   upsertRoute,
 } from './declarations.ts'
+import { readEstimates } from './estimates.ts'
 import { exportItems } from './export.ts'
 import { listItems, readItem } from './hooking.ts'
 import { sortItem } from './manual-sort.ts'
@@ -44,6 +46,9 @@ function readRoutes(app: App, rt: ItemReads): void {
     )
     return reply.type(type).header('content-disposition', `attachment; filename="${name}"`).send(content)
   })
+  app.get('/estimates', estimatesRoute, async (request) => ({
+    data: await readEstimates(rt, requesterOf(request), request.query.collections?.split(',')),
+  }))
   app.get('/items/:collection/:id', readRoute, (request, reply) =>
     answerItem(rt, request, reply, request.params.collection, request.params.id),
   )

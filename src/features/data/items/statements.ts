@@ -1,4 +1,3 @@
-import { openBoundedMemory } from '../../../adapters/bounded-memory.ts'
 import type { Catalog, Collection } from '../../../catalog/catalog.ts'
 import { defaultExpression } from '../../../catalog/fields.ts'
 import { type ParamValue, parameterType, readValue } from '../../../catalog/values.ts'
@@ -11,7 +10,7 @@ import { compileCondition } from '../../../query/compile.ts'
 import { projectionSql } from '../../../query/compile-rows.ts'
 import { resolveCondition } from '../../../query/resolve.ts'
 import { createParams, ident, literal, type Params } from '../../../query/sql.ts'
-import { type Cell, partOfParent, type Write, type WriteContext } from './context.ts'
+import { type Cell, type InsertCondition, partOfParent, type Write, type WriteContext } from './context.ts'
 import { type Payload, type Reference, referenceSql } from './payload.ts'
 
 /** A row to write; references are by the name of their column. */
@@ -24,6 +23,7 @@ type CheckOptions = {
 
 export function insertStatement(context: WriteContext, rows: readonly Row[], options: CheckOptions = {}): Write {
   const { params, values } = parameters()
+  if (context.condition !== undefined && rows.length > 1) throw new TypeError('a condition is of one row')
   const text =
     rows.length === 1 ? insertOne(context, rows[0]!, params, options) : insertMany(context, rows, params, options)
   return { text, values: values() }
@@ -89,12 +89,12 @@ export function changedId(action: 'update' | 'delete', rows: readonly ChangedRow
 /** Deletes (or, with `paranoid`, marks) exactly these items, or ends with 403. */
 export function deleteStatement(
   context: WriteContext,
-  ids: readonly string[],
+  ids: readonly ParamValue[],
   options: { readonly ifMatch?: Versions | undefined } = {},
 ): Write {
   const { params, values } = parameters()
   const { collection, catalog } = context
-  const where = [`${keyCondition(collection, ids, params, true)} and ${ruleSql(context, 't', params)}`]
+  const where = [`${keyCondition(collection, ids, params)} and ${ruleSql(context, 't', params)}`]
   const matching = options.ifMatch === undefined ? [] : [versionCondition(options.ifMatch, params)]
   const conditions = [...where, ...matching].join(' and ')
   const change = collection.paranoid
@@ -179,9 +179,11 @@ function returning(context: WriteContext, params: Params, { checked = true }: Ch
 }
 
 export function refusalSql({ action, collection }: WriteContext, params: Params): string {
-  const refusal = action === 'create' ? refusals.action('create', collection.name) : refusals.item('update')
-  return `svc_refuse(${params.bind(refusal, 'text')})`
+  return `svc_refuse(${params.bind(refusalOf(action, collection), 'text')})`
 }
+
+export const refusalOf = (action: WriteContext['action'], { name }: Collection): string =>
+  action === 'create' ? refusals.action('create', name) : refusals.item('update')
 
 function insertOne(context: WriteContext, row: Row, params: Params, options: CheckOptions): string {
   const source = insertSource(context, row, params)
@@ -202,8 +204,13 @@ export function insertSource(context: WriteContext, row: Row, params: Params, st
     columns.length === 0
       ? `(${ident(collection.primaryKey.name)}) select ${keyDefault(collection)}`
       : `(${columns}) select ${written}`
-  return `${target} where ${[actorCondition(1), ...checksOf(assignments, row.references, params, stays)].join(' and ')}`
+  const conditions = [actorCondition(1), ...checksOf(assignments, row.references, params, stays)]
+  if (context.condition !== undefined) conditions.push(conditionSql(context.condition, params))
+  return `${target} where ${conditions.join(' and ')}`
 }
+
+const conditionSql = ({ name, args }: InsertCondition, params: Params): string =>
+  `${ident(name)}(${args.map((value) => params.bind(value, 'text'))})`
 
 /** An insert that names no column has no place for the actor; it names the key, whose default is an expression. */
 function keyDefault(collection: Collection): string {
@@ -253,23 +260,39 @@ function insertGroup(
   group: readonly NumberedRow[],
   options: CheckOptions,
 ): string {
-  const { cells, references, sortsLast } = group[0]!.row
+  return insertFrom(context, params, group[0]!.row, recordsSql(group, params), returning(context, params, options))
+}
+
+/** Inserts the rows of a table `r`, which are of one shape. */
+export function insertFrom(
+  context: WriteContext,
+  params: Params,
+  shape: Row,
+  source: string,
+  returned: string,
+  order = '',
+): string {
+  const { cells, references, sortsLast } = shape
   const { collection } = context
   const columns = cells.map((cell) => ident(cell.field.name))
-  const selected = cells.map(({ field }) =>
-    field.kind === 'json' ? `r.${ident(field.name)}::${field.pgType}` : `r.${ident(field.name)}`,
-  )
+  const selected = cells.map(recordedValue)
   if (sortsLast) {
     columns.push(ident('sort'))
-    selected.push(`${lastSort(context, group[0]!.row, params)} + r."svc$index"`)
+    selected.push(`${lastSort(context, shape, params)} + r."svc$index"`)
   }
   const target = columns.length === 0 ? ident(collection.primaryKey.name) : columns
   const values = columns.length === 0 ? keyDefault(collection) : selected
   const assignments = cells.map((cell) => ({ cell, value: `r.${ident(cell.field.name)}` }))
   const checks = checksOf(assignments, references, params)
   const where = checks.length === 0 ? '' : ` where ${checks.join(' and ')}`
-  return `insert into ${ident(collection.name)} as t (${target}) select ${values} from ctx, ${recordsSql(group, params)}${where} returning ${returning(context, params, options)}`
+  return `insert into ${ident(collection.name)} as t (${target}) select ${values} from ctx, ${source}${where}${order} returning ${returned}`
 }
+
+/** JSON is text within the record, so that it arrives as it is. */
+const recordedType = ({ field }: Cell): string => (field.kind === 'json' ? 'text' : field.pgType)
+export const recordedColumn = (cell: Cell): string => `${ident(cell.field.name)} ${recordedType(cell)}`
+export const recordedValue = ({ field }: Cell): string =>
+  field.kind === 'json' ? `r.${ident(field.name)}::${field.pgType}` : `r.${ident(field.name)}`
 
 /** The rows of a group as the table `r`; `svc$index` is the row's place in the request. */
 function recordsSql(group: readonly NumberedRow[], params: Params): string {
@@ -281,11 +304,7 @@ function recordsSql(group: readonly NumberedRow[], params: Params): string {
     if (sortsLast) record.svc$index = index
     return record
   })
-  const shape = [
-    // JSON is text within the record, so that it arrives as it is.
-    ...cells.map(({ field }) => `${ident(field.name)} ${field.kind === 'json' ? 'text' : field.pgType}`),
-    ...(sortsLast ? ['"svc$index" int'] : []),
-  ]
+  const shape = [...cells.map(recordedColumn), ...(sortsLast ? ['"svc$index" int'] : [])]
   return `json_to_recordset(${params.bind(JSON.stringify(records), 'json')}) as r(${shape})`
 }
 
@@ -310,7 +329,7 @@ type Assignment = { readonly cell: Cell; readonly value: string }
 /** A condition that the row which is written has this value in the column already. */
 export type Stays = (column: string, value: string) => string
 
-function checksOf(
+export function checksOf(
   assignments: readonly Assignment[],
   references: ReadonlyMap<string, Reference>,
   params: Params,
@@ -360,6 +379,9 @@ function linkDeletions(catalog: Catalog, collection: Collection): string[] {
   )
 }
 
+/** Whether rows elsewhere point at rows of the collection without a constraint. */
+export const hasLinks = (catalog: Catalog, { name }: Collection): boolean => linksByTarget(catalog).has(name)
+
 type Link = { readonly junction: string; readonly foreignKey: string; readonly column: string; readonly value: string }
 
 const linksByTarget = oncePer(
@@ -375,75 +397,6 @@ function allLinks(catalog: Catalog): (Link & { readonly target: string })[] {
     ),
   )
 }
-
-/** As `insertStatement` for one row, from memory where the like was written before. */
-export function insertOf(context: WriteContext, row: Row): Write {
-  return filled(context, row, [], (cells) => insertStatement(context, [{ ...row, cells }]))
-}
-
-/** As `updateStatement` for one item without options, from memory where the like was written before. */
-export function updateOf(context: WriteContext, id: string, row: Row): Write {
-  return filled(context, row, [id], (cells, ids) => updateStatement(context, ids, { ...row, cells }))
-}
-
-type Build = (cells: Row['cells'], ids: readonly ParamValue[]) => Write
-
-/**
- * The statement of a write, made once per template: to make it costs as much as the rest of a limited write's way through
- * the code of this process.
- *
- * Exact: a template is kept with its catalog and found by all else that its text and its other values are made of: what the
- * caller may (`Access.meaning`), the change, the collection, the columns with the types of their values, and how they
- * name rows that must be looked at. The values themselves are put where marks stood when it was made.
- */
-function filled(context: WriteContext, row: Row, ids: readonly string[], build: Build): Write {
-  const key = keyOf(context, row)
-  if (key === undefined) return build(row.cells, ids)
-  const memory = templatesOf(context.catalog)
-  let template = memory.get(key)
-  if (template === undefined) {
-    template = templateOf(row, ids, build)
-    memory.set(key, template, 0)
-  }
-  const { text, values, places } = template
-  const given = [...ids, ...row.cells.map(({ value }) => value)]
-  return {
-    text,
-    values: values.map((value, at) => {
-      const place = places[at]
-      return place === undefined ? value : given[place]!
-    }),
-  }
-}
-
-/** A statement whose values have gaps; `places` says for each value which of the given ones it is. */
-type Template = Write & { readonly places: readonly (number | undefined)[] }
-
-/** A mark is an empty list of its own, so no value can be taken for one. */
-function templateOf(row: Row, ids: readonly string[], build: Build): Template {
-  const marks: ParamValue[] = [...ids, ...row.cells].map(() => [])
-  const cells = row.cells.map((cell, at) => ({ ...cell, value: marks[ids.length + at]! }))
-  const write = build(cells, marks.slice(0, ids.length))
-  const placeOf = new Map(marks.map((mark, place) => [mark, place]))
-  return { ...write, places: write.values.map((value) => placeOf.get(value)) }
-}
-
-function keyOf({ access, action, collection }: WriteContext, row: Row): string | undefined {
-  const meaning = access.meaning?.()
-  if (meaning === undefined) return undefined
-  let key = `${meaning} ${action} ${collection.name} ${row.sortsLast}`
-  for (const { field, pgType } of row.cells) key += `\n${field.name} ${pgType}`
-  for (const [column, { relation, isStrict }] of row.references) key += `\n${column} ${relation.name} ${isStrict}`
-  return key
-}
-
-const templatesOf = oncePer((_catalog: Catalog) =>
-  openBoundedMemory<Template>({
-    maxBytes: 8_000_000,
-    maxEntryBytes: 64_000,
-    sizeOf: ({ text, values }, key) => 2 * (text.length + key.length) + 100 * values.length,
-  }),
-)
 
 /** What a statement on one row would have answered; undefined where its events do not show it. */
 export type FromLog = (events: readonly RowEvent[]) => LoggedRow | undefined

@@ -4,7 +4,7 @@ import { type BatchReader, openBatches } from '../../../db/long-reads.ts'
 import type { Database, Reads } from '../../../db/pools.ts'
 import { type AnyReader, readAnywhere } from '../../../db/replicas/read-anywhere.ts'
 import type { ReplicaReads } from '../../../db/replicas/replicas.ts'
-import { cursorAt, encodeCursor } from '../../../events/cursor.ts'
+import { cursorAt, encodeCursor, momentSql } from '../../../events/cursor.ts'
 import { compileCount, compileStream, isWhole } from '../../../query/compile.ts'
 import { horizonOf } from '../../../query/past.ts'
 import type { Plan } from '../../../query/resolve.ts'
@@ -137,7 +137,7 @@ async function* listText(rows: RowBatches, plan: Plan, query: BatchReader<unknow
 }
 
 async function snapshotOf(query: BatchReader<unknown>['query']): Promise<string> {
-  const [row] = await query<{ snapshot: string }>('select pg_current_snapshot()::text as snapshot', [])
+  const [row] = await query<{ snapshot: string }>(`select ${momentSql} as snapshot`, [])
   return row!.snapshot
 }
 

@@ -1,5 +1,5 @@
 import type { Collection, Index } from '../../../catalog/catalog.ts'
-import { rawQuery } from '../../../db/sql.ts'
+import { type Reader, rawQuery } from '../../../db/sql.ts'
 import { errors } from '../../../errors.ts'
 import { isObject, member } from '../../../query/guards.ts'
 import { readStrings } from '../../../query/parse.ts'
@@ -157,8 +157,12 @@ function upserted(rows: readonly UpsertResult[]): readonly UpsertResult[] {
 
 /** The item that the caller would change, as far as can be told before the statement. */
 async function presentId(run: Run, contexts: Contexts, key: Key, payload: unknown): Promise<string | undefined> {
+  return presentIn(run.tx, contexts, key, payload)
+}
+
+async function presentIn(db: Reader, contexts: Contexts, key: Key, payload: unknown): Promise<string | undefined> {
   const query = presentQuery(contexts, key, payload)
-  const present = query && (await run.tx.maybeOne<{ id: string }>(rawQuery(query.text, query.values)))
+  const present = query && (await db.maybeOne<{ id: string }>(rawQuery(query.text, query.values)))
   return present && String(JSON.parse(present.id))
 }
 
@@ -196,25 +200,26 @@ function isOver({ unique, fields }: Index, wanted: ReadonlySet<string>): boolean
 }
 
 /** Reads an item as both halves of an upsert. 400 for rows in it, and for one without a value of the key. */
-async function readItem(
-  rt: ItemReads,
-  { create, update }: Contexts,
-  key: Key,
-  { payload, label }: Item,
-): Promise<UpsertPlan> {
+async function readItem(rt: ItemReads, contexts: Contexts, key: Key, { payload, label }: Item): Promise<UpsertPlan> {
+  const { create, update } = contexts
   const read = readPayload(create, payload, { label })
   const rows = read.relations.map(({ relation }) => ({ field: `${label}${relation.name}`, message: 'expected an id' }))
   if (rows.length > 0) throw relationalError(rows)
   for (const name of key.fields) requireValue(read.cells, name, label)
   const members = Object.entries(payload as object).filter(([name]) => !key.fields.includes(name))
   const change = readPayload(update, Object.fromEntries(members), { label })
-  const id = read.cells.find(({ field }) => field.primaryKey && key.fields.includes(field.name))?.value
   const { beforeWrite } = rulesOf(create) ?? {}
   if (beforeWrite === undefined) return { label, create: read, change: change.cells }
+  const isKey = ({ field }: Cell) => key.fields.includes(field.name)
+  const id = read.cells.find((cell) => cell.field.primaryKey && isKey(cell))?.value
+  const present = id == null ? await presentIn(rt.db, contexts, key, payload) : String(id)
+  // A row that somebody makes meanwhile is judged by what its key says.
+  const whole = present === undefined ? [...read.cells.filter(isKey), ...change.cells] : change.cells
+  const changed = await beforeWrite(rt, update, whole, present)
   return {
     label,
     create: { ...read, cells: await beforeWrite(rt, create, read.cells) },
-    change: await beforeWrite(rt, update, change.cells, id == null ? undefined : String(id)),
+    change: changed.filter((cell) => !isKey(cell)),
   }
 }
 

@@ -36,7 +36,7 @@ export async function exportLog(rt: LogReads, access: Access, request: ExportReq
   const readPage = openPages(rt, access, request)
   const place = await rt.admission.enter({ shape: 'log export', presumed: 'heavy' })
   try {
-    const { stages, upTo } = await stagesOf(rt, since)
+    const { stages, end } = await stagesOf(rt, since)
     const pages = textOf(rt, stages, readPage)
     // An error of the first page is an ordinary answer.
     const first = await pages.next()
@@ -46,7 +46,7 @@ export async function exportLog(rt: LogReads, access: Access, request: ExportReq
       { objectMode: false },
     )
     lines.once('close', () => place.leave())
-    return { lines, cursor: encodeCursor(cursorAt(upTo)) }
+    return { lines, cursor: encodeCursor(end) }
   } catch (error) {
     place.leave()
     throw error
@@ -62,10 +62,10 @@ export async function tailLog(
   rt: LogReads,
   { count, ...filter }: ExportFilter & { readonly count: number },
 ): Promise<{ events: readonly string[]; cursor: string }> {
-  const { snapshot: upTo } = await presentLog(rt.db)
+  const { snapshot: upTo, lineage } = await presentLog(rt.db)
   return {
     events: await newestEvents(rt, systemAccess, { ...filter, count, upTo }),
-    cursor: encodeCursor(cursorAt(upTo)),
+    cursor: encodeCursor({ ...cursorAt(upTo), lineage }),
   }
 }
 
@@ -108,23 +108,25 @@ async function* textOf(
 
 /** The rest of the cursor's round, then the round until now. */
 async function stagesOf(rt: LogReads, since: Cursor | undefined) {
-  const { snapshot: now, removed } = await presentLog(rt.db)
+  const { snapshot: now, removed, lineage } = await presentLog(rt.db)
   const wanted: Cursor = since ?? cursorAt(beginning)
-  const { snapshot: from, upTo, position } = wanted
+  const { snapshot: from, upTo, position, lineage: known } = wanted
   const start = parseSnapshot(from)!
   const isWhole = from === beginning
   const hasHappened = [from, ...(upTo === undefined ? [] : [upTo])].every(
     (text) => parseSnapshot(text)!.xmax <= parseSnapshot(now)!.xmax,
   )
-  if (!hasHappened || (!isWhole && BigInt(removed) >= start.xmin)) throw errors.historyGone(await oldestMoment(rt.db))
+  const isOther = known !== undefined && known !== lineage
+  if (isOther || !hasHappened || (!isWhole && BigInt(removed) >= start.xmin))
+    throw errors.historyGone(await oldestMoment(rt.db))
   const stages: Stage[] =
     upTo === undefined
-      ? [{ from, upTo: now, after: '0', isWhole }]
+      ? [{ from, upTo: now, after: '0', isWhole, lineage }]
       : [
-          { from, upTo, after: position, isWhole },
-          { from: upTo, upTo: now, after: '0', isWhole: false },
+          { from, upTo, after: position, isWhole, lineage },
+          { from: upTo, upTo: now, after: '0', isWhole: false, lineage },
         ]
-  return { stages, upTo: now }
+  return { stages, end: { ...cursorAt(now), lineage } }
 }
 
 /** In which nothing is visible: before the first transaction of every server. */

@@ -27,6 +27,7 @@ export type Stage = {
   readonly upTo: string
   readonly after: string
   readonly isWhole: boolean
+  readonly lineage: string
 }
 
 /** Where to go on, and where the stage ends; `look` is how many positions are looked at. */
@@ -35,9 +36,11 @@ type ExportPosition = { readonly after: string; readonly last: string; readonly 
 type ExportPage = { readonly text: string; readonly next: ExportPosition | undefined }
 
 /** Now, and the newest transaction of which the log has lost something. */
-export function presentLog(db: Reader): Promise<{ snapshot: string; removed: string }> {
+export function presentLog(db: Reader): Promise<{ snapshot: string; lineage: string; removed: string }> {
   return db.one(
-    rawQuery(`select pg_current_snapshot()::text as snapshot, removed::text as removed from ${logSchema}.floor`),
+    rawQuery(
+      `select pg_current_snapshot()::text as snapshot, ${logSchema}."$lineage"() as lineage, removed::text as removed from ${logSchema}.floor`,
+    ),
   )
 }
 
@@ -71,14 +74,17 @@ const largestLook = 32_000
 export function openPages(rt: LogReads, access: Access, filter: ExportFilter) {
   const { columns, where, values } = selectionFor(rt, access, filter, stageParameters)
   const text = pageSql(columns, where)
-  return async ({ from, upTo, isWhole }: Stage, { after, last, look }: ExportPosition): Promise<ExportPage> => {
+  return async (
+    { from, upTo, isWhole, lineage }: Stage,
+    { after, last, look }: ExportPosition,
+  ): Promise<ExportPage> => {
     const ofStage = [after, last, look, upTo, isWhole ? null : from]
     const rows = await rt.db.run<PageRow>(text, [...ofStage, ...values.slice(stageParameters)], 'prepared')
     const reached = rows[0]!.reached
     const found = rows.filter((row): row is PageRow & EventRow => row.data !== null)
     const next = reached === null || BigInt(reached) >= BigInt(last) ? undefined : reached
     const wider = found.length < smallestLook / 2 ? Math.min(largestLook, look * 2) : smallestLook
-    const cursorOf = eventCursors(from, upTo)
+    const cursorOf = eventCursors(from, upTo, lineage)
     return {
       text: found.map(({ position, data }) => `{"cursor":"${cursorOf(position)}",${data.slice(1)}\n`).join(''),
       next: next === undefined ? undefined : { after: next, last, look: wider },

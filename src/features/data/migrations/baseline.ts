@@ -4,6 +4,7 @@ import { systemCollections } from '../../../catalog/system-definitions.ts'
 import { type Config, ConfigError } from '../../../config/config.ts'
 import { type Reader, sql, type Tx } from '../../../db/sql.ts'
 import { systemActor } from '../../../events/types.ts'
+import { ranBy } from './newer.ts'
 import { hasMigrationTable, type MigrationRow, storeBaseline, storeCompleted, storedRows } from './queries.ts'
 import type { Runner } from './runner.ts'
 import { type LoadedScript, loadScripts, loadSystemScripts } from './scripts.ts'
@@ -23,7 +24,7 @@ export async function createBaseline({ session, config, log }: Runner): Promise<
   const done = scripts.filter(({ version }) => compareVersions(version, baseline) <= 0)
   await session.transaction({ ...systemActor, userAgent: 'migration baseline' }, async (tx) => {
     await createTable(tx)
-    for (const script of done) await storeCompleted(tx, script, { baseline })
+    for (const script of done) await storeCompleted(tx, script, { baseline, ...(script.isSystem && ranBy) })
     if (!done.some(({ version }) => version === baseline)) await storeBaseline(tx, baseline)
   })
   log.info({ version: baseline }, `upgraded installation: ${done.length} migrations up to ${baseline} count as done`)

@@ -1,5 +1,5 @@
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
-import { join, relative, resolve, sep } from 'node:path'
+import { join, relative, resolve } from 'node:path'
 import type { Config } from '../../../config/config.ts'
 import { errors } from '../../../errors.ts'
 import type { MigrationType } from '../../../events/direct-session.ts'
@@ -8,22 +8,38 @@ type NewMigration = {
   readonly name: string
   readonly type?: MigrationType | undefined
   readonly description?: string | undefined
+  /** The schemas of collections as they are and as they are to be; null where one is not there. */
+  readonly definitions?: { readonly before: Schemas; readonly after: Schemas } | undefined
 }
 
+type Schemas = Readonly<Record<string, object | null>>
+
 /**
- * Writes a new script into MIGRATIONS_DIR, its version the time in UTC and the name: `20241224103000_add_column`. No text
- * of the caller becomes anything but the content of a string, or a file name of `[a-z0-9_]`.
+ * A new script, its version the time in UTC and the name: `20241224103000_add_column`. No text of the caller becomes
+ * anything but the content of a string, or a file name of `[a-z0-9_]`.
+ *
+ * @throws AppError 400 for a name that is no name
+ */
+export function migrationScript(migration: NewMigration, now: Date): MigrationScript {
+  const version = `${timestampOf(now)}_${slugOf(migration.name)}`
+  return { version, file: `${version}.ts`, text: scriptText(version, migration) }
+}
+
+type MigrationScript = { readonly version: string; readonly file: string; readonly text: string }
+
+/**
+ * Writes a new script into MIGRATIONS_DIR.
  *
  * @returns its path from the working directory
  * @throws AppError 400 for a name that is no name, 409 when the file exists
  */
 export function createMigration(config: Config, migration: NewMigration, now: Date): string {
-  const version = `${timestampOf(now)}_${slugOf(migration.name)}`
+  const { version, file, text } = migrationScript(migration, now)
   const dir = resolve(config.migrations.dir)
-  const path = join(dir, `${version}.ts`)
+  const path = join(dir, file)
   mkdirSync(dir, { recursive: true })
   try {
-    writeFileSync(path, scriptText(version, migration, dir), { flag: 'wx' })
+    writeFileSync(path, text, { flag: 'wx' })
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST' && existsSync(path))
       throw errors.conflict(`Migration ${version} exists already`)
@@ -46,20 +62,17 @@ function timestampOf(now: Date): string {
   return now.toISOString().replaceAll(/\D/g, '').slice(0, 14)
 }
 
-function scriptText(version: string, { name, type = 'upgrade', description }: NewMigration, dir: string): string {
-  const types = relative(dir, resolve(import.meta.dirname, '../../../events/direct-session.ts'))
-    .split(sep)
-    .join('/')
+function scriptText(version: string, { name, type = 'upgrade', description, definitions }: NewMigration): string {
   const about = description === undefined ? [] : [`export const description = ${literal(description)}`]
   return [
-    `import type { MigrationContext, MigrationResult } from ${literal(types.startsWith('.') ? types : `./${types}`)}`,
+    "import type { MigrationContext, MigrationResult } from 'daybook/migrations'",
     '',
     `export const version = ${literal(version)}`,
     `export const name = ${literal(name)}`,
     ...about,
     `export const type = ${literal(type)}`,
     '',
-    body,
+    definitions === undefined ? body : bodyFor(definitions),
   ].join('\n')
 }
 
@@ -76,6 +89,42 @@ export async function down({ log }: MigrationContext): Promise<MigrationResult> 
   return { success: true }
 }
 `
+
+/** Puts definitions in the place of others, both ways. What was added to these collections meanwhile goes with it. */
+function bodyFor({ before, after }: { readonly before: Schemas; readonly after: Schemas }): string {
+  return `type Schemas = Readonly<Record<string, unknown>>
+
+/** The collections as they were when this was written; null for one that was not there. */
+const before: Schemas = ${constant(before)}
+
+/** The same as they are to be. A field that is only in the other one goes with its values. */
+const after: Schemas = ${constant(after)}
+
+export async function up(context: MigrationContext): Promise<MigrationResult> {
+  return replaceBy(context, after)
+}
+
+/** Brings the definitions back, and of what has gone only the place. */
+export async function down(context: MigrationContext): Promise<MigrationResult> {
+  return replaceBy(context, before)
+}
+
+async function replaceBy({ db, schemaManager }: MigrationContext, schemas: Schemas): Promise<MigrationResult> {
+  await schemaManager.changeDefinitions(db, ({ collections }) => {
+    const next = new Map([...collections].map(([name, { definition }]) => [name, definition.schema]))
+    for (const [name, schema] of Object.entries(schemas))
+      if (schema === null) next.delete(name)
+      else next.set(name, schema as never)
+    return next
+  })
+  return { success: true }
+}
+`
+}
+
+/** JSON as a constant of a program: there a member of this name would not be one. */
+const constant = (value: unknown): string =>
+  JSON.stringify(value, null, 2).replaceAll(/(?<!\\)"__proto__":/g, '["__proto__"]:')
 
 /** A string constant as the formatter writes it: in single quotes, unless double ones need fewer escapes. */
 function literal(text: string): string {

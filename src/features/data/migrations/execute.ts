@@ -3,6 +3,7 @@ import { rawQuery, type Tx } from '../../../db/sql.ts'
 import { appendEvent } from '../../../events/commit.ts'
 import type { MigrationContext } from '../../../events/direct-session.ts'
 import { type Actor, type DomainEvent, systemActor } from '../../../events/types.ts'
+import { ranBy } from './newer.ts'
 import {
   type Direction,
   type Ending,
@@ -43,7 +44,10 @@ export async function execute(runner: Runner, execution: Execution): Promise<End
   if (announced) await session.transaction(actor, (tx) => announce(tx, execution))
   const conclude = async (tx: Tx, metadata: object) => {
     if (!announced) await announce(tx, execution)
-    return record(tx, runner, execution, { metadata, elapsedMs: elapsed() })
+    return record(tx, runner, execution, {
+      metadata: { ...metadata, ...(script.isSystem && ranBy) },
+      elapsedMs: elapsed(),
+    })
   }
   const stop = reportProgress(runner, execution, elapsed)
   try {

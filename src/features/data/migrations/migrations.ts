@@ -1,11 +1,13 @@
 /** Migrations: scripts that change an installation's database in the order of their versions, and the record of them. */
 export { adoptDeveloped, createBaseline } from './baseline.ts'
-export { createMigration } from './create.ts'
+export { createMigration, migrationScript } from './create.ts'
 export { type Finding, lintSql, readSubject } from './lint.ts'
+export { refuseNewer } from './newer.ts'
 export { type Preview, previewSql } from './preview.ts'
 export { type MigrationRecord, pendingOf, statusOf } from './records.ts'
 export {
   migrateAtStart,
+  newestSystemVersion,
   pendingSystemMigrations,
   previewRun,
   rollbackBatch,

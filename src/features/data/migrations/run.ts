@@ -46,6 +46,11 @@ export async function pendingSystemMigrations(db: Reader): Promise<readonly stri
   return [...new Set([...pending, ...missingDeveloped(rows)])]
 }
 
+/** The newest of the program's scripts: what a database is brought to. */
+export async function newestSystemVersion(): Promise<string> {
+  return (await loadSystemScripts()).at(-1)!.version
+}
+
 /**
  * What a process does at its start, after setup: with MIGRATIONS_AUTO_RUN it runs what is pending, after whoever does so
  * already; without, it only finds what was interrupted.

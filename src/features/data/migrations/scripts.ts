@@ -40,6 +40,15 @@ export async function loadSystemScripts(): Promise<readonly LoadedScript[]> {
   return inOrder(await loadDirectory(systemMigrationsDir, isSystemFile))
 }
 
+/** Their versions, by the names of the files: nothing is loaded. */
+export function systemVersions(): ReadonlySet<string> {
+  return new Set(
+    scriptsIn(systemMigrationsDir)
+      .filter(isSystemFile)
+      .map((file) => file.split('_')[0]!),
+  )
+}
+
 /** `0.2.1_system_acls.ts` */
 function isSystemFile(file: string): boolean {
   return isInitialRelease(file.split('_')[0]!)
@@ -51,9 +60,14 @@ function inOrder(scripts: readonly LoadedScript[]): readonly LoadedScript[] {
 
 async function loadDirectory(dir: string, isWanted = (_file: string) => true): Promise<readonly LoadedScript[]> {
   if (!existsSync(dir)) return []
-  const files = readdirSync(dir).filter((file) => /(?<!\.d)\.(ts|js)$/.test(file) && isWanted(file))
-  return Promise.all(files.map((file) => loadFile(dir, join(dir, file))))
+  return Promise.all(
+    scriptsIn(dir)
+      .filter(isWanted)
+      .map((file) => loadFile(dir, join(dir, file))),
+  )
 }
+
+const scriptsIn = (dir: string): readonly string[] => readdirSync(dir).filter((file) => /(?<!\.d)\.(ts|js)$/.test(file))
 
 async function loadFile(dir: string, path: string): Promise<LoadedScript> {
   const file = relative(process.cwd(), path)

@@ -84,9 +84,11 @@ async function outcomeOf(
     recorder?.begin(plan)
     recorder?.ran(list)
     const runAt = (db: Database) => runWithin<ListRow>(db, list, deadline)
-    const [row] = recorder
-      ? await runAt(rt.db)
-      : await readAnywhere(rt, reader, runAt, { horizon: horizonOf(plan.past) })
+    const servedBy = recorder?.servedBy
+    const [row] =
+      recorder !== undefined && servedBy === undefined
+        ? await runAt(rt.db)
+        : await readAnywhere(rt, reader, runAt, { horizon: horizonOf(plan.past), servedBy })
     const body = listBody(plan, row!)
     return body === undefined ? { long: plan } : { body }
   } catch (error) {

@@ -1,8 +1,10 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Catalog, Collection, SchemaJson } from '../../../catalog/catalog.ts'
 import {
+  type AlteredCount,
   type ChangeGuard,
   type CollectionChange,
+  countAltered,
   countLosses,
   type DefinitionPlan,
   type DropCount,
@@ -29,7 +31,10 @@ import { type Finding, lintSql, readSubject } from '../migrations/migrations.ts'
 import { checkObjects, checkTexts } from './sql-guard.ts'
 
 /** How a change is made: `drop` takes the definition as the whole, `dryRun` only tells. */
-export type ChangeOptions = { readonly drop: boolean; readonly dryRun: boolean }
+export type ChangeOptions = {
+  readonly drop: boolean
+  readonly dryRun: boolean
+}
 
 /** What a request wants of the definitions. */
 type SchemaChange = {
@@ -51,7 +56,16 @@ export type SchemaChanged = {
 }
 
 /** The statements of a change that is not made, and what they would stop. */
-type Preview = { readonly sql: readonly string[]; readonly findings: readonly Finding[] }
+type Preview = {
+  readonly sql: readonly string[]
+  readonly findings: readonly Finding[]
+  readonly altered: readonly AlteredCount[]
+  /** The definitions of the collections concerned; null for one that is not there. */
+  readonly before: SchemasByName
+  readonly after: SchemasByName
+}
+
+type SchemasByName = Readonly<Record<string, SchemaJson | null>>
 
 /**
  * Changes definitions and tables in one transaction, with an event per collection touched. What cannot be done answers
@@ -91,22 +105,35 @@ export function applyChange(
   })
 }
 
-/** What {@link applyChange} would do, from the definitions as they are now. The statements are not tried. */
+/** What {@link applyChange} would do, from the definitions as they are now. The statements are not tried, casts of values are. */
 export async function previewChange(
   rt: Reads & Configuration,
   { edit, means }: Omit<SchemaChange, 'message'>,
 ): Promise<SchemaChanged> {
-  const plan = planChange(await readDefinitions(rt.db), edit, optionsOf(rt))
+  const stored = await readDefinitions(rt.db)
+  const plan = planChange(stored, edit, optionsOf(rt))
   await checkPlan(plan, means)
   await refuseGaps(rt.db, plan)
   const subject = { ...(await readSubject(rt.db, rt.config)), inTransaction: true }
   const findings = await lintSql(plan.statements, subject)
+  const altered = await countAltered(rt.db, plan).catch((error) => {
+    throw refusal(error)
+  })
   return {
     changes: plan.changes,
     dropped: await countLosses(rt.db, plan),
-    preview: { sql: plan.statements, findings },
+    preview: {
+      sql: plan.statements,
+      findings,
+      altered,
+      before: schemasOf(plan, new Map(stored.map(({ collectionName, schema }) => [collectionName, schema]))),
+      after: schemasOf(plan, plan.next),
+    },
   }
 }
+
+const schemasOf = (plan: DefinitionPlan, definitions: Definitions): SchemasByName =>
+  Object.fromEntries(touchedBy(plan).map((name) => [name, definitions.get(name) ?? null]))
 
 const optionsOf = ({ config }: Configuration) => ({ multiTenant: config.tenancy.enabled })
 

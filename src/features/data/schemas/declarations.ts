@@ -13,8 +13,21 @@ const tag = 'Schemas'
 const isOn = (name: string, description: string) =>
   Type.Optional(Type.Boolean({ default: false, description, refusal: badQuery(`${name} is true or false`) }))
 const dryRun = isOn('dryRun', 'Only says what would be done.')
-const ChangeQuery = Type.Object({ dryRun })
-const WholeQuery = Type.Object({ drop: isOn('drop', 'What the definition leaves out goes, with its values.'), dryRun })
+const migration = Type.Optional(
+  Text('add_country_code', {
+    description:
+      'Changes nothing, and writes a migration of this name that does it and its reverse into MIGRATIONS_DIR; with dryRun it is only answered.',
+    refusal: badQuery('migration is the name of a new migration'),
+  }),
+)
+const ChangeQuery = Type.Object({ dryRun, migration })
+const WholeQuery = Type.Object({
+  drop: isOn('drop', 'What the definition leaves out goes, with its values.'),
+  dryRun,
+  migration,
+})
+/** Of imports, which are files themselves. */
+const ImportQuery = Type.Object({ drop: WholeQuery.properties.drop, dryRun })
 
 const once = badQuery('a parameter is repeated')
 const page = badQuery('page and limit are whole numbers from 1; limit=-1 is all')
@@ -87,6 +100,15 @@ const Finding = Type.Object({
 /** Of dry runs. */
 const preview = {
   dryRun: Type.Optional(Type.Literal(true)),
+  migration: Type.Optional(
+    Text('migrations/20241224103000_add_country_code.ts', { description: 'The file that was written instead.' }),
+  ),
+  script: Type.Optional(Text("export const name = 'add country code'", { description: 'Its text, in a dry run.' })),
+  altered: Type.Optional(
+    Type.Array(Type.Object({ collection: Text('products'), field: Text('price'), values: Count(7) }), {
+      description: 'Values that another type makes others: rounded, cut off, or written in another way.',
+    }),
+  ),
   sql: Type.Optional(Type.Array(Text('alter table "products" add column "name" text'))),
   findings: Type.Optional(Type.Array(Finding, { description: 'What the statements would stop.' })),
 }
@@ -278,7 +300,7 @@ export const previewRoute = route({
   summary: 'Show what an import of definitions would change',
   scope: 'admin',
   tag,
-  query: WholeQuery,
+  query: ImportQuery,
   body: fileBody('schema'),
   response: {
     200: Type.Object({
@@ -312,7 +334,7 @@ export const importFileRoute = route({
   scope: 'admin',
   description: 'All of them or none.',
   tag,
-  query: WholeQuery,
+  query: ImportQuery,
   body: fileBody('schema'),
   response: { 200: Imported },
   readElsewhere: 'body',
@@ -323,7 +345,7 @@ export const importRoute = route({
   scope: 'admin',
   description: 'All of them or none.',
   tag,
-  query: WholeQuery,
+  query: ImportQuery,
   body: Exported,
   response: { 200: Imported },
   readElsewhere: 'body',

@@ -8,6 +8,7 @@ import type { Writes } from '../../../events/commit.ts'
 import { type App, actorOf } from '../../../http/http.ts'
 import { acceptJsonUploads, uploadedJson } from '../../../http/json-upload.ts'
 import { isFresh, listTag } from '../items/items.ts'
+import { createMigration, migrationScript } from '../migrations/migrations.ts'
 import type { SchemaChanged } from './change.ts'
 import {
   addIndexRoute,
@@ -61,69 +62,98 @@ export function schemaRoutes(app: App, rt: Configuration & CurrentCatalog): void
 export function schemaAdminRoutes(app: App, rt: SchemaWrites): void {
   app.post('/schemas', createRoute, async (request, reply) => {
     const done = await createSchema(rt, actorOf(request), request.body, optionsOf(request.query))
-    return reply.code(done.preview === undefined ? 201 : 200).send(answer('Schema created successfully', done))
+    return reply
+      .code(done.preview === undefined ? 201 : 200)
+      .send(answer(rt, 'Schema created successfully', done, request.query))
   })
   app.patch('/schemas/:collection', changeRoute, async (request) => {
     const { schema } = request.body
     const change = { collectionName: request.params.collection, schema }
     const done = await updateSchema(rt, actorOf(request), change, optionsOf(request.query))
-    return answer('Schema updated successfully', done)
+    return answer(rt, 'Schema updated successfully', done, request.query)
   })
   app.delete('/schemas/:collection', removeRoute, async (request) => {
     const done = await deleteSchema(rt, actorOf(request), request.params.collection, optionsOf(request.query))
-    return answer('Schema deleted successfully', done)
+    return answer(rt, 'Schema deleted successfully', done, request.query)
   })
   app.delete('/schemas/:collection/fields/:field', removeFieldRoute, async (request) => {
     const { collection: collectionName, field } = request.params
     const done = await deleteField(rt, actorOf(request), { collectionName, field }, optionsOf(request.query))
-    return answer('Field deleted successfully', done)
+    return answer(rt, 'Field deleted successfully', done, request.query)
   })
   indexRoutes(app, rt)
   relationshipRoutes(app, rt)
   transferRoutes(app, rt)
 }
 
-function indexRoutes(app: App, rt: Reads & Writes & CurrentCatalog): void {
+function indexRoutes(app: App, rt: SchemaWrites): void {
   app.post('/schemas/:collection/indexes', addIndexRoute, async (request, reply) => {
     const index = { collectionName: request.params.collection, body: request.body }
     const done = await addIndex(rt, actorOf(request), index, optionsOf(request.query))
-    return reply.code(done.preview === undefined ? 201 : 200).send(answer('Index added successfully', done))
+    return reply
+      .code(done.preview === undefined ? 201 : 200)
+      .send(answer(rt, 'Index added successfully', done, request.query))
   })
   app.delete('/schemas/:collection/indexes/:name', removeIndexRoute, async (request) => {
     const { collection: collectionName, name } = request.params
     const done = await removeIndex(rt, actorOf(request), { collectionName, name }, optionsOf(request.query))
-    return answer('Index removed successfully', done)
+    return answer(rt, 'Index removed successfully', done, request.query)
   })
   app.post('/schemas/indexes/migrate', migrateIndexesRoute, async (request) => migrateIndexes(rt, actorOf(request)))
 }
 
-function relationshipRoutes(app: App, rt: Reads & Writes): void {
+function relationshipRoutes(app: App, rt: SchemaWrites): void {
   app.post('/schemas/:collection/relationships', addRelationshipRoute, async (request, reply) => {
     const relationship = { source: request.params.collection, body: request.body }
     const done = await createRelationship(rt, actorOf(request), relationship, optionsOf(request.query))
-    return reply.code(done.preview === undefined ? 201 : 200).send(answer('Relationship created successfully', done))
+    return reply
+      .code(done.preview === undefined ? 201 : 200)
+      .send(answer(rt, 'Relationship created successfully', done, request.query))
   })
   app.patch('/schemas/:collection/relationships/:field', changeRelationshipRoute, async (request) => {
     const { collection: source, field } = request.params
     const change = { source, field, body: request.body }
     const done = await updateRelationship(rt, actorOf(request), change, optionsOf(request.query))
-    return answer('Relationship updated successfully', done)
+    return answer(rt, 'Relationship updated successfully', done, request.query)
   })
   app.delete('/schemas/:collection/relationships/:field', removeRelationshipRoute, async (request) => {
     const { collection: source, field } = request.params
     const done = await deleteRelationship(rt, actorOf(request), { source, field }, optionsOf(request.query))
-    return answer('Relationship deleted successfully', done)
+    return answer(rt, 'Relationship deleted successfully', done, request.query)
   })
 }
 
-/** What was done and dropped, or what would be. */
-function answer(message: string, { changes, dropped, preview }: SchemaChanged) {
+/** What was done and dropped, or what would be; with `migration` the file that does it, in a dry run only its text. */
+function answer(
+  rt: Configuration & Clock,
+  message: string,
+  { changes, dropped, preview }: SchemaChanged,
+  { migration, dryRun = false }: { readonly migration?: string; readonly dryRun?: boolean },
+) {
   if (preview === undefined) return { message, dropped }
-  return { message: 'Nothing was changed', dryRun: true as const, changes, dropped, ...preview }
+  const { sql, findings, altered, ...definitions } = preview
+  const planned = { dryRun: true as const, changes, dropped, altered, sql, findings }
+  if (migration === undefined) return { message: 'Nothing was changed', ...planned }
+  if (changes.length === 0) throw errors.badBody('There is nothing to be changed')
+  const script = { name: migration, type: 'schema', definitions } as const
+  if (dryRun) {
+    const { file, text } = migrationScript(script, rt.clock())
+    return { message: 'Nothing was changed', ...planned, migration: file, script: text }
+  }
+  const file = createMigration(rt.config, script, rt.clock())
+  return { message: 'Nothing was changed; the migration was written', ...planned, migration: file }
 }
 
-function optionsOf({ drop = false, dryRun = false }: { drop?: boolean; dryRun?: boolean }): ChangeOptions {
-  return { drop, dryRun }
+function optionsOf({
+  drop = false,
+  dryRun = false,
+  migration,
+}: {
+  readonly drop?: boolean
+  readonly dryRun?: boolean
+  readonly migration?: string
+}): ChangeOptions {
+  return { drop, dryRun: dryRun || migration !== undefined }
 }
 
 /** `/schemas/export` and `/schemas/import` are how the client library spells them. */

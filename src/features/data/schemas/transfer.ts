@@ -125,7 +125,8 @@ export async function importSchemas(
     const { changes, dropped, preview } = done
     const answered = { changes: changesOf(changes, schemas), dropped }
     if (preview === undefined) return { message: 'Schema import completed', ...answered }
-    return { message: 'Nothing was changed', dryRun: true, ...answered, ...preview }
+    const { sql, findings, altered } = preview
+    return { message: 'Nothing was changed', dryRun: true, ...answered, altered, sql, findings }
   } catch (error) {
     const isRefused = error instanceof AppError && error.status < 500 && error.message !== importFailed
     throw isRefused ? failed([{ collectionName: null, error: reasonOf(error) }]) : error

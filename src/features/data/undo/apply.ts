@@ -2,8 +2,8 @@ import type { Collection, Field } from '../../../catalog/catalog.ts'
 import { AppError } from '../../../errors.ts'
 import { type Change, changeItems, type ItemWrites, type Run, type StoredValues } from '../items/items.ts'
 import { orderOf, type Step } from './order.ts'
-import { isServers, type PlannedRow, storedFields } from './plan.ts'
-import { type RowBefore, rowsBefore } from './queries.ts'
+import { isServers, type PastRows, type PlannedRow } from './plan.ts'
+import type { RowBefore } from './queries.ts'
 
 /** Writes a plan by the pipeline of items, as its caller's own changes. */
 
@@ -12,14 +12,14 @@ const chunk = 1000
 
 /**
  * Writes all rows in a transaction, in an order in which every reference holds. 409 where rows refer to each other in a circle
- * that no column opens. `first` is not after the first event that is undone; `cleared` are columns to be set to null because
- * what they referred to is gone.
+ * that no column opens. `past` has the rows as they were; `cleared` are columns to be set to null because what they referred
+ * to is gone.
  */
 export async function applyPlan(
   rt: ItemWrites,
   run: Run,
   rows: readonly PlannedRow[],
-  first: string,
+  past: PastRows,
   cleared: (row: PlannedRow) => ReadonlySet<string>,
 ): Promise<void> {
   const waves = orderOf(rows.map(({ move }) => move))
@@ -31,11 +31,15 @@ export async function applyPlan(
   for (const wave of waves)
     for (const steps of Map.groupBy(wave, (step) => groupOf(rows, step)).values())
       if (steps.some(({ move }) => rows[move]!.restoring !== undefined))
-        for (const step of steps) await applySteps(rt, run, rows, [step], first, cleared)
+        for (const step of steps) await applySteps(rt, run, rows, [step], past, cleared)
       else
         for (let at = 0; at < steps.length; at += chunk)
-          await applySteps(rt, run, rows, steps.slice(at, at + chunk), first, cleared)
+          await applySteps(rt, run, rows, steps.slice(at, at + chunk), past, cleared)
 }
+
+/** What must be null because what it referred to is gone. */
+export const clearedOf = ({ reasons }: PlannedRow): ReadonlySet<string> =>
+  new Set(reasons.flatMap((reason) => (reason.reason === 'reference gone' ? reason.fields : [])))
 
 const groupOf = (rows: readonly PlannedRow[], { move, only }: Step): string => {
   const { action, collection } = rows[move]!
@@ -47,7 +51,7 @@ async function applySteps(
   { requester, tx, scope }: Run,
   rows: readonly PlannedRow[],
   steps: readonly Step[],
-  first: string,
+  past: PastRows,
   cleared: (row: PlannedRow) => ReadonlySet<string>,
 ): Promise<void> {
   const { collection, action: wanted, restoring } = rows[steps[0]!.move]!
@@ -61,12 +65,12 @@ async function applySteps(
     await write({ action, ids: steps.map(({ move }) => rows[move]!.id) })
     return
   }
-  const fields = storedFields(collection)
+  const fields = past.fields(collection)
   const positions = steps.flatMap(({ move }) => {
     const { image, fields: set } = rows[move]!
     return [...new Set([...set.values(), ...(image === undefined ? [] : [image])])]
   })
-  const before = await rowsBefore(tx, collection, fields, positions, first)
+  const before = await past.at(tx, collection, fields, positions)
   const written = steps.map((step) => {
     const row = rows[step.move]!
     const nulls = new Set([...step.without, ...cleared(row)])
@@ -124,7 +128,8 @@ function valuesOf(
     if (position === undefined || (only !== undefined && !only.includes(name))) continue
     const was = before.get(position)!
     const value = nulls.has(name) ? null : (was.exact[name] ?? null)
-    if (isServers(collection, name)) servers.set(name, value)
+    // What is hidden is stored as it was, a password's hash too.
+    if (isServers(collection, name) || field.hidden) servers.set(name, value)
     else if (action !== 'create' || value !== null || isFilled(collection, field)) {
       payload[name] = nulls.has(name) ? null : was.shown[name]
       exact.set(name, value)

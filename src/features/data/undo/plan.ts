@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { Catalog, Collection, Field, Relation } from '../../../catalog/catalog.ts'
 import { identityCollections, writersOf } from '../../../catalog/system-collections.ts'
-import type { Reader } from '../../../db/sql.ts'
+import type { Reader, Tx } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
 import { oncePer } from '../../../language/once.ts'
 import type { LastingEffect, Restoration } from '../items/items.ts'
@@ -12,14 +12,20 @@ import {
   type EventChoice,
   type Fact,
   type LoggedRow,
+  lockRows,
   type Outline,
   type Reference,
+  type RowBefore,
   rowsBefore,
   rowsNow,
   rowsReferring,
+  touchedRows,
   valuesMissing,
 } from './queries.ts'
 import { type Reversal, reversalOf } from './reversal.ts'
+
+/** Rows of one undo, or of one restore: they are planned in memory and written in one transaction. */
+export const largestUndo = 100_000
 
 /** The reverse of what was chosen, row by row, with what speaks against it. Reads only; nothing here is forced. */
 export type UndoPlan = {
@@ -59,7 +65,7 @@ export type Reason =
   /** Others have deleted it since. */
   | { readonly reason: 'deleted' }
   /** The log does not hold these fields: they are hidden, or no longer there. */
-  | { readonly reason: 'lost'; readonly fields: readonly string[] }
+  | { readonly reason: 'lost'; readonly fields: readonly string[]; readonly required?: true }
   /** The log's images of it were erased. */
   | { readonly reason: 'erased' }
   /** Rows that are not undone refer to it. */
@@ -83,29 +89,79 @@ export const storedFields = oncePer((collection: Collection): readonly Field[] =
   ),
 )
 
+/** Rows as they were, by their places: the log's images before its events, or rows that were taken out of a backup. */
+export type PastRows = {
+  /** Columns that it holds and a write can set. */
+  readonly fields: (collection: Collection) => readonly Field[]
+  readonly holdsHidden: (collection: Collection) => boolean
+  /** Whether content that rows of then name, and that is gone, comes back with them. */
+  readonly hasContent: (version: Readonly<Record<string, unknown>>) => boolean
+  readonly at: (
+    db: Reader,
+    collection: Collection,
+    fields: readonly Field[],
+    places: readonly string[],
+  ) => Promise<ReadonlyMap<string, RowBefore>>
+}
+
+/** The log: places are positions of events, none of them written before `first`. */
+export const pastOfLog = (first: string): PastRows => ({
+  fields: storedFields,
+  holdsHidden: () => false,
+  hasContent: () => false,
+  at: (db, collection, fields, places) => rowsBefore(db, collection, fields, places, first),
+})
+
+/** Columns that a write can set, those too that the log does not hold. */
+export const settableFields = oncePer((collection: Collection): readonly Field[] => {
+  const stored = new Set(storedFields(collection))
+  return [...collection.fields.values()].filter(
+    (field) => stored.has(field) || (field.hidden && field.generated === undefined && field.sameAs === undefined),
+  )
+})
+
 export async function planUndo(
   rt: UndoReads,
   db: Reader,
   chosen: EventChoice,
   { facts, first }: Outline,
 ): Promise<UndoPlan> {
-  const catalog = rt.catalog.current()
-  const logged = first === null ? [] : await changesOf(db, chosen, first)
+  if (first === null) return { rows: [], notUndone: facts, token: tokenOf([]) }
+  const logged = await changesOf(db, chosen, first)
+  const { rows, kept } = await planReversals(rt, db, reversalsOf(logged), pastOfLog(first))
+  const checked = await withReferences(db, rt.catalog.current(), rows)
+  const lasting = await lastingEffects(rt, db, logged, first)
+  return { rows: checked, notUndone: [...kept, ...lasting, ...facts], token: tokenOf(checked) }
+}
+
+/** What one row takes to come back. */
+export type RowReversal = { readonly collection: string; readonly id: string; readonly reversal: Reversal | undefined }
+
+export const reversalsOf = (logged: readonly LoggedRow[]): readonly RowReversal[] =>
+  logged.map(({ collection, id, changes }) => ({ collection, id, reversal: reversalOf(changes) }))
+
+/** Rows with what speaks against each alone, and those that stay. With `compared` every row is looked at. */
+export async function planReversals(
+  rt: UndoReads,
+  db: Reader,
+  reversals: readonly RowReversal[],
+  past: PastRows,
+  { compared = false } = {},
+): Promise<{ readonly rows: readonly PlannedRow[]; readonly kept: readonly ExcludedRows[] }> {
+  const { collections } = rt.catalog.current()
   const rows: PlannedRow[] = []
   const kept: ExcludedRows[] = []
-  for (const [name, list] of Map.groupBy(logged, ({ collection }) => collection)) {
-    const collection = catalog.collections.get(name)
+  for (const [name, list] of Map.groupBy(reversals, ({ collection }) => collection)) {
+    const collection = collections.get(name)
     if (collection === undefined) kept.push({ collection: name, rows: list.length, reason: 'dropped' })
     else if (isProtected(name)) kept.push({ collection: name, rows: list.length, reason: 'protected' })
     else {
-      const planned = await planCollection(rt, db, collection, list, first!)
+      const planned = await planCollection(rt, db, collection, list, { past, compared })
       rows.push(...planned.rows)
       if (planned.gone > 0) kept.push({ collection: name, rows: planned.gone, reason: 'content gone' })
     }
   }
-  const checked = await withReferences(db, catalog, rows)
-  const lasting = first === null ? [] : await lastingEffects(rt, db, logged, first)
-  return { rows: checked, notUndone: [...kept, ...lasting, ...facts], token: tokenOf(checked) }
+  return { rows, kept }
 }
 
 async function lastingEffects(
@@ -123,6 +179,14 @@ async function lastingEffects(
   return effects
 }
 
+/** In one order, so that two who undo do not wait for each other. */
+export async function lockAll(tx: Tx, { collections }: Catalog, chosen: EventChoice): Promise<void> {
+  for (const { collection: name, ids } of await touchedRows(tx, chosen)) {
+    const collection = collections.get(name)
+    if (collection !== undefined && !isProtected(name)) await lockRows(tx, collection, ids)
+  }
+}
+
 /** Credentials, sessions, the log and what the platform alone writes. */
 export const isProtected = (name: string): boolean =>
   identityCollections.has(name) || name === 'svc_AuditLog' || writersOf(name, 'update') === 'nobody'
@@ -133,25 +197,24 @@ async function planCollection(
   rt: UndoReads,
   db: Reader,
   collection: Collection,
-  logged: readonly LoggedRow[],
-  first: string,
+  list: readonly RowReversal[],
+  { past, compared }: Comparison,
 ): Promise<{ readonly rows: readonly PlannedRow[]; readonly gone: number }> {
-  const drafts = logged.flatMap(({ id, changes }) => {
-    const reversal = reversalOf(changes)
-    return reversal === undefined ? [] : [{ id, reversal }]
-  })
-  const compared = await comparedWithNow(db, collection, drafts, first)
-  const all = compared.flatMap(({ id, reversal }) => draftOf(collection, id, reversal) ?? [])
-  const rows = await withContent(rt, db, all, first)
-  return { rows: await withMoves(db, collection, rows, first), gone: all.length - rows.length }
+  const drafts = list.flatMap(({ id, reversal }) => (reversal === undefined ? [] : [{ id, reversal }]))
+  const left = await comparedWithNow(db, collection, drafts, { past, compared })
+  const all = left.flatMap(({ id, reversal }) => draftOf(collection, id, reversal, past) ?? [])
+  const rows = await withContent(rt, db, all, past)
+  return { rows: await withMoves(db, collection, rows, past), gone: all.length - rows.length }
 }
+
+type Comparison = { readonly past: PastRows; readonly compared: boolean }
 
 /** Without the rows that named something which is gone (409 of the collection's own rule), and with what the others take. */
 async function withContent(
   rt: UndoReads,
   db: Reader,
   drafts: readonly Draft[],
-  first: string,
+  past: PastRows,
 ): Promise<readonly Draft[]> {
   const [{ collection } = { collection: undefined }] = drafts
   const { restores, serversOwn } = (collection && rt.systemRules.get(collection.name)) ?? {}
@@ -163,17 +226,15 @@ async function withContent(
     const [was] =
       draft.action === 'create'
         ? [draft.image!]
-        : [...draft.fields]
-            .filter(isOwn)
-            .map(([, p]) => p)
-            .sort(byNumber)
+        : [...new Set([...draft.fields].filter(isOwn).map(([, p]) => p))].sort(byNumber)
     if (draft.action === 'delete' || was === undefined) kept.push(draft)
     else {
-      const before = await rowsBefore(db, collection!, storedFields(collection!), [was], first)
+      const version = (await past.at(db, collection!, past.fields(collection!), [was])).get(was)!.shown
       try {
-        kept.push({ ...draft, restoring: await restores(rt, before.get(was)!.shown, undefined) })
+        kept.push({ ...draft, restoring: await restores(rt, version, undefined) })
       } catch (error) {
         if (!(error instanceof AppError) || error.status !== 409) throw error
+        if (past.hasContent(version)) kept.push(draft)
       }
     }
   }
@@ -190,12 +251,12 @@ async function comparedWithNow(
   db: Reader,
   collection: Collection,
   drafts: readonly { readonly id: string; readonly reversal: Reversal }[],
-  first: string,
+  { past, compared }: Comparison,
 ): Promise<readonly { readonly id: string; readonly reversal: Reversal }[]> {
   const isLookedAt = ({ since, isRemade, image, action }: Reversal) =>
-    action !== 'create' && (since.size > 0 || isRemade || image !== undefined)
+    action !== 'create' && (compared || since.size > 0 || isRemade || image !== undefined)
   const some = drafts.filter(({ reversal }) => isLookedAt(reversal) && !reversal.isErased)
-  const fields = storedFields(collection)
+  const fields = past.fields(collection)
   const positions = some.flatMap(({ reversal }) => positionsOf(reversal))
   const now = await rowsNow(
     db,
@@ -203,7 +264,7 @@ async function comparedWithNow(
     fields,
     some.map(({ id }) => id),
   )
-  const before = await rowsBefore(db, collection, fields, positions, first)
+  const before = await past.at(db, collection, fields, positions)
   return drafts.flatMap((draft) => {
     const { id, reversal } = draft
     if (!isLookedAt(reversal) || reversal.isErased) return [draft]
@@ -215,7 +276,7 @@ async function comparedWithNow(
     const wasAt = new Map(fields.flatMap(({ name }) => asPair(name, reversal.fields.get(name) ?? reversal.image)))
     const differs = ([name, position]: [string, string]) => before.get(position)?.exact[name] !== values[name]
     const changed = new Map([...wasAt].filter(differs))
-    const hidden = reversal.image === undefined ? [] : hiddenFields(collection)
+    const hidden = reversal.image === undefined || past.holdsHidden(collection) ? [] : hiddenFields(collection)
     const rest = [
       ...[...reversal.fields].filter(([name]) => !wasAt.has(name)),
       ...hidden.map((name) => [name, reversal.image!] as const),
@@ -235,17 +296,21 @@ const positionsOf = ({ image, fields }: Pick<Reversal, 'image' | 'fields'>): rea
 ]
 
 /** Undefined where nothing of it is to be undone. */
-function draftOf(collection: Collection, id: string, reversal: Reversal): Draft | undefined {
+function draftOf(collection: Collection, id: string, reversal: Reversal, past: PastRows): Draft | undefined {
   const { action, image, isErased, since, isRemade } = reversal
   const own = { collection, id, image: action === 'create' ? image : undefined }
   if (isErased) return { ...own, image: undefined, action: 'none', fields: new Map(), reasons: [{ reason: 'erased' }] }
   if (action === 'create' && image === undefined)
     return { ...own, action: 'none', fields: new Map(), reasons: [{ reason: 'deleted' }] }
-  const settable = new Set(storedFields(collection).map(({ name }) => name))
+  const settable = new Set(past.fields(collection).map(({ name }) => name))
   const asked = action === 'delete' ? [] : [...reversal.fields].filter(([name]) => !followsWriter(collection, name))
   const fields = new Map(asked.filter(([name]) => settable.has(name) && name !== collection.primaryKey.name))
   const lost =
-    action === 'create' ? hiddenFields(collection) : asked.map(([name]) => name).filter((name) => !settable.has(name))
+    action === 'create'
+      ? past.holdsHidden(collection)
+        ? []
+        : hiddenFields(collection)
+      : asked.map(([name]) => name).filter((name) => !settable.has(name))
   const changed = [...since].filter(
     (name) => !followsWriter(collection, name) && (action === 'delete' || fields.has(name)),
   )
@@ -253,10 +318,16 @@ function draftOf(collection: Collection, id: string, reversal: Reversal): Draft 
     ...(changed.length > 0 || (isRemade && action === 'delete')
       ? [{ reason: 'changed', fields: changed.sort() } as const]
       : []),
-    ...(lost.length > 0 ? [{ reason: 'lost', fields: lost.sort() } as const] : []),
+    ...(lost.length > 0 ? [lostReason(collection, action, lost.sort())] : []),
   ]
   if (action === 'update' && fields.size === 0 && lost.length === 0) return undefined
   return { ...own, action: action === 'update' && fields.size === 0 ? 'none' : action, fields, reasons }
+}
+
+/** No row can be made again without a column that must have a value. */
+function lostReason({ fields }: Collection, action: Reversal['action'], lost: readonly string[]): Reason {
+  const isNeeded = (name: string) => fields.get(name)?.nullable === false && fields.get(name)?.default === undefined
+  return { reason: 'lost', fields: lost, ...(action === 'create' && lost.some(isNeeded) && { required: true }) }
 }
 
 const hiddenFields = ({ fields }: Collection): string[] =>
@@ -267,7 +338,7 @@ async function withMoves(
   db: Reader,
   collection: Collection,
   drafts: readonly Draft[],
-  first: string,
+  past: PastRows,
 ): Promise<PlannedRow[]> {
   const references = referencesOf(collection)
   const uniques = uniquesOf(collection)
@@ -290,7 +361,7 @@ async function withMoves(
     there.map(({ id }) => id),
   )
   const positions = some.filter(({ action }) => action !== 'delete').flatMap(positionsOf)
-  const before = await rowsBefore(db, collection, fields, positions, first)
+  const before = await past.at(db, collection, fields, positions)
   return drafts.map((draft) => {
     const current = now.get(draft.id) ?? {}
     const then = Object.fromEntries(
@@ -376,7 +447,7 @@ const uniquesOf = oncePer((collection: Collection): readonly (readonly string[])
 })
 
 /** Adds what speaks against rows because of others: rows that refer to what goes, and what is gone that a row refers to. */
-async function withReferences(
+export async function withReferences(
   db: Reader,
   catalog: Catalog,
   rows: readonly PlannedRow[],

@@ -5,8 +5,9 @@ import { type Reader, rawQuery, type Tx } from '../../../db/sql.ts'
 import { eventIdSql } from '../../../events/log.ts'
 import { compileCondition } from '../../../query/compile.ts'
 import { projectionList } from '../../../query/compile-rows.ts'
+import { type Point, pointSql } from '../../../query/past.ts'
 import type { ResolvedFilter } from '../../../query/resolve.ts'
-import { createParams, ident, type Params } from '../../../query/sql.ts'
+import { createParams, ident, literal, type Params } from '../../../query/sql.ts'
 import type { RowChange } from './reversal.ts'
 
 /** Statements over the log, of what is to be undone and of rows as they were. */
@@ -14,7 +15,14 @@ import type { RowChange } from './reversal.ts'
 /** Events, in one of the ways in which they are chosen. */
 export type EventChoice =
   | { readonly by: 'requests'; readonly requests: readonly string[] }
-  | { readonly by: 'transaction'; readonly xid: string; readonly requests: readonly string[] }
+  | {
+      readonly by: 'transaction'
+      readonly xid: string
+      /** Those of its requests that are meant; undefined for all of it. */
+      readonly only: readonly string[] | undefined
+      /** Others that are meant as well. */
+      readonly requests: readonly string[]
+    }
   | {
       readonly by: 'user'
       readonly userId: string
@@ -23,6 +31,18 @@ export type EventChoice =
       readonly collections: readonly string[] | undefined
       readonly withCaused: boolean
     }
+  | { readonly by: 'point'; readonly point: Point; readonly part: Part }
+
+/** Rows that are brought back together: of whole collections, or those of a tenant in them. */
+export type Part = { readonly collections: readonly string[]; readonly tenant?: TenantRows | undefined }
+
+export type TenantRows = {
+  readonly id: string
+  /** The collection whose rows are the tenants. */
+  readonly home: string
+  /** Collections without a tenant of their own whose rows are parts of rows that have one. */
+  readonly parts: readonly { readonly collection: string; readonly column: string; readonly of: string }[]
+}
 
 /** All that a request does is written from a little before the time in its id (clocks differ) until so much later. */
 export const requestWindow = { before: '2 minutes', after: '15 minutes' } as const
@@ -38,7 +58,11 @@ function chosenSql(chosen: EventChoice, params: Params, event = 'l'): string {
     case 'requests':
       return ofRequests(chosen.requests)
     case 'transaction': {
-      const own = `${event}.xid = ${params.bind(chosen.xid, 'xid8')}`
+      const whole = `${event}.xid = ${params.bind(chosen.xid, 'xid8')}`
+      const own =
+        chosen.only === undefined
+          ? whole
+          : `${whole} and ${requestSql(event)} = any(${params.bind([...chosen.only], 'text[]')})`
       return chosen.requests.length === 0 ? own : `(${own} or (${ofRequests(chosen.requests)}))`
     }
     case 'user': {
@@ -48,7 +72,34 @@ function chosenSql(chosen: EventChoice, params: Params, event = 'l'): string {
       return `${event}."userId" = ${params.bind(userId, 'uuid')} and ${event}."createdAt" >= ${params.bind(from, 'timestamptz')}
         and ${event}."createdAt" < ${params.bind(to, 'timestamptz')}${within}${withCaused ? '' : ` and ${event}.cause is null`}`
     }
+    case 'point': {
+      const { point, part } = chosen
+      const { after } = pointSql(point, params, event)
+      const within = `${event}.type = 'data' and ${event}.entity = any(${params.bind([...part.collections], 'text[]')}) and ${after}`
+      return part.tenant === undefined ? within : `${within} and (${ofTenant(part.tenant, params, event)})`
+    }
   }
+}
+
+/** Whose the row was before or after the event: its image says so, and the event itself where that was erased. */
+function ofTenant({ id, home, parts }: TenantRows, params: Params, event: string): string {
+  const tenant = params.bind(id, 'text')
+  const has = (images: string, column: string, value: string) =>
+    `(${images}.changes->'after'->>'${column}' ${value} or ${images}.changes->'before'->>'${column}' ${value})`
+  const own = `${has(event, 'tenant_Id', `= ${tenant}`)} or (${event}.changes ? 'erased' and ${event}."tenant_Id"::text = ${tenant})`
+  const ofParts = parts.map(({ collection, column, of }) => {
+    const owners = `in (select o.id::text from ${ident(of)} o where o."tenant_Id"::text = ${tenant}
+        union select g."entityId" from "${logTable}" g where g.type = 'data' and g.entity = ${literal(of)} and ${has('g', 'tenant_Id', `= ${tenant}`)})`
+    return ` or (${event}.entity = ${literal(collection)} and ${has(event, column, owners)})`
+  })
+  return `${own} or (${event}.entity = ${literal(home)} and ${event}."entityId" = ${tenant})${ofParts.join('')}`
+}
+
+/** @throws {AppError} 410 where the log does not reach back to the point, 400 for one that is yet to come */
+export async function requireReached(db: Reader, point: Point): Promise<void> {
+  const params = createParams()
+  const { reached } = pointSql(point, params)
+  await db.any(rawQuery(`select ${reached}`, params.values))
 }
 
 /** What lets the index of times, and only the partitions concerned, be used. */
@@ -76,18 +127,54 @@ export async function causedBy(db: Reader, requests: readonly string[]): Promise
   return rows.map(({ id }) => id)
 }
 
-/** The transaction of an event, and the requests whose events are in it; undefined where the log has no such event. */
-export async function transactionAt(
-  db: Reader,
-  position: string,
-): Promise<{ readonly xid: string; readonly requests: readonly string[] } | undefined> {
-  return db.maybeOne(
+type Transaction = {
+  readonly xid: string
+  readonly requests: readonly string[]
+  readonly only: readonly string[] | undefined
+}
+
+/**
+ * The transaction of an event, as far as it is one thing that somebody did, and the requests whose events are in it; undefined
+ * where the log has no such event. Rows of several requests may be written by one transaction: `only` then names
+ * the event's own request with those that led to it and followed from it.
+ */
+export async function transactionAt(db: Reader, position: string): Promise<Transaction | undefined> {
+  const found = await db.maybeOne<{ xid: string; own: string; requests: RequestInTransaction[] }>(
     rawQuery(
-      `select e.xid::text, array(select distinct o."logRequestId"::text from "${logTable}" o where o.xid = e.xid and o."logRequestId" is not null) as requests
+      `select e.xid::text, ${requestSql('e')} as own, (
+         select json_agg(distinct jsonb_build_object('id', ${requestSql('o')}, 'cause', o.cause->>'request'))
+         from "${logTable}" o where o.xid = e.xid) as requests
        from "${logTable}" e where e.id = ${eventIdSql('$1::bigint')}`,
       [position],
     ),
   )
+  if (found === undefined) return undefined
+  const together = connected(found.requests, found.own)
+  const isAll = found.requests.every(({ id }) => together.has(id))
+  return {
+    xid: found.xid,
+    requests: [...together].filter((id) => id !== ''),
+    only: isAll ? undefined : [...together],
+  }
+}
+
+/** The request of an event as text, empty where the log knows none. */
+const requestSql = (event: string): string => `coalesce(${event}."logRequestId"::text, '')`
+
+type RequestInTransaction = { readonly id: string; readonly cause: string | null }
+
+/** The requests that led to this one or followed from it, and it itself. */
+function connected(requests: readonly RequestInTransaction[], own: string): ReadonlySet<string> {
+  const ids = new Set(requests.map(({ id }) => id))
+  const together = new Set([own])
+  for (let size = 0; size < together.size; ) {
+    size = together.size
+    for (const { id, cause } of requests) {
+      if (cause === null || !ids.has(cause)) continue
+      if (together.has(id) || together.has(cause)) together.add(id).add(cause)
+    }
+  }
+  return together
 }
 
 /** What the chosen events are about, without the rows themselves. */
@@ -186,12 +273,74 @@ export async function rowsBefore(
     rawQuery(
       `select e.position::text as position,
          (select row_to_json(o.*) from (select ${projectionList(fields, 't')}) o) as shown, ${textsSql(fields)} as exact
-       from "${logTable}" e cross join lateral jsonb_populate_record(null::${ident(collection.name)}, ${oldImage}) t
+       from "${logTable}" e cross join lateral jsonb_populate_record(null::public.${ident(collection.name)}, ${oldImage}) t
        where e.id in (select ${eventIdSql('p')} from unnest($1::bigint[]) p) and e."createdAt" >= $2::timestamptz`,
       [positions, first],
     ),
   )
   return new Map(rows.map((row) => [row.position, row]))
+}
+
+/** Rows of then that were put into a table of the transaction, in columns of today's types. */
+export type LoadedRows = {
+  readonly collection: string
+  /** Its name in SQL. */
+  readonly table: string
+  readonly columns: ReadonlySet<string>
+}
+
+/** Of them, by their key. */
+export async function rowsLoaded(
+  db: Reader,
+  collection: Collection,
+  { table }: LoadedRows,
+  fields: readonly Field[],
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, RowBefore>> {
+  if (ids.length === 0) return new Map()
+  const rows = await db.any<RowBefore>(
+    rawQuery(
+      `select ${keyText(collection)} as position,
+         (select row_to_json(o.*) from (select ${projectionList(fields, 't')}) o) as shown, ${textsSql(fields)} as exact
+       from ${table} t where ${keyIn(collection, '$1')}`,
+      [ids],
+    ),
+  )
+  return new Map(rows.map((row) => [row.position, row]))
+}
+
+/** What it takes to come back to loaded rows: they are all of the part that there were in their collection. */
+export async function differencesFrom(
+  db: Reader,
+  collection: Collection,
+  { table }: LoadedRows,
+  fields: readonly Field[],
+  { tenant }: Part,
+): Promise<readonly { readonly id: string; readonly action: 'create' | 'update' | 'delete' }[]> {
+  const key = ident(collection.primaryKey.name)
+  const texts = (row: string) => `row(${fields.map(({ name }) => `${row}.${ident(name)}::text`)})`
+  const params = createParams()
+  const within = tenant === undefined ? 'true' : nowOfTenant(collection.name, tenant, params)
+  return db.any(
+    rawQuery(
+      `select b.${key}::text as id, case when t.${key} is null then 'create' else 'update' end as action
+       from ${table} b left join ${ident(collection.name)} t on t.${key} = b.${key}
+       where t.${key} is null or ${texts('b')} is distinct from ${texts('t')}
+       union all
+       select ${keyText(collection)}, 'delete' from ${ident(collection.name)} t
+       where ${within} and not exists (select from ${table} b where b.${key} = t.${key})`,
+      params.values,
+    ),
+  )
+}
+
+/** Which rows `t` of a collection belong to a tenant now. */
+export function nowOfTenant(collection: string, { id, home, parts }: TenantRows, params: Params): string {
+  const tenant = params.bind(id, 'uuid')
+  if (collection === home) return `t.id = ${tenant}`
+  const part = parts.find((one) => one.collection === collection)
+  if (part === undefined) return `t."tenant_Id" = ${tenant}`
+  return `t.${ident(part.column)} in (select o.id from ${ident(part.of)} o where o."tenant_Id" = ${tenant})`
 }
 
 /** Rows as they are, their values as PostgreSQL writes them, by their key. */
@@ -252,7 +401,7 @@ export async function imagesWithin(
   const rows = await db.any<{ position: string }>(
     rawQuery(
       `select e.position::text as position from "${logTable}" e
-       cross join lateral jsonb_populate_record(null::${ident(collection.name)}, ${oldImage}) t
+       cross join lateral jsonb_populate_record(null::public.${ident(collection.name)}, ${oldImage}) t
        where e.id in (select ${eventIdSql('p')} from unnest($1::bigint[]) p) and ${compileCondition(rule, 't', params)}`,
       params.values,
     ),

@@ -19,7 +19,7 @@ import { positionOf, unknownRequest } from './undo.ts'
  * the fields of that permission go.
  */
 
-type RequestFilter = {
+export type RequestFilter = {
   readonly actor?: string
   readonly from?: string
   readonly to?: string
@@ -110,7 +110,7 @@ function readPlace(cursor: string): RequestCursor {
   throw errors.badQuery('cursor: expected the nextCursor of the page before')
 }
 
-function checkFilter({ actor, tenant, cause, from, to }: RequestFilter): void {
+export function checkFilter({ actor, tenant, cause, from, to }: RequestFilter): void {
   for (const [name, value] of Object.entries({ actor, tenant, cause }))
     if (value !== undefined && !isUuid(value)) throw errors.badQuery(`${name}: expected an id`)
   for (const [name, value] of Object.entries({ from, to }))
@@ -118,9 +118,9 @@ function checkFilter({ actor, tenant, cause, from, to }: RequestFilter): void {
 }
 
 /** What the caller may see of the log. */
-type Sight = { readonly where: (params: Params) => string; readonly names: ReadonlySet<string> }
+export type Sight = { readonly where: (params: Params) => string; readonly names: ReadonlySet<string> }
 
-function sightOf(rt: UndoReads, access: Access): Sight {
+export function sightOf(rt: UndoReads, access: Access): Sight {
   const catalog = rt.catalog.current()
   // Answers 403 without the permission.
   const names = new Set(readableFields(catalog, access, 'svc_AuditLog').map(({ name }) => name))

@@ -5,6 +5,8 @@ import { routesOf } from '../../../http/route.ts'
 import { Anything, Count, Moment, NullableId, NullableText, OneOf, Text } from '../../../http/shapes.ts'
 import { CollectionParams, queryOf, requesterOf } from '../items/items.ts'
 import type { UndoReads, UndoWrites } from './capabilities.ts'
+import { readFacets } from './facets.ts'
+import { readMoments } from './moments.ts'
 import { listRequests, readRequest } from './requests.ts'
 import { listDeleted } from './trash.ts'
 import { undo } from './undo.ts'
@@ -12,6 +14,12 @@ import { undo } from './undo.ts'
 /** What requests did, and its way back (docs/undo.md). */
 export function undoRoutes(app: App, rt: UndoWrites): void {
   app.get('/log/requests', requestsRoute, (request) => listRequests(rt, request.caller.access, request.query))
+  app.get('/log/facets', facetsRoute, async ({ caller, query }) => ({
+    data: await readFacets(rt, caller.access, query),
+  }))
+  app.get('/log/moments', momentsRoute, async ({ caller, query }) => ({
+    data: await readMoments(rt, caller.access, query),
+  }))
   app.get('/log/requests/:id', requestRoute, (request) => readRequest(rt, request.caller.access, request.params.id))
   app.post('/log/undo', undoRoute, async (request) => ({ data: await undo(rt, requesterOf(request), request.body) }))
 }
@@ -167,6 +175,74 @@ const requestsRoute = declared({
   }),
   response: {
     200: Type.Object({ data: Type.Array(Type.Object(Listed)), nextCursor: NullableText('eyJhdCI6…') }),
+  },
+})
+
+const Values = Type.Optional(
+  Type.Array(Type.Object({ value: NullableText('invoice'), events: Count(3) }), {
+    description: 'The 50 most frequent.',
+  }),
+)
+
+const facetsRoute = declared({
+  summary: 'Count the events of the log by their values and over time',
+  scope: 'read',
+  description:
+    'Of all events that the permission to read `svc_AuditLog` shows. Each facet counts what the filters of the others leave. At most 200,000 events are looked at, the newest.',
+  query: Type.Object({
+    from: Type.Optional(Text('2026-03-14T09:00:00Z', { description: 'A day before `to` unless given.' })),
+    to: Type.Optional(Text('2026-03-14T10:00:00Z', { description: 'Now unless given.' })),
+    collection: Type.Optional(Text('invoice')),
+    action: Type.Optional(Text('delete')),
+    actor: Type.Optional(Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', { description: 'The id of a user.' })),
+    tenant: Type.Optional(Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44')),
+    agent: Type.Optional(Text('claude-desktop')),
+    buckets: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: 500,
+        description: 'Bars of the histogram; 60 unless given.',
+        examples: [60],
+        refusal: badQuery('buckets: must be an integer from 1 to 500'),
+      }),
+    ),
+  }),
+  response: {
+    200: Type.Object({
+      data: Type.Object({
+        from: Text('2026-03-14T09:00:00.000Z'),
+        to: Text('2026-03-14T10:00:00.000Z'),
+        bucketMs: Count(60_000),
+        events: Count(3),
+        histogram: Type.Array(Type.Object({ at: Text('2026-03-14T09:26:00.000Z'), events: Count(3) })),
+        facets: Type.Object({ collection: Values, action: Values, actor: Values, tenant: Values, agent: Values }),
+        complete: Type.Boolean({ description: 'False where there are more events than are looked at.' }),
+        since: Text('2026-03-14T09:00:00.000Z', { description: 'Events from then on were looked at.' }),
+      }),
+    }),
+  },
+})
+
+const ofMoment = (description: string) => NullableText('2026-03-14T09:26:53.589793Z', { description })
+
+const momentsRoute = declared({
+  summary: 'Find the moments at which items changed',
+  scope: 'read',
+  description:
+    'For `asOf`: the last change up to a time, and the changes before and after it, as far as the permission to read `svc_AuditLog` shows them. A change is all that one transaction did to the collections.',
+  query: Type.Object({
+    collections: Text('invoice,line', { description: 'Names by commas.' }),
+    item: Type.Optional(Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', { description: 'Only changes of this item.' })),
+    at: Type.Optional(Text('2026-03-14T09:30:00Z', { description: 'Now unless given.' })),
+  }),
+  response: {
+    200: Type.Object({
+      data: Type.Object({
+        at: ofMoment('Of the last change up to the time; null where there is none.'),
+        before: ofMoment('Of the change before it.'),
+        after: ofMoment('Of the next change after the time.'),
+      }),
+    }),
   },
 })
 

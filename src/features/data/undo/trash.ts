@@ -67,7 +67,7 @@ function deletedStatement(
         select ${projectionList([collection.primaryKey], 't')}) k), 'event', e.id, 'deletedAt', ${wireTime('e."createdAt"')},
       'deletedBy', e."userId", 'requestId', e."logRequestId", 'item', o.item)::text as data
     from "${logTable}" e
-    cross join lateral jsonb_populate_record(null::${ident(name)}, ${goneImage(collection)}) t
+    cross join lateral jsonb_populate_record(null::public.${ident(name)}, ${goneImage(collection)}) t
     cross join lateral (select to_jsonb(i.*) as item from (select ${projectionList(fields, 't')}) i) o
     where e.type = 'data' and e.entity = ${entity} and ${isDeletion(collection)}${before}
       and not exists (select from "${logTable}" l where l.type = 'data' and l.entity = ${entity} and l."entityId" = e."entityId"

@@ -1,6 +1,6 @@
 import type { Catalog } from '../../../catalog/catalog.ts'
 import type { Config } from '../../../config/config.ts'
-import type { Reader, Tx } from '../../../db/sql.ts'
+import type { Reader } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { positionOfEventId } from '../../../events/log.ts'
 import { isUuid } from '../../../language/uuid.ts'
@@ -8,20 +8,30 @@ import type { Access } from '../../../query/access.ts'
 import { resolveEnv } from '../../../query/env.ts'
 import { readableFields, resolveCondition } from '../../../query/resolve.ts'
 import { inTransaction, isScoped, isTenanted, type Requester } from '../items/items.ts'
-import { applyPlan } from './apply.ts'
+import { applyPlan, clearedOf } from './apply.ts'
 import type { UndoReads, UndoWrites } from './capabilities.ts'
-import { isProtected, type PlannedRow, planUndo, type Reason, type UndoPlan } from './plan.ts'
+import { largestUndo, lockAll, type PlannedRow, pastOfLog, planUndo, type Reason, type UndoPlan } from './plan.ts'
 import {
   causedBy,
   type EventChoice,
   imagesWithin,
-  lockRows,
   type Outline,
   outlineOf,
   rowsWithin,
-  touchedRows,
   transactionAt,
 } from './queries.ts'
+
+export type { UndoWrites } from './capabilities.ts'
+export { isProtected } from './plan.ts'
+export { type LoadedRows, nowOfTenant, type Part, type TenantRows } from './queries.ts'
+export {
+  type LoadedState,
+  type PastState,
+  type RestoreChoices,
+  type RestoredPart,
+  restoreState,
+  type StateReport,
+} from './restore.ts'
 
 /** What is to be undone, and how; see `UndoBody` in routes.ts. */
 type UndoRequest = {
@@ -61,7 +71,6 @@ type ShownRow = {
 }
 type Conflict = { readonly collection: string; readonly id: string; readonly reasons: readonly Reason[] }
 
-const largestUndo = 100_000
 /** Of rows and of conflicts; the counts say how many there are. */
 const largestList = 1000
 
@@ -102,7 +111,7 @@ export async function undo(rt: UndoWrites, requester: Requester, request: UndoRe
         code: 'NOTHING_TO_UNDO',
         details: report,
       })
-    await applyPlan(rt, run, written, outline.first!, clearedOf)
+    await applyPlan(rt, run, written, pastOfLog(outline.first!), clearedOf)
     const forced = rows.filter(({ reasons }) => reasons.length > 0).length
     scope.events.push({ type: 'history.undone', data: { ...nameOf(request), rows: written.length, forced } })
     return report
@@ -125,7 +134,7 @@ async function choose(db: Reader, access: Access, request: UndoRequest): Promise
   const transaction = at === undefined ? undefined : await transactionAt(db, at)
   if (transaction === undefined) throw new AppError(404, 'The log has no event at this position')
   const caused = include === 'caused' ? await causedBy(db, transaction.requests) : []
-  return { by: 'transaction', xid: transaction.xid, requests: caused }
+  return { by: 'transaction', xid: transaction.xid, only: transaction.only, requests: caused }
 }
 
 function chosenUser(access: Access, actor: string, { from, to, collections, include }: UndoRequest): EventChoice {
@@ -197,24 +206,13 @@ function requireOwnTenant({ collections }: Catalog, access: Access, config: Conf
   if (isOthers) throw new AppError(403, 'These changes concern another tenant')
 }
 
-/** In one order, so that two who undo do not wait for each other. */
-async function lockAll(tx: Tx, { collections }: Catalog, chosen: EventChoice): Promise<void> {
-  for (const { collection: name, ids } of await touchedRows(tx, chosen)) {
-    const collection = collections.get(name)
-    if (collection !== undefined && !isProtected(name)) await lockRows(tx, collection, ids)
-  }
-}
-
 function forcedOf({ force = [] }: UndoRequest): (row: PlannedRow) => boolean {
   const forced = new Set(force.map(({ collection, id }) => `${collection} ${String(id).toLowerCase()}`))
   return ({ collection, id }) => forced.has(`${collection.name} ${id.toLowerCase()}`)
 }
 
 const isRefused = ({ reasons }: PlannedRow, isForced: boolean): boolean =>
-  reasons.some((reason) => !isForced || (reason.reason === 'reference gone' && reason.required))
-
-const clearedOf = ({ reasons }: PlannedRow): ReadonlySet<string> =>
-  new Set(reasons.flatMap((reason) => (reason.reason === 'reference gone' ? reason.fields : [])))
+  reasons.some((reason) => !isForced || ('required' in reason && reason.required === true))
 
 /** Rows that the caller may not read are only counted. */
 async function reportOf(

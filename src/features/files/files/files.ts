@@ -22,7 +22,8 @@ import {
 } from './content.ts'
 import { type Fields, filePart, payloadOf, readForm } from './form.ts'
 import { folderOf, nameOfReplacement, newName, type Owner, shownName } from './place.ts'
-import { changeableFile, type FileRow, lockedFile, tenantOf, usedBytes, usedBytesNow } from './queries.ts'
+import { changeableFile, type FileRow, lockedFile, usedBytes } from './queries.ts'
+import { quotaExceeded, requireQuota } from './quota.ts'
 
 export type { ContentWrites, FileReads, FileWrites } from './capabilities.ts'
 export { discardKey, type Incoming } from './content.ts'
@@ -223,11 +224,18 @@ async function commitNew(
 ): Promise<string> {
   const payload = payloadFrom(rt, fields)
   const values = { id, ...named(payload, stored), ...columnsOf(stored) }
-  const platform = { collection, values }
+  const { storage, key } = contentOf(stored)
+  // From this statement on the row names the content.
+  const condition = { name: 'svc_take_content', args: [storage, key] }
+  const platform = { collection, values, condition }
+  const change = { action: 'create', payloads: [payload] } as const
+  if (during === undefined && rt.config.storage.quotaTenant === undefined) {
+    const { ids } = await changeItems(rt, { ...requester, platform }, collection, change)
+    // The row of an earlier request, where this one repeats it.
+    return JSON.parse(ids[0]!) as string
+  }
   return inTransaction(rt, requester, async ({ tx, scope }) => {
     await during?.(tx)
-    await release(tx, stored)
-    const change = { action: 'create', payloads: [payload] } as const
     await changeItems(rt, { ...requester, platform, scope }, collection, change)
     await requireQuota(rt, tx, id)
     return id
@@ -325,13 +333,5 @@ export async function requireRoom(rt: FileWrites, { access }: Requester, size = 
   if (quotaTenant === undefined || access.tenantId === undefined || !rt.config.tenancy.enabled) return
   if ((await usedBytes(rt, access.tenantId)) + begunBefore + size >= quotaTenant) throw quotaExceeded()
 }
-
-async function requireQuota(rt: FileWrites, tx: Tx, id: string): Promise<void> {
-  const { quotaTenant } = rt.config.storage
-  const tenant = quotaTenant === undefined ? null : await tenantOf(tx, id)
-  if (tenant !== null && (await usedBytesNow(tx, tenant)) > quotaTenant!) throw quotaExceeded()
-}
-
-const quotaExceeded = () => new AppError(413, 'The storage of this tenant is full', { code: 'STORAGE_QUOTA' })
 
 const noFile = () => errors.badBody(`No file uploaded. Please provide a file with the field name '${filePart}'.`)

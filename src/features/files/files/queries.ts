@@ -31,8 +31,8 @@ export function lockedFile(tx: Tx, id: string): Promise<FileRow | undefined> {
 /** What the files of each tenant come to in each service; null for those of no tenant. */
 export async function usageOfTenants({ db }: Reads): Promise<readonly Usage[]> {
   const rows = await db.any<Omit<Usage, 'files' | 'bytes'> & { files: string; bytes: string }>(sql.unsafe`
-    select nullif(tenant, '00000000-0000-0000-0000-000000000000') as "tenant_Id", storage, files::text, bytes::text
-    from "svc_FileUsage" where files > 0 order by bytes desc, tenant, storage`)
+    select nullif(tenant, '00000000-0000-0000-0000-000000000000') as "tenant_Id", storage, sum(files)::text as files, sum(bytes)::text as bytes
+    from "svc_FileUsage" group by tenant, storage having sum(files) > 0 order by sum(bytes) desc, tenant, storage`)
   return rows.map((row) => ({ ...row, files: Number(row.files), bytes: Number(row.bytes) }))
 }
 

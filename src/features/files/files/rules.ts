@@ -1,6 +1,7 @@
 import { hastenRemoval } from '../../../db/unlogged/file-removals.ts'
 import type { CollectionRules } from '../../data/items/items.ts'
 import type { ContentWrites } from './capabilities.ts'
+import { quotaGuard } from './quota.ts'
 import { contentOfVersions } from './removal.ts'
 import { contentColumns, restoreContent } from './restore.ts'
 
@@ -8,6 +9,7 @@ import { contentColumns, restoreContent } from './restore.ts'
 export const fileRules = (rt: ContentWrites): CollectionRules => ({
   createdElsewhere: 'Files are created by POST /files',
   serversOwn: new Set(contentColumns),
+  guard: quotaGuard(rt),
   protectedFields: { isPublic: ({ files }) => (files.protectIsPublic ? 'name' : 'wildcard') },
   restores: (_rt, version, present) => restoreContent(rt, version, present),
   // At once, and not after FILE_RETENTION_DAYS: no image of the row will say any more what it named.

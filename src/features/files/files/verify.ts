@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { pipeline } from 'node:stream/promises'
 import type { Reads } from '../../../db/pools.ts'
 import { rawQuery, sql } from '../../../db/sql.ts'
-import { keyOf, type Storage } from '../storage/storage.ts'
+import { backupsFolder, keyOf, type Storage } from '../storage/storage.ts'
 import type { FileReads } from './capabilities.ts'
 
 /** Something that rows and storage do not agree on. */
@@ -71,6 +71,7 @@ async function verifyStorage(rt: FileReads, storage: Storage, rows: readonly Row
   const wrong: Difference[] = []
   let contents = 0
   for await (const { key, size } of storage.list('')) {
+    if (key.startsWith(backupsFolder)) continue
     contents += 1
     const row = expected.get(key)
     expected.delete(key)
@@ -126,7 +127,7 @@ async function ask(db: Reads['db'], condition: string, ...values: readonly strin
 async function usageDifferences({ db }: Reads): Promise<Difference[]> {
   const rows = await db.any<{ storage: string; key: string }>(sql.unsafe`
     select coalesce(u.storage, f.storage) as storage, coalesce(u.tenant, f.tenant)::text as key
-    from "svc_FileUsage" u full join (
+    from (select tenant, storage, sum(files) as files, sum(bytes) as bytes from "svc_FileUsage" group by 1, 2) u full join (
       select coalesce("tenant_Id", '00000000-0000-0000-0000-000000000000') as tenant, storage, count(*) as files, sum(size) as bytes
       from "svc_File" group by 1, 2) f on f.tenant = u.tenant and f.storage = u.storage
     where coalesce(u.files, 0) <> coalesce(f.files, 0) or coalesce(u.bytes, 0) <> coalesce(f.bytes, 0)`)

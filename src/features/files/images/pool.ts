@@ -1,7 +1,7 @@
-import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { AppError, errors } from '../../../errors.ts'
 import { ChildDeathError, type ChildLine, openChildPool } from '../../../language/child-pool.ts'
+import { moduleFile } from '../../../language/module-file.ts'
 import {
   type Fault,
   type FromChild,
@@ -73,7 +73,7 @@ export function openPool({ log, limits, memoryMb, tempDir }: PoolOptions): Image
   const pool = openChildPool<ToChild, FromChild>({
     log,
     name: 'images',
-    script: join(import.meta.dirname, 'image-process.ts'),
+    script: moduleFile(import.meta.dirname, 'image-process'),
     args: [`${memoryFlag}${memoryMb}`],
     // No secret of the environment can be in its memory.
     env: { MALLOC_ARENA_MAX: '2', TMPDIR: tempDir },

@@ -58,7 +58,7 @@ export function openDirectory(path: string, { confined }: { readonly confined: b
 async function writeNew(file: string, folder: Folder, content: AsyncIterable<Uint8Array>): Promise<void> {
   const handle = await open(file, flags.O_WRONLY | flags.O_CREAT | flags.O_EXCL | flags.O_NOFOLLOW, 0o640)
   try {
-    for await (const piece of content) await writeWhole(handle, piece)
+    for await (const pieces of gathered(content)) await writeWhole(handle, pieces)
     await handle.sync()
     await handle.close()
     await folder.sync()
@@ -109,7 +109,7 @@ async function enter(root: string, folders: readonly string[], mode: Mode): Prom
     await handle.close()
     throw error
   }
-  return { path: `${descriptors}/${handle.fd}`, sync: () => handle.sync(), close: () => handle.close() }
+  return { path: `${descriptors}/${handle.fd}`, sync: () => syncShared(handle), close: () => handle.close() }
 }
 
 async function enterOne(above: FileHandle, name: string, mode: Mode): Promise<FileHandle> {
@@ -154,12 +154,41 @@ const named = (path: string): Folder => ({
   sync: async () => {
     const handle = await open(path, flags.O_RDONLY | flags.O_DIRECTORY)
     try {
-      await handle.sync()
+      await syncShared(handle)
     } finally {
       await handle.close()
     }
   },
 })
+
+type Sync = { readonly running: Promise<void>; next: Promise<void> | undefined }
+const syncs = new Map<string, Sync>()
+
+/**
+ * Syncs an open folder. Those who ask while one sync of it runs share the next: it begins after all of them have asked, and
+ * the disk takes as long for one name as for many.
+ */
+async function syncShared(handle: FileHandle): Promise<void> {
+  const { dev, ino } = await handle.stat()
+  const folder = `${dev}:${ino}`
+  const sync = syncs.get(folder)
+  if (sync === undefined) return startSync(folder, handle)
+  // The handle stays open until its own call has ended.
+  sync.next ??= sync.running.then(ignore, ignore).then(() => startSync(folder, handle))
+  return sync.next
+}
+
+function startSync(folder: string, handle: FileHandle): Promise<void> {
+  const sync: Sync = { running: handle.sync(), next: undefined }
+  syncs.set(folder, sync)
+  const end = () => {
+    if (sync.next === undefined) syncs.delete(folder)
+  }
+  sync.running.then(end, end)
+  return sync.running
+}
+
+const ignore = () => undefined
 
 function unlessThere(error: NodeJS.ErrnoException): void {
   if (error.code !== 'EEXIST') throw error
@@ -177,9 +206,30 @@ async function orNothing<T>(work: Promise<T | undefined>): Promise<T | undefined
   }
 }
 
-async function writeWhole(handle: FileHandle, piece: Uint8Array): Promise<void> {
-  for (let written = 0; written < piece.length; )
-    written += (await handle.write(piece, written, piece.length - written)).bytesWritten
+/** A write waits for a thread, so a few pieces are worth one. Bytes. */
+const writtenAtOnce = 256 * 1024
+
+async function* gathered(content: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array[]> {
+  let pieces: Uint8Array[] = []
+  let size = 0
+  for await (const piece of content) {
+    pieces.push(piece)
+    size += piece.length
+    if (size < writtenAtOnce) continue
+    yield pieces
+    pieces = []
+    size = 0
+  }
+  if (size > 0) yield pieces
+}
+
+async function writeWhole(handle: FileHandle, pieces: Uint8Array[]): Promise<void> {
+  const { bytesWritten } = await handle.writev(pieces)
+  if (bytesWritten === pieces.reduce((sum, { length }) => sum + length, 0)) return
+  // A disk that is nearly full takes a part; what follows says why.
+  const rest = Buffer.concat(pieces)
+  for (let written = bytesWritten; written < rest.length; )
+    written += (await handle.write(rest, written, rest.length - written)).bytesWritten
 }
 
 async function* list(root: string, prefix: string, confined: boolean): AsyncGenerator<Listed> {

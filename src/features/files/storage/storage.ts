@@ -6,6 +6,7 @@ import { badPath, type Driver, type Listed, type Storage } from './driver.ts'
 import { openDirectory } from './local.ts'
 
 export type { Range, Storage } from './driver.ts'
+export { openDirectory } from './local.ts'
 
 /** All configured services. */
 type Storages = {
@@ -54,6 +55,9 @@ export function openStorages({ storage }: Pick<Config, 'storage'>): Storages {
     },
   }
 }
+
+/** Where backups are kept in a service, beside content or alone. */
+export const backupsFolder = 'backups/'
 
 /** The key of content that a row of svc_File names. */
 export const keyOf = (folder: string | null, filename: string): string =>

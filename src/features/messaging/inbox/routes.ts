@@ -1,6 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { TObject } from 'typebox'
 import { isLoopback } from '../../../adapters/client-address.ts'
+import type { MailAttachment } from '../../../adapters/mailer.ts'
+import { Type } from '../../../adapters/typebox.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Reads } from '../../../db/pools.ts'
 import { type Reader, sql } from '../../../db/sql.ts'
@@ -9,7 +11,8 @@ import type { App } from '../../../http/http.ts'
 import { route } from '../../../http/route.ts'
 import { IdParams, Text } from '../../../http/shapes.ts'
 import { isUuid } from '../../../language/uuid.ts'
-import { hasInbox } from '../mail/mail.ts'
+import { attachment } from '../../files/assets/assets.ts'
+import { AttachmentError, attachmentsOf, hasInbox } from '../mail/mail.ts'
 import { type LogoReads, withEmbeddedLogo } from '../templates/templates.ts'
 
 /** The development inbox: mails that nobody sends, on the machine that they would have left. Not there in production. */
@@ -26,6 +29,12 @@ export function inboxRoutes(app: App, rt: Reads & Configuration & LogoReads): vo
   app.get('/_dev/mail/:id/text', textRoute, async (request, reply) => {
     const { text } = await wanted(rt, request)
     return secured(reply, pagePolicy).type('text/plain; charset=utf-8').send(text)
+  })
+  app.get('/_dev/mail/:id/attachments/:n', attachmentRoute, async (request, reply) => {
+    const { n } = request.params as { n: string }
+    const { filename, content } = await attachmentOf(rt, await wanted(rt, request), n)
+    const bytes = secured(reply, mailPolicy).header('content-disposition', attachment(String(filename)))
+    return bytes.type('application/octet-stream').send(content)
   })
 }
 
@@ -49,6 +58,18 @@ async function wanted(rt: Reads, request: FastifyRequest): Promise<KeptMail> {
   const mail = isUuid(id) ? await keptMail(rt.db, id) : undefined
   if (mail === undefined) throw new AppError(404, 'Mail not found')
   return mail
+}
+
+/** One of the files that went with a mail, as it is now. */
+async function attachmentOf(rt: LogoReads, { attachments, tenantId }: KeptMail, n: string): Promise<MailAttachment> {
+  const one = /^\d{1,3}$/.test(n) ? attachments[Number(n)] : undefined
+  if (one === undefined) throw new AppError(404, 'Attachment not found')
+  try {
+    const [found] = await attachmentsOf(rt, [one], tenantId)
+    return found!
+  } catch (error) {
+    throw error instanceof AttachmentError ? new AppError(404, `Attachment not found: ${error.message}`) : error
+  }
 }
 
 const own = "base-uri 'none'; form-action 'none'"
@@ -83,6 +104,11 @@ const listRoute = shown('List the mails of the development inbox', undefined, 't
 const mailRoute = shown('Show a mail of the development inbox', IdParams, 'text/html')
 const htmlRoute = shown('Show the HTML of a mail', IdParams, 'text/html')
 const textRoute = shown('Show the text of a mail', IdParams, 'text/plain')
+const attachmentRoute = shown(
+  'Save a file that went with a mail',
+  Type.Object({ ...IdParams.properties, n: Text('0', { description: 'Which one, from 0.' }) }),
+  'application/octet-stream',
+)
 
 /** A mail of the development inbox, as it would have been sent. */
 type KeptMail = {
@@ -94,13 +120,21 @@ type KeptMail = {
   readonly text: string
   readonly keptAt: Date
   readonly tenantId: string | null
+  readonly attachments: readonly { readonly file: string; readonly filename: string }[]
 }
 
-type ListedMail = Omit<KeptMail, 'html' | 'text'>
+type ListedMail = Omit<KeptMail, 'html' | 'text' | 'attachments'>
 
 const columns = sql.fragment`
   m.id, m."templateName" as type, m.email as "to", d.subject, m."tenant_Id" as "tenantId", extract(epoch from d."keptAt") * 1000 as "keptAt"`
 const kept = sql.fragment`"svc_DevelopmentMail" d join "svc_EmailLog" m on m.id = d."emailLogId"`
+
+/** Under the names that they were sent with; the one of a file that is gone is lost. */
+const attachments = sql.fragment`coalesce((
+  select json_agg(json_build_object('file', a->>'file', 'filename',
+    coalesce(a->>'filename', f."originalFilename", f.title, f.filename, 'a file that is gone')) order by n)
+  from jsonb_array_elements(m.context::jsonb->'attachments') with ordinality named (a, n)
+  left join "svc_File" f on f.id = (a->>'file')::uuid), '[]')`
 
 /** The newest first, at most a hundred. */
 async function keptMails(db: Reader): Promise<readonly ListedMail[]> {
@@ -110,7 +144,7 @@ async function keptMails(db: Reader): Promise<readonly ListedMail[]> {
 
 async function keptMail(db: Reader, id: string): Promise<KeptMail | undefined> {
   const row = await db.maybeOne<KeptMail>(
-    sql.unsafe`select ${columns}, d.html, d.text from ${kept} where m.id = ${id}::uuid`,
+    sql.unsafe`select ${columns}, d.html, d.text, ${attachments} as attachments from ${kept} where m.id = ${id}::uuid`,
   )
   return row && dated(row)
 }
@@ -130,17 +164,21 @@ function listPage(mails: readonly ListedMail[]): string {
   return frame('Mails', mails.length === 0 ? none : table)
 }
 
-/** One mail: its links, its HTML and its text. */
-function mailPage({ id, to, type, subject, text, keptAt }: KeptMail): string {
+/** One mail: its links, its attachments, its HTML and its text. */
+function mailPage({ id, to, type, subject, text, keptAt, attachments }: KeptMail): string {
   const links = linksIn(text).map(
     (link) =>
       markup`<li><a href="${link}" target="_blank" rel="noopener noreferrer">${link}</a>${withoutFrontend(link)}</li>`,
+  )
+  const files = attachments.map(
+    ({ filename }, n) => markup`<li><a href="/_dev/mail/${id}/attachments/${String(n)}">${filename}</a></li>`,
   )
   return frame(
     subject,
     markup`<p><a href="/_dev/mail">All mails</a></p>
 <dl><dt>To</dt><dd>${to}</dd><dt>Type</dt><dd>${type}</dd><dt>Time</dt><dd><time>${timeOf(keptAt)}</time></dd></dl>
 <h2>Links</h2>${links.length === 0 ? markup`<p>None.</p>` : markup`<ul>${links}</ul>`}
+${files.length === 0 ? markup`` : markup`<h2>Attachments</h2><ul>${files}</ul>`}
 <h2>HTML</h2><iframe src="/_dev/mail/${id}/html" title="HTML of the mail" sandbox="allow-popups"></iframe>
 <h2>Text</h2><pre>${text}</pre>`,
   )

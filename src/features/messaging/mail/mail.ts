@@ -7,7 +7,13 @@ import type { Attachment } from './attachments.ts'
 import { insertMail } from './queries.ts'
 import { type MailContext, type MailType, templateOf } from './types.ts'
 
-export { type Attachment, checkAttachments, readAttachments } from './attachments.ts'
+export {
+  type Attachment,
+  AttachmentError,
+  attachmentsOf,
+  checkAttachments,
+  readAttachments,
+} from './attachments.ts'
 export { cleanMailLog, sendMailInLane, sweepMails } from './jobs.ts'
 export { mailSlots, openLanes } from './lanes.ts'
 export { cancelMail, mailStatus, requeueMail } from './queries.ts'

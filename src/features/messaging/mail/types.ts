@@ -30,7 +30,14 @@ export type MailType = keyof MailContext
  * What a one-time secret is good for; the first part of its identifier in svc_Verification. That of an
  * invitation is kept in its row of svc_Invite: an address may have several at a time.
  */
-export type SecretPurpose = 'email-verification' | 'email-change' | 'magic-link' | 'password-reset' | 'invite'
+export type SecretPurpose =
+  | 'email-verification'
+  | 'email-change'
+  | 'magic-link'
+  | 'password-reset'
+  | 'invite'
+  // Of no mail: shown where the server was set up.
+  | 'first-sign-in'
 
 /** A secret that is made when the mail is sent and works once, for `lifetimeSeconds` from then. */
 export type MailSecret = {

@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
 import { TemplateError } from '../../../adapters/liquid.ts'
+import { moduleFile } from '../../../language/module-file.ts'
 import type { Template } from './built-in.ts'
 import type { RenderedMail } from './render.ts'
 
@@ -69,8 +70,12 @@ class OverrunError extends TemplateError {}
 
 /** Knows nothing of the environment, so that no secret of it can be in its memory. */
 async function startThread(): Promise<Worker> {
-  const url = new URL('./render-thread.ts', import.meta.url)
-  const worker = new Worker(url, { resourceLimits, env: {}, execArgv: [], name: 'templates' })
+  const worker = new Worker(moduleFile(import.meta.dirname, 'render-thread'), {
+    resourceLimits,
+    env: {},
+    execArgv: [],
+    name: 'templates',
+  })
   await once(worker, 'message')
   worker.unref()
   return worker

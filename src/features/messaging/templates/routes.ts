@@ -1,3 +1,4 @@
+import type { Static } from 'typebox'
 import { TemplateError } from '../../../adapters/liquid.ts'
 import { Type } from '../../../adapters/typebox.ts'
 import type { Clock } from '../../../db/clock.ts'
@@ -11,7 +12,7 @@ import type { CurrentSettings } from '../../settings/settings.ts'
 import { type LogoReads, withEmbeddedLogo } from './logo.ts'
 import type { RenderedMail } from './render.ts'
 import type { MailRenderer } from './renderer.ts'
-import { templateById } from './templates.ts'
+import { longestCell, templateById } from './templates.ts'
 import { commonVariableNames as commonVariables, defaultTemplate, templateTypes } from './types.ts'
 import { sampleVariables } from './variables.ts'
 
@@ -32,7 +33,7 @@ export function templateAdminRoutes(app: App, rt: TemplateReads): void {
     return { data: { ...found, commonVariables } }
   })
   app.post('/templates/:id/preview', previewRoute, async ({ params, body }) => ({
-    data: await previewTemplate(rt, params.id, body.data ?? {}),
+    data: await previewTemplate(rt, params.id, body),
   }))
 }
 
@@ -84,9 +85,13 @@ const defaultRoute = declared({
 
 const previewRoute = declared({
   summary: 'Render a stored mail template with sample data',
+  description:
+    'Subject and body of the request stand in place of the stored ones, so that an editor shows what it has yet to save.',
   scope: 'admin',
   params: IdParams,
   body: Type.Object({
+    subject: Type.Optional(Type.String({ maxLength: longestCell.subject, examples: ['Join {{ tenant.name }}'] })),
+    body: Type.Optional(Type.String({ maxLength: longestCell.body, examples: ['<p>Join {{ tenant.name }}</p>'] })),
     data: Type.Optional(
       Type.Record(Type.String(), Type.Unknown(), {
         description: 'Replaces what it names of the sample data.',
@@ -104,19 +109,21 @@ const previewRoute = declared({
 
 /**
  * A stored template as a mail to somebody: the settings of its tenant, sample data, and `data` in place of what it
- * names. For a browser: the logo is in the HTML.
+ * names; `subject` and `body` in place of the stored ones. For a browser: the logo is in the HTML.
  *
  * @throws {AppError} 404 for an unknown template; 400 when it cannot be rendered
  */
 async function previewTemplate(
   rt: TemplateReads,
   id: string,
-  data: Readonly<Record<string, unknown>>,
+  { data = {}, ...unsaved }: Static<typeof previewRoute.schema.body>,
 ): Promise<RenderedMail> {
   const stored = isUuid(id) ? await templateById(rt.db, id) : undefined
   if (stored === undefined) throw new AppError(404, 'Template not found')
+  const { subject: ownSubject, body: ownBody } = stored
+  const template = { subject: unsaved.subject ?? ownSubject, body: unsaved.body ?? ownBody }
   const variables = sampleVariables(rt, stored.type, stored.tenantId ?? undefined, data)
-  const { subject, html, text } = await rt.renderer.render({ template: stored, variables }).catch(explain)
+  const { subject, html, text } = await rt.renderer.render({ template, variables }).catch(explain)
   return { subject, html: await withEmbeddedLogo(rt, html, stored.tenantId ?? undefined), text }
 }
 

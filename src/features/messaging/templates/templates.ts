@@ -98,7 +98,7 @@ export async function templateById(db: Reader, id: string): Promise<StoredTempla
 }
 
 /** Characters. */
-const longestCell = { subject: 250, body: 256 * 1024 }
+export const longestCell = { subject: 250, body: 256 * 1024 }
 
 /**
  * What a row of svc_Template must be before it is written. Subject and body are rendered with

@@ -6,7 +6,10 @@ import type { Tx } from '../../../db/sql.ts'
 import {
   type ClaimedDelivery,
   claimDeliveries,
+  type Delivered,
   type DeliveryResult,
+  returnClaims,
+  settleDelivered,
   settleDelivery,
 } from '../../../db/unlogged/webhooks.ts'
 import { commit, type Writes } from '../../../events/commit.ts'
@@ -31,31 +34,141 @@ const timeoutMs = 10_000
 const claimMs = 25_000
 const responseBytes = 8192
 
+/** What is claimed at once, at most; an endpoint gets so far ahead as it answers quickly. */
+const aheadAtMost = 128
+const aheadMs = 500
+/** What has waited longer for a slot is given back, to be composed anew: rights and secrets may have changed. */
+const longestWaitMs = 2000
+
 /**
  * Sends what is due for one endpoint until there is nothing more, or `signal` aborts. Endpoints do not wait for each other:
- * each has slots of its own.
+ * each has slots of its own. Claiming, composing and noting cost a statement each, so they are done for many at once.
  */
 export async function deliverTo(rt: DeliveryWrites, webhookId: string, signal: AbortSignal): Promise<void> {
-  const running = new Set<Promise<void>>()
-  const token = randomUUID()
-  while (!signal.aborted) {
-    // Some at a time: a statement for each that has ended would cost more than the sending.
-    const free = slotsOfEndpoint - running.size
-    const claimed = free * 2 < slotsOfEndpoint ? [] : await claimDeliveries(rt, webhookId, token, free, claimMs)
-    if (claimed.length === 0 && running.size === 0) return
-    const webhook = claimed.length === 0 ? undefined : await webhookById(rt.db, webhookId)
-    const secrets = webhook === undefined ? [] : await openSecrets(rt, webhookId)
-    for (const { delivery, text } of webhook === undefined ? [] : await composed(rt, webhook, claimed)) {
-      const sent = attempt(rt, { ...webhook!, secrets }, delivery, text, token)
-        .catch((error) =>
-          rt.log.warn({ err: error, delivery: delivery.id }, 'a delivery could not be noted; it is done again'),
-        )
-        .finally(() => running.delete(sent))
-      running.add(sent)
-    }
-    if (running.size > 0) await Promise.race(running)
+  const lane: Lane = {
+    ...{ rt, webhookId, token: randomUUID(), queue: [], running: new Set(), noting: new Set() },
+    ...{ settle: openSettling(rt), claiming: undefined, isDry: false, changes: 0 },
+    ...{ ahead: slotsOfEndpoint, meanMs: undefined },
   }
-  await Promise.all(running)
+  while (!signal.aborted) {
+    if (lane.claiming === undefined && !lane.isDry && lane.queue.length * 2 < lane.ahead) lane.claiming = refill(lane)
+    sendFrom(lane)
+    const work = [...lane.running, ...lane.noting, ...(lane.claiming === undefined ? [] : [lane.claiming])]
+    if (work.length === 0 && lane.queue.length === 0) break
+    await Promise.race(work)
+  }
+  await Promise.all([lane.claiming, ...lane.running, ...lane.noting])
+  await giveBack(lane)
+}
+
+/** What one process does for one endpoint. */
+type Lane = {
+  readonly rt: DeliveryWrites
+  readonly webhookId: string
+  /** Of its claims. */
+  readonly token: string
+  /** Composed, and waiting for a slot. */
+  queue: Waiting[]
+  readonly running: Set<Promise<void>>
+  /** Deliveries that were answered and are being noted; what is behind them may be claimed when they are. */
+  readonly noting: Set<Promise<void>>
+  readonly settle: Settling
+  claiming: Promise<void> | undefined
+  /** The last claim found nothing, and nothing was noted since. */
+  isDry: boolean
+  /** How many were noted: each may have been what something waits for. */
+  changes: number
+  ahead: number
+  /** Of an attempt that is delivered. */
+  meanMs: number | undefined
+}
+
+type Waiting = Composed & { readonly webhook: Signing; readonly claimedAt: number }
+
+/** Throws nothing that would end the deliveries that are on their way; what failed is tried again by the next lane. */
+async function refill(lane: Lane): Promise<void> {
+  const { rt, webhookId, token } = lane
+  const claimedAt = performance.now()
+  const { changes } = lane
+  try {
+    const claimed = await claimDeliveries(rt, webhookId, token, lane.ahead, claimMs)
+    lane.isDry = claimed.length === 0 && lane.changes === changes
+    const webhook = claimed.length === 0 ? undefined : await webhookById(rt.db, webhookId)
+    if (webhook === undefined) return
+    const signing = { ...webhook, secrets: await openSecrets(rt, webhookId) }
+    const ready = await composed(rt, webhook, claimed)
+    lane.queue.push(...ready.map((one) => ({ ...one, webhook: signing, claimedAt })))
+  } catch (error) {
+    lane.isDry = true
+    rt.log.warn({ err: error, webhook: webhookId }, 'deliveries could not be claimed; they go on')
+  } finally {
+    lane.claiming = undefined
+  }
+}
+
+function sendFrom(lane: Lane): void {
+  const { rt, queue, running } = lane
+  if (queue.length > 0 && performance.now() - queue[0]!.claimedAt > longestWaitMs) noted(lane, giveBack(lane))
+  while (running.size < slotsOfEndpoint && lane.queue.length > 0) {
+    const one = lane.queue.shift()!
+    const sent = attempt(lane, one)
+      .catch((error) =>
+        rt.log.warn({ err: error, delivery: one.delivery.id }, 'a delivery could not be noted; it is done again'),
+      )
+      .finally(() => running.delete(sent))
+    running.add(sent)
+  }
+}
+
+/** Others, or the next claim, take what is waiting here. */
+async function giveBack(lane: Lane): Promise<void> {
+  const ids = lane.queue.map(({ delivery }) => delivery.id)
+  lane.queue = []
+  if (ids.length > 0) await returnClaims(lane.rt, lane.token, ids)
+}
+
+/** Has the lane stay for it. */
+function noted(lane: Lane, work: Promise<unknown>): void {
+  const noting = work
+    .then(
+      () => change(lane),
+      (error: unknown) =>
+        lane.rt.log.warn({ err: error, webhook: lane.webhookId }, 'deliveries could not be noted; they are done again'),
+    )
+    .finally(() => lane.noting.delete(noting))
+  lane.noting.add(noting)
+}
+
+function change(lane: Lane): void {
+  lane.changes += 1
+  lane.isDry = false
+}
+
+type Settling = (webhookId: string, token: string, one: Delivered) => Promise<void>
+
+/** Notes what was delivered: while one statement is on its way, what comes is for the next. */
+function openSettling(rt: DeliveryWrites): Settling {
+  let waiting: { readonly one: Delivered; readonly done: PromiseWithResolvers<void> }[] = []
+  let isRunning = false
+  const run = async (webhookId: string, token: string) => {
+    isRunning = true
+    while (waiting.length > 0) {
+      const batch = waiting
+      waiting = []
+      const all = batch.map(({ one }) => one)
+      await settleDelivered(rt, webhookId, token, all).then(
+        () => batch.forEach(({ done }) => void done.resolve()),
+        (error: unknown) => batch.forEach(({ done }) => void done.reject(error)),
+      )
+    }
+    isRunning = false
+  }
+  return (webhookId, token, one) => {
+    const done = Promise.withResolvers<void>()
+    waiting.push({ one, done })
+    if (!isRunning) void run(webhookId, token)
+    return done.promise
+  }
 }
 
 /** What is sent, as text; undefined for what the role may not see any more. */
@@ -102,14 +215,15 @@ const signs: ReadonlySet<string> = new Set(['test', 'resync'])
 /** A webhook, and what its deliveries are signed with. */
 type Signing = Webhook & { readonly secrets: readonly string[] }
 
-async function attempt(
-  rt: DeliveryWrites,
-  webhook: Signing,
-  delivery: ClaimedDelivery,
-  text: string | undefined,
-  token: string,
-): Promise<void> {
-  const settle = (result: DeliveryResult) => settleDelivery(rt, webhook.id, { id: delivery.id, token }, result)
+/** Sends one. A slot is free again when the endpoint has answered; what it took is noted together with others. */
+async function attempt(lane: Lane, { webhook, delivery, text }: Waiting): Promise<void> {
+  const { rt, token } = lane
+  const { id } = delivery
+  const settle = async (result: DeliveryResult) => {
+    const settled = await settleDelivery(rt, webhook.id, { id, token }, result)
+    change(lane)
+    return settled
+  }
   if (text === undefined) {
     const error = 'its role does not see this any more'
     await settle({ status: 'withheld', inMs: 0, responseStatus: undefined, response: undefined, error, durationMs: 0 })
@@ -121,10 +235,25 @@ async function attempt(
   const { response, error } = answer
   const responseStatus = answer.status
   const durationMs = performance.now() - startedAt
+  if (verdict.status === 'delivered') {
+    noted(lane, lane.settle(webhook.id, token, { id, responseStatus: responseStatus!, response, durationMs }))
+    lane.meanMs = lane.meanMs === undefined ? durationMs : lane.meanMs * 0.9 + durationMs * 0.1
+    lane.ahead = aheadOf(lane.meanMs)
+    return
+  }
+  // What waits behind it would wait for an endpoint in trouble.
+  lane.ahead = slotsOfEndpoint
+  lane.meanMs = undefined
+  await giveBack(lane)
   const { failingMs } = await settle({ ...verdict, responseStatus, response, error, durationMs })
-  if (verdict.status === 'delivered') return
   if (answer.status === 410) await pause(rt, webhook, 'the endpoint answered 410: it is gone')
   else if (failingMs > longestFailingMs) await pause(rt, webhook, 'nothing has reached the endpoint for a day')
+}
+
+/** How many an endpoint that takes so long is sent within the time that is claimed ahead. */
+export function aheadOf(meanMs: number): number {
+  const sendable = Math.floor((slotsOfEndpoint * aheadMs) / Math.max(meanMs, 1))
+  return Math.min(aheadAtMost, Math.max(slotsOfEndpoint, sendable))
 }
 
 const longestFailingMs = 86_400_000

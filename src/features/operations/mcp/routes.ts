@@ -203,7 +203,7 @@ const callRoute = (summary: string) =>
       readElsewhere: 'all',
       sendsText: true,
     },
-    { config: { takesPasswordInHeaders: true, resource: 'mcp' } },
+    { config: { takesPasswordInHeaders: true, resource: 'mcp', inPreview: 'allowed' } },
   )
 const streamRoute = route({
   summary: 'Refuse to open a stream',

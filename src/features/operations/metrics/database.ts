@@ -44,6 +44,12 @@ export function registerDatabaseGauges(rt: DatabaseReads & Meters): void {
   )
   registerWork(gauge)
   registerConsumers(gauge)
+  gauge(
+    'daybook_backup_last_success_timestamp_seconds',
+    'When the newest backup of the schedule ended; nothing where there is none.',
+    [],
+    ({ lastBackup }) => (lastBackup === null ? [] : [{ value: lastBackup }]),
+  )
   gauge('daybook_log_partitions', 'Partitions of svc_AuditLog.', [], ({ log }) => [{ value: log.partitions }])
   gauge('daybook_log_size_bytes', 'Size of svc_AuditLog with its indexes.', [], ({ log }) => [{ value: log.bytes }])
 }
@@ -70,6 +76,18 @@ function registerWork(gauge: Gauge): void {
   gauge('daybook_tasks_oldest_due_seconds', 'How long the oldest due task has been waiting.', [], ({ tasks }) => [
     { value: tasks.overdue },
   ])
+  gauge(
+    'daybook_workflow_executions',
+    'Executions of workflows by state: due, claimed by a process, or waiting for a time or for another one.',
+    ['state'],
+    ({ executions: { due, claimed, waiting } }) => byLabel('state', { due, claimed, waiting }),
+  )
+  gauge(
+    'daybook_workflow_oldest_due_seconds',
+    'How long the oldest due execution of a workflow has been waiting.',
+    [],
+    ({ executions }) => [{ value: executions.overdue }],
+  )
   gauge('daybook_mails', 'Mails of svc_EmailLog that are not sent, by state.', ['state'], ({ mails }) =>
     byLabel('state', mails),
   )
@@ -149,9 +167,11 @@ type Figures = {
     readonly failed: number
     readonly overdue: number
   }
+  readonly executions: Readonly<Record<'due' | 'claimed' | 'waiting' | 'overdue', number>>
   readonly mails: Readonly<Record<'queued' | 'sending' | 'failed', number>>
   readonly consumers: readonly ConsumerFigures[]
   readonly log: { readonly partitions: number; readonly bytes: number }
+  readonly lastBackup: number | null
 }
 
 type ConsumerFigures = {
@@ -198,6 +218,12 @@ export function figuresQuery() {
          coalesce(extract(epoch from now() - min(greatest(scheduled_time, retry_at))
            filter (where task_status = 'Not started' and greatest(scheduled_time, retry_at) < now())), 0)::float8 as overdue
        from "svc_Tasks" where task_status in ('Not started', 'Running', 'Error') and status is distinct from 'archived'),
+     execution as (
+       select count(*) filter (where claim_token is null and due_at <= now())::int as due,
+         count(*) filter (where claim_token is not null)::int as claimed,
+         count(*) filter (where claim_token is null and (due_at is null or due_at > now()))::int as waiting,
+         coalesce(extract(epoch from now() - min(due_at) filter (where claim_token is null and due_at <= now())), 0)::float8 as overdue
+       from "svc_WorkflowExecution" where status in ('queued', 'running')),
      mail as (
        select count(*) filter (where status = 'queued')::int as queued,
          count(*) filter (where status = 'sending')::int as sending,
@@ -208,7 +234,9 @@ export function figuresQuery() {
        from pg_partition_tree($3::regclass) where isleaf)
      select (select coalesce(jsonb_agg(to_jsonb(listed)), '[]') from listed) as queues,
        (select to_jsonb(task) from task) as tasks, (select to_jsonb(mail) from mail) as mails,
+       (select to_jsonb(execution) from execution) as executions,
        (select to_jsonb(log) from log) as log,
+       (select extract(epoch from max("endedAt"))::float8 from svc_log.backup where bytes is not null) as "lastBackup",
        (select coalesce(jsonb_agg(to_jsonb(c)), '[]') from (${consumerStatesSql}) c) as consumers`,
     [deadLetterQueues, Object.keys(queues), `"${logTable}"`],
   )

@@ -102,7 +102,7 @@ function readingsOf(replicas: Replicas, value: (stats: ReplicaStats) => number |
 /** How often the data cache of this process had the answer, and what it holds. */
 function registerCacheGauges(rt: Meters & ResultCache): void {
   const { metrics } = rt.instruments
-  const outcomes = ['hits', 'misses', 'uncacheable', 'stale', 'errors'] as const
+  const outcomes = ['hits', 'misses', 'refused', 'uncacheable', 'stale', 'errors'] as const
   metrics.counter(
     {
       name: 'daybook_cache_lookups_total',

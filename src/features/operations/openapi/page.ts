@@ -56,10 +56,13 @@ function onFirstUse(read: () => Promise<Buffer>): () => Promise<KeptText> {
 }
 
 const pageRoute = (path: string, contentMediaType: string) =>
-  route({
-    summary: path === '/docs' ? 'Show the API in a browser' : 'Read a file of the page /docs',
-    scope: 'none',
-    tag: 'Documentation',
-    response: { 200: Text('(a file)', { contentMediaType }), 304: Nothing, 308: Nothing },
-    sendsText: true,
-  })
+  route(
+    {
+      summary: path === '/docs' ? 'Show the API in a browser' : 'Read a file of the page /docs',
+      scope: 'none',
+      tag: 'Documentation',
+      response: { 200: Text('(a file)', { contentMediaType }), 304: Nothing, 308: Nothing },
+      sendsText: true,
+    },
+    { config: { limitedAs: 'assets' } },
+  )

@@ -1,11 +1,13 @@
 import type { Static } from 'typebox'
 import { Type } from '../../../adapters/typebox.ts'
 import type { Reads } from '../../../db/pools.ts'
+import type { UnloggedWrites } from '../../../db/sql.ts'
 import type { Writes } from '../../../events/commit.ts'
 import { type App, actorOf } from '../../../http/http.ts'
 import { type Declaration, route } from '../../../http/route.ts'
 import {
   Count,
+  Id,
   IdParams,
   Moment,
   NullableId,
@@ -15,11 +17,17 @@ import {
   Said,
   Text,
 } from '../../../http/shapes.ts'
+import { effectsOf } from './effects.ts'
+import { followerRoutes } from './followers.ts'
 import { cancel, hurry, jobOr404, MailCorrection, queueRows, redrive, redriveQueue } from './ops.ts'
 import { allQueues, type JobFilter, jobStates, jobsPage } from './queries.ts'
 
 /** What the workers have to do, and what they could not: for administrators. Emits: job.* and row changes. */
-export function opsRoutes(app: App, rt: Reads & Writes): void {
+export function opsRoutes(app: App, rt: Reads & Writes & UnloggedWrites): void {
+  followerRoutes(app, rt)
+  app.get('/log/requests/:id/effects', effectsRoute, async ({ params }) => ({
+    data: await effectsOf(rt.db, params.id),
+  }))
   app.get('/ops/jobs', listRoute, (request) => jobsPage(rt.db, filterOf(request.query)))
   app.get('/ops/jobs/:id', readRoute, async ({ params }) => ({ data: await jobOr404(rt, params.id) }))
   app.post('/ops/jobs/:id/retry', retryRoute, async (request) => {
@@ -153,4 +161,60 @@ const redriveQueueRoute = declared({
       more: Type.Boolean({ description: 'There were more than one request takes.' }),
     }),
   },
+})
+
+const of = { id: Id(), request: NullableId({ description: 'Which of the requests led to it.' }) }
+const effectsRoute = route({
+  tag: 'Log',
+  scope: 'admin',
+  summary: 'Read what became of a request: jobs, mails, webhooks',
+  description: 'Of the request and of those that it led to; at most 200 of each kind.',
+  params: IdParams,
+  response: {
+    200: Type.Object({
+      data: Type.Object({
+        requests: Type.Array(Id()),
+        mails: Type.Array(
+          Type.Object({
+            ...of,
+            template: NullableText('welcome'),
+            email: Text('ada@example.com'),
+            subject: Text('Welcome'),
+            status: Text('sent'),
+            createdAt: Moment(),
+            sentAt: NullableMoment(),
+            error: NullableText('no such mailbox'),
+          }),
+        ),
+        jobs: Type.Array(
+          Type.Object({
+            ...of,
+            queue: Text('mail'),
+            state: Text('completed'),
+            mail: NullableId({ description: 'The mail that it is about.' }),
+            retries: Count(0),
+            createdAt: Moment(),
+            completedAt: NullableMoment(),
+            reason: NullableText('the server refused the connection'),
+          }),
+        ),
+        deliveries: Type.Array(
+          Type.Object({
+            ...of,
+            webhook: Id(),
+            url: Text('https://example.com/hook'),
+            collection: NullableText('invoice'),
+            item: NullableText('7'),
+            action: Text('create'),
+            status: Text('delivered'),
+            attempts: Count(1),
+            responseStatus: Type.Unsafe<number | null>({ type: ['integer', 'null'], examples: [200] }),
+            createdAt: Moment(),
+            error: NullableText('timeout'),
+          }),
+        ),
+      }),
+    }),
+  },
+  sendsText: true,
 })

@@ -1,8 +1,8 @@
-import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { fits, Type } from '../../../adapters/typebox.ts'
 import { AppError } from '../../../errors.ts'
 import { ChildDeathError, type ChildLine, type Overrun, openChildPool } from '../../../language/child-pool.ts'
+import { moduleFile } from '../../../language/module-file.ts'
 import {
   emptyProcessMb,
   type Failure,
@@ -107,7 +107,7 @@ export function openScripts({ log, processes, limits }: ScriptsOptions): Scripts
   const pool: Pool = openChildPool({
     log,
     name: 'scripts',
-    script: join(import.meta.dirname, 'script-process.ts'),
+    script: moduleFile(import.meta.dirname, 'script-process'),
     args: [`${memoryFlag}${usual.memoryMb}`],
     // What isolates are made of does not go with the snapshot of Node itself.
     execArgv: ['--no-node-snapshot'],

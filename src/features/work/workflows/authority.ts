@@ -15,6 +15,9 @@ import { NodeError } from './nodes.ts'
  * anybody else saved acts as that author, as they are now. Never as more.
  */
 
+/** What a program may do in the name of a user, by its token. */
+export type AccessScope = NonNullable<Access['scope']>
+
 /** What an execution knows of who is behind it. */
 export type Behind = {
   readonly authority_Id: string | null
@@ -22,6 +25,8 @@ export type Behind = {
   readonly workflowTenant: string | null
   /** Who asked for it: a user, or nobody. */
   readonly caller_Id: string | null
+  /** What the program may that asked in the caller's name. */
+  readonly caller_scope?: AccessScope | null | undefined
   /** The tenant of what triggered it. */
   readonly tenant_Id: string | null
 }
@@ -39,7 +44,7 @@ export type Authority = {
 
 /** @throws {NodeError} where its author may not act any more, or who triggered it is gone */
 export async function authorityOf(rt: WorkflowWrites, behind: Behind): Promise<Authority> {
-  const { authority_Id, workflowTenant, caller_Id, tenant_Id } = behind
+  const { authority_Id, workflowTenant, caller_Id, caller_scope, tenant_Id } = behind
   if (authority_Id === null) throw new NodeError('The workflow has no author: somebody has to save it')
   const author = await partyOf(rt, authority_Id, workflowTenant)
   if (author === undefined)
@@ -50,7 +55,9 @@ export async function authorityOf(rt: WorkflowWrites, behind: Behind): Promise<A
   if (caller_Id === null) return { ...anonymous(rt, tenant_Id ?? undefined), mayBypass: true }
   const caller = await partyOf(rt, caller_Id, tenant_Id)
   if (caller === undefined) throw new NodeError('Who triggered the workflow is not active any more, or has no role')
-  return { ...caller, userId: caller_Id, mayBypass: true }
+  // Who asked by a program gives the workflow no more than that program has.
+  const access = caller_scope == null ? caller.access : { ...caller.access, scope: caller_scope }
+  return { ...caller, access, userId: caller_Id, mayBypass: true }
 }
 
 type Party = Pick<Authority, 'access' | 'user' | 'tenantId'>

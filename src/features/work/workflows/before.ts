@@ -15,23 +15,14 @@ import {
   scopeOfHook,
 } from '../../data/items/items.ts'
 import { type Authority, partyOf, platform } from './authority.ts'
-import type { WorkflowWrites } from './capabilities.ts'
+import type { Definition, WorkflowWrites } from './capabilities.ts'
+import { definitionFor, graphFor } from './definitions.ts'
 import { databaseEffects, type NodeRun } from './effects.ts'
 import type { Graph } from './flow.ts'
 import { isScript, mapped, NodeError, nodeTypes } from './nodes.ts'
 import { keyOf, runScriptNode } from './outside.ts'
-import {
-  type Definition,
-  definitionOf,
-  insertExecutions,
-  type LogRow,
-  logRowOf,
-  type NewExecution,
-  record,
-  requireKeepable,
-  triggerable,
-} from './queries.ts'
-import { graphFor } from './run.ts'
+import { insertExecutions, type NewExecution, triggerable } from './queries.ts'
+import { type LogRow, logRowOf, record, requireKeepable } from './records.ts'
 import { causeOfNext, mayTrigger, refusedChain } from './starting.ts'
 import { begin, type Command, goOn, type NodeResult, type State, step } from './step.ts'
 import { optionsOf } from './trigger.ts'
@@ -101,7 +92,7 @@ async function runOne(rt: WorkflowWrites, workflow: HookedWorkflow, event: strin
   try {
     const refusal = refusedChain(cause)
     if (refusal !== undefined) throw new NodeError(refusal)
-    definition = await definitionOf(scope?.tx ?? rt.reserved, workflow.id, workflow.version)
+    definition = await definitionFor(rt, { workflow_Id: workflow.id, version: workflow.version })
     if (definition === undefined) throw new NodeError('The version of the workflow is gone')
     const authority = await authorityBefore(rt, definition, writer)
     const deadline = startedAt + Math.max(0, rt.config.workflows.beforeBudgetMs - (spent.get(key) ?? 0))
@@ -246,7 +237,7 @@ async function called(
     throw new NodeError(`Workflow ${input.workflowId} is not there, or not active`)
   if (!mayTrigger(workflow, { admin: authority.access.admin, roleId: authority.access.roleId }))
     throw new NodeError('You do not have permission to execute this workflow')
-  const definition = await definitionOf(rt.reserved, workflow.id, workflow.version)
+  const definition = await definitionFor(rt, { workflow_Id: workflow.id, version: workflow.version })
   const author =
     definition?.authority_Id == null ? undefined : await partyOf(rt, definition.authority_Id, definition.tenant_Id)
   if (definition === undefined || author === undefined)
@@ -303,7 +294,8 @@ function recordLater(
     commit(rt, own, async (tx) => {
       await insertExecutions(tx, [execution])
       const status = error === undefined ? 'completed' : 'failed'
-      await record(tx, { id, token }, notes, { is: 'over', status, error: error ?? null, state: end })
+      const standing = { is: 'over', status, error: error ?? null, state: end } as const
+      await record(tx, { claim: { id, token }, rows: notes, standing })
       return { result: null }
     })
   setImmediate(() =>
@@ -343,7 +335,7 @@ export function queueAfterRead(
       ...{ id: newId(), workflow_Id: workflow.id, version: workflow.version, trigger: 'hook', cause },
       trigger_data: { event, collection: context.collection, query: context.query, ids: idsIn(context), userId },
       tenant_Id: workflow.tenant_Id ?? writer?.access.tenantId ?? null,
-      ...{ triggered_by_Id: userId, caller_Id: userId },
+      ...{ triggered_by_Id: userId, caller_Id: userId, caller_scope: writer?.access.scope ?? null },
       ...(refusal !== undefined && { refusal }),
     }
     setImmediate(() =>
@@ -369,7 +361,7 @@ function mayCount(rt: object, id: string): boolean {
 const idsAtMost = 1000
 
 function idsIn({ result, document, id }: Context): readonly unknown[] {
-  if (id !== undefined) return [id]
+  if (id !== undefined) return [isObject(document) && document.id !== undefined ? document.id : id]
   const list = isObject(result) && Array.isArray(result.data) ? result.data : isObject(document) ? [document] : []
   return list.slice(0, idsAtMost).flatMap((row) => (isObject(row) && row.id !== undefined ? [row.id] : []))
 }

@@ -17,11 +17,26 @@ export type ExtensionNode = {
   ) => unknown
 }
 
+type ModuleFunctions = Readonly<Record<string, (...args: never[]) => unknown>>
+
+/** What an execution runs by. */
+export type Definition = {
+  readonly flow_data: unknown
+  readonly variables: unknown
+  readonly options: unknown
+  readonly authority_Id: string | null
+  readonly tenant_Id: string | null
+}
+
 /** What workflows can do beyond the platform's own nodes. */
 export type WorkflowParts = {
   /** Without it, nodes with scripts cannot be saved. */
   readonly scripts: Scripts | undefined
   readonly nodes: Map<string, ExtensionNode>
+  /** Functions of extensions (`svc-module-*`) that scripts call, by module. */
+  readonly modules: Map<string, ModuleFunctions>
+  /** Versions that were read. Forgotten with every change: one that was deleted and made again begins anew. */
+  readonly definitions: Map<string, Promise<Definition | undefined>>
   /** Has this process know of workflows that were changed, where it is to run them within changes. */
   changed: () => Promise<void>
 }

@@ -1,6 +1,6 @@
 import { Type } from '../../../adapters/typebox.ts'
 import { type Declaration, route } from '../../../http/route.ts'
-import { Anything, Count, Id, NullableText, OneOf, Row, Text } from '../../../http/shapes.ts'
+import { Anything, Count, Id, Nothing, NullableText, OneOf, Row, Text } from '../../../http/shapes.ts'
 import { ItemsShape, ListQuery, ReadQuery, WrittenShape } from '../../data/items/items.ts'
 
 /** What the routes of workflows take and answer. */
@@ -36,7 +36,7 @@ export const listRoute = route({
   summary: 'List workflows',
   scope: 'read',
   query: ListQuery,
-  response: { 200: ItemsShape },
+  response: { 200: ItemsShape, 304: Nothing },
 })
 export const readRoute = route({
   ...dynamic,
@@ -44,7 +44,7 @@ export const readRoute = route({
   scope: 'read',
   params: ofOne,
   query: ReadQuery,
-  response: { 200: ItemShape },
+  response: { 200: ItemShape, 304: Nothing },
 })
 export const createRoute = route({
   ...dynamic,
@@ -86,7 +86,7 @@ const FlowData = Type.Record(Type.String(), Type.Unknown(), {
 
 export const validateRoute = declared({
   summary: 'Check a workflow',
-  scope: 'write',
+  scope: 'read',
   description: 'Every rule that an active workflow keeps. Answers 200 also where it is not valid.',
   body: Type.Object({ flow_data: FlowData }),
   response: { 200: Type.Object({ valid: Type.Boolean(), errors: Problems, warnings: Problems }) },

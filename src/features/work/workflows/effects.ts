@@ -2,7 +2,7 @@ import { text } from 'node:stream/consumers'
 import { rawQuery } from '../../../db/sql.ts'
 import type { Actor } from '../../../events/actor.ts'
 import { escapeHtml } from '../../../language/escape-html.ts'
-import { changeItems, listItems, type Requester, type Run, readItem } from '../../data/items/items.ts'
+import { changeItems, inTransaction, listItems, type Requester, type Run, readItem } from '../../data/items/items.ts'
 import { queueMail } from '../../messaging/mail/mail.ts'
 import { newNotificationOf, sendNotifications } from '../../messaging/notifications/notifications.ts'
 import { type Authority, anonymous, platform } from './authority.ts'
@@ -130,8 +130,8 @@ async function notify(run: NodeRun, { scope }: Pick<Run, 'tx' | 'scope'>): Promi
 
 const recipientsAtMost = 50
 
-async function mail(run: NodeRun, { tx, scope }: Pick<Run, 'tx' | 'scope'>): Promise<unknown> {
-  const { input, authority } = run
+async function mail(run: NodeRun, { scope }: Pick<Run, 'tx' | 'scope'>): Promise<unknown> {
+  const { input } = run
   const to = listOf(input.to)
     .flatMap((one) => String(one ?? '').split(','))
     .map((one) => one.trim())
@@ -139,6 +139,11 @@ async function mail(run: NodeRun, { tx, scope }: Pick<Run, 'tx' | 'scope'>): Pro
   if (to.length === 0) throw new NodeError('to names nobody')
   if (to.length > recipientsAtMost) throw new NodeError(`to names more than ${recipientsAtMost} addresses`)
   requireSender(run)
+  return inTransaction(run.rt, requesterOf(run, scope), (open) => queueMails(run, open, to))
+}
+
+async function queueMails(run: NodeRun, { tx, scope }: Pick<Run, 'tx' | 'scope'>, to: readonly string[]) {
+  const { input, authority } = run
   await spendMails(run, tx, to.length)
   const body = fill(String(input.body), run.scope, input.escape === false ? (one) => one : escapeHtml)
   const variables = { mail_subject: String(input.subject), mail_body: body }

@@ -43,38 +43,86 @@ export function valueAt(root: unknown, names: readonly string[]): unknown {
   return value
 }
 
+/** How much one node may make of templates and compare, in characters of JSON; what it takes is subtracted. */
+export type Room = { text: number; compared: number }
+
+const mostText = 4_000_000
+const mostCompared = 50_000_000
+
+export const openRoom = (): Room => ({ text: mostText, compared: mostCompared })
+
+/** How much of a room was taken. */
+export const takenOf = ({ text, compared }: Room): number => mostText - text + mostCompared - compared
+
+/** Characters of a value as JSON, more or less; stops counting beyond `most`. */
+export function jsonSize(value: unknown, most: number): number {
+  let size = 0
+  const left: unknown[] = [value]
+  while (left.length > 0 && size <= most) {
+    const one = left.pop()
+    if (typeof one === 'string') size += one.length + 2
+    else if (one === null || typeof one !== 'object') size += 6
+    else {
+      size += 2
+      for (const [name, inner] of Object.entries(one)) {
+        if (!Array.isArray(one)) size += name.length + 4
+        left.push(inner)
+        if (size + left.length > most) return most + 1
+      }
+    }
+  }
+  return size
+}
+
 const template = /\{\{([^{}]*)\}\}/g
 
 /**
  * Replaces the templates in a value, in objects and arrays as deep as they go. A text that is one template becomes what
  * that names, of its type; within other text it becomes text. What names nothing stays as it is written.
+ *
+ * @throws {TypeError} where it would become more than there is room for: a few templates multiply what they name
  */
-export function resolve(value: unknown, scope: Scope): unknown {
-  if (typeof value === 'string') return resolveText(value, scope)
-  if (Array.isArray(value)) return value.map((one) => resolve(one, scope))
+export function resolve(value: unknown, scope: Scope, room = openRoom()): unknown {
+  if (typeof value === 'string') return resolveText(value, scope, room)
+  if (Array.isArray(value)) return value.map((one) => resolve(one, scope, room))
   if (value === null || typeof value !== 'object') return value
-  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, resolve(one, scope)]))
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, resolve(one, scope, room)]))
 }
 
-function resolveText(text: string, scope: Scope): unknown {
+function take(room: Room, what: keyof Room, size: number): void {
+  room[what] -= size
+  if (room[what] < 0)
+    throw new TypeError(
+      what === 'text'
+        ? `Its templates make more than ${mostText} characters`
+        : `It compares more than ${mostCompared} characters`,
+    )
+}
+
+function resolveText(text: string, scope: Scope, room: Room): unknown {
   if (!text.includes('{{')) return text
   const whole = /^\s*\{\{([^{}]*)\}\}\s*$/.exec(text)
   if (whole !== null) {
     const value = lookUp(whole[1]!, scope)
-    return value === undefined ? text : value
+    if (value === undefined) return text
+    take(room, 'text', jsonSize(value, room.text))
+    return value
   }
+  return fillIn(text, scope, room, textOf)
+}
+
+function fillIn(text: string, scope: Scope, room: Room, write: (value: unknown) => string): string {
   return text.replace(template, (written, path: string) => {
     const value = lookUp(path, scope)
-    return value === undefined ? written : textOf(value)
+    if (value === undefined) return written
+    take(room, 'text', jsonSize(value, room.text))
+    return write(value)
   })
 }
 
 /** The text with every template replaced by what `write` makes of it, also where it is the whole. */
 export function fill(text: string, scope: Scope, write: (text: string) => string): string {
-  return text.replace(template, (written, path: string) => {
-    const value = lookUp(path, scope)
-    return value === undefined ? written : write(textOf(value))
-  })
+  return fillIn(text, scope, openRoom(), (value) => write(textOf(value)))
 }
 
 function lookUp(path: string, scope: Scope): unknown {
@@ -85,13 +133,13 @@ function lookUp(path: string, scope: Scope): unknown {
 export const textOf = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value))
 
 /** A field that is a template or a bare path. What names nothing is undefined; other values stay what they are. */
-export function evaluate(given: unknown, scope: Scope): unknown {
-  if (typeof given !== 'string') return resolve(given, scope)
+export function evaluate(given: unknown, scope: Scope, room = openRoom()): unknown {
+  if (typeof given !== 'string') return resolve(given, scope, room)
   if (!given.includes('{{')) {
     const names = parsePath(given)
     return names === undefined ? undefined : valueAt(scope, names)
   }
-  const value = resolveText(given, scope)
+  const value = resolveText(given, scope, room)
   return value === given ? undefined : value
 }
 
@@ -125,9 +173,11 @@ export function meets(
   conditions: readonly Condition[],
   operator: unknown,
   values: (condition: Condition) => { readonly left: unknown; readonly right: unknown },
+  room = openRoom(),
 ): boolean {
   const holds = (condition: Condition) => {
     const { left, right } = values(condition)
+    take(room, 'compared', jsonSize(left, room.compared) + jsonSize(right, room.compared))
     const name = synonyms[String(condition.operator)] ?? String(condition.operator)
     return Object.hasOwn(operators, name) && operators[name]!(left, right)
   }

@@ -20,8 +20,10 @@ export async function openHookedWorkflows(rt: Hooked): Promise<HookSource> {
   const reload = inRounds<never, void>(async () => {
     known = await readHooked(rt)
   })
-  const reloadSoon = () =>
+  const reloadSoon = () => {
+    rt.workflows.definitions.clear()
     void reload().catch((error: unknown) => rt.log.error({ err: error }, 'the workflows of hooks could not be read'))
+  }
   rt.workflows.changed = reload
   rt.listener.on('svc_workflows', reloadSoon)
   rt.listener.onReconnect(reloadSoon)

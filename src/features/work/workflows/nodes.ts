@@ -4,7 +4,9 @@ import {
   evaluate,
   isOperator,
   meets,
+  openRoom,
   parsePath,
+  type Room,
   resolve,
   type Scope,
   setAt,
@@ -36,7 +38,7 @@ export type NodeType = {
   readonly raw?: readonly string[]
   readonly check: (data: Data, report: Report) => void
   /** Throws `NodeError` for what cannot be done. Only of `none`. */
-  readonly give?: (data: Data, scope: Scope) => unknown
+  readonly give?: (data: Data, scope: Scope, room: Room) => unknown
 }
 
 /** Why a node failed, in words for whoever made or watches the workflow. */
@@ -96,7 +98,7 @@ export const nodeTypes: Readonly<Record<string, NodeType>> = {
       for (const target of Object.keys(data.mapping))
         if (parsePath(target) === undefined) report(`mapping: ${target} is no path`)
     },
-    give: ({ mapping }, scope) => mapped(mapping as Data, scope),
+    give: ({ mapping }, scope, room) => mapped(mapping as Data, scope, room),
   },
   variable: {
     effect: 'none',
@@ -112,9 +114,9 @@ export const nodeTypes: Readonly<Record<string, NodeType>> = {
       needs('arraySource')(data, report)
       checkConditions(data, report)
     },
-    give(data, scope) {
+    give(data, scope, room) {
       const items = arrayOf(data.arraySource, scope)
-      const kept = items.filter((current) => holds(data, { ...scope, current }, current))
+      const kept = items.filter((current) => holds(data, { ...scope, current }, { current, room }))
       return { items: kept, count: kept.length }
     },
   },
@@ -220,19 +222,26 @@ export const isScript = (type: string, data: Data): boolean =>
   type === 'script' || (type === 'transform' && data.transformType === 'script')
 
 /** The data of a node with its templates replaced, as it is shown and done. */
-export function inputOf(type: string, data: Data, scope: Scope): Data {
+export function inputOf(type: string, data: Data, scope: Scope, room = openRoom()): Data {
   const raw = nodeTypes[type]?.raw ?? []
   const entries = Object.entries(data).filter(([name]) => name !== 'label')
-  return Object.fromEntries(entries.map(([name, value]) => [name, raw.includes(name) ? value : resolve(value, scope)]))
+  return Object.fromEntries(
+    entries.map(([name, value]) => [name, raw.includes(name) ? value : resolve(value, scope, room)]),
+  )
 }
 
 /** Whether the conditions of a node hold; bare names mean members of `current`, where there is one. */
-export function holds({ conditions, operator }: Data, scope: Scope, current?: unknown): boolean {
+export function holds(
+  { conditions, operator }: Data,
+  scope: Scope,
+  { current, room = openRoom() }: { readonly current?: unknown; readonly room?: Room } = {},
+): boolean {
   const list = Array.isArray(conditions) ? (conditions as Condition[]) : []
-  return meets(list, operator, ({ field, value }) => ({
+  const values = ({ field, value }: Condition) => ({
     left: fieldOf(field, scope, current),
-    right: resolve(value, scope),
-  }))
+    right: resolve(value, scope, room),
+  })
+  return meets(list, operator, values, room)
 }
 
 function fieldOf(field: unknown, scope: Scope, current: unknown): unknown {
@@ -251,12 +260,12 @@ export function arrayOf(source: unknown, scope: Scope): readonly unknown[] {
 }
 
 /** An object of what paths and templates name. */
-export function mapped(mapping: Data, scope: Scope): Record<string, unknown> {
+export function mapped(mapping: Data, scope: Scope, room = openRoom()): Record<string, unknown> {
   const made: Record<string, unknown> = {}
   for (const [target, source] of Object.entries(mapping)) {
     const names = parsePath(target)
     if (names === undefined) throw new NodeError(`mapping: ${target} is no path`)
-    const found = evaluate(source, scope)
+    const found = evaluate(source, scope, room)
     // A text that is no path into the context is meant as it is.
     const value = found === undefined && typeof source === 'string' && !isKnownPath(source) ? source : found
     setAt(made, names, value ?? null)

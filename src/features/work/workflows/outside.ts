@@ -7,7 +7,7 @@ import { rawQuery } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
 import { readAs } from '../../../http/reading.ts'
 import { isObject } from '../../../query/guards.ts'
-import { listItems } from '../../data/items/items.ts'
+import { insideScope, listItems } from '../../data/items/items.ts'
 import { type ItemsMethod, ScriptError, type ScriptRequest } from '../scripts/scripts.ts'
 import type { WorkflowWrites } from './capabilities.ts'
 import { type Data, type NodeRun, nameIn, requesterOf, serve } from './effects.ts'
@@ -179,6 +179,7 @@ export async function runScriptNode(run: NodeRun): Promise<unknown> {
       {
         items: (method, args) => itemsCall(run, method, args),
         fetch: change === undefined ? (wanted) => fetchFor(run, wanted) : undefined,
+        modules: modulesFor(run),
       },
     )
     if (node.type === 'transform') return value ?? null
@@ -190,6 +191,32 @@ export async function runScriptNode(run: NodeRun): Promise<unknown> {
     const place = stack.length === 0 ? '' : ` (${stack[0]})`
     throw new NodeError(isRefusal ? message : `${message}${place}`, isRefusal ? status : undefined, error)
   }
+}
+
+/** Functions of extensions. Before a change what they do with their context is part of it. */
+function modulesFor({ rt, change, workflowId }: NodeRun) {
+  const called =
+    (module: string, name: string, work: (...args: never[]) => unknown) =>
+    async (...args: never[]) => {
+      try {
+        const begin = async () => work(...args)
+        return (await (change === undefined ? begin() : insideScope(rt, change.scope, begin))) ?? null
+      } catch (error) {
+        // A script is told nothing of an unexpected error; whoever runs the installation is.
+        if (!(error instanceof AppError))
+          rt.log.error(
+            { err: error, workflow: workflowId, function: `${module}.${name}` },
+            'a function of an extension failed',
+          )
+        throw error
+      }
+    }
+  return Object.fromEntries(
+    [...rt.workflows.modules].map(([module, functions]) => [
+      module,
+      Object.fromEntries(Object.entries(functions).map(([name, work]) => [name, called(module, name, work)])),
+    ]),
+  )
 }
 
 /** What a script asks of items; in a change it is part of that. */

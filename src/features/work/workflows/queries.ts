@@ -1,10 +1,11 @@
-import type { Reads } from '../../../db/pools.ts'
+import type { Configuration } from '../../../config/config.ts'
+import type { Reads, ReservedReads } from '../../../db/pools.ts'
 import { type Reader, rawQuery, type Tx } from '../../../db/sql.ts'
 import { type Actor, type Cause, systemActor } from '../../../events/actor.ts'
 import { commitRow, type Writes } from '../../../events/commit.ts'
 import { actorCte } from '../../../events/log.ts'
-import { NodeError } from './nodes.ts'
-import type { Note, State } from './step.ts'
+import type { AccessScope } from './authority.ts'
+import { type Claim, storable } from './records.ts'
 
 /**
  * The statements about executions. A claim is `claim_token`: every result needs it, so a process that was given up on, or
@@ -27,6 +28,8 @@ type ExecutionStart = {
   readonly tenant_Id: string | null
   readonly triggered_by_Id: string | null
   readonly caller_Id: string | null
+  /** What the program may that asked in the caller's name; null where nobody was between. */
+  readonly caller_scope?: AccessScope | null
   readonly cause: Cause | null
 }
 
@@ -39,21 +42,6 @@ export type NewExecution = ExecutionStart & {
   readonly token?: string
 }
 
-/** JSON text that the database can hold. */
-export function storable(value: unknown): string {
-  const text = JSON.stringify(value ?? null)
-  return text.includes('\\u0000') || !text.isWellFormed() ? JSON.stringify(withoutNul(value)) : text
-}
-
-function withoutNul(value: unknown): unknown {
-  if (typeof value === 'string') return value.replaceAll('\0', '').toWellFormed()
-  if (Array.isArray(value)) return value.map(withoutNul)
-  if (value === null || typeof value !== 'object') return value
-  const plain = 'toJSON' in value && typeof value.toJSON === 'function' ? value.toJSON() : value
-  if (plain === null || typeof plain !== 'object') return withoutNul(plain)
-  return Object.fromEntries(Object.entries(plain).map(([key, one]) => [withoutNul(key), withoutNul(one)]))
-}
-
 /** Queues executions and wakes the workers. A `token` claims one at once: it runs in this process. */
 export async function insertExecutions(tx: Tx, executions: readonly NewExecution[]): Promise<void> {
   if (executions.length === 0) return
@@ -63,14 +51,14 @@ export async function insertExecutions(tx: Tx, executions: readonly NewExecution
 const insertSql = `
   with given as (
     select * from jsonb_to_recordset($1::jsonb) g (id uuid, "workflow_Id" text, version int, trigger text, trigger_data jsonb,
-      "tenant_Id" uuid, "triggered_by_Id" uuid, "caller_Id" uuid, cause jsonb, "dueInMs" int, "parent_Id" uuid,
+      "tenant_Id" uuid, "triggered_by_Id" uuid, "caller_Id" uuid, caller_scope text, cause jsonb, "dueInMs" int, "parent_Id" uuid,
       "retry_of_Id" uuid, refusal text, token uuid)),
   made as (
     insert into "svc_WorkflowExecution" (id, "workflow_Id", version, status, trigger, trigger_data, "tenant_Id",
-      "triggered_by_Id", "caller_Id", cause, due_at, "parent_Id", "retry_of_Id", "errorMessage", "completedAt",
+      "triggered_by_Id", "caller_Id", caller_scope, cause, due_at, "parent_Id", "retry_of_Id", "errorMessage", "completedAt",
       claim_token, heartbeat_at, "startedAt")
     select id, "workflow_Id", version, case when refusal is not null then 'failed' when token is not null then 'running' else 'queued' end,
-      trigger, coalesce(trigger_data, '{}'), "tenant_Id", "triggered_by_Id", "caller_Id", cause,
+      trigger, coalesce(trigger_data, '{}'), "tenant_Id", "triggered_by_Id", "caller_Id", caller_scope, cause,
       case when refusal is null then now() + coalesce("dueInMs", 0) * interval '1 ms' end, "parent_Id", "retry_of_Id",
       refusal, case when refusal is not null then now() end, token,
       case when token is not null then now() end, case when token is not null then now() end
@@ -87,16 +75,18 @@ export type ClaimedExecution = ExecutionStart & {
 }
 
 const claimedColumns = `e.id, e.claim_token as token, e."workflow_Id", e.version, e.trigger, e.trigger_data, e."tenant_Id",
-  e."triggered_by_Id", e."caller_Id", e.cause, e."parent_Id", e."retry_of_Id",
+  e."triggered_by_Id", e."caller_Id", e.caller_scope, e.cause, e."parent_Id", e."retry_of_Id",
   extract(epoch from now() - e."startedAt")::float8 as "ageSeconds"`
+
+/** What is due, by the index of what nobody has: however much waits, nothing else is looked at. */
+export const dueSql = (limit: string): string => `select id, status from "svc_WorkflowExecution"
+  where status in ('queued', 'running') and claim_token is null and due_at <= now()
+  order by due_at limit ${limit} for update skip locked`
 
 /** Claims up to `limit` due executions, those that have been due the longest. Of any number of processes no two get the same. */
 export async function claimDueExecutions(rt: Writes, limit: number): Promise<readonly ClaimedExecution[]> {
   return commitRow<ClaimedExecution>(rt, workflowsActor, {
-    text: `${actorCte(1)}, due as materialized (
-      select id, status from "svc_WorkflowExecution"
-      where status in ('queued', 'running') and claim_token is null and due_at <= now()
-      order by due_at limit $2 for update skip locked)
+    text: `${actorCte(1)}, due as materialized (${dueSql('$2')})
     update "svc_WorkflowExecution" e set status = 'running', claim_token = gen_random_uuid(), heartbeat_at = now(),
       "startedAt" = coalesce(e."startedAt", now()),
       "updatedAt" = case when due.status = 'queued' then now() else e."updatedAt" end
@@ -113,156 +103,6 @@ export async function nextExecutionMs({ reserved }: { reserved: Reader }): Promi
   )
   return row && Math.max(0, row.ms)
 }
-
-/** What an execution runs by. */
-export type Definition = {
-  readonly flow_data: unknown
-  readonly variables: unknown
-  readonly options: unknown
-  readonly authority_Id: string | null
-  readonly tenant_Id: string | null
-}
-
-export async function definitionOf(db: Reader, workflowId: string, version: number): Promise<Definition | undefined> {
-  const row = await db.maybeOne<{ definition: Definition }>(
-    rawQuery(`select definition from "svc_WorkflowVersion" where "workflow_Id" = $1 and version = $2`, [
-      workflowId,
-      version,
-    ]),
-  )
-  return row?.definition
-}
-
-/** A node of which something is kept. */
-export type KeptNode = {
-  readonly seq: number
-  readonly step: string
-  readonly status: 'pending' | 'running' | 'success' | 'failed'
-  readonly outputData: unknown
-  readonly errorMessage: string | null
-}
-
-export async function keptNodes(db: Reader, executionId: string): Promise<readonly KeptNode[]> {
-  return db.any<KeptNode>(
-    rawQuery(
-      `select seq, step, status, "outputData", "errorMessage" from "svc_WorkflowExecutionLog"
-       where "execution_Id" = $1 and seq is not null order by seq`,
-      [executionId],
-    ),
-  )
-}
-
-/** One row of an execution's log. */
-export type LogRow = {
-  readonly seq: number
-  readonly step: string
-  readonly nodeId: string
-  readonly nodeType: string
-  readonly nodeLabel: string
-  readonly status: KeptNode['status']
-  readonly inputData: unknown
-  readonly outputData: unknown
-  readonly errorMessage: string | null
-  readonly durationMs: number | null
-}
-
-/** Inputs are for people to read; they can be reckoned again. */
-const largestInput = 65_536
-/** Outputs are what the execution goes on with. */
-const largestOutput = 1_048_576
-
-export function logRowOf({ seq, step, node, input, output, error }: Note, durationMs: number | null = null): LogRow {
-  const about = { seq, step, nodeId: node.id, nodeType: node.type, nodeLabel: node.label, durationMs }
-  const inputData = capped(input, largestInput)
-  if (error !== undefined)
-    return { ...about, status: 'failed', inputData, outputData: null, errorMessage: error.slice(0, 10_000) }
-  return { ...about, status: 'success', inputData, outputData: output ?? null, errorMessage: null }
-}
-
-export function capped(value: unknown, largest: number): unknown {
-  const text = JSON.stringify(value ?? {})
-  return text.length <= largest ? value : { truncated: true, characters: text.length, beginning: text.slice(0, 1000) }
-}
-
-/** @throws {NodeError} for what is too large to be kept */
-export function requireKeepable(output: unknown): void {
-  const length = JSON.stringify(output ?? null).length
-  if (length > largestOutput)
-    throw new NodeError(`The output is larger than ${largestOutput} characters (${length}): ask for less`)
-}
-
-/** How an execution stands after what is recorded. */
-export type Standing =
-  | { readonly is: 'running' }
-  /** Somebody goes on with it then; null: when another one has ended. */
-  | { readonly is: 'waiting'; readonly inMs: number | null }
-  | {
-      readonly is: 'over'
-      readonly status: 'completed' | 'failed'
-      readonly error: string | null
-      readonly state: State
-    }
-
-type Claim = Pick<ClaimedExecution, 'id' | 'token'>
-
-/** Somebody else has the execution, or it was cancelled: nothing of this may be. */
-export class ClaimLost extends Error {
-  override readonly name = 'ClaimLost'
-}
-
-/** Keeps what nodes gave and how the execution stands, last in the transaction of what they did. */
-export async function record(tx: Tx, claim: Claim, rows: readonly LogRow[], standing: Standing): Promise<void> {
-  const { id, token } = claim
-  const over = standing.is === 'over' ? standing : undefined
-  const values = [
-    ...[id, token, storable(rows), standing.is],
-    standing.is === 'waiting' ? standing.inMs : null,
-    ...(over === undefined ? [null, null, null, null] : endOf(over)),
-  ]
-  const { held } = await tx.one<{ held: number }>(rawQuery(recordSql, values))
-  if (held !== 1) throw new ClaimLost()
-}
-
-function endOf({ status, error, state }: Extract<Standing, { is: 'over' }>): (string | null)[] {
-  const { outputs, variables, error: caught } = state
-  return [
-    status,
-    error?.slice(0, 10_000) ?? null,
-    storable(capped(outputs, largestOutput)),
-    storable({ variables, error: caught }),
-  ]
-}
-
-const recordSql = `
-  with held as (
-    update "svc_WorkflowExecution" e set heartbeat_at = now(), attempts = 0,
-      claim_token = case when $4::text = 'running' then e.claim_token end,
-      due_at = case when $4 = 'waiting' then clock_timestamp() + $5::float8 * interval '1 ms' end,
-      status = coalesce($6::text, e.status),
-      "errorMessage" = coalesce($7::text, e."errorMessage"),
-      result_data = coalesce($8::jsonb, e.result_data),
-      context_data = coalesce($9::jsonb, e.context_data),
-      "completedAt" = case when $4 = 'over' then clock_timestamp() end,
-      "durationMs" = case when $4 = 'over' then (extract(epoch from clock_timestamp() - e."startedAt") * 1000)::int end,
-      "updatedAt" = case when $4 = 'over' then now() else e."updatedAt" end
-    where e.id = $1 and e.claim_token = $2 and e.status = 'running'
-    returning e.id, e.watched, e."parent_Id"),
-  logged as (
-    insert into "svc_WorkflowExecutionLog" as l ("execution_Id", seq, step, "nodeId", "nodeType", "nodeLabel", status,
-      "inputData", "outputData", "errorMessage", "durationMs")
-    select held.id, r.seq, r.step, r."nodeId", r."nodeType", r."nodeLabel", r.status, r."inputData", r."outputData",
-      r."errorMessage", r."durationMs"
-    from held, jsonb_to_recordset($3::jsonb) r (seq int, step text, "nodeId" text, "nodeType" text, "nodeLabel" text,
-      status text, "inputData" jsonb, "outputData" jsonb, "errorMessage" text, "durationMs" int)
-    on conflict ("execution_Id", seq) do update set status = excluded.status, "outputData" = excluded."outputData",
-      "errorMessage" = excluded."errorMessage", "durationMs" = excluded."durationMs", "updatedAt" = now()),
-  woken as (
-    update "svc_WorkflowExecution" p set due_at = clock_timestamp() from held
-    where $4 = 'over' and p.id = held."parent_Id" and p.status = 'running' and p.claim_token is null returning p.id)
-  select count(*)::int as held,
-    count(case when held.watched then pg_notify('svc_execution', held.id::text)::text end) as told,
-    (select count(pg_notify('svc_executions', '')::text) from woken) as woken
-  from held`
 
 /** Puts an execution back as it was before it was claimed. */
 export function giveBack(rt: Writes, { id, token }: Claim): Promise<unknown[]> {
@@ -301,6 +141,33 @@ export function recoverExecutions(rt: Writes): Promise<{ id: string; status: str
   })
 }
 
+const fullFor = new WeakMap<object, Map<string, { readonly until: number; readonly count: Promise<number> }>>()
+/** Asked no more often: it bounds what one workflow can pile up, and no more than that. */
+const countedMs = 1000
+
+/** Why no further execution of a workflow is begun now; undefined where there is room. */
+export async function queueRefusal(rt: ReservedReads & Configuration, workflowId: string): Promise<string | undefined> {
+  const { queueLimit } = rt.config.workflows
+  const known = fullFor.get(rt) ?? new Map<string, { until: number; count: Promise<number> }>()
+  fullFor.set(rt, known)
+  let counted = known.get(workflowId)
+  if (counted === undefined || counted.until < performance.now()) {
+    if (known.size > 1000) known.clear()
+    const asked = rt.reserved.one<{ n: number }>(
+      rawQuery(
+        `select count(*)::int as n from (
+           select from "svc_WorkflowExecution" where "workflow_Id" = $1 and status = 'queued' limit $2) waiting`,
+        [workflowId, queueLimit],
+      ),
+    )
+    counted = { until: performance.now() + countedMs, count: asked.then(({ n }) => n) }
+    counted.count.catch(() => known.delete(workflowId))
+    known.set(workflowId, counted)
+  }
+  if ((await counted.count) < queueLimit) return undefined
+  return `${queueLimit} executions of ${workflowId} wait already (WORKFLOW_QUEUE_LIMIT)`
+}
+
 /** How an execution that another one waits for stands. */
 export async function endOfExecution(db: Reader, id: string) {
   return db.maybeOne<{ status: string; result_data: unknown; errorMessage: string | null }>(
@@ -321,9 +188,10 @@ export type Triggerable = {
   readonly options: unknown
   readonly authority_Id: string | null
   readonly tenant_Id: string | null
+  readonly createdAt: Date
 }
 
-export const triggerableColumns = `w.id, w.name, w.status, w.version, w.trigger_type, w.trigger_hook_collection,
+export const triggerableColumns = `w."createdAt", w.id, w.name, w.status, w.version, w.trigger_type, w.trigger_hook_collection,
   w.trigger_hook_action, w.allowed_roles, w.options, w."authority_Id", w."tenant_Id"`
 
 export async function triggerable(db: Reader, id: string): Promise<Triggerable | undefined> {

@@ -1,3 +1,4 @@
+import { checkScope } from '../../../access/scopes.ts'
 import { seal } from '../../../adapters/sealing.ts'
 import { rawQuery } from '../../../db/sql.ts'
 import { createParams } from '../../../query/sql.ts'
@@ -28,6 +29,8 @@ const decided: ReadonlySet<string> = new Set([
 
 export const workflowRules = (own: Workflows): CollectionRules => ({
   serversOwn: new Set(['authority_Id', 'version']),
+  // It goes on to act for its author when the program's token has ended.
+  checkCaller: (_rt, access) => checkScope(access, 'admin'),
   written: () => own.workflows.changed(),
   beforeWrite: async (rt, context, cells, id) => {
     if (id !== undefined) return cells

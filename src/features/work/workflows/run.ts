@@ -1,34 +1,36 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { retryTransient } from '../../../adapters/retry.ts'
 import { clientError, isPassing } from '../../../db/errors.ts'
-import { rawQuery } from '../../../db/sql.ts'
-import { AppError } from '../../../errors.ts'
+import type { Reader } from '../../../db/sql.ts'
+import type { AppError } from '../../../errors.ts'
 import { type Actor, systemActor } from '../../../events/actor.ts'
 import { isObject } from '../../../query/guards.ts'
-import { inTransaction, type Requester, type Run } from '../../data/items/items.ts'
-import { insertNotification } from '../../messaging/notifications/notifications.ts'
+import { inTransaction } from '../../data/items/items.ts'
 import { type Authority, authorityOf, platform } from './authority.ts'
-import type { WorkflowWrites } from './capabilities.ts'
+import type { Definition, WorkflowWrites } from './capabilities.ts'
+import { definitionFor, graphFor } from './definitions.ts'
 import { databaseEffects, type NodeRun } from './effects.ts'
-import { type Graph, graphOf, readFlow } from './flow.ts'
+import { endUnopened, tellEnd } from './endings.ts'
+import type { Graph } from './flow.ts'
+import type { GroupCommit, Turn } from './group-commit.ts'
 import { isScript, longestDelayMs, mapped, NodeError } from './nodes.ts'
 import { callHttp, keyOf, Retryable, runExtensionNode, runScriptNode } from './outside.ts'
 import {
   type ClaimedExecution,
-  ClaimLost,
-  type Definition,
-  definitionOf,
   endOfExecution,
   insertExecutions,
+  type NewExecution,
+  queueRefusal,
+  triggerable,
+} from './queries.ts'
+import {
+  ClaimLost,
   type KeptNode,
   keptNodes,
   type LogRow,
   logRowOf,
-  record,
   requireKeepable,
   type Standing,
-  triggerable,
-} from './queries.ts'
+} from './records.ts'
 import { causeOfNext, mayTrigger, refusedChain } from './starting.ts'
 import { begin, type Command, goOn, type NodeResult, type State, step } from './step.ts'
 import { optionsOf } from './trigger.ts'
@@ -43,6 +45,7 @@ type Command_<Kind> = Extract<Command, { kind: Kind }>
 
 type Execution = {
   readonly rt: WorkflowWrites
+  readonly commitInGroup: GroupCommit
   readonly claim: ClaimedExecution
   readonly definition: Definition
   readonly graph: Graph
@@ -62,12 +65,13 @@ type Progress = { readonly state: State; readonly commands: readonly Command[]; 
  */
 export async function runExecution(
   rt: WorkflowWrites,
+  commitInGroup: GroupCommit,
   claim: ClaimedExecution,
   signal: AbortSignal,
 ): Promise<'over' | 'waiting' | 'stopped'> {
-  const opened = await open(rt, claim, signal)
+  const opened = await open(rt, commitInGroup, claim, signal)
   if ('refusal' in opened) {
-    await endUnopened(rt, claim, opened.refusal)
+    await endUnopened(rt, commitInGroup, claim, opened.refusal)
     return 'over'
   }
   const { graph, definition } = opened
@@ -109,6 +113,7 @@ function withNotes({ kept }: Execution, { state, commands, unkept }: Progress, d
 
 async function open(
   rt: WorkflowWrites,
+  commitInGroup: GroupCommit,
   claim: ClaimedExecution,
   signal: AbortSignal,
 ): Promise<Execution | { refusal: string }> {
@@ -119,8 +124,8 @@ async function open(
     return { refusal: `It took longer than ${timeoutSeconds} s` }
   try {
     const { authority_Id, tenant_Id: workflowTenant } = definition
-    const { caller_Id, tenant_Id } = claim
-    const authority = await authorityOf(rt, { authority_Id, workflowTenant, caller_Id, tenant_Id })
+    const { caller_Id, caller_scope, tenant_Id } = claim
+    const authority = await authorityOf(rt, { authority_Id, workflowTenant, caller_Id, caller_scope, tenant_Id })
     const graph = graphFor(definition)
     const rows = claim.isNew && claim.retry_of_Id === null ? [] : await keptNodes(rt.reserved, claim.id)
     const actor: Actor = {
@@ -128,10 +133,12 @@ async function open(
       userId: claim.triggered_by_Id ?? undefined,
       tenantId: claim.tenant_Id ?? undefined,
       userAgent: `daybook workflow ${claim.workflow_Id}`,
+      ...(authority.access.scope !== undefined && { agent: { name: 'workflow', scope: authority.access.scope } }),
       logRequestId: rt.newId(),
       cause: causeFor(claim, authority),
     }
-    return { rt, claim, definition, graph, authority, actor, kept: new Map(rows.map((row) => [row.seq, row])), signal }
+    const kept = new Map(rows.map((row) => [row.seq, row]))
+    return { rt, commitInGroup, claim, definition, graph, authority, actor, kept, signal }
   } catch (error) {
     if (error instanceof NodeError || error instanceof TypeError) return { refusal: error.message }
     throw error
@@ -142,39 +149,6 @@ async function open(
 function causeFor({ cause, triggered_by_Id }: ClaimedExecution, { userId }: Authority): Actor['cause'] {
   if (cause === null) return undefined
   return userId === triggered_by_Id ? cause : { ...cause, as: userId }
-}
-
-const definitions = new WeakMap<object, Map<string, Promise<Definition | undefined>>>()
-const definitionsKept = 500
-
-/** A version never changes. */
-function definitionFor(
-  rt: WorkflowWrites,
-  { workflow_Id, version }: ClaimedExecution,
-): Promise<Definition | undefined> {
-  const known = definitions.get(rt) ?? new Map<string, Promise<Definition | undefined>>()
-  definitions.set(rt, known)
-  const key = `${version} ${workflow_Id}`
-  const found = known.get(key)
-  if (found !== undefined) return found
-  if (known.size >= definitionsKept) known.clear()
-  const read = definitionOf(rt.reserved, workflow_Id, version)
-  known.set(key, read)
-  read.then(
-    (definition) => definition ?? known.delete(key),
-    () => known.delete(key),
-  )
-  return read
-}
-
-const graphs = new WeakMap<object, Graph>()
-
-export function graphFor(definition: Pick<Definition, 'flow_data'>): Graph {
-  const known = graphs.get(definition)
-  if (known !== undefined) return known
-  const graph = graphOf(readFlow(definition.flow_data, []))
-  graphs.set(definition, graph)
-  return graph
 }
 
 /** Runs one node, or takes what is kept of it. What does not fit its graph stops the execution rather than to go astray. */
@@ -191,8 +165,7 @@ async function runNode(
   if (kept?.status === 'failed') return give(execution, progress, { error: kept.errorMessage ?? 'failed' })
   const startedAt = performance.now()
   try {
-    const effect = Object.hasOwn(databaseEffects, node.type) ? databaseEffects[node.type]! : undefined
-    if (effect !== undefined) return await inDatabase(execution, progress, command, effect)
+    if (isOfDatabase(command)) return await inDatabase(execution, progress, command)
     if (node.type === 'delay') return await wait(execution, progress, command, kept)
     if (node.type === 'workflow') return await callWorkflow(execution, progress, command, kept)
     return await outside(execution, progress, command, kept)
@@ -224,41 +197,65 @@ function failureIn({ rt, claim }: Execution, error: unknown): string {
 const messageOf = ({ message, details }: AppError): string =>
   typeof details === 'string' ? `${message}: ${details}` : message
 
-type DatabaseEffect = (typeof databaseEffects)[string]
-
-const repetitions = { attempts: 5, backoff: { firstMs: 50, longestMs: 1000 } } as const
-
-/** What the node does, its output, and how the execution stands after it: one transaction. */
+/**
+ * What the node does, its output, and how the execution stands after it: one transaction. Nodes of the database that follow
+ * are part of it, as long as there is time: their effects are all kept, or none.
+ */
 async function inDatabase(
   execution: Execution,
   progress: Progress,
   command: Command_<'run'>,
-  effect: DatabaseEffect,
 ): Promise<Progress | 'over'> {
-  const { rt, claim, graph } = execution
-  const work = () => {
-    const startedAt = performance.now()
-    return inTransaction(rt, platformWriter(execution), async ({ tx, scope }) => {
-      const output = await effect(nodeRunOf(execution, command), { tx, scope })
-      requireKeepable(output)
-      const [state, commands] = step(graph, progress.state, { output })
-      const after = withNotes(
-        execution,
-        { state, commands, unkept: progress.unkept },
-        Math.round(performance.now() - startedAt),
-      )
+  const { claim, actor, commitInGroup } = execution
+  const kind = `${claim.workflow_Id} ${claim.version} ${command.node.id}`
+  const { after, isOver } = await commitInGroup({
+    ...{ actor, kind },
+    work: async (turn) => {
+      const after = await effectsFrom(execution, progress, command, turn)
       const standing = standingOf(after)
-      await record(tx, claim, after.unkept, standing)
-      if (standing.is === 'over') await tellEnd(execution, { tx, scope }, standing)
-      return { after, isOver: standing.is === 'over' }
-    })
-  }
-  // Somebody else may have locked what it needs, or the connection was lost before anything was written.
-  const mayRetry = (error: unknown) =>
-    error instanceof AppError && error.status === 503 && error.code !== 'OUTCOME_UNKNOWN'
-  const { after, isOver } = await retryTransient(work, { ...repetitions, mayRetry })
+      if (standing.is === 'over') await tellEnd(execution, turn, standing)
+      return { record: { claim, rows: after.unkept, standing }, result: { after, isOver: standing.is === 'over' } }
+    },
+  })
   return isOver ? 'over' : { ...after, unkept: [] }
 }
+
+async function effectsFrom(
+  execution: Execution,
+  progress: Progress,
+  first: Command_<'run'>,
+  turn: Turn,
+): Promise<Progress> {
+  let now = progress
+  for (let command = first; ; ) {
+    const startedAt = performance.now()
+    const result = await effectOf(execution, command, turn)
+    now = give(execution, now, result, performance.now() - startedAt)
+    const next = now.commands.at(-1)!
+    const goesOn = next.kind === 'run' && isOfDatabase(next) && !execution.kept.has(next.seq)
+    if (!goesOn || !turn.hasTime() || execution.signal.aborted) return now
+    command = next
+  }
+}
+
+/** Who shares a transaction can fail in it only before anything was sent; else it is broken. */
+async function effectOf(execution: Execution, command: Command_<'run'>, turn: Turn): Promise<NodeResult> {
+  const before = turn.sent()
+  try {
+    const output =
+      command.node.type === 'workflow'
+        ? await startWorkflow(execution, command, turn)
+        : await databaseEffects[command.node.type]!(nodeRunOf(execution, command), turn)
+    requireKeepable(output)
+    return { output }
+  } catch (error) {
+    if (!turn.isShared || turn.sent() > before) throw error
+    return { error: failureIn(execution, error) }
+  }
+}
+
+const isOfDatabase = (command: Command_<'run'>) =>
+  command.node.type === 'workflow' ? !isAwaited(command) : Object.hasOwn(databaseEffects, command.node.type)
 
 function nodeRunOf(
   { rt, claim, authority, actor }: Execution,
@@ -276,9 +273,6 @@ function nodeRunOf(
   }
 }
 
-/** Its transactions name who triggered it; rights are those of each node. */
-const platformWriter = ({ actor }: Pick<Execution, 'actor'>): Requester => ({ actor, access: platform })
-
 function standingOf({ state, commands }: Pick<Progress, 'state' | 'commands'>): Standing {
   const last = commands.at(-1)!
   if (last.kind === 'complete') return { is: 'over', status: 'completed', error: null, state }
@@ -288,17 +282,20 @@ function standingOf({ state, commands }: Pick<Progress, 'state' | 'commands'>): 
 
 const textOfFailure = ({ message, nodeId }: { message: string; nodeId: string }) => `${nodeId}: ${message}`
 
-/** A commit of its own for what was done elsewhere. */
+/** For what was done elsewhere. */
 function keep(
-  execution: Execution,
+  { claim, actor, commitInGroup, ...execution }: Execution,
   rows: readonly LogRow[],
   standing: Standing,
-  more?: (run: Pick<Run, 'tx' | 'scope'>) => Promise<void>,
+  more?: (turn: Turn) => Promise<void>,
 ): Promise<void> {
-  return inTransaction(execution.rt, platformWriter(execution), async ({ tx, scope }) => {
-    await more?.({ tx, scope })
-    await record(tx, execution.claim, rows, standing)
-    if (standing.is === 'over') await tellEnd(execution, { tx, scope }, standing)
+  return commitInGroup({
+    ...{ actor, kind: `${claim.workflow_Id} ${claim.version}` },
+    work: async (turn) => {
+      await more?.(turn)
+      if (standing.is === 'over') await tellEnd({ ...execution, claim, actor }, turn, standing)
+      return { record: { claim, rows, standing }, result: undefined }
+    },
   })
 }
 
@@ -374,47 +371,55 @@ async function callWorkflow(
   command: Command_<'run'>,
   kept: KeptNode | undefined,
 ): Promise<Progress | 'waiting'> {
-  const { rt, claim, authority } = execution
-  const { input, scope } = command
+  const { rt, claim } = execution
   if (kept?.status === 'pending')
     return give(
       execution,
       progress,
       await resultOfCall(rt, String((kept.outputData as { executionId: string }).executionId)),
     )
-  const called = await triggerable(rt.reserved, String(input.workflowId))
+  const child = { ...(await calledBy(execution, command, rt.reserved)), parent_Id: claim.id }
+  const rows = [...progress.unkept, begunRow(command, 'pending', { executionId: child.id })]
+  const inMs = Number(command.input.timeout ?? defaultWaitMs)
+  await keep(execution, rows, { is: 'waiting', inMs }, (turn) => begun(execution, child, turn))
+  return 'waiting'
+}
+
+/** One that is not waited for is a row, and nothing more. */
+async function startWorkflow(execution: Execution, command: Command_<'run'>, turn: Turn): Promise<unknown> {
+  const child = await calledBy(execution, command, turn.tx)
+  await begun(execution, child, turn)
+  return { success: true, executionId: child.id, status: 'queued', result: null }
+}
+
+const begun = ({ rt, actor }: Execution, child: NewExecution, { scope }: Turn): Promise<void> =>
+  inTransaction(rt, { actor, access: platform, scope }, ({ tx }) => insertExecutions(tx, [child]))
+
+const isAwaited = ({ node, input }: Command_<'run'>) => node.type === 'workflow' && input.waitForCompletion !== false
+
+/** @throws {NodeError} where it may not be begun */
+async function calledBy(
+  { rt, claim, authority, actor }: Execution,
+  { input, scope }: Command_<'run'>,
+  db: Reader,
+): Promise<NewExecution> {
+  const called = await triggerable(db, String(input.workflowId))
   if (called === undefined || called.status !== 'active')
     throw new NodeError(`Workflow ${input.workflowId} is not there, or not active`)
-  if (
-    !mayTrigger(called, {
-      admin: authority.access.admin,
-      roleId: authority.userId === null ? undefined : authority.access.roleId,
-    })
-  )
+  const roleId = authority.userId === null ? undefined : authority.access.roleId
+  if (!mayTrigger(called, { admin: authority.access.admin, roleId }))
     throw new NodeError('You do not have permission to execute this workflow')
-  const cause = causeOfNext(execution.actor, called.id)
-  const refusal = refusedChain(cause)
+  const cause = causeOfNext(actor, called.id)
+  const refusal = refusedChain(cause) ?? (await queueRefusal(rt, called.id))
   if (refusal !== undefined) throw new NodeError(refusal)
-  const isAwaited = input.waitForCompletion !== false
-  const id = rt.newId()
-  const child = {
-    ...{ id, workflow_Id: called.id, version: called.version, trigger: 'workflow' as const, cause },
+  return {
+    ...{ id: rt.newId(), workflow_Id: called.id, version: called.version, trigger: 'workflow', cause },
     trigger_data: dataForCall(input, scope),
     tenant_Id: authority.tenantId ?? claim.tenant_Id,
     triggered_by_Id: claim.triggered_by_Id,
     caller_Id: authority.userId,
-    parent_Id: isAwaited ? claim.id : null,
+    caller_scope: authority.access.scope ?? null,
   }
-  if (!isAwaited) {
-    const output = { success: true, executionId: id, status: 'queued', result: null }
-    const after = give(execution, progress, { output })
-    await keep(execution, after.unkept, { is: 'running' }, ({ tx }) => insertExecutions(tx, [child]))
-    return { ...after, unkept: [] }
-  }
-  const rows = [...progress.unkept, begunRow(command, 'pending', { executionId: id })]
-  const inMs = Number(input.timeout ?? defaultWaitMs)
-  await keep(execution, rows, { is: 'waiting', inMs }, ({ tx }) => insertExecutions(tx, [child]))
-  return 'waiting'
 }
 
 /** `passData: false` gives only what the mapping names. */
@@ -436,54 +441,4 @@ async function resultOfCall(rt: WorkflowWrites, executionId: string): Promise<No
   if (status === 'queued' || status === 'running')
     return { error: `The workflow did not end in time (execution ${executionId})` }
   return { error: errorMessage === null ? `The workflow was ${status}` : `The workflow failed at ${errorMessage}` }
-}
-
-/** An execution that could not begin, or go on. */
-async function endUnopened(rt: WorkflowWrites, claim: ClaimedExecution, message: string): Promise<void> {
-  const state = { outputs: {}, variables: {}, error: null } as unknown as State
-  const actor = { ...systemActor, userAgent: `daybook workflow ${claim.workflow_Id}`, cause: claim.cause ?? undefined }
-  await inTransaction(rt, { actor, access: platform }, async ({ tx, scope }) => {
-    const standing: Standing = { is: 'over', status: 'failed', error: message, state }
-    await record(tx, claim, [], standing)
-    await tellEnd({ rt, claim }, { tx, scope }, standing)
-  })
-}
-
-/** Of the failures of a workflow that follow each other somebody is told once in a while. */
-const quietMinutes = 5
-
-/** Whom the workflow names is told of a failure; administrators where it names nobody and nobody can act for it. */
-async function tellEnd(
-  { rt, claim, definition }: Pick<Execution, 'rt' | 'claim'> & { readonly definition?: Definition },
-  { tx }: Pick<Run, 'tx' | 'scope'>,
-  { status, error }: Extract<Standing, { is: 'over' }>,
-): Promise<void> {
-  if (status !== 'failed') return
-  const options = definition?.options ?? (await definitionFor(rt, claim))?.options
-  const { notify } = optionsOf(options)
-  const isUnopened = definition === undefined
-  if (notify.length === 0 && !isUnopened) return
-  const told = await tx.any(
-    rawQuery(
-      `insert into "svc_WorkflowUse" as u ("workflow_Id", "notifiedAt") values ($1, now())
-       on conflict ("workflow_Id") do update set "notifiedAt" = now()
-         where u."notifiedAt" is null or u."notifiedAt" < now() - make_interval(mins => $2) returning 1 as one`,
-      [claim.workflow_Id, quietMinutes],
-    ),
-  )
-  if (told.length === 0) return
-  const users = await tx.any<{ id: string; name: string }>(
-    rawQuery(
-      `select u.id, w.name from "svc_User" u join "svc_Workflow" w on w.id = $1 where u.status = 'active' and (u.id::text = any($2::text[])
-         or ($3 and exists (select from "svc_UserRole" ur join "svc_Role" r on r.id = ur."role_Id"
-                            where ur."user_Id" = u.id and r.name = 'administrator')))`,
-      [claim.workflow_Id, notify, isUnopened],
-    ),
-  )
-  for (const { id, name } of users)
-    await insertNotification(tx, {
-      ...{ userId: id, tenantId: claim.tenant_Id, type: 'workflow', title: `The workflow ${name} failed` },
-      message: (error ?? 'It failed').slice(0, 1000),
-      data: { workflowId: claim.workflow_Id, executionId: claim.id },
-    })
 }

@@ -35,9 +35,18 @@ export type Saved = {
 
 type SaveReads = Reads & Configuration & CurrentCatalog & Workflows
 
-/** What a workflow does and when: whoever changes it answers for it. */
+/** What a workflow does, when, and for whom: whoever changes it answers for it. */
 const definition = [
-  ...['flow_data', 'variables', 'options', 'trigger_type', 'trigger_cron', 'trigger_webhook_path'],
+  ...[
+    'allowed_roles',
+    'tenant_Id',
+    'flow_data',
+    'variables',
+    'options',
+    'trigger_type',
+    'trigger_cron',
+    'trigger_webhook_path',
+  ],
   ...['trigger_webhook_method', 'trigger_hook_collection', 'trigger_hook_action'],
 ] as const
 
@@ -62,7 +71,7 @@ export async function decideSave(
   const wasActive = before?.status === 'active' && before.deletedAt == null
   if (isActive && (isChanged || !wasActive)) {
     const { valid, errors: found, warnings } = validate(row.flow_data, around, row)
-    const broken = valid ? await scriptProblems(rt, row) : found
+    const broken = valid ? [...(await scriptProblems(rt, row)), ...(await calledProblems(rt, row))] : found
     if (broken.length > 0) throw invalid('The workflow cannot be active', broken, warnings)
     await requireFreePath(rt, row)
   }
@@ -84,6 +93,33 @@ async function scriptProblems(
     const failure = isScript(type, data) ? await scripts?.check(String(data.script)) : undefined
     if (failure !== undefined) problems.push({ code: 'script', message: failure.message, nodeId: id })
   }
+  return problems
+}
+
+/** What workflows do that are called before a change, and theirs: what a change cannot do, it cannot have done. */
+async function calledProblems(rt: SaveReads, row: StoredWorkflow): Promise<readonly Problem[]> {
+  if (!runsBefore(row)) return []
+  const problems: Problem[] = []
+  const seen = new Set<string>([row.id])
+  const callsOf = (flowData: unknown) =>
+    readFlow(flowData ?? {}, []).nodes.flatMap(({ id, type, data }) =>
+      type === 'workflow' && typeof data.workflowId === 'string' ? [{ node: id, called: data.workflowId }] : [],
+    )
+  const look = async (node: string, called: string) => {
+    if (seen.has(called)) return
+    seen.add(called)
+    const found = await rt.db.maybeOne<{ flow_data: unknown }>(
+      sql.unsafe`select flow_data from "svc_Workflow" where id = ${called} and "deletedAt" is null`,
+    )
+    for (const { id, type, data } of readFlow(found?.flow_data ?? {}, []).nodes) {
+      const known = Object.hasOwn(nodeTypes, type) ? nodeTypes[type]! : undefined
+      const reason = known === undefined ? 'nodes of extensions run after the change alone' : known.notBefore?.(data)
+      if (reason === undefined) continue
+      problems.push({ code: 'before_hook', nodeId: node, message: `${called} calls ${type} (${id}): ${reason}` })
+    }
+    for (const { called: further } of callsOf(found?.flow_data)) await look(node, further)
+  }
+  for (const { node, called } of callsOf(row.flow_data)) await look(node, called)
   return problems
 }
 

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Caller } from '../../../access/principal.ts'
+import { hasScope } from '../../../access/scopes.ts'
 import { newId } from '../../../adapters/ids.ts'
 import { type Reader, rawQuery } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
@@ -9,6 +10,7 @@ import { inTransaction } from '../../data/items/items.ts'
 import { anonymous, platform } from './authority.ts'
 import type { WorkflowWrites } from './capabilities.ts'
 import { databaseEffects, type NodeRun } from './effects.ts'
+import { openRoom } from './expressions.ts'
 import { isStructure, readFlow } from './flow.ts'
 import { holds, inputOf, isScript, iterationsOf, NodeError, nodeTypes } from './nodes.ts'
 import { callHttp, keyOf, runExtensionNode, runScriptNode } from './outside.ts'
@@ -16,6 +18,7 @@ import {
   cancelExecution,
   insertExecutions,
   type NewExecution,
+  queueRefusal,
   type Triggerable,
   type TriggerKind,
   triggerable,
@@ -93,6 +96,7 @@ export function executionFor(
     tenant_Id: workflow.tenant_Id ?? caller.tenantId ?? null,
     triggered_by_Id: caller.userId ?? null,
     caller_Id: caller.userId ?? null,
+    caller_scope: caller.access.scope ?? null,
   }
 }
 
@@ -109,6 +113,8 @@ export async function startByHand(rt: WorkflowWrites, asker: Asker, id: string, 
 
 export async function queue(rt: WorkflowWrites, actor: Actor, execution: NewExecution) {
   const { id, workflow_Id } = execution
+  const isFull = await queueRefusal(rt, workflow_Id)
+  if (isFull !== undefined) throw errors.unavailable('Too many executions of this workflow wait already')
   return commit(rt, actor, async (tx) => {
     await insertExecutions(tx, [execution])
     return { result: { id, status: 'queued', workflow_Id } }
@@ -117,12 +123,14 @@ export async function queue(rt: WorkflowWrites, actor: Actor, execution: NewExec
 
 const longestTestMs = 30_000
 
+/** Who tries a workflow, or a node, chooses what it is given: that is for those who could write it. */
+const mayChange = ({ admin, access }: Caller): boolean => admin || access.grant('svc_Workflow', 'update') !== undefined
+
 /** Runs a workflow as it is now, and waits until it is over; also one that is not active. */
 export async function testWorkflow(rt: WorkflowWrites, asker: Asker, id: string, data: unknown, isKept: boolean) {
   const { caller, actor } = asker
   const workflow = await knownWorkflow(rt, asker, id)
-  const mayChange = caller.admin || caller.access.grant('svc_Workflow', 'update') !== undefined
-  if (!mayChange || !mayTrigger(workflow, { admin: caller.admin, roleId: caller.role.id })) throw notAllowed()
+  if (!mayChange(caller) || !mayTrigger(workflow, { admin: caller.admin, roleId: caller.role.id })) throw notAllowed()
   const { id: executionId } = await queue(rt, actor, executionFor(workflow, asker, { trigger: 'test', data }))
   const execution = await untilOver(rt.reserved, executionId, longestTestMs)
   if (!isKept && isOver(execution.status))
@@ -170,14 +178,15 @@ export async function runNodeAlone(
 ) {
   const { caller, actor } = asker
   const workflow = await knownWorkflow(rt, asker, id)
-  if (!mayTrigger(workflow, { admin: caller.admin, roleId: caller.role.id })) throw notAllowed()
+  if (!mayChange(caller) || !mayTrigger(workflow, { admin: caller.admin, roleId: caller.role.id })) throw notAllowed()
   const { flow_data } = await rt.reserved.one<{ flow_data: unknown }>(
     rawQuery('select flow_data from "svc_Workflow" where id = $1', [id]),
   )
   const node = readFlow(flow_data, []).nodes.find((one) => one.id === nodeId)
   if (node === undefined) throw new AppError(404, 'Node not found')
   const known = Object.hasOwn(nodeTypes, node.type) ? nodeTypes[node.type] : undefined
-  if (!caller.admin && (known === undefined || known.needsAdmin?.(node.data) !== undefined)) throw notAllowed()
+  const isAdmin = caller.admin && hasScope(caller.access, 'admin')
+  if (!isAdmin && (known === undefined || known.needsAdmin?.(node.data) !== undefined)) throw notAllowed()
   const scope = { trigger: context.trigger ?? context, outputs: {}, variables: {}, ...context }
   const own =
     caller.userId === undefined
@@ -188,7 +197,7 @@ export async function runNodeAlone(
           user: caller.user,
           tenantId: caller.tenantId,
         }
-  const authority = { ...own, mayBypass: caller.admin }
+  const authority = { ...own, mayBypass: isAdmin }
   const input = node.type === 'trigger' ? {} : inputOf(node.type, node.data, scope)
   const run: NodeRun = {
     rt,
@@ -217,7 +226,7 @@ async function resultAlone(run: NodeRun): Promise<unknown> {
   if (type === 'loop') return { total: iterationsOf(input, scope).total }
   if (isStructure(type)) return { success: true }
   const give = isScript(type, data) ? undefined : nodeTypes[type]?.give
-  if (give !== undefined) return give(input, scope)
+  if (give !== undefined) return give(input, scope, openRoom())
   const effect = Object.hasOwn(databaseEffects, type) ? databaseEffects[type] : undefined
   if (effect !== undefined)
     return inTransaction(rt, { actor, access: platform }, ({ tx, scope: open }) => effect(run, { tx, scope: open }))
@@ -228,7 +237,7 @@ async function resultAlone(run: NodeRun): Promise<unknown> {
   return runExtensionNode(run, AbortSignal.timeout(longestTestMs))
 }
 
-/** What may be done with an execution, by who triggered it and by those who may change the workflow's executions. */
+/** What may be done with an execution, by who triggered it and by those who may change workflows. */
 async function ownExecution(rt: WorkflowWrites, asker: Asker, id: string, executionId: string) {
   const { caller } = asker
   await knownWorkflow(rt, asker, id)
@@ -243,10 +252,7 @@ async function ownExecution(rt: WorkflowWrites, asker: Asker, id: string, execut
   )
   const isOwn = execution !== undefined && caller.userId !== undefined && execution.triggered_by_Id === caller.userId
   const isHere =
-    execution !== undefined &&
-    (isOwn ||
-      (isOfTenant(rt, caller, execution.tenant_Id) &&
-        caller.access.grant('svc_WorkflowExecution', 'update') !== undefined))
+    execution !== undefined && (isOwn || (isOfTenant(rt, caller, execution.tenant_Id) && mayChange(caller)))
   if (execution === undefined || !(caller.admin || isHere)) throw new AppError(404, 'Workflow execution not found')
   return execution
 }
@@ -276,11 +282,16 @@ export async function retry(rt: WorkflowWrites, asker: Asker, id: string, execut
   })
 }
 
-/** Who triggered the first one stays who did; nodes that failed are done again, and whatever came after them. */
+/**
+ * Who triggered the first one stays who did, by no more than a program may that asks now; nodes that failed are done again, and
+ * whatever came after them.
+ */
 const carrySql = `
   with old as (
     update "svc_WorkflowExecution" e set trigger_data = o.trigger_data, trigger = o.trigger, "triggered_by_Id" = o."triggered_by_Id",
-      "caller_Id" = o."caller_Id", "tenant_Id" = o."tenant_Id"
+      "caller_Id" = o."caller_Id", "tenant_Id" = o."tenant_Id", caller_scope = (
+        select one from unnest(array[o.caller_scope, e.caller_scope]) one where one is not null
+        order by array_position(array['none', 'read', 'write', 'admin'], one) limit 1)
     from "svc_WorkflowExecution" o where o.id = $2 and e.id = $1 returning o.id),
   failed as (
     select coalesce((select max(seq) from "svc_WorkflowExecutionLog" where "execution_Id" = $2 and status in ('failed', 'pending', 'running')),

@@ -1,4 +1,4 @@
-import type { Scope } from './expressions.ts'
+import { jsonSize, openRoom, type Scope, takenOf } from './expressions.ts'
 import { type FlowNode, type Graph, isStructure, structures } from './flow.ts'
 import { holds, inputOf, iterationsOf, NodeError, nodeTypes } from './nodes.ts'
 
@@ -15,6 +15,8 @@ export type State = {
   readonly frames: readonly Frame[]
   readonly trigger: unknown
   readonly outputs: Readonly<Record<string, unknown>>
+  /** Characters of each output, more or less. */
+  readonly sizes: Readonly<Record<string, number>>
   readonly variables: Readonly<Record<string, unknown>>
   readonly error: Failure | null
   /** What the `respond` node gave. */
@@ -42,8 +44,11 @@ type Loop = {
   readonly total: number
   readonly index: number
   readonly results: Given | undefined
+  /** Characters of these. */
+  readonly size: number
   /** The output of the last node of this iteration. */
   readonly last: unknown
+  readonly lastSize: number
 }
 
 /** Outputs, the last first: a list that grows by thousands without being copied. */
@@ -83,15 +88,30 @@ export type Command =
 
 /** Beyond it an execution is taken for one without an end. */
 const nodesAtMost = 50_000
-/** Nodes without effects that run in one turn. */
+/** Nodes without effects that run in one turn, and the characters that they may read and make in it. */
 const burst = 500
+const burstSize = 5_000_000
+/** Of a node that only reckons. */
+const largestOutput = 1_048_576
+/** Of all that an execution holds. */
+const mostHeld = 16_777_216
 
 export type Beginning = Pick<State, 'trigger' | 'variables' | 'execution'>
 
 export function begin(graph: Graph, { trigger, variables, execution }: Beginning): [State, readonly Command[]] {
   const state: State = {
     frames: [{ nodeId: undefined, ready: [graph.trigger.id] }],
-    ...{ trigger, variables, execution, outputs: {}, error: null, response: undefined, seq: 0, running: undefined },
+    ...{
+      trigger,
+      variables,
+      execution,
+      outputs: {},
+      sizes: {},
+      error: null,
+      response: undefined,
+      seq: 0,
+      running: undefined,
+    },
   }
   return goOn(graph, state)
 }
@@ -109,8 +129,9 @@ export function step(graph: Graph, state: State, result: NodeResult): [State, re
     const failed = fail(graph, draft, node, result.error)
     if (failed !== undefined) return [draft, [...commands, failed]]
   } else {
+    const failed = settle(graph, draft, node, result.output)
     commands.push({ ...begun, output: result.output })
-    settle(graph, draft, node, result.output)
+    if (failed !== undefined) return [draft, [...commands, failed]]
   }
   return advance(graph, draft, commands)
 }
@@ -135,9 +156,18 @@ const shownLoop = ({ items, first, total, index }: Loop) => ({
   total,
 })
 
-type Draft = { -readonly [Name in keyof State]: State[Name] } & { frames: Frame[]; outputs: Record<string, unknown> }
+type Draft = { -readonly [Name in keyof State]: State[Name] } & {
+  frames: Frame[]
+  outputs: Record<string, unknown>
+  sizes: Record<string, number>
+  /** Characters that were read and made in this turn. */
+  work: number
+}
 
-const draftOf = (state: State): Draft => ({ ...state, frames: [...state.frames], outputs: { ...state.outputs } })
+const draftOf = (state: State): Draft => ({
+  ...state,
+  ...{ frames: [...state.frames], outputs: { ...state.outputs }, sizes: { ...state.sizes }, work: 0 },
+})
 
 function advance(graph: Graph, draft: Draft, commands: Command[]): [State, readonly Command[]] {
   for (;;) {
@@ -145,10 +175,11 @@ function advance(graph: Graph, draft: Draft, commands: Command[]): [State, reado
     const id = earliest(graph, frame.ready)
     if (id === undefined) {
       if (draft.frames.length === 1) return [draft, [...commands, { kind: 'complete' }]]
-      endOfBody(graph, draft, frame, commands)
+      const end = endOfBody(graph, draft, frame, commands)
+      if (end !== undefined) return [draft, [...commands, end]]
       continue
     }
-    if (commands.length >= burst) return [draft, [...commands, { kind: 'pause' }]]
+    if (commands.length >= burst || draft.work > burstSize) return [draft, [...commands, { kind: 'pause' }]]
     draft.frames[draft.frames.length - 1] = { ...frame, ready: frame.ready.filter((other) => other !== id) }
     draft.seq += 1
     const node = graph.nodes.get(id)!
@@ -172,14 +203,32 @@ function enter(graph: Graph, draft: Draft, node: FlowNode, commands: Command[]):
   const at = { seq: draft.seq, step: stepOf(draft, id), node }
   const known = Object.hasOwn(nodeTypes, type) ? nodeTypes[type] : undefined
   const scope = scopeOf(draft)
-  const input = type === 'trigger' ? {} : inputOf(type, data, scope)
+  const room = openRoom()
+  let input: Scope = {}
+  try {
+    if (type !== 'trigger') input = inputOf(type, data, scope, room)
+  } catch (error) {
+    return refused(graph, draft, at, commands, input, error)
+  } finally {
+    draft.work += takenOf(room)
+  }
   if (isStructure(type)) return within(graph, draft, at, commands, input, () => open(graph, draft, node, scope))
   const give = known?.effect === 'none' && data.transformType !== 'script' ? known.give : undefined
-  if (type === 'trigger' || give !== undefined)
+  if (type === 'trigger') {
+    commands.push({ kind: 'note', ...at, input, output: draft.trigger })
+    return settle(graph, draft, node, draft.trigger)
+  }
+  if (give !== undefined)
     return within(graph, draft, at, commands, input, () => {
-      const output = type === 'trigger' ? draft.trigger : give!(input, scope)
-      settle(graph, draft, node, output)
-      return output
+      const own = openRoom()
+      try {
+        const output = give(input, scope, own)
+        if (jsonSize(output, largestOutput) > largestOutput)
+          throw new NodeError(`The output is larger than ${largestOutput} characters`)
+        return output
+      } finally {
+        draft.work += takenOf(own)
+      }
     })
   draft.running = { nodeId: id, seq: at.seq, step: at.step, input }
   return { kind: 'run', ...at, input, scope }
@@ -194,16 +243,28 @@ function within(
   input: unknown,
   work: () => unknown,
 ): Command | undefined {
+  let output: unknown
   try {
-    const output = work()
-    // A loop and a try say at their end what became of them.
-    if (output !== later) commands.push({ kind: 'note', ...at, input, output })
-    return undefined
+    output = work()
   } catch (error) {
-    if (!(error instanceof NodeError) && !(error instanceof TypeError)) throw error
-    commands.push({ kind: 'note', ...at, input, error: error.message })
-    return fail(graph, draft, at.node, error.message)
+    return refused(graph, draft, at, commands, input, error)
   }
+  // A loop and a try say at their end what became of them.
+  if (output !== later) commands.push({ kind: 'note', ...at, input, output })
+  return isStructure(at.node.type) ? undefined : settle(graph, draft, at.node, output)
+}
+
+function refused(
+  graph: Graph,
+  draft: Draft,
+  at: Pick<Note, 'seq' | 'step' | 'node'>,
+  commands: Command[],
+  input: unknown,
+  error: unknown,
+): Command | undefined {
+  if (!(error instanceof NodeError) && !(error instanceof TypeError)) throw error
+  commands.push({ kind: 'note', ...at, input, error: error.message })
+  return fail(graph, draft, at.node, error.message)
 }
 
 const later = Symbol('later')
@@ -211,7 +272,9 @@ const later = Symbol('later')
 /** Goes into the body of a node. */
 function open(graph: Graph, draft: Draft, node: FlowNode, scope: Scope): unknown {
   if (node.type === 'condition') {
-    const result = holds(node.data, scope)
+    const room = openRoom()
+    const result = holds(node.data, scope, { room })
+    draft.work += takenOf(room)
     draft.outputs[node.id] = { result }
     push(graph, draft, node, String(result))
     return { result }
@@ -221,7 +284,7 @@ function open(graph: Graph, draft: Draft, node: FlowNode, scope: Scope): unknown
     return later
   }
   const { items, first, total } = iterationsOf(inputOf(node.type, node.data, scope), scope)
-  const loop = { items, first, total, index: 0, results: undefined, last: null }
+  const loop = { items, first, total, index: 0, results: undefined, size: 0, last: null, lastSize: 0 }
   if (total > 0) push(graph, draft, node, 'loop', { loop })
   else draft.frames.push({ nodeId: node.id, ready: [], loop })
   return later
@@ -243,39 +306,54 @@ function go(graph: Graph, draft: Draft, node: FlowNode, handle: string): void {
   }
 }
 
-function settle(graph: Graph, draft: Draft, node: FlowNode, output: unknown): void {
+/** Keeps what a node gave, and goes on behind it; gives the end of an execution that holds too much. */
+function settle(graph: Graph, draft: Draft, node: FlowNode, output: unknown): Command | undefined {
+  const size = jsonSize(output, mostHeld)
+  draft.work += size
   draft.outputs[node.id] = output
+  draft.sizes[node.id] = size
+  if (heldBy(draft) > mostHeld) {
+    draft.outputs[node.id] = null
+    draft.sizes[node.id] = 0
+    return fail(graph, draft, node, `The execution holds more than ${mostHeld} characters: ask for less`)
+  }
   if (node.type === 'variable') draft.variables = { ...draft.variables, ...(output as { variables: object }).variables }
   if (node.type === 'respond') draft.response = output
-  noteLast(draft, output)
+  noteLast(draft, output, size)
   go(graph, draft, node, 'done')
+  return undefined
 }
 
-function noteLast(draft: Draft, output: unknown): void {
+const heldBy = ({ sizes, frames }: Draft): number =>
+  Object.values(sizes).reduce((a, b) => a + b, 0) + frames.reduce((sum, { loop }) => sum + (loop?.size ?? 0), 0)
+
+function noteLast(draft: Draft, last: unknown, lastSize: number): void {
   const place = draft.frames.findLastIndex(({ loop }) => loop !== undefined)
   const frame = draft.frames[place]
-  if (frame?.loop !== undefined) draft.frames[place] = { ...frame, loop: { ...frame.loop, last: output } }
+  if (frame?.loop !== undefined) draft.frames[place] = { ...frame, loop: { ...frame.loop, last, lastSize } }
 }
 
 /** Nothing is left to run in a body: the next iteration begins, or what comes after. */
-function endOfBody(graph: Graph, draft: Draft, frame: Frame, commands: Command[]): void {
+function endOfBody(graph: Graph, draft: Draft, frame: Frame, commands: Command[]): Command | undefined {
   const node = graph.nodes.get(frame.nodeId!)!
   const { loop } = frame
   if (loop !== undefined && loop.total > 0) {
     const results = { output: loop.last, before: loop.results }
     const index = loop.index + 1
-    draft.frames[draft.frames.length - 1] = { ...frame, loop: { ...loop, results, index, last: null } }
+    const next = { ...loop, results, index, size: loop.size + loop.lastSize, last: null, lastSize: 0 }
+    draft.frames[draft.frames.length - 1] = { ...frame, loop: next }
     if (index < loop.total) go(graph, draft, node, 'loop')
     else {
       draft.frames.pop()
-      leave(graph, draft, node, { results: listOf(results), total: loop.total }, commands)
+      return leave(graph, draft, node, { results: listOf(results), total: loop.total }, commands)
     }
-    return
+    return undefined
   }
   draft.frames.pop()
-  if (loop !== undefined) leave(graph, draft, node, { results: [], total: 0 }, commands)
-  else if (node.type === 'try') leave(graph, draft, node, { success: frame.branch === 'try' }, commands)
-  else go(graph, draft, node, 'done')
+  if (loop !== undefined) return leave(graph, draft, node, { results: [], total: 0 }, commands)
+  if (node.type === 'try') return leave(graph, draft, node, { success: frame.branch === 'try' }, commands)
+  go(graph, draft, node, 'done')
+  return undefined
 }
 
 function listOf(given: Given | undefined): readonly unknown[] {
@@ -284,10 +362,10 @@ function listOf(given: Given | undefined): readonly unknown[] {
   return list.reverse()
 }
 
-function leave(graph: Graph, draft: Draft, node: FlowNode, output: object, commands: Command[]): void {
+function leave(graph: Graph, draft: Draft, node: FlowNode, output: object, commands: Command[]): Command | undefined {
   draft.seq += 1
   commands.push({ kind: 'note', seq: draft.seq, step: stepOf(draft, node.id), node, input: {}, output })
-  settle(graph, draft, node, output)
+  return settle(graph, draft, node, output)
 }
 
 /** The innermost `try` around the node goes on with its other branch; without one the execution has failed. */

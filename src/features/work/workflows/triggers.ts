@@ -9,8 +9,16 @@ import { commit } from '../../../events/commit.ts'
 import { type Consumer, type ConsumerPage, type EventImages, imagesOf } from '../../../events/consumer.ts'
 import { eventIdSql } from '../../../events/log.ts'
 import type { LogEvent } from '../../../events/log-reader.ts'
+import type { AccessScope } from './authority.ts'
 import type { WorkflowWrites } from './capabilities.ts'
-import { insertExecutions, type NewExecution, type Triggerable, triggerableColumns, workflowsActor } from './queries.ts'
+import {
+  insertExecutions,
+  type NewExecution,
+  queueRefusal,
+  type Triggerable,
+  triggerableColumns,
+  workflowsActor,
+} from './queries.ts'
 import { causeOfNext, mayTrigger, refusedChain } from './starting.ts'
 import { optionsOf } from './trigger.ts'
 
@@ -37,7 +45,8 @@ export async function openTriggers(
         if (String(collections()) !== before && !page.isRetry)
           throw errors.unavailable('workflows were changed: the page is read again')
       }
-      await insertExecutions(tx, await executionsOf(rt, tx, hooked, page))
+      const executions = await executionsOf(rt, tx, hooked, page)
+      await insertExecutions(tx, await withinLimits(rt, executions))
       return undefined
     },
   }
@@ -56,12 +65,24 @@ function hookedWorkflows(db: Reader): Promise<readonly Triggerable[]> {
   )
 }
 
+/** What there is no room for is refused, and says so: nothing that a change triggers is lost silently. */
+async function withinLimits(rt: WorkflowWrites, executions: readonly NewExecution[]): Promise<readonly NewExecution[]> {
+  const full = new Map<string, string | undefined>()
+  for (const { workflow_Id: id } of executions) if (!full.has(id)) full.set(id, await queueRefusal(rt, id))
+  return executions.map((execution) => {
+    const refusal = execution.refusal ?? full.get(execution.workflow_Id)
+    return refusal === undefined ? execution : { ...execution, refusal }
+  })
+}
+
 /** What is known of an event beside what the log's reader gives. */
 type Origin = {
   readonly position: string
   readonly roleId: string | null
   readonly request: string | null
   readonly cause: Cause | null
+  /** What the program may that made the change in the user's name. */
+  readonly scope: AccessScope | null
 }
 
 async function executionsOf(
@@ -92,7 +113,7 @@ async function executionsOf(
   })
 }
 
-const originsSql = `select position::text, "roleId"::text as "roleId", "logRequestId"::text as request, cause from "svc_AuditLog"
+const originsSql = `select position::text, "roleId"::text as "roleId", "logRequestId"::text as request, cause, agent->>'scope' as scope from "svc_AuditLog"
   where id = any(array(select ${eventIdSql('p')} from unnest($1::bigint[]) p))`
 
 type Change = {
@@ -119,9 +140,11 @@ function executionOf(
   workflow: Triggerable,
   { entity, entityId, userId, tenantId, createdAt }: LogEvent,
   { action, document, previousDocument }: Change,
-  { roleId, request, cause: before }: Origin,
+  { roleId, request, cause: before, scope }: Origin,
 ): NewExecution[] {
   const { enabled } = rt.config.tenancy
+  // The log may be read later than a workflow is made: what was changed before that is none of its business.
+  if (new Date(createdAt) < workflow.createdAt) return []
   // Workflows of a tenant see changes of its own rows.
   if (enabled && workflow.tenant_Id !== null && workflow.tenant_Id !== tenantId) return []
   const role = roleId === null ? undefined : rt.access.current().roles.get(roleId)
@@ -142,6 +165,7 @@ function executionOf(
       tenant_Id: workflow.tenant_Id ?? tenantId,
       triggered_by_Id: userId,
       caller_Id: before?.as === undefined ? userId : before.as,
+      caller_scope: scope,
       ...(refusal !== undefined && { refusal }),
     },
   ]

@@ -14,9 +14,10 @@ import { isObject } from '../../../query/guards.ts'
 import { anonymous } from './authority.ts'
 import type { WorkflowWrites } from './capabilities.ts'
 import { webhookReadRoute, webhookRoute } from './declarations.ts'
+import { definitionFor } from './definitions.ts'
 import { readFlow } from './flow.ts'
 import { secretsNamed } from './outside.ts'
-import { definitionOf, type Triggerable, triggerableColumns } from './queries.ts'
+import { type Triggerable, triggerableColumns } from './queries.ts'
 import { sealedForWorkflows } from './rules.ts'
 import { type Asker, executionFor, mayTrigger, queue } from './starting.ts'
 import { optionsOf, webhookPath } from './trigger.ts'
@@ -58,8 +59,8 @@ async function answer(rt: WorkflowWrites, request: FastifyRequest, reply: Fastif
   const response = await responseOf(rt, id)
   if (response === undefined) return reply.code(202).send({ ...said, execution: { id, status: 'running' } })
   const { status: code, body, headers } = response
-  for (const [name, value] of Object.entries(headers)) if (!ownHeaders.test(name)) reply.header(name, value)
-  return reply.code(code).send(body)
+  for (const [name, value] of Object.entries(headers)) if (answered.test(name)) reply.header(name, value)
+  return reply.headers(ofStrangers).code(code).send(body)
 }
 
 /** Other sites can have a browser call here: its cookie says nothing about who asks. */
@@ -70,9 +71,18 @@ function callerOf(rt: WorkflowWrites, { caller }: FastifyRequest): Caller {
   return { ...caller, ...nobody, role: rt.access.current().publicRole, admin: false, access }
 }
 
-/** A webhook decides what it answers, and not how the server speaks, or who is signed in. */
-const ownHeaders =
-  /^(set-cookie|content-length|transfer-encoding|connection|host|access-control-.*|strict-transport-security)$/i
+/**
+ * A webhook decides what it answers, and not how the server speaks, who is signed in, or what a proxy does with the answer
+ * (`x-accel-redirect`).
+ */
+const answered =
+  /^(content-(type|disposition|language)|cache-control|etag|expires|last-modified|location|retry-after|vary|x-(?!accel-|sendfile|reproxy|lighttpd-|frame-|content-|xss-|request-|log-|ratelimit-)[\w-]+)$/i
+
+/** Whoever may save a workflow writes it, on the address where others are signed in: as a page it is of no origin. */
+const ofStrangers = {
+  'content-security-policy': 'sandbox allow-forms allow-scripts',
+  'x-content-type-options': 'nosniff',
+}
 
 /** The one for the very method comes before one for any. */
 function workflowAt(rt: WorkflowWrites, method: string, path: string): Promise<Triggerable | undefined> {
@@ -132,7 +142,7 @@ async function bodyOf({ headers }: FastifyRequest, raw: Buffer): Promise<unknown
 async function rowsOf(text: string): Promise<readonly Record<string, CsvCell>[]> {
   try {
     const records: (readonly CsvCell[])[] = []
-    for await (const record of readCsv(Readable.from([text]), { largestRecord: largestBody })) records.push(record)
+    for await (const { cells } of readCsv(Readable.from([text]), { largestRecord: largestBody })) records.push(cells)
     const [names = [], ...rows] = records
     return rows.map((row) => Object.fromEntries(names.map((name, i) => [name ?? String(i), row[i] ?? null])))
   } catch (error) {
@@ -187,7 +197,7 @@ function matches(given: string, expected: string): boolean {
 
 /** Whether the workflow answers by itself. */
 async function responds(rt: WorkflowWrites, { id, version }: Triggerable): Promise<boolean> {
-  const definition = await definitionOf(rt.reserved, id, version)
+  const definition = await definitionFor(rt, { workflow_Id: id, version })
   return readFlow(definition?.flow_data ?? {}, []).nodes.some(({ type }) => type === 'respond')
 }
 

@@ -1,9 +1,9 @@
 /* What other slices and the processes use of this folder; its other files are its own. */
 
 export type { ExtensionNode, WorkflowParts, Workflows, WorkflowWrites } from './capabilities.ts'
+export { openGroupCommit } from './group-commit.ts'
 export {
   type ClaimedExecution,
-  ClaimLost,
   claimDueExecutions,
   deleteOldExecutions,
   giveBack,
@@ -11,5 +11,6 @@ export {
   nextExecutionMs,
   recoverExecutions,
 } from './queries.ts'
+export { ClaimLost } from './records.ts'
 export { runExecution } from './run.ts'
 export { openTriggers } from './triggers.ts'

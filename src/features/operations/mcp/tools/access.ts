@@ -99,9 +99,21 @@ const lists: readonly Tool[] = [
       tenant: optional(Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', { description: 'Where the role is held.' })),
       id: optional(Text('7', { description: 'An item.' })),
       field: optional(Text('price', { description: 'A field of it.' })),
+      record: optional(
+        Type.Record(Type.String(), Type.Unknown(), {
+          description: 'A row that is not there, by its fields, instead of an item.',
+          examples: [{ status: 'draft' }],
+        }),
+      ),
+      fields: optional(
+        Type.Array(Text('price'), {
+          maxItems: 200,
+          description: 'Fields that are each told whether they are allowed.',
+        }),
+      ),
     },
-    route: 'GET /permissions/explain',
-    call: (query) => ({ query }),
+    route: 'POST /permissions/explain',
+    call: (body) => ({ body }),
   }),
 ]
 

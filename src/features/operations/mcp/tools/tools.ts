@@ -6,6 +6,7 @@ import { historyTools } from './history.ts'
 import { itemTools } from './items.ts'
 import { schemaTools } from './schemas.ts'
 import { workTools } from './work.ts'
+import { workflowTools } from './workflows.ts'
 
 /** THE table of tools, in the order in which clients see them. */
 export const tools: readonly Tool[] = [
@@ -15,5 +16,6 @@ export const tools: readonly Tool[] = [
   ...fileTools,
   ...accessTools,
   ...workTools,
+  ...workflowTools,
   ...accountTools,
 ]

@@ -1,0 +1,91 @@
+import type { Socket } from 'socket.io-client'
+import type { ReportQuery } from './items.ts'
+import type { LiveStatus, LiveView } from './live.ts'
+import { RealtimeError } from './realtime-types.ts'
+import type { Aggregates, Name, SchemaType } from './schema.ts'
+
+/** The body of `POST /reports/{collection}`, and the collection. */
+export type LiveReportQuery<
+  S extends SchemaType,
+  C extends Name<S>,
+  A extends Aggregates<S, C>,
+  G extends readonly string[],
+> = { readonly collection: C } & Omit<ReportQuery<S, C, A, G>, 'signal' | 'asOf'>
+
+export type LiveReport<R> = {
+  readonly view: LiveView<R>
+  /** Called after each change of the view. Gives what ends it. */
+  subscribe(listener: () => void): () => void
+  close(): void
+}
+
+type Answer<R> =
+  | { readonly status: 'success'; readonly id: string; readonly data: readonly R[] }
+  | { readonly status: 'error'; readonly message: string }
+type Result<R> = { readonly data: readonly R[] }
+type Ended = { readonly id: string; readonly message: string }
+
+/** Follows a report by the messages of docs/live-reports.md; it begins anew with each connection. */
+export function openLiveReport<R extends object>(query: object, socket: Socket, onClose: () => void): LiveReport<R> {
+  const listeners = new Set<() => void>()
+  let view: LiveView<R> = { rows: [], status: 'loading', error: undefined }
+  let id: string | undefined
+  let asked = 0
+
+  const show = (change: Partial<LiveView<R>>) => {
+    view = { ...view, ...change }
+    for (const listener of [...listeners]) listener()
+  }
+  const onResult = ({ data }: Result<R>) => show({ rows: data, status: 'live', error: undefined })
+  const end = (message: string) =>
+    show({ status: 'ended' satisfies LiveStatus, error: new RealtimeError(message, { final: true }) })
+  const leave = () => {
+    if (id !== undefined) socket.off(`report:${id}`, onResult)
+    id = undefined
+  }
+  const begin = () => {
+    asked += 1
+    const mine = asked
+    socket.emit('report:subscribe', query, (answer: Answer<R>) => {
+      // Asked again since, or closed: of another connection, which took its reports along.
+      if (mine !== asked) return
+      if (answer.status === 'error') return end(answer.message)
+      id = answer.id
+      socket.on(`report:${id}`, onResult)
+      onResult(answer)
+    })
+  }
+  const onBreak = () => {
+    asked += 1
+    leave()
+    if (view.status !== 'ended') show({ status: view.status === 'loading' ? 'loading' : 'broken' })
+  }
+  const onEnded = (ended: Ended) => {
+    if (ended.id !== id) return
+    leave()
+    end(ended.message)
+  }
+
+  socket.on('connect', begin)
+  socket.on('disconnect', onBreak)
+  socket.on('report:ended', onEnded)
+  if (socket.connected) begin()
+
+  return {
+    get view() {
+      return view
+    },
+    subscribe(listener) {
+      listeners.add(listener)
+      return () => void listeners.delete(listener)
+    },
+    close() {
+      asked += 1
+      if (id !== undefined && socket.connected) socket.emit('report:unsubscribe', { id })
+      leave()
+      socket.off('connect', begin).off('disconnect', onBreak).off('report:ended', onEnded)
+      listeners.clear()
+      onClose()
+    },
+  }
+}

@@ -1,0 +1,227 @@
+import { createHash, createHmac, type KeyObject, timingSafeEqual } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import { extname, join } from 'node:path'
+import { buffer } from 'node:stream/consumers'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { bundleForBrowsers } from '../adapters/bundler.ts'
+import { deriveKeys } from '../adapters/tokens.ts'
+import { Type } from '../adapters/typebox.ts'
+import type { Config, Configuration } from '../config/config.ts'
+import { AppError } from '../errors.ts'
+import { isServed, type LoadedConsole } from '../extensions/console.ts'
+import { isFresh } from '../features/data/items/items.ts'
+import { openDirectory } from '../features/files/storage/storage.ts'
+import { type App, varyBy } from '../http/http.ts'
+import { routesOf } from '../http/route.ts'
+import { Names, Nothing, Text } from '../http/shapes.ts'
+import { oncePer } from '../language/once.ts'
+import { maySee } from './extension-callers.ts'
+
+/*
+ * Extensions of the console: which ones there are for the caller, and their files. A frame in a sandbox has an origin that is
+ * nobody's, so its requests come without the cookie: an address of files holds a key instead, which the list hands to those
+ * whom the extension is for.
+ */
+
+/** `GET /console/extensions.json`: for whoever is signed in. */
+export function consoleExtensionListRoute(app: App, { config }: Configuration, all: readonly LoadedConsole[]): void {
+  if (!config.console.enabled) return
+  app.get('/console/extensions.json', listRoute, async ({ caller }) => ({
+    data: all
+      .filter((one) => maySee(one, caller))
+      .map(({ id, definition: { title, page, editors = {}, collections = {} } }) => ({
+        name: id,
+        title,
+        base: `/console/extension-files/${keyFor(config, id)}/${id}/`,
+        page: page?.file ?? null,
+        editors: Object.entries(editors).map(([name, { file }]) => ({ name, file })),
+        collections: { read: [...(collections.read ?? [])], write: [...(collections.write ?? [])] },
+      })),
+  }))
+}
+
+/** The files of extensions, and what all of them load: `/console/extension.js` and `/console/extension.css`. */
+export function consoleExtensionFileRoutes(app: App, { config }: Configuration, all: readonly LoadedConsole[]): void {
+  if (!config.console.enabled) return
+  const folders = new Map(all.map(({ id, files }) => [id, openDirectory(files, { confined: true })]))
+  app.get('/console/extension-files/:key/:name/*', fileRoute, async (request, reply) => {
+    const { key, name, '*': path } = request.params
+    const policy = policyOf(request, config, `/console/extension-files/${key}/${name}/`)
+    const type = types[extname(path).toLowerCase()]
+    const folder = isKeyFor(config, name, key) ? folders.get(name) : undefined
+    const content =
+      type !== undefined && isServed(path) ? await folder?.read(path).catch(nothingBehindLinks) : undefined
+    if (type === undefined || content === undefined) throw new AppError(404, 'Not found')
+    reply.header('content-security-policy', policy)
+    return send(request, reply, { type, body: await buffer(content) })
+  })
+  let helper: Promise<Buffer> | undefined
+  app.get('/console/extension.js', helperRoute, async (request, reply) => {
+    helper ??= builtHelper()
+    const body = await helper.catch((error: unknown) => {
+      helper = undefined
+      request.log.error({ err: error }, 'the helper of extensions cannot be served')
+      throw new AppError(503, 'The helper of extensions is not built here: run npm run build')
+    })
+    return send(request, reply, { type: types['.js']!, body })
+  })
+  app.get('/console/extension.css', styleRoute, async (request, reply) =>
+    send(request, reply, { type: types['.css']!, body: await readFile(join(clients, 'console-extension.css')) }),
+  )
+}
+
+const clients = join(import.meta.dirname, '../../clients')
+
+/** As it was built; a checkout builds it at its first use. */
+const builtHelper = () =>
+  readFile(join(clients, 'dist/console-extension.js')).catch(() =>
+    bundleForBrowsers(join(clients, 'console-extension.ts')),
+  )
+
+const types: Readonly<Record<string, string>> = {
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript; charset=utf-8',
+  '.mjs': 'text/javascript; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+  '.json': 'application/json; charset=utf-8',
+  '.map': 'application/json; charset=utf-8',
+  '.txt': 'text/plain; charset=utf-8',
+  '.svg': 'image/svg+xml',
+  '.png': 'image/png',
+  '.jpg': 'image/jpeg',
+  '.jpeg': 'image/jpeg',
+  '.gif': 'image/gif',
+  '.webp': 'image/webp',
+  '.avif': 'image/avif',
+  '.ico': 'image/x-icon',
+  '.woff2': 'font/woff2',
+  '.wasm': 'application/wasm',
+}
+
+function nothingBehindLinks(error: unknown): undefined {
+  if (error instanceof AppError && error.status === 400) return undefined
+  throw error
+}
+
+/** Read anew each time, so that an edit shows at the next look; a browser that has it is told so. */
+function send(request: FastifyRequest, reply: FastifyReply, { type, body }: { type: string; body: Buffer }) {
+  const tag = `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`
+  reply.headers({
+    etag: tag,
+    'x-content-type-options': 'nosniff',
+    'referrer-policy': 'no-referrer',
+    'x-dns-prefetch-control': 'off',
+    // To a frame of no origin every server is a foreign one, ours too. Nothing here depends on who asks.
+    'access-control-allow-origin': '*',
+    'cross-origin-resource-policy': 'cross-origin',
+  })
+  varyBy(reply, 'Origin')
+  if (isFresh(request.headers['if-none-match'], tag)) return reply.code(304).send()
+  return reply.type(type).send(body)
+}
+
+/**
+ * What a frame may load: the files of its own extension and what we give all of them, nothing else of this server or another,
+ * and nothing inline. `self` would be the whole server, so the places are named.
+ */
+function policyOf({ host }: FastifyRequest, { server }: Config, base: string): string {
+  if (!/^([\w.-]+|\[[\da-f:]+\])(:\d{1,5})?$/i.test(host)) throw new AppError(400, 'The host is not valid')
+  const hosts = new Set([host, ...(server.baseUrl === undefined ? [] : [new URL(server.baseUrl).host])])
+  // By the rules of policies, http stands for https of the same host, too.
+  const at = (path: string) => [...hosts].map((one) => `http://${one}${path}`).join(' ')
+  return [
+    "default-src 'none'",
+    `script-src ${at(base)} ${at('/console/extension.js')}`,
+    `style-src ${at(base)} ${at('/console/extension.css')}`,
+    `img-src ${at(base)} data: blob:`,
+    `font-src ${at(base)} data:`,
+    `connect-src ${at(base)}`,
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'self'",
+    'sandbox allow-scripts',
+  ].join('; ')
+}
+
+/* Keys of addresses. */
+
+/** How long an address holds at least, and at most twice. Seconds. */
+const heldFor = 12 * 3600
+
+const keysOf = oncePer((config: Config): readonly KeyObject[] => deriveKeys(config, 'files of console extensions'))
+
+const signatureOf = (key: KeyObject, name: string, expires: number): string =>
+  createHmac('sha256', key).update(`${name} ${expires}`).digest('base64url')
+
+/** The same for half a day, so that browsers keep what they have. */
+function keyFor(config: Config, name: string): string {
+  const expires = (Math.floor(Date.now() / 1000 / heldFor) + 2) * heldFor
+  return `${expires}.${signatureOf(keysOf(config)[0]!, name, expires)}`
+}
+
+function isKeyFor(config: Config, name: string, key: string): boolean {
+  const [expires = '', signature = ''] = key.split('.')
+  if (!/^\d{1,12}$/.test(expires) || Number(expires) * 1000 < Date.now()) return false
+  const given = Buffer.from(signature)
+  return keysOf(config).some((one) => {
+    const right = Buffer.from(signatureOf(one, name, Number(expires)))
+    return given.length === right.length && timingSafeEqual(given, right)
+  })
+}
+
+/* What the routes say of themselves. */
+
+const declared = routesOf('Documentation')
+const ofFiles = { config: { limitedAs: 'assets' } } as const
+
+const listRoute = declared({
+  summary: 'List the extensions of the console that are for you',
+  description: '`base` is the address of the files, with a key that holds for half a day.',
+  scope: 'none',
+  response: {
+    200: Type.Object({
+      data: Type.Array(
+        Type.Object({
+          name: Text('prices'),
+          title: Text('Prices'),
+          base: Text('/console/extension-files/1795478400.q0J…/prices/'),
+          page: Type.Unsafe<string | null>({ type: ['string', 'null'], examples: ['page.html'] }),
+          editors: Type.Array(Type.Object({ name: Text('colour'), file: Text('colour.html') })),
+          collections: Type.Object({ read: Names(['product']), write: Names(['product']) }),
+        }),
+      ),
+    }),
+  },
+})
+
+const fileRoute = declared(
+  {
+    summary: 'Read a file of an extension of the console',
+    description: 'In a sandbox, with a policy that lets it load the files of its own extension alone.',
+    scope: 'none',
+    params: Type.Object({ key: Text('1795478400.q0J…'), name: Text('prices'), '*': Text('page.html') }),
+    response: { 200: Text('<!doctype html>', { contentMediaType: 'text/html' }), 304: Nothing },
+    sendsText: true,
+  },
+  ofFiles,
+)
+
+const helperRoute = declared(
+  {
+    summary: 'Download the module by which frames of extensions speak with the console',
+    scope: 'none',
+    response: { 200: Text('export { connect }', { contentMediaType: 'text/javascript' }), 304: Nothing },
+    sendsText: true,
+  },
+  ofFiles,
+)
+
+const styleRoute = declared(
+  {
+    summary: 'Download the style of the console for frames of extensions',
+    scope: 'none',
+    response: { 200: Text('body { … }', { contentMediaType: 'text/css' }), 304: Nothing },
+    sendsText: true,
+  },
+  ofFiles,
+)

@@ -1,0 +1,132 @@
+import { openBoundedMemory } from '../adapters/bounded-memory.ts'
+
+/**
+ * Which answers are worth keeping although nobody asked for it: those that are requested again and cost more than what a
+ * kept one costs, which is a look at the log for each hit, and to keep it anew after each change. Pure: it knows no clock
+ * and no answer.
+ *
+ * Requests are counted in a sketch that forgets by halves (as TinyLFU does), so that those that never come again take no
+ * memory. Of those that do come again it remembers how much a kept answer was used: an answer that changes before it is
+ * used is not kept, until it is tried again later.
+ */
+export type AdmissionPolicy = {
+  /** Counts a request. Whether it was seen before, lately. */
+  isRepeated(request: string): boolean
+  /** Whether to find out, by this read of a repeated request, what its answer costs. */
+  isWorthTrying(key: string): boolean
+  /** Whether the answer of this read is to be kept; `lookMs` is what a hit will cost at least. */
+  admits(key: string, costMs: number, lookMs: number): boolean
+  /** The answer could not have been kept. */
+  unfit(key: string): void
+  /** A kept answer was used. */
+  used(key: string): void
+  /** A kept answer was dropped because of a change. */
+  dropped(key: string): void
+}
+
+/** What is known of a repeated request. */
+type Standing = {
+  costMs: number
+  /** How often a kept answer will be used before a change drops it, as a moving mean. */
+  uses: number
+  /** Since it was kept. */
+  usesNow: number
+  /** How many reads to let pass before it is tried again. */
+  pause: number
+}
+
+/** What it costs to note what a read depends on, to keep its answer and to drop it. */
+const keepMs = 0.1
+const pauseOfCheap = 16
+const pauseOfUnfit = 64
+const mostBytes = 1024 ** 2
+
+export function openAdmissionPolicy(): AdmissionPolicy {
+  const sketch = openSketch()
+  const standings = openBoundedMemory<Standing>({
+    maxBytes: mostBytes,
+    maxEntryBytes: mostBytes / 16,
+    sizeOf: (_, key) => 2 * key.length + 100,
+  })
+  const pauseFor = (key: string, pause: number, standing: Standing = newStanding()) => {
+    standing.pause = pause
+    standings.set(key, standing, longestMs)
+  }
+  return {
+    isRepeated: (request) => sketch.add(request) > 1,
+    isWorthTrying: (key) => {
+      const standing = standings.get(key)
+      if (standing === undefined || standing.pause === 0) return true
+      standing.pause -= 1
+      return false
+    },
+    admits: (key, costMs, lookMs) => {
+      const standing = standings.get(key) ?? newStanding()
+      // Among others a read takes longer than its own time, hence rather too little.
+      standing.costMs = Math.min(costMs, (standing.costMs + costMs) / 2)
+      if (standing.uses * (standing.costMs - lookMs) > lookMs + keepMs) {
+        standing.usesNow = 0
+        standings.set(key, standing, longestMs)
+        return true
+      }
+      standing.uses += (1 - standing.uses) / 4
+      pauseFor(key, pauseOfCheap, standing)
+      return false
+    },
+    unfit: (key) => pauseFor(key, pauseOfUnfit, standings.get(key)),
+    used: (key) => {
+      const standing = standings.get(key)
+      if (standing !== undefined) standing.usesNow += 1
+    },
+    dropped: (key) => {
+      const standing = standings.get(key)
+      if (standing === undefined) return
+      standing.uses += (Math.min(standing.usesNow, mostUses) - standing.uses) / 4
+      standing.usesNow = 0
+    },
+  }
+}
+
+/** A request that was repeated once will be repeated once more. */
+const newStanding = (): Standing => ({ costMs: Number.POSITIVE_INFINITY, uses: 1, usesNow: 0, pause: 0 })
+const mostUses = 100
+const longestMs = 3_600_000
+
+/** Counts keys approximately, never too low, in 128 kB; all counts are halved after so many additions. */
+export function openSketch(halvedAfter = 16_384) {
+  const counts = new Uint8Array(rows * width)
+  let added = 0
+  const halve = () => {
+    added = 0
+    for (let place = 0; place < counts.length; place += 1) counts[place]! >>= 1
+  }
+  return {
+    /** Adds one; returns the count with it. */
+    add: (key: string): number => {
+      if (added >= halvedAfter) halve()
+      added += 1
+      const hash = hashOf(key)
+      const step = Math.imul(hash, 0x9e3779b1) >>> 0
+      let least = most
+      for (let row = 0; row < rows; row += 1) {
+        const place = row * width + (((hash + row * step) >>> 7) & (width - 1))
+        const count = Math.min(most, counts[place]! + 1)
+        counts[place] = count
+        if (count < least) least = count
+      }
+      return least
+    },
+  }
+}
+
+const rows = 4
+const width = 32_768
+const most = 255
+
+/** FNV-1a, with its bits mixed at the end. */
+function hashOf(text: string): number {
+  let hash = 0x811c9dc5
+  for (let i = 0; i < text.length; i += 1) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193)
+  hash = Math.imul(hash ^ (hash >>> 15), 0x85ebca6b)
+  return (hash ^ (hash >>> 13)) >>> 0
+}

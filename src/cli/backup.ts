@@ -1,0 +1,102 @@
+import { chmod, mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+import type { Config } from '../config/config.ts'
+import { startEmbedded } from '../db/embedded/embedded.ts'
+import { AppError } from '../errors.ts'
+import { verifyTablesOf } from '../events/verify.ts'
+import { openStorages } from '../features/files/storage/storage.ts'
+import { type BackupHost, restoreBackup, writeBackup } from '../features/operations/backup/backup.ts'
+import { startStreaming } from '../process/start-up.ts'
+import { passphraseOf, withBackupHost } from './backup-host.ts'
+import { type Command, UsageError } from './command.ts'
+import { openProgressLine, sizeText } from './progress-line.ts'
+
+export const usage = `Usage: daybook backup FILE [--passphrase-file FILE] [--verify-by-restore] [--quiet] [--json]
+  Writes everything that is in the database, and the content of the files, as of one moment, while everything runs.
+  FILE is a path, NAME://KEY for a storage service of STORAGE_SERVICES_ENABLED, or - for standard output.
+  A backup that was not written to its end never has the name FILE, and is never taken for one.
+  --passphrase-file FILE  puts the keys of the installation into the backup, encrypted; or BACKUP_PASSPHRASE
+  --verify-by-restore  restores it on a server of its own, which is thrown away, and compares rows with the log
+  --quiet  no progress on standard error
+  --json   the result as JSON
+Exit codes: 0 written, and read again; 1 not written; 2 wrong usage.
+`
+
+/** Backs an installation up (docs/backup.md). */
+export const run: Command = async (args) => {
+  startStreaming()
+  const { values, positionals } = parseArgs({ args: [...args], options, allowPositionals: true })
+  const [place] = positionals
+  if (place === undefined || positionals.length > 1) throw new UsageError(usage)
+  if (place === '-' && values.json) throw new UsageError('--json and - both write to standard output')
+  if (place === '-' && values['verify-by-restore'])
+    throw new UsageError('--verify-by-restore needs a backup that can be read again')
+  const progress = openProgressLine(values.quiet ?? false)
+  const result = await withBackupHost(async (host) => {
+    const written = await writeBackup(host, place, {
+      passphrase: passphraseOf(host, values['passphrase-file']),
+      progress: (step, bytes, of) =>
+        progress.show(`${step}: ${sizeText(bytes)}${of === undefined ? '' : ` of about ${sizeText(of)}`}`),
+    })
+    if (values['verify-by-restore']) await proveByRestore(host, place)
+    return written
+  }).finally(progress.end)
+  const { header, bytes, files, verified, notes } = result
+  for (const note of notes) process.stderr.write(`${note}\n`)
+  if (values.json) return say(`${JSON.stringify({ place, ...result }, null, 2)}\n`)
+  const read = verified ? 'written and read again' : 'written; daybook restore sees whether it has arrived whole'
+  process.stderr.write(`${place}: ${sizeText(bytes)} as of ${header.createdAt}, ${files} contents of files, ${read}\n`)
+  if (header.sealed.length > 0 && !header.hasKeys)
+    process.stderr.write('Keep SECRET_KEY as well: what is sealed in the backup opens with it alone\n')
+  return 0
+}
+
+const options = {
+  'passphrase-file': { type: 'string' },
+  'verify-by-restore': { type: 'boolean' },
+  quiet: { type: 'boolean', short: 'q' },
+  json: { type: 'boolean' },
+} as const
+
+/** @throws {AppError} 422 where rows or files come out otherwise than they went in */
+async function proveByRestore(host: BackupHost, place: string): Promise<void> {
+  const dir = await mkdtemp(join(tmpdir(), 'daybook-proof-'))
+  // Open to the server's own OS user, or its data would be kept elsewhere and stay behind.
+  await chmod(dir, 0o755)
+  const note = (text: string) => host.log.info(text)
+  const server = await startEmbedded({ dataDir: dir, log: { info: note, warn: note }, durable: false })
+  const { database, storage } = host.config
+  const services = Object.fromEntries(
+    Object.keys(storage.services).map((name) => [
+      name,
+      { name, driver: 'LOCAL' as const, path: join(dir, 'files', name) },
+    ]),
+  )
+  const config: Config = {
+    ...host.config,
+    database: { ...database, url: server.url, directUrl: undefined },
+    storage: { ...storage, services },
+  }
+  const storages = openStorages(config)
+  try {
+    const { rows, files } = await restoreBackup({ ...host, config, storages }, place, { otherKey: true, from: host })
+    const wrong = (await verifyTablesOf(config)).filter(({ different }) => different > 0)
+    if (wrong.length > 0)
+      throw new AppError(
+        422,
+        `Restored, rows differ from the log in ${wrong.map(({ collection }) => collection).join(', ')}`,
+      )
+    process.stderr.write(`restored elsewhere: ${rows} rows and ${files} contents of files are as they were\n`)
+  } finally {
+    storages.close()
+    await server.stop('immediate')
+    await rm(dir, { recursive: true })
+  }
+}
+
+function say(text: string): 0 {
+  process.stdout.write(text)
+  return 0
+}

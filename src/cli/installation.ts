@@ -1,0 +1,55 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { ConfigError, loadEnv, parseConfig } from '../config/config.ts'
+import { embeddedDatabase, parseInstallation } from '../config/installation.ts'
+import type { Env } from '../config/read.ts'
+import { isClaimed } from '../db/embedded/claim.ts'
+import { startEmbedded } from '../db/embedded/embedded.ts'
+
+type InstallationOptions = {
+  /** Makes the embedded database where the directory has none; otherwise its lack is for `work` to find. */
+  readonly create?: boolean
+}
+
+/**
+ * Runs a command on the installation of this directory, with the variables of its processes. Without DATABASE_URL the database is the
+ * embedded one: that of a running `daybook start`, or one that runs as long as the command does.
+ */
+export async function onInstallation<T>(
+  work: (env: Env) => Promise<T>,
+  { create = false }: InstallationOptions = {},
+): Promise<T> {
+  const env = loadEnv(process.cwd(), process.env)
+  const { database } = parseConfig(env, { allowMissingSecret: true })
+  const { dataDir } = database
+  if (database.url !== undefined) return work(env)
+  if (await isClaimed(dataDir)) return work({ ...env, DATABASE_URL: embeddedDatabase(dataDir) })
+  if (!create && !existsSync(join(dataDir, 'postgres'))) return work(env)
+  const say = (message: string) => void process.stderr.write(`${message}\n`)
+  const server = await startEmbedded({ dataDir, log: { info: say, warn: say } })
+  try {
+    return await work({ ...env, DATABASE_URL: server.url })
+  } finally {
+    await server.stop()
+  }
+}
+
+/**
+ * Gives this process the variables of a process that serves: the embedded database that `daybook start` runs and the key that it keeps, where
+ * the environment names none.
+ *
+ * @throws {ConfigError} where the database is the embedded one and does not run
+ */
+export async function joinInstallation(): Promise<void> {
+  const env = loadEnv(process.cwd(), process.env)
+  const { database, server } = parseConfig(env, { allowMissingSecret: true })
+  if (database.url !== undefined) return
+  if (!(await isClaimed(database.dataDir)))
+    throw new ConfigError(
+      'DATABASE_URL: it is not set, and no database runs here: daybook start runs one with all processes, or set it to a PostgreSQL server',
+    )
+  const all = { ...env, DATABASE_URL: embeddedDatabase(database.dataDir) }
+  const { auth } = parseInstallation(all, { secretKey: true })
+  process.env.DATABASE_URL = all.DATABASE_URL
+  if (auth.secretKey !== '' && server.environment !== 'production') process.env.SECRET_KEY = auth.secretKey
+}

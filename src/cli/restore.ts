@@ -1,0 +1,107 @@
+import { writeFile } from 'node:fs/promises'
+import { parseArgs } from 'node:util'
+import { verifyTablesOf } from '../events/verify.ts'
+import { verifyFiles } from '../features/files/files/files.ts'
+import { type BackupHost, type Keys, restoreBackup } from '../features/operations/backup/backup.ts'
+import { startStreaming } from '../process/start-up.ts'
+import { runSetup } from '../setup.ts'
+import { passphraseOf, withBackupHost } from './backup-host.ts'
+import { type Command, UsageError } from './command.ts'
+import { openProgressLine } from './progress-line.ts'
+import { partOptions, restorePart } from './restore-part.ts'
+import { withRuntime } from './runtime.ts'
+
+export const usage = `Usage: daybook restore FILE [--hold] [--end-sessions] [--keys-to FILE] [--passphrase-file FILE] [--other-key] [--no-verify]
+       daybook restore --collection NAME (--at TIME | --from FILE) [--dry-run] [--set-null] [--skip] [--force] [--json]
+       daybook restore --tenant ID-OR-NAME (--at TIME | --from FILE) [--dry-run] [--set-null] [--skip] [--force] [--json]
+  Makes the installation of a backup again, in an empty database: the embedded one where none is configured. Its files go to
+  the storage services of the same names. Then setup brings it to the version of this program, and rows and files are compared
+  with the log.
+  FILE is what daybook backup was given, or - for standard input.
+  --hold          no mail, webhook, schedule, workflow or task runs until daybook resume: for a copy of an installation
+  --end-sessions  everybody has to sign in again
+  --keys-to FILE  writes the keys in the backup there, as lines of .env; they open with --passphrase-file FILE or BACKUP_PASSPHRASE
+  --other-key  with another SECRET_KEY than the backup was made with: what it sealed cannot be opened any more
+  --no-verify  without the comparison at the end, which reads everything
+
+  With --collection or --tenant brings back this part alone, while everything runs: rows that were deleted come back, changed ones
+  get their old values, newer ones are deleted. It is one transaction of ordinary changes, which POST /log/undo undoes by the id
+  that is printed. A tenant's rows, files, members and settings are its part; users and roles, which tenants share, are only named.
+  --at TIME    what it was then, by the log: a time such as 2026-03-14T09:26:53Z, or a cursor of GET /history/now
+  --from FILE  what it is in a backup, for what the log does not hold any more
+  --dry-run    writes nothing and prints what would be done
+  --set-null   relations to rows that are gone become null, where they may
+  --skip       rows that cannot come back are left as they are, with those that need them
+  --force      deletes newer rows that others refer to, and does without hidden fields, which the log does not hold
+  --json       the result as JSON
+Exit codes: 0 restored and nothing differs, 1 not restored or something differs, 2 wrong usage.
+`
+
+/** Restores an installation (docs/backup.md). */
+export const run: Command = async (args) => {
+  startStreaming()
+  const { values, positionals } = parseArgs({ args: [...args], options, allowPositionals: true })
+  if (values.collection !== undefined || values.tenant !== undefined) {
+    if (positionals.length > 0) throw new UsageError('a part is brought back with --at TIME or --from FILE')
+    return restorePart(values)
+  }
+  const [place] = positionals
+  if (place === undefined || positionals.length > 1) throw new UsageError(usage)
+  const progress = openProgressLine(values.quiet ?? false)
+  return withBackupHost(
+    async (host) => {
+      const keysTo = values['keys-to']
+      const options = {
+        otherKey: values['other-key'] ?? false,
+        hold: values.hold ?? false,
+        endSessions: values['end-sessions'] ?? false,
+        passphrase: passphraseOf(host, values['passphrase-file']),
+        ...(keysTo !== undefined && { takeKeys: (keys: Keys) => writeKeys(keysTo, keys) }),
+      }
+      const result = await restoreBackup(host, place, options, (step, done) =>
+        progress.show(`${step}: ${done.split('\n')[0]!.slice(0, 80)}`),
+      ).finally(progress.end)
+      const { header, rows, files, notes } = result
+      for (const note of notes) process.stderr.write(`${note}\n`)
+      await runSetup(host.config, host.log)
+      process.stderr.write(`${rows} rows and ${files} contents of files are as of ${header.createdAt}\n`)
+      return values['no-verify'] ? 0 : verified(host)
+    },
+    { create: true },
+  )
+}
+
+const options = {
+  hold: { type: 'boolean' },
+  'end-sessions': { type: 'boolean' },
+  'keys-to': { type: 'string' },
+  'passphrase-file': { type: 'string' },
+  'other-key': { type: 'boolean' },
+  'no-verify': { type: 'boolean' },
+  ...partOptions,
+  quiet: { type: 'boolean', short: 'q' },
+} as const
+
+/** Where nothing is yet, readable by nobody else. */
+async function writeKeys(file: string, keys: Keys): Promise<void> {
+  const lines = Object.entries(keys).map(([name, value]) => `${name}=${JSON.stringify(value)}\n`)
+  await writeFile(file, lines.join(''), { flag: 'wx', mode: 0o600 })
+}
+
+/** As log:verify and files:verify. */
+async function verified({ config }: BackupHost): Promise<number> {
+  const tables = await verifyTablesOf(config)
+  const wrong = tables.filter(({ different }) => different > 0)
+  for (const { collection, different } of wrong)
+    process.stderr.write(`${collection}: ${different} rows are not what the log says\n`)
+  let differences = 0
+  await withRuntime(async (rt) => {
+    const found = await verifyFiles(rt, { hashes: true })
+    differences = found.differences.length
+    for (const { kind, storage, key } of found.differences) process.stderr.write(`${kind} ${storage} ${key}\n`)
+  })
+  const rows = tables.reduce((sum, { rows }) => sum + rows, 0)
+  if (wrong.length + differences > 0) return 1
+  process.stderr.write(`${rows} rows are what the log says, and the files are what their rows say\n`)
+  return 0
+}

@@ -1,0 +1,17 @@
+import { parseArgs } from 'node:util'
+import { resumeEffects } from '../features/operations/backup/backup.ts'
+import type { Command } from './command.ts'
+import { withRuntime } from './runtime.ts'
+
+export const usage = `Usage: daybook resume
+  Ends what daybook restore --hold has begun: from now on mails are sent, webhooks are called, and schedules, workflows and tasks
+  run, also those that have waited.
+`
+
+export const run: Command = async (args) => {
+  parseArgs({ args: [...args], options: {} })
+  return withRuntime(async (rt) => {
+    const wasHeld = await resumeEffects(rt)
+    process.stdout.write(wasHeld ? 'resumed\n' : 'nothing was held\n')
+  })
+}

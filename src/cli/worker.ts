@@ -1,0 +1,26 @@
+import { parseArgs } from 'node:util'
+import { startSmall } from '../process/start-up.ts'
+import { workerNames } from '../workers/names.ts'
+import { type Command, UsageError } from './command.ts'
+import { joinInstallation } from './installation.ts'
+
+export const usage = `Usage: daybook worker <name>
+  One worker process; any number of each may run. SIGTERM lets it finish what it has begun.
+  mail                 sends mail
+  tasks                runs tasks and schedules, with TASK_SERVICE_ENABLED=true
+  log-cleanup          makes partitions of the log ahead of time, deletes what is old or expired, seals the log
+  cache-invalidation   where processes share cached answers
+  webhooks             tells webhooks of changes
+  workflows            runs workflows
+`
+
+export const run: Command = async (args) => {
+  const { positionals } = parseArgs({ args: [...args], options: {}, allowPositionals: true })
+  const [name = '', ...more] = positionals
+  if (!workerNames.some((known) => known === name) || more.length > 0) throw new UsageError(usage)
+  await joinInstallation()
+  startSmall()
+  const { workerProcess } = await import('../workers/worker.ts')
+  await workerProcess(name)
+  return Number(process.exitCode ?? 0)
+}

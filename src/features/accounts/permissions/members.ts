@@ -1,0 +1,163 @@
+import { namedRules } from '../../../access/access.ts'
+import {
+  accessOfPrincipal,
+  accessOfRole,
+  type PrincipalRow,
+  principalOf,
+  principalSql,
+} from '../../../access/principal.ts'
+import type { AccessRules, PermissionRow, Role } from '../../../access/store.ts'
+import { goneSignal } from '../../../admission/asker.ts'
+import { rawQuery } from '../../../db/sql.ts'
+import { type Action, AppError } from '../../../errors.ts'
+import type { Access } from '../../../query/access.ts'
+import { compileCondition } from '../../../query/compile.ts'
+import { resolveEnv } from '../../../query/env.ts'
+import { type ResolvedFilter, resolveCondition } from '../../../query/resolve.ts'
+import type { Params } from '../../../query/sql.ts'
+import type { PermissionReads } from './capabilities.ts'
+
+/** The users of roles, and what the rules let each of them do: for questions that are about many at once. */
+
+export type Person = {
+  readonly id: string
+  readonly email: string | null
+  readonly firstName: string
+  readonly lastName: string | null
+}
+
+/** One user, or all users of a role at a tenant whom its rule does not tell apart. */
+export type Viewer = {
+  /** The rights by each of the given rules. */
+  readonly accesses: readonly Access[]
+  readonly users: number
+  /** The first of them. */
+  readonly people: readonly Person[]
+}
+
+export type Members = {
+  /** Active users with the role. */
+  readonly total: number
+  readonly viewers: readonly Viewer[]
+  /** Whether the viewers are all of them. */
+  readonly complete: boolean
+}
+
+type MemberRow = PrincipalRow & { readonly person: Person }
+
+/**
+ * The active users of a role, with their rights by each of some versions of the rules. Where none of these names the caller,
+ * users of one tenant are one viewer.
+ */
+export async function membersOf(
+  rt: PermissionReads,
+  versions: readonly AccessRules[],
+  role: Role,
+  { isPersonal, atMost }: { readonly isPersonal: boolean; readonly atMost: number },
+): Promise<Members> {
+  const tenants = await tenantsOf(rt, role)
+  const total = tenants.reduce((sum, { users }) => sum + users, 0)
+  if (!isPersonal) {
+    const viewers = tenants.slice(0, atMost).map(({ tenantId, users, people }) => ({
+      accesses: versions.map((rules) => accessOfRole(rt, rules, rules.roles.get(role.id)!, tenantId ?? undefined)),
+      users,
+      people,
+    }))
+    return { total, viewers, complete: tenants.length <= atMost }
+  }
+  const rows = await personsOf(rt, versions[0]!, role, atMost)
+  const viewers: Viewer[] = []
+  for (const { person, ...row } of rows)
+    viewers.push({
+      accesses: await Promise.all(versions.map((rules) => accessBy(rt, rules, row))),
+      users: 1,
+      people: [person],
+    })
+  return { total, viewers, complete: rows.length === total }
+}
+
+/** Whether what a permission lets through may depend on who asks, and not on their role alone. */
+export function namesCaller({ acls }: AccessRules, row: PermissionRow | undefined): boolean {
+  if (row === undefined) return false
+  const rules = [row, ...namedRules(row.acl_Ids, acls)].map(({ conditions }) => conditions)
+  return JSON.stringify(rules).includes('$CURRENT')
+}
+
+async function accessBy(rt: PermissionReads, rules: AccessRules, row: PrincipalRow): Promise<Access> {
+  return accessOfPrincipal(rt, await principalOf(rt.db, rules, rt.config.tenancy.enabled, row, rt.log))
+}
+
+const personSql = `json_build_object('id', u.id, 'email', u.email, 'firstName', u."firstName", 'lastName', u."lastName")`
+/** Named of those who are one viewer. */
+export const peopleAtMost = 20
+
+async function tenantsOf(rt: PermissionReads, role: Role) {
+  const at = rt.config.tenancy.enabled ? `ur."tenant_Id"::text` : 'null::text'
+  return rt.db.any<{ tenantId: string | null; users: number; people: readonly Person[] }>(
+    rawQuery(
+      `select m."tenantId", count(*)::int as users, coalesce(json_agg(m.person) filter (where m.nth <= ${peopleAtMost}), '[]') as people
+       from (select ${at} as "tenantId", ${personSql} as person,
+           row_number() over (partition by ${at} order by ur."createdAt", ur.id) as nth
+         from "svc_UserRole" ur join "svc_User" u on u.id = ur."user_Id" and u.status = 'active'
+         where ur."role_Id" = $1) m
+       group by 1 order by 2 desc, 1`,
+      [role.id],
+    ),
+  )
+}
+
+function personsOf(rt: PermissionReads, { catalog }: AccessRules, role: Role, atMost: number) {
+  return rt.db.any<MemberRow>(
+    rawQuery(
+      `select u.id as "userId", ur."tenant_Id" as "tenantId", ${personSql} as person, ${principalSql(catalog)}
+       from "svc_UserRole" ur
+       join "svc_User" u on u.id = ur."user_Id" and u.status = 'active'
+       join "svc_Role" r on r.id = ur."role_Id"
+       left join "svc_Tenant" t on t.id = ur."tenant_Id"
+       where ur."role_Id" = $1 order by ur."createdAt", ur.id limit $2`,
+      [role.id, atMost],
+    ),
+  )
+}
+
+/** The rows `t` that an access lets through, as SQL; `false` where it refuses the action. */
+export function rowsSql(
+  rt: PermissionReads,
+  access: Access,
+  collection: string,
+  action: Action,
+  params: Params,
+): string {
+  const condition = attempt(() =>
+    resolveCondition(rt.catalog.current(), access, collection, action, resolveEnv(rt), {
+      includeDeleted: action === 'update',
+    }),
+  )
+  if (condition === 'refused') return 'false'
+  return condition === undefined ? 'true' : `coalesce(${compileCondition(condition, 't', params)}, false)`
+}
+
+/** What refuses such a request refuses each row. */
+function attempt(work: () => ResolvedFilter | undefined): ResolvedFilter | undefined | 'refused' {
+  try {
+    return work()
+  } catch (error) {
+    if (error instanceof AppError) return 'refused'
+    throw error
+  }
+}
+
+/** What a statement answers within some time, else undefined; it is cancelled then. */
+export async function within<Result>(
+  ms: number,
+  work: (signal: AbortSignal) => Promise<Result>,
+): Promise<Result | undefined> {
+  const ended = AbortSignal.timeout(Math.ceil(ms))
+  const gone = goneSignal()
+  try {
+    return await work(gone === undefined ? ended : AbortSignal.any([ended, gone]))
+  } catch (error) {
+    if (ended.aborted && gone?.aborted !== true && error instanceof AppError && error.status === 499) return undefined
+    throw error
+  }
+}

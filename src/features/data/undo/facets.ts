@@ -1,0 +1,130 @@
+import { admitted } from '../../../admission/lane.ts'
+import { logTable } from '../../../catalog/log-triggers.ts'
+import { rawQuery } from '../../../db/sql.ts'
+import { errors } from '../../../errors.ts'
+import type { Access } from '../../../query/access.ts'
+import { createParams } from '../../../query/sql.ts'
+import type { UndoReads } from './capabilities.ts'
+import { checkFilter, type RequestFilter, type Sight, sightOf } from './requests.ts'
+
+/** What the log holds in a time, counted: for who looks for something in it. */
+
+type FacetFilter = Pick<RequestFilter, 'actor' | 'from' | 'to' | 'collection' | 'action' | 'tenant' | 'agent'> & {
+  readonly buckets?: number
+}
+
+type FacetName = 'collection' | 'action' | 'actor' | 'tenant' | 'agent'
+type FacetValue = { readonly value: string | null; readonly events: number }
+
+type Facets = {
+  readonly from: string
+  readonly to: string
+  /** Of one bar of the histogram. */
+  readonly bucketMs: number
+  readonly events: number
+  readonly histogram: readonly { readonly at: string; readonly events: number }[]
+  /** By name; without those that the caller may not read. */
+  readonly facets: Partial<Record<FacetName, readonly FacetValue[]>>
+  /** False where there are more events than are looked at: then the counts are of those since `since`. */
+  readonly complete: boolean
+  readonly since: string
+}
+
+/** One statement looks at so many events at most, the newest, by the index of times. */
+const eventsAtMost = 200_000
+const valuesAtMost = 50
+const dayMs = 86_400_000
+const defaultBuckets = 60
+
+/** Column of the log, and field of svc_AuditLog that the caller must be allowed to read. */
+const dimensions: readonly { readonly name: FacetName; readonly sql: string; readonly field: string }[] = [
+  { name: 'collection', sql: 'l.entity', field: 'entity' },
+  { name: 'action', sql: 'l.action', field: 'action' },
+  { name: 'actor', sql: 'l."userId"::text', field: 'userId' },
+  { name: 'tenant', sql: 'l."tenant_Id"::text', field: 'tenant_Id' },
+  { name: 'agent', sql: `l.agent->>'name'`, field: 'agent' },
+]
+
+/**
+ * `GET /log/facets`: how many events there are between two times (the last day without them), by their values and over time.
+ * Each facet counts what the filters of the *others* leave, so that it offers what one could choose instead.
+ */
+export async function readFacets(rt: UndoReads, access: Access, filter: FacetFilter): Promise<Facets> {
+  const sight = sightOf(rt, access)
+  checkFilter(filter)
+  const range = rangeOf(filter, rt.clock())
+  const open = dimensions.filter(({ field }) => sight.names.has(field))
+  const hidden = dimensions.find(({ name, field }) => filter[name] !== undefined && !sight.names.has(field))
+  if (hidden !== undefined) throw errors.fieldDenied('read', hidden.field)
+  const { text, values } = statement(sight, open, filter, range)
+  const [row] = await admitted(rt.admission, { shape: 'facets of the log', presumed: 'heavy' }, () =>
+    rt.db.any<FacetRow>(rawQuery(text, [...values])),
+  )
+  const { looked, oldest, events, bars, ...facets } = row!
+  const isComplete = looked <= eventsAtMost
+  return {
+    from: new Date(range.from).toISOString(),
+    to: new Date(range.to).toISOString(),
+    bucketMs: range.bucketMs,
+    events,
+    histogram: histogramOf(range, bars),
+    facets: Object.fromEntries(open.map(({ name }) => [name, facets[name] ?? []])),
+    complete: isComplete,
+    since: isComplete || oldest === null ? new Date(range.from).toISOString() : oldest,
+  }
+}
+
+type FacetRow = {
+  readonly looked: number
+  readonly oldest: string | null
+  readonly events: number
+  readonly bars: readonly { readonly bar: number; readonly events: number }[] | null
+} & Partial<Record<FacetName, readonly FacetValue[]>>
+
+type Range = { readonly from: number; readonly to: number; readonly bucketMs: number; readonly buckets: number }
+
+function rangeOf({ from, to, buckets = defaultBuckets }: FacetFilter, now: Date): Range {
+  const end = to === undefined ? now.getTime() : Date.parse(to)
+  const start = from === undefined ? end - dayMs : Date.parse(from)
+  if (start >= end) throw errors.badQuery('from: must be before to')
+  const bucketMs = Math.max(1, Math.ceil((end - start) / buckets))
+  return { from: start, to: end, bucketMs, buckets: Math.ceil((end - start) / bucketMs) }
+}
+
+function histogramOf({ from, bucketMs, buckets }: Range, bars: FacetRow['bars']): Facets['histogram'] {
+  const counts = new Map((bars ?? []).map(({ bar, events }) => [bar, events]))
+  return Array.from({ length: buckets }, (_, bar) => ({
+    at: new Date(from + bar * bucketMs).toISOString(),
+    events: counts.get(bar) ?? 0,
+  }))
+}
+
+function statement(sight: Sight, open: typeof dimensions, filter: FacetFilter, { from, to, bucketMs }: Range) {
+  const params = createParams()
+  const time = (ms: number) => params.bind(new Date(ms).toISOString(), 'timestamptz')
+  const start = time(from)
+  const wanted = dimensions.filter(({ name }) => filter[name] !== undefined)
+  const passes = new Map(
+    wanted.map(({ name, sql }) => [name, `coalesce(${sql} = ${params.bind(filter[name] ?? null, 'text')}, false)`]),
+  )
+  const columns = open.map(({ name, sql }) => `${sql} as "${name}"`)
+  const flags = wanted.map(({ name }) => `${passes.get(name)} as "is_${name}"`)
+  const allBut = (left?: FacetName) =>
+    wanted
+      .filter(({ name }) => name !== left)
+      .map(({ name }) => `"is_${name}"`)
+      .join(' and ') || 'true'
+  const facet = ({ name }: (typeof dimensions)[number]) => `(select json_agg(f) from (
+      select "${name}" as value, count(*)::int as events from looked where ${allBut(name)}
+      group by 1 order by 2 desc, 1 limit ${valuesAtMost}) f) as "${name}"`
+  const text = `with looked as materialized (
+      select ${[`floor(extract(epoch from l."createdAt" - ${start}) * 1000 / ${params.bind(bucketMs, 'float8')})::int as bar`, 'l."createdAt" as at', ...columns, ...flags].join(', ')}
+      from "${logTable}" l where l."createdAt" >= ${start} and l."createdAt" < ${time(to)} and ${sight.where(params)}
+      order by l."createdAt" desc limit ${eventsAtMost + 1})
+    select (select count(*)::int from looked) as looked,
+      (select to_char(min(at) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') from looked) as oldest,
+      (select count(*)::int from looked where ${allBut()}) as events,
+      (select json_agg(b) from (select bar, count(*)::int as events from looked where ${allBut()} group by 1) b) as bars
+      ${open.map((one) => `, ${facet(one)}`).join('')}`
+  return { text, values: params.values }
+}

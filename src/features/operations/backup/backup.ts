@@ -1,0 +1,11 @@
+/* What the processes use of this folder; its other files are its own. */
+
+export { resumeEffects } from '../../../db/unlogged/holds.ts'
+export type { BackupHost } from './capabilities.ts'
+export type { BackupHeader } from './header.ts'
+export type { Keys } from './keys.ts'
+export { type PartReport, type RestoredFrom, restoreCollection, restoreTenant } from './part.ts'
+export { type RestoreOptions, type RestoreProgress, type RestoreResult, restoreBackup } from './restore.ts'
+export { backUpBeforeUpgrade, makeScheduledBackup, watchBackups } from './scheduled.ts'
+export { exportTenant, type TenantExport } from './tenant-export.ts'
+export { type BackupOptions, type BackupResult, verify, writeBackup } from './write.ts'

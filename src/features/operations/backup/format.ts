@@ -1,0 +1,239 @@
+/**
+ * The form of a backup: one stream, written and read from its beginning to its end.
+ *
+ *     magic line · records · trailer
+ *
+ * A record is a letter, a length (32 bits) and so many bytes: `H` the header, `P` a part begins, `D` a piece of it, `E` it
+ * ends, `M` the manifest, `Z` the trailer. The manifest names every part with its SHA-256, the trailer has the SHA-256 of the
+ * manifest. So a file without its trailer, or with anything else in it than was written, is taken for none.
+ */
+import { createHash } from 'node:crypto'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { constants, createZstdCompress, createZstdDecompress } from 'node:zlib'
+import { AppError } from '../../../errors.ts'
+
+export const formatVersion = 1
+
+const magic = Buffer.from('DAYBOOK BACKUP\n')
+const recordHead = 5
+/** Nobody writes longer records; who reads one keeps it in memory. */
+const longestRecord = 64 * 1024 * 1024
+
+/** What a part is: `name` tells it from others of its kind. */
+export type PartAbout = {
+  readonly kind: 'schema' | 'table' | 'sequences' | 'file' | 'keys'
+  readonly name: string
+  readonly [more: string]: unknown
+}
+
+export type PartRecord = PartAbout & {
+  readonly encoding: Encoding
+  /** Of what is stored, compressed where it is. */
+  readonly sha256: string
+  readonly bytes: number
+}
+
+type Encoding = 'zstd' | 'none'
+
+export type Manifest = { readonly format: number; readonly header: string; readonly parts: readonly PartRecord[] }
+
+export type Pieces = AsyncIterable<Uint8Array>
+type Content = Pieces | Iterable<Uint8Array>
+
+/** Writes a backup piece by piece; `write` takes the next bytes of it. */
+export function openWriter(write: (piece: Uint8Array) => Promise<void>) {
+  const parts: PartRecord[] = []
+  let headerHash = ''
+  const record = async (letter: string, payload: Uint8Array) => {
+    const head = Buffer.allocUnsafe(recordHead)
+    head.write(letter, 0, 'latin1')
+    head.writeUInt32BE(payload.length, 1)
+    await write(head)
+    if (payload.length > 0) await write(payload)
+  }
+  const json = (value: unknown) => Buffer.from(JSON.stringify(value))
+  return {
+    parts: (): readonly PartRecord[] => parts,
+    async begin(header: object): Promise<void> {
+      await write(magic)
+      const bytes = json({ format: formatVersion, ...header })
+      headerHash = hashOf(bytes)
+      await record('H', bytes)
+    },
+    /** `onBytes` hears how much of the content has been read. */
+    async part(
+      about: PartAbout,
+      encoding: Encoding,
+      content: Content,
+      onBytes?: (bytes: number) => void,
+    ): Promise<void> {
+      await record('P', json({ ...about, encoding }))
+      const hash = createHash('sha256')
+      let bytes = 0
+      await encoded(counted(content, onBytes), encoding, async (piece) => {
+        hash.update(piece)
+        bytes += piece.length
+        await record('D', piece)
+      })
+      const sha256 = hash.digest('hex')
+      await record('E', json({ sha256, bytes }))
+      parts.push({ ...about, encoding, sha256, bytes })
+    },
+    async end(): Promise<void> {
+      const manifest = json({ format: formatVersion, header: headerHash, parts } satisfies Manifest)
+      await record('M', manifest)
+      await record('Z', Buffer.from(hashOf(manifest), 'hex'))
+    },
+  }
+}
+
+const hashOf = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex')
+
+async function* counted(content: Content, onBytes: ((bytes: number) => void) | undefined): AsyncGenerator<Uint8Array> {
+  for await (const piece of content) {
+    onBytes?.(piece.length)
+    yield piece
+  }
+}
+
+/** Small windows: of many parts at a time one is open, and who restores has the memory of that window too. */
+const compression = { params: { [constants.ZSTD_c_compressionLevel]: 2 }, chunkSize: 64 * 1024 }
+
+async function encoded(content: Pieces, encoding: Encoding, take: (piece: Uint8Array) => Promise<void>): Promise<void> {
+  if (encoding === 'none') {
+    for await (const piece of content) await take(piece)
+    return
+  }
+  await pipeline(Readable.from(content), createZstdCompress(compression), async (pieces: Pieces) => {
+    for await (const piece of pieces) await take(piece)
+  })
+}
+
+/** A part as it is read: its content must be read, or is passed over when the next part is asked for. */
+export type ReadPart = { readonly about: PartAbout; readonly content: Pieces }
+
+/**
+ * Reads a backup from its beginning: `header` first, then `parts`, one after the other. The end of `parts` says that the whole
+ * backup was read and is what was written; everything before may turn out to be of a broken one.
+ *
+ * @throws {AppError} 422 for what is no backup, a later format, and a backup that is cut off or was changed
+ */
+export async function openReader(source: Pieces) {
+  const bytes = openBytes(source)
+  const first = await bytes.read(magic.length)
+  if (first === undefined || !first.equals(magic)) throw broken('this is no backup of Daybook')
+  const begin = await nextRecord(bytes)
+  if (begin.letter !== 'H') throw broken('its header is missing')
+  const header = jsonIn(begin.payload) as { readonly format: number; readonly [member: string]: unknown }
+  if (header.format !== formatVersion)
+    throw broken(
+      `its format is ${String(header.format)}, and this program reads ${formatVersion}: use the program that made it`,
+    )
+  return { header, parts: () => partsOf(bytes, hashOf(begin.payload)) }
+}
+
+type Bytes = ReturnType<typeof openBytes>
+
+async function* partsOf(bytes: Bytes, headerHash: string): AsyncGenerator<ReadPart> {
+  const seen: PartRecord[] = []
+  for (;;) {
+    const { letter, payload } = await nextRecord(bytes)
+    if (letter === 'M') return await judgeEnd(bytes, payload, headerHash, seen)
+    if (letter !== 'P') throw broken(`a record ${JSON.stringify(letter)} stands where a part should begin`)
+    const about = jsonIn(payload) as PartAbout & { readonly encoding: Encoding }
+    const stored = storedPieces(bytes, about, seen)
+    const { encoding, ...others } = about
+    yield { about: others as PartAbout, content: decoded(stored, encoding) }
+    // What nobody wanted is read all the same, and judged.
+    for await (const _piece of stored);
+  }
+}
+
+async function judgeEnd(
+  bytes: Bytes,
+  manifest: Buffer,
+  headerHash: string,
+  seen: readonly PartRecord[],
+): Promise<void> {
+  const { header, parts } = jsonIn(manifest) as Manifest
+  if (header !== headerHash) throw broken('its header was changed')
+  if (JSON.stringify(parts) !== JSON.stringify(seen)) throw broken('its parts are not those of its manifest')
+  const { letter, payload } = await nextRecord(bytes)
+  if (letter !== 'Z' || payload.toString('hex') !== hashOf(manifest)) throw broken('its trailer does not fit')
+  if ((await bytes.read(1)) !== undefined) throw broken('something follows its end')
+}
+
+/** The bytes of a part as they are stored; at its end they are compared with what the part says of itself. */
+async function* storedPieces(bytes: Bytes, about: PartAbout & { encoding: Encoding }, seen: PartRecord[]) {
+  const hash = createHash('sha256')
+  let length = 0
+  for (;;) {
+    const { letter, payload } = await nextRecord(bytes)
+    if (letter === 'D') {
+      hash.update(payload)
+      length += payload.length
+      yield payload
+      continue
+    }
+    const end = letter === 'E' ? (jsonIn(payload) as { sha256: string; bytes: number }) : undefined
+    const sha256 = hash.digest('hex')
+    if (end === undefined || end.sha256 !== sha256 || end.bytes !== length)
+      throw broken(`the part ${about.kind} ${about.name} is not what was written`)
+    seen.push({ ...about, sha256, bytes: length })
+    return
+  }
+}
+
+async function* decoded(stored: AsyncGenerator<Buffer>, encoding: Encoding): AsyncGenerator<Uint8Array> {
+  if (encoding === 'none') return yield* stored
+  const unpacked = createZstdDecompress({ chunkSize: 64 * 1024 })
+  const fed = pipeline(Readable.from(stored), unpacked)
+  // Told by the pieces as well.
+  fed.catch(() => undefined)
+  for await (const piece of unpacked) yield piece
+  await fed
+}
+
+async function nextRecord(bytes: Bytes): Promise<{ letter: string; payload: Buffer }> {
+  const head = await bytes.read(recordHead)
+  if (head === undefined) throw broken('it is cut off')
+  const length = head.readUInt32BE(1)
+  if (length > longestRecord) throw broken('a record of it is longer than any that is written')
+  const payload = length === 0 ? Buffer.alloc(0) : await bytes.read(length)
+  if (payload === undefined) throw broken('it is cut off')
+  return { letter: head.toString('latin1', 0, 1), payload }
+}
+
+function jsonIn(payload: Buffer): unknown {
+  try {
+    return JSON.parse(payload.toString('utf8'))
+  } catch (cause) {
+    throw broken('a record of it cannot be read', cause)
+  }
+}
+
+const broken = (says: string, cause?: unknown): AppError =>
+  new AppError(422, `The backup cannot be used: ${says}`, { code: 'BACKUP_BROKEN', cause })
+
+/** Reads exact numbers of bytes from pieces of any size; undefined where there are not so many any more. */
+function openBytes(source: Pieces) {
+  const pieces = source[Symbol.asyncIterator]()
+  let held: Buffer[] = []
+  let length = 0
+  return {
+    async read(wanted: number): Promise<Buffer | undefined> {
+      while (length < wanted) {
+        const { done, value } = await pieces.next()
+        if (done) return undefined
+        held.push(Buffer.from(value.buffer, value.byteOffset, value.length))
+        length += value.length
+      }
+      const all = held.length === 1 ? held[0]! : Buffer.concat(held)
+      const rest = all.subarray(wanted)
+      held = rest.length > 0 ? [rest] : []
+      length = rest.length
+      return all.subarray(0, wanted)
+    },
+  }
+}

@@ -1,0 +1,74 @@
+import type { Configuration } from '../../../config/config.ts'
+import { type PgClient, readerOf } from '../../../db/pools.ts'
+import { onSoleConnection } from '../../../db/sole-connection.ts'
+import type { Reader } from '../../../db/sql.ts'
+import { AppError } from '../../../errors.ts'
+
+/** The database at one moment: `client` reads what is locked against changes of its form, `files` lasts longer. */
+export type Moment = {
+  readonly client: PgClient
+  readonly db: Reader
+  readonly files: PgClient
+  endOfRows(): Promise<void>
+}
+
+/** Reads everything as of one moment, which begins when no table can change its form any more. */
+export async function inOneMoment<T>({ config }: Configuration, work: (moment: Moment) => Promise<T>): Promise<T> {
+  return onSoleConnection(config, 'backup', (client) =>
+    onSoleConnection(config, 'backup of files', async (files) => {
+      await beginLocked(client)
+      const { rows } = await client.query<{ snapshot: string }>('select pg_export_snapshot() as snapshot')
+      await files.query(
+        `begin isolation level repeatable read read only; set transaction snapshot '${rows[0]!.snapshot}'`,
+      )
+      const db = readerOf((text, values) => client.query(text, values as unknown[]))
+      return work({ client, db, files, endOfRows: async () => void (await client.query('commit')) })
+    }),
+  )
+}
+
+const tablesSql = `select c.oid::text, format('%I.%I', n.nspname, c.relname) as ident
+  from pg_class c join pg_namespace n on n.oid = c.relnamespace
+  where c.relkind in ('r', 'p') and n.nspname !~ '^pg_' and n.nspname <> 'information_schema'
+    and has_table_privilege(c.oid, 'select') order by c.oid`
+
+const attempts = 10
+
+/**
+ * A transaction whose snapshot is taken after every table is locked against changes of its form: to an older snapshot a table
+ * that was rewritten in between would look empty.
+ */
+async function beginLocked(client: PgClient): Promise<void> {
+  for (let attempt = 1; ; attempt += 1) {
+    const { rows } = await client.query<{ oid: string; ident: string }>(tablesSql)
+    await client.query('begin isolation level repeatable read read only')
+    await client.query(`set local lock_timeout = '60s'`)
+    try {
+      if (rows.length > 0)
+        await client.query(`lock table ${rows.map(({ ident }) => ident).join(', ')} in access share mode`)
+    } catch (error) {
+      await client.query('rollback')
+      // Dropped in between.
+      if ((error as { code?: string }).code !== '42P01' || attempt === attempts) throw error
+      continue
+    }
+    for (const [name, value] of Object.entries(readSettings))
+      await client.query('select set_config($1, $2, true)', [name, value])
+    const seen = await client.query<{ oid: string }>(tablesSql)
+    const locked = new Set(rows.map(({ oid }) => oid))
+    if (seen.rows.every(({ oid }) => locked.has(oid))) return
+    await client.query('rollback')
+    if (attempt === attempts) throw new AppError(409, 'Tables are being made all the time: try the backup again later')
+  }
+}
+
+/** Every name is full, every value is written out whole and in one form, and nothing is left out without a word. */
+const readSettings = {
+  search_path: '',
+  datestyle: 'ISO',
+  intervalstyle: 'postgres',
+  extra_float_digits: '1',
+  bytea_output: 'hex',
+  row_security: 'off',
+  jit: 'off',
+}

@@ -1,0 +1,247 @@
+/** Where a backup is kept: a file, a storage service (`name://key`), or the standard streams (`-`). An export is a directory. */
+import { createHash } from 'node:crypto'
+import { type FileHandle, lstat, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
+import { basename, dirname, join, resolve } from 'node:path'
+import { PassThrough, type Readable } from 'node:stream'
+import { AppError } from '../../../errors.ts'
+import type { Storage, StorageServices } from '../../files/storage/storage.ts'
+import type { Pieces } from './format.ts'
+
+/** A backup while it is written: nothing has its name before `keep`. */
+export type Draft = {
+  write(piece: Uint8Array): Promise<void>
+  /** Everything is on the disk. */
+  finish(): Promise<void>
+  /** Undefined where it cannot be read again. */
+  readonly readAgain: (() => Promise<Pieces>) | undefined
+  /** Gives it its name, in the place of another one that has it. */
+  keep(): Promise<void>
+  /** Leaves nothing behind. */
+  discard(): Promise<void>
+}
+
+/** `name://key` */
+export function storedPlace(rt: StorageServices, place: string): { storage: Storage; key: string } | undefined {
+  const match = /^([\w-]+):\/\/(.+)$/s.exec(place)
+  return match === null ? undefined : { storage: rt.storages.named(match[1]!), key: match[2]! }
+}
+
+export function openDraft(rt: StorageServices, place: string): Promise<Draft> {
+  if (place === '-') return Promise.resolve(streamed())
+  const stored = storedPlace(rt, place)
+  return stored === undefined ? inFile(resolve(place)) : inStorage(stored.storage, stored.key)
+}
+
+/** 404 where there is nothing. */
+export async function readPlace(rt: StorageServices, place: string): Promise<Readable> {
+  if (place === '-') return process.stdin
+  const stored = storedPlace(rt, place)
+  if (stored === undefined) return readFile(resolve(place))
+  const content = await stored.storage.read(stored.key)
+  if (content === undefined) throw new AppError(404, `There is no backup at ${place}`)
+  return content
+}
+
+const atOnce = 256 * 1024
+
+async function readFile(path: string): Promise<Readable> {
+  try {
+    return (await open(path)).createReadStream({ highWaterMark: atOnce })
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    throw new AppError(404, `There is no backup at ${path}`)
+  }
+}
+
+/** Whoever reads a stream sees by its trailer whether it is whole. */
+function streamed(): Draft {
+  return {
+    write: (piece) =>
+      new Promise((go, fail) => {
+        process.stdout.write(piece, (error) => (error ? fail(error) : go()))
+      }),
+    finish: async () => undefined,
+    readAgain: undefined,
+    keep: async () => undefined,
+    discard: async () => undefined,
+  }
+}
+
+/** Written beside its name and renamed: until then the file that has the name is the one from before. */
+async function inFile(path: string): Promise<Draft> {
+  const [folder, name] = [dirname(path), basename(path)]
+  await removeLeftovers(folder, name)
+  const beside = join(folder, `.${name}.${process.pid}.partial`)
+  const handle = await open(beside, 'wx', 0o600)
+  return {
+    write: (piece) => writeWhole(handle, piece),
+    finish: async () => {
+      await handle.sync()
+      await handle.close()
+    },
+    readAgain: () => readFile(beside),
+    keep: async () => {
+      await rename(beside, path)
+      await syncFolder(folder)
+    },
+    discard: async () => {
+      await handle.close().catch(() => undefined)
+      await rm(beside, { force: true })
+    },
+  }
+}
+
+/** A directory while it is filled: it has its name, and can be found by it, after `keep`. */
+export type FolderDraft = {
+  /** Makes a file of it, and the folders above that; names are the caller's own, never somebody's input. */
+  write(file: string, content: Pieces | Iterable<Uint8Array>): Promise<Written>
+  /** 409 where something has taken the name meanwhile. */
+  keep(): Promise<void>
+  /** Leaves nothing behind. */
+  discard(): Promise<void>
+}
+
+export type Written = { readonly bytes: number; readonly sha256: string }
+
+/** Readable by nobody else. 404 where nothing can be made, 409 where something has the name. */
+export async function openFolder(path: string): Promise<FolderDraft> {
+  const whole = resolve(path)
+  const [above, name] = [dirname(whole), basename(whole)]
+  const taken = () => new AppError(409, `There is something at ${path} already`, { code: 'EXPORT_EXISTS' })
+  await removeLeftovers(above, name)
+  if (await isThere(whole)) throw taken()
+  const beside = join(above, `.${name}.${process.pid}.partial`)
+  await mkdir(beside, { mode: 0o700 })
+  const folders = new Set([beside])
+  return {
+    write: async (file, content) => {
+      const target = join(beside, file)
+      if (!folders.has(dirname(target))) await mkdir(dirname(target), { recursive: true, mode: 0o700 })
+      folders.add(dirname(target))
+      return writeFile(target, content)
+    },
+    keep: async () => {
+      for (const folder of folders) await syncFolder(folder)
+      await rename(beside, whole).catch((error: NodeJS.ErrnoException) => {
+        throw ['ENOTEMPTY', 'EEXIST', 'ENOTDIR'].includes(error.code ?? '') ? taken() : error
+      })
+      await syncFolder(above)
+    },
+    discard: () => rm(beside, { recursive: true, force: true }),
+  }
+}
+
+async function writeFile(path: string, content: Pieces | Iterable<Uint8Array>): Promise<Written> {
+  const handle = await open(path, 'wx', 0o600)
+  const hash = createHash('sha256')
+  let bytes = 0
+  try {
+    for await (const piece of content) {
+      hash.update(piece)
+      bytes += piece.length
+      await writeWhole(handle, piece)
+    }
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+  return { bytes, sha256: hash.digest('hex') }
+}
+
+const isThere = (path: string): Promise<boolean> =>
+  lstat(path).then(
+    () => true,
+    (error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT') return false
+      throw error
+    },
+  )
+
+async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path)
+  await folder.sync().finally(() => folder.close())
+}
+
+/** Of processes that were killed. */
+async function removeLeftovers(folder: string, name: string): Promise<void> {
+  for (const file of await filesIn(folder)) {
+    const pid = file.startsWith(`.${name}.`) ? /\.(\d+)\.partial$/.exec(file)?.[1] : undefined
+    if (pid !== undefined && !isRunning(Number(pid))) await rm(join(folder, file), { recursive: true, force: true })
+  }
+}
+
+async function filesIn(folder: string): Promise<readonly string[]> {
+  try {
+    return await readdir(folder)
+  } catch (error) {
+    if (!['ENOENT', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error
+    throw new AppError(404, `There is no directory ${folder}`)
+  }
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM'
+  }
+}
+
+async function writeWhole(handle: FileHandle, piece: Uint8Array): Promise<void> {
+  for (let written = 0; written < piece.length; )
+    written += (await handle.write(piece, written, piece.length - written)).bytesWritten
+}
+
+/**
+ * S3 shows an object when all of it has arrived. A directory shows a file from its first byte, so there it is written under
+ * another name.
+ */
+async function inStorage(storage: Storage, key: string): Promise<Draft> {
+  if ((await storage.stat(key)) !== undefined)
+    throw new AppError(409, `There is a backup at ${storage.name}://${key} already`, { code: 'BACKUP_EXISTS' })
+  const isShownLate = storage.driver === 'S3'
+  const name = isShownLate ? key : `${key}.${process.pid}.partial`
+  if (!isShownLate) await storage.delete(name)
+  const content = new PassThrough({ highWaterMark: atOnce })
+  const written = storage.write(name, content)
+  // Told by whoever writes next.
+  let failure: unknown
+  written.catch((error: unknown) => {
+    failure = error
+    content.destroy()
+  })
+  return {
+    write: async (piece) => {
+      if (failure !== undefined) throw failure
+      if (!content.write(piece))
+        await new Promise<void>((go) => {
+          const done = () => {
+            content.off('drain', done).off('close', done)
+            go()
+          }
+          content.once('drain', done).once('close', done)
+        })
+    },
+    finish: async () => {
+      content.end()
+      await written
+    },
+    readAgain: async () => {
+      const again = await storage.read(name)
+      if (again === undefined)
+        throw new AppError(503, `Storage service ${storage.name} has lost what was written to it`)
+      return again
+    },
+    keep: async () => {
+      if (isShownLate) return
+      await storage.copy(name, key)
+      await storage.delete(name)
+    },
+    discard: async () => {
+      content.destroy(new Error('the backup was given up'))
+      await written.catch(() => undefined)
+      await storage.delete(name)
+    },
+  }
+}

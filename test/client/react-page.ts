@@ -1,0 +1,31 @@
+import { createElement as h, useState } from 'react'
+import { createRoot } from 'react-dom/client'
+import { createClient } from '../../clients/client.ts'
+import { useLive } from '../../clients/react.ts'
+
+/** A page of React that shows the cards of a board, for `client.test.ts`. It takes the boards and a token from its element. */
+
+declare const document: any
+declare const location: { readonly origin: string }
+
+const element = document.getElementById('cards')
+const { boards, token } = JSON.parse(element.textContent) as { boards: string[]; token: string }
+const client = createClient({ url: location.origin, auth: { token }, keepsRows: false })
+
+function Cards() {
+  const [board, setBoard] = useState(boards[0]!)
+  // A new object each time, as in any component: equal ones go on.
+  const { rows, status, live } = useLive(client, { collection: 'card', filter: { board_Id: board }, sort: ['title'] })
+  const titles = rows.map(({ title }) => String(title)).join()
+  return h(
+    'div',
+    {},
+    h('output', {}, `${status}: ${titles}`),
+    h('button', { type: 'button', id: 'add', onClick: () => live?.create({ title: 'by React', board_Id: board }) }),
+    h('button', { type: 'button', id: 'other', onClick: () => setBoard(boards[1]!) }),
+  )
+}
+
+const root = createRoot(element)
+root.render(h(Cards))
+element.addEventListener('leave', () => root.unmount())

@@ -1,0 +1,177 @@
+import { createHash } from 'node:crypto'
+import { chmod, mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { asSuperuser } from '../support/log.ts'
+import { createDatabase, createEmptyDatabase, type TestDatabase } from '../support/postgres.ts'
+import { testEnv } from '../support/prepare.ts'
+import { startProcess, waitFor } from '../support/processes.ts'
+import { withClient } from '../support/server.ts'
+
+/** Backup and restore as commands, killed at every step (docs/decisions/0062). */
+
+let dir: string
+let file: string
+let source: TestDatabase
+
+const hashOf = async (path: string) =>
+  createHash('sha256')
+    .update(await readFile(path))
+    .digest('hex')
+const count = (url: string, from: string): Promise<number> =>
+  withClient(url, async (client) => (await client.query(`select count(*)::int as n from ${from}`)).rows[0].n)
+const daybook = (args: readonly string[], env: Record<string, string>, cwd?: string) =>
+  startProcess('src/cli/main.ts', args, env, cwd === undefined ? {} : { cwd })
+const ended = async (process: ReturnType<typeof daybook>) => {
+  const { code } = await process.exited
+  return { code, text: process.lines.map(({ text }) => text).join('\n') }
+}
+
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'daybook-backups-'))
+  await chmod(dir, 0o755)
+  file = join(dir, 'whole.daybook')
+  source = await createDatabase()
+  // Some seconds of work, of which little can be compressed.
+  await withClient(source.url, (client) =>
+    client.query(`create table much as select i as id, md5(i::text) || md5((-i)::text) as text from generate_series(1, 400000) i;
+      alter table much add primary key (id); create index on much (text)`),
+  )
+})
+
+afterAll(() => rm(dir, { recursive: true }))
+
+describe('a backup that is killed', () => {
+  it('leaves the one from before, and nothing that could be taken for one', { timeout: 240_000 }, async () => {
+    const env = testEnv(source.url)
+    expect(await ended(daybook(['backup', file, '--verify-by-restore'], env))).toMatchObject({
+      code: 0,
+      text: expect.stringContaining('written and read again'),
+    })
+    const first = await hashOf(file)
+    let before = first
+    const whole = (await stat(file)).size
+    await withClient(source.url, (client) => client.query(`update much set text = 'other' where id = 1`))
+    let inTime = 0
+    let isUnnamed = false
+    for (const share of [0, 0.1, 0.5, 0.9, 1]) {
+      const killed = daybook(['backup', file], env)
+      const partial = join(dir, `.whole.daybook.${killed.pid}.partial`)
+      const isThere = async () => ((await stat(partial).catch(() => undefined))?.size ?? -1) >= share * whole * 0.99
+      await Promise.race([waitFor(isThere), killed.exited])
+      const { signal } = (await killed.kill('SIGKILL'))!
+      isUnnamed = (await stat(partial).catch(() => undefined)) !== undefined
+      if (isUnnamed) inTime += 1
+      // Towards its end it may have its name, or be done, before it is killed.
+      else before = await hashOf(file)
+      expect(await hashOf(file)).toBe(before)
+      if (signal === null) expect(isUnnamed).toBe(false)
+    }
+    expect(inTime).toBeGreaterThanOrEqual(3)
+    // Each one removes what a dead one has left.
+    expect((await readdir(dir)).filter((name) => name.endsWith('.partial'))).toHaveLength(isUnnamed ? 1 : 0)
+    expect(await ended(daybook(['backup', file], env))).toMatchObject({ code: 0 })
+    expect(await readdir(dir)).toEqual(['whole.daybook'])
+    expect(await hashOf(file)).not.toBe(first)
+  })
+})
+
+describe('a restore that is killed', () => {
+  it('leaves the database empty, and can be made again', { timeout: 240_000 }, async () => {
+    const target = await createEmptyDatabase()
+    const env = testEnv(target.url)
+    const doing = (what: RegExp) =>
+      withClient(target.url, async (client) => {
+        const { rows } = await client.query(
+          `select query from pg_stat_activity where application_name = 'daybook restore' and datname = current_database()`,
+        )
+        return rows.some(({ query }) => what.test(query))
+      })
+    for (const step of [/./, /^copy public\.much/, /^(CREATE INDEX|alter table only public.much)/]) {
+      const killed = daybook(['restore', file], env)
+      await Promise.race([waitFor(() => doing(step)), killed.exited])
+      await killed.kill('SIGKILL')
+      await waitFor(async () => !(await doing(/./)))
+      expect(await count(target.url, `pg_class where relnamespace = 'public'::regnamespace`)).toBe(0)
+    }
+    const { code, text } = await ended(daybook(['restore', file], env))
+    expect(text).toContain('rows are what the log says')
+    expect(code).toBe(0)
+    expect(await count(target.url, 'much')).toBe(400_000)
+    const part = await ended(daybook(['restore', '--collection', 'svc_Page', '--from', file, '--dry-run'], env))
+    expect(part).toMatchObject({
+      code: 0,
+      text: expect.stringContaining('Nothing differs from the state by the backup'),
+    })
+    expect(await ended(daybook(['restore', '--collection', 'svc_Page'], env))).toMatchObject({ code: 2 })
+    expect(await ended(daybook(['restore', file], env))).toMatchObject({
+      code: 1,
+      text: expect.stringContaining('empty database'),
+    })
+  })
+})
+
+describe('an installation on the embedded server', () => {
+  it('is restored and backed up while it is stopped', { timeout: 240_000 }, async () => {
+    const { DATABASE_URL: _, ...env } = testEnv(source.url)
+    const own = { ...env, DAYBOOK_DATA_DIR: join(dir, 'data'), LOCAL_STORAGE_PATH: join(dir, 'files') }
+    const restored = await ended(daybook(['restore', file], own, dir))
+    expect(restored).toMatchObject({ code: 0, text: expect.stringContaining('rows are what the log says') })
+    const again = await ended(daybook(['backup', join(dir, 'again.daybook'), '--json'], own, dir))
+    expect(again.code).toBe(0)
+    expect(again.text).toContain('"verified": true')
+    expect(await ended(daybook(['backup'], own, dir))).toMatchObject({ code: 2 })
+  })
+})
+
+describe('the export of a tenant', () => {
+  let env: Record<string, string>
+
+  beforeAll(async () => {
+    const { url } = await createDatabase()
+    env = { ...testEnv(url), MULTI_TENANT: 'true' }
+    await withClient(asSuperuser(url), async (client) => {
+      await client.query('set session_replication_role = replica')
+      const { rows } = await client.query(`insert into "svc_Tenant" (name) values ('Bakery') returning id`)
+      const [{ id }] = rows
+      // Many rows, and one that is larger than many of them.
+      await client.query(
+        `insert into "svc_Page" (name, slug, description, "tenant_Id")
+         select 'p' || i, 's' || i, repeat(md5(i::text), case i when 70000 then 300000 else 30 end), $1 from generate_series(1, 150000) i`,
+        [id],
+      )
+    })
+  }, 240_000)
+
+  it('that is killed has no name, and goes on in less than 200 MiB', { timeout: 240_000 }, async () => {
+    const own = await mkdtemp(join(dir, 'tenant-'))
+    const out = join(own, 'bakery')
+    const args = ['export-tenant', 'Bakery', '--out', out]
+    const killed = daybook(args, env)
+    const rows = join(own, `.bakery.${killed.pid}.partial/collections/svc_Page.ndjson`)
+    await waitFor(async () => ((await stat(rows).catch(() => undefined))?.size ?? 0) > 10_000_000)
+    await killed.kill('SIGKILL')
+    expect(await readdir(own)).toEqual([`.bakery.${killed.pid}.partial`])
+    const whole = daybook(args, env)
+    let mebibytes = 0
+    const sampling = setInterval(async () => {
+      const status = await readFile(`/proc/${whole.pid}/status`, 'utf8').catch(() => '')
+      mebibytes = Math.max(mebibytes, Number(/VmHWM:\s+(\d+)/.exec(status)?.[1] ?? 0) / 1024)
+    }, 20)
+    const { code, text } = await ended(whole)
+    clearInterval(sampling)
+    expect([code, text]).toEqual([0, expect.stringMatching(/150001 rows and 0 contents of files .* of Bakery as of/)])
+    expect(await readdir(own)).toEqual(['bakery'])
+    expect((await readFile(join(out, 'collections/svc_Page.ndjson'), 'utf8')).split('\n')).toHaveLength(150_001)
+    if (process.platform === 'linux') {
+      process.stderr.write(`an export of 160 MB: ${mebibytes.toFixed(0)} MiB at most\n`)
+      expect(mebibytes).toBeGreaterThan(20)
+      expect(mebibytes).toBeLessThan(200)
+    }
+    expect(await ended(daybook(args, env))).toMatchObject({ code: 1, text: expect.stringContaining('already') })
+    expect(await ended(daybook(['export-tenant', 'Bakery'], env))).toMatchObject({ code: 2 })
+    const json = await ended(daybook([...args.slice(0, 3), join(own, 'json'), '--json', '--quiet'], env))
+    expect(json).toMatchObject({ code: 0, text: expect.stringContaining('"collection": "svc_Page"') })
+  })
+})
