@@ -1,0 +1,109 @@
+import type { Row } from './query.ts'
+
+/** The beginning of a file of rows: enough to see what it holds. */
+export type Draft = {
+  readonly format: 'csv' | 'json'
+  readonly columns: readonly string[]
+  readonly rows: readonly Row[]
+  /** Bytes of the first line of a CSV file. */
+  readonly headBytes: number
+  /** How its lines end; one that ends otherwise would be no end. */
+  readonly newline: string
+}
+
+const startBytes = 1_000_000
+const startRows = 200
+
+/** Reads the beginning. @throws {Error} where it is neither CSV nor a JSON list of objects */
+export async function readStart(file: File): Promise<Draft> {
+  if (/\.json$/i.test(file.name) || file.type === 'application/json') return readJson(await file.text())
+  // Reading as text leaves out the mark that some programs put in front.
+  const first = new Uint8Array(await file.slice(0, 3).arrayBuffer())
+  const markBytes = first[0] === 0xef && first[1] === 0xbb && first[2] === 0xbf ? 3 : 0
+  return readCsv(await file.slice(0, startBytes).text(), markBytes)
+}
+
+/** The file with its columns named as the fields; those that are left out get a name that no field has. */
+export async function renamed(
+  file: File,
+  { format, columns, headBytes, newline }: Draft,
+  fields: Readonly<Record<string, string>>,
+): Promise<Blob> {
+  if (columns.every((column) => fields[column] === column)) return file
+  if (format === 'csv') {
+    const head = columns.map((column, place) => quoted(fields[column] || `-${place}`)).join(',')
+    return new Blob([head + newline, file.slice(headBytes)], { type: 'text/csv' })
+  }
+  const rows = JSON.parse(await file.text()) as readonly Row[]
+  const named = rows.map((row) =>
+    Object.fromEntries(
+      Object.entries(row).flatMap(([column, value]) => (fields[column] ? [[fields[column], value]] : [])),
+    ),
+  )
+  return new Blob([JSON.stringify(named)], { type: 'application/json' })
+}
+
+const quoted = (text: string): string => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)
+
+function readJson(text: string): Draft {
+  const rows: unknown = JSON.parse(text)
+  if (!Array.isArray(rows) || rows.some((row) => typeof row !== 'object' || row === null))
+    throw new Error('The file must hold a list of objects.')
+  const first = rows.slice(0, startRows) as Row[]
+  return {
+    format: 'json',
+    columns: [...new Set(first.flatMap((row) => Object.keys(row)))],
+    rows: first,
+    headBytes: 0,
+    newline: '',
+  }
+}
+
+function readCsv(text: string, markBytes: number): Draft {
+  const { records, firstEnd } = recordsOf(text, startRows + 1)
+  const [columns, ...rest] = records
+  if (columns === undefined) throw new Error('The file is empty.')
+  return {
+    format: 'csv',
+    columns,
+    rows: rest.map((record) => Object.fromEntries(columns.map((column, place) => [column, record[place] ?? '']))),
+    headBytes: markBytes + new TextEncoder().encode(text.slice(0, firstEnd)).length,
+    newline: /\r?\n$/.exec(text.slice(0, firstEnd))?.[0] ?? '\n',
+  }
+}
+
+/** Records of RFC 4180, up to a number of them. */
+export function recordsOf(
+  text: string,
+  limit: number,
+): { readonly records: readonly (readonly string[])[]; readonly firstEnd: number } {
+  const records: string[][] = []
+  let record: string[] = []
+  let cell = ''
+  let isQuoted = false
+  let firstEnd = text.length
+  const endRecord = (next: number) => {
+    record.push(cell)
+    cell = ''
+    if (record.length > 1 || record[0] !== '') records.push(record)
+    if (records.length === 1 && record === records[0]) firstEnd = next
+    record = []
+  }
+  for (let place = 0; place < text.length && records.length < limit; place += 1) {
+    const character = text[place]!
+    if (isQuoted) {
+      if (character !== '"') cell += character
+      else if (text[place + 1] === '"') {
+        cell += '"'
+        place += 1
+      } else isQuoted = false
+    } else if (character === '"') isQuoted = true
+    else if (character === ',') {
+      record.push(cell)
+      cell = ''
+    } else if (character === '\n') endRecord(place + 1)
+    else if (character !== '\r') cell += character
+  }
+  if (records.length < limit && (cell !== '' || record.length > 0)) endRecord(text.length)
+  return { records, firstEnd }
+}

@@ -1,0 +1,84 @@
+import { useState } from 'react'
+import type { Collection } from '../../app/catalog.ts'
+import { ConfirmDialog } from '../../ui/dialog.tsx'
+import styles from './merge.module.css'
+import type { Row } from './query.ts'
+import { sameValue, shortText } from './values.ts'
+
+/** A change that came too late: what the row was, what was meant, and what it has become. */
+export type Conflict = {
+  readonly base: Row
+  readonly mine: Row
+  readonly theirs: Row
+  readonly etag: string | undefined
+}
+
+/** The fields that both have written, each differently. */
+export const conflicting = ({ base, mine, theirs }: Conflict): readonly string[] =>
+  Object.keys(mine).filter((name) => !sameValue(base[name], theirs[name]) && !sameValue(mine[name], theirs[name]))
+
+type MergeProps = {
+  readonly collection: Collection
+  readonly conflict: Conflict
+  readonly onClose: () => void
+  readonly onMerged: (change: Row, etag: string | undefined) => Promise<void>
+}
+
+/** Shows both changes of a row, and has somebody choose field by field. */
+export function Merge({ collection, conflict, onClose, onMerged }: MergeProps) {
+  const disputed = conflicting(conflict)
+  const [kept, setKept] = useState<ReadonlySet<string>>(new Set(disputed))
+  const fieldNamed = (name: string) =>
+    collection.fields.find((field) => field.name === name) ?? { kind: 'text' as const }
+  const merge = () => {
+    const change = Object.entries(conflict.mine).filter(([name]) => !disputed.includes(name) || kept.has(name))
+    return onMerged(Object.fromEntries(change), conflict.etag)
+  }
+  const choose = (name: string, isMine: boolean) => {
+    const next = new Set(kept)
+    if (isMine) next.add(name)
+    else next.delete(name)
+    setKept(next)
+  }
+  return (
+    <ConfirmDialog
+      isOpen
+      onClose={onClose}
+      size="l"
+      title="Somebody else has changed this meanwhile"
+      description={
+        disputed.length === 0
+          ? 'They changed other fields: both changes fit together.'
+          : 'Choose what each field shall be. Fields that only one of you changed keep that change.'
+      }
+      action="Save the result"
+      onConfirm={merge}
+    >
+      {disputed.map((name) => (
+        <fieldset key={name} className={styles.choice}>
+          <legend>{name}</legend>
+          {[
+            { title: 'Yours', isMine: true, value: conflict.mine[name] },
+            { title: 'Theirs', isMine: false, value: conflict.theirs[name] },
+          ].map(({ title, isMine, value }) => (
+            <label key={title}>
+              <input
+                type="radio"
+                name={name}
+                checked={kept.has(name) === isMine}
+                onChange={() => choose(name, isMine)}
+              />
+              <span>
+                <small>{title}</small>
+                {shortText(fieldNamed(name), value)}
+              </span>
+            </label>
+          ))}
+          <p>
+            <small>It was</small> {shortText(fieldNamed(name), conflict.base[name])}
+          </p>
+        </fieldset>
+      ))}
+    </ConfirmDialog>
+  )
+}

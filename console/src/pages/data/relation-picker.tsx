@@ -1,0 +1,141 @@
+import { Combobox } from '@base-ui/react/combobox'
+import { keepPreviousData, useQuery } from '@tanstack/react-query'
+import { X } from 'lucide-react'
+import { useDeferredValue, useState } from 'react'
+import { type Collection, useCollection } from '../../app/catalog.ts'
+import { client } from '../../app/client.ts'
+import field from '../../ui/field.module.css'
+import overlay from '../../ui/overlay.module.css'
+import type { Row } from './query.ts'
+import styles from './relation-picker.module.css'
+
+/** A row of another collection, as it is chosen. */
+export type Choice = { readonly id: string | number; readonly title: string }
+
+type PickerProps = {
+  readonly collection: string
+  readonly id?: string
+  readonly label: string
+  readonly value: Choice | null
+  readonly onChange: (choice: Choice | null) => void
+  readonly autoFocus?: boolean
+}
+
+/** Chooses a row of a collection by what people call it. */
+export function RelationPicker({ collection: name, id, label, value, onChange, autoFocus }: PickerProps) {
+  const [text, setText] = useState('')
+  const [isOpen, setOpen] = useState(autoFocus === true)
+  const target = useCollection(name)
+  const asked = useDeferredValue(text === value?.title ? '' : text.trim())
+  const { data = [], isFetching } = useQuery({
+    queryKey: ['choices', name, asked],
+    queryFn: ({ signal }) => readChoices(target!, asked, signal),
+    enabled: isOpen && target !== undefined,
+    placeholderData: keepPreviousData,
+  })
+  return (
+    <Combobox.Root
+      items={data}
+      filter={null}
+      value={value}
+      open={isOpen}
+      onOpenChange={(open) => setOpen(open)}
+      onInputValueChange={setText}
+      onValueChange={(choice: Choice | null) => onChange(choice)}
+      itemToStringLabel={({ title }: Choice) => title}
+      isItemEqualToValue={(a: Choice, b: Choice) => a.id === b.id}
+    >
+      <div className={styles.group}>
+        <Combobox.Input
+          id={id}
+          aria-label={id === undefined ? label : undefined}
+          className={field.input}
+          placeholder={`Choose ${target?.label ?? name}`}
+          autoFocus={autoFocus}
+        />
+        <Combobox.Clear className={styles.clear} aria-label={`Clear ${label}`}>
+          <X size={14} aria-hidden="true" />
+        </Combobox.Clear>
+      </div>
+      <Combobox.Portal>
+        <Combobox.Positioner className={overlay.positioner} sideOffset={4}>
+          <Combobox.Popup className={overlay.menu} aria-label={label}>
+            <Combobox.Empty className={styles.none}>{isFetching ? 'Looking…' : 'Nothing found'}</Combobox.Empty>
+            <Combobox.List className={styles.list}>
+              {(choice: Choice) => (
+                <Combobox.Item key={String(choice.id)} value={choice} className={overlay.menuItem}>
+                  {choice.title}
+                </Combobox.Item>
+              )}
+            </Combobox.List>
+          </Combobox.Popup>
+        </Combobox.Positioner>
+      </Combobox.Portal>
+    </Combobox.Root>
+  )
+}
+
+type ManyProps = {
+  readonly collection: string
+  readonly id?: string
+  readonly label: string
+  readonly values: readonly Choice[]
+  readonly onChange: (choices: readonly Choice[]) => void
+}
+
+/** Chooses any number of rows of a collection: what is linked. */
+export function RelationsPicker({ collection, id, label, values, onChange }: ManyProps) {
+  const [turn, setTurn] = useState(0)
+  return (
+    <div className={styles.picker}>
+      {values.length > 0 && (
+        <div className={styles.chips}>
+          {values.map((choice) => (
+            <span key={String(choice.id)} className={styles.chip}>
+              {choice.title}
+              <button
+                type="button"
+                aria-label={`Remove ${choice.title}`}
+                onClick={() => onChange(values.filter(({ id: other }) => other !== choice.id))}
+              >
+                <X size={12} aria-hidden="true" />
+              </button>
+            </span>
+          ))}
+        </div>
+      )}
+      <RelationPicker
+        // Made anew after each choice, so that its text is empty for the next one.
+        key={turn}
+        collection={collection}
+        {...(id !== undefined && { id })}
+        label={`Add to ${label}`}
+        value={null}
+        onChange={(choice) => {
+          if (choice === null) return
+          setTurn(turn + 1)
+          if (values.every(({ id: other }) => other !== choice.id)) onChange([...values, choice])
+        }}
+      />
+    </div>
+  )
+}
+
+export const choiceOf = ({ key, titleField }: Collection, row: Row): Choice => ({
+  id: row[key] as string | number,
+  title: String(row[titleField] ?? row[key]),
+})
+
+async function readChoices(collection: Collection, text: string, signal: AbortSignal): Promise<readonly Choice[]> {
+  const { key, titleField } = collection
+  const isText = collection.fields.some(({ name, kind }) => name === titleField && /text|enum/.test(kind))
+  const { data } = await client.items(collection.name).list({
+    fields: [...new Set([key, titleField])],
+    ...(text !== '' && (isText ? { filter: { [titleField]: { iLike: text } } } : { search: text })),
+    sort: [titleField],
+    limit: 20,
+    count: false,
+    signal,
+  })
+  return data.map((row) => choiceOf(collection, row))
+}

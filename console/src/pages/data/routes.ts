@@ -1,0 +1,38 @@
+import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
+import { shellRoute } from '../../app/root.tsx'
+import { readListSearch } from './query.ts'
+
+const collectionsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/data',
+  component: lazyRouteComponent(() => import('./collections.tsx'), 'Collections'),
+})
+
+const collectionRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/data/$collection',
+  validateSearch: readListSearch,
+  component: lazyRouteComponent(() => import('./collection.tsx'), 'CollectionPage'),
+})
+
+const newRecordRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/data/$collection/new',
+  component: lazyRouteComponent(() => import('../record/record.tsx'), 'NewRecord'),
+})
+
+const recordRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/data/$collection/$id',
+  validateSearch: ({ asOf }: Record<string, unknown>): { asOf?: string } =>
+    typeof asOf === 'string' && asOf !== '' ? { asOf } : {},
+  component: lazyRouteComponent(() => import('../record/record.tsx'), 'RecordPage'),
+})
+
+const trashRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/trash/$collection',
+  component: lazyRouteComponent(() => import('../record/trash.tsx'), 'Trash'),
+})
+
+export const dataRoutes = [collectionsRoute, collectionRoute, newRecordRoute, recordRoute, trashRoute] as const

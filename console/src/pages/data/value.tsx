@@ -1,0 +1,75 @@
+import { Link } from '@tanstack/react-router'
+import { Check, Minus } from 'lucide-react'
+import { useState } from 'react'
+import type { Catalog, Field } from '../../app/catalog.ts'
+import { Badge } from '../../ui/table.tsx'
+import type { Row } from './query.ts'
+import styles from './value.module.css'
+import { isStructured, shortText } from './values.ts'
+
+type ValueProps = { readonly field: Field; readonly row: Row; readonly catalog: Catalog }
+
+/** A value in one line. What a row holds is shown as text, whatever it is. */
+export function Value({ field, row, catalog }: ValueProps) {
+  const value = row[field.name]
+  if (value === null || value === undefined || value === '')
+    return <span className={styles.none}>{shortText(field, value)}</span>
+  if (field.relation !== undefined) return <Related field={field} row={row} catalog={catalog} />
+  if (field.kind === 'boolean')
+    return value === true ? (
+      <Check className={styles.yes} size={16} aria-label="yes" />
+    ) : (
+      <Minus className={styles.none} size={16} aria-label="no" />
+    )
+  if (field.kind === 'enum') return <Badge>{String(value)}</Badge>
+  const text = shortText(field, value)
+  const isCode = isStructured(field) || field.kind === 'uuid'
+  return (
+    <span className={isCode ? styles.code : undefined} title={field.kind === 'datetime' ? String(value) : text}>
+      {text.length > 300 ? `${text.slice(0, 300)}…` : text}
+    </span>
+  )
+}
+
+function Related({ field, row, catalog }: ValueProps) {
+  const { name, target } = field.relation!
+  const id = String(row[field.name])
+  if (target === 'svc_File') return <Thumbnail id={id} name={titleOf(row[name], catalog, target)} />
+  return (
+    <Link
+      to="/data/$collection/$id"
+      params={{ collection: target, id }}
+      className={styles.chip}
+      tabIndex={-1}
+      onDoubleClick={(event) => event.stopPropagation()}
+    >
+      {titleOf(row[name], catalog, target) ?? id}
+    </Link>
+  )
+}
+
+/** What people call a related row by. */
+export function titleOf(related: unknown, catalog: Catalog, target: string): string | undefined {
+  const collection = catalog.get(target)
+  if (collection === undefined || typeof related !== 'object' || related === null) return undefined
+  const title = (related as Row)[collection.titleField]
+  return title === null || title === undefined || title === '' ? undefined : String(title)
+}
+
+/** A file, small; what is no image has its name alone. */
+export function Thumbnail({ id, name }: { readonly id: string; readonly name: string | undefined }) {
+  const [isImage, setImage] = useState(true)
+  return (
+    <Link to="/data/$collection/$id" params={{ collection: 'svc_File', id }} className={styles.thumb} tabIndex={-1}>
+      {isImage && (
+        <img
+          src={`/assets/${encodeURIComponent(id)}?width=96&height=96&fit=cover`}
+          alt=""
+          loading="lazy"
+          onError={() => setImage(false)}
+        />
+      )}
+      <span>{name ?? id}</span>
+    </Link>
+  )
+}

@@ -1,0 +1,88 @@
+import type { Field } from '../../app/definition.ts'
+
+/** Kinds whose values are written as JSON. */
+const structured = new Set(['json', 'array', 'range', 'geometry', 'vector'])
+
+export const isStructured = ({ kind }: Pick<Field, 'kind'>): boolean => structured.has(kind)
+
+export const isNumeric = ({ kind }: Pick<Field, 'kind'>): boolean =>
+  kind === 'integer' || kind === 'decimal' || kind === 'float'
+
+/** A value as the text that a control edits. Empty for none. */
+export function textOf(field: Pick<Field, 'kind'>, value: unknown): string {
+  if (value === null || value === undefined) return ''
+  if (isStructured(field)) return JSON.stringify(value, null, field.kind === 'json' ? 2 : undefined)
+  if (field.kind === 'datetime' && typeof value === 'string') return localTime(value)
+  if (field.kind === 'datetime without zone' && typeof value === 'string') return value.slice(0, 19)
+  return String(value)
+}
+
+/**
+ * The value that a text stands for; null for none.
+ *
+ * @throws {Error} in words for whoever typed it
+ */
+export function parseValue(field: Pick<Field, 'kind'>, text: string): unknown {
+  if (isStructured(field)) return text.trim() === '' ? null : parsed(text)
+  if (field.kind === 'text' || field.kind === 'long text') return text
+  const trimmed = text.trim()
+  if (trimmed === '') return null
+  switch (field.kind) {
+    case 'integer':
+      if (!/^[+-]?\d+$/.test(trimmed)) throw new Error('This must be a whole number.')
+      return Number.isSafeInteger(Number(trimmed)) ? Number(trimmed) : trimmed
+    case 'float':
+      if (!Number.isFinite(Number(trimmed))) throw new Error('This must be a number.')
+      return Number(trimmed)
+    case 'decimal':
+      // As text: a decimal has more digits than a number of JavaScript.
+      if (!/^[+-]?(\d+\.?\d*|\.\d+)$/.test(trimmed)) throw new Error('This must be a number such as 12.50.')
+      return trimmed
+    case 'boolean':
+      return trimmed === 'true'
+    case 'datetime': {
+      const time = new Date(trimmed)
+      if (Number.isNaN(time.getTime())) throw new Error('This must be a date and a time.')
+      return time.toISOString()
+    }
+    case 'datetime without zone':
+      return `${trimmed.length === 16 ? `${trimmed}:00` : trimmed}Z`
+    default:
+      return trimmed
+  }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (error) {
+    throw new Error(`This is no JSON: ${(error as Error).message}`)
+  }
+}
+
+/** In the browser's zone, as `datetime-local` takes it, with seconds. */
+function localTime(value: string): string {
+  const time = new Date(value)
+  if (Number.isNaN(time.getTime())) return value
+  return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, 19)
+}
+
+/** A value in one line, for people. */
+export function shortText(field: Pick<Field, 'kind'>, value: unknown): string {
+  if (value === null || value === undefined) return '—'
+  if (typeof value === 'object') return JSON.stringify(value)
+  if (typeof value === 'string') {
+    if (field.kind === 'datetime') return timeText(value)
+    if (field.kind === 'datetime without zone') return value.slice(0, 19).replace('T', ' ')
+    if (value === '') return '“”'
+  }
+  return String(value)
+}
+
+/** A time in the browser's zone: 2026-03-14 09:26:53. */
+export function timeText(value: string): string {
+  const text = localTime(value)
+  return text.replace('T', ' ')
+}
+
+export const sameValue = (a: unknown, b: unknown): boolean => a === b || JSON.stringify(a) === JSON.stringify(b)

@@ -1,0 +1,65 @@
+import type { Answer } from '../../../../clients/client.ts'
+import { client, queryClient } from '../../app/client.ts'
+import { notify, notifyError } from '../../ui/toast.tsx'
+import type { Row } from './query.ts'
+
+const pathOf = (collection: string, id: string) => `/items/${encodeURIComponent(collection)}/${encodeURIComponent(id)}`
+
+/** A row with the version that a write may name. */
+export async function readVersion(collection: string, id: string, fields: readonly string[] = ['*']) {
+  const { body, headers } = await client.send<{ data: Row }>(pathOf(collection, id), {
+    query: { fields: fields.join(',') },
+  })
+  return { row: body.data, etag: headers.get('etag') ?? undefined }
+}
+
+/** Changes a row where it still is what `etag` names. @throws {DaybookError} 412 where somebody else was first */
+export async function patchRow(collection: string, id: string, change: Row, etag: string | undefined): Promise<void> {
+  const answer = await client.send(pathOf(collection, id), {
+    method: 'PATCH',
+    body: change,
+    headers: etag === undefined ? {} : { 'if-match': etag },
+  })
+  told('Saved', answer)
+}
+
+export async function createRow(collection: string, row: Row): Promise<string> {
+  const answer = await client.send<{ data: { id: string | number } }>(`/items/${encodeURIComponent(collection)}`, {
+    method: 'POST',
+    body: row,
+  })
+  told('Created', answer)
+  return String(answer.body.data.id)
+}
+
+export async function deleteRows(collection: string, ids: readonly string[]): Promise<void> {
+  const [only] = ids
+  const answer =
+    ids.length === 1
+      ? await client.send(pathOf(collection, only!), { method: 'DELETE' })
+      : await client.send(`/items/${encodeURIComponent(collection)}/bulk`, { method: 'DELETE', body: ids })
+  told(ids.length === 1 ? 'Deleted' : `${ids.length} rows deleted`, answer)
+}
+
+export async function changeRows(collection: string, rows: readonly Row[]): Promise<void> {
+  const answer = await client.send(`/items/${encodeURIComponent(collection)}/bulk`, { method: 'PATCH', body: rows })
+  told(`${rows.length} rows changed`, answer)
+}
+
+/** Says what was done, with the way back: everything that a request did is undone as a whole. */
+export function told(title: string, { headers }: Answer<unknown>): void {
+  void queryClient.invalidateQueries({ queryKey: ['count'] })
+  void queryClient.invalidateQueries({ queryKey: ['history'] })
+  const requestId = headers.get('x-log-request-id') ?? headers.get('x-request-id')
+  notify(title, requestId === null ? {} : { undo: () => void undo(requestId) })
+}
+
+async function undo(requestId: string): Promise<void> {
+  try {
+    await client.undo({ requestId })
+    notify('Undone')
+    await queryClient.invalidateQueries()
+  } catch (error) {
+    notifyError(error)
+  }
+}

@@ -1,0 +1,193 @@
+import { Link } from '@tanstack/react-router'
+import { useState } from 'react'
+import type { FileRow } from '../../../../clients/client.ts'
+import { client } from '../../app/client.ts'
+import { Button, looks } from '../../ui/button.tsx'
+import { Dialog } from '../../ui/dialog.tsx'
+import { Badge } from '../../ui/table.tsx'
+import { notify, notifyError } from '../../ui/toast.tsx'
+import { Facts, List, type Listing, moment, pageSize, refreshLists } from './list.tsx'
+import styles from './operations.module.css'
+import type { SectionProps } from './operations.tsx'
+
+type File = FileRow & { readonly createdAt: string; readonly width: number | null; readonly height: number | null }
+
+/** Images of which smaller ones are made. */
+const isImage = ({ type }: File) => /^image\/(png|jpeg|webp|gif|avif)$/.test(type)
+
+/** A signed address lasts an hour. */
+const signedSeconds = 3600
+
+const files = (set: SectionProps['set'], onAddress: (address: string) => void): Listing<File> => ({
+  name: 'files',
+  title: 'Name',
+  read: async ({ find, page = 1 }) => {
+    const { data, totalCount } = await client.request<{ data: readonly File[]; totalCount: number }>('/files', {
+      query: {
+        sort: '-createdAt',
+        limit: pageSize,
+        page,
+        ...(find !== undefined && { search: find, searchFields: 'title,originalFilename,type,folder' }),
+      },
+    })
+    return { rows: data, total: totalCount }
+  },
+  readOne: async (id) => (await client.files.read(id)) as File,
+  keyOf: ({ id }) => id,
+  titleOf: ({ title, originalFilename }) => title ?? originalFilename,
+  columns: [
+    {
+      title: <span className="visually-hidden">Thumbnail</span>,
+      cell: (file) =>
+        isImage(file) && (
+          <img
+            className={styles.thumb}
+            alt=""
+            loading="lazy"
+            src={client.files.address(file.id, { width: 96, height: 96, fit: 'cover' })}
+          />
+        ),
+    },
+    { title: 'Type', cell: ({ type }) => type },
+    { title: 'Size', isNumber: true, cell: ({ size }) => sizeText(size) },
+    { title: 'Folder', cell: ({ folder }) => folder },
+    { title: 'For', cell: ({ isPublic }) => (isPublic ? <Badge tone="warn">everybody</Badge> : null) },
+    { title: 'Uploaded', cell: ({ createdAt }) => moment(createdAt) },
+  ],
+  find: 'Name, type or folder',
+  actions: [
+    {
+      label: 'Signed address',
+      run: async ({ id }) => {
+        onAddress(await client.files.signedAddress(id, signedSeconds))
+        return undefined
+      },
+    },
+    {
+      label: 'Delete',
+      isDangerous: true,
+      question: ({ originalFilename }) => `${originalFilename} goes with its content and every image made of it.`,
+      run: async ({ id }) => {
+        await client.files.delete(id)
+        set({ open: undefined })
+        return 'Deleted'
+      },
+    },
+  ],
+  detail: (file) => (
+    <>
+      {isImage(file) && (
+        <img
+          className={styles.picture}
+          alt={file.description ?? ''}
+          src={client.files.address(file.id, { width: 800 })}
+        />
+      )}
+      <Facts
+        of={[
+          ['Name', file.originalFilename],
+          ['Type', file.type],
+          ['Size', sizeText(file.size)],
+          ['Pixels', file.width === null ? null : `${file.width} × ${file.height}`],
+          ['Description', file.description],
+          ['Folder', file.folder],
+          ['Storage', file.storage],
+          ['For', file.isPublic ? 'everybody' : 'those with the permission'],
+          ['Uploaded', moment(file.createdAt)],
+          [
+            'Record',
+            <Link key="record" to="/data/$collection/$id" params={{ collection: 'svc_File', id: file.id }}>
+              all fields, to change them too
+            </Link>,
+          ],
+        ]}
+      />
+      <a {...looks()} href={client.files.address(file.id, { download: true })} download>
+        Download
+      </a>
+    </>
+  ),
+  empty: { title: 'There is no file' },
+})
+
+function sizeText(bytes: number | string): string {
+  const units = ['B', 'kB', 'MB', 'GB', 'TB']
+  let size = Number(bytes)
+  let unit = 0
+  for (; size >= 1000 && unit < units.length - 1; unit += 1) size /= 1000
+  return `${size.toLocaleString(undefined, { maximumFractionDigits: 1 })} ${units[unit]}`
+}
+
+/** What is uploaded now: of how many, and the share of the one that is on its way. */
+type Upload = { readonly name: string; readonly share: number; readonly stop: () => void }
+
+/** All files; new ones by a button. */
+export function Files(props: SectionProps) {
+  const [address, setAddress] = useState<string>()
+  const [upload, setUpload] = useState<Upload>()
+  const send = async (chosen: readonly globalThis.File[]) => {
+    const stopping = new AbortController()
+    const stop = () => stopping.abort()
+    try {
+      for (const file of chosen) {
+        const show = (share: number) => setUpload({ name: file.name, share, stop })
+        show(0)
+        await client.files.upload(file, { onProgress: show, signal: stopping.signal })
+      }
+      notify(chosen.length === 1 ? 'Uploaded' : `${chosen.length} files uploaded`)
+    } catch (error) {
+      if (stopping.signal.aborted) notify('The upload was stopped')
+      else notifyError(error)
+    } finally {
+      setUpload(undefined)
+      await refreshLists()
+    }
+  }
+  return (
+    <>
+      {upload !== undefined && (
+        <div className={styles.stack} role="status">
+          <label>
+            {upload.name}
+            <progress className={styles.progress} value={upload.share} />
+          </label>
+          <div>
+            <Button size="s" onClick={upload.stop}>
+              Stop
+            </Button>
+          </div>
+        </div>
+      )}
+      <List
+        {...props}
+        listing={files(props.set, setAddress)}
+        tools={
+          <label {...looks({ kind: 'primary', size: 's' })}>
+            Upload…
+            <input
+              type="file"
+              multiple
+              className="visually-hidden"
+              disabled={upload !== undefined}
+              onChange={({ target }) => {
+                const chosen = [...(target.files ?? [])]
+                target.value = ''
+                if (chosen.length > 0) void send(chosen)
+              }}
+            />
+          </label>
+        }
+      />
+      {address !== undefined && (
+        <Dialog
+          isOpen
+          title="Signed address"
+          description="Whoever has it reads the file for an hour, as long as you may."
+          onClose={() => setAddress(undefined)}
+        >
+          <code className={styles.secret}>{address}</code>
+        </Dialog>
+      )}
+    </>
+  )
+}

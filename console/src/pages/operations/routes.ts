@@ -1,0 +1,40 @@
+import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
+import { shellRoute } from '../../app/root.tsx'
+
+/** What lists are narrowed to and what is open, so that an address shows it again. */
+export type OperationsSearch = {
+  readonly state?: string | undefined
+  readonly queue?: string | undefined
+  readonly find?: string | undefined
+  /** From 1. */
+  readonly page?: number | undefined
+  /** The workflow or webhook whose executions or deliveries are listed. */
+  readonly of?: string | undefined
+  /** The key of the row that is looked at. */
+  readonly open?: string | undefined
+}
+
+const text = (value: unknown): string | undefined =>
+  typeof value === 'string' && value !== '' ? value : typeof value === 'number' ? String(value) : undefined
+
+const operationsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/operations',
+  component: lazyRouteComponent(() => import('./operations.tsx'), 'Overview'),
+})
+
+const sectionRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/operations/$section',
+  validateSearch: ({ state, queue, find, page, of, open }: Record<string, unknown>): OperationsSearch => ({
+    state: text(state),
+    queue: text(queue),
+    find: text(find),
+    page: Number.isInteger(page) && Number(page) > 1 ? Number(page) : undefined,
+    of: text(of),
+    open: text(open),
+  }),
+  component: lazyRouteComponent(() => import('./operations.tsx'), 'Section'),
+})
+
+export const operationsRoutes = [operationsRoute, sectionRoute] as const

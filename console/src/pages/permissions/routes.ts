@@ -1,0 +1,58 @@
+import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
+import { shellRoute } from '../../app/root.tsx'
+import { type Action, actions } from './fields.ts'
+
+const text = (value: unknown): string | undefined =>
+  typeof value === 'string' && value !== '' ? value : typeof value === 'number' ? String(value) : undefined
+
+/** `role` and `collection` open the editor of what the one may do with the other. */
+export type MatrixSearch = {
+  readonly role?: string | undefined
+  readonly collection?: string | undefined
+  readonly system?: true | undefined
+}
+
+const matrixRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/permissions',
+  validateSearch: ({ role, collection, system }: Record<string, unknown>): MatrixSearch => ({
+    role: text(role),
+    collection: text(collection),
+    system: system === true ? true : undefined,
+  }),
+  component: lazyRouteComponent(() => import('./matrix.tsx'), 'Permissions'),
+})
+
+/** What is asked about; it is answered as soon as it is whole. */
+export type ExplainSearch = {
+  readonly role?: string | undefined
+  readonly user?: string | undefined
+  readonly collection?: string | undefined
+  readonly action?: Action | undefined
+  readonly id?: string | undefined
+}
+
+const explainRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/permissions/explain',
+  validateSearch: ({ role, user, collection, action, id }: Record<string, unknown>): ExplainSearch => ({
+    role: text(role),
+    user: text(user),
+    collection: text(collection),
+    action: actions.find((one) => one === action),
+    id: text(id),
+  }),
+  component: lazyRouteComponent(() => import('./explain.tsx'), 'Explain'),
+})
+
+/** `open` is the named rule that is shown, by id, or `new`; `like` the one that a new one begins as. */
+export type NamedSearch = { readonly open?: string | undefined; readonly like?: string | undefined }
+
+const namedRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/permissions/rules',
+  validateSearch: ({ open, like }: Record<string, unknown>): NamedSearch => ({ open: text(open), like: text(like) }),
+  component: lazyRouteComponent(() => import('./named-rules.tsx'), 'NamedRules'),
+})
+
+export const permissionRoutes = [matrixRoute, explainRoute, namedRoute] as const

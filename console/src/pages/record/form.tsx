@@ -1,0 +1,274 @@
+import { type FormEvent, lazy, Suspense, useEffect, useState } from 'react'
+import { DaybookError } from '../../../../clients/client.ts'
+import type { Catalog, Collection, Field as FieldOf, Relation } from '../../app/catalog.ts'
+import { type FoundEditor, useEditors } from '../../extensions/extensions.ts'
+import { Button } from '../../ui/button.tsx'
+import { Field } from '../../ui/field.tsx'
+import { Loading, Problem } from '../../ui/states.tsx'
+import { attempt } from '../data/bulk.tsx'
+import { chosenRow, type Draft, draftValue, Editor, noteOf } from '../data/editor.tsx'
+import { type Conflict, Merge } from '../data/merge.tsx'
+import type { Row } from '../data/query.ts'
+import { type Choice, choiceOf, RelationsPicker } from '../data/relation-picker.tsx'
+import { Value } from '../data/value.tsx'
+import { textOf } from '../data/values.ts'
+import { patchRow, readVersion } from '../data/writes.ts'
+import styles from './record.module.css'
+
+const FieldEditor = lazy(async () => ({ default: (await import('../../extensions/field-editor.tsx')).FieldEditor }))
+
+type FormProps = {
+  readonly catalog: Catalog
+  readonly collection: Collection
+  /** Without one it is made by `onCreate`. */
+  readonly row?: Row
+  readonly etag?: string | undefined
+  /** Of the past: shown, not changed. */
+  readonly isFixed?: boolean
+  readonly onSaved?: () => void
+  readonly onCreate?: (row: Row) => Promise<void>
+}
+
+type Drafts = Readonly<Record<string, Draft>>
+type Links = Readonly<Record<string, readonly Choice[]>>
+
+/** The fields of a record. Only what was changed is sent, and only where nobody else has changed it meanwhile. */
+export function RecordForm({
+  catalog,
+  collection,
+  row: live = {},
+  etag: liveEtag,
+  isFixed = false,
+  onSaved,
+  onCreate,
+}: FormProps) {
+  const [drafts, setDrafts] = useState<Drafts>({})
+  const [links, setLinks] = useState<Links>({})
+  // As it was when the first field was touched: what others write since must neither replace nor be replaced by what is typed.
+  const [begun, setBegun] = useState({ row: live, etag: liveEtag })
+  const count = Object.keys(drafts).length + Object.keys(links).length
+  const { row, etag } = count === 0 ? { row: live, etag: liveEtag } : begun
+  const [error, setError] = useState<unknown>()
+  const [isBusy, setBusy] = useState(false)
+  const [conflict, setConflict] = useState<Conflict>()
+  const shown = collection.fields.filter(({ isHidden }) => !isHidden)
+  const editable = isFixed
+    ? []
+    : shown.filter(({ isKey, isGenerated }) => !isGenerated && (onCreate !== undefined || !isKey))
+  const fixed = shown.filter((field) => !editable.includes(field))
+  const junctions = collection.relations.filter(({ kind }) => kind === 'links')
+  const errors = Object.fromEntries(
+    editable.flatMap((field) => {
+      const draft = drafts[field.name]
+      const read = draft === undefined ? undefined : attempt(() => draftValue(field, draft))
+      return read !== undefined && 'error' in read ? [[field.name, read.error.message]] : []
+    }),
+  )
+  const changes = (): Row => {
+    const values = editable.flatMap((field) => {
+      const draft = drafts[field.name]
+      return draft === undefined ? [] : [[field.name, draftValue(field, draft)]]
+    })
+    const linked = Object.entries(links).map(([name, choices]) => [name, choices.map(({ id }) => id)])
+    return Object.fromEntries([...values, ...linked])
+  }
+  const editors = useEditors()
+  useWarning(count > 0)
+  const save = async (event?: FormEvent) => {
+    event?.preventDefault()
+    setBusy(true)
+    setError(undefined)
+    const change = changes()
+    try {
+      if (onCreate !== undefined) return await onCreate(change)
+      await patchRow(collection.name, String(row[collection.key]), change, etag)
+      setDrafts({})
+      setLinks({})
+      onSaved?.()
+    } catch (failure) {
+      if (!(failure instanceof DaybookError && failure.status === 412)) return setError(failure)
+      const theirs = await readVersion(collection.name, String(row[collection.key]))
+      setConflict({ base: row, mine: change, theirs: theirs.row, etag: theirs.etag })
+    } finally {
+      setBusy(false)
+    }
+  }
+  const begin = () => count === 0 && setBegun({ row: live, etag: liveEtag })
+  const change = (field: FieldOf, draft: Draft) => {
+    begin()
+    setDrafts((before) => ({ ...before, [field.name]: draft }))
+  }
+  return (
+    <form className={styles.form} onSubmit={(event) => void save(event)} aria-label="Fields">
+      {editable.length > 0 && (
+        <div className={styles.card}>
+          {editable.map((field) => (
+            <Field
+              key={field.name}
+              label={field.name}
+              note={noteOf(field)}
+              hint={hintOf(field, editors(field))}
+              error={errors[field.name]}
+            >
+              {(attributes) =>
+                controlOf(field, attributes, {
+                  collection,
+                  row: onCreate === undefined ? row : undefined,
+                  editor: editors(field),
+                  draft: drafts[field.name] ?? {
+                    text: textOf(field, row[field.name]),
+                    choice: chosenRow(field, row, catalog),
+                    ...(row[field.name] !== undefined && { exact: { value: row[field.name] } }),
+                  },
+                  onChange: (draft) => change(field, draft),
+                })
+              }
+            </Field>
+          ))}
+          {junctions.map((relation) => (
+            <Linked
+              key={relation.name}
+              {...{ relation, row, catalog }}
+              choices={links[relation.name]}
+              onChange={(choices) => {
+                begin()
+                setLinks((before) => ({ ...before, [relation.name]: choices }))
+              }}
+            />
+          ))}
+        </div>
+      )}
+      {error !== undefined && <Problem error={error} />}
+      {(count > 0 || onCreate !== undefined) && (
+        <div className={styles.saveBar}>
+          <span>{onCreate === undefined && (count === 1 ? '1 change' : `${count} changes`)}</span>
+          {onCreate === undefined && (
+            <Button
+              onClick={() => {
+                setDrafts({})
+                setLinks({})
+              }}
+            >
+              Discard
+            </Button>
+          )}
+          <Button kind="primary" type="submit" isBusy={isBusy} disabled={Object.keys(errors).length > 0}>
+            {onCreate === undefined ? 'Save' : 'Create'}
+          </Button>
+        </div>
+      )}
+      {fixed.length > 0 && onCreate === undefined && <Facts fields={fixed} row={row} catalog={catalog} />}
+      {conflict !== undefined && (
+        <Merge
+          collection={collection}
+          conflict={conflict}
+          onClose={() => setConflict(undefined)}
+          onMerged={async (merged, version) => {
+            if (Object.keys(merged).length > 0)
+              await patchRow(collection.name, String(row[collection.key]), merged, version)
+            setDrafts({})
+            setLinks({})
+            onSaved?.()
+          }}
+        />
+      )}
+    </form>
+  )
+}
+
+type Control = {
+  readonly collection: Collection
+  readonly row: Row | undefined
+  readonly editor: FoundEditor | undefined
+  readonly draft: Draft
+  readonly onChange: (draft: Draft) => void
+}
+
+type Attributes = Parameters<Parameters<typeof Field>[0]['children']>[0]
+
+/** The control of a field: that of its kind, or the editor of an extension that its definition names. */
+function controlOf(field: FieldOf, attributes: Attributes, { collection, row, editor, draft, onChange }: Control) {
+  if (editor === 'loading') return <Loading lines={1} label={`The editor of ${field.name} is loading`} />
+  if (editor === undefined || editor === 'missing')
+    return <Editor field={field} draft={draft} onChange={onChange} attributes={attributes} />
+  return (
+    <Suspense fallback={<Loading lines={1} />}>
+      <FieldEditor key={String(row?.[collection.key])} {...{ ...editor, collection, field, row, draft, onChange }} />
+    </Suspense>
+  )
+}
+
+const hintOf = ({ description, editor: name }: FieldOf, editor: FoundEditor | undefined): string | undefined =>
+  editor === 'missing'
+    ? [description, `Its editor ${name} is not installed here, or not for you.`].filter(Boolean).join(' · ')
+    : description
+
+function Facts({
+  fields,
+  row,
+  catalog,
+}: {
+  readonly fields: readonly FieldOf[]
+  readonly row: Row
+  readonly catalog: Catalog
+}) {
+  return (
+    <div className={styles.card}>
+      <dl className={styles.facts}>
+        {fields.map((field) => (
+          <FactRow key={field.name} field={field} row={row} catalog={catalog} />
+        ))}
+      </dl>
+    </div>
+  )
+}
+
+function FactRow({ field, row, catalog }: { readonly field: FieldOf; readonly row: Row; readonly catalog: Catalog }) {
+  return (
+    <>
+      <dt>{field.name}</dt>
+      <dd>
+        <Value field={field} row={row} catalog={catalog} />
+      </dd>
+    </>
+  )
+}
+
+type LinkedProps = {
+  readonly relation: Relation
+  readonly row: Row
+  readonly catalog: Catalog
+  readonly choices: readonly Choice[] | undefined
+  readonly onChange: (choices: readonly Choice[]) => void
+}
+
+/** What a record is linked with over a junction. */
+function Linked({ relation, row, catalog, choices, onChange }: LinkedProps) {
+  const target = catalog.get(relation.target)
+  if (target === undefined) return null
+  const stored = row[relation.name]
+  const now = Array.isArray(stored) ? stored.map((one: Row) => choiceOf(target, one)) : []
+  return (
+    <Field label={relation.name} note={`any number of ${target.label}`}>
+      {({ id }) => (
+        <RelationsPicker
+          id={id}
+          collection={relation.target}
+          label={relation.name}
+          values={choices ?? now}
+          onChange={onChange}
+        />
+      )}
+    </Field>
+  )
+}
+
+/** The browser asks before what was typed is lost. */
+function useWarning(isNeeded: boolean): void {
+  useEffect(() => {
+    if (!isNeeded) return
+    const warn = (event: BeforeUnloadEvent) => event.preventDefault()
+    window.addEventListener('beforeunload', warn)
+    return () => window.removeEventListener('beforeunload', warn)
+  }, [isNeeded])
+}

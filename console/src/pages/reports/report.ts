@@ -1,0 +1,326 @@
+import type { Catalog, Collection, Description, Field, Shape } from '../../app/definition.ts'
+import type { Filter } from '../data/filter.ts'
+import type { Row } from '../data/query.ts'
+import { type BuilderSearch, type Form, isObject, type Measure, type Report } from './question.ts'
+
+/** A report that says everything: where nothing is measured and grouped, rows are counted. */
+export function reportOf(search: BuilderSearch, collection: Collection): Report {
+  const { asOf: _asOf, live: _live, saved: _saved, dashboard: _dashboard, panel: _panel, ...rest } = search
+  const { aggregate = {}, groupBy = [], form = 'table' } = rest
+  const asksNothing = isEmpty(aggregate) && groupBy.length === 0
+  const count: Measure = { function: 'count', field: '*' }
+  return {
+    ...rest,
+    collection: collection.name,
+    aggregate: asksNothing ? { [nameFor(count, collection, [])]: count } : aggregate,
+    groupBy,
+    form,
+  }
+}
+
+/** The body of the request. */
+export function bodyOf({
+  collection: _collection,
+  form: _form,
+  ...question
+}: Report): Readonly<Record<string, unknown>> {
+  const isSaid = (value: unknown) => value !== undefined && !(Object(value) === value && isEmpty(value as object))
+  return Object.fromEntries(Object.entries(question).filter(([, value]) => isSaid(value)))
+}
+
+const isEmpty = (value: object): boolean => Object.keys(value).length === 0
+
+/** A name that no field, relation or other measure has. */
+export function nameFor(measure: Measure, collection: Collection, others: readonly string[]): string {
+  const { function: called, field } = measure
+  const wanted = (field === '*' ? called : `${called}_${field}`).replaceAll(/\W/g, '_').slice(0, 55)
+  const taken = new Set([...others, ...collection.fields.map(({ name }) => name)])
+  for (const { name } of collection.relations) taken.add(name)
+  let name = wanted
+  for (let turn = 2; taken.has(name); turn += 1) name = `${wanted}_${turn}`
+  return name
+}
+
+/** A group: a path, and the part of a time that is taken of it. */
+export type Group = { readonly path: string; readonly part: string | undefined }
+
+export function readGroup(text: string): Group {
+  const [, part, path] = /^date:(\w+):(.+)$/.exec(text) ?? []
+  return path === undefined ? { path: text, part: undefined } : { path, part }
+}
+
+export const writeGroup = ({ path, part }: Group): string => (part === undefined ? path : `date:${part}:${path}`)
+
+export const parts: Readonly<Record<string, string>> = {
+  year: 'year',
+  yearmonth: 'year and month',
+  month: 'month of the year',
+  week: 'week of the year',
+  day: 'day of the month',
+  dow: 'day of the week (0: Sunday)',
+  isodow: 'day of the week (1: Monday)',
+  hour: 'hour',
+  minute: 'minute',
+}
+
+/** The parts that a field has. */
+export function partsOf(field: Field | undefined): readonly string[] {
+  if (field === undefined) return Object.keys(parts)
+  if (field.kind === 'time') return ['hour', 'minute']
+  if (field.kind === 'date') return Object.keys(parts).filter((part) => part !== 'hour' && part !== 'minute')
+  return field.kind === 'datetime' || field.kind === 'datetime without zone' ? Object.keys(parts) : []
+}
+
+/** As `sort` and `having` call a group. */
+export function keyOf(text: string): string {
+  const { path, part } = readGroup(text)
+  const name = path.replaceAll('.', '_')
+  return part === undefined ? name : `${part}_${name}`
+}
+
+export function titleOf(text: string): string {
+  const { path, part } = readGroup(text)
+  return part === undefined ? path : `${path} (${parts[part] ?? part})`
+}
+
+export type ReportColumn = {
+  readonly title: string
+  readonly isMeasure: boolean
+  readonly read: (row: Row) => unknown
+}
+
+/** What a row of the answer has, in the order in which it is read. */
+export function columnsOf({ groupBy, fields = [], aggregate }: Report): readonly ReportColumn[] {
+  const column = (title: string, isMeasure: boolean, read: ReportColumn['read']) => ({
+    title,
+    isMeasure,
+    read,
+  })
+  return [
+    ...groupBy.map((text) => column(titleOf(text), false, (row) => row[text] ?? row[keyOf(text)])),
+    ...fields.map((path) => column(path, false, (row) => valueAt(row, path))),
+    ...Object.keys(aggregate).map((name) => column(name, true, (row) => row[name])),
+  ]
+}
+
+function valueAt(row: Row, path: string): unknown {
+  const steps = path.split('.')
+  return steps.reduce<unknown>((value, name) => (isObject(value) ? value[name] : undefined), row)
+}
+
+/** A value in one line. Exact numbers come as text and stay as they are; others are rounded. */
+export function valueText(value: unknown): string {
+  if (value === null || value === undefined) return '—'
+  if (typeof value === 'object') return JSON.stringify(value)
+  return String(value)
+}
+
+export function measureText(value: unknown): string {
+  if (typeof value !== 'number') return valueText(value)
+  return value.toLocaleString(undefined, { maximumFractionDigits: 4 })
+}
+
+export type Chart = {
+  /** One for each place along the axis. */
+  readonly labels: readonly string[]
+  readonly series: readonly { readonly name: string; readonly values: readonly (number | null)[] }[]
+  /** Series that are left out, because nobody could tell so many apart. */
+  readonly more: number
+}
+
+export const mostSeries = 8
+
+/**
+ * What is drawn of a result: the first group goes along the axis, every combination of the others is a series of each measure
+ * that is a number.
+ */
+export function chartOf(report: Report, rows: readonly Row[]): Chart {
+  const { groupBy, aggregate } = report
+  const [first, ...rest] = groupBy
+  const columns = columnsOf({ ...report, fields: [] })
+  const of = (row: Row, text: string) => valueText(columns[groupBy.indexOf(text)]?.read(row))
+  const measures = Object.keys(aggregate).filter((name) => rows.some((row) => numberOf(row[name]) !== null))
+  const labels: string[] = []
+  const places = new Map<string, number>()
+  const series = new Map<string, (number | null)[]>()
+  for (const row of rows) {
+    const label = first === undefined ? '' : of(row, first)
+    const place = places.get(label) ?? labels.push(label) - 1
+    places.set(label, place)
+    const kind = rest.map((text) => of(row, text)).join(' · ')
+    for (const measure of measures) {
+      const name = rest.length === 0 ? measure : measures.length === 1 ? kind : `${kind} · ${measure}`
+      const values = series.get(name) ?? []
+      series.set(name, values)
+      values[place] = numberOf(row[measure])
+    }
+  }
+  const all = [...series].map(([name, values]) => ({
+    name,
+    values: Array.from(labels, (_, place) => values[place] ?? null),
+  }))
+  return { labels, series: all.slice(0, mostSeries), more: Math.max(0, all.length - mostSeries) }
+}
+
+/** Null for what is no number. Text is one where the server sent more digits than a number has. */
+function numberOf(value: unknown): number | null {
+  if (typeof value === 'number') return value
+  return typeof value === 'string' && /^-?\d+(\.\d+)?$/.test(value) ? Number(value) : null
+}
+
+/** What is drawn, in words for those who don't see it. */
+export function describe({ labels, series }: Chart, form: Form): string {
+  const names = series.map(({ name }) => name).join(', ')
+  const ends = labels.length > 1 ? ` from ${labels[0]} to ${labels.at(-1)}` : ''
+  return `${form} of ${names} over ${labels.length} ${labels.length === 1 ? 'group' : 'groups'}${ends}. The same as a table is below.`
+}
+
+/** The same question as somebody else would ask it. */
+export function waysToAsk(
+  report: Report,
+  { asOf, origin }: { readonly asOf: string | undefined; readonly origin: string },
+): Readonly<Record<string, string>> {
+  const { collection } = report
+  const body = { ...bodyOf(report), ...(asOf !== undefined && { asOf }) }
+  const path = `${origin}/reports/${encodeURIComponent(collection)}`
+  const json = JSON.stringify(body)
+  const { asOf: _asOf, ...live } = body as Record<string, unknown>
+  const literal = JSON.stringify(collection)
+  return {
+    Address: `${path}?${parametersOf(body)}`,
+    curl: `curl -H "authorization: Bearer $TOKEN" -H 'content-type: application/json' '${path}' -d '${json.replaceAll("'", "'\\''")}'`,
+    Client: `await client.items(${literal}).report(${JSON.stringify(body, null, 2)})`,
+    ...(asOf === undefined && { Live: `client.liveReport(${JSON.stringify({ collection, ...live }, null, 2)})` }),
+  }
+}
+
+/** The address of the same as a file. */
+export function exportAddress(report: Report, asOf: string | undefined): string {
+  const query = { format: 'csv', ...bodyOf(report), ...(asOf !== undefined && { asOf }) }
+  return `/items/${encodeURIComponent(report.collection)}/export?${parametersOf(query)}`
+}
+
+function parametersOf(query: object): string {
+  const text = (value: unknown) => (typeof value === 'object' ? JSON.stringify(value) : String(value))
+  const entries = Object.entries(query).map(([name, value]): [string, string] => [name, text(value)])
+  return new URLSearchParams(entries).toString()
+}
+
+/** The field at the end of a path. */
+export function fieldAt(path: string, collection: Collection, catalog: Catalog): Field | undefined {
+  const steps = path.split('.')
+  const name = steps.pop()
+  let place: Collection | undefined = collection
+  for (const step of steps) {
+    const target: string | undefined = place?.relations.find((one) => one.name === step)?.target
+    place = target === undefined ? undefined : catalog.get(target)
+  }
+  return place?.fields.find((field) => field.name === name)
+}
+
+/**
+ * Own fields and those of related rows, by what the server describes to the caller; all of them where it describes nothing,
+ * as to administrators, who may read all.
+ */
+export function pathsOf(
+  { name, fields, relations }: Collection,
+  catalog: Catalog,
+  description: Description | null,
+): readonly string[] {
+  const schemas = description?.components.schemas
+  const row = schemas?.[name]
+  const own = shownNames(fields).filter((field) => row === undefined || row.properties?.[field] !== undefined)
+  const related = relations.flatMap((relation) => {
+    const all = shownNames(catalog.get(relation.target)?.fields ?? [])
+    if (schemas === undefined || row === undefined) return all.map((field) => `${relation.name}.${field}`)
+    const shape = rowShape(row.properties?.[relation.name], schemas)
+    return Object.keys(shape?.properties ?? {})
+      .filter((field) => catalog.get(relation.target) === undefined || all.includes(field))
+      .map((field) => `${relation.name}.${field}`)
+  })
+  return [...own, ...related]
+}
+
+const shownNames = (fields: readonly Field[]) => fields.filter(({ isHidden }) => !isHidden).map(({ name }) => name)
+
+/** One row of what a relation gives: a list, a row or none, or a reference to it. */
+function rowShape(shape: Shape | undefined, schemas: Description['components']['schemas']): Shape | undefined {
+  if (shape?.items !== undefined) return rowShape(shape.items, schemas)
+  if (shape?.anyOf !== undefined) return rowShape(shape.anyOf[0], schemas)
+  return shape?.$ref === undefined ? shape : schemas[shape.$ref.split('/').at(-1)!]
+}
+
+/** A collection whose fields are what a report gives: `having` is a filter of it. */
+export function resultCollection(report: Report, collection: Collection, catalog: Catalog): Collection {
+  const field = (name: string, kind: Field['kind']): Field => ({
+    name,
+    kind,
+    type: 'String',
+    isKey: false,
+    isRequired: false,
+    isHidden: false,
+    isGenerated: false,
+    options: [],
+    maxLength: undefined,
+    description: undefined,
+    editor: undefined,
+    relation: undefined,
+  })
+  const kindOf = (path: string) => fieldAt(path, collection, catalog)?.kind ?? 'text'
+  const measures = Object.entries(report.aggregate).flatMap(([name, measure]) => {
+    if (measure.function === 'array_agg') return []
+    const isExtreme = measure.function === 'min' || measure.function === 'max'
+    return [field(name, isExtreme ? kindOf(measure.field) : 'float')]
+  })
+  const groups = report.groupBy.map((text) => {
+    const { path, part } = readGroup(text)
+    return field(keyOf(text), part === undefined ? kindOf(path) : part === 'yearmonth' ? 'text' : 'integer')
+  })
+  const fields = [...measures, ...groups]
+  return { ...collection, fields, relations: [], titleField: fields[0]?.name ?? '' }
+}
+
+/** The report with a measure under another name, wherever it is named. */
+export function renamed(report: Report, from: string, to: string): Partial<Report> {
+  const { aggregate, sort, having } = report
+  const name = (one: string) => (one === from ? to : one)
+  return {
+    aggregate: Object.fromEntries(Object.entries(aggregate).map(([key, measure]) => [name(key), measure])),
+    ...(sort !== undefined && { sort: sort.map((key) => (key === `-${from}` ? `-${to}` : name(key))) }),
+    ...(having !== undefined && { having: renamedKeys(having, name) as Filter }),
+  }
+}
+
+function renamedKeys(value: unknown, name: (key: string) => string): unknown {
+  if (Array.isArray(value)) return value.map((one) => renamedKeys(one, name))
+  if (!isObject(value)) return value
+  return Object.fromEntries(
+    Object.entries(value).map(([key, inner]) => [
+      name(key),
+      /^(and|or|not)$/i.test(key) ? renamedKeys(inner, name) : inner,
+    ]),
+  )
+}
+
+/** The collections that a report reads: its own, and those that its paths lead to. */
+export function collectionsOf(report: Report, collection: Collection, catalog: Catalog): readonly string[] {
+  const found = new Set([collection.name])
+  const follow = (path: string, from: Collection | undefined) =>
+    path.split('.').reduce<Collection | undefined>((at, name) => {
+      const relation = at?.relations.find((one) => one.name === name)
+      if (relation !== undefined) found.add(relation.target)
+      return relation && catalog.get(relation.target)
+    }, from)
+  const followFilter = (filter: unknown, from: Collection | undefined): void => {
+    if (Array.isArray(filter)) for (const one of filter) followFilter(one, from)
+    else if (isObject(filter))
+      for (const [name, value] of Object.entries(filter))
+        followFilter(value, ['AND', 'OR', 'NOT'].includes(name) ? from : follow(name, from))
+  }
+  const { aggregate, groupBy, fields = [], filter } = report
+  for (const { field } of Object.values(aggregate)) follow(field, collection)
+  for (const text of groupBy) follow(readGroup(text).path, collection)
+  for (const path of fields) follow(path, collection)
+  followFilter(filter, collection)
+  return [...found]
+}

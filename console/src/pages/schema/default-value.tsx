@@ -1,0 +1,96 @@
+import { kindOf as kindOfType, optionsOf } from '../../app/definition.ts'
+import { Field, Select, TextField } from '../../ui/field.tsx'
+import { isStructured, parseValue, textOf } from '../data/values.ts'
+import { type Entry, objectOf, withMember } from './definitions.ts'
+import styles from './schema.module.css'
+
+/** The default of a field as it is chosen and typed. */
+export type StatedDefault = { readonly how: string; readonly text: string; readonly other?: unknown }
+
+const made: Readonly<Record<string, string>> = {
+  NOW: 'the time of writing',
+  UUIDV4: 'a new UUID',
+  AUTOINCREMENT: 'the next number',
+  CURRENT_USER: 'whoever writes it',
+  CURRENT_TENANT: 'the tenant',
+  SUID: 'a short random id',
+  TOKEN: 'a random token',
+}
+
+export function defaultOf(entry: Entry): StatedDefault {
+  const { defaultValue: value, type } = entry
+  const kind = kindOfType(String(type ?? 'String'))
+  const text = (literal: unknown) => ({ how: 'value', text: textOf({ kind }, literal) })
+  if (value === undefined) return { how: 'none', text: '' }
+  // A type that makes its values itself has this for none.
+  if (value === null) return { how: 'other', text: '', other: value }
+  if (typeof value !== 'object' || Array.isArray(value)) return text(value)
+  const { type: how, value: literal } = objectOf(value)
+  if (how === 'SQL') return { how, text: String(literal ?? '') }
+  if (typeof how === 'string' && Object.hasOwn(made, how)) return { how, text: '' }
+  return Object.hasOwn(value, 'value') && how === undefined ? text(literal) : { how: 'other', text: '', other: value }
+}
+
+/**
+ * A field with the default that was chosen for it.
+ *
+ * @throws {Error} for a text that is no value of its type, in words for whoever typed it
+ */
+export function withDefault(entry: Entry, { how, text, other }: StatedDefault): Entry {
+  if (how === 'none') return withMember(entry, 'defaultValue', undefined)
+  if (how === 'other') return { ...entry, defaultValue: other }
+  if (how === 'SQL') return { ...entry, defaultValue: { type: 'SQL', value: text } }
+  if (how !== 'value') return { ...entry, defaultValue: { type: how } }
+  const kind = kindOfType(String(entry.type))
+  const value = parseValue({ kind }, text)
+  if (value === null) throw new Error('Type the value, or choose no default.')
+  return { ...entry, defaultValue: isStructured({ kind }) ? { value } : value }
+}
+
+type DefaultValueProps = {
+  readonly entry: Entry
+  readonly stated: StatedDefault
+  readonly problem: string | undefined
+  readonly onChange: (stated: StatedDefault) => void
+}
+
+/** What a row gets that brings no value. */
+export function DefaultValue({ entry, stated, problem, onChange }: DefaultValueProps) {
+  const kind = kindOfType(String(entry.type))
+  const options = kind === 'boolean' ? ['true', 'false'] : kind === 'enum' ? optionsOf(entry.values) : undefined
+  const change = ({ target }: { readonly target: { readonly value: string } }) =>
+    onChange({ ...stated, text: target.value })
+  return (
+    <div className={styles.pair}>
+      <Field label="Default">
+        {(attributes) => (
+          <Select
+            {...attributes}
+            value={stated.how}
+            onChange={({ target }) => onChange({ ...stated, how: target.value, text: options?.[0] ?? '' })}
+            options={[
+              { value: 'none', label: 'none' },
+              { value: 'value', label: 'a value' },
+              ...Object.entries(made).map(([value, label]) => ({ value, label })),
+              { value: 'SQL', label: 'an SQL expression' },
+              ...(stated.how === 'other' ? [{ value: 'other', label: 'as the JSON says' }] : []),
+            ]}
+          />
+        )}
+      </Field>
+      {stated.how === 'value' && options !== undefined && (
+        <Field label="Default value" error={problem}>
+          {(attributes) => <Select {...attributes} value={stated.text} onChange={change} options={options} />}
+        </Field>
+      )}
+      {((stated.how === 'value' && options === undefined) || stated.how === 'SQL') && (
+        <TextField
+          label={stated.how === 'SQL' ? 'Default expression' : 'Default value'}
+          error={problem}
+          value={stated.text}
+          onChange={change}
+        />
+      )}
+    </div>
+  )
+}

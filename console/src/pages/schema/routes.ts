@@ -1,0 +1,47 @@
+import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
+import { shellRoute } from '../../app/root.tsx'
+
+const text = (value: unknown): string | undefined =>
+  typeof value === 'string' && value !== '' ? value : typeof value === 'number' ? String(value) : undefined
+const isOn = (value: unknown): true | undefined => (value === true ? true : undefined)
+
+/** `open` is what lies over the list: a collection that is made, or a file that is imported. */
+export type OverviewSearch = {
+  readonly view?: 'diagram' | undefined
+  readonly system?: true | undefined
+  readonly open?: 'new' | 'import' | undefined
+}
+
+const overviewRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/schema',
+  validateSearch: ({ view, system, open }: Record<string, unknown>): OverviewSearch => ({
+    view: view === 'diagram' ? view : undefined,
+    system: isOn(system),
+    open: open === 'new' || open === 'import' ? open : undefined,
+  }),
+  component: lazyRouteComponent(() => import('./overview.tsx'), 'Overview'),
+})
+
+export const parts = ['fields', 'relations', 'indexes', 'constraints', 'settings', 'json'] as const
+export type Part = (typeof parts)[number]
+
+/** `edit` names the entry whose form is open, `add` opens an empty one. */
+export type CollectionSearch = {
+  readonly part?: Part | undefined
+  readonly edit?: string | undefined
+  readonly add?: true | undefined
+}
+
+const collectionRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/schema/$collection',
+  validateSearch: ({ part, edit, add }: Record<string, unknown>): CollectionSearch => ({
+    part: parts.find((one) => one === part),
+    edit: text(edit),
+    add: isOn(add),
+  }),
+  component: lazyRouteComponent(() => import('./collection.tsx'), 'CollectionSchema'),
+})
+
+export const schemaRoutes = [overviewRoute, collectionRoute] as const

@@ -1,0 +1,29 @@
+import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
+import { shellRoute } from '../../app/root.tsx'
+
+const text = (value: unknown): string | undefined =>
+  typeof value === 'string' && value !== '' ? value : typeof value === 'number' ? String(value) : undefined
+
+export type WorkflowSearch = {
+  readonly nodes?: 'list' | undefined
+  /** The execution whose states the nodes show. */
+  readonly execution?: string | undefined
+}
+
+const workflowsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/workflows',
+  component: lazyRouteComponent(() => import('./workflows.tsx'), 'Workflows'),
+})
+
+const workflowRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/workflows/$id',
+  validateSearch: ({ nodes, execution }: Record<string, unknown>): WorkflowSearch => ({
+    nodes: nodes === 'list' ? nodes : undefined,
+    execution: text(execution),
+  }),
+  component: lazyRouteComponent(() => import('./workflow.tsx'), 'WorkflowPage'),
+})
+
+export const workflowRoutes = [workflowsRoute, workflowRoute] as const

@@ -1,0 +1,143 @@
+import { readFile } from 'node:fs/promises'
+import type { Page } from 'playwright-core'
+import { beforeAll, expect, it } from 'vitest'
+import { describeWithBrowser } from '../support/browser.ts'
+import { type Console, expectFits, startConsole } from '../support/console.ts'
+import { connect } from '../support/log.ts'
+import { waitFor } from '../support/wait.ts'
+
+/** Files of rows in the console: tried, imported, cancelled. */
+describeWithBrowser('imports in the console', { timeout: 120_000 }, () => {
+  let console_: Console
+
+  beforeAll(async () => {
+    console_ = await startConsole()
+    const schema = {
+      fields: {
+        name: { type: 'String', allowNull: false, unique: true },
+        stock: { type: 'Integer', validate: { min: 0 } },
+      },
+    }
+    expect((await console_.api.admin('POST', '/schemas', { collectionName: 'stock_item', schema })).status).toBe(201)
+  })
+
+  const open = async (page: Page) => {
+    await page.getByRole('button', { name: 'Import, export' }).click()
+    await page.getByRole('menuitem', { name: /^Import/ }).click()
+  }
+  const choose = (page: Page, rows: string, name = 'rows.csv') =>
+    page.getByLabel('File').setInputFiles({ name, mimeType: 'text/csv', buffer: Buffer.from(rows) })
+  const total = async () => (await console_.api.admin('GET', '/items/stock_item')).body.totalCount
+  it('shows what is wrong with which row before any is written, then imports all of them', async () => {
+    const { page, wrong } = await console_.visit('/data/stock_item')
+    await page.getByText('No rows yet').waitFor()
+    await open(page)
+    await choose(page, 'Name,Stock\ngood,1\n"of two\nlines",-3\nbad,many\ngood,2\n')
+    const before = await console_.api.position()
+    await page.getByRole('button', { name: 'Try it' }).click()
+    await page.getByText('3 of 4 rows cannot be imported').waitFor()
+    for (const name of [/^2 3 stock stock: Value -3 is less/, /^3 5 stock stock: expected an integer/, /^4 6 name/])
+      await page.getByRole('row', { name }).waitFor()
+    await expectFits(page, 'import-errors')
+    expect(await console_.api.log(before)).toEqual([])
+    // Without the broken column only one row is left that is broken.
+    await page.getByLabel('Field for Stock').selectOption('')
+    await page.getByRole('region', { name: 'Rows with errors' }).waitFor({ state: 'detached' })
+    await choose(page, 'Name,Stock\ngood,1\nbetter,2\n')
+    await page.getByRole('button', { name: 'Try it' }).click()
+    await page.getByText('2 rows can be imported: 2 new in stock_item.').waitFor()
+    expect(await total()).toBe(0)
+    await page.getByRole('button', { name: 'Import 2 rows' }).click()
+    await page.getByRole('gridcell', { name: 'better', exact: true }).waitFor()
+    expect((await console_.api.log(before)).map(({ action }) => action)).toEqual(['create', 'create'])
+    await page.getByRole('dialog', { name: '2 rows imported' }).getByRole('button', { name: 'Undo' }).click()
+    await page.getByText('No rows yet').waitFor()
+    expect(wrong).toEqual([])
+  })
+
+  it('shows how far it is, is cancelled in the middle, and has written nothing', async () => {
+    const { page, wrong } = await console_.visit('/data/stock_item')
+    await open(page)
+    await choose(page, `name,stock\n${Array.from({ length: 1200 }, (_, n) => `item ${n},${n}`).join('\n')}`)
+    await page.getByRole('button', { name: 'Try it' }).click()
+    await page.getByText('1,200 rows can be imported').waitFor()
+    const before = await console_.api.position()
+    // A slow database: what takes some seconds is told how far it is.
+    await console_.api.sql(`create function slowly() returns trigger language plpgsql as
+      $fn$ begin perform pg_sleep(0.008); return new; end $fn$;
+      create trigger slowly before insert on stock_item for each row execute function slowly()`)
+    await page.getByRole('button', { name: 'Import 1,200 rows' }).click()
+    await page.getByText('The file is sent and read').waitFor()
+    await page.getByText('500 of 1,200 rows').waitFor()
+    expect(await page.getByRole('progressbar').getAttribute('value')).toBe(String(500 / 1200))
+    await expectFits(page, 'import-progress')
+    await page.getByRole('button', { name: 'Cancel' }).click()
+    await page.getByText('Cancelled. No row was imported.').waitFor()
+    expect(await total()).toBe(0)
+    const events = await console_.api.log(before)
+    expect(events.filter(({ entity }) => entity !== 'svc_Notification')).toEqual([])
+    await console_.api.sql('drop trigger slowly on stock_item; drop function slowly()')
+    // The same file again, to its end.
+    await page.getByRole('button', { name: 'Import 1,200 rows' }).click()
+    // The count above the list may be given up on a busy machine.
+    await page.getByRole('dialog', { name: '1,200 rows imported' }).waitFor({ timeout: 40_000 })
+    expect(await total()).toBe(1200)
+    expect(wrong.filter((text) => !/status of 400/.test(text))).toEqual([])
+  })
+
+  it('says that it was too late, where all rows had been written', async () => {
+    const { page, wrong } = await console_.visit('/data/stock_item')
+    await open(page)
+    await choose(page, 'name\nlast of all')
+    await page.getByRole('button', { name: 'Try it' }).click()
+    await page.getByText('1 row can be imported').waitFor()
+    // The answer is on its way when somebody cancels.
+    await page.route('**/import-csv', async (route) => {
+      if ((await route.request().postDataBuffer())?.includes('last of all')) await route.fetch()
+      else await route.continue()
+    })
+    await page.getByRole('button', { name: 'Import 1 row' }).click()
+    await waitFor(async () => (await total()) === 1201)
+    await page.getByRole('button', { name: 'Cancel' }).click()
+    await page.getByText('It was too late to cancel').waitFor()
+    expect(await total()).toBe(1201)
+    expect(wrong.filter((text) => !/status of 409/.test(text))).toEqual([])
+  })
+
+  it('saves what is shown as a file, shows how far it is, and ends it on the server when it is cancelled', async () => {
+    const { page, wrong } = await console_.visit(
+      '/data/stock_item?filter={"stock":{"lt":3}}&columns=name,stock&sort=stock',
+    )
+    await page.getByText('3 rows', { exact: true }).waitFor()
+    const begin = async () => {
+      await page.getByRole('button', { name: 'Import, export' }).click()
+      await page.getByRole('menuitem', { name: 'Export what is shown as CSV' }).click()
+    }
+    const download = page.waitForEvent('download')
+    await begin()
+    const file = await download
+    expect(file.suggestedFilename()).toMatch(/^stock_item-\d{4}-\d\d-\d\d\.csv$/)
+    expect((await readFile(await file.path(), 'utf8')).split('\r\n').slice(0, 2)).toEqual(['name,stock', 'item 0,0'])
+    await page.getByText(/^3 rows saved as stock_item-/).waitFor()
+    // A table that somebody holds: the export waits, and ends when it is cancelled.
+    const client = await connect(console_.api.database.url)
+    await client.query('begin; lock table stock_item in access exclusive mode')
+    const waiting = () =>
+      console_.api.sql(`select pid from pg_locks where relation = 'stock_item'::regclass and not granted`)
+    await begin()
+    await page.getByRole('progressbar').waitFor()
+    await waitFor(async () => (await waiting()).length > 0)
+    await expectFits(page, 'export-progress')
+    await page.getByRole('button', { name: 'Cancel' }).click()
+    await waitFor(async () => (await waiting()).length === 0)
+    await client.query('rollback')
+    await client.end()
+    // What is refused is said, and nothing is saved.
+    await page.route('**/export?*', (route) =>
+      route.continue({ url: route.request().url().replace('fields=name', 'fields=nothing') }),
+    )
+    await begin()
+    await page.getByText('Nothing was saved').waitFor()
+    expect(wrong.filter((text) => !/status of 400/.test(text))).toEqual([])
+  })
+})

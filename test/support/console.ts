@@ -1,0 +1,125 @@
+import { execFile } from 'node:child_process'
+import { readFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import type { Browser, BrowserContextOptions, Cookie, Frame, Page } from 'playwright-core'
+import { expect, onTestFinished } from 'vitest'
+import { freePort } from '../../src/db/embedded/free-port.ts'
+import { type Api, startApi } from './api.ts'
+import { startBrowser } from './browser.ts'
+import { administrator } from './prepare.ts'
+
+export type Visit = {
+  readonly page: Page
+  /** What the browser's console, the policy and the page complained of, and every request to another host. */
+  readonly wrong: string[]
+}
+
+export type Console = {
+  readonly api: Api
+  readonly address: string
+  readonly browser: Browser
+  /** Opens an address of the console as the administrator, or as somebody else, or as nobody (null). */
+  visit(
+    path: string,
+    options?: BrowserContextOptions & { readonly as?: { email: string; password: string } | null },
+  ): Promise<Visit>
+}
+
+const root = join(import.meta.dirname, '../..')
+
+/** A web process with the console, and a browser; both are closed after the file. */
+export async function startConsole(env: Record<string, string> = {}): Promise<Console> {
+  await buildConsole()
+  const port = await freePort()
+  const address = `http://localhost:${port}`
+  const own = { SOCKET_ENABLED: 'true', PASSKEY_ORIGIN: address, ...env }
+  const [api, browser] = await Promise.all([startApi(own), startBrowser()])
+  await api.app.listen({ host: '127.0.0.1', port })
+  const sessions = new Map<string, Cookie[]>()
+  return {
+    api,
+    address,
+    browser,
+    async visit(path, { as = administrator, ...options } = {}) {
+      const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options })
+      onTestFinished(() => context.close())
+      if (as !== null) {
+        // One session for all visits of somebody: attempts to sign in are counted.
+        let cookies = sessions.get(as.email)
+        if (cookies === undefined) {
+          const data = { ...as, authMode: 'cookie' }
+          const answer = await context.request.post(`${address}/auth/login`, { data, headers: { origin: address } })
+          if (!answer.ok()) throw new Error(`nobody was signed in: ${await answer.text()}`)
+          cookies = await context.cookies()
+          sessions.set(as.email, cookies)
+        }
+        await context.addCookies(cookies)
+      }
+      const page = await context.newPage()
+      // Less than a test has, so that a failure names its step.
+      page.setDefaultTimeout(15_000)
+      const wrong: string[] = []
+      page.on('console', (message) => {
+        if (message.type() === 'error' || message.type() === 'warning') wrong.push(message.text())
+      })
+      page.on('pageerror', (error) => wrong.push(error.message))
+      page.on('dialog', (dialog) => {
+        wrong.push(`a dialog: ${dialog.message()}`)
+        void dialog.dismiss()
+      })
+      page.on('request', (request) => {
+        if (!/^(data|blob):/.test(request.url()) && !request.url().startsWith(address)) wrong.push(request.url())
+      })
+      await page.goto(`${address}/console${path}`)
+      return { page, wrong }
+    },
+  }
+}
+
+/** As `npm start` does; once for all test files that run at the same time. */
+export async function buildConsole(): Promise<void> {
+  await promisify(execFile)(process.execPath, [join(root, 'console/build.ts'), '--if-stale'])
+}
+
+const axeSource = readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+
+type Violation = { id: string; help: string; nodes: { html: string; failureSummary?: string }[] }
+
+/** Expects nothing that keeps somebody out, by the rules of axe, of a page or of one frame in it. */
+export async function expectAccessible(page: Page | Frame): Promise<void> {
+  // The page around a frame has the heading.
+  const rules = 'mainFrame' in page ? {} : { 'page-has-heading-one': { enabled: false } }
+  const { violations } = (await page.evaluate(
+    `${await axeSource}; axe.run(document, { resultTypes: ['violations'], rules: ${JSON.stringify(rules)} })`,
+  )) as { violations: Violation[] }
+  const found = violations.map(({ id, help, nodes }) => `${id}: ${help}\n${nodes.map(({ html }) => html).join('\n')}`)
+  expect(found).toEqual([])
+}
+
+const looks = [320, 768, 1440].flatMap((width) =>
+  (['light', 'dark'] as const).map((colorScheme) => ({ width, colorScheme })),
+)
+
+/**
+ * Expects that a page fits windows of three widths in both themes: nothing is wider than the window, and axe finds nothing. What
+ * scrolls sideways by design is inside an element with `overflow: auto`. The window is as it was afterwards. For people to look
+ * at, a page with a name is kept in pictures where CONSOLE_SHOTS names a folder.
+ */
+export async function expectFits(page: Page, name?: string): Promise<void> {
+  const shots = process.env.CONSOLE_SHOTS
+  const before = page.viewportSize()!
+  for (const { width, colorScheme } of looks) {
+    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' })
+    await page.setViewportSize({ width, height: 800 })
+    const wide = Number(await page.evaluate('document.documentElement.scrollWidth'))
+    expect({ width, colorScheme, wide }).toEqual({ width, colorScheme, wide: Math.min(wide, width) })
+    if (name !== undefined && shots !== undefined)
+      await page.screenshot({ path: join(shots, `${name}-${width}-${colorScheme}.png`) })
+    // Contrast is a matter of the theme, names and roles of the narrow and the wide form.
+    if (`${width} ${colorScheme}` === '320 dark' || `${width} ${colorScheme}` === '1440 light')
+      await expectAccessible(page)
+  }
+  await page.setViewportSize(before)
+}

@@ -1,0 +1,82 @@
+import { describe, expect, it } from 'vitest'
+import { collectionOf, type Description } from '../../console/src/app/definition.ts'
+import { readBuilderSearch } from '../../console/src/pages/reports/question.ts'
+import {
+  bodyOf,
+  chartOf,
+  mostSeries,
+  nameFor,
+  pathsOf,
+  renamed,
+  reportOf,
+} from '../../console/src/pages/reports/report.ts'
+
+const fields = { id: { type: 'UUID', primaryKey: true }, amount: { type: 'Decimal' }, count: { type: 'Integer' } }
+const customer = { relType: 'BelongsTo', target: 'customer', foreignKey: 'customer_Id' }
+const sale = collectionOf({ collectionName: 'sale', schema: { fields: { ...fields, customer } } })
+const names = { id: { type: 'UUID', primaryKey: true }, name: { type: 'String' }, secret: { type: 'String' } }
+const other = collectionOf({ collectionName: 'customer', schema: { fields: names } })
+const sum = { function: 'sum', field: 'amount' } as const
+
+describe('a report of the console', () => {
+  it('is read from an address without what makes no sense, and counts rows where it asks nothing', () => {
+    const search = readBuilderSearch({
+      collection: 'sale',
+      aggregate: { a: sum, b: { function: 'drop', field: 'x' }, c: 'x' },
+      groupBy: ['state', 5],
+      sort: ['-a'],
+      limit: -1,
+      form: 'pie',
+      filter: [],
+    })
+    expect(search).toEqual({ collection: 'sale', aggregate: { a: sum }, sort: ['-a'] })
+    expect(bodyOf(reportOf({ collection: 'sale', asOf: 'x', live: true }, sale))).toEqual({
+      aggregate: { count_2: { function: 'count', field: '*' } },
+    })
+    expect(bodyOf(reportOf({ groupBy: ['amount'], filter: {} }, sale))).toEqual({ groupBy: ['amount'] })
+  })
+
+  it('names measures as nothing else is called, and renames them wherever they are named', () => {
+    expect(nameFor({ function: 'min', field: 'customer.name' }, sale, ['min_customer_name'])).toBe(
+      'min_customer_name_2',
+    )
+    const report = reportOf(
+      { aggregate: { a: sum }, sort: ['-a', 'amount'], having: { OR: [{ a: { gt: 1 } }, { a_b: { eq: 'a' } }] } },
+      sale,
+    )
+    expect(renamed(report, 'a', 'z')).toEqual({
+      aggregate: { z: sum },
+      sort: ['-z', 'amount'],
+      having: { OR: [{ z: { gt: 1 } }, { a_b: { eq: 'a' } }] },
+    })
+  })
+
+  it('is drawn with a place for each first group and a series for each of the others', () => {
+    const report = reportOf({ aggregate: { a: sum }, groupBy: ['date:yearmonth:at', 'state'] }, sale)
+    const row = (month: string, state: string | null, a: unknown) => ({ 'date:yearmonth:at': month, state, a })
+    const rows = [row('2026-01', 'x', 1), row('2026-01', null, '1.50'), row('2026-02', 'x', null)]
+    expect(chartOf(report, rows)).toEqual({
+      labels: ['2026-01', '2026-02'],
+      series: [
+        { name: 'x', values: [1, null] },
+        { name: '—', values: [1.5, null] },
+      ],
+      more: 0,
+    })
+    const many = Array.from({ length: mostSeries + 2 }, (_, place) => row('2026-01', `state ${place}`, place))
+    expect(chartOf(report, many)).toMatchObject({ labels: ['2026-01'], more: 2 })
+    expect(chartOf(report, many).series).toHaveLength(mostSeries)
+    expect(chartOf(report, [row('2026-01', 'x', 'text')]).series).toEqual([])
+  })
+
+  it('offers what the server describes to the caller', () => {
+    const catalog = new Map([sale, other].map((one) => [one.name, one]))
+    const all = ['id', 'amount', 'count', 'customer.id', 'customer.name', 'customer.secret']
+    expect(pathsOf(sale, catalog, null)).toEqual(all)
+    const shape = (...list: string[]) => ({ properties: Object.fromEntries(list.map((name) => [name, {}])) })
+    const row = { properties: { ...shape('id', 'amount').properties, customer: { anyOf: [shape('id', 'name')] } } }
+    const described = (sales: object): Description => ({ paths: {}, components: { schemas: { sale: sales } } })
+    expect(pathsOf(sale, catalog, described(row))).toEqual(['id', 'amount', 'customer.id', 'customer.name'])
+    expect(pathsOf(sale, catalog, described(shape('id')))).toEqual(['id'])
+  })
+})

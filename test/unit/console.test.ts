@@ -1,0 +1,205 @@
+import { describe, expect, it } from 'vitest'
+import { collectionOf } from '../../console/src/app/definition.ts'
+import { readFilter, writeFilter } from '../../console/src/pages/data/filter.ts'
+import { readStart, recordsOf, renamed } from '../../console/src/pages/data/import-file.ts'
+import { operatorNames } from '../../console/src/pages/data/operators.ts'
+import { parseValue, textOf } from '../../console/src/pages/data/values.ts'
+import { groupsOf, labelOf, textOfSetting, valueOfSetting } from '../../console/src/pages/operations/settings-form.ts'
+import { type Definition, types } from '../../console/src/pages/schema/definitions.ts'
+import { boxWidth, layoutOf } from '../../console/src/pages/schema/layout.ts'
+import { fieldTypes } from '../../src/catalog/fields.ts'
+import { kindOf, settingsKeys } from '../../src/features/settings/keys.ts'
+import { findOperator, operatorNames as namesOfLanguage } from '../../src/query/operators.ts'
+
+describe('the filter builder of the console', () => {
+  const isRelation = (path: string) => ['category', 'comments'].includes(path)
+  const back = (filter: Readonly<Record<string, unknown>>) => writeFilter(readFilter(filter, isRelation))
+
+  it('gives every filter back as it was', () => {
+    for (const filter of [
+      { name: 'a' },
+      { name: null },
+      { price: { gt: 5, lt: 9 } },
+      { 'category.name': { startsWith: 'A' }, state: { in: ['a', 'b'] } },
+      { OR: [{ name: 'a' }, { AND: [{ price: 1 }, { price: 2 }] }] },
+      { NOT: { name: 'a', state: 'b' } },
+      { category: { name: 'a', id: 5 } },
+      { category: { isNull: true } },
+      { at: { gt: '2026-01-01', cast: 'date' } },
+      { attributes: { jsonbContains: { color: 'red' } } },
+      { name: { eq: { a: 1 } } },
+    ]) {
+      const once = back(filter)!
+      expect(back(once)).toEqual(once)
+    }
+    expect(back({ price: { gt: 5, lt: 9 } })).toEqual({ AND: [{ price: { gt: 5 } }, { price: { lt: 9 } }] })
+    expect(back({ name: null })).toEqual({ name: { isNull: true } })
+    expect(back({ category: { name: 'a', id: 5 } })).toEqual({ category: { name: 'a', id: 5 } })
+    expect(back({ OR: [{ a: 1 }, { NOT: { b: 2 } }] })).toEqual({ OR: [{ a: 1 }, { NOT: { b: 2 } }] })
+    expect(back({})).toBeUndefined()
+  })
+
+  it('offers every operator of the query language', () => {
+    // These say what others say.
+    const offered = new Set([...operatorNames(), 'not', 'is'])
+    const known = new Set(namesOfLanguage().map((name) => findOperator(name)!.name))
+    expect([...known].filter((name) => !offered.has(name))).toEqual([])
+    expect([...offered].filter((name) => !known.has(name))).toEqual([])
+  })
+})
+
+describe('values that are edited in the console', () => {
+  it('come back as they were, and say what is wrong', () => {
+    for (const [kind, value] of [
+      ['text', ' a '],
+      ['integer', 5],
+      ['integer', '9007199254740993'],
+      ['decimal', '12.50'],
+      ['float', 0.5],
+      ['boolean', false],
+      ['datetime', '2026-03-14T09:26:53.000Z'],
+      ['datetime without zone', '2026-03-14T09:26:53Z'],
+      ['json', { a: [1, null] }],
+      ['array', ['a', 'b']],
+    ] as const)
+      expect(parseValue({ kind }, textOf({ kind }, value))).toEqual(value)
+    for (const kind of ['integer', 'json', 'date', 'enum'] as const) expect(parseValue({ kind }, '')).toBeNull()
+    for (const [kind, text] of [
+      ['integer', '1.5'],
+      ['decimal', '1e5'],
+      ['float', 'x'],
+      ['json', '{'],
+      ['datetime', 'soon'],
+    ] as const)
+      expect(() => parseValue({ kind }, text)).toThrow(/^This /)
+  })
+})
+
+describe('files that are imported in the console', () => {
+  it('are read to see their columns, and renamed without touching a row', async () => {
+    expect(recordsOf('a,"b ""c"""\r\n1,"x\ny"\n\n2,', 9).records).toEqual([
+      ['a', 'b "c"'],
+      ['1', 'x\ny'],
+      ['2', ''],
+    ])
+    const file = new File(['\uFEFFTitle,Größe,c\r\nä,"1, 2",3\r\n'], 'rows.csv', { type: 'text/csv' })
+    const start = await readStart(file)
+    expect(start).toMatchObject({ columns: ['Title', 'Größe', 'c'], rows: [{ Title: 'ä', Größe: '1, 2', c: '3' }] })
+    const sent = await renamed(file, start, { Title: 'name', Größe: 'size' })
+    expect(await sent.text()).toBe('name,size,-2\r\nä,"1, 2",3\r\n')
+    const unix = new File(['a,b\n1,2\n'], 'rows.csv')
+    expect(await (await renamed(unix, await readStart(unix), { a: 'name' })).text()).toBe('name,-1\n1,2\n')
+    const json = new File(['[{"Title":"a","x":1}]'], 'rows.json', { type: 'application/json' })
+    expect(await (await renamed(json, await readStart(json), { Title: 'name' })).text()).toBe('[{"name":"a"}]')
+    await expect(readStart(new File(['{}'], 'a.json'))).rejects.toThrow('a list of objects')
+  })
+})
+
+describe('a definition in the console', () => {
+  it('has the key first, columns of relations where these stand, and stamps last', () => {
+    const { fields, key, titleField, relations } = collectionOf({
+      collectionName: 'product',
+      schema: {
+        fields: {
+          createdAt: { type: 'DateTime' },
+          id: { type: 'UUID', primaryKey: true },
+          title: { type: 'String' },
+          category: { relType: 'BelongsTo', target: 'category' },
+          price: { type: 'Decimal' },
+          tags: { relType: 'BelongsToMany', target: 'tag', through: 'product_tag' },
+          category_Id: { type: 'Integer' },
+        },
+      },
+    })
+    expect(fields.map(({ name }) => name)).toEqual(['id', 'title', 'category_Id', 'price', 'createdAt'])
+    expect({ key, titleField }).toEqual({ key: 'id', titleField: 'title' })
+    expect(relations.map(({ name, kind }) => [name, kind])).toEqual([
+      ['category', 'one'],
+      ['tags', 'links'],
+    ])
+  })
+})
+
+describe('the schema page of the console', () => {
+  it('offers every type of a field', () => {
+    // Other spellings of types that are offered.
+    const synonyms = ['TEXT', 'Real', 'DOUBLE', 'JSONB']
+    const known = Object.keys(fieldTypes).filter((name) => !synonyms.includes(name))
+    expect(Object.keys(types).sort()).toEqual(known.sort())
+  })
+
+  it('lays collections out without overlaps, keys left of what they name, whatever circles there are', () => {
+    const collection = (collectionName: string, ...targets: readonly string[]): Definition => ({
+      collectionName,
+      schema: {
+        fields: {
+          name: { type: 'String' },
+          ...Object.fromEntries(targets.map((target) => [`to_${target}`, { relType: 'BelongsTo', target }])),
+        },
+      },
+    })
+    const link = collection('post_tag', 'post', 'tag')
+    const all = [
+      collection('comment', 'post', 'person'),
+      collection('post', 'person'),
+      collection('person', 'team', 'person'),
+      collection('team', 'person'),
+      collection('tag'),
+      collection('alone'),
+      { ...link, schema: { ...link.schema, isJunction: true } },
+    ]
+    const { boxes, lines, width, height } = layoutOf(all, all)
+    const at = (name: string) => boxes.find((box) => box.name === name)!
+    expect(boxes.map(({ name }) => name).sort()).toEqual(['alone', 'comment', 'person', 'post', 'tag', 'team'])
+    for (const a of boxes) {
+      expect([a.name, a.x + boxWidth < width && a.y + a.height < height]).toEqual([a.name, true])
+      for (const b of boxes.filter(({ name }) => name > a.name)) {
+        const isApart = Math.abs(a.x - b.x) >= boxWidth || a.y + a.height <= b.y || b.y + b.height <= a.y
+        expect([a.name, b.name, isApart]).toEqual([a.name, b.name, true])
+      }
+    }
+    expect(at('comment').x).toBeLessThan(at('post').x)
+    expect(at('post').x).toBeLessThan(at('person').x)
+    expect(lines).toContainEqual(
+      expect.objectContaining({ from: 'post', to: 'tag', names: ['post_tag'], isMany: true }),
+    )
+    expect(lines.filter(({ path }) => /NaN|undefined/.test(path))).toEqual([])
+  })
+})
+
+describe('the form of the settings', () => {
+  it('is typed by the kind of each key, and sends values as they were', () => {
+    const kinds = Object.fromEntries([...settingsKeys].map(([name, key]) => [name, kindOf(key)]))
+    expect(kinds).toMatchObject({
+      ...{ project_name: 'line', email_signature: 'text', smtp_port: 'number', smtp_enabled: 'switch' },
+      ...{ smtp_pass: 'secret', session_limits: 'json', metadata: 'json', project_icon_Id: 'file', timezone: 'line' },
+    })
+    const of = (name: string) => ({ name, expected: '', kind: kinds[name]! })
+    for (const [name, value] of [
+      ['project_name', 'Acme'],
+      ['project_name', null],
+      ['smtp_port', 587],
+      ['smtp_enabled', false],
+      ['metadata', { a: [1] }],
+    ] as const)
+      expect(valueOfSetting(of(name), textOfSetting(of(name), value))).toEqual({ value })
+    expect(valueOfSetting(of('smtp_port'), 'x')).toEqual({ problem: 'This is no number' })
+    expect(valueOfSetting(of('metadata'), '{')).toEqual({ problem: 'This is no JSON' })
+  })
+
+  it('shows every key once, beside what it belongs to', () => {
+    const settings = [...settingsKeys].map(([name, key]) => ({ name, expected: '', kind: kindOf(key) }))
+    const shown = groupsOf([...settings, { name: 'of_tomorrow', expected: '', kind: 'line' }])
+    const groups = Object.fromEntries(shown.map(([title, members]) => [title, members.map(({ name }) => name)]))
+    expect(Object.values(groups).flat().sort()).toEqual([...settingsKeys.keys(), 'of_tomorrow'].sort())
+    expect(groups.Project).toEqual(expect.arrayContaining(['project_name', 'app_url', 'keywords']))
+    expect(groups.Images).toHaveLength(7)
+    expect(groups.Mail).toEqual(expect.arrayContaining(['smtp_host', 'email_signature']))
+    expect(groups.More).toEqual(['session_limits', 'metadata', 'modules', 'of_tomorrow'])
+    expect(['smtp_from_address', 'project_url', 'project_icon_Id'].map(labelOf)).toEqual([
+      'SMTP from address',
+      'Project URL',
+      'Project icon',
+    ])
+  })
+})
