@@ -59,6 +59,8 @@ say 'a project of the package'
 settings=()
 for name in registry cafile cache; do
   value=$(npm config get $name 2>/dev/null)
+  # Node is told of certificates by a variable, too.
+  [ "$name" = cafile ] && [ "$value" = null ] && value=${NODE_EXTRA_CA_CERTS:-null}
   [ "$value" = null ] || settings+=("$name=$value")
 done
 printf '%s\n' "${settings[@]}" prefer-offline=true update-notifier=false >"$work/npmrc"
